@@ -1,0 +1,34 @@
+package natstest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// reconnectWait is short, because a test waits for it.
+const reconnectWait = 50 * time.Millisecond
+
+// Connect connects to url, a comma-separated list of servers, and closes the connection when the test is complete. It
+// reconnects for ever, with attempts 50 ms apart, so the servers may be stopped for any time. opts come after these
+// settings and may change them. If the first connection fails, so does the test.
+func Connect(t testing.TB, url string, opts ...nats.Option) (*nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	all := append([]nats.Option{
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectWait/5, reconnectWait/5),
+	}, opts...)
+	nc, err := nats.Connect(url, all...)
+	if err != nil {
+		t.Fatalf("natstest: connect to %s: %v", url, err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatalf("natstest: JetStream client for %s: %v", url, err)
+	}
+	return nc, js
+}

@@ -1,0 +1,40 @@
+// Package natstest runs real NATS servers inside a test, and breaks them on purpose.
+//
+// A controller is only as good as its behaviour on a bad day: the server restarts, the connection is cut or, worse,
+// goes silent, the leader of a stream moves to another node. None of that can be seen with a mock. Here every server
+// is a complete nats-server with JetStream, embedded in the test's process, listening on a loopback port of its own and
+// storing to a temporary directory. A single one is up in a few milliseconds.
+//
+// # One server
+//
+//	func TestController(t *testing.T) {
+//		srv := natstest.Start(t)                    // stopped and removed when the test ends
+//		nc, js := natstest.Connect(t, srv.URL())    // reconnects for ever; closed when the test ends
+//		...
+//		srv.Restart()                               // same port, same store: clients come back by themselves
+//	}
+//
+// A program without a testing.TB, an example or a TestMain, uses [New] and [Server.Close].
+//
+// # A cluster
+//
+// [StartCluster] runs several servers as one JetStream cluster and returns when a replicated stream can be created at
+// once. Each member can be stopped and started again on its own store; [Cluster.StreamLeader] tells which one to hit.
+//
+// # A bad network
+//
+// [StartProxy] puts a TCP proxy in front of a server. It can cut connections, refuse them, delay every byte, and play
+// the fault that finds most bugs: the half-open connection, on which nothing arrives any more and nothing says so.
+//
+//	p := natstest.StartProxy(t, srv.URL())
+//	nc, js := natstest.Connect(t, p.URL())
+//	p.Blackhole() // from here on bytes vanish in both directions
+//	...
+//	p.Resume()    // the stale connections are closed, new ones work
+//
+// # Ports
+//
+// Ports are chosen at random below 32768, where the operating systems in use do not take ports for outgoing connections. A port
+// thus stays free while its server is stopped: neither another socket nor the client's own reconnect attempts (a TCP
+// connection to a free ephemeral port can by accident connect to itself) take it away.
+package natstest

@@ -1,0 +1,217 @@
+package natstest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Limits of a server's JetStream. They are fixed, so that a test does not depend on how full the machine's disk is.
+const (
+	maxMemory = 4 << 30
+	maxStore  = 1 << 40
+)
+
+// Server is an embedded nats-server that can be stopped and started again on the same port and store. Its methods may be
+// called by several goroutines at once.
+type Server struct {
+	name    string
+	port    int
+	dir     string
+	ownsDir bool
+	cfg     config
+	url     string
+
+	mu     sync.Mutex
+	srv    *server.Server // nil while stopped
+	log    *serverLog
+	closed bool
+}
+
+// New starts a server with JetStream on a random loopback port, with a temporary store. When New returns, clients can
+// connect. The caller must call Close. In a test, [Start] does.
+func New(opts ...Option) (*Server, error) {
+	// Between the choice of a random port and its use somebody else may take it: then another one is tried.
+	const attempts = 5
+	cfg := newConfig(opts)
+	for attempt := 1; ; attempt++ {
+		s, err := prepare("natstest", cfg)
+		if err != nil {
+			return nil, err
+		}
+		if err = s.Start(); err == nil {
+			return s, nil
+		}
+		s.Close()
+		if cfg.port != 0 || attempt == attempts || !errors.Is(err, errListen) {
+			return nil, err
+		}
+	}
+}
+
+// Start starts a server as [New] does, and closes it when the test and its subtests are complete. A server that does not
+// start fails the test.
+func Start(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	s, err := New(opts...)
+	if err != nil {
+		t.Fatalf("natstest: %v", err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// prepare chooses port and store, and starts nothing.
+func prepare(name string, cfg config) (*Server, error) {
+	s := &Server{name: name, port: cfg.port, dir: cfg.storeDir, cfg: cfg}
+	if s.port == 0 {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		s.port = port
+	}
+	s.url = "nats://" + hostPort(s.port)
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "natstest-")
+		if err != nil {
+			return nil, fmt.Errorf("create a temporary store: %w", err)
+		}
+		s.dir, s.ownsDir = dir, true
+	}
+	return s, nil
+}
+
+// URL is the address for clients. It stays the same for the server's whole life, restarts included.
+func (s *Server) URL() string { return s.url }
+
+// Port is the port of URL.
+func (s *Server) Port() int { return s.port }
+
+// StoreDir is the directory below which the server stores.
+func (s *Server) StoreDir() string { return s.dir }
+
+// Server is the running nats-server, for what has no method here; nil while stopped. Each start makes a new one.
+func (s *Server) Server() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.srv
+}
+
+// Start starts a stopped server on the same port and store, and returns when clients can connect. It does nothing if
+// the server runs. If somebody else holds the port it waits some seconds for it.
+func (s *Server) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("start nats-server on %s: it was closed", s.url)
+	}
+	if s.srv != nil {
+		return nil
+	}
+	wait := portWait
+	if s.log == nil { // the first start: a port that is taken now was never ours
+		wait = 0
+	}
+	if err := retry(wait, func() error { return probePort(s.port) }); err != nil {
+		return fmt.Errorf("start nats-server on %s: %w: %w", s.url, errListen, err)
+	}
+	return s.startLocked()
+}
+
+var errListen = errors.New("cannot listen on its port")
+
+func (s *Server) startLocked() error {
+	o := s.options()
+	srv, err := server.NewServer(o)
+	if err != nil {
+		return fmt.Errorf("configure nats-server on %s: %w", s.url, err)
+	}
+	s.log = &serverLog{logf: s.cfg.logf, name: s.name}
+	srv.SetLoggerV2(s.log, o.Debug, o.Trace, o.TraceVerbose)
+
+	srv.Start() // returns once everything listens, or failed
+	if fatal := s.log.lastFatal(); fatal != "" || !srv.ReadyForConnections(10*time.Second) {
+		listening := srv.Addr() != nil
+		s.shutdown(srv)
+		err := fmt.Errorf("start nats-server on %s with its store in %s: %s", s.url, s.dir, fatal)
+		if !listening {
+			err = fmt.Errorf("%w: %w", errListen, err)
+		}
+		return err
+	}
+	s.srv = srv
+	return nil
+}
+
+// options are made anew for each start, because nats-server changes what it is given.
+func (s *Server) options() *server.Options {
+	o := &server.Options{
+		ServerName: s.name,
+		Host:       host,
+		Port:       s.port,
+		NoSigs:     true,
+
+		JetStream:          !s.cfg.noJetStream,
+		StoreDir:           s.dir,
+		JetStreamMaxMemory: maxMemory,
+		JetStreamMaxStore:  maxStore,
+		SyncAlways:         s.cfg.syncAlways,
+	}
+	if s.cfg.maxPayload > 0 {
+		o.MaxPayload = s.cfg.maxPayload
+		o.MaxPending = max(server.MAX_PENDING_SIZE, 2*int64(s.cfg.maxPayload))
+	}
+	for _, change := range s.cfg.change {
+		change(o)
+	}
+	return o
+}
+
+// Stop stops the server and returns when it is down: the port is closed and no goroutine of it runs. The store is kept.
+// Stopping a stopped server does nothing.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopLocked()
+}
+
+func (s *Server) stopLocked() {
+	if s.srv != nil {
+		s.shutdown(s.srv)
+		s.srv = nil
+	}
+}
+
+func (s *Server) shutdown(srv *server.Server) {
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	s.log.close()
+}
+
+// Restart stops the server and starts it again on the same port and store.
+func (s *Server) Restart() error {
+	s.Stop()
+	return s.Start()
+}
+
+// Close stops the server for good and removes its store, unless the store was given by [WithStoreDir]. Closing twice does
+// nothing.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.stopLocked()
+	if s.ownsDir {
+		// A write that was under way may still create a file while the directory is being removed.
+		_ = retry(time.Second, func() error { return os.RemoveAll(s.dir) })
+	}
+}
