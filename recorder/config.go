@@ -1,0 +1,112 @@
+package recorder
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+)
+
+// The defaults of Config.
+const (
+	DefaultStream        = "NAGI_EVENTS"
+	DefaultSubjectPrefix = "nagi.events"
+	DefaultMaxAge        = time.Hour // the API server's --event-ttl
+	DefaultMaxBytes      = 64 << 20
+	DefaultQueueSize     = 2048
+)
+
+// Config says where events go. The zero value is valid: a recorder that counts events and drops them.
+type Config struct {
+	// JetStream is where events about NATS entities go. If nil, they are dropped and counted.
+	// The recorder uses its connection and never closes it.
+	JetStream jetstream.JetStream
+	// Clientset is where events about Kubernetes objects go. If nil, they are dropped and counted.
+	Clientset kubernetes.Interface
+
+	// Component and Host are the source of the events: the name of the controller, and where it runs.
+	Component string
+	Host      string
+
+	// Stream is the name of the stream, default NAGI_EVENTS. SubjectPrefix is what its subjects start with, default nagi.events.
+	Stream        string
+	SubjectPrefix string
+	// BindOnly says that somebody else creates the stream; the recorder then needs no right to look at it, and does not.
+	BindOnly bool
+	// MaxAge is how long an event is kept after its last repeat, in the stream and, while the server is away, in memory.
+	// Default one hour; at least 100 ms, which is the server's limit.
+	MaxAge time.Duration
+	// MaxBytes bounds the stream, oldest events go first. Default 64 MiB.
+	MaxBytes int64
+	// Replicas of the stream, default 1. Storage of the stream, default file.
+	Replicas int
+	Storage  jetstream.StorageType
+
+	// QueueSize is how many events wait to be looked at, and how many different ones wait to be sent. Default 2048 of each. An
+	// event takes about 1 KiB, and 6 KiB if its message and annotations are as long as they may be.
+	QueueSize int
+	// Correlator changes how repeats and similar events are aggregated and throttled, for both kinds of objects.
+	// Zero fields have client-go's defaults; LRUCacheSize (4096) bounds how many objects and events are remembered.
+	// Clock and SpamKeyFunc work; the recorder's own clock is used where Clock is nil.
+	Correlator record.CorrelatorOptions
+
+	// IsNATS overrides the rule by which an object is taken for a NATS entity; see RegisterKind. It must be quick.
+	IsNATS func(runtime.Object) bool
+	// Scheme names the kinds of typed objects without TypeMeta, and tells which types are Kubernetes'. Default client-go's.
+	Scheme *runtime.Scheme
+	// Logger is for what goes wrong. Default klog.Background().
+	Logger *klog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Stream == "" {
+		c.Stream = DefaultStream
+	}
+	if c.SubjectPrefix == "" {
+		c.SubjectPrefix = DefaultSubjectPrefix
+	}
+	if c.MaxAge == 0 {
+		c.MaxAge = DefaultMaxAge
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = DefaultMaxBytes
+	}
+	if c.Replicas == 0 {
+		c.Replicas = 1
+	}
+	if c.QueueSize == 0 {
+		c.QueueSize = DefaultQueueSize
+	}
+	if c.Scheme == nil {
+		c.Scheme = scheme.Scheme
+	}
+	if c.Logger == nil {
+		logger := klog.Background()
+		c.Logger = &logger
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if strings.ContainsAny(c.Stream, " \t\r\n.*>/\\") {
+		errs = append(errs, fmt.Errorf("stream name %q must not contain spaces, dots, slashes, * or >", c.Stream))
+	}
+	if c.SubjectPrefix != encodeKey(c.SubjectPrefix) {
+		errs = append(errs, fmt.Errorf("subject prefix %q must be tokens of letters, digits and -/_= with dots between them", c.SubjectPrefix))
+	}
+	if c.MaxAge < 100*time.Millisecond {
+		errs = append(errs, fmt.Errorf("MaxAge is %v and must be at least 100ms", c.MaxAge))
+	}
+	if c.MaxBytes < 0 || c.QueueSize < 0 || c.Replicas < 0 {
+		errs = append(errs, fmt.Errorf("MaxBytes (%d), QueueSize (%d) and Replicas (%d) must not be negative", c.MaxBytes, c.QueueSize, c.Replicas))
+	}
+	return errors.Join(errs...)
+}

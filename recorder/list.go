@@ -1,0 +1,107 @@
+package recorder
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Query says which events List reads. The zero value means all events of the default stream.
+type Query struct {
+	Stream        string // default NAGI_EVENTS
+	SubjectPrefix string // default nagi.events
+	Kind          string // empty: of all kinds
+	Key           string // client-go's, "name" or "namespace/name"; empty: of all entities
+}
+
+// List reads the events that this recorder's stream keeps about an entity. See the function List.
+func (r *Recorder) List(ctx context.Context, kind, key string) ([]corev1.Event, error) {
+	if r == nil || r.cfg.JetStream == nil {
+		return nil, nil
+	}
+	return List(ctx, r.cfg.JetStream, Query{Stream: r.cfg.Stream, SubjectPrefix: r.cfg.SubjectPrefix, Kind: kind, Key: key})
+}
+
+// List reads the events a stream keeps, the longest unchanged first. Each event's resourceVersion is its sequence in the
+// stream. A message that is no event is an error. It leaves no consumer behind.
+func List(ctx context.Context, js jetstream.JetStream, q Query) (events []corev1.Event, err error) {
+	if q.Stream == "" {
+		q.Stream = DefaultStream
+	}
+	filter := Subject(q.SubjectPrefix, q.Kind, q.Key)
+	stream, err := js.Stream(ctx, q.Stream)
+	if err != nil {
+		return nil, fmt.Errorf("recorder: looking up the stream %s: %w", q.Stream, explain(err, js.Conn(), "$JS.API.STREAM.INFO."+q.Stream))
+	}
+	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		// The last of each subject, for a stream not made by us may keep every repeat.
+		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+		AckPolicy:         jetstream.AckNonePolicy,
+		FilterSubject:     filter,
+		MemoryStorage:     true,
+		InactiveThreshold: 30 * time.Second,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream, explain(err, js.Conn(), "$JS.API.CONSUMER.CREATE."+q.Stream+".>"))
+	}
+	defer func() {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), streamTimeout)
+		defer cancel()
+		_ = stream.DeleteConsumer(cleanup, consumer.CachedInfo().Name) // else the server does it in 30 s
+	}()
+	for left := consumer.CachedInfo().NumPending; left > 0; {
+		before := len(events)
+		if events, left, err = fetch(ctx, consumer, events, left); err != nil {
+			return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream, err)
+		}
+		if len(events) > before {
+			continue
+		}
+		// Nothing came: the rest has aged out meanwhile, or the request got no answer.
+		info, err := consumer.Info(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream, explain(err, js.Conn(), "$JS.API.CONSUMER.INFO."+q.Stream+".*"))
+		}
+		if info.NumPending >= left {
+			return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream,
+				explain(nats.ErrTimeout, js.Conn(), "$JS.API.CONSUMER.MSG.NEXT."+q.Stream+".*"))
+		}
+		left = info.NumPending
+	}
+	slices.SortStableFunc(events, func(a, b corev1.Event) int {
+		return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)), cmp.Compare(a.ResourceVersion, b.ResourceVersion))
+	})
+	return events, nil
+}
+
+// fetch appends the next events and tells how many the server has after them.
+func fetch(ctx context.Context, consumer jetstream.Consumer, events []corev1.Event, left uint64) ([]corev1.Event, uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	batch, err := consumer.FetchNoWait(int(min(left, 500)))
+	if err != nil {
+		return nil, 0, err
+	}
+	for msg := range batch.Messages() {
+		meta, err := msg.Metadata()
+		if err != nil {
+			return nil, 0, err
+		}
+		var event corev1.Event
+		if err := json.Unmarshal(msg.Data(), &event); err != nil {
+			return nil, 0, fmt.Errorf("message %d on %s is no event: %w", meta.Sequence.Stream, msg.Subject(), err)
+		}
+		event.ResourceVersion = strconv.FormatUint(meta.Sequence.Stream, 10)
+		events, left = append(events, event), meta.NumPending
+	}
+	return events, left, batch.Error()
+}

@@ -1,0 +1,318 @@
+package recorder
+
+import (
+	"container/list"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// publishWindow is how many events are on the wire at once, so that a distant server is no bottleneck.
+	publishWindow = 64
+	// ackTimeout is when an event without an acknowledgement is sent again. That is harmless: it takes its own place.
+	ackTimeout = 5 * time.Second
+	// connectPoll is how often a lost connection is looked at. Nothing is sent meanwhile, because it would fill the
+	// reconnect buffer of a connection that belongs to the user.
+	connectPoll = 100 * time.Millisecond
+	// messageTooLarge is the server's error code for a message above the stream's limit.
+	messageTooLarge = jetstream.ErrorCode(10054)
+)
+
+// publisher sends events to the stream. All its state, but for the queue, belongs to the goroutine in run.
+type publisher struct {
+	cfg        Config
+	log        klog.Logger
+	js         jetstream.JetStream // the user's, for the stream
+	acks       jetstream.JetStream // our own, because the user's limits and handlers of asynchronous publishing are not for us
+	counts     counters
+	correlator *record.EventCorrelator
+	queue      chan *corev1.Event
+	flush      chan struct{} // closed when no more events come
+	done       chan struct{} // closed when run is over
+	lastErr    atomic.Pointer[error]
+
+	pending    pendingEvents
+	inflight   []flight // in the order sent
+	needStream bool
+	ensuring   chan error // the stream is being looked up or created
+	holding    bool       // nothing is sent until timer fires
+	timer      *time.Timer
+	failures   int // since the last success
+	backoff    wait.Backoff
+	flushing   bool
+	reported   map[string]bool // problems in the log since the last success
+	left       int             // not sent when run was over; read after done
+}
+
+type flight struct {
+	item   *pendingEvent
+	future jetstream.PubAckFuture
+}
+
+func newPublisher(cfg Config) (*publisher, error) {
+	acks, err := jetstream.New(cfg.JetStream.Conn(), jetstream.WithPublishAsyncTimeout(ackTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("recorder: preparing to publish events: %w", err)
+	}
+	p := &publisher{
+		cfg:        cfg,
+		log:        klog.LoggerWithValues(*cfg.Logger, "stream", cfg.Stream),
+		js:         cfg.JetStream,
+		acks:       acks,
+		correlator: record.NewEventCorrelatorWithOptions(cfg.Correlator),
+		queue:      make(chan *corev1.Event, cfg.QueueSize),
+		flush:      make(chan struct{}),
+		done:       make(chan struct{}),
+		needStream: !cfg.BindOnly,
+		timer:      time.NewTimer(time.Hour),
+		reported:   map[string]bool{},
+	}
+	p.timer.Stop()
+	p.pending.subject = map[string]*list.Element{}
+	p.resetBackoff()
+	return p, nil
+}
+
+func (p *publisher) resetBackoff() {
+	p.failures = 0
+	p.backoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
+}
+
+// run is over when ctx is, or when flush is closed and everything is sent.
+func (p *publisher) run(ctx context.Context) {
+	defer close(p.done)
+	defer p.stop()
+	flush := p.flush
+	for ctx.Err() == nil {
+		p.send(ctx)
+		if p.flushing && (p.idle() || p.js.Conn().IsClosed()) {
+			return
+		}
+		var acked <-chan *jetstream.PubAck
+		var refused <-chan error
+		if len(p.inflight) > 0 {
+			acked, refused = p.inflight[0].future.Ok(), p.inflight[0].future.Err()
+		}
+		select {
+		case event := <-p.queue:
+			p.correlate(event)
+		case ack := <-acked:
+			p.published(ack)
+		case err := <-refused:
+			p.refused(err)
+		case err := <-p.ensuring:
+			p.ensured(err)
+		case <-p.timer.C:
+			p.holding = false
+		case <-flush:
+			flush = nil
+			p.flushing, p.holding = true, false
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p *publisher) idle() bool {
+	return len(p.queue) == 0 && p.pending.len() == 0 && len(p.inflight) == 0
+}
+
+// stop leaves nothing behind: no timer, no subscription, and no event that is not counted.
+func (p *publisher) stop() {
+	p.timer.Stop()
+	if p.ensuring != nil {
+		<-p.ensuring // its context is over too, or it is about to be answered
+	}
+	p.acks.CleanupPublisher()
+	p.left = len(p.queue) + p.pending.len() + len(p.inflight)
+	p.counts.dropped.Add(uint64(p.left))
+}
+
+// close ends run, if it has to by abort.
+func (p *publisher) close(ctx context.Context, abort context.CancelFunc) error {
+	close(p.flush)
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		abort()
+		<-p.done
+	}
+	if p.left > 0 {
+		return fmt.Errorf("recorder: closed with %d events about NATS entities not sent to %s (last problem: %w)", p.left, p.cfg.Stream, p.lastProblem(ctx))
+	}
+	return nil
+}
+
+func (p *publisher) lastProblem(ctx context.Context) error {
+	if err := p.lastErr.Load(); err != nil {
+		return *err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return nats.ErrConnectionClosed
+}
+
+// correlate counts repeats, combines similar events, throttles, and puts what is left among the pending ones.
+func (p *publisher) correlate(event *corev1.Event) {
+	result, err := p.correlator.EventCorrelate(event)
+	if err != nil {
+		// Only the patch for an API server failed, which is not used here.
+		p.log.V(4).Info("Correlating an event", "err", err)
+	}
+	if result.Skip {
+		p.counts.filtered.Add(1)
+		return
+	}
+	if p.pending.put(subjectOf(p.cfg.SubjectPrefix, result.Event), result.Event) {
+		p.counts.merged.Add(1)
+	}
+	if p.pending.len() > p.cfg.QueueSize {
+		p.pending.takeOldest()
+		p.counts.dropped.Add(1)
+	}
+}
+
+// send puts as many events on the wire as are allowed now; after a failure that is one, to see whether it works again.
+func (p *publisher) send(ctx context.Context) {
+	if p.holding || p.ensuring != nil || (!p.needStream && p.pending.len() == 0) {
+		return
+	}
+	if !p.js.Conn().IsConnected() {
+		p.hold(connectPoll)
+		return
+	}
+	if p.needStream {
+		p.ensure(ctx)
+		return
+	}
+	window := publishWindow
+	if p.failures > 0 {
+		window = 1
+	}
+	for p.pending.len() > 0 && len(p.inflight) < window && !p.holding {
+		p.sendOne(p.pending.takeOldest())
+	}
+}
+
+func (p *publisher) sendOne(item *pendingEvent) {
+	event := *item.event
+	event.Kind, event.APIVersion = "Event", "v1"
+	data, err := json.Marshal(&event)
+	if err != nil {
+		p.failed(item, err)
+		return
+	}
+	future, err := p.acks.PublishMsgAsync(&nats.Msg{Subject: item.subject, Data: data}, jetstream.WithRetryAttempts(0))
+	if err != nil {
+		p.retry(item, err)
+		return
+	}
+	p.inflight = append(p.inflight, flight{item, future})
+}
+
+func (p *publisher) landed() *pendingEvent {
+	item := p.inflight[0].item
+	p.inflight[0] = flight{}
+	p.inflight = p.inflight[1:]
+	return item
+}
+
+func (p *publisher) published(ack *jetstream.PubAck) {
+	item := p.landed()
+	p.counts.published.Add(1)
+	p.resetBackoff()
+	if ack.Stream != p.cfg.Stream {
+		p.report("stream", fmt.Errorf("events on %s are stored by the stream %s instead of %s: configure that as Stream, or another SubjectPrefix",
+			item.subject, ack.Stream, p.cfg.Stream))
+		return
+	}
+	clear(p.reported)
+}
+
+func (p *publisher) refused(err error) { p.retry(p.landed(), err) }
+
+// retry keeps an event for later if that can help.
+func (p *publisher) retry(item *pendingEvent, err error) {
+	var api *jetstream.APIError
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrBadSubject),
+		errors.As(err, &api) && api.ErrorCode == messageTooLarge:
+		p.failed(item, err)
+		return
+	case time.Since(item.since) > p.cfg.MaxAge:
+		p.failed(item, err) // the stream would have discarded it by now
+		return
+	case p.pending.putBack(item):
+		p.counts.merged.Add(1)
+	}
+	p.failures++
+	if !p.holding {
+		p.hold(p.backoff.Step())
+	}
+	switch {
+	case errors.Is(err, nats.ErrDisconnected):
+		p.log.V(4).Info("Connection lost, events are kept until it is back", "pending", p.pending.len())
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		p.needStream = !p.cfg.BindOnly
+		if p.needStream && !p.reported["stream"] {
+			return // deleted by somebody; it is created again, or that is reported
+		}
+		p.report("missing", fmt.Errorf("no stream takes events on %s.>: is there a stream %s with these subjects, and JetStream for this account? %w",
+			p.cfg.SubjectPrefix, p.cfg.Stream, err))
+	default:
+		p.report("publish", fmt.Errorf("publishing an event on %s: %w", item.subject, explain(err, p.js.Conn(), p.cfg.SubjectPrefix+".>")))
+	}
+}
+
+func (p *publisher) failed(item *pendingEvent, err error) {
+	p.counts.failed.Add(1)
+	p.report("failed", fmt.Errorf("giving up on the event %s about %s %s/%s: %w", item.event.Reason,
+		item.event.InvolvedObject.Kind, item.event.InvolvedObject.Namespace, item.event.InvolvedObject.Name, err))
+}
+
+func (p *publisher) hold(d time.Duration) {
+	p.holding = true
+	p.timer.Reset(d)
+}
+
+// ensure looks at the stream beside the loop, which goes on taking events from the queue.
+func (p *publisher) ensure(ctx context.Context) {
+	answer := make(chan error, 1)
+	p.ensuring = answer
+	go func() { answer <- ensureStream(ctx, p.js, p.cfg) }()
+}
+
+// ensured goes on in any case: whoever may not look at the stream may still publish, and if there is none the next
+// acknowledgement tells.
+func (p *publisher) ensured(err error) {
+	p.ensuring = nil
+	if err != nil && !p.js.Conn().IsConnected() {
+		return // ask again when it is back
+	}
+	p.needStream = false
+	if err != nil {
+		p.report("stream", err)
+	}
+}
+
+// report logs a problem once, until an event has been published again.
+func (p *publisher) report(problem string, err error) {
+	p.lastErr.Store(&err)
+	if p.reported[problem] {
+		p.log.V(4).Info("Events are still not recorded as they should be", "err", err)
+		return
+	}
+	p.reported[problem] = true
+	p.log.Error(err, "Events about NATS entities are not recorded as they should be")
+}

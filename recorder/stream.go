@@ -1,0 +1,103 @@
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// streamTimeout bounds looking at the stream and creating it.
+const streamTimeout = 5 * time.Second
+
+func (c Config) streamConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        c.Stream,
+		Description: "Events about NATS entities: corev1.Event as JSON. Made by github.com/nagi-runtime/nagi/recorder.",
+		Subjects:    []string{c.SubjectPrefix + ".>"},
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardOld,
+		MaxAge:      c.MaxAge,
+		MaxBytes:    c.MaxBytes,
+		// One message per subject is what makes a repeat take the place of its former count.
+		MaxMsgsPerSubject: 1,
+		Storage:           c.Storage,
+		Replicas:          c.Replicas,
+		AllowDirect:       true,
+		Duplicates:        min(2*time.Minute, c.MaxAge), // the server refuses a window longer than the age
+	}
+}
+
+// ensureStream creates the stream if it is missing. One that is there is not touched; what does not fit is the error.
+func ensureStream(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+	ctx, cancel := context.WithTimeout(ctx, streamTimeout)
+	defer cancel()
+	stream, err := js.Stream(ctx, cfg.Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = js.CreateStream(ctx, cfg.streamConfig())
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return fmt.Errorf("creating the stream %s for %s.>: %w", cfg.Stream, cfg.SubjectPrefix,
+				explain(err, js.Conn(), "$JS.API.STREAM.CREATE."+cfg.Stream))
+		}
+		stream, err = js.Stream(ctx, cfg.Stream) // another recorder was faster
+	}
+	if err != nil {
+		return fmt.Errorf("looking up the stream %s: %w", cfg.Stream, explain(err, js.Conn(), "$JS.API.STREAM.INFO."+cfg.Stream))
+	}
+	if wrong := unfit(stream.CachedInfo().Config, cfg); len(wrong) > 0 {
+		return fmt.Errorf("the stream %s was not made by this recorder and is used as it is, but %s; change it with nats stream edit, or name another Stream",
+			cfg.Stream, strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// unfit lists the settings of a stream with which events get lost, pile up, or do not arrive. Figures that an operator may
+// well have chosen otherwise, such as age and size, are not among them as long as there is a bound.
+func unfit(have jetstream.StreamConfig, cfg Config) []string {
+	var wrong []string
+	add := func(bad bool, format string, args ...any) {
+		if bad {
+			wrong = append(wrong, fmt.Sprintf(format, args...))
+		}
+	}
+	covered := slices.ContainsFunc(have.Subjects, func(s string) bool {
+		parent, all := strings.CutSuffix(s, ">")
+		return all && strings.HasPrefix(cfg.SubjectPrefix+".", parent)
+	})
+	add(!covered, "its subjects %q should include %q, else events are not stored", have.Subjects, cfg.SubjectPrefix+".>")
+	add(have.MaxMsgsPerSubject != 1, "max messages per subject is %d and should be 1, else every repeat of an event is kept", have.MaxMsgsPerSubject)
+	add(have.Retention != jetstream.LimitsPolicy, "retention is %v and should be limits, else events vanish when they are read", have.Retention)
+	add(have.Discard != jetstream.DiscardOld, "discard is %v and should be old, else a full stream takes no more events", have.Discard)
+	add(have.MaxAge == 0, "max age is unlimited and should be about %v, else events never age out", cfg.MaxAge)
+	add(have.MaxBytes <= 0, "max bytes is unlimited and should be about %d", cfg.MaxBytes)
+	add(have.NoAck, "acknowledgements are off, so no event counts as published")
+	add(have.Sealed, "it is sealed")
+	return wrong
+}
+
+// explain adds to an error what the library does not say. A request that is denied shows as a timeout, and why is known
+// only to the connection.
+func explain(err error, conn *nats.Conn, subject string) error {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("%w (enable JetStream on the server and for the account)", err)
+	case isTimeout(err):
+		last := conn.LastError()
+		if errors.Is(last, nats.ErrPermissionViolation) {
+			return fmt.Errorf("%w; the connection reports: %w (grant publish on %q and subscribe on \"_INBOX.>\")", err, last, subject)
+		}
+	}
+	return err
+}
+
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrAsyncPublishTimeout)
+}
