@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -23,14 +24,28 @@ func hostPort(port int) string { return net.JoinHostPort(host, strconv.Itoa(port
 
 // freePort returns a random port on which nothing listens.
 func freePort() (int, error) {
-	var last error
-	for range 100 {
+	ports, err := freePorts(1)
+	if err != nil {
+		return 0, err
+	}
+	return ports[0], nil
+}
+
+// freePorts returns n different ones.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for tries := 0; len(ports) < n; tries++ {
 		port := lowestPort + rand.IntN(highestPort-lowestPort+1)
-		if last = probePort(port); last == nil {
-			return port, nil
+		if slices.Contains(ports, port) {
+			continue
+		}
+		if err := probePort(port); err == nil {
+			ports = append(ports, port)
+		} else if tries > 100*n {
+			return nil, fmt.Errorf("no free port between %d and %d on %s: %w", lowestPort, highestPort, host, err)
 		}
 	}
-	return 0, fmt.Errorf("no free port between %d and %d on %s: %w", lowestPort, highestPort, host, last)
+	return ports, nil
 }
 
 func probePort(port int) error {

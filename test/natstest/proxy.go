@@ -1,0 +1,219 @@
+package natstest
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Proxy is a TCP proxy in front of a server that can be told to misbehave. It forwards bytes and knows nothing of NATS,
+// so TLS passes too. Its methods may be called by several goroutines at once, and take effect before they return.
+//
+// A client that should stay behind the proxy must not learn another address from the server. The servers of this
+// package tell none. Of others use the option nats.IgnoreDiscoveredServers.
+type Proxy struct {
+	target string
+	port   int
+	delay  atomic.Int64
+
+	mu       sync.Mutex
+	state    proxyState
+	listener net.Listener // nil while refusing
+	links    map[*link]struct{}
+	wg       sync.WaitGroup // the accept loop and the links
+}
+
+type proxyState int
+
+const (
+	forwarding proxyState = iota
+	refusing
+	blackholed
+	proxyClosed
+)
+
+// NewProxy starts a proxy to target, which is host:port or the URL of one server. It connects to the target for each
+// client anew, so the target may be down, and restart. The caller must call Close. In a test, [StartProxy] does.
+func NewProxy(target string) (*Proxy, error) {
+	address, err := targetAddress(target)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{target: address, links: map[*link]struct{}{}}
+	if p.port, err = freePort(); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p, p.listenLocked()
+}
+
+// StartProxy starts a proxy as [NewProxy] does, and closes it when the test and its subtests are complete.
+func StartProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	p, err := NewProxy(target)
+	if err != nil {
+		t.Fatalf("natstest: %v", err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func targetAddress(target string) (string, error) {
+	address := target
+	if strings.Contains(target, "://") {
+		u, err := url.Parse(target)
+		if err != nil {
+			return "", fmt.Errorf("proxy target: %w", err)
+		}
+		address = u.Host
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return "", fmt.Errorf("proxy target %q is neither host:port nor the URL of one server: %w", target, err)
+	}
+	return address, nil
+}
+
+// URL is the address for clients. It stays the same for the proxy's whole life.
+func (p *Proxy) URL() string { return "nats://" + hostPort(p.port) }
+
+// Connections is the number of client connections that are open now, those in a black hole included.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
+// Cut closes every connection, on both sides. What happens to new ones stays as it is: normally they are accepted.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closeLinksLocked(func(*link) bool { return true })
+}
+
+// Refuse closes every connection, and lets the operating system refuse new ones until Resume.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == proxyClosed {
+		return
+	}
+	p.state = refusing
+	p.stopListeningLocked()
+	p.closeLinksLocked(func(*link) bool { return true })
+}
+
+// Blackhole makes every connection half-open: from now on bytes vanish in both directions, those on their way
+// included, and neither side is told when the other closes. New connections are accepted and never answered. It lasts
+// until Resume. Only timeouts show it: a NATS client notices after MaxPingsOutstanding+1 ping intervals, which is
+// 6 minutes unless set.
+func (p *Proxy) Blackhole() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == proxyClosed {
+		return
+	}
+	p.state = blackholed
+	p.mustListenLocked()
+	for l := range p.links {
+		l.vanish()
+	}
+}
+
+// Delay holds back every byte, in both directions, for d: a round trip takes 2d longer. Order and throughput stay. It
+// applies to bytes that arrive after the call, and until the next one; 0, as at the start, is no delay.
+func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+
+// Resume ends Refuse and Blackhole: new connections work again, and those that were in the black hole are closed. A delay
+// stays.
+func (p *Proxy) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == proxyClosed {
+		return
+	}
+	p.state = forwarding
+	p.mustListenLocked()
+	p.closeLinksLocked(func(l *link) bool { return l.vanished.Load() })
+}
+
+// Close closes every connection and returns when nothing of the proxy runs any more. Closing twice does nothing.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.state = proxyClosed
+	p.stopListeningLocked()
+	p.closeLinksLocked(func(*link) bool { return true })
+	p.mu.Unlock()
+	p.wg.Wait()
+}
+
+func (p *Proxy) closeLinksLocked(which func(*link) bool) {
+	for l := range p.links {
+		if which(l) {
+			l.close()
+			delete(p.links, l)
+		}
+	}
+}
+
+func (p *Proxy) stopListeningLocked() {
+	if p.listener != nil {
+		p.listener.Close()
+		p.listener = nil
+	}
+}
+
+// mustListenLocked panics if the port was taken by somebody else while the proxy refused connections. No caller could
+// do anything about it, and a test must not go on with a proxy that is not there.
+func (p *Proxy) mustListenLocked() {
+	if err := p.listenLocked(); err != nil {
+		panic(fmt.Sprintf("natstest: proxy to %s: %v", p.target, err))
+	}
+}
+
+func (p *Proxy) listenLocked() error {
+	if p.listener != nil {
+		return nil
+	}
+	err := retry(portWait, func() (err error) {
+		p.listener, err = net.Listen("tcp", hostPort(p.port))
+		return err
+	})
+	if err != nil {
+		p.listener = nil
+		return fmt.Errorf("listen for the proxy's clients: %w", err)
+	}
+	listener := p.listener
+	p.wg.Go(func() { p.accept(listener) })
+	return nil
+}
+
+func (p *Proxy) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return // closed by Refuse or Close
+		}
+		p.mu.Lock()
+		if p.listener != listener {
+			conn.Close()
+			p.mu.Unlock()
+			continue
+		}
+		l := newLink(p.target, &p.delay, conn.(*net.TCPConn))
+		p.links[l] = struct{}{}
+		vanished := p.state == blackholed
+		p.wg.Go(func() {
+			l.run(vanished)
+			p.mu.Lock()
+			delete(p.links, l)
+			p.mu.Unlock()
+		})
+		p.mu.Unlock()
+	}
+}
