@@ -1,0 +1,121 @@
+package controllerruntime
+
+// priority says which ready keys go first.
+type priority uint8
+
+const (
+	prioBackground priority = iota // the initial list, resync, retries
+	prioSecondary                  // live changes of what a primary owns or reads
+	prioLive                       // live changes of primaries, and requests by hand
+	prioCount
+)
+
+// oldestEvery is how often the oldest ready key is handed out whatever its
+// priority, so that a constant live load starves nobody: one hand-out in eight.
+// A live change therefore waits behind at most that one.
+const oldestEvery = 8
+
+// order holds the ready keys and decides which goes next. It is the
+// workqueue.Queue plugged into client-go's workqueue, which calls it for keys that
+// are dirty and not in progress. Every operation takes constant time, and nothing
+// is left behind by a key that moved. The queue's lock guards it.
+type order struct {
+	byPriority [prioCount]entryList
+	byAge      entryList // the same keys, the one that became ready first in front
+	handedOut  uint64
+}
+
+func newOrder() *order {
+	o := &order{byAge: entryList{links: linksByAge}}
+	for i := range o.byPriority {
+		o.byPriority[i].links = linksByPriority
+	}
+	return o
+}
+
+// Push adds a key that became ready, behind those of its priority.
+func (o *order) Push(e *entry) {
+	e.placed = e.prio
+	o.byPriority[e.placed].pushBack(e)
+	o.byAge.pushBack(e)
+}
+
+// Touch moves a ready key whose priority was raised behind those of its new
+// priority. Its age stays.
+func (o *order) Touch(e *entry) {
+	if e.placed == e.prio {
+		return
+	}
+	o.byPriority[e.placed].remove(e)
+	e.placed = e.prio
+	o.byPriority[e.placed].pushBack(e)
+}
+
+// Len returns the number of ready keys.
+func (o *order) Len() int { return o.byAge.len }
+
+// Pop takes the next key: the first of the highest priority, or in every eighth
+// turn the oldest of all. There must be one.
+func (o *order) Pop() *entry {
+	o.handedOut++
+	e := o.byAge.front
+	if o.handedOut%oldestEvery != 0 {
+		e = o.first()
+	}
+	o.byPriority[e.placed].remove(e)
+	o.byAge.remove(e)
+	return e
+}
+
+func (o *order) first() *entry {
+	for p := prioCount; p > 0; p-- {
+		if e := o.byPriority[p-1].front; e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// The two lists that a ready key is in at the same time.
+const (
+	linksByPriority = iota
+	linksByAge
+	linksCount
+)
+
+type entryLinks struct{ prev, next *entry }
+
+// entryList is a doubly linked list threaded through the entries themselves, so
+// that moving a key neither searches nor allocates.
+type entryList struct {
+	front, back *entry
+	len         int
+	links       uint8 // which of an entry's links are this list's
+}
+
+func (l *entryList) pushBack(e *entry) {
+	e.links[l.links] = entryLinks{prev: l.back}
+	if l.back != nil {
+		l.back.links[l.links].next = e
+	} else {
+		l.front = e
+	}
+	l.back = e
+	l.len++
+}
+
+func (l *entryList) remove(e *entry) {
+	at := e.links[l.links]
+	if at.prev != nil {
+		at.prev.links[l.links].next = at.next
+	} else {
+		l.front = at.next
+	}
+	if at.next != nil {
+		at.next.links[l.links].prev = at.prev
+	} else {
+		l.back = at.prev
+	}
+	e.links[l.links] = entryLinks{}
+	l.len--
+}

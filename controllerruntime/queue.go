@@ -1,0 +1,408 @@
+package controllerruntime
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// queue hands keys to workers, each with the reasons that gathered for it.
+//
+// client-go's workqueue keeps which keys are dirty and which are in progress: one
+// key is never handed out twice at once, and any number of events during its run
+// make exactly one more. Beside it, under one lock, stand what client-go's does
+// not have: operations, priority (order.go) and delays that can be cancelled
+// (timers.go).
+//
+// The next run of a key is in one of three states: none; waiting, for a retry, a
+// requeue or quiet (entry.wait is set); or due, ready or behind the run in
+// progress (entry.ops is not empty). All reasons of the next run are in one place,
+// so none is lost and none is handed out twice. A user's delay is apart from it.
+type queue struct {
+	backoff *backoff // failed attempts; safe without the queue's lock
+
+	quiet, maxHold time.Duration
+	epoch          time.Time // zero of the queue's clock
+
+	mu      sync.Mutex
+	wake    sync.Cond // a key became ready, or shutDown
+	closed  bool
+	entries map[string]*entry
+	work    *workqueue.Typed[*entry]
+	ready   *order // plugged into work
+	timers  timers
+
+	running int
+	rerun   int           // of those, how many are due again
+	idle    chan struct{} // closed when running is 0; nil while nobody waits
+}
+
+type queueOptions struct {
+	name string
+	// A key that changes again within debounceQuiet is postponed, but never
+	// longer than debounceMax after its first change. If one is 0 nothing is.
+	debounceQuiet, debounceMax time.Duration
+	// Bounds of the delay after a failed attempt; zero is the default.
+	backoffMin, backoffMax time.Duration
+}
+
+// item is one hand-out: a key, and what gathered for it since the last one.
+type item struct {
+	key   string
+	ops   Operations // not empty; with the internal bits
+	prio  priority   // the highest of what asked for it
+	added time.Time  // when the first of them did
+}
+
+// entry is what the queue knows of a key: one that waits, is due or runs. A key
+// with nothing to come has none.
+type entry struct {
+	key     string
+	ops     Operations // why the next run is due; empty if it is not
+	prio    priority
+	placed  priority // the priority under which it stands in order
+	running bool
+
+	added   time.Duration // first reason of the next run
+	readyAt time.Duration
+
+	wait *timer // delays the next run: retry, requeue or debounce; nil when it is due
+	user *timer // a user's EnqueueAfter
+
+	links [linksCount]entryLinks
+}
+
+// newQueue returns a queue that works at once. It starts no goroutine; shutDown
+// stops its timer.
+func newQueue(opts queueOptions) *queue {
+	q := &queue{
+		backoff: newBackoff(opts.backoffMin, opts.backoffMax),
+		quiet:   opts.debounceQuiet,
+		maxHold: opts.debounceMax,
+		epoch:   time.Now(),
+		entries: map[string]*entry{},
+		ready:   newOrder(),
+	}
+	q.wake.L = &q.mu
+	q.timers = newTimers(q.fire)
+	// No name: a named workqueue starts a goroutine for its metrics.
+	q.work = workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[*entry]{Queue: q.ready})
+	return q
+}
+
+// add notes an event. If the key waits for a retry or a requeue, that delay is
+// cancelled and the reasons it held go with this run, but for Retry and Requeue
+// themselves, which did not come to pass. A user's delay stays. Live changes are
+// debounced, unless asked for by hand; anything else ends the key's quiet time.
+// After shutDown it does nothing.
+func (q *queue) add(key string, ops Operations, prio priority) {
+	now := q.now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	ops = ops.orManual()
+	e := q.entry(key)
+	if q.debounces(ops, prio) && e.ops == 0 {
+		q.hold(e, ops, prio, now)
+		return
+	}
+	q.due(e, ops, prio, now)
+}
+
+// addAfter notes a reason that counts after d, never earlier; at once if d <= 0.
+// Of two delays of a key the shorter wins, with the reasons of both: retry and
+// requeue share one, the user's is apart. A retry or requeue of a key that is due
+// anyway is no delay: its reasons, which are older, go with that run.
+func (q *queue) addAfter(key string, ops Operations, prio priority, d time.Duration, kind timerKind) {
+	now := q.now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	ops = ops.orManual()
+	e := q.entry(key)
+	if kind == timerUser {
+		if d <= 0 {
+			q.due(e, ops, prio, now)
+			return
+		}
+		e.user = q.delay(e, e.user, ops, prio, now, d, kind)
+		return
+	}
+	switch {
+	case e.ops != 0:
+		e.ops = union(ops&^delayedBits, e.ops)
+		q.raise(e, prio)
+	case e.wait != nil && e.wait.kind == timerDebounce:
+		e.wait.ops = union(ops&^delayedBits, e.wait.ops)
+		e.wait.prio = max(e.wait.prio, prio)
+	case d <= 0:
+		if e.wait != nil {
+			ops, prio = union(e.wait.ops, ops), max(e.wait.prio, prio)
+			q.cancelWait(e)
+		}
+		q.due(e, ops, prio, now)
+	default:
+		e.wait = q.delay(e, e.wait, ops, prio, now, d, kind)
+	}
+}
+
+// get blocks until a key is ready and hands it out. After shutDown it returns at
+// once, and nothing more is handed out, whatever is ready: unlike client-go's,
+// which drains. Each key must be given back with done.
+func (q *queue) get() (next item, shutdown bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.ready.Len() == 0 && !q.closed {
+		q.wake.Wait()
+	}
+	if q.closed {
+		return item{}, true
+	}
+	e, _ := q.work.Get() // does not block: one is ready, and all its callers hold the lock
+	next = item{key: e.key, ops: e.ops, prio: e.prio, added: q.epoch.Add(e.added)}
+	e.ops = 0
+	e.running = true
+	q.running++
+	return next, false
+}
+
+// done gives back a key. If something asked for it while it ran it is ready again.
+// For a key that is not in progress it does nothing.
+func (q *queue) done(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[key]
+	if e == nil || !e.running {
+		return
+	}
+	e.running = false
+	q.running--
+	if e.ops != 0 {
+		q.rerun--
+		e.readyAt = q.now()
+	}
+	q.work.Done(e) // pushes it to ready if it is dirty
+	if e.ops != 0 {
+		q.wake.Signal()
+	}
+	q.release(e)
+	if q.running == 0 && q.idle != nil {
+		close(q.idle)
+		q.idle = nil
+	}
+}
+
+// drop forgets a key's delays, the user's too, and its failures. What has happened
+// to it already stays: a run that is due, in progress or debounced.
+func (q *queue) drop(key string) {
+	q.backoff.reset(key)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[key]
+	if e == nil {
+		return
+	}
+	if e.wait != nil && e.wait.kind != timerDebounce {
+		q.cancelWait(e)
+	}
+	if e.user != nil {
+		q.timers.remove(e.user)
+		e.user = nil
+	}
+	q.release(e)
+}
+
+// shutDown ends the queue: get returns, add does nothing, no delay fires. Keys in
+// progress stay so until done. It may be called again.
+func (q *queue) shutDown() {
+	q.mu.Lock()
+	if !q.closed {
+		q.closed = true
+		q.timers.stop()
+		q.work.ShutDown()
+		q.wake.Broadcast()
+	}
+	q.mu.Unlock()
+	q.timers.firing.Wait()
+}
+
+// waitIdle returns nil once no key is in progress, or the context's error. Keys
+// that are ready do not count: call it after shutDown.
+func (q *queue) waitIdle(ctx context.Context) error {
+	for {
+		q.mu.Lock()
+		if q.running == 0 {
+			q.mu.Unlock()
+			return nil
+		}
+		if q.idle == nil {
+			q.idle = make(chan struct{})
+		}
+		idle := q.idle
+		q.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// failed counts a failed attempt of a key and returns how long to wait before the
+// next.
+func (q *queue) failed(key string) time.Duration { return q.backoff.delay(q.backoff.fail(key)) }
+
+// attempts returns how many attempts of a key failed in a row.
+func (q *queue) attempts(key string) int { return q.backoff.attempts(key) }
+
+// reset forgets a key's failed attempts, because its primary changed.
+func (q *queue) reset(key string) { q.backoff.reset(key) }
+
+// forget forgets a key's failed attempts, because one succeeded.
+func (q *queue) forget(key string) { q.backoff.reset(key) }
+
+// due makes the key's next run due: with ops, and with what a delay of it held.
+func (q *queue) due(e *entry, ops Operations, prio priority, now time.Duration) {
+	if e.wait != nil {
+		held := e.wait.ops
+		if e.wait.kind != timerDebounce {
+			held &^= delayedBits
+			e.added = now
+		}
+		ops, prio = union(held, ops), max(e.wait.prio, prio)
+		q.cancelWait(e)
+	} else if e.ops == 0 {
+		e.added = now
+	}
+	if e.ops != 0 {
+		e.ops = union(e.ops, ops)
+		q.raise(e, prio)
+		return
+	}
+	e.ops, e.prio, e.readyAt = ops, prio, now
+	q.work.Add(e) // pushes it to ready, unless it is in progress
+	if e.running {
+		q.rerun++
+		return
+	}
+	q.wake.Signal()
+}
+
+// raise gives a due key a higher priority.
+func (q *queue) raise(e *entry, prio priority) {
+	if prio <= e.prio {
+		return
+	}
+	e.prio = prio
+	q.work.Add(e) // touches it in ready, unless it is in progress
+}
+
+// debounces tells whether an event has to wait for quiet.
+func (q *queue) debounces(ops Operations, prio priority) bool {
+	return q.quiet > 0 && q.maxHold > 0 && prio > prioBackground && ops&explicitBit == 0
+}
+
+// hold postpones a changed key until it is quiet, but never longer than maxHold
+// after its first change. The key is not due.
+func (q *queue) hold(e *entry, ops Operations, prio priority, now time.Duration) {
+	switch t := e.wait; {
+	case t == nil:
+		e.added = now
+		e.wait = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: timerDebounce}
+	case t.kind != timerDebounce:
+		e.added = now
+		t.ops, t.prio, t.kind = union(t.ops&^delayedBits, ops), max(t.prio, prio), timerDebounce
+	default:
+		t.ops, t.prio = union(t.ops, ops), max(t.prio, prio)
+	}
+	q.timers.set(e.wait, min(now+q.quiet, e.added+q.maxHold), now)
+}
+
+// delay sets the timer t of e, or makes one; the shorter delay wins.
+func (q *queue) delay(e *entry, t *timer, ops Operations, prio priority, now, d time.Duration, kind timerKind) *timer {
+	due := now + d
+	if due < now { // overflow
+		due = never
+	}
+	if t == nil {
+		t = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: kind}
+		q.timers.set(t, due, now)
+		return t
+	}
+	t.ops, t.prio = union(t.ops, ops), max(t.prio, prio)
+	if due < t.due {
+		q.timers.set(t, due, now)
+	}
+	return t
+}
+
+func (q *queue) cancelWait(e *entry) {
+	q.timers.remove(e.wait)
+	e.wait = nil
+}
+
+// fireBatch is how many delays fire under one hold of the lock, so that a great
+// many that are due together do not keep events and workers waiting.
+const fireBatch = 64
+
+// fire makes due what has waited long enough. The runtime timer calls it.
+func (q *queue) fire() {
+	defer q.timers.firing.Done()
+	q.mu.Lock()
+	q.timers.fired()
+	for n := 1; ; n++ {
+		now := q.now()
+		t := q.timers.popDue(now)
+		if t == nil {
+			break
+		}
+		q.expire(t, now)
+		if n%fireBatch == 0 {
+			q.mu.Unlock()
+			q.mu.Lock()
+		}
+	}
+	if !q.closed {
+		q.timers.arm(q.now())
+	}
+	q.mu.Unlock()
+}
+
+// expire makes due what the delay t, which left the heap, held back.
+func (q *queue) expire(t *timer, now time.Duration) {
+	e := t.entry
+	switch t.kind {
+	case timerUser:
+		e.user = nil
+	case timerRetry, timerRequeue:
+		e.wait = nil
+	case timerDebounce: // due takes it off, and knows since when it was held
+	}
+	q.due(e, t.ops, t.prio, now)
+}
+
+// entry returns what is known of the key, and begins to know it.
+func (q *queue) entry(key string) *entry {
+	e := q.entries[key]
+	if e == nil {
+		e = &entry{key: key}
+		q.entries[key] = e
+	}
+	return e
+}
+
+// release forgets a key with nothing to come.
+func (q *queue) release(e *entry) {
+	if e.ops == 0 && !e.running && e.wait == nil && e.user == nil {
+		delete(q.entries, e.key)
+	}
+}
+
+// now returns the time on the queue's clock, which is monotonic.
+func (q *queue) now() time.Duration { return time.Since(q.epoch) }

@@ -1,0 +1,483 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	opPut       = operations(OperationPut)
+	opDelete    = operations(OperationDelete)
+	opSecondary = operations(OperationSecondary)
+	opResync    = operations(OperationResync)
+	opRetry     = operations(OperationRetry)
+	opRequeue   = operations(OperationRequeue)
+	opManual    = operations(OperationManual)
+)
+
+// takeKey gets the next key, which must be ready and must be the wanted one.
+func takeKey(t *testing.T, q *queue, key string, ops Operations) {
+	t.Helper()
+	if q.depth() == 0 {
+		t.Fatalf("nothing is ready, want %q", key)
+	}
+	got, shutdown := q.get()
+	if shutdown || got.key != key || got.ops != ops {
+		t.Fatalf("got %q for %s (shutdown %v), want %q for %s", got.key, got.ops, shutdown, key, ops)
+	}
+}
+
+// runKey takes the wanted key and gives it back.
+func runKey(t *testing.T, q *queue, key string, ops Operations) {
+	t.Helper()
+	takeKey(t, q, key, ops)
+	q.done(key)
+}
+
+// advance lets d pass on the bubble's clock, and what is due then happen.
+func advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// requireEmpty fails if the queue holds anything: a ready or running key, a delay.
+func requireEmpty(t *testing.T, q *queue) {
+	t.Helper()
+	if c := q.counts(); c != (queueCounts{}) {
+		t.Fatalf("the queue is not empty: %+v", c)
+	}
+	if len(q.entries) != 0 {
+		t.Fatalf("the queue remembers %d keys with nothing to come", len(q.entries))
+	}
+}
+
+func TestKeyIsNeverHandedOutTwiceAtOnceUnder100Workers(t *testing.T) {
+	const keys, adders, adds, workers = 20, 8, 2000, 100
+	q := newQueue(queueOptions{})
+	var inProgress [keys]atomic.Int32
+	var handedOut atomic.Int64
+	var working, adding sync.WaitGroup
+	for range workers {
+		working.Go(func() {
+			for {
+				it, shutdown := q.get()
+				if shutdown {
+					return
+				}
+				var i int
+				if _, err := fmt.Sscan(it.key, &i); err != nil {
+					t.Error(err)
+				}
+				if n := inProgress[i].Add(1); n != 1 {
+					t.Errorf("key %d is in progress %d times", i, n)
+				}
+				if it.ops.public() == 0 {
+					t.Errorf("key %d came without a reason", i)
+				}
+				handedOut.Add(1)
+				inProgress[i].Add(-1)
+				q.done(it.key)
+			}
+		})
+	}
+	for a := range adders {
+		adding.Go(func() {
+			for n := range adds {
+				q.add(fmt.Sprint((n+a)%keys), opPut, priority(n%int(prioCount)))
+			}
+		})
+	}
+	adding.Wait()
+	awaitQueue(t, "the queue is worked off", func() bool { c := q.counts(); return c == (queueCounts{}) })
+	q.shutDown()
+	working.Wait()
+	if n := handedOut.Load(); n < keys || n > adders*adds {
+		t.Errorf("%d hand-outs for %d events of %d keys", n, adders*adds, keys)
+	}
+	requireEmpty(t, q)
+}
+
+// awaitQueue polls until the condition holds.
+func awaitQueue(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("not in time: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestEventsDuringARunMakeExactlyOneMoreRunWithTheirUnion(t *testing.T) {
+	q := newQueue(queueOptions{})
+	defer q.shutDown()
+	q.add("a", opPut, prioLive)
+	takeKey(t, q, "a", opPut)
+	q.add("a", opPut, prioLive)
+	q.add("a", opSecondary, prioSecondary)
+	q.add("a", opDelete|evidencedBit, prioLive)
+	q.add("a", opResync, prioBackground)
+	if c := q.counts(); q.depth() != 0 || c.rerun != 1 || c.inProgress != 1 {
+		t.Fatalf("while it runs: %+v", c)
+	}
+	q.done("a")
+	runKey(t, q, "a", opDelete|opSecondary|opResync|evidencedBit)
+	requireEmpty(t, q)
+}
+
+func TestEventsOfAReadyKeyMerge(t *testing.T) {
+	q := newQueue(queueOptions{})
+	defer q.shutDown()
+	for range 10 {
+		q.add("a", opSecondary, prioSecondary)
+		q.add("a", opPut, prioLive)
+	}
+	runKey(t, q, "a", opPut|opSecondary)
+	requireEmpty(t, q)
+}
+
+func TestItemTellsPriorityAndWhenItsFirstReasonCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(queueOptions{})
+		defer q.shutDown()
+		first := time.Now()
+		q.add("a", opResync, prioBackground)
+		advance(time.Second)
+		q.add("a", opPut, prioLive)
+		advance(time.Second)
+		if got := q.oldestReady(); got != 2*time.Second {
+			t.Errorf("oldest ready key is %v old", got)
+		}
+		it, _ := q.get()
+		if it.prio != prioLive || !it.added.Equal(first) {
+			t.Errorf("got %+v", it)
+		}
+		second := time.Now()
+		q.add("a", opPut, prioLive)
+		advance(time.Second)
+		q.done("a")
+		if got := q.oldestReady(); got != 0 {
+			t.Errorf("became ready just now, but is %v old", got)
+		}
+		if it, _ := q.get(); !it.added.Equal(second) {
+			t.Errorf("its reason came at %v, got %v", second, it.added)
+		}
+	})
+}
+
+func TestReadyKeysGoByPriorityThenFirstComeFirstServed(t *testing.T) {
+	q := newQueue(queueOptions{})
+	defer q.shutDown()
+	q.add("resync-1", opResync, prioBackground)
+	q.add("secondary-1", opSecondary, prioSecondary)
+	q.add("live-1", opPut, prioLive)
+	q.add("resync-2", opResync, prioBackground)
+	q.add("live-2", opPut, prioLive)
+	q.add("secondary-2", opSecondary, prioSecondary)
+	if got, want := q.depthByPriority(), [prioCount]int{2, 2, 2}; got != want {
+		t.Errorf("depth by priority %v, want %v", got, want)
+	}
+	runKey(t, q, "live-1", opPut)
+	runKey(t, q, "live-2", opPut)
+	runKey(t, q, "secondary-1", opSecondary)
+	runKey(t, q, "secondary-2", opSecondary)
+	runKey(t, q, "resync-1", opResync)
+	runKey(t, q, "resync-2", opResync)
+	requireEmpty(t, q)
+}
+
+func TestRaisingAReadyKeyMovesIt(t *testing.T) {
+	q := newQueue(queueOptions{})
+	defer q.shutDown()
+	q.add("a", opResync, prioBackground)
+	q.add("b", opResync, prioBackground)
+	q.add("c", opPut, prioLive)
+	q.add("b", opPut, prioLive)
+	q.add("b", opResync, prioBackground) // does not lower it again
+	if got, want := q.depthByPriority(), [prioCount]int{1, 0, 2}; got != want {
+		t.Errorf("depth by priority %v, want %v", got, want)
+	}
+	runKey(t, q, "c", opPut)
+	runKey(t, q, "b", opPut|opResync)
+	runKey(t, q, "a", opResync)
+	requireEmpty(t, q)
+}
+
+func TestKeyRaisedWhileItRunsComesBackRaised(t *testing.T) {
+	q := newQueue(queueOptions{})
+	defer q.shutDown()
+	q.add("a", opResync, prioBackground)
+	takeKey(t, q, "a", opResync)
+	q.add("a", opResync, prioBackground)
+	q.add("b", opSecondary, prioSecondary)
+	q.add("a", opPut, prioLive)
+	q.done("a")
+	runKey(t, q, "a", opPut|opResync)
+	runKey(t, q, "b", opSecondary)
+}
+
+func TestEveryEighthHandOutIsTheOldestReadyKey(t *testing.T) {
+	q := newQueue(queueOptions{})
+	defer q.shutDown()
+	const old = 5
+	for i := range old {
+		q.add(fmt.Sprintf("old-%d", i), opResync, prioBackground)
+	}
+	var oldAt []int
+	for n := 1; n <= 8*old; n++ { // a live change before each hand-out
+		q.add(fmt.Sprintf("live-%d", n), opPut, prioLive)
+		it, _ := q.get()
+		q.done(it.key)
+		if it.prio == prioBackground {
+			if want := fmt.Sprintf("old-%d", len(oldAt)); it.key != want {
+				t.Errorf("hand-out %d is %s, want the oldest, %s", n, it.key, want)
+			}
+			oldAt = append(oldAt, n)
+		}
+	}
+	if fmt.Sprint(oldAt) != "[8 16 24 32 40]" {
+		t.Errorf("under constant live load the old keys were handed out at %v", oldAt)
+	}
+}
+
+func TestRaisedKeyKeepsItsAge(t *testing.T) {
+	q := newQueue(queueOptions{})
+	defer q.shutDown()
+	q.add("raised", opResync, prioBackground)
+	q.add("old", opResync, prioBackground)
+	for i := range 7 {
+		q.add(fmt.Sprintf("live-%d", i), opPut, prioLive)
+	}
+	q.add("raised", opSecondary, prioSecondary)
+	for i := range 7 {
+		runKey(t, q, fmt.Sprintf("live-%d", i), opPut)
+	}
+	q.add("live", opPut, prioLive)
+	runKey(t, q, "raised", opResync|opSecondary) // the eighth: ready before "old", though moved after it
+	runKey(t, q, "live", opPut)
+	runKey(t, q, "old", opResync)
+}
+
+func TestLiveChangeWaitsBehindAtMostOneOther(t *testing.T) {
+	q := newQueue(queueOptions{})
+	defer q.shutDown()
+	for i := range 1000 {
+		q.add(fmt.Sprint(i), opResync, prioBackground)
+	}
+	for range 100 {
+		q.add("live", opPut, prioLive)
+		before := 0
+		for {
+			it, _ := q.get()
+			q.done(it.key)
+			if it.key == "live" {
+				break
+			}
+			before++
+		}
+		if before > 1 {
+			t.Fatalf("a live change waited behind %d others", before)
+		}
+	}
+}
+
+// One key is changed 10,000 times a second while a worker needs a millisecond for
+// each run: it takes no more than every other hand-out.
+func TestHotKeyDoesNotSlowOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(queueOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var hot sync.WaitGroup
+		hot.Go(func() {
+			for ctx.Err() == nil {
+				q.add("hot", opPut, prioLive)
+				time.Sleep(100 * time.Microsecond)
+			}
+		})
+		advance(time.Second)
+		for i := range 100 {
+			q.add(fmt.Sprint(i), opPut, prioLive)
+		}
+		start, others, hots := time.Now(), 0, 0
+		for others < 100 {
+			it, _ := q.get()
+			time.Sleep(time.Millisecond)
+			q.done(it.key)
+			if it.key == "hot" {
+				hots++
+			} else {
+				others++
+			}
+		}
+		if hots > 2 {
+			t.Errorf("the hot key ran %d times before 100 others that were ready", hots)
+		}
+		if took := time.Since(start); took > 103*time.Millisecond {
+			t.Errorf("100 others took %v", took)
+		}
+		cancel()
+		hot.Wait()
+		q.shutDown()
+	})
+}
+
+func TestGetBlocksUntilAKeyIsReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(queueOptions{})
+		defer q.shutDown()
+		start := time.Now()
+		q.addAfter("a", opRequeue, prioBackground, time.Minute, timerRequeue)
+		if it, _ := q.get(); it.key != "a" || time.Since(start) != time.Minute {
+			t.Errorf("got %q after %v", it.key, time.Since(start))
+		}
+	})
+}
+
+func TestShutDownUnblocksGet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(queueOptions{})
+		var unblocked atomic.Int32
+		for range 3 {
+			go func() {
+				if _, shutdown := q.get(); shutdown {
+					unblocked.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		q.shutDown()
+		synctest.Wait()
+		if unblocked.Load() != 3 {
+			t.Errorf("%d of 3 unblocked", unblocked.Load())
+		}
+	})
+}
+
+func TestNothingIsHandedOutAfterShutDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(queueOptions{debounceQuiet: time.Second, debounceMax: time.Second})
+		q.add("held", opPut, prioLive)
+		q.add("ready", opResync, prioBackground)
+		q.add("running", opResync, prioBackground)
+		runKey(t, q, "ready", opResync)
+		takeKey(t, q, "running", opResync)
+		q.add("ready", opResync, prioBackground)
+		q.addAfter("later", opPut, prioLive, time.Second, timerUser)
+		q.shutDown()
+		q.shutDown()
+		q.add("new", opPut, prioLive)
+		q.addAfter("now", opPut, prioLive, 0, timerUser)
+		q.addAfter("running", opRetry, prioBackground, time.Second, timerRetry)
+		q.drop("later")
+		q.drop("held")
+		advance(time.Hour)
+		q.done("running")
+		if it, shutdown := q.get(); !shutdown {
+			t.Errorf("handed out %q", it.key)
+		}
+	})
+}
+
+func TestWaitIdleWaitsForKeysInProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(queueOptions{})
+		if err := q.waitIdle(t.Context()); err != nil {
+			t.Errorf("with none in progress: %v", err)
+		}
+		q.add("a", opPut, prioLive)
+		q.add("b", opPut, prioLive)
+		takeKey(t, q, "a", opPut)
+		takeKey(t, q, "b", opPut)
+		q.add("a", opPut, prioLive)
+		q.shutDown()
+
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := q.waitIdle(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with two in progress: %v", err)
+		}
+		var idle atomic.Int32
+		for range 2 {
+			go func() {
+				if q.waitIdle(t.Context()) == nil {
+					idle.Add(1)
+				}
+			}()
+		}
+		q.done("a")
+		synctest.Wait()
+		if idle.Load() != 0 {
+			t.Error("idle with one in progress")
+		}
+		q.done("b")
+		synctest.Wait()
+		if idle.Load() != 2 {
+			t.Errorf("%d of 2 saw that it is idle", idle.Load())
+		}
+	})
+}
+
+func TestDoneOfAKeyNotInProgressDoesNothing(t *testing.T) {
+	q := newQueue(queueOptions{})
+	defer q.shutDown()
+	q.done("never seen")
+	q.add("a", opPut, prioLive)
+	q.done("a")
+	runKey(t, q, "a", opPut)
+	q.done("a")
+	requireEmpty(t, q)
+}
+
+func TestKeyWithoutAReasonIsManual(t *testing.T) {
+	q := newQueue(queueOptions{})
+	defer q.shutDown()
+	q.add("a", 0, prioLive)
+	runKey(t, q, "a", opManual)
+	q.addAfter("a", 0, prioBackground, 0, timerRetry)
+	runKey(t, q, "a", opManual)
+	requireEmpty(t, q)
+}
+
+func TestHundredThousandKeysLeaveNothingBehind(t *testing.T) {
+	const keys = 100_000
+	q := newQueue(queueOptions{})
+	for i := range keys {
+		q.add(fmt.Sprint(i), opPut, prioBackground)
+	}
+	if q.depth() != keys {
+		t.Fatalf("depth %d", q.depth())
+	}
+	var workers sync.WaitGroup
+	var seen sync.Map
+	var left atomic.Int64
+	left.Store(keys)
+	for range 8 {
+		workers.Go(func() {
+			for {
+				it, shutdown := q.get()
+				if shutdown {
+					return
+				}
+				if _, twice := seen.LoadOrStore(it.key, true); twice {
+					t.Errorf("%s was handed out twice", it.key)
+				}
+				q.done(it.key)
+				if left.Add(-1) == 0 {
+					q.shutDown()
+				}
+			}
+		})
+	}
+	workers.Wait()
+	requireEmpty(t, q)
+}
