@@ -1,0 +1,95 @@
+package recorder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/nagi-runtime/nagi/recorder"
+)
+
+func pod(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "1", ResourceVersion: "5"}}
+}
+
+func TestKubernetesObjectsReachTheEventsAPIBeforeCloseReturns(t *testing.T) {
+	t.Parallel()
+	clientset := fake.NewClientset()
+	rec, _, _ := start(t, recorder.Config{Clientset: clientset, Component: "c", Host: "h"})
+	for range 3 {
+		rec.Eventf(pod("web"), corev1.EventTypeWarning, "Failed", "100%% of %s", "it")
+	}
+	rec.Event(website("shop", "web"), corev1.EventTypeNormal, "Synced", "done")
+	flush(t, rec)
+
+	events, err := clientset.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(events.Items) != 1 {
+		t.Fatalf("%d events: %+v", len(events.Items), events.Items)
+	}
+	e := events.Items[0]
+	want := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "1", ResourceVersion: "5"}
+	if e.InvolvedObject != want || e.Count != 3 || e.Message != "100% of it" || e.Source.Component != "c" || e.ReportingInstance != "h" {
+		t.Errorf("%+v", e)
+	}
+	s := rec.Stats()
+	if s.Kubernetes.Recorded != 3 || s.Kubernetes.Published != 3 || s.NATS.Published != 1 {
+		t.Errorf("%+v", s)
+	}
+	if stored := list(t, rec, "", ""); len(stored) != 1 || stored[0].InvolvedObject.Kind != "Website" {
+		t.Errorf("%+v", stored)
+	}
+}
+
+func TestCloseFlushesAFullKubernetesQueue(t *testing.T) {
+	t.Parallel()
+	clientset := fake.NewClientset()
+	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	for i := range 5000 {
+		rec.Event(pod(fmt.Sprint("pod-", i)), corev1.EventTypeNormal, "Synced", "done")
+	}
+	flush(t, rec)
+	if s := rec.Stats().Kubernetes; s.Published < 1000 {
+		t.Errorf("%+v", s)
+	}
+	for _, a := range clientset.Actions() {
+		if create, ok := a.(clienttesting.CreateAction); ok && strings.Contains(create.GetObject().(*corev1.Event).InvolvedObject.Kind, "flush") {
+			t.Fatal("an event of our own reached the API")
+		}
+	}
+}
+
+func TestAnAPIServerThatDoesNotAnswerHoldsUpNeitherRecordingNorClose(t *testing.T) {
+	t.Parallel()
+	clientset := fake.NewClientset()
+	clientset.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("no route to host")
+	})
+	log := &errorLog{}
+	rec := newRecorder(t, recorder.Config{Clientset: clientset, Logger: log.logger()})
+	begin := time.Now()
+	for i := range 3000 {
+		rec.Event(pod(fmt.Sprint("pod-", i)), corev1.EventTypeNormal, "Synced", "done")
+	}
+	err := closeWithin(rec, 500*time.Millisecond)
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+	if s := rec.Stats().Kubernetes; s.Failed == 0 || s.Published != 0 {
+		t.Errorf("%+v", s)
+	}
+}

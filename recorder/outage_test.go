@@ -1,0 +1,352 @@
+package recorder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nagi-runtime/nagi/recorder"
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// Not parallel: it measures the heap.
+func TestRecordingReturnsAtOnceAndStaysSmallWhileTheServerIsDown(t *testing.T) {
+	const events, queue = 10_000, 500
+	rec, srv, _ := start(t, recorder.Config{QueueSize: queue})
+	rec.Event(website("", "before"), corev1.EventTypeNormal, "Synced", "done")
+	eventually(t, "the first event is published", func() bool { return rec.Stats().NATS.Published == 1 })
+	srv.Stop()
+
+	before := heap()
+	var slowest time.Duration
+	begin := time.Now()
+	for i := range events {
+		message := fmt.Sprint(i, strings.Repeat("x", 20_000)) // 200 MB, would they be kept
+		at := time.Now()
+		rec.Event(website("", fmt.Sprintf("site-%d", i)), corev1.EventTypeNormal, "Synced", message)
+		slowest = max(slowest, time.Since(at))
+	}
+	took := time.Since(begin)
+	eventually(t, "the queue is looked at", func() bool { return rec.Stats().NATS.Pending <= queue })
+	grown := int64(heap()) - int64(before)
+	t.Logf("%d events in %v, slowest %v, heap +%d KiB, %+v", events, took, slowest, grown/1024, rec.Stats().NATS)
+	if took > 10*time.Second {
+		t.Errorf("recording took %v", took)
+	}
+	// What client-go remembers of up to 4,096 objects for counting is most of it.
+	if grown > 64<<20 {
+		t.Errorf("the heap grew by %d bytes", grown)
+	}
+	if err := srv.Start(); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, rec)
+	s := rec.Stats().NATS
+	accounted(t, s)
+	if s.Published < queue || s.Dropped == 0 {
+		t.Errorf("what fitted did not arrive: %+v", s)
+	}
+	if newest := list(t, rec, "Website", ""); uint64(len(newest)) != s.Published-1 && uint64(len(newest)) != s.Published {
+		t.Errorf("%d events are stored, %d were published", len(newest), s.Published)
+	}
+}
+
+func TestRepeatsDuringAnOutageTakeTheRoomOfOne(t *testing.T) {
+	t.Parallel()
+	rec, srv, _ := start(t, recorder.Config{QueueSize: 30})
+	site := website("", "blog")
+	rec.Event(site, corev1.EventTypeWarning, "Failed", "again")
+	eventually(t, "the first is published", func() bool { return rec.Stats().NATS.Published == 1 })
+	srv.Stop()
+	for range 20 {
+		rec.Event(site, corev1.EventTypeWarning, "Failed", "again")
+	}
+	eventually(t, "the repeats are merged", func() bool { return rec.Stats().NATS.Pending == 1 })
+	if err := srv.Start(); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, rec)
+	if events := list(t, rec, "Website", "blog"); len(events) != 1 || events[0].Count != 21 {
+		t.Errorf("%+v", events)
+	}
+	accounted(t, rec.Stats().NATS)
+}
+
+func TestNoEventIsLostWhenTheServerRestarts(t *testing.T) {
+	t.Parallel()
+	rec, srv, _ := start(t, recorder.Config{QueueSize: 5000})
+	stop := make(chan struct{})
+	recorded := make(chan int)
+	go func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			rec.Event(website("", fmt.Sprintf("site-%d", i)), corev1.EventTypeNormal, "Synced", "done")
+			select {
+			case <-tick.C:
+			case <-stop:
+				recorded <- i + 1
+				return
+			}
+		}
+	}()
+	for range 3 {
+		published := rec.Stats().NATS.Published
+		eventually(t, "events are published", func() bool { return rec.Stats().NATS.Published > published+20 })
+		if err := srv.Restart(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	n := <-recorded
+	flush(t, rec)
+	if events := list(t, rec, "Website", ""); len(events) != n {
+		t.Errorf("%d events of %d are stored: %+v", len(events), n, rec.Stats())
+	}
+	if s := rec.Stats().NATS; s.Published != uint64(n) {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestARecorderStartsBeforeItsServer(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	_, js := natstest.Connect(t, srv.URL())
+	srv.Stop()
+	rec := newRecorder(t, recorder.Config{JetStream: js})
+	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	if err := srv.Start(); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, rec)
+	if events := list(t, rec, "Website", "blog"); len(events) != 1 {
+		t.Errorf("%+v", events)
+	}
+}
+
+func TestCloseKeepsItsDeadlineAndSaysWhatIsLost(t *testing.T) {
+	t.Parallel()
+	rec, srv, _ := start(t, recorder.Config{})
+	srv.Stop()
+	for i := range 10 {
+		rec.Event(website("", fmt.Sprintf("site-%d", i)), corev1.EventTypeNormal, "Synced", "done")
+	}
+	begin := time.Now()
+	err := closeWithin(rec, 300*time.Millisecond)
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	if err == nil || !strings.Contains(err.Error(), "10 events") || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+	rec.Event(website("", "late"), corev1.EventTypeNormal, "Synced", "done")
+	if s := rec.Stats().NATS; s.Dropped != 11 {
+		t.Errorf("%+v", s)
+	}
+	accounted(t, rec.Stats().NATS)
+	if again := rec.Close(t.Context()); again == nil || again.Error() != err.Error() {
+		t.Errorf("the second Close: %v", again)
+	}
+}
+
+func TestCloseDoesNotWaitForAConnectionThatIsClosed(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	nc, js := natstest.Connect(t, srv.URL())
+	rec := newRecorder(t, recorder.Config{JetStream: js})
+	nc.Close()
+	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	if err := rec.Close(context.Background()); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func TestAStreamDeletedByHandIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	rec, _, js := start(t, recorder.Config{})
+	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	eventually(t, "the event is published", func() bool { return rec.Stats().NATS.Published == 1 })
+	if err := js.DeleteStream(t.Context(), recorder.DefaultStream); err != nil {
+		t.Fatal(err)
+	}
+	rec.Event(website("", "shop"), corev1.EventTypeNormal, "Synced", "done")
+	flush(t, rec)
+	if events := list(t, rec, "", ""); len(events) != 1 || events[0].InvolvedObject.Name != "shop" {
+		t.Errorf("%+v", events)
+	}
+}
+
+func TestAStreamThatDoesNotFitIsReportedAndNotChanged(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	_, js := natstest.Connect(t, srv.URL())
+	config := jetstream.StreamConfig{Name: "MINE", Subjects: []string{"nagi.>"}, MaxMsgsPerSubject: 5}
+	made, err := js.CreateStream(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &errorLog{}
+	rec := newRecorder(t, recorder.Config{JetStream: js, Stream: "MINE", Logger: log.logger()})
+	for range 3 {
+		rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	}
+	flush(t, rec)
+	for _, words := range []string{"max messages per subject is 5", "max age is unlimited", "max bytes is unlimited", "nats stream edit"} {
+		if rec.Err() == nil || !strings.Contains(rec.Err().Error(), words) || len(log.with(words)) != 1 {
+			t.Errorf("%q is missing in %v, or not once in the log", words, rec.Err())
+		}
+	}
+	if strings.Contains(rec.Err().Error(), "subjects") {
+		t.Errorf("the subjects fit: %v", rec.Err())
+	}
+	now, err := js.Stream(t.Context(), "MINE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := fmt.Sprint(made.CachedInfo().Config), fmt.Sprint(now.CachedInfo().Config); a != b {
+		t.Errorf("changed from %s to %s", a, b)
+	}
+	if events := list(t, rec, "Website", "blog"); len(events) != 1 || events[0].Count != 3 {
+		t.Errorf("List should show the latest of each event: %+v", events)
+	}
+}
+
+func TestAnotherStreamOnTheSubjectsIsNamed(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	_, js := natstest.Connect(t, srv.URL())
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ALL", Subjects: []string{"nagi.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	rec := newRecorder(t, recorder.Config{JetStream: js})
+	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	eventually(t, "the other stream is named", func() bool {
+		return rec.Err() != nil && strings.Contains(rec.Err().Error(), "stored by the stream ALL instead of NAGI_EVENTS")
+	})
+}
+
+func user(allow ...string) natstest.Option {
+	return natstest.WithConfig(func(o *server.Options) {
+		o.Users = []*server.User{{Username: "c", Password: "c", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: allow}}}, {Username: "admin", Password: "admin"}}
+	})
+}
+
+func TestADeniedPublishIsReportedOnceAndNamesTheSubject(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t, user("$JS.API.STREAM.INFO.*", "$JS.API.STREAM.CREATE.*"))
+	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("c", "c"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	log := &errorLog{}
+	rec := newRecorder(t, recorder.Config{JetStream: js, Logger: log.logger()})
+	t.Cleanup(func() { closeWithin(rec, 0) })
+	for i := range 3 {
+		rec.Event(website("", fmt.Sprint(i)), corev1.EventTypeNormal, "Synced", "done")
+	}
+	eventually(t, "the refusal is logged", func() bool { return len(log.with(`grant publish on \"nagi.events.>\"`)) > 0 })
+	if !strings.Contains(rec.Err().Error(), `grant publish on "nagi.events.>"`) {
+		t.Errorf("Err: %v", rec.Err())
+	}
+	// A second attempt takes its timeout again; the log must not grow with it.
+	second := time.Now().Add(6 * time.Second)
+	eventually(t, "it was tried again", func() bool { return time.Now().After(second) })
+	if n := len(log.with("not recorded as they should")); n != 1 {
+		t.Errorf("%d lines in the log: %q", n, log.lines)
+	}
+	if s := rec.Stats().NATS; s.Pending != 3 {
+		t.Errorf("they should wait for the permission: %+v", s)
+	}
+}
+
+func TestWhoMayOnlyPublishStillRecords(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t, user("nagi.events.>"))
+	_, admin := natstest.Connect(t, srv.URL(), nats.UserInfo("admin", "admin"))
+	owner := newRecorder(t, recorder.Config{JetStream: admin})
+	eventually(t, "the stream is there", func() bool {
+		_, err := admin.Stream(t.Context(), recorder.DefaultStream)
+		return err == nil
+	})
+	quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+	for name, bindOnly := range map[string]bool{"bind": true, "look": false} {
+		_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("c", "c"), quiet)
+		log := &errorLog{}
+		rec := newRecorder(t, recorder.Config{JetStream: js, BindOnly: bindOnly, Logger: log.logger()})
+		rec.Event(website("", name), corev1.EventTypeNormal, "Synced", "done")
+		flush(t, rec)
+		if events := list(t, owner, "Website", name); len(events) != 1 {
+			t.Errorf("BindOnly %v: %+v", bindOnly, events)
+		}
+		want := 1
+		if bindOnly {
+			want = 0
+		}
+		if n := len(log.with(`grant publish on \"$JS.API.STREAM.INFO.NAGI_EVENTS\"`)); n != want {
+			t.Errorf("BindOnly %v: %d reports, want %d: %q", bindOnly, n, want, log.lines)
+		}
+	}
+}
+
+func TestWithoutJetStreamTheErrorSaysSo(t *testing.T) {
+	t.Parallel()
+	log := &errorLog{}
+	rec, _, _ := start(t, recorder.Config{Logger: log.logger()}, natstest.WithoutJetStream())
+	t.Cleanup(func() { closeWithin(rec, 0) })
+	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	eventually(t, "it is reported", func() bool { return len(log.with("enable JetStream")) == 1 })
+}
+
+func TestAnEventTheServerCannotTakeDoesNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	log := &errorLog{}
+	rec, _, _ := start(t, recorder.Config{Logger: log.logger()}, natstest.WithMaxPayload(1200))
+	rec.Event(website("", "big"), corev1.EventTypeNormal, "Synced", strings.Repeat("x", 1000))
+	rec.Event(website("", "small"), corev1.EventTypeNormal, "Synced", "done")
+	flush(t, rec)
+	if events := list(t, rec, "", ""); len(events) != 1 || events[0].InvolvedObject.Name != "small" {
+		t.Errorf("%+v", events)
+	}
+	if s := rec.Stats().NATS; s.Failed != 1 || len(log.with("giving up on the event Synced about Website /big")) != 1 {
+		t.Errorf("%+v %q", s, log.lines)
+	}
+	accounted(t, rec.Stats().NATS)
+}
+
+func TestAHalfOpenConnectionBlocksNobody(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	proxy := natstest.StartProxy(t, srv.URL())
+	_, js := natstest.Connect(t, proxy.URL())
+	rec := newRecorder(t, recorder.Config{JetStream: js})
+	rec.Event(website("", "before"), corev1.EventTypeNormal, "Synced", "done")
+	eventually(t, "the first is published", func() bool { return rec.Stats().NATS.Published == 1 })
+	proxy.Blackhole()
+	begin := time.Now()
+	for i := range 1000 {
+		rec.Event(website("", fmt.Sprint(i)), corev1.EventTypeNormal, "Synced", "done")
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("recording took %v", took)
+	}
+	proxy.Resume()
+	flush(t, rec)
+	if events := list(t, rec, "", ""); len(events) != 1001 {
+		t.Errorf("%d events are stored, want 1001: %+v", len(events), rec.Stats())
+	}
+}
