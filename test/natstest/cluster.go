@@ -166,7 +166,9 @@ func (c *Cluster) MetaLeader() int {
 
 func (c *Cluster) find(is func(*server.Server) bool) int {
 	for i, s := range c.servers {
-		if srv := s.Server(); srv != nil && is(srv) {
+		found := false
+		s.ask(func(srv *server.Server) { found = is(srv) })
+		if found {
 			return i
 		}
 	}
@@ -189,13 +191,12 @@ func (c *Cluster) StepDownConsumer(stream, consumer string) error {
 }
 
 func (c *Cluster) stepDown(leader int, what string, do func(*server.Server) error) error {
+	err := errors.New("it has none, or does not exist in the default account")
 	if leader >= 0 {
-		if srv := c.servers[leader].Server(); srv != nil {
-			if err := do(srv); err != nil {
-				return fmt.Errorf("step down the leader of %s, n%d: %w", what, leader, err)
-			}
-			return nil
-		}
+		c.servers[leader].ask(func(srv *server.Server) { err = do(srv) })
 	}
-	return fmt.Errorf("step down the leader of %s: it has none, or does not exist in the default account", what)
+	if err != nil {
+		return fmt.Errorf("step down the leader of %s: %w", what, err)
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -201,4 +202,32 @@ func BenchmarkStartCluster(b *testing.B) {
 		c.Close()
 		b.StartTimer()
 	}
+}
+
+func TestClusterMayBeAskedWhileMembersStopAndStart(t *testing.T) {
+	t.Parallel() // it waits for elections, which take seconds
+	c := natstest.StartCluster(t, 3)
+	_, js := natstest.Connect(t, c.URLs())
+	bucket(t, js, "b", 3)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			c.StreamLeader("KV_b")
+			c.ConsumerLeader("KV_b", "none")
+			_ = c.StepDown("KV_b") // fails while there is no leader
+			attempt, done := context.WithTimeout(ctx, 10*time.Millisecond)
+			_ = c.WaitStream(attempt, "KV_b")
+			done()
+		}
+	})
+	for round := range 6 {
+		c.Stop(round % 3)
+		if err := c.Start(round % 3); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	wg.Wait()
+	waitStream(t, c, "KV_b")
 }

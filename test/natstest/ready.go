@@ -39,61 +39,74 @@ func poll(ctx context.Context, what string, missing func() error) error {
 	}
 }
 
-// running are the members that run now, by name.
-func (c *Cluster) running() map[string]*server.Server {
-	running := map[string]*server.Server{}
-	for _, s := range c.servers {
-		if srv := s.Server(); srv != nil {
-			running[s.name] = srv
-		}
-	}
-	return running
+// member is what a running member knows about itself and the others.
+type member struct {
+	name    string
+	routes  int
+	leader  bool
+	current bool
+	places  []string // for streams, as the leader sees them
+	stream  bool     // nothing to catch up with in the stream that was asked for
 }
 
-func (c *Cluster) notReady() error {
-	running := c.running()
-	for name, srv := range running {
-		if got, want := srv.NumRoutes(), len(running)-1; got < want {
-			return fmt.Errorf("%s is connected to %d of %d others", name, got, want)
+func (c *Cluster) members(stream string) []member {
+	var members []member
+	for _, s := range c.servers {
+		s.ask(func(srv *server.Server) {
+			m := member{name: s.name, routes: srv.NumRoutes(), leader: srv.JetStreamIsLeader(), current: srv.JetStreamIsCurrent()}
+			if m.leader {
+				m.places = srv.JetStreamClusterPeers()
+			}
+			const account = server.DEFAULT_GLOBAL_ACCOUNT
+			m.stream = !srv.JetStreamIsStreamAssigned(account, stream) || srv.JetStreamIsStreamCurrent(account, stream)
+			members = append(members, m)
+		})
+	}
+	return members
+}
+
+func (c *Cluster) notReady() error { return c.missing(c.members("")) }
+
+func (c *Cluster) missing(members []member) error {
+	var leaders []member
+	for _, m := range members {
+		if want := len(members) - 1; m.routes < want {
+			return fmt.Errorf("%s is connected to %d of %d others", m.name, m.routes, want)
+		}
+		if c.jetStream && !m.current {
+			return fmt.Errorf("%s is not up to date with the JetStream leader", m.name)
+		}
+		if m.leader {
+			leaders = append(leaders, m)
 		}
 	}
 	if !c.jetStream {
 		return nil
 	}
-	var places []string
-	leaders := 0
-	for name, srv := range running {
-		if !srv.JetStreamIsCurrent() {
-			return fmt.Errorf("%s is not up to date with the JetStream leader", name)
-		}
-		if srv.JetStreamIsLeader() {
-			leaders++
-			places = srv.JetStreamClusterPeers()
-		}
+	if len(leaders) != 1 {
+		return fmt.Errorf("%d JetStream leaders among %d running members", len(leaders), len(members))
 	}
-	if leaders != 1 {
-		return fmt.Errorf("%d JetStream leaders among %d running members", leaders, len(running))
-	}
-	for name := range running {
-		if !slices.Contains(places, name) {
-			return fmt.Errorf("the JetStream leader has not heard from %s", name)
+	for _, m := range members {
+		if !slices.Contains(leaders[0].places, m.name) {
+			return fmt.Errorf("the JetStream leader has not heard from %s", m.name)
 		}
 	}
 	return nil
 }
 
 func (c *Cluster) streamNotReady(stream string) error {
-	if err := c.notReady(); err != nil { // a member that is behind does not know yet what it has replicas of
+	members := c.members(stream)
+	// A member that is behind does not know yet what it has replicas of.
+	if err := c.missing(members); err != nil {
 		return err
+	}
+	for _, m := range members {
+		if !m.stream {
+			return fmt.Errorf("its replica on %s is not up to date", m.name)
+		}
 	}
 	if c.StreamLeader(stream) < 0 {
 		return errors.New("it has no leader")
-	}
-	const account = server.DEFAULT_GLOBAL_ACCOUNT
-	for name, srv := range c.running() {
-		if srv.JetStreamIsStreamAssigned(account, stream) && !srv.JetStreamIsStreamCurrent(account, stream) {
-			return fmt.Errorf("its replica on %s is not up to date", name)
-		}
 	}
 	return nil
 }

@@ -103,6 +103,16 @@ func (s *Server) Server() *server.Server {
 	return s.srv
 }
 
+// ask calls f with the nats-server if one runs, and keeps it from stopping meanwhile: nats-server's questions about its
+// JetStream cluster panic if they meet a shutdown.
+func (s *Server) ask(f func(*server.Server)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.srv != nil {
+		f(s.srv)
+	}
+}
+
 // Start starts a stopped server on the same port and store, and returns when clients can connect. It does nothing if
 // the server runs. If somebody else holds the port it waits some seconds for it.
 func (s *Server) Start() error {
