@@ -54,7 +54,6 @@ type Config struct {
 	QueueSize int
 	// Correlator changes how repeats and similar events are aggregated and throttled, for both kinds of objects.
 	// Zero fields have client-go's defaults; LRUCacheSize (4096) bounds how many objects and events are remembered.
-	// Clock and SpamKeyFunc work; the recorder's own clock is used where Clock is nil.
 	Correlator record.CorrelatorOptions
 
 	// IsNATS overrides the rule by which an object is taken for a NATS entity; see RegisterKind. It must be quick.

@@ -48,6 +48,9 @@ func start(t *testing.T, cfg recorder.Config, opts ...natstest.Option) (*recorde
 
 func newRecorder(t *testing.T, cfg recorder.Config) *recorder.Recorder {
 	t.Helper()
+	if cfg.Logger == nil {
+		cfg.Logger = (&errorLog{}).logger()
+	}
 	rec, err := recorder.New(cfg)
 	if err != nil {
 		t.Fatal(err)

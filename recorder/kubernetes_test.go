@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nagi-runtime/nagi/recorder"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 func pod(name string) *corev1.Pod {
@@ -92,4 +94,23 @@ func TestAnAPIServerThatDoesNotAnswerHoldsUpNeitherRecordingNorClose(t *testing.
 	if s := rec.Stats().Kubernetes; s.Failed == 0 || s.Published != 0 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// Not parallel: it looks at all goroutines of the process.
+func TestCloseLeavesNoGoroutineAndNoSubscription(t *testing.T) {
+	srv := natstest.Start(t)
+	nc, js := natstest.Connect(t, srv.URL())
+	// Another one first, for what stays: the server's goroutines of the stream, the connection's subscription for replies.
+	first := newRecorder(t, recorder.Config{JetStream: js})
+	first.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	flush(t, first)
+	subscriptions, before := nc.NumSubscriptions(), goleak.IgnoreCurrent()
+	rec := newRecorder(t, recorder.Config{JetStream: js, Clientset: fake.NewClientset()})
+	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	rec.Event(pod("web"), corev1.EventTypeNormal, "Synced", "done")
+	flush(t, rec)
+	if n := nc.NumSubscriptions(); n != subscriptions {
+		t.Errorf("%d subscriptions are left", n-subscriptions)
+	}
+	goleak.VerifyNone(t, before)
 }

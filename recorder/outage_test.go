@@ -70,21 +70,49 @@ func TestRecordingReturnsAtOnceAndStaysSmallWhileTheServerIsDown(t *testing.T) {
 
 func TestRepeatsDuringAnOutageTakeTheRoomOfOne(t *testing.T) {
 	t.Parallel()
-	rec, srv, _ := start(t, recorder.Config{QueueSize: 30})
+	rec, srv, js := start(t, recorder.Config{QueueSize: 30})
 	site := website("", "blog")
 	rec.Event(site, corev1.EventTypeWarning, "Failed", "again")
 	eventually(t, "the first is published", func() bool { return rec.Stats().NATS.Published == 1 })
 	srv.Stop()
+	eventually(t, "the client noticed", func() bool { return !js.Conn().IsConnected() })
+	sent := js.Conn().Stats().OutMsgs
 	for range 20 {
 		rec.Event(site, corev1.EventTypeWarning, "Failed", "again")
 	}
 	eventually(t, "the repeats are merged", func() bool { return rec.Stats().NATS.Pending == 1 })
+	if now := js.Conn().Stats().OutMsgs; now != sent {
+		t.Errorf("%d messages fill the reconnect buffer of the user's connection", now-sent)
+	}
 	if err := srv.Start(); err != nil {
 		t.Fatal(err)
 	}
 	flush(t, rec)
 	if events := list(t, rec, "Website", "blog"); len(events) != 1 || events[0].Count != 21 {
 		t.Errorf("%+v", events)
+	}
+	accounted(t, rec.Stats().NATS)
+}
+
+func TestTheOldestEventsGiveWayInAnOutage(t *testing.T) {
+	t.Parallel()
+	rec, srv, js := start(t, recorder.Config{QueueSize: 5})
+	srv.Stop()
+	eventually(t, "the client noticed", func() bool { return !js.Conn().IsConnected() })
+	for i := range 20 {
+		rec.Event(website("", fmt.Sprint("site-", i)), corev1.EventTypeNormal, "Synced", "done")
+		eventually(t, "there is room", func() bool { return rec.Stats().NATS.Pending <= 5 })
+	}
+	if err := srv.Start(); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, rec)
+	var got []string
+	for _, e := range list(t, rec, "", "") {
+		got = append(got, e.InvolvedObject.Name)
+	}
+	if want := "[site-15 site-16 site-17 site-18 site-19]"; fmt.Sprint(got) != want {
+		t.Errorf("%v are stored, want %s", got, want)
 	}
 	accounted(t, rec.Stats().NATS)
 }
@@ -235,18 +263,57 @@ func TestAnotherStreamOnTheSubjectsIsNamed(t *testing.T) {
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ALL", Subjects: []string{"nagi.>"}}); err != nil {
 		t.Fatal(err)
 	}
-	rec := newRecorder(t, recorder.Config{JetStream: js})
+	log := &errorLog{}
+	rec := newRecorder(t, recorder.Config{JetStream: js, Logger: log.logger()})
 	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	eventually(t, "what to do is said", func() bool { return len(log.with("nats stream find --subject")) == 1 })
 	eventually(t, "the other stream is named", func() bool {
 		return rec.Err() != nil && strings.Contains(rec.Err().Error(), "stored by the stream ALL instead of NAGI_EVENTS")
 	})
 }
 
+// user lets the user c publish on these subjects and subscribe on inboxes.
 func user(allow ...string) natstest.Option {
 	return natstest.WithConfig(func(o *server.Options) {
 		o.Users = []*server.User{{Username: "c", Password: "c", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: allow}}}, {Username: "admin", Password: "admin"}}
+			Publish:   &server.SubjectPermission{Allow: allow},
+			Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+		}}, {Username: "admin", Password: "admin"}}
 	})
+}
+
+func TestTheDocumentedPermissionsSuffice(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t, user("nagi.events.>", "$JS.API.STREAM.INFO.NAGI_EVENTS", "$JS.API.STREAM.CREATE.NAGI_EVENTS",
+		"$JS.API.CONSUMER.CREATE.NAGI_EVENTS.>", "$JS.API.CONSUMER.MSG.NEXT.NAGI_EVENTS.*",
+		"$JS.API.CONSUMER.INFO.NAGI_EVENTS.*", "$JS.API.CONSUMER.DELETE.NAGI_EVENTS.*"))
+	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("c", "c"))
+	rec := newRecorder(t, recorder.Config{JetStream: js})
+	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	flush(t, rec)
+	if events := list(t, rec, "Website", "blog"); len(events) != 1 {
+		t.Errorf("%+v", events)
+	}
+	stream, err := js.Stream(t.Context(), recorder.DefaultStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().State.Consumers; n != 0 || rec.Err() != nil || js.Conn().LastError() != nil {
+		t.Errorf("%d consumers are left, Err %v, the connection's %v", n, rec.Err(), js.Conn().LastError())
+	}
+}
+
+func TestListNeverPassesADenialOffAsNoEvents(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t, user("nagi.events.>", "$JS.API.STREAM.*.NAGI_EVENTS", "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.INFO.>", "$JS.API.CONSUMER.DELETE.>"))
+	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("c", "c"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	rec := newRecorder(t, recorder.Config{JetStream: js})
+	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+	flush(t, rec)
+	events, err := rec.List(t.Context(), "Website", "blog")
+	if err == nil || !strings.Contains(err.Error(), `grant publish on "$JS.API.CONSUMER.MSG.NEXT.NAGI_EVENTS.*"`) {
+		t.Errorf("%d events and the error %v", len(events), err)
+	}
 }
 
 func TestADeniedPublishIsReportedOnceAndNamesTheSubject(t *testing.T) {

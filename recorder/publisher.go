@@ -290,15 +290,31 @@ func (p *publisher) hold(d time.Duration) {
 func (p *publisher) ensure(ctx context.Context) {
 	answer := make(chan error, 1)
 	p.ensuring = answer
-	go func() { answer <- ensureStream(ctx, p.js, p.cfg) }()
+	go func() {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		// A request that was on a lost connection is never answered.
+		lost := p.js.Conn().StatusChanged(nats.RECONNECTING, nats.CLOSED)
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			<-lost
+			cancel()
+		}()
+		err := ensureStream(ctx, p.js, p.cfg)
+		p.js.Conn().RemoveStatusListener(lost) // closes it
+		<-stopped
+		answer <- err
+	}()
 }
 
-// ensured goes on in any case: whoever may not look at the stream may still publish, and if there is none the next
-// acknowledgement tells.
+// ensured goes on in any case but a lost connection: whoever may not look at the stream may still publish, and if there
+// is none the next acknowledgement tells.
 func (p *publisher) ensured(err error) {
 	p.ensuring = nil
-	if err != nil && !p.js.Conn().IsConnected() {
-		return // ask again when it is back
+	if err != nil && (errors.Is(err, context.Canceled) || !p.js.Conn().IsConnected()) {
+		p.hold(connectPoll)
+		return
 	}
 	p.needStream = false
 	if err != nil {

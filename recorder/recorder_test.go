@@ -68,7 +68,7 @@ func TestAnyNATSClientReadsACoreV1Event(t *testing.T) {
 
 func TestRepeatsBecomeTheCountOfOneEvent(t *testing.T) {
 	t.Parallel()
-	rec, _, _ := start(t, recorder.Config{})
+	rec, _, js := start(t, recorder.Config{})
 	site := website("shop", "frontend")
 	rec.Event(site, corev1.EventTypeNormal, "Synced", "done")
 	eventually(t, "the first is published", func() bool { return rec.Stats().NATS.Published == 1 })
@@ -84,6 +84,13 @@ func TestRepeatsBecomeTheCountOfOneEvent(t *testing.T) {
 	events := list(t, rec, "Website", "shop/frontend")
 	if len(events) != 2 {
 		t.Fatalf("%d events are stored, want 2: %+v", len(events), events)
+	}
+	stream, err := js.Stream(t.Context(), recorder.DefaultStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().State.Msgs; n != 2 {
+		t.Errorf("the stream keeps %d messages, want 2", n)
 	}
 	normal := events[0]
 	if normal.Type != corev1.EventTypeNormal {

@@ -15,6 +15,9 @@ import (
 // streamTimeout bounds looking at the stream and creating it.
 const streamTimeout = 5 * time.Second
 
+// subjectsOverlap is the server's error code for a stream whose subjects another one has.
+const subjectsOverlap = jetstream.ErrorCode(10065)
+
 func (c Config) streamConfig() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        c.Stream,
@@ -86,7 +89,10 @@ func unfit(have jetstream.StreamConfig, cfg Config) []string {
 // explain adds to an error what the library does not say. A request that is denied shows as a timeout, and why is known
 // only to the connection.
 func explain(err error, conn *nats.Conn, subject string) error {
+	var api *jetstream.APIError
 	switch {
+	case errors.As(err, &api) && api.ErrorCode == subjectsOverlap:
+		return fmt.Errorf("%w (find it with nats stream find --subject, and name it as Stream, or choose another SubjectPrefix)", err)
 	case errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("%w (enable JetStream on the server and for the account)", err)
 	case isTimeout(err):
