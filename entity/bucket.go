@@ -1,0 +1,255 @@
+package entity
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// requestTimeout bounds a live read or a write whose context has no deadline.
+	requestTimeout = 10 * time.Second
+	// attemptTimeout bounds one try of it. The leader answers in well under a millisecond; without one nobody answers at
+	// all, and an election takes a second or two, so a lost request is worth sending again.
+	attemptTimeout = 2 * time.Second
+	retryMin       = 5 * time.Millisecond
+	retryMax       = 250 * time.Millisecond
+)
+
+// The server's codes that matter here.
+const (
+	codeNoMessage         jetstream.ErrorCode = 10037
+	codeStreamNotFound    jetstream.ErrorCode = 10059
+	codeWrongLastSequence jetstream.ErrorCode = 10071
+	codeBusyOrConflict    jetstream.ErrorCode = 10164 // replicated streams: says nothing of the real sequence
+)
+
+// Headers of KV and of ours.
+const (
+	operationHeader   = "KV-Operation"
+	operationDelete   = "DEL"
+	operationPurge    = "PURGE"
+	rollupSubject     = "sub"
+	writeIDHeader     = "Nagi-Write-Id"
+	defaultAPIPrefix  = "$JS.API."
+	subjectsPerBucket = "$KV."
+)
+
+// bucket speaks to one KV bucket: reads from the leader of its stream, and writes by compare-and-set. The KV API of
+// nats.go would read by direct get, which a replica may answer, and tells no sequence of a delete.
+type bucket struct {
+	nc        *nats.Conn
+	name      string
+	stream    string
+	apiPrefix string
+	putPrefix string
+	subject   string // "$KV.<bucket>."
+	// markerTTL is the value of Nats-TTL on markers, "" where the stream takes none.
+	markerTTL string
+	ids       *writeIDs
+	async     *asyncWriter
+}
+
+func newBucket(js jetstream.JetStream, name string, ids *writeIDs) *bucket {
+	b := &bucket{nc: js.Conn(), name: name, stream: "KV_" + name, subject: subjectsPerBucket + name + ".", ids: ids}
+	b.apiPrefix = apiPrefix(js)
+	b.putPrefix = b.subject
+	if b.apiPrefix != defaultAPIPrefix {
+		// As nats.go does: the subject of a bucket in another domain or account is mapped below the API's prefix.
+		b.putPrefix = b.apiPrefix + b.subject
+	}
+	return b
+}
+
+func apiPrefix(js jetstream.JetStream) string {
+	opts := js.Options()
+	switch {
+	case opts.Domain != "":
+		return "$JS." + opts.Domain + ".API."
+	case opts.APIPrefix != "":
+		return strings.TrimSuffix(opts.APIPrefix, ".") + "."
+	}
+	return defaultAPIPrefix
+}
+
+// stored is the last message of a key.
+type stored struct {
+	Revision uint64
+	Created  time.Time
+	Header   nats.Header
+	Value    []byte
+}
+
+// isMarker tells whether the message says that the key is gone: a KV delete or purge, or the server's expiry marker.
+func (s *stored) isMarker() bool {
+	op := s.Header.Get(operationHeader)
+	return op == operationDelete || op == operationPurge || s.Header.Get(jetstream.MarkerReasonHeader) != ""
+}
+
+// live returns s, or nil if it is no document.
+func (s *stored) live() *stored {
+	if s == nil || s.isMarker() {
+		return nil
+	}
+	return s
+}
+
+// revision is 0 for nil.
+func (s *stored) revision() uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.Revision
+}
+
+type apiError struct {
+	Code        int                 `json:"code"`
+	ErrorCode   jetstream.ErrorCode `json:"err_code"`
+	Description string              `json:"description"`
+}
+
+func (e *apiError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrorCode) }
+
+// last reads the last message of a key from the stream's leader; nil if there is none.
+func (b *bucket) last(ctx context.Context, natsKey string) (*stored, error) {
+	request, err := stdjson.Marshal(map[string]string{"last_by_subj": b.subject + natsKey})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Error   *apiError `json:"error"`
+		Message *struct {
+			Sequence uint64    `json:"seq"`
+			Header   []byte    `json:"hdrs"`
+			Data     []byte    `json:"data"`
+			Time     time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := b.request(ctx, "STREAM.MSG.GET."+b.stream, request, &answer, func() *apiError { return answer.Error }); err != nil {
+		if api, ok := errors.AsType[*apiError](err); ok && api.ErrorCode == codeNoMessage {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading key %q of bucket %q: %w", natsKey, b.name, err)
+	}
+	if answer.Message == nil {
+		return nil, fmt.Errorf("reading key %q of bucket %q: the server answered without a message", natsKey, b.name)
+	}
+	m := answer.Message
+	out := &stored{Revision: m.Sequence, Created: m.Time, Value: m.Data}
+	if len(m.Header) > 0 {
+		if out.Header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
+			return nil, fmt.Errorf("reading key %q of bucket %q at revision %d: its headers: %w", natsKey, b.name, m.Sequence, err)
+		}
+	}
+	return out, nil
+}
+
+// streamInfo is what the leader says of its stream, in one answer and thus of one moment.
+type streamInfo struct {
+	Created time.Time
+	LastSeq uint64
+	// Subjects counts messages by subject, for those that the filter matches.
+	Subjects map[string]uint64
+	Config   jetstream.StreamConfig
+}
+
+// info reads the state of the stream, with the counts of the one subject of natsKey unless that is "".
+func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) {
+	var request []byte
+	if natsKey != "" {
+		var err error
+		if request, err = stdjson.Marshal(map[string]string{"subjects_filter": b.subject + natsKey}); err != nil {
+			return nil, err
+		}
+	}
+	var answer struct {
+		Error   *apiError              `json:"error"`
+		Created time.Time              `json:"created"`
+		Config  jetstream.StreamConfig `json:"config"`
+		State   struct {
+			LastSeq  uint64            `json:"last_seq"`
+			Subjects map[string]uint64 `json:"subjects"`
+		} `json:"state"`
+	}
+	if err := b.request(ctx, "STREAM.INFO."+b.stream, request, &answer, func() *apiError { return answer.Error }); err != nil {
+		return nil, fmt.Errorf("reading the state of bucket %q: %w", b.name, err)
+	}
+	return &streamInfo{Created: answer.Created, LastSeq: answer.State.LastSeq, Subjects: answer.State.Subjects, Config: answer.Config}, nil
+}
+
+// request asks the JetStream API, again while nobody answers or the cluster has no leader, until the context or
+// requestTimeout ends. It must only be used for what may be asked twice.
+func (b *bucket) request(ctx context.Context, api string, payload []byte, answer any, apiErr func() *apiError) error {
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	subject := b.apiPrefix + api
+	for attempt := 0; ; attempt++ {
+		msg, err := b.roundTrip(ctx, &nats.Msg{Subject: subject, Data: payload})
+		if err == nil {
+			if err = stdjson.Unmarshal(msg.Data, answer); err != nil {
+				return fmt.Errorf("the answer on %q is not JSON: %w", subject, err)
+			}
+			e := apiErr()
+			switch {
+			case e == nil:
+				return nil
+			case e.ErrorCode == codeStreamNotFound:
+				return fmt.Errorf("bucket %q does not exist: create it, or leave BindOnly off: %w", b.name, e)
+			case e.Code != 503:
+				return e
+			}
+			err = e
+		}
+		if giveUp := b.pause(ctx, attempt, subject, err); giveUp != nil {
+			return giveUp
+		}
+	}
+}
+
+// roundTrip sends one request and waits for its answer, at most for attemptTimeout.
+func (b *bucket) roundTrip(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	return b.nc.RequestMsgWithContext(ctx, msg)
+}
+
+// pause waits before the next attempt. It returns the reason why there is none.
+func (b *bucket) pause(ctx context.Context, attempt int, subject string, err error) error {
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("no answer on %q: %w", subject, err)
+	}
+	// The server drops what the user may not do and tells only the connection, so the request just times out.
+	if denied := b.nc.LastError(); denied != nil && isPermissionViolation(denied, subject) {
+		return fmt.Errorf("no answer on %q: grant the user to publish there and to subscribe to its inbox: %w", subject, denied)
+	}
+	wait := min(retryMax, retryMin<<min(attempt, 10))
+	timer := time.NewTimer(wait/2 + rand.N(wait))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		if ctx.Err() == nil {
+			return nil
+		}
+	case <-ctx.Done():
+	}
+	return fmt.Errorf("no answer on %q within the deadline (is JetStream up, and has the stream a leader?): %w", subject, errors.Join(err, context.Cause(ctx)))
+}
+
+func isPermissionViolation(err error, subject string) bool {
+	text := strings.ToLower(err.Error())
+	return strings.Contains(text, "permissions violation") && strings.Contains(text, strings.ToLower(subject))
+}
+
+func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, requestTimeout)
+}

@@ -1,0 +1,296 @@
+package entity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+)
+
+var _ IEntityClient[*Object[struct{}, struct{}]] = (*Client[*Object[struct{}, struct{}]])(nil)
+
+// Client is the IEntityClient of one bucket. Make it with NewClient, and Close it when it is not needed any more.
+type Client[T IEntity] struct {
+	js        jetstream.JetStream
+	cfg       Config
+	keys      keyspace
+	codec     *codec[T]
+	documents *bucket
+	async     *asyncWriter
+	records   *Records // nil without a status bucket
+	hooks     *hookSet
+	warnings  []string
+
+	mu      sync.Mutex // guards starting and stopping
+	current atomic.Pointer[generation[T]]
+	closed  atomic.Bool
+}
+
+// NewClient opens the buckets of cfg, which it creates if they are missing unless cfg.BindOnly, and makes a client. It
+// fails if T or cfg cannot be served, or if a bucket's settings would lose data; the error says what to change. It never
+// changes a bucket that exists. ctx is for the set-up only.
+func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Config) (*Client[T], error) {
+	if js == nil {
+		return nil, fmt.Errorf("entity: NewClient for kind %q without a JetStream context: make one with jetstream.New", cfg.Kind)
+	}
+	if cfg.Bucket == "" {
+		return nil, fmt.Errorf("entity: Config.Bucket of kind %q is empty: name the bucket of the documents", cfg.Kind)
+	}
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	keys := newKeyspace(cfg)
+	codec, err := newCodec[T](cfg, keys)
+	if err != nil {
+		return nil, err
+	}
+	ids := newWriteIDs()
+	c := &Client[T]{js: js, cfg: cfg, keys: keys, codec: codec, documents: newBucket(js, cfg.Bucket, ids), hooks: newHookSet()}
+	settings, warnings, err := openBucket(ctx, js, c.documents, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("entity: %w", err)
+	}
+	c.warnings = warnings
+	if c.cfg.MaxDocumentBytes, err = documentLimit(cfg, settings, js.Conn().MaxPayload(), cfg.Bucket); err != nil {
+		return nil, fmt.Errorf("entity: %w", err)
+	}
+	if err := c.openRecords(ctx, ids); err != nil {
+		return nil, fmt.Errorf("entity: %w", err)
+	}
+	for _, warning := range c.warnings {
+		klog.FromContext(ctx).Info("Bucket settings could be better", "kind", cfg.Kind, "warning", warning)
+	}
+	generation, err := newGeneration(c)
+	if err != nil {
+		return nil, fmt.Errorf("entity: %w", err)
+	}
+	c.current.Store(generation)
+	return c, nil
+}
+
+func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
+	if !c.cfg.hasStatus() {
+		return nil
+	}
+	b := newBucket(c.js, c.cfg.StatusBucket, ids)
+	settings, warnings, err := openBucket(ctx, c.js, b, c.cfg)
+	if err != nil {
+		return err
+	}
+	c.warnings = append(c.warnings, warnings...)
+	limited := c.cfg
+	limited.MaxDocumentBytes = 0
+	limit, err := documentLimit(limited, settings, c.js.Conn().MaxPayload(), b.name)
+	if err != nil {
+		return err
+	}
+	if c.async, err = newAsyncWriter(c.js.Conn()); err != nil {
+		return fmt.Errorf("publisher of bucket %q: %w", b.name, err)
+	}
+	b.async = c.async
+	keys := c.keys
+	keys.bucket = b.name
+	c.records = &Records{
+		bucket: b, keys: keys, cfg: c.cfg, limit: limit, status: c.codec, recent: newRecordLRU(),
+		current: func() *recordCache {
+			if g := c.current.Load(); g != nil {
+				return g.records
+			}
+			return nil
+		},
+		open: func() *recordCache { return c.generation().records },
+	}
+	return nil
+}
+
+// Kind is the kind of the entities, as configured.
+func (c *Client[T]) Kind() string { return c.cfg.Kind }
+
+// Config is the configuration with its defaults filled in.
+func (c *Client[T]) Config() Config { return c.cfg }
+
+// Warnings tell what about the buckets' settings works, but could be better.
+func (c *Client[T]) Warnings() []string { return append([]string(nil), c.warnings...) }
+
+// Records are the status records of the bucket; nil where StatusBucket is NoStatusBucket.
+func (c *Client[T]) Records() *Records { return c.records }
+
+// Record reads the record of a key live. IsNotFound if it has none.
+func (c *Client[T]) Record(ctx context.Context, key string) (*Record, error) {
+	if c.records == nil {
+		return nil, c.noStatus(key)
+	}
+	return c.records.Get(ctx, key)
+}
+
+func (c *Client[T]) noStatus(key string) error {
+	return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "status", "the client has no status bucket (Config.StatusBucket is \"-\")")
+}
+
+// Subscribe registers callbacks. What is invalid, in error or reserved at the time is told at once, before Subscribe
+// returns. The callbacks must not call Subscribe, cancel, Start or stop.
+func (c *Client[T]) Subscribe(hooks Hooks) (cancel func()) {
+	cancel = c.hooks.subscribe(hooks)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.current.Load(); g != nil {
+		g.runReserved()
+	}
+	return cancel
+}
+
+// Informer is the shared cache of documents: objects are T without status, with resourceVersion and generation, and the
+// index OwnerIndex. It runs while somebody holds the client, see Start. An informer cannot run twice: after the last
+// user has stopped, Informer returns another one, and handlers have to be added to that. Its Run counts as a user.
+func (c *Client[T]) Informer() natsinformer.Informer { return c.generation().public }
+
+// Start starts the informers of documents and records with their first user. stop releases them, and with the last user
+// stops them and waits until they and their handlers are done, so a handler must not call it. It may be called more than once.
+func (c *Client[T]) Start() (stop func(), err error) {
+	for {
+		if c.closed.Load() {
+			return nil, fmt.Errorf("entity: the client of kind %s is closed", c.cfg.Kind)
+		}
+		if stop, err := c.generation().start(); err == nil {
+			return stop, nil
+		}
+		// The generation ended between the two calls; take the next one.
+	}
+}
+
+// Close stops the informers, whoever uses them, and waits for them. Reads and writes that need no cache still work.
+func (c *Client[T]) Close() {
+	c.closed.Store(true)
+	c.mu.Lock()
+	g := c.current.Swap(nil)
+	c.mu.Unlock()
+	if g != nil {
+		g.shutdown()
+	}
+	if c.async != nil {
+		c.async.close()
+	}
+}
+
+func (c *Client[T]) decodeEntry(e natsinformer.Entry) (runtime.Object, error) {
+	return c.codec.decode(e.Key, e.Revision, e.Value)
+}
+
+// DocumentOf encodes an entity as Create and Update would write it.
+func (c *Client[T]) DocumentOf(obj T) ([]byte, error) {
+	document, _, err := c.codec.encode(obj, obj.GetName())
+	return document, err
+}
+
+// FromDocument decodes a document, as of a record's LastDocument, into the entity of a key.
+func (c *Client[T]) FromDocument(key string, revision uint64, document []byte) (T, error) {
+	natsKey, err := c.keys.toNATS(key)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return c.codec.decode(natsKey, revision, document)
+}
+
+// Create writes a new document and sets obj's resourceVersion and generation. The names in obj say the key; status,
+// resourceVersion, generation and deletionTimestamp are not written. IsAlreadyExists if the key has a document.
+func (c *Client[T]) Create(ctx context.Context, obj T) error {
+	d, err := c.prepare(obj)
+	if err != nil {
+		return err
+	}
+	revision, err := c.documents.put(ctx, write{key: d.natsKey, value: d.data})
+	if conflict, ok := errors.AsType[*casError](err); ok && conflict.actual != nil && conflict.actual.isMarker() {
+		revision, err = c.documents.put(ctx, write{key: d.natsKey, value: d.data, expected: conflict.actual.Revision})
+	}
+	if conflict, ok := errors.AsType[*casError](err); ok {
+		return newAlreadyExists(c.cfg.Kind, c.cfg.Bucket, d.key, conflict.actual.live().revision())
+	}
+	if err != nil {
+		return err
+	}
+	c.wrote(ctx, obj, d, revision)
+	return nil
+}
+
+// Update replaces the document if it is at obj's resourceVersion, and sets the new resourceVersion and generation. It
+// never touches status. IsConflict if the document is at another revision, IsNotFound if there is none.
+func (c *Client[T]) Update(ctx context.Context, obj T) error {
+	d, err := c.prepare(obj)
+	if err != nil {
+		return err
+	}
+	expected, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	if err != nil || expected == 0 {
+		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, "metadata.resourceVersion",
+			fmt.Sprintf("%q is no revision: update what Get or a lister returned, or use Patch or Create", obj.GetResourceVersion()))
+	}
+	revision, err := c.documents.put(ctx, write{key: d.natsKey, value: d.data, expected: expected})
+	if conflict, ok := errors.AsType[*casError](err); ok {
+		if conflict.actual.live() == nil {
+			return newNotFound(c.cfg.Kind, c.cfg.Bucket, d.key)
+		}
+		return newConflict(c.cfg.Kind, c.cfg.Bucket, d.key, fmt.Sprintf("it is at revision %d, not %d", conflict.actual.Revision, expected))
+	}
+	if err != nil {
+		return err
+	}
+	c.wrote(ctx, obj, d, revision)
+	return nil
+}
+
+// draft is a document about to be written.
+type draft[T IEntity] struct {
+	key, natsKey string
+	data         []byte
+	sent         T // the copy that was encoded
+}
+
+func (c *Client[T]) prepare(obj T) (draft[T], error) {
+	var d draft[T]
+	if reflect.ValueOf(obj).IsNil() {
+		return d, newInvalid(c.cfg.Kind, c.cfg.Bucket, "", "object", "it is nil")
+	}
+	var err error
+	if d.key, err = c.keys.of(obj); err != nil {
+		return d, err
+	}
+	if d.natsKey, err = c.keys.toNATS(d.key); err != nil {
+		return d, err
+	}
+	if d.data, d.sent, err = c.codec.encode(obj, d.key); err != nil {
+		return d, err
+	}
+	return d, c.checkSize(d.key, d.data)
+}
+
+func (c *Client[T]) checkSize(key string, document []byte) error {
+	if len(document) > c.cfg.MaxDocumentBytes {
+		return newTooLarge(c.cfg.Kind, c.cfg.Bucket, key, len(document), c.cfg.MaxDocumentBytes, "the document")
+	}
+	return nil
+}
+
+// wrote tells obj its revision, and the lister and the write log of the write.
+func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint64) {
+	setRevision(obj, revision)
+	c.codec.stamp(d.sent, obj.GetNamespace(), obj.GetName(), revision)
+	c.remember(ctx, d.key, d.sent, revision)
+}
+
+// remember keeps an own write for the lister. sent must not be changed any more.
+func (c *Client[T]) remember(ctx context.Context, key string, sent T, revision uint64) {
+	if g := c.current.Load(); g != nil && g.running.Load() {
+		g.writes.put(key, revision, sent)
+		logWrite(ctx, g.docs, revision)
+	}
+}

@@ -1,0 +1,118 @@
+package entity
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// decodedStatus is a status ready to be put into an entity: a value of the type of the field "status", or of
+// unstructured content. It is shared by everybody who reads the record, and never changed.
+type decodedStatus struct {
+	field   reflect.Value
+	content any
+}
+
+// statusDecoder is the part of a codec that records need.
+type statusDecoder interface {
+	decodeStatus(raw []byte) *decodedStatus
+}
+
+// decodeStatus returns nil for no status, and for one that does not decode into T's: it may be of another version, and
+// the entity must stay readable for the controller that will write a new one.
+func (c *codec[T]) decodeStatus(raw []byte) *decodedStatus {
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) || !c.hasStatus() {
+		return nil
+	}
+	if c.unstructured {
+		out := &decodedStatus{}
+		if utiljson.Unmarshal(raw, &out.content) != nil {
+			return nil
+		}
+		return out
+	}
+	v := reflect.New(c.elem.FieldByIndex(c.status).Type)
+	if c.unmarshal(raw, v.Interface()) != nil {
+		return nil
+	}
+	return &decodedStatus{field: v.Elem()}
+}
+
+// statusJSON is the status of obj, null if it is empty.
+func (c *codec[T]) statusJSON(obj T) (stdjson.RawMessage, error) {
+	if u, ok := any(obj).(*unstructured.Unstructured); ok {
+		if u.Object["status"] == nil {
+			return nil, nil
+		}
+		return marshalV1(u.Object["status"])
+	}
+	if c.status == nil {
+		return nil, fmt.Errorf("%v has no field with the JSON name status", c.elem)
+	}
+	return c.marshal(reflect.ValueOf(obj).Elem().FieldByIndex(c.status).Interface())
+}
+
+func (c *codec[T]) clearStatus(obj T) {
+	if u, ok := any(obj).(*unstructured.Unstructured); ok {
+		delete(u.Object, "status")
+		return
+	}
+	if c.status != nil {
+		reflect.ValueOf(obj).Elem().FieldByIndex(c.status).SetZero()
+	}
+}
+
+// join returns a copy of a document with the status of its record, which may be nil. It copies once: the two are put
+// together by a shallow copy, and that is copied deeply. Neither document nor record is changed.
+func (c *codec[T]) join(document T, rec *RecordObject) T {
+	out := c.joinStatus(document, rec)
+	statusRevision := uint64(0)
+	if rec != nil {
+		statusRevision = rec.Record.StatusRevision
+	}
+	annotateStatusRevision(out, statusRevision)
+	return out
+}
+
+func (c *codec[T]) joinStatus(document T, rec *RecordObject) T {
+	if rec == nil || rec.status == nil {
+		return document.DeepCopyObject().(T)
+	}
+	if u, ok := any(document).(*unstructured.Unstructured); ok {
+		shallow := make(map[string]any, len(u.Object)+1)
+		for name, value := range u.Object {
+			shallow[name] = value
+		}
+		shallow["status"] = rec.status.content
+		return any((&unstructured.Unstructured{Object: shallow}).DeepCopy()).(T)
+	}
+	shallow := reflect.New(c.elem)
+	shallow.Elem().Set(reflect.ValueOf(document).Elem())
+	shallow.Elem().FieldByIndex(c.status).Set(rec.status.field)
+	return shallow.Interface().(T).DeepCopyObject().(T)
+}
+
+// annotateStatusRevision changes the annotations of obj, which must be its own.
+func annotateStatusRevision(obj IEntity, revision uint64) {
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = make(map[string]string, 1)
+	}
+	annotations[statusRevisionAnnotation] = strconv.FormatUint(revision, 10)
+	obj.SetAnnotations(annotations)
+}
+
+// statusRevisionOf returns the status revision that obj was read with; ok is false if it was not read joined.
+func statusRevisionOf(obj IEntity) (revision uint64, ok bool) {
+	text, found := obj.GetAnnotations()[statusRevisionAnnotation]
+	if !found {
+		return 0, false
+	}
+	revision, err := strconv.ParseUint(text, 10, 64)
+	return revision, err == nil
+}

@@ -1,0 +1,136 @@
+package entity
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// NoStatusBucket as Config.StatusBucket says that the entities have no status.
+const NoStatusBucket = "-"
+
+// Defaults of Config.
+const (
+	DefaultMaxKeyLength      = 1024
+	DefaultTombstoneTTL      = 24 * time.Hour
+	DefaultLastDocumentLimit = 64 << 10
+)
+
+const (
+	// maxKeyLengthLimit keeps subject, reply subject and protocol words below the server's max_control_line (4,096),
+	// beyond which the server closes the connection for good.
+	maxKeyLengthLimit = 3000
+	// headroom is what a message needs besides its document: our headers, below 300 bytes.
+	headroom = 512
+)
+
+// Config says where entities live and how they are written.
+type Config struct {
+	// Kind of the entities ("Website"): named in owner references, events and logs. Required.
+	Kind string
+	// APIVersion fills an empty apiVersion of what is read. Optional.
+	APIVersion string
+	// Bucket is the KV bucket of the documents. It is created with safe settings unless BindOnly. Required.
+	Bucket string
+	// Filter is a subject filter below the bucket ("shop.>"): keys outside of it are neither seen nor written.
+	// The zero value means all keys.
+	Filter string
+	// Namespaced says that keys are "namespace/name", in NATS "<namespace>.<name>".
+	Namespaced bool
+	// Replicas and Storage of a bucket that has to be created. The zero values mean 1 and file.
+	Replicas int
+	Storage  jetstream.StorageType
+	// BindOnly never creates a bucket.
+	BindOnly bool
+	// StatusBucket holds the records. The zero value means Bucket+"-status", NoStatusBucket that there is none.
+	StatusBucket string
+
+	// MaxDocumentBytes is the size above which documents and records are refused before anything reaches the wire.
+	// The zero value means what the server and the bucket take.
+	MaxDocumentBytes int
+	// MaxKeyLength is the length of a key in NATS above which it is refused. The zero value means DefaultMaxKeyLength.
+	MaxKeyLength int
+	// TombstoneTTL is how long the marker of a delete stays, in whole seconds. A process that was away for longer learns
+	// of the delete from the key's absence. The zero value means DefaultTombstoneTTL.
+	TombstoneTTL time.Duration
+	// LastDocumentLimit is the size up to which a record keeps the last document. The zero value means
+	// DefaultLastDocumentLimit; a negative one keeps none.
+	LastDocumentLimit int
+	// CompareInterval is natsinformer.Config.CompareInterval of the client's informers.
+	CompareInterval time.Duration
+}
+
+var bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+var filterToken = regexp.MustCompile(`^(\*|[-_=a-zA-Z0-9]+)$`)
+
+// withDefaults fills in what needs no server.
+func (c Config) withDefaults() Config {
+	if c.StatusBucket == "" {
+		c.StatusBucket = c.Bucket + "-status"
+	}
+	if c.Filter == "" {
+		c.Filter = ">"
+	}
+	if c.Replicas == 0 {
+		c.Replicas = 1
+	}
+	if c.MaxKeyLength == 0 {
+		c.MaxKeyLength = DefaultMaxKeyLength
+	}
+	if c.TombstoneTTL == 0 {
+		c.TombstoneTTL = DefaultTombstoneTTL
+	}
+	if c.LastDocumentLimit == 0 {
+		c.LastDocumentLimit = DefaultLastDocumentLimit
+	}
+	return c
+}
+
+// validate checks a Config whose defaults are filled in. The error says what to do.
+func (c Config) validate() error {
+	switch {
+	case c.Kind == "":
+		return fmt.Errorf("entity: Config.Kind is empty: name the kind of the entities, as in \"Website\"")
+	case strings.ContainsAny(c.Kind, "/ \t\n"):
+		return fmt.Errorf("entity: Config.Kind %q: a kind holds neither slash nor space, since owners are named as kind/key", c.Kind)
+	case !bucketName.MatchString(c.Bucket):
+		return fmt.Errorf("entity: Config.Bucket %q of kind %s: a bucket's name consists of letters, digits, '-' and '_'", c.Bucket, c.Kind)
+	case c.StatusBucket != NoStatusBucket && !bucketName.MatchString(c.StatusBucket):
+		return fmt.Errorf("entity: Config.StatusBucket %q of kind %s: a bucket's name consists of letters, digits, '-' and '_'; %q means none", c.StatusBucket, c.Kind, NoStatusBucket)
+	case c.StatusBucket == c.Bucket:
+		return fmt.Errorf("entity: Config.StatusBucket of kind %s is the bucket %q itself: a plain put of a document would wipe its status; name another bucket, or leave it empty", c.Kind, c.Bucket)
+	case c.Replicas < 1 || c.Replicas > 5:
+		return fmt.Errorf("entity: Config.Replicas of kind %s is %d: NATS takes 1 to 5", c.Kind, c.Replicas)
+	case c.MaxDocumentBytes < 0:
+		return fmt.Errorf("entity: Config.MaxDocumentBytes of kind %s is negative: leave it 0 for what the server takes", c.Kind)
+	case c.MaxKeyLength < 1 || c.MaxKeyLength > maxKeyLengthLimit:
+		return fmt.Errorf("entity: Config.MaxKeyLength of kind %s is %d: set 1 to %d; a longer subject makes the server close the connection", c.Kind, c.MaxKeyLength, maxKeyLengthLimit)
+	case c.TombstoneTTL < time.Second || c.TombstoneTTL%time.Second != 0:
+		return fmt.Errorf("entity: Config.TombstoneTTL of kind %s is %v: NATS counts in whole seconds, at least one", c.Kind, c.TombstoneTTL)
+	case c.CompareInterval < 0:
+		return fmt.Errorf("entity: Config.CompareInterval of kind %s is negative", c.Kind)
+	}
+	return c.validateFilter()
+}
+
+func (c Config) validateFilter() error {
+	tokens := strings.Split(c.Filter, ".")
+	for i, token := range tokens {
+		if token == ">" && i == len(tokens)-1 {
+			break
+		}
+		if !filterToken.MatchString(token) {
+			return fmt.Errorf("entity: Config.Filter %q of kind %s: token %q is none of a subject filter; write one as \"shop.>\" or \"*.front\"", c.Filter, c.Kind, token)
+		}
+	}
+	if c.Namespaced && len(tokens) == 1 && c.Filter != ">" {
+		return fmt.Errorf("entity: Config.Filter %q of kind %s matches no key of a namespaced bucket: those have two tokens or more, as \"shop.>\"", c.Filter, c.Kind)
+	}
+	return nil
+}
+
+// hasStatus tells whether there is a status bucket.
+func (c Config) hasStatus() bool { return c.StatusBucket != NoStatusBucket }

@@ -1,0 +1,230 @@
+package entity
+
+import (
+	"net/netip"
+	"reflect"
+	"sync"
+	"time"
+)
+
+// copyInto makes out a deep copy of in: by the type's own method if it has one, else by the copier of its type.
+func copyInto[V any](in, out *V) {
+	if c, ok := any(in).(interface{ DeepCopyInto(*V) }); ok {
+		c.DeepCopyInto(out)
+		return
+	}
+	if c, ok := any(in).(interface{ DeepCopy() *V }); ok {
+		*out = *c.DeepCopy()
+		return
+	}
+	*out = *in
+	// out holds the right scalars by now; the copier replaces what in and out still share.
+	if unshare := unsharerOf(reflect.TypeFor[V]()); unshare != nil {
+		unshare(reflect.ValueOf(out).Elem())
+	}
+}
+
+// unsharer gives an addressable value, which was copied by assignment, memory of its own.
+type unsharer func(v reflect.Value)
+
+// unsharers remembers, per type, how to unshare it; nil where an assignment is already a deep copy. It is a cache of
+// facts about types, which never change.
+var unsharers sync.Map // reflect.Type → unsharer
+
+// Immutable behind their unexported pointers, so that sharing them is safe.
+var immutableTypes = map[reflect.Type]bool{
+	reflect.TypeFor[time.Time]():    true,
+	reflect.TypeFor[netip.Addr]():   true,
+	reflect.TypeFor[netip.Prefix](): true,
+}
+
+func unsharerOf(t reflect.Type) unsharer {
+	if u, ok := unsharers.Load(t); ok {
+		return u.(unsharer)
+	}
+	b := copierBuilder{building: map[reflect.Type]*unsharer{}}
+	u := b.build(t)
+	unsharers.Store(t, u)
+	return u
+}
+
+// copierBuilder knows the types that are being built further up, so that recursive types end.
+type copierBuilder struct {
+	building map[reflect.Type]*unsharer
+}
+
+func (b *copierBuilder) build(t reflect.Type) unsharer {
+	if u, ok := unsharers.Load(t); ok {
+		return u.(unsharer)
+	}
+	if immutableTypes[t] {
+		return nil
+	}
+	if later, ok := b.building[t]; ok {
+		return func(v reflect.Value) {
+			if u := *later; u != nil {
+				u(v)
+			}
+		}
+	}
+	later := new(unsharer)
+	b.building[t] = later
+	*later = b.buildKind(t)
+	delete(b.building, t)
+	return *later
+}
+
+func (b *copierBuilder) buildKind(t reflect.Type) unsharer {
+	if u := methodUnsharer(t); u != nil {
+		return u
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return b.pointer(t)
+	case reflect.Slice:
+		return b.slice(t)
+	case reflect.Map:
+		return b.mapping(t)
+	case reflect.Struct:
+		return b.structure(t)
+	case reflect.Array:
+		return b.array(t)
+	case reflect.Interface:
+		return unshareInterface
+	default:
+		return nil // scalars, strings, functions and channels
+	}
+}
+
+// methodUnsharer uses the methods that deepcopy-gen writes. The pointer form is left to the element type.
+func methodUnsharer(t reflect.Type) unsharer {
+	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
+		return nil
+	}
+	p := reflect.PointerTo(t)
+	if m, ok := p.MethodByName("DeepCopyInto"); ok && m.Type.NumIn() == 2 && m.Type.In(1) == p && m.Type.NumOut() == 0 {
+		return func(v reflect.Value) {
+			in := reflect.New(t)
+			in.Elem().Set(v)
+			in.Method(m.Index).Call([]reflect.Value{v.Addr()})
+		}
+	}
+	m, ok := p.MethodByName("DeepCopy")
+	if !ok || m.Type.NumIn() != 1 || m.Type.NumOut() != 1 {
+		return nil
+	}
+	switch m.Type.Out(0) {
+	case t:
+		return func(v reflect.Value) { v.Set(v.Addr().Method(m.Index).Call(nil)[0]) }
+	case p:
+		return func(v reflect.Value) { v.Set(v.Addr().Method(m.Index).Call(nil)[0].Elem()) }
+	}
+	return nil
+}
+
+func (b *copierBuilder) pointer(t reflect.Type) unsharer {
+	elem := t.Elem()
+	if immutableTypes[elem] {
+		return nil
+	}
+	inner := b.build(elem)
+	return func(v reflect.Value) {
+		if v.IsNil() {
+			return
+		}
+		out := reflect.New(elem)
+		out.Elem().Set(v.Elem())
+		if inner != nil {
+			inner(out.Elem())
+		}
+		v.Set(out)
+	}
+}
+
+func (b *copierBuilder) slice(t reflect.Type) unsharer {
+	inner := b.build(t.Elem())
+	return func(v reflect.Value) {
+		if v.IsNil() {
+			return
+		}
+		out := reflect.MakeSlice(t, v.Len(), v.Len())
+		reflect.Copy(out, v)
+		if inner != nil {
+			for i := range out.Len() {
+				inner(out.Index(i))
+			}
+		}
+		v.Set(out)
+	}
+}
+
+func (b *copierBuilder) array(t reflect.Type) unsharer {
+	inner := b.build(t.Elem())
+	if inner == nil {
+		return nil
+	}
+	return func(v reflect.Value) {
+		for i := range v.Len() {
+			inner(v.Index(i))
+		}
+	}
+}
+
+func (b *copierBuilder) mapping(t reflect.Type) unsharer {
+	inner := b.build(t.Elem())
+	return func(v reflect.Value) {
+		if v.IsNil() {
+			return
+		}
+		out := reflect.MakeMapWithSize(t, v.Len())
+		key, value := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
+		for iter := v.MapRange(); iter.Next(); {
+			key.SetIterKey(iter)
+			value.SetIterValue(iter)
+			if inner != nil {
+				inner(value)
+			}
+			out.SetMapIndex(key, value)
+		}
+		v.Set(out)
+	}
+}
+
+func (b *copierBuilder) structure(t reflect.Type) unsharer {
+	type field struct {
+		index   int
+		unshare unsharer
+	}
+	var fields []field
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if !f.IsExported() {
+			continue // reflection cannot set it
+		}
+		if u := b.build(f.Type); u != nil {
+			fields = append(fields, field{i, u})
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	return func(v reflect.Value) {
+		for _, f := range fields {
+			f.unshare(v.Field(f.index))
+		}
+	}
+}
+
+func unshareInterface(v reflect.Value) {
+	if v.IsNil() {
+		return
+	}
+	inner := unsharerOf(v.Elem().Type())
+	if inner == nil {
+		return
+	}
+	out := reflect.New(v.Elem().Type()).Elem()
+	out.Set(v.Elem())
+	inner(out)
+	v.Set(out)
+}

@@ -1,0 +1,94 @@
+package entity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// DeleteOption changes how Delete works.
+type DeleteOption func(*deleteOptions)
+
+type deleteOptions struct {
+	conditional bool
+	revision    uint64
+	purge       bool
+}
+
+// IfRevision deletes only if the document is at this revision; else Delete returns IsConflict.
+func IfRevision(revision uint64) DeleteOption {
+	return func(o *deleteOptions) { o.conditional, o.revision = true, revision }
+}
+
+// Purge puts a purge marker, which removes all older revisions of the key, instead of a delete marker. Controllers see
+// OperationPurge.
+func Purge() DeleteOption {
+	return func(o *deleteOptions) { o.purge = true }
+}
+
+// Delete puts a marker that expires after Config.TombstoneTTL. IsNotFound if there is no document. The record stays: it
+// belongs to the controller.
+func (c *Client[T]) Delete(ctx context.Context, key string, opts ...DeleteOption) error {
+	var o deleteOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	natsKey, err := c.keys.toNATS(key)
+	if err != nil {
+		return err
+	}
+	w := write{key: natsKey, op: operationDelete}
+	if o.purge {
+		w.op = operationPurge
+	}
+	if o.conditional {
+		w.expected = o.revision
+		return c.deleteIf(ctx, key, w)
+	}
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	last, err := c.documents.last(ctx, natsKey)
+	for err == nil {
+		if last.live() == nil {
+			return newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
+		}
+		w.expected, w.id = last.Revision, ""
+		var marker uint64
+		if marker, err = c.documents.put(ctx, w); err == nil {
+			c.forget(ctx, key, marker)
+			return nil
+		}
+		conflict, ok := errors.AsType[*casError](err)
+		if !ok || ctx.Err() != nil {
+			break
+		}
+		last, err = conflict.actual, nil // written since: delete that
+	}
+	return err
+}
+
+func (c *Client[T]) deleteIf(ctx context.Context, key string, w write) error {
+	if w.expected == 0 {
+		return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "revision", "IfRevision(0) names no document")
+	}
+	marker, err := c.documents.put(ctx, w)
+	if conflict, ok := errors.AsType[*casError](err); ok {
+		if conflict.actual.live() == nil {
+			return newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
+		}
+		return newConflict(c.cfg.Kind, c.cfg.Bucket, key, fmt.Sprintf("it is at revision %d, not %d", conflict.actual.Revision, w.expected))
+	}
+	if err != nil {
+		return err
+	}
+	c.forget(ctx, key, marker)
+	return nil
+}
+
+// forget makes the lister know of an own delete.
+func (c *Client[T]) forget(ctx context.Context, key string, marker uint64) {
+	if g := c.current.Load(); g != nil && g.running.Load() {
+		g.writes.delete(key, marker)
+		logWrite(ctx, g.docs, marker)
+	}
+}

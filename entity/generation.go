@@ -1,0 +1,231 @@
+package entity
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// generation is one life of a client's informers. client-go's informers cannot run twice, so each start after a last
+// stop makes a new one.
+type generation[T IEntity] struct {
+	client  *Client[T]
+	docs    natsinformer.Informer
+	public  natsinformer.Informer // docs as users get it
+	writes  *overlay[T]
+	records *recordCache // nil without a status bucket
+
+	running atomic.Bool
+	synced  atomic.Bool
+	users   int // guarded by client.mu
+	cancel  context.CancelFunc
+	ctx     context.Context // ends with the generation; its goroutines are counted in wg
+	wg      sync.WaitGroup
+
+	reserved       bool // the informer of reserved keys was started; guarded by client.mu
+	invalidRecords atomic.Int64
+}
+
+func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
+	g := &generation[T]{client: c}
+	docs, err := natsinformer.New(c.js, natsinformer.Config{
+		Bucket:          c.cfg.Bucket,
+		Filter:          c.cfg.Filter,
+		Decode:          c.decodeEntry,
+		OnInvalid:       func(e natsinformer.Entry, err error) { c.hooks.setInvalid(c.keys.display(e.Key), e.Revision, err) },
+		OnResolved:      func(natsKey string) { c.hooks.setResolved(c.keys.display(natsKey)) },
+		OnError:         func(err error) { c.hooks.setError(c.cfg.Bucket, err) },
+		Indexers:        cache.Indexers{OwnerIndex: ownerIndexFunc},
+		CompareInterval: c.cfg.CompareInterval,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("informer of bucket %q: %w", c.cfg.Bucket, err)
+	}
+	g.docs, g.public = docs, &startingInformer{Informer: docs, start: g.start}
+	g.writes = newOverlay(docs, func(obj T) string {
+		if kind, key, ok := OwnerOf(obj); ok {
+			return OwnerIndexValue(kind, key)
+		}
+		return ""
+	})
+	if c.records == nil {
+		return g, nil
+	}
+	records, err := natsinformer.New(c.js, natsinformer.Config{
+		Bucket:          c.cfg.StatusBucket,
+		Filter:          c.cfg.Filter,
+		Decode:          c.records.decode,
+		OnInvalid:       g.recordInvalid,
+		OnResolved:      func(string) { g.recordResolved() },
+		OnError:         func(err error) { c.hooks.setError(c.cfg.StatusBucket, err) },
+		CompareInterval: c.cfg.CompareInterval,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("informer of bucket %q: %w", c.cfg.StatusBucket, err)
+	}
+	g.records = &recordCache{
+		informer: &startingInformer{Informer: records, start: g.start},
+		store:    records,
+		writes:   newOverlay[*RecordObject](records, nil),
+		running:  &g.running,
+	}
+	return g, nil
+}
+
+// recordInvalid reports a record that does not decode as an error of its bucket: it is none of the documents that Hooks.Invalid is about.
+func (g *generation[T]) recordInvalid(e natsinformer.Entry, err error) {
+	g.invalidRecords.Add(1)
+	bucket := g.client.cfg.StatusBucket
+	g.client.hooks.setError(bucket, fmt.Errorf("key %q of status bucket %q at revision %d: %w; mend or delete it", e.Key, bucket, e.Revision, err))
+}
+
+func (g *generation[T]) recordResolved() {
+	if g.invalidRecords.Add(-1) <= 0 {
+		g.client.hooks.setError(g.client.cfg.StatusBucket, nil)
+	}
+}
+
+// run starts the informers. client.mu is held.
+func (g *generation[T]) run() {
+	g.ctx, g.cancel = context.WithCancel(klog.NewContext(context.Background(), klog.Background().WithValues("kind", g.client.cfg.Kind)))
+	g.running.Store(true)
+	g.wg.Go(func() { g.docs.RunWithContext(g.ctx) })
+	if g.records != nil {
+		g.wg.Go(func() { g.records.store.RunWithContext(g.ctx) })
+	}
+	g.runReserved()
+}
+
+// runReserved watches the reserved keys, from when somebody subscribes to them. They have an informer of their own,
+// since a filter may keep them out of the records', and so that no event handler has to look at every record. client.mu is held.
+func (g *generation[T]) runReserved() {
+	c := g.client
+	if g.reserved || g.records == nil || !g.running.Load() || !c.hooks.wantsReserved() {
+		return
+	}
+	informer, err := natsinformer.New(c.js, natsinformer.Config{
+		Bucket:          c.cfg.StatusBucket,
+		Filter:          reservedFilter,
+		Decode:          decodeReserved,
+		CompareInterval: c.cfg.CompareInterval,
+	})
+	if err == nil {
+		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { c.reservedChanged(obj, false) },
+			UpdateFunc: func(_, obj any) { c.reservedChanged(obj, false) },
+			DeleteFunc: func(obj any) { c.reservedChanged(obj, true) },
+		})
+	}
+	if err != nil {
+		c.hooks.setError(c.cfg.StatusBucket, fmt.Errorf("informer of reserved keys of bucket %q: %w", c.cfg.StatusBucket, err))
+		return
+	}
+	g.reserved = true
+	g.wg.Go(func() { informer.RunWithContext(g.ctx) })
+}
+
+func (c *Client[T]) reservedChanged(obj any, deleted bool) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	o, ok := obj.(*reservedObject)
+	if !ok {
+		return
+	}
+	if deleted {
+		c.hooks.setReserved(o.Name, o.revision, nil)
+		return
+	}
+	c.hooks.setReserved(o.Name, o.revision, o.value)
+}
+
+// start is Start of this generation; it fails if the generation is over.
+func (g *generation[T]) start() (stop func(), err error) {
+	c := g.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current.Load() != g {
+		return nil, fmt.Errorf("this informer of kind %s has been stopped by its last user: ask the client for another one", c.cfg.Kind)
+	}
+	g.users++
+	if g.users == 1 {
+		g.run()
+	}
+	return sync.OnceFunc(func() { c.release(g) }), nil
+}
+
+// release gives back one use; the last one stops the informers and waits for them.
+func (c *Client[T]) release(g *generation[T]) {
+	c.mu.Lock()
+	g.users--
+	last := g.users == 0 && c.current.Load() == g
+	if last {
+		c.current.Store(nil)
+	}
+	c.mu.Unlock()
+	if last {
+		g.shutdown()
+	}
+}
+
+func (g *generation[T]) shutdown() {
+	g.running.Store(false)
+	if g.cancel != nil {
+		g.cancel()
+	}
+	g.wg.Wait()
+	g.client.hooks.reset()
+}
+
+// generation returns the present generation, a new one if there is none. It panics if natsinformer refuses a
+// configuration that it took when the client was made.
+func (c *Client[T]) generation() *generation[T] {
+	if g := c.current.Load(); g != nil {
+		return g
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.current.Load(); g != nil {
+		return g
+	}
+	g, err := newGeneration(c)
+	if err != nil {
+		panic(fmt.Sprintf("entity: %v", err))
+	}
+	c.current.Store(g)
+	return g
+}
+
+// startingInformer is an informer whose Run counts as a user of its client: it starts documents and records, and
+// returns when its context ends and it has given them back.
+type startingInformer struct {
+	natsinformer.Informer
+	start func() (stop func(), err error)
+}
+
+// Run blocks until stopCh is closed. Prefer Client.Start.
+func (i *startingInformer) Run(stopCh <-chan struct{}) {
+	stop, err := i.start()
+	if err != nil {
+		klog.Background().Error(err, "Informer was not started")
+		return
+	}
+	defer stop()
+	<-stopCh
+}
+
+// RunWithContext blocks until the context ends. Prefer Client.Start.
+func (i *startingInformer) RunWithContext(ctx context.Context) {
+	stop, err := i.start()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Informer was not started")
+		return
+	}
+	defer stop()
+	<-ctx.Done()
+}

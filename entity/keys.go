@@ -1,0 +1,145 @@
+package entity
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ReservedPrefix starts the keys of a status bucket that the runtime keeps for itself. No entity has such a key.
+const ReservedPrefix = "_nagi"
+
+// keyspace maps client-go's keys to those of NATS: "name" to "name", or "namespace/name" to "namespace.name". The first
+// dot is the border, so a name may hold dots and a namespace none.
+type keyspace struct {
+	kind       string
+	bucket     string
+	namespaced bool
+	maxLength  int
+	filter     []string // tokens of the subject filter; nil matches all
+}
+
+func newKeyspace(cfg Config) keyspace {
+	k := keyspace{kind: cfg.Kind, bucket: cfg.Bucket, namespaced: cfg.Namespaced, maxLength: cfg.MaxKeyLength}
+	if cfg.Filter != ">" {
+		k.filter = strings.Split(cfg.Filter, ".")
+	}
+	return k
+}
+
+// toNATS returns the NATS key of a client-go key.
+func (k keyspace) toNATS(key string) (string, error) {
+	natsKey := key
+	if k.namespaced {
+		namespace, name, ok := strings.Cut(key, "/")
+		if !ok || namespace == "" || name == "" {
+			return "", k.invalid(key, `want "namespace/name", since the bucket is namespaced`)
+		}
+		if strings.Contains(namespace, ".") {
+			return "", k.invalid(key, "a namespace holds no dot, since the first dot of a NATS key ends it")
+		}
+		natsKey = namespace + "." + name
+	}
+	if strings.Contains(natsKey, "/") {
+		return "", k.invalid(key, "a name holds no slash")
+	}
+	if err := k.check(natsKey); err != nil {
+		return "", k.invalid(key, err.Error())
+	}
+	return natsKey, nil
+}
+
+// fromNATS returns the client-go key of a NATS key, and its parts.
+func (k keyspace) fromNATS(natsKey string) (key, namespace, name string, err error) {
+	if strings.Contains(natsKey, "/") {
+		return "", "", "", k.invalid(natsKey, "a NATS key with a slash is the key of no entity")
+	}
+	if err := k.check(natsKey); err != nil {
+		return "", "", "", k.invalid(natsKey, err.Error())
+	}
+	if !k.namespaced {
+		return natsKey, "", natsKey, nil
+	}
+	namespace, name, ok := strings.Cut(natsKey, ".")
+	if !ok {
+		return "", "", "", k.invalid(natsKey, `want "namespace.name", since the bucket is namespaced`)
+	}
+	return namespace + "/" + name, namespace, name, nil
+}
+
+// display is the client-go key where the NATS key has the right shape, else the NATS key.
+func (k keyspace) display(natsKey string) string {
+	if key, _, _, err := k.fromNATS(natsKey); err == nil {
+		return key
+	}
+	return natsKey
+}
+
+// of returns the client-go key that obj's metadata say.
+func (k keyspace) of(obj metav1.Object) (string, error) {
+	if obj.GetName() == "" {
+		return "", k.invalid("", "metadata.name is empty")
+	}
+	if !k.namespaced {
+		if obj.GetNamespace() != "" {
+			return "", k.invalid(obj.GetNamespace()+"/"+obj.GetName(), "metadata.namespace is set, and the bucket is not namespaced")
+		}
+		return obj.GetName(), nil
+	}
+	return obj.GetNamespace() + "/" + obj.GetName(), nil
+}
+
+// check holds a NATS key against the server's grammar, our limits and the filter.
+func (k keyspace) check(natsKey string) error {
+	switch {
+	case natsKey == "":
+		return fmt.Errorf("the key is empty")
+	case len(natsKey) > k.maxLength:
+		return fmt.Errorf("the key has %d characters, at most %d are taken (Config.MaxKeyLength)", len(natsKey), k.maxLength)
+	case natsKey[0] == '.' || natsKey[len(natsKey)-1] == '.' || strings.Contains(natsKey, ".."):
+		return fmt.Errorf("a key has no leading, trailing or double dot")
+	case strings.HasPrefix(natsKey, ReservedPrefix):
+		return fmt.Errorf("keys that start with %q are reserved", ReservedPrefix)
+	}
+	for i := range len(natsKey) {
+		if !isKeyByte(natsKey[i]) {
+			return fmt.Errorf("character %q is not allowed, only letters, digits, '-', '_', '=' and '.' are", natsKey[i])
+		}
+	}
+	if !k.matches(natsKey) {
+		return fmt.Errorf("the key is outside of Config.Filter %q", strings.Join(k.filter, "."))
+	}
+	return nil
+}
+
+func isKeyByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '=' || c == '.'
+}
+
+// matches holds a NATS key against the filter.
+func (k keyspace) matches(natsKey string) bool {
+	if k.filter == nil {
+		return true
+	}
+	rest, more := natsKey, true
+	for _, token := range k.filter {
+		if !more {
+			return false
+		}
+		if token == ">" {
+			return true
+		}
+		var part string
+		part, rest, more = strings.Cut(rest, ".")
+		if token != "*" && token != part {
+			return false
+		}
+	}
+	return !more
+}
+
+// invalid is an IsInvalid error about a key.
+func (k keyspace) invalid(key, why string) error {
+	return newInvalid(k.kind, k.bucket, key, "metadata.name", why)
+}

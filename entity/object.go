@@ -1,0 +1,50 @@
+package entity
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Object is a ready-made entity for users who have no generated types:
+//
+//	type Website = entity.Object[WebsiteSpec, WebsiteStatus]
+//
+// Use it as *Website. Do not embed it in another struct: the outer type would inherit a DeepCopyObject that returns the
+// inner one, and NewClient refuses such a type.
+//
+// Copies are deep for everything that exported fields can reach. A Spec or Status, or a type inside of them, that has a
+// DeepCopyInto or DeepCopy method is copied by it; unexported fields of types without one are copied as they are.
+type Object[Spec, Status any] struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              Spec   `json:"spec"`
+	Status            Status `json:"status,omitzero"`
+}
+
+var _ IEntity = (*Object[struct{}, struct{}])(nil)
+
+// DeepCopyObject returns an *Object[Spec, Status].
+func (o *Object[Spec, Status]) DeepCopyObject() runtime.Object {
+	if o == nil {
+		return nil
+	}
+	return o.DeepCopy()
+}
+
+// DeepCopy returns a copy that shares no memory with the original.
+func (o *Object[Spec, Status]) DeepCopy() *Object[Spec, Status] {
+	if o == nil {
+		return nil
+	}
+	out := &Object[Spec, Status]{}
+	o.DeepCopyInto(out)
+	return out
+}
+
+// DeepCopyInto copies into out, which must not be nil.
+func (o *Object[Spec, Status]) DeepCopyInto(out *Object[Spec, Status]) {
+	out.TypeMeta = o.TypeMeta
+	o.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	copyInto(&o.Spec, &out.Spec)
+	copyInto(&o.Status, &out.Status)
+}

@@ -1,0 +1,87 @@
+package entity
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// The labels and annotations by which a secondary names its primary. The annotation holds the key itself; the label
+// holds it where it is a valid label value, else a stable hash.
+const (
+	OwnerKindLabel          = "kumori/ownerkind"
+	OwnerKeyLabel           = "kumori/ownerkey"
+	OwnerKindAnnotation     = "kumori/ownerkind"
+	OwnerKeyAnnotation      = "kumori/ownerkey"
+	OwnerInstanceLabel      = "nagi/ownerinstance"
+	OwnerInstanceAnnotation = "nagi/ownerinstance"
+)
+
+// OwnerIndex is the name of the index by owner on the informers of clients. Its values are made by OwnerIndexValue.
+const OwnerIndex = "nagi/owner"
+
+// OwnerIndexValue is the value under which OwnerIndex holds what this kind and key own.
+func OwnerIndexValue(kind, key string) string { return kind + "/" + key }
+
+// OwnerOf returns the kind and key of the primary that obj names in its annotations; ok is false if it names none.
+func OwnerOf(obj metav1.Object) (kind, key string, ok bool) {
+	annotations := obj.GetAnnotations()
+	kind, key = annotations[OwnerKindAnnotation], annotations[OwnerKeyAnnotation]
+	if kind == "" || key == "" {
+		return "", "", false
+	}
+	return kind, key, true
+}
+
+// InstanceOf returns the installation that obj's owner belongs to, "" if it names none.
+func InstanceOf(obj metav1.Object) string { return obj.GetAnnotations()[OwnerInstanceAnnotation] }
+
+// SetOwner makes obj name its primary, in labels and annotations. An empty instance removes the name of the instance.
+// The maps are replaced and not changed, so obj may share them with another object.
+func SetOwner(obj metav1.Object, kind, key, instance string) {
+	obj.SetAnnotations(withOwner(obj.GetAnnotations(), map[string]string{
+		OwnerKindAnnotation: kind, OwnerKeyAnnotation: key, OwnerInstanceAnnotation: instance,
+	}))
+	obj.SetLabels(withOwner(obj.GetLabels(), map[string]string{
+		OwnerKindLabel: OwnerLabelValue(kind), OwnerKeyLabel: OwnerLabelValue(key), OwnerInstanceLabel: OwnerLabelValue(instance),
+	}))
+}
+
+func withOwner(existing, owner map[string]string) map[string]string {
+	out := make(map[string]string, len(existing)+len(owner))
+	for name, value := range existing {
+		out[name] = value
+	}
+	for name, value := range owner {
+		if value == "" {
+			delete(out, name)
+			continue
+		}
+		out[name] = value
+	}
+	return out
+}
+
+// OwnerLabelValue is the value of a label that stands for key: the key itself where that is a valid label value, else
+// "sha256-" and the first 40 hexadecimal digits of its SHA-256.
+func OwnerLabelValue(key string) string {
+	if len(validation.IsValidLabelValue(key)) == 0 {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "sha256-" + hex.EncodeToString(sum[:])[:40]
+}
+
+// ownerIndexFunc indexes by owner.
+func ownerIndexFunc(obj any) ([]string, error) {
+	m, ok := obj.(metav1.Object)
+	if !ok {
+		return nil, nil
+	}
+	if kind, key, ok := OwnerOf(m); ok {
+		return []string{OwnerIndexValue(kind, key)}, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,104 @@
+package entity
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set, again on what somebody else wrote in
+// between. Members that T does not know survive. A patch that changes nothing writes nothing. A metadata.resourceVersion
+// in the patch is a precondition, as in Kubernetes: IsConflict if the document is at another revision. IsInvalid if the
+// patch has a status (use UpdateStatus), or if its result does not decode, names another key included; IsNotFound if there
+// is no document.
+func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) error {
+	natsKey, err := c.keys.toNATS(key)
+	if err != nil {
+		return err
+	}
+	required, err := c.checkPatch(key, mergePatch)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	last, err := c.documents.last(ctx, natsKey)
+	for err == nil {
+		if last.live() == nil {
+			return newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
+		}
+		if required != 0 && last.Revision != required {
+			return newConflict(c.cfg.Kind, c.cfg.Bucket, key, fmt.Sprintf("it is at revision %d, not %d as the patch demands", last.Revision, required))
+		}
+		var d draft[T]
+		var changed bool
+		if d, changed, err = c.patched(key, natsKey, last, mergePatch); err != nil || !changed {
+			return err
+		}
+		var revision uint64
+		if revision, err = c.documents.put(ctx, write{key: natsKey, value: d.data, expected: last.Revision}); err == nil {
+			setRevision(d.sent, revision)
+			c.remember(ctx, key, d.sent, revision)
+			return nil
+		}
+		conflict, ok := errors.AsType[*casError](err)
+		if !ok || ctx.Err() != nil {
+			break
+		}
+		last, err = conflict.actual, nil
+	}
+	return err
+}
+
+// checkPatch returns the resourceVersion that the patch demands, 0 if it demands none.
+func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
+	if !stdjson.Valid(patch) {
+		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "patch", fmt.Sprintf("it is no JSON: %.60q", patch))
+	}
+	members, isObject, err := objectMembers(patch)
+	if err != nil || !isObject {
+		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "patch", "a merge patch of a document is a JSON object")
+	}
+	if _, found := members["status"]; found {
+		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "status", "a patch of the document cannot change the status: use UpdateStatus")
+	}
+	meta, _, err := objectMembers(members["metadata"])
+	if err != nil {
+		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "patch", err.Error())
+	}
+	if meta["resourceVersion"] == nil || isNull(meta["resourceVersion"]) {
+		return 0, nil
+	}
+	var text string
+	err = stdjson.Unmarshal(meta["resourceVersion"], &text)
+	required, parseErr := strconv.ParseUint(text, 10, 64)
+	if text == "" && err == nil {
+		return 0, nil
+	}
+	if err != nil || parseErr != nil || required == 0 {
+		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "metadata.resourceVersion", fmt.Sprintf("%s is no revision", meta["resourceVersion"]))
+	}
+	return required, nil
+}
+
+// patched applies the patch to a stored document and holds the result against what a document must be.
+func (c *Client[T]) patched(key, natsKey string, last *stored, patch []byte) (d draft[T], changed bool, err error) {
+	result, err := mergePatch(last.Value, patch)
+	if err == nil {
+		result, err = cleanDocument(result)
+	}
+	if err != nil {
+		return d, false, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "document", fmt.Sprintf("revision %d cannot be patched: %v", last.Revision, err))
+	}
+	before, err := cleanDocument(last.Value)
+	if err == nil && sameJSON(before, result) {
+		return d, false, nil
+	}
+	if d.sent, err = c.codec.decode(natsKey, last.Revision, result); err != nil {
+		return d, false, err
+	}
+	d.key, d.natsKey, d.data = key, natsKey, result
+	return d, true, c.checkSize(key, result)
+}

@@ -1,0 +1,270 @@
+package entity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Records are the records of a client's entities, in its status bucket: one per key, written by compare-and-set by one
+// controller. Keys are those of the entities. All methods may be called concurrently.
+type Records struct {
+	bucket *bucket
+	keys   keyspace // of the status bucket
+	cfg    Config
+	limit  int // bytes of a record
+	status statusDecoder
+	recent *recordLRU
+	// current is the cache of the client's present generation; open makes one.
+	current func() *recordCache
+	open    func() *recordCache
+}
+
+// recordCache is one life of the records' informer.
+type recordCache struct {
+	informer natsinformer.Informer // as users get it
+	store    natsinformer.Informer
+	writes   *overlay[*RecordObject]
+	running  *atomic.Bool
+}
+
+func (c *recordCache) isRunning() bool { return c != nil && c.running.Load() }
+
+// Informer is the cache of records. Its objects are *RecordObject: use RecordOf. As with Client.Informer, it is another
+// one after the client's last user has stopped.
+func (r *Records) Informer() natsinformer.Informer { return r.open().informer }
+
+// Bucket is the name of the status bucket.
+func (r *Records) Bucket() string { return r.bucket.name }
+
+// Get reads a record live, with its last document. IsNotFound if there is none.
+func (r *Records) Get(ctx context.Context, key string) (*Record, error) {
+	natsKey, err := r.keys.toNATS(key)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := r.read(ctx, key, natsKey)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, newNotFound("record of "+r.cfg.Kind, r.bucket.name, key)
+	}
+	return rec, nil
+}
+
+// read is Get with nil for no record.
+func (r *Records) read(ctx context.Context, key, natsKey string) (*Record, error) {
+	last, err := r.bucket.last(ctx, natsKey)
+	if err != nil {
+		return nil, err
+	}
+	if last.live() == nil {
+		r.recent.remove(key)
+		return nil, nil
+	}
+	rec, err := decodeRecord(last.Value, last.Revision)
+	if err != nil {
+		return nil, newInvalid(r.cfg.Kind, r.bucket.name, key, "record", err.Error()+"; mend or delete it")
+	}
+	r.recent.put(key, rec)
+	return rec, nil
+}
+
+// Cached returns a record from the cache, or as this process wrote it since. It has no LastDocument and must not be
+// modified. It is false while nobody has started the client.
+func (r *Records) Cached(key string) (*Record, bool) {
+	o := r.cached(key)
+	if o == nil {
+		return nil, false
+	}
+	return o.Record, true
+}
+
+func (r *Records) cached(key string) *RecordObject {
+	c := r.current()
+	if !c.isRunning() {
+		return nil
+	}
+	return c.get(key)
+}
+
+func (c *recordCache) get(key string) *RecordObject {
+	own, written := c.writes.get(key)
+	item, exists, err := c.store.GetStore().GetByKey(key)
+	var stored *RecordObject
+	if exists && err == nil {
+		stored, _ = item.(*RecordObject)
+	}
+	if stored != nil && stored.Record == nil {
+		stored = nil
+	}
+	if !written || stored != nil && stored.Record.Revision > own.revision {
+		return stored
+	}
+	if own.deleted {
+		return nil
+	}
+	return own.value
+}
+
+// Keys returns the keys that have a cached record, in no order.
+func (r *Records) Keys() []string {
+	c := r.current()
+	if !c.isRunning() {
+		return nil
+	}
+	stored := c.store.GetStore().List()
+	own := c.writes.all()
+	keys := make([]string, 0, len(stored)+len(own))
+	for _, item := range stored {
+		o, ok := item.(*RecordObject)
+		if !ok || o.Record == nil {
+			continue
+		}
+		key := o.key()
+		if _, written := own[key]; !written {
+			keys = append(keys, key)
+		}
+	}
+	for key := range own {
+		if c.get(key) != nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Put writes a record if the one there is at rec.Revision; 0 means that there must be none. It sets rec.Revision and
+// rec.SchemaVersion, and takes off a LastDocument above Config.LastDocumentLimit. IsConflict if another is there.
+func (r *Records) Put(ctx context.Context, key string, rec *Record) error {
+	w, err := r.write(key, rec)
+	if err != nil {
+		return err
+	}
+	revision, err := r.bucket.put(ctx, w)
+	return r.written(ctx, key, w, rec, revision, err)
+}
+
+// PutAsync is Put without waiting for the server: the record is read before it returns, and must not be changed before
+// wait has. wait must be called once; it returns what Put would, and sets rec.Revision. A few thousand writes may be in
+// flight; beyond that PutAsync blocks. Two writes of one key must not be in flight at once.
+func (r *Records) PutAsync(key string, rec *Record) (wait func(ctx context.Context) error) {
+	w, err := r.write(key, rec)
+	if err != nil {
+		return func(context.Context) error { return err }
+	}
+	outcome := r.bucket.putAsync(w)
+	return func(ctx context.Context) error {
+		revision, err := outcome(ctx)
+		return r.written(ctx, key, w, rec, revision, err)
+	}
+}
+
+func (r *Records) write(key string, rec *Record) (write, error) {
+	natsKey, err := r.keys.toNATS(key)
+	if err != nil {
+		return write{}, err
+	}
+	rec.SchemaVersion = RecordSchemaVersion
+	if len(rec.LastDocument) > max(r.cfg.LastDocumentLimit, 0) {
+		rec.LastDocument, rec.DocumentRevision = nil, 0
+	}
+	data, err := encodeRecord(rec)
+	if err != nil {
+		return write{}, newInvalid(r.cfg.Kind, r.bucket.name, key, "record", "it cannot be encoded: "+err.Error())
+	}
+	if len(data) > r.limit {
+		return write{}, newTooLarge(r.cfg.Kind, r.bucket.name, key, len(data), r.limit, "the record (status and last document)")
+	}
+	return write{key: natsKey, value: data, expected: rec.Revision}, nil
+}
+
+// written ends a Put: a create that met a marker is done again over it, and a success is remembered.
+func (r *Records) written(ctx context.Context, key string, w write, rec *Record, revision uint64, err error) error {
+	if conflict, ok := errors.AsType[*casError](err); ok && w.expected == 0 && conflict.actual != nil && conflict.actual.isMarker() {
+		w.expected, w.id = conflict.actual.Revision, ""
+		revision, err = r.bucket.put(ctx, w)
+	}
+	if err != nil {
+		r.recent.remove(key)
+		return r.conflict(key, err)
+	}
+	rec.Revision = revision
+	r.recent.put(key, rec)
+	if c := r.current(); c.isRunning() {
+		c.writes.put(key, revision, r.object(key, rec))
+		logWrite(ctx, c.store, revision)
+	}
+	return nil
+}
+
+// conflict turns a *casError into IsConflict.
+func (r *Records) conflict(key string, err error) error {
+	if conflict, ok := errors.AsType[*casError](err); ok {
+		return newConflict("record of "+r.cfg.Kind, r.bucket.name, key,
+			fmt.Sprintf("it is at revision %d, not %d", conflict.actual.live().revision(), conflict.expected))
+	}
+	return err
+}
+
+// Delete removes a record by a purge marker that expires, if it is at this revision. IsConflict if it is at another one,
+// IsNotFound if there is none.
+func (r *Records) Delete(ctx context.Context, key string, revision uint64) error {
+	natsKey, err := r.keys.toNATS(key)
+	if err != nil {
+		return err
+	}
+	marker, err := r.bucket.put(ctx, write{key: natsKey, expected: revision, op: operationPurge})
+	r.recent.remove(key)
+	if conflict, ok := errors.AsType[*casError](err); ok && conflict.actual.live() == nil {
+		return newNotFound("record of "+r.cfg.Kind, r.bucket.name, key)
+	}
+	if err != nil {
+		return r.conflict(key, err)
+	}
+	if c := r.current(); c.isRunning() {
+		c.writes.delete(key, marker)
+		logWrite(ctx, c.store, marker)
+	}
+	return nil
+}
+
+// decode makes the cached form of an entry of the status bucket.
+func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
+	if strings.HasPrefix(entry.Key, ReservedPrefix) {
+		return &RecordObject{ObjectMeta: metav1.ObjectMeta{Name: entry.Key}}, nil
+	}
+	key, _, _, err := r.keys.fromNATS(entry.Key)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := decodeRecord(entry.Value, entry.Revision)
+	if err != nil {
+		return nil, err
+	}
+	return r.object(key, rec), nil
+}
+
+// object is the cached form of a record: without its last document, and with its status decoded once.
+func (r *Records) object(key string, rec *Record) *RecordObject {
+	slim := rec.Clone()
+	slim.LastDocument = nil
+	o := &RecordObject{Record: slim, status: r.status.decodeStatus(rec.Status)}
+	o.Namespace, o.Name = splitKey(key)
+	setRevision(o, rec.Revision)
+	return o
+}
+
+func splitKey(key string) (namespace, name string) {
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		return namespace, name
+	}
+	return "", key
+}

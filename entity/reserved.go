@@ -1,0 +1,102 @@
+package entity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// reservedFilter matches the reserved keys.
+const reservedFilter = ReservedPrefix + ".>"
+
+// GetReserved reads a reserved key of the status bucket live. Its name starts with "_nagi.". IsNotFound if there is none.
+func (r *Records) GetReserved(ctx context.Context, name string) (value []byte, revision uint64, err error) {
+	if err := r.checkReserved(name); err != nil {
+		return nil, 0, err
+	}
+	last, err := r.bucket.last(ctx, name)
+	if err != nil {
+		return nil, 0, err
+	}
+	if last.live() == nil {
+		return nil, 0, newNotFound("reserved key", r.bucket.name, name)
+	}
+	return last.Value, last.Revision, nil
+}
+
+// PutReserved writes a reserved key if it is at this revision; 0 means that there must be none. It returns the new
+// revision. IsConflict if the key is at another one.
+func (r *Records) PutReserved(ctx context.Context, name string, value []byte, revision uint64) (uint64, error) {
+	if err := r.checkReserved(name); err != nil {
+		return 0, err
+	}
+	if len(value) > r.limit {
+		return 0, newTooLarge("reserved key", r.bucket.name, name, len(value), r.limit, "the value")
+	}
+	seq, err := r.bucket.put(ctx, write{key: name, value: value, expected: revision})
+	if conflict, ok := errors.AsType[*casError](err); ok && revision == 0 && conflict.actual != nil && conflict.actual.isMarker() {
+		seq, err = r.bucket.put(ctx, write{key: name, value: value, expected: conflict.actual.Revision})
+	}
+	return seq, r.reservedConflict(name, err)
+}
+
+// DeleteReserved removes a reserved key if it is at this revision. IsConflict if it is at another one, IsNotFound if
+// there is none.
+func (r *Records) DeleteReserved(ctx context.Context, name string, revision uint64) error {
+	if err := r.checkReserved(name); err != nil {
+		return err
+	}
+	_, err := r.bucket.put(ctx, write{key: name, expected: revision, op: operationPurge})
+	if conflict, ok := errors.AsType[*casError](err); ok && conflict.actual.live() == nil {
+		return newNotFound("reserved key", r.bucket.name, name)
+	}
+	return r.reservedConflict(name, err)
+}
+
+func (r *Records) reservedConflict(name string, err error) error {
+	if conflict, ok := errors.AsType[*casError](err); ok {
+		return newConflict("reserved key", r.bucket.name, name,
+			fmt.Sprintf("it is at revision %d, not %d", conflict.actual.live().revision(), conflict.expected))
+	}
+	return err
+}
+
+func (r *Records) checkReserved(name string) error {
+	rest, ok := strings.CutPrefix(name, ReservedPrefix+".")
+	if ok {
+		plain := keyspace{maxLength: r.keys.maxLength}
+		if err := plain.check(rest); err == nil {
+			return nil
+		}
+	}
+	return newInvalid("reserved key", r.bucket.name, name, "name", fmt.Sprintf("want %q and then letters, digits, '-', '_', '=' and dots between them", ReservedPrefix+"."))
+}
+
+// reservedObject is a reserved key in the store of its informer.
+type reservedObject struct {
+	metav1.ObjectMeta
+	revision uint64
+	value    []byte
+}
+
+func (o *reservedObject) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+func (o *reservedObject) DeepCopyObject() runtime.Object {
+	out := &reservedObject{revision: o.revision, value: append([]byte(nil), o.value...)}
+	o.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return out
+}
+
+func decodeReserved(entry natsinformer.Entry) (runtime.Object, error) {
+	return &reservedObject{
+		ObjectMeta: metav1.ObjectMeta{Name: entry.Key},
+		revision:   entry.Revision,
+		value:      append(make([]byte, 0, len(entry.Value)), entry.Value...),
+	}, nil
+}

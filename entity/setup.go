@@ -1,0 +1,116 @@
+package entity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// bucketSettings is what a bucket of ours is created with: one revision per key, because with more an expiring one
+// brings back the one before it without any event; markers and message TTLs allowed, because else tombstones stay for
+// ever and expiry tells nobody; and writes refused rather than old keys dropped when the bucket is full.
+func bucketSettings(cfg Config, name string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:                   "KV_" + name,
+		Subjects:               []string{subjectsPerBucket + name + ".>"},
+		MaxMsgsPerSubject:      1,
+		MaxMsgs:                -1,
+		MaxBytes:               -1,
+		MaxMsgSize:             -1,
+		MaxConsumers:           -1,
+		Storage:                cfg.Storage,
+		Replicas:               cfg.Replicas,
+		Discard:                jetstream.DiscardNew,
+		Duplicates:             2 * time.Minute,
+		AllowRollup:            true,
+		AllowDirect:            true,
+		DenyDelete:             true,
+		AllowMsgTTL:            true,
+		SubjectDeleteMarkerTTL: cfg.TombstoneTTL,
+	}
+}
+
+// openBucket binds to a bucket, which it creates if it is missing and may be, and checks its settings. It never changes
+// them. The warnings are about what works, but not as well as it could.
+func openBucket(ctx context.Context, js jetstream.JetStream, b *bucket, cfg Config) (settings jetstream.StreamConfig, warnings []string, err error) {
+	info, err := b.info(ctx, "")
+	if api, ok := errors.AsType[*apiError](err); ok && api.ErrorCode == codeStreamNotFound && !cfg.BindOnly {
+		_, err = js.CreateStream(ctx, bucketSettings(cfg, b.name))
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return settings, nil, fmt.Errorf("creating bucket %q for kind %s: %w", b.name, cfg.Kind, err)
+		}
+		info, err = b.info(ctx, "")
+	}
+	if err != nil {
+		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
+	}
+	problems, warnings := checkBucket(info.Config, b.name)
+	if len(problems) > 0 {
+		return settings, nil, fmt.Errorf("bucket %q of kind %s is not safe to use:\n  %s", b.name, cfg.Kind, strings.Join(problems, "\n  "))
+	}
+	if info.Config.AllowMsgTTL {
+		b.markerTTL = strconv.Itoa(int(cfg.TombstoneTTL / time.Second))
+	}
+	return info.Config, warnings, nil
+}
+
+// checkBucket names the settings with which data would be lost, or a promise broken, and what to change.
+func checkBucket(s jetstream.StreamConfig, name string) (problems, warnings []string) {
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	stream, subject := "KV_"+name, subjectsPerBucket+name+".>"
+	if s.Mirror != nil {
+		bad("it is a mirror of %q, which takes no writes: use the bucket itself, or one that sources it", s.Mirror.Name)
+	} else if len(s.Subjects) != 1 || s.Subjects[0] != subject {
+		bad("stream %s has subjects %q and not %q alone: it is no KV bucket", stream, s.Subjects, subject)
+	}
+	if len(s.Sources) > 0 {
+		bad("it has sources, which write over compare-and-set and renumber revisions: take the sources off")
+	}
+	if s.Retention != jetstream.LimitsPolicy {
+		bad("its retention is %s: a key that was read is removed; make it limits", s.Retention)
+	}
+	history := s.MaxMsgsPerSubject
+	if history != 1 && (s.MaxAge > 0 || s.AllowMsgTTL) {
+		bad("it has history %d with TTLs: an expiring revision brings the one before it back, without an event; set history to 1 (nats stream edit %s --max-msgs-per-subject=1)", history, stream)
+	}
+	if s.MaxAge > 0 && s.SubjectDeleteMarkerTTL <= 0 {
+		bad("it has a TTL of %v and no limit markers: keys expire without an event; set markers (nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h) or no TTL", s.MaxAge, stream)
+	}
+	if s.Discard == jetstream.DiscardOld && (s.MaxMsgs > 0 || s.MaxBytes > 0) {
+		bad("it discards old messages when it has %d of them or %d bytes: keys disappear; set discard to new (nats stream edit %s --discard=new)", s.MaxMsgs, s.MaxBytes, stream)
+	}
+	if s.NoAck {
+		bad("it does not acknowledge writes: a lost one could not be told; take no_ack off")
+	}
+	if !s.AllowRollup {
+		bad("it does not allow rollups: purge markers would be refused; allow them (nats stream edit %s --allow-rollup)", stream)
+	}
+	if !s.AllowMsgTTL {
+		warnings = append(warnings, fmt.Sprintf("bucket %q takes no message TTL: the markers of deletes stay for ever; allow it (nats stream edit %s --allow-msg-ttl)", name, stream))
+	}
+	return problems, warnings
+}
+
+// documentLimit is the largest value that fits a message of the bucket.
+func documentLimit(cfg Config, settings jetstream.StreamConfig, maxPayload int64, name string) (int, error) {
+	limit := int(maxPayload) - headroom
+	from := fmt.Sprintf("max_payload of the server is %d", maxPayload)
+	if size := int(settings.MaxMsgSize); size > 0 && size-headroom < limit {
+		limit, from = size-headroom, fmt.Sprintf("max_msg_size of bucket %q is %d", name, size)
+	}
+	if limit < headroom {
+		return 0, fmt.Errorf("%s, which leaves no room for documents beside the headers: raise it", from)
+	}
+	if cfg.MaxDocumentBytes == 0 {
+		return limit, nil
+	}
+	if cfg.MaxDocumentBytes > limit {
+		return 0, fmt.Errorf("Config.MaxDocumentBytes of kind %s is %d, but %s, which leaves %d for a document: raise that, or lower MaxDocumentBytes", cfg.Kind, cfg.MaxDocumentBytes, from, limit)
+	}
+	return cfg.MaxDocumentBytes, nil
+}

@@ -1,0 +1,103 @@
+package entity
+
+import (
+	"bytes"
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// UpdateStatus writes obj's status to the record of its key, and nothing if it is there already. Where obj was read with
+// Get or a lister, it conflicts if somebody has updated the status since, and with nothing else; an obj made by hand
+// overwrites. IsNotFound if there is no document and no record.
+func (c *Client[T]) UpdateStatus(ctx context.Context, obj T) error {
+	key, err := c.keys.of(obj)
+	if err != nil {
+		return err
+	}
+	natsKey, err := c.keys.toNATS(key)
+	if err != nil {
+		return err
+	}
+	if c.records == nil {
+		return c.noStatus(key)
+	}
+	status, err := c.codec.statusJSON(obj)
+	if err != nil {
+		return newInvalid(c.cfg.Kind, c.cfg.StatusBucket, key, "status", err.Error())
+	}
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	read, conditional := statusRevisionOf(obj)
+	rec := c.records.recentCopy(key)
+	if rec != nil && conditional && rec.StatusRevision != read {
+		rec = nil // one of the two is behind; the leader says which
+	}
+	for {
+		if rec == nil {
+			if rec, err = c.recordForStatus(ctx, key, natsKey); err != nil {
+				return err
+			}
+		}
+		if conditional && rec.StatusRevision != read {
+			return newConflict("status of "+c.cfg.Kind, c.cfg.StatusBucket, key,
+				fmt.Sprintf("somebody has updated it since it was read (update %d, not %d)", rec.StatusRevision, read))
+		}
+		if sameStatus(rec.Status, status) {
+			break
+		}
+		rec.Status = status
+		rec.StatusRevision++
+		if err = c.records.Put(ctx, key, rec); err == nil {
+			break
+		}
+		if !apierrors.IsConflict(err) || ctx.Err() != nil {
+			return err
+		}
+		rec = nil
+	}
+	annotateStatusRevision(obj, rec.StatusRevision)
+	return nil
+}
+
+// recentCopy returns the full record as this process saw it last, if that is what the cache says; else nil.
+func (r *Records) recentCopy(key string) *Record {
+	cached := r.cached(key)
+	if cached == nil {
+		return nil
+	}
+	if rec, ok := r.recent.get(key); ok && rec.Revision == cached.Record.Revision {
+		return rec
+	}
+	return nil
+}
+
+// recordForStatus reads the record live. Where there is none it returns a new one that anchors nothing, if there is a document.
+func (c *Client[T]) recordForStatus(ctx context.Context, key, natsKey string) (*Record, error) {
+	rec, err := c.records.read(ctx, key, natsKey)
+	if err != nil || rec != nil {
+		return rec, err
+	}
+	last, err := c.documents.last(ctx, natsKey)
+	if err != nil {
+		return nil, err
+	}
+	if last.live() == nil {
+		return nil, newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
+	}
+	return &Record{}, nil
+}
+
+// sameStatus compares two statuses as JSON values, for the record may have been written by another program.
+func sameStatus(a, b stdjson.RawMessage) bool {
+	if isEmptyStatus(a) || isEmptyStatus(b) {
+		return isEmptyStatus(a) && isEmptyStatus(b)
+	}
+	return bytes.Equal(a, b) || sameJSON(a, b)
+}
+
+func isEmptyStatus(status stdjson.RawMessage) bool {
+	return len(status) == 0 || bytes.Equal(status, []byte("null"))
+}

@@ -1,0 +1,216 @@
+package entity
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// settleTimeout bounds the read that finds out, after the caller's context ended, what became of a write.
+const settleTimeout = time.Second
+
+// write is one compare-and-set of a key.
+type write struct {
+	key      string // as in NATS
+	value    []byte
+	expected uint64 // the key's last revision, marker or not; 0 if the key must have none
+	op       string // "", operationDelete or operationPurge
+	id       string // tells our message from another with the same content; set by the first send
+}
+
+// casError says that the key was not at the expected revision. The write was not applied, and never will be.
+type casError struct {
+	bucket, key string
+	expected    uint64
+	actual      *stored // what the leader has; nil if nothing
+}
+
+func (e *casError) Error() string {
+	return fmt.Sprintf("writing key %q of bucket %q: it is at revision %d, not %d", e.key, e.bucket, e.actual.revision(), e.expected)
+}
+
+// writeIDs makes ids for writes, unique without a lock.
+type writeIDs struct {
+	prefix string
+	count  atomic.Uint64
+}
+
+func newWriteIDs() *writeIDs { return &writeIDs{prefix: nuid.Next()[10:] + "-"} }
+
+func (w *writeIDs) next() string { return w.prefix + strconv.FormatUint(w.count.Add(1), 36) }
+
+func (b *bucket) message(w *write) *nats.Msg {
+	if w.id == "" {
+		w.id = b.ids.next()
+	}
+	header := nats.Header{
+		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(w.expected, 10)},
+		writeIDHeader:                       {w.id},
+	}
+	if w.op != "" {
+		header[operationHeader] = []string{w.op}
+		if b.markerTTL != "" {
+			header[jetstream.MsgTTLHeader] = []string{b.markerTTL}
+		}
+	}
+	if w.op == operationPurge {
+		header[jetstream.MsgRollup] = []string{rollupSubject}
+	}
+	return &nats.Msg{Subject: b.putPrefix + w.key, Header: header, Data: w.value}
+}
+
+// put applies w and returns its sequence; *casError if the key is not at w.expected. A lost acknowledgement is settled
+// by reading from the leader, and by sending again: under the same expectation a message can be applied only once. The
+// error is ErrOutcomeUnknown where that does not settle it.
+func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
+	return b.settle(ctx, &w, false)
+}
+
+// settle is put for a write that may have been sent before (inDoubt).
+func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool) (uint64, error) {
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	msg := b.message(w)
+	for attempt := 0; ; attempt++ {
+		seq, err := b.publish(ctx, msg)
+		if err == nil {
+			return seq, nil
+		}
+		api, refused := errors.AsType[*apiError](err)
+		conflict := refused && isCASCode(api.ErrorCode)
+		if refused && !conflict && api.Code != 503 {
+			return 0, fmt.Errorf("writing key %q of bucket %q: %w", w.key, b.name, err)
+		}
+		if fatal(err) && !inDoubt {
+			return 0, fmt.Errorf("writing key %q of bucket %q: %w", w.key, b.name, err)
+		}
+		if !refused && !neverSent(err) {
+			inDoubt = true
+		}
+		if conflict || inDoubt {
+			if seq, err, settled := b.outcome(ctx, w, inDoubt, err); settled {
+				return seq, err
+			}
+		}
+		if giveUp := b.pause(ctx, attempt, msg.Subject, err); giveUp != nil {
+			if inDoubt {
+				return 0, newUnknownOutcome(b.name, w.key, giveUp)
+			}
+			return 0, fmt.Errorf("writing key %q of bucket %q: %w", w.key, b.name, giveUp)
+		}
+	}
+}
+
+// outcome reads what became of w. settled is false if it is worth sending again: the key is still as expected.
+func (b *bucket) outcome(ctx context.Context, w *write, inDoubt bool, cause error) (seq uint64, err error, settled bool) {
+	if ctx.Err() != nil {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+		defer cancel()
+		ctx = late
+	}
+	actual, err := b.last(ctx, w.key)
+	switch {
+	case err != nil && inDoubt:
+		return 0, nil, false
+	case err != nil:
+		// Refused for a conflict, and the state is not to be had: the refusal alone is certain.
+		return 0, errors.Join(&casError{bucket: b.name, key: w.key, expected: w.expected}, err), true
+	case actual != nil && actual.Header.Get(writeIDHeader) == w.id:
+		return actual.Revision, nil, true
+	case actual.revision() == w.expected:
+		return 0, nil, false
+	case inDoubt:
+		// Somebody wrote after us or instead of us; with one message per key there is no telling.
+		return 0, newUnknownOutcome(b.name, w.key, cause), true
+	}
+	return 0, &casError{bucket: b.name, key: w.key, expected: w.expected, actual: actual}, true
+}
+
+func isCASCode(code jetstream.ErrorCode) bool {
+	return code == codeWrongLastSequence || code == codeBusyOrConflict
+}
+
+// neverSent tells the errors that say that no stream got the message.
+func neverSent(err error) bool {
+	return fatal(err) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.Is(err, nats.ErrReconnectBufExceeded)
+}
+
+// fatal tells the errors of the client library that come before a message is sent and that no retry mends.
+func fatal(err error) bool {
+	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrConnectionClosed) ||
+		errors.Is(err, nats.ErrConnectionDraining) || errors.Is(err, nats.ErrBadSubject)
+}
+
+// publish sends one message and waits for its acknowledgement.
+func (b *bucket) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
+	answer, err := b.roundTrip(ctx, msg)
+	if err != nil {
+		return 0, err
+	}
+	var ack struct {
+		Error  *apiError `json:"error"`
+		Stream string    `json:"stream"`
+		Seq    uint64    `json:"seq"`
+	}
+	if err := stdjson.Unmarshal(answer.Data, &ack); err != nil {
+		return 0, fmt.Errorf("acknowledgement on %q is not JSON: %w", msg.Subject, err)
+	}
+	if ack.Error != nil {
+		return 0, ack.Error
+	}
+	if ack.Stream != b.stream || ack.Seq == 0 {
+		return 0, fmt.Errorf("subject %q was answered by something that is not stream %q: %.100q", msg.Subject, b.stream, answer.Data)
+	}
+	return ack.Seq, nil
+}
+
+const (
+	// asyncPending bounds the writes in flight: beyond a few thousand the server's queue grows and nothing gets faster.
+	asyncPending = 4096
+	asyncTimeout = 5 * time.Second
+)
+
+// asyncWriter pipelines writes. It has a publisher of its own, so that its bound and its timeouts are its own.
+type asyncWriter struct {
+	js jetstream.JetStream
+}
+
+func newAsyncWriter(nc *nats.Conn) (*asyncWriter, error) {
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(asyncPending), jetstream.WithPublishAsyncTimeout(asyncTimeout))
+	if err != nil {
+		return nil, err
+	}
+	return &asyncWriter{js: js}, nil
+}
+
+func (a *asyncWriter) close() { a.js.CleanupPublisher() }
+
+// putAsync sends w and returns how to wait for its outcome, which is that of put. It blocks while too many are in flight.
+func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) {
+	future, err := b.async.js.PublishMsgAsync(b.message(&w), jetstream.WithStallWait(2*asyncTimeout), jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return func(ctx context.Context) (uint64, error) { return b.settle(ctx, &w, false) }
+	}
+	return func(ctx context.Context) (uint64, error) {
+		select {
+		case ack := <-future.Ok():
+			return ack.Sequence, nil
+		case err := <-future.Err():
+			// A conflict is looked into by sending again: it is refused again, or turns out to be ours.
+			api, refused := errors.AsType[*jetstream.APIError](err)
+			certain := refused && isCASCode(api.ErrorCode) || neverSent(err)
+			return b.settle(ctx, &w, !certain)
+		case <-ctx.Done():
+			return b.settle(ctx, &w, true)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package entity
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+)
+
+// WriteLog remembers what was written under a context, so that its holder can wait until the caches show it. The zero
+// value is ready. It may be used concurrently.
+type WriteLog struct {
+	mu     sync.Mutex
+	writes map[natsinformer.Informer]loggedWrite
+}
+
+type loggedWrite struct {
+	revision uint64
+	stream   uint64 // the informer's count of stream changes: revisions of another stream are never reached
+}
+
+type writeLogKey struct{}
+
+// WithWriteLog returns a context under which the successful writes of every client are added to log: documents,
+// records, deletes. Writes of clients whose informers do not run are not, since no cache will show them.
+func WithWriteLog(ctx context.Context, log *WriteLog) context.Context {
+	return context.WithValue(ctx, writeLogKey{}, log)
+}
+
+func logWrite(ctx context.Context, informer natsinformer.Informer, revision uint64) {
+	log, ok := ctx.Value(writeLogKey{}).(*WriteLog)
+	if !ok || log == nil {
+		return
+	}
+	stream := informer.Status().StreamChanges
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if log.writes == nil {
+		log.writes = map[natsinformer.Informer]loggedWrite{}
+	}
+	if old, ok := log.writes[informer]; !ok || old.revision < revision || old.stream != stream {
+		log.writes[informer] = loggedWrite{revision, stream}
+	}
+}
+
+// Empty tells whether nothing was written.
+func (l *WriteLog) Empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.writes) == 0
+}
+
+// Reset forgets everything.
+func (l *WriteLog) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writes = nil
+}
+
+// Wait blocks until the caches have reached all writes. Those of informers that have stopped, or that follow another
+// stream since, are passed over. The error is the context's.
+func (l *WriteLog) Wait(ctx context.Context) error {
+	l.mu.Lock()
+	writes := make(map[natsinformer.Informer]loggedWrite, len(l.writes))
+	for informer, w := range l.writes {
+		writes[informer] = w
+	}
+	l.mu.Unlock()
+	for informer, w := range writes {
+		if err := w.wait(ctx, informer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAgain is how often a wait checks that what it waits for can still come.
+const lookAgain = 500 * time.Millisecond
+
+func (w loggedWrite) wait(ctx context.Context, informer natsinformer.Informer) error {
+	for {
+		if informer.IsStopped() || informer.Status().StreamChanges != w.stream || informer.Cursor() >= w.revision {
+			return nil
+		}
+		slice, cancel := context.WithTimeout(ctx, lookAgain)
+		err := informer.WaitCursor(slice, w.revision)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
