@@ -17,11 +17,11 @@ const inFlight = 256
 type link struct {
 	target string
 	delay  *atomic.Int64
-	ctx    context.Context // ends when the link is closed
-	cancel context.CancelFunc
+	cancel context.CancelFunc // of run, when the link is closed
 
-	// vanished means that the link is in a black hole: nothing is written to either side any more, FINs included.
-	vanished atomic.Bool
+	// vanished is closed when the link gets into a black hole: then nothing is written to either side any more, FINs
+	// included.
+	vanished chan struct{}
 	// writing is held during each write, per direction, with vanished checked inside: so vanish can wait for it.
 	writing [2]sync.Mutex
 
@@ -35,51 +35,59 @@ type chunk struct {
 	due  time.Time
 }
 
-func newLink(target string, delay *atomic.Int64, client *net.TCPConn) *link {
+// newLink also returns the context for run.
+func newLink(target string, delay *atomic.Int64, client *net.TCPConn) (context.Context, *link) {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &link{target: target, delay: delay, ctx: ctx, cancel: cancel, client: client}
+	return ctx, &link{target: target, delay: delay, cancel: cancel, vanished: make(chan struct{}), client: client}
+}
+
+func (l *link) hasVanished() bool {
+	select {
+	case <-l.vanished:
+		return true
+	default:
+		return false
+	}
 }
 
 // run forwards until both sides are done or the link is closed. A link born in a black hole never reaches the server.
-func (l *link) run(vanished bool) {
+func (l *link) run(ctx context.Context) {
 	defer l.close()
-	if vanished {
-		l.vanished.Store(true)
-	} else if err := l.connect(); err == nil {
+	if !l.hasVanished() && l.connect(ctx) == nil {
 		var wg sync.WaitGroup
-		wg.Go(func() { l.pump(0, l.server, l.client) })
-		wg.Go(func() { l.pump(1, l.client, l.server) })
+		wg.Go(func() { l.pump(ctx, 0, l.server, l.client) })
+		wg.Go(func() { l.pump(ctx, 1, l.client, l.server) })
 		wg.Wait()
 	}
 	l.closeUnlessVanished()
-	<-l.ctx.Done()
+	<-ctx.Done()
 }
 
-func (l *link) connect() error {
-	conn, err := new(net.Dialer).DialContext(l.ctx, "tcp", l.target)
+func (l *link) connect(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.target)
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.server = conn.(*net.TCPConn)
-	if l.ctx.Err() != nil {
+	if ctx.Err() != nil {
 		l.server.Close()
 	}
-	return l.ctx.Err()
+	return ctx.Err()
 }
 
 // pump forwards one direction. The end of src's stream is passed on alone, since the other direction may go on; an error
 // ends the link.
-func (l *link) pump(direction int, dst, src *net.TCPConn) {
+func (l *link) pump(ctx context.Context, direction int, dst, src *net.TCPConn) {
 	queue := make(chan chunk, inFlight)
 	var wg sync.WaitGroup
 	var readErr error
 	wg.Go(func() {
 		defer close(queue)
-		readErr = l.read(queue, src)
+		readErr = l.read(ctx, queue, src)
 	})
-	writeErr := l.write(direction, dst, queue)
+	writeErr := l.write(ctx, direction, dst, queue)
 	if writeErr != nil {
 		l.closeUnlessVanished()
 		for range queue { // until the reader sees that the link is closed, or the black hole ends
@@ -95,20 +103,19 @@ func (l *link) pump(direction int, dst, src *net.TCPConn) {
 	}
 }
 
-func (l *link) read(queue chan<- chunk, src *net.TCPConn) error {
+func (l *link) read(ctx context.Context, queue chan<- chunk, src *net.TCPConn) error {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
-		// In a black hole too src is read: the sender must not find out by a full buffer.
-		if n > 0 && !l.vanished.Load() {
+		if n > 0 {
 			c := chunk{data: append([]byte(nil), buf[:n]...)}
 			if d := l.delay.Load(); d > 0 {
 				c.due = time.Now().Add(time.Duration(d))
 			}
 			select {
 			case queue <- c:
-			case <-l.ctx.Done():
-				return l.ctx.Err()
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
 		if err != nil {
@@ -117,10 +124,11 @@ func (l *link) read(queue chan<- chunk, src *net.TCPConn) error {
 	}
 }
 
-func (l *link) write(direction int, dst *net.TCPConn, queue <-chan chunk) error {
+// write goes on in a black hole, for the sender must not find out by a full buffer.
+func (l *link) write(ctx context.Context, direction int, dst *net.TCPConn, queue <-chan chunk) error {
 	for c := range queue {
-		if !l.waitUntil(c.due) {
-			return l.ctx.Err()
+		if !l.waitUntil(ctx, c.due) {
+			return ctx.Err()
 		}
 		err := l.unlessVanished(direction, func() error {
 			_, err := dst.Write(c.data)
@@ -133,8 +141,8 @@ func (l *link) write(direction int, dst *net.TCPConn, queue <-chan chunk) error 
 	return nil
 }
 
-// waitUntil is false if the link was closed before.
-func (l *link) waitUntil(due time.Time) bool {
+// waitUntil is false if the link was closed before. In a black hole nothing is waited for.
+func (l *link) waitUntil(ctx context.Context, due time.Time) bool {
 	d := time.Until(due)
 	if due.IsZero() || d <= 0 {
 		return true
@@ -144,7 +152,9 @@ func (l *link) waitUntil(due time.Time) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-l.ctx.Done():
+	case <-l.vanished:
+		return true
+	case <-ctx.Done():
 		return false
 	}
 }
@@ -152,7 +162,7 @@ func (l *link) waitUntil(due time.Time) bool {
 func (l *link) unlessVanished(direction int, write func() error) error {
 	l.writing[direction].Lock()
 	defer l.writing[direction].Unlock()
-	if l.vanished.Load() {
+	if l.hasVanished() {
 		return nil
 	}
 	return write()
@@ -161,7 +171,9 @@ func (l *link) unlessVanished(direction int, write func() error) error {
 // vanish puts the link into a black hole. When it returns, no write is under way.
 func (l *link) vanish() {
 	l.mu.Lock()
-	l.vanished.Store(true)
+	if !l.hasVanished() {
+		close(l.vanished)
+	}
 	past := time.Unix(1, 0) // interrupts a write that is blocked by a full buffer
 	_ = l.client.SetWriteDeadline(past)
 	if l.server != nil {
@@ -170,7 +182,7 @@ func (l *link) vanish() {
 	l.mu.Unlock()
 	for i := range l.writing {
 		l.writing[i].Lock()
-		_ = l.vanished.Load() // nothing to do: having got the lock is the point
+		_ = l.hasVanished() // nothing to do: having got the lock is the point
 		l.writing[i].Unlock()
 	}
 }
@@ -185,7 +197,7 @@ func (l *link) close() {
 func (l *link) closeUnlessVanished() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.vanished.Load() {
+	if !l.hasVanished() {
 		l.closeLocked()
 	}
 }

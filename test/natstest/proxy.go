@@ -139,7 +139,7 @@ func (p *Proxy) Resume() {
 	}
 	p.state = forwarding
 	p.mustListenLocked()
-	p.closeLinksLocked(func(l *link) bool { return l.vanished.Load() })
+	p.closeLinksLocked((*link).hasVanished)
 }
 
 // Close closes every connection and returns when nothing of the proxy runs any more. Closing twice does nothing.
@@ -205,11 +205,13 @@ func (p *Proxy) accept(listener net.Listener) {
 			p.mu.Unlock()
 			continue
 		}
-		l := newLink(p.target, &p.delay, conn.(*net.TCPConn))
+		ctx, l := newLink(p.target, &p.delay, conn.(*net.TCPConn))
 		p.links[l] = struct{}{}
-		vanished := p.state == blackholed
+		if p.state == blackholed {
+			l.vanish()
+		}
 		p.wg.Go(func() {
-			l.run(vanished)
+			l.run(ctx)
 			p.mu.Lock()
 			delete(p.links, l)
 			p.mu.Unlock()

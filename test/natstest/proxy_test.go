@@ -190,21 +190,27 @@ func TestBlackholeIsSilentInBothDirectionsUntilResume(t *testing.T) {
 }
 
 func TestBlackholeHidesThatASideCloses(t *testing.T) {
-	for _, name := range []string{"client", "server"} {
+	for name, close := range map[string]func(net.Conn){
+		"end": func(c net.Conn) { c.Close() },
+		"reset": func(c net.Conn) {
+			_ = c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t)
-			closing, other := p.client, p.server
-			if name == "server" {
-				closing, other = other, closing
-			}
+			client, server := p.connect(t)
 			p.proxy.Blackhole()
-			_ = closing.(*net.TCPConn).SetLinger(0) // a reset, the rudest of ends
-			closing.Close()
-			expectSilence(t, other)
-			send(t, other, "into the void")
-			expectSilence(t, other)
+			for _, ends := range [][2]net.Conn{{p.client, p.server}, {server, client}} {
+				closing, other := ends[0], ends[1]
+				close(closing)
+				expectSilence(t, other)
+				send(t, other, "into the void")
+				expectSilence(t, other)
+			}
 			p.proxy.Resume()
-			expectClosed(t, other)
+			expectClosed(t, p.server)
+			expectClosed(t, client)
 		})
 	}
 }
@@ -217,17 +223,30 @@ func TestBlackholeSwallowsWhatWasOnItsWay(t *testing.T) {
 	expectSilence(t, p.server)
 }
 
-func TestBlackholeTakesEffectWhileAWriteIsBlocked(t *testing.T) {
-	p := newPair(t)
-	_ = p.client.SetWriteDeadline(time.Now().Add(quiet))
-	_, err := p.client.Write(make([]byte, 64<<20)) // nobody reads: every buffer on the way is full
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
+// fill writes until every buffer on the way is full, for nobody reads.
+func fill(t *testing.T, c net.Conn) {
+	t.Helper()
+	_ = c.SetWriteDeadline(time.Now().Add(quiet))
+	if _, err := c.Write(make([]byte, 64<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("write: %v", err)
 	}
-	p.proxy.Blackhole() // must return
-	_ = p.client.SetWriteDeadline(time.Now().Add(10 * time.Second))
-	if _, err := p.client.Write(make([]byte, 64<<20)); err != nil {
-		t.Fatalf("the sender noticed: %v", err)
+}
+
+func TestSenderDoesNotNoticeBlackholeByFullBuffers(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"full": 0, "delayed": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			p.proxy.Delay(delay)
+			fill(t, p.client)
+			fill(t, p.server)
+			p.proxy.Blackhole() // must return, with its own writes blocked
+			for _, c := range []net.Conn{p.client, p.server} {
+				_ = c.SetWriteDeadline(time.Now().Add(10 * time.Second))
+				if _, err := c.Write(make([]byte, 64<<20)); err != nil {
+					t.Fatalf("write: %v", err)
+				}
+			}
+		})
 	}
 }
 
@@ -271,7 +290,7 @@ func TestDelayHoldsBackBothDirectionsAndKeepsOrder(t *testing.T) {
 func TestDelayDoesNotHinderClose(t *testing.T) {
 	p := newPair(t)
 	p.proxy.Delay(time.Hour)
-	send(t, p.client, "late")
+	fill(t, p.client)
 	p.proxy.Close() // returns when nothing runs any more
 	expectClosed(t, p.client)
 	expectClosed(t, p.server)
