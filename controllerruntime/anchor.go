@@ -1,0 +1,169 @@
+package controllerruntime
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// anchors writes records. A record that carries a controller's name is the anchor of a teardown: while it stands, a
+// primary whose document is gone is a delete still owed. So it is written before the first reconcile, and before the
+// reconcile of each new revision with the document about to be reconciled; without it there is no reconcile.
+type anchors struct {
+	engine *engine
+}
+
+func (a *anchors) cached(key string) *entity.Record {
+	record, _ := a.engine.records.Cached(key)
+	return record
+}
+
+// anchored tells whether the key owes a teardown once its document is gone.
+func anchored(record *entity.Record) bool { return record != nil && record.Controller != "" }
+
+// covers tells whether the record already anchors this revision.
+func (a *anchors) covers(record *entity.Record, v view, stream string) bool {
+	return anchored(record) && record.DocumentRevision == v.revision && record.Stream == stream
+}
+
+// anchorFor is the record that has to be written before the reconcile of v.
+func (a *anchors) anchorFor(before *entity.Record, v view, stream string) (*entity.Record, error) {
+	document, err := a.engine.primary.encode(v.object.(runtime.Object))
+	if err != nil {
+		return nil, fmt.Errorf("encode document: %w", err)
+	}
+	record := a.next(before)
+	if record.Stream != stream {
+		record.ObservedRevision = 0 // of a stream that is no more
+	}
+	record.Stream = stream
+	record.DocumentRevision = v.revision
+	record.LastDocument = a.engine.limited(document)
+	record.DeletionPolicy = v.object.GetAnnotations()[DeletionPolicyAnnotation]
+	return record, nil
+}
+
+// limited leaves out a document that is too large to be kept twice.
+func (e *engine) limited(document []byte) []byte {
+	if len(document) > e.lastDocumentLimit {
+		return nil
+	}
+	return document
+}
+
+// outcome is the record to be written after an attempt; nil if there is nothing to record.
+func (a *anchors) outcome(before *entity.Record, v view, stream string, condition metav1.Condition) (*entity.Record, error) {
+	synced := condition.Status == metav1.ConditionTrue
+	observed := !synced || before.ObservedRevision == v.revision
+	if observed && before.Stream == stream && sameCondition(before.Conditions, condition) {
+		return nil, nil
+	}
+	record, err := a.anchorFor(before, v, stream)
+	if err != nil {
+		return nil, err
+	}
+	if synced {
+		record.ObservedRevision = v.revision
+	}
+	setCondition(record, condition)
+	return record, nil
+}
+
+// next copies a record for its next revision.
+func (a *anchors) next(before *entity.Record) *entity.Record {
+	record := entity.Record{}
+	if before != nil {
+		record = *before
+		record.Conditions = slices.Clone(before.Conditions)
+	}
+	record.Controller = a.engine.name
+	return &record
+}
+
+// put writes a record by compare-and-set. If somebody else wrote it meanwhile, what is ours is put on top of theirs.
+func (a *anchors) put(ctx context.Context, key string, record *entity.Record) error {
+	err := a.engine.records.Put(ctx, key, record)
+	for tries := 0; apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err); tries++ {
+		if tries == maxConflicts {
+			return fmt.Errorf("write the record of %s %q: %d conflicts in a row: %w", a.engine.kind, key, tries, err)
+		}
+		if record, err = a.merged(ctx, key, record); err == nil {
+			err = a.engine.records.Put(ctx, key, record)
+		}
+	}
+	return err
+}
+
+// maxConflicts bounds how often a record is put on top of another writer's in a row.
+const maxConflicts = 20
+
+// merged puts what is the runtime's in ours on top of the record as it is now: the status is its writers'.
+func (a *anchors) merged(ctx context.Context, key string, ours *entity.Record) (*entity.Record, error) {
+	theirs, err := a.engine.records.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		record := *ours
+		record.Revision = 0
+		return &record, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	record := *ours
+	record.Revision = theirs.Revision
+	record.Status, record.StatusRevision = theirs.Status, theirs.StatusRevision
+	record.Conditions = slices.Clone(theirs.Conditions)
+	if condition := meta.FindStatusCondition(ours.Conditions, entity.ConditionReconciled); condition != nil {
+		meta.SetStatusCondition(&record.Conditions, *condition)
+	}
+	return &record, nil
+}
+
+// annotate changes only the condition of a record, for a primary that is not reconciled (invalid, suspended).
+func (a *anchors) annotate(ctx context.Context, key string, condition metav1.Condition) error {
+	if cached := a.cached(key); cached != nil && sameCondition(cached.Conditions, condition) {
+		return nil
+	}
+	record, err := a.engine.records.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		record = &entity.Record{} // no controller: never reconciled, no teardown owed
+	} else if err != nil {
+		return err
+	}
+	setCondition(record, condition)
+	return a.put(ctx, key, record)
+}
+
+// conditionMessageLimit keeps records small; the log has the whole error.
+const conditionMessageLimit = 1024
+
+func reconciledCondition(status metav1.ConditionStatus, reason, message string, revision uint64) metav1.Condition {
+	if len(message) > conditionMessageLimit {
+		message = string(bytes.ToValidUTF8([]byte(message[:conditionMessageLimit]), nil)) + "…"
+	}
+	return metav1.Condition{
+		Type: entity.ConditionReconciled, Status: status, Reason: reason, Message: message, ObservedGeneration: int64(revision),
+	}
+}
+
+// sameCondition tells whether there is no transition to write. The message of a retry may change with each attempt: it
+// is written with the transition only, or a failing key would write without end.
+func sameCondition(conditions []metav1.Condition, want metav1.Condition) bool {
+	have := meta.FindStatusCondition(conditions, entity.ConditionReconciled)
+	if have == nil || have.Status != want.Status || have.Reason != want.Reason {
+		return false
+	}
+	return want.Reason == entity.ReasonSynced || have.ObservedGeneration == want.ObservedGeneration
+}
+
+func setCondition(record *entity.Record, condition metav1.Condition) {
+	condition.LastTransitionTime = metav1.NewTime(time.Now())
+	meta.SetStatusCondition(&record.Conditions, condition)
+}

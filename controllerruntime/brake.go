@@ -1,0 +1,469 @@
+package controllerruntime
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// brakeLeast is the number of deletes from which on a mass delete is suspected.
+	brakeLeast = 10
+	// The brake collects suspects before it decides, so that the first of a mass delete do not slip through before the
+	// last are known: until no more came for brakeQuiet, but at most brakePatience.
+	brakeQuiet    = 300 * time.Millisecond
+	brakePatience = 3 * time.Second
+	// streamCheckpoint is how often the identity and highest sequence of the stream are kept.
+	streamCheckpoint = time.Minute
+)
+
+// BrakeState tells whether the brake holds deletes back, and why. It is kept as JSON under "_nagi.brake" in the status
+// bucket, so that it survives restarts.
+type BrakeState struct {
+	Engaged bool      `json:"engaged"`
+	Since   time.Time `json:"since"`
+	Reason  string    `json:"reason,omitempty"`
+	// Held is how many deletes of primaries wait for a release, Swept how many owners of orphaned secondaries.
+	Held  int `json:"held,omitempty"`
+	Swept int `json:"swept,omitempty"`
+	// Released stays until what was held has gone, so that a crash in between does not ask for another release.
+	Released bool `json:"released,omitempty"`
+}
+
+// brake stands before every delete that is inferred and not evidenced: vanished keys, deletes owed at start, the sweep.
+// Workers ask admits; one goroutine (run) decides.
+type brake struct {
+	engine *engine
+	wake   chan struct{}
+
+	mu       sync.Mutex
+	state    BrakeState
+	suspects map[string]struct{} // inferred, not decided yet
+	held     map[string]struct{} // wait for a release
+	swept    map[string]struct{} // owners whose orphaned secondaries wait for a release
+	allowed  map[string]struct{} // may go
+	recent   []time.Time         // when inferred deletes were allowed
+	known    streamIdentity      // the stream that the anchors belong to
+	release  bool
+	// sweptOnce is set when swept says what the sweep has to hold back; before that an engaged brake stays engaged.
+	sweptOnce bool
+	first     time.Time // when the first of the suspects came, and the last
+	last      time.Time
+}
+
+func newBrake(e *engine) *brake {
+	return &brake{
+		engine: e, wake: make(chan struct{}, 1),
+		suspects: map[string]struct{}{}, held: map[string]struct{}{}, swept: map[string]struct{}{}, allowed: map[string]struct{}{},
+	}
+}
+
+// admits tells whether an inferred delete of the key may go. If that is not decided yet the key becomes a suspect, and
+// is enqueued again if it may.
+func (b *brake) admits(key string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.allowed[key]; ok {
+		return true
+	}
+	if _, ok := b.held[key]; !ok {
+		b.suspectLocked(key)
+		b.poke()
+	}
+	return false
+}
+
+func (b *brake) suspectLocked(key string) {
+	b.last = time.Now()
+	if len(b.suspects) == 0 {
+		b.first = b.last
+	}
+	b.suspects[key] = struct{}{}
+}
+
+// settled is told that the key has a document, or owes nothing any more: it is no suspect.
+func (b *brake) settled(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.suspects)+len(b.held)+len(b.swept)+len(b.allowed) == 0 {
+		return
+	}
+	delete(b.suspects, key)
+	delete(b.held, key)
+	delete(b.swept, key)
+	delete(b.allowed, key)
+	b.poke()
+}
+
+func (b *brake) poke() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// releaseRequested is an operator's put to the release key, or ReleaseBrake.
+func (b *brake) releaseRequested() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.release = true
+	b.poke()
+}
+
+func (b *brake) snapshot() BrakeState {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stateLocked()
+}
+
+func (b *brake) stateLocked() BrakeState {
+	state := b.state
+	state.Held, state.Swept = len(b.held), len(b.swept)
+	return state
+}
+
+// start loads what an earlier run left, and makes every delete that is owed a suspect. All caches are synced.
+func (b *brake) start(ctx context.Context) error {
+	e := b.engine
+	var state BrakeState
+	if _, err := e.load(ctx, reservedBrake, &state); err != nil {
+		return err
+	}
+	var known streamIdentity
+	if _, err := e.load(ctx, reservedStream, &known); err != nil {
+		return err
+	}
+	requested, err := e.present(ctx, reservedRelease)
+	if err != nil {
+		return err
+	}
+	records := e.anchoredRecords()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state, b.release, b.sweptOnce = state, requested, false
+	b.known = sameStream(highestKnown(known, records), e.primary.stream())
+	clear(b.suspects)
+	clear(b.held)
+	clear(b.swept)
+	clear(b.allowed)
+	for key := range records {
+		switch {
+		case e.primary.exists(key):
+		case state.Released:
+			b.allowed[key] = struct{}{}
+			e.queue.add(key, operations(OperationDelete), prioBackground)
+		default:
+			b.suspectLocked(key)
+		}
+	}
+	b.poke()
+	return nil
+}
+
+// sameStream is the stream that was known, marked as another one where the stream of now is not it.
+func sameStream(known, now streamIdentity) streamIdentity {
+	if known.Created == "" {
+		return now // never seen before
+	}
+	known.Changes = now.Changes
+	if known.Created != now.Created || now.Highest < known.Highest {
+		known.Changes-- // never equal to what the informer counts from now on
+	}
+	return known
+}
+
+func (b *brake) streamChangedLocked() bool {
+	now := b.engine.primary.stream()
+	return now.Changes != b.known.Changes || now.Created != b.known.Created
+}
+
+// run decides about suspects until the term ends.
+func (b *brake) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	checkpoint := time.NewTicker(streamCheckpoint)
+	defer checkpoint.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.wake:
+		case <-timer.C:
+		case <-checkpoint.C:
+			b.keepStream(ctx)
+		}
+		if wait := b.decide(ctx); wait > 0 {
+			timer.Reset(wait)
+		}
+	}
+}
+
+// decide does what is due now, and returns when it wants to look again.
+func (b *brake) decide(ctx context.Context) time.Duration {
+	b.mu.Lock()
+	released, engaged := b.release, b.state.Engaged
+	nothing := len(b.suspects)+len(b.held)+len(b.swept) == 0 && b.sweptOnce
+	finished := b.state.Released && len(b.allowed) == 0
+	wait := b.collectingLocked()
+	b.mu.Unlock()
+	switch {
+	case released && engaged:
+		b.letGo(ctx)
+	case released:
+		b.dismiss(ctx)
+	case engaged && nothing:
+		b.disengage(ctx)
+	case finished:
+		b.clear(ctx)
+	case wait > 0:
+		return wait
+	default:
+		b.judge(ctx)
+	}
+	return 0
+}
+
+// collectingLocked is how long to wait for more suspects.
+func (b *brake) collectingLocked() time.Duration {
+	if len(b.suspects) == 0 {
+		return 0
+	}
+	now := time.Now()
+	return min(b.last.Add(brakeQuiet).Sub(now), b.first.Add(brakePatience).Sub(now))
+}
+
+// judge engages the brake, or lets the suspects go.
+func (b *brake) judge(ctx context.Context) {
+	b.mu.Lock()
+	if len(b.suspects) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	going := b.suspects
+	b.suspects = map[string]struct{}{}
+	for key := range going {
+		if b.engine.primary.exists(key) {
+			delete(going, key)
+		}
+	}
+	reason := ""
+	switch {
+	case len(going) == 0:
+		b.mu.Unlock()
+		return
+	case b.state.Engaged:
+	case b.streamChangedLocked():
+		reason = fmt.Sprintf("the stream of the bucket is not the one that was known (recreated, or restored to an earlier state), and %d primaries are not in it", len(going))
+	default:
+		reason = b.tooManyLocked(len(going), len(b.engine.anchoredRecords()), "primaries vanished without a delete being seen")
+	}
+	engaged := b.state.Engaged || reason != ""
+	for key := range going {
+		if engaged {
+			b.held[key] = struct{}{}
+		} else {
+			b.allowed[key] = struct{}{}
+			b.recent = append(b.recent, time.Now())
+		}
+	}
+	b.mu.Unlock()
+	if reason != "" {
+		b.engage(ctx, reason)
+	}
+	if !engaged {
+		for key := range going {
+			b.engine.queue.add(key, operations(OperationDelete), prioSecondary)
+		}
+	}
+}
+
+// tooManyLocked is the rule: within the window more than half of what is known, and at least ten.
+func (b *brake) tooManyLocked(going, known int, what string) string {
+	oldest := time.Now().Add(-b.engine.opts.brakeWindow)
+	for len(b.recent) > 0 && b.recent[0].Before(oldest) {
+		b.recent = b.recent[1:]
+	}
+	gone := len(b.recent)
+	if going+gone < brakeLeast || 2*(going+gone) <= known+gone {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d %s within %v", going+gone, known+gone, what, b.engine.opts.brakeWindow)
+}
+
+// sweep is asked about everything that a sweep found, and returns the owners that may be cleaned up after. What it holds
+// back replaces what it held back of the sweep before.
+func (b *brake) sweep(ctx context.Context, found []orphaned) (free []string) {
+	b.mu.Lock()
+	reason := ""
+	if !b.state.Engaged && len(found) > 0 {
+		reason = b.sweepReasonLocked(found)
+	}
+	engaged := b.state.Engaged || reason != ""
+	b.swept, b.sweptOnce = map[string]struct{}{}, true
+	for _, o := range found {
+		for owner := range o.owners {
+			if _, ok := b.allowed[owner]; ok || !engaged {
+				free = append(free, owner)
+			} else {
+				b.swept[owner] = struct{}{}
+			}
+		}
+	}
+	b.poke()
+	b.mu.Unlock()
+	if reason != "" {
+		b.engage(ctx, reason)
+	}
+	return free
+}
+
+func (b *brake) sweepReasonLocked(found []orphaned) string {
+	for _, o := range found {
+		if b.streamChangedLocked() {
+			return fmt.Sprintf("the stream of the bucket is not the one that was known, and %d objects of %s would be swept", o.count, o.source)
+		}
+		if o.count >= brakeLeast && 2*o.count > o.known {
+			return fmt.Sprintf("the sweep would delete %d of %d objects of %s, whose owners do not exist", o.count, o.known, o.source)
+		}
+	}
+	return ""
+}
+
+// engage holds everything inferred until a release, across restarts, and says so loudly.
+func (b *brake) engage(ctx context.Context, reason string) {
+	b.mu.Lock()
+	b.state = BrakeState{Engaged: true, Since: time.Now(), Reason: reason}
+	state := b.stateLocked()
+	b.mu.Unlock()
+	e := b.engine
+	e.stats.brakeEngaged.Add(1)
+	klog.FromContext(ctx).Error(nil, "BRAKE ENGAGED: nothing inferred is deleted until it is released",
+		"reason", reason, "held", state.Held, "swept", state.Swept, "release", "ReleaseBrake, or put anything to "+reservedRelease+" in the status bucket",
+		"bucket", e.statusBucket)
+	b.tell(ctx, state, corev1.EventTypeWarning, "BrakeEngaged", reason)
+	if err := e.replace(ctx, reservedBrake, state); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot keep the state of the brake; it is decided anew after a restart")
+	}
+}
+
+// letGo is the release: all that is held may go, and the stream is the one we know from now on.
+func (b *brake) letGo(ctx context.Context) {
+	b.mu.Lock()
+	going, swept := b.held, b.swept
+	for key := range b.suspects {
+		going[key] = struct{}{}
+	}
+	b.suspects, b.held, b.swept = map[string]struct{}{}, map[string]struct{}{}, map[string]struct{}{}
+	for key := range going {
+		b.allowed[key] = struct{}{}
+	}
+	for key := range swept {
+		b.allowed[key] = struct{}{}
+	}
+	b.state = BrakeState{Since: time.Now(), Released: true}
+	b.release, b.recent = false, nil
+	b.known = b.engine.primary.stream()
+	state, known := b.state, b.known
+	b.mu.Unlock()
+	e := b.engine
+	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(swept))
+	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", fmt.Sprintf("%d deletes go on", len(going)+len(swept)))
+	b.keep(ctx, state, known)
+	for key := range going {
+		e.queue.add(key, operations(OperationDelete), prioSecondary)
+	}
+	for key := range swept {
+		e.queue.add(key, operations(OperationDelete)|explicitBit, prioSecondary)
+	}
+}
+
+// dismiss is a release when nothing is held: it must not release what comes later.
+func (b *brake) dismiss(ctx context.Context) {
+	b.mu.Lock()
+	b.release = false
+	b.mu.Unlock()
+	if err := b.engine.remove(ctx, reservedRelease); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot remove the key that releases the brake")
+	}
+}
+
+// disengage is for a brake under which everything came back.
+func (b *brake) disengage(ctx context.Context) {
+	b.mu.Lock()
+	b.state = BrakeState{Since: time.Now()}
+	b.known = b.engine.primary.stream()
+	state, known := b.state, b.known
+	b.mu.Unlock()
+	klog.FromContext(ctx).Info("Brake disengaged: every document that was missing exists again")
+	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", "every document that was missing exists again")
+	b.keep(ctx, state, known)
+}
+
+// clear ends a release when all that was held has gone.
+func (b *brake) clear(ctx context.Context) {
+	b.mu.Lock()
+	b.state.Released = false
+	b.mu.Unlock()
+	if err := b.engine.remove(ctx, reservedBrake); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot remove the state of the brake")
+	}
+}
+
+func (b *brake) keep(ctx context.Context, state BrakeState, known streamIdentity) {
+	e := b.engine
+	for _, err := range []error{
+		e.replace(ctx, reservedStream, known), e.replace(ctx, reservedBrake, state), e.remove(ctx, reservedRelease),
+	} {
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot keep the release of the brake; after a restart it has to be released again")
+		}
+	}
+}
+
+// keepStream keeps the identity and the highest sequence of the stream. Another stream is taken for ours only when
+// nothing that the anchors know is missing in it.
+func (b *brake) keepStream(ctx context.Context) {
+	now := b.engine.primary.stream()
+	b.mu.Lock()
+	changed := b.streamChangedLocked()
+	calm := len(b.suspects)+len(b.held)+len(b.swept)+len(b.allowed) == 0 && !b.state.Engaged
+	kept := b.known
+	b.mu.Unlock()
+	if changed && (!calm || b.anythingMissing()) || !changed && now.Highest == kept.Highest {
+		return
+	}
+	if err := b.engine.replace(ctx, reservedStream, now); err != nil {
+		return // logged by nobody on purpose: the next checkpoint, or the records, tell the same
+	}
+	b.mu.Lock()
+	b.known = now
+	b.mu.Unlock()
+}
+
+// keepStreamAtEnd does it once more when the work ends, if the server answers soon.
+func (b *brake) keepStreamAtEnd(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	b.keepStream(ctx)
+}
+
+func (b *brake) anythingMissing() bool {
+	for key := range b.engine.anchoredRecords() {
+		if !b.engine.primary.exists(key) {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *brake) tell(ctx context.Context, state BrakeState, eventType, reason, message string) {
+	e := b.engine
+	if f := e.opts.onBrake; f != nil {
+		e.callback(ctx, "WithOnBrake", func() { f(state) })
+	}
+	e.event(e.self(), eventType, reason, message)
+}

@@ -1,0 +1,100 @@
+package controllerruntime
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// OperationResult says what CreateOrUpdate did.
+type OperationResult string
+
+// The results of CreateOrUpdate.
+const (
+	OperationResultNone    OperationResult = "unchanged"
+	OperationResultCreated OperationResult = "created"
+	OperationResultUpdated OperationResult = "updated"
+)
+
+// CreateOrUpdate makes the entity named by obj's name and namespace what mutate makes of it. mutate is given the entity
+// as it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Inside a reconcile the
+// reconciled primary becomes the owner. Nothing is written when nothing changed; status is not looked at and not written.
+//
+// It reads from the cache, which shows this process's own writes. If the write then finds that somebody else was faster,
+// it reads live and tries again, so mutate may be called more than once. On an error obj is undefined.
+func CreateOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error) (OperationResult, error) {
+	key := objectKey(obj)
+	template := obj.DeepCopyObject().(T)
+	result, err := createOrUpdate(ctx, client, obj, client.Lister().Get, mutate)
+	for range maxConflicts {
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			break
+		}
+		assign(obj, template.DeepCopyObject().(T))
+		live := func(key string) (T, error) { return client.Get(ctx, key) }
+		result, err = createOrUpdate(ctx, client, obj, live, mutate)
+	}
+	if err != nil {
+		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", client.Kind(), key, err)
+	}
+	return result, nil
+}
+
+func createOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntityClient[T], obj T, get func(string) (T, error), mutate func(T) error) (OperationResult, error) {
+	key := objectKey(obj)
+	before, err := get(key)
+	exists := err == nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		return OperationResultNone, err
+	}
+	if exists {
+		assign(obj, before)
+		before = before.DeepCopyObject().(T)
+	}
+	if err := mutate(obj); err != nil {
+		return OperationResultNone, fmt.Errorf("mutate: %w", err)
+	}
+	if objectKey(obj) != key {
+		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", objectKey(obj), key)
+	}
+	if info, ok := reconcileOf(ctx); ok {
+		info.engine.setOwner(obj, info.key)
+	}
+	if !exists {
+		return OperationResultCreated, client.Create(ctx, obj)
+	}
+	same, err := sameDocument(before, obj)
+	if err != nil || same {
+		return OperationResultNone, err
+	}
+	return OperationResultUpdated, client.Update(ctx, obj)
+}
+
+// assign overwrites what dst points to.
+func assign[T entity.IEntity](dst, src T) {
+	reflect.ValueOf(dst).Elem().Set(reflect.ValueOf(src).Elem())
+}
+
+// sameDocument compares everything but the status.
+func sameDocument(a, b any) (bool, error) {
+	if equality.Semantic.DeepEqual(a, b) {
+		return true, nil
+	}
+	documents := [2]map[string]any{}
+	for i, obj := range []any{a, b} {
+		data, err := json.Marshal(obj)
+		if err != nil {
+			return false, fmt.Errorf("encode: %w", err)
+		}
+		if err := json.Unmarshal(data, &documents[i]); err != nil {
+			return false, fmt.Errorf("encode: %w", err)
+		}
+		delete(documents[i], "status")
+	}
+	return reflect.DeepEqual(documents[0], documents[1]), nil
+}

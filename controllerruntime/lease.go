@@ -1,0 +1,188 @@
+package controllerruntime
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nuid"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+// term is a time in which this replica works. Its context is cancelled when the lease is lost, or when the grace period
+// of a stop is over.
+type term struct {
+	ctx    context.Context
+	logger klog.Logger
+}
+
+// terms lets the workers wait for a term.
+type terms struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	current *term
+	closed  bool
+}
+
+func (ts *terms) init() { ts.changed = sync.NewCond(&ts.mu) }
+
+// await returns the current term, and waits for one if there is none; nil once the controller stops.
+func (ts *terms) await() *term {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for ts.current == nil && !ts.closed {
+		ts.changed.Wait()
+	}
+	if ts.closed {
+		return nil
+	}
+	return ts.current
+}
+
+func (ts *terms) begin(t *term) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.current = t
+	ts.changed.Broadcast()
+}
+
+func (ts *terms) end() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.current = nil
+}
+
+func (ts *terms) close() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.closed = true
+	ts.changed.Broadcast()
+}
+
+func (ts *terms) leading() bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.current != nil
+}
+
+// elect leads whenever this replica holds the lease, until ctx ends. client-go's leader election decides, over a lock in
+// the status bucket. lead returns when its context has ended and nothing runs any more; only then is the lease given
+// back, or applied for again, so that two replicas never work at once.
+func (e *engine) elect(ctx context.Context, lead func(context.Context)) error {
+	if e.records == nil {
+		lead(ctx) // without a status bucket there is nothing to hold a lease in
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	lock := &leaseLock{engine: e, identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next())}
+	for ctx.Err() == nil {
+		// Run returns without leading only when ctx ends, or else starts to lead in a goroutine of its own, maybe late.
+		var leading sync.WaitGroup
+		lock.onHeld = sync.OnceFunc(func() { leading.Add(1) })
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock:          lock,
+			LeaseDuration: e.opts.lease.Duration,
+			RenewDeadline: e.opts.lease.RenewDeadline,
+			RetryPeriod:   e.opts.lease.RetryPeriod,
+			Name:          e.name,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(ctx context.Context) {
+					lock.onHeld()
+					defer leading.Done()
+					lead(ctx)
+				},
+				OnStoppedLeading: func() {},
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("controller %q: set up the lease: %w", e.name, err)
+		}
+		elector.Run(ctx)
+		leading.Wait()
+	}
+	lock.giveBack(context.WithoutCancel(ctx))
+	return nil
+}
+
+// leaseLock is client-go's lock over a reserved key of the status bucket. It is called from one goroutine at a time.
+type leaseLock struct {
+	engine   *engine
+	identity string
+	revision uint64 // the last one seen
+	onHeld   func() // called when it became ours
+}
+
+// Get implements resourcelock.Interface.
+func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	data, revision, err := l.engine.records.GetReserved(ctx, reservedLease)
+	if err != nil {
+		l.revision = 0
+		return nil, nil, err
+	}
+	l.revision = revision
+	var record resourcelock.LeaderElectionRecord
+	if err := json.Unmarshal(data, &record); err != nil {
+		return nil, nil, fmt.Errorf("the lease %s does not decode; delete the key: %w", l.Describe(), err)
+	}
+	return &record, data, nil
+}
+
+// Create implements resourcelock.Interface.
+func (l *leaseLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.revision = 0
+	return l.Update(ctx, record)
+}
+
+// Update implements resourcelock.Interface.
+func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	data, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	revision, err := l.engine.records.PutReserved(ctx, reservedLease, data, l.revision)
+	if err != nil {
+		return err
+	}
+	l.revision = revision
+	return nil
+}
+
+// RecordEvent implements resourcelock.Interface. client-go tells here, in the goroutine of the election, that the lease
+// was acquired; its callback comes later and in another.
+func (l *leaseLock) RecordEvent(event string) {
+	if event == becameLeader {
+		l.onHeld()
+	}
+}
+
+// becameLeader is what client-go's leader election says when it has the lease.
+const becameLeader = "became leader"
+
+// Identity implements resourcelock.Interface.
+func (l *leaseLock) Identity() string { return l.identity }
+
+// Describe implements resourcelock.Interface.
+func (l *leaseLock) Describe() string { return l.engine.statusBucket + "/" + reservedLease }
+
+// giveBack lets another replica take over at once instead of after the lease's duration.
+func (l *leaseLock) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	record, _, err := l.Get(ctx)
+	if err != nil || record.HolderIdentity != l.identity {
+		return
+	}
+	record.HolderIdentity = ""
+	record.LeaseDurationSeconds = 1
+	if err := l.Update(ctx, *record); err != nil {
+		klog.FromContext(ctx).V(2).Info("Lease not given back, it runs out by itself", "lock", l.Describe(), "err", err)
+	}
+}

@@ -1,0 +1,312 @@
+package controllerruntime
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/nagi-runtime/nagi/external"
+	"k8s.io/client-go/tools/record"
+)
+
+// Option configures a Controller. An option that cannot be honoured makes New fail.
+type Option func(*options) error
+
+// SourceOption configures one source of events.
+type SourceOption func(*sourceOptions) error
+
+type options struct {
+	workers          int
+	resyncInterval   time.Duration
+	reconcileTimeout time.Duration
+	gracePeriod      time.Duration
+	cacheSyncTimeout time.Duration
+	backoffMin       time.Duration
+	backoffMax       time.Duration
+	debounceQuiet    time.Duration
+	debounceMax      time.Duration
+	brakeWindow      time.Duration
+	lease            LeaseTiming
+	triggers         []<-chan struct{}
+	onResult         func(ReconcileResult)
+	onBrake          func(BrakeState)
+	onSourceError    func(source string, err error)
+	errorPolicy      func(key string, err error, attempt int) Result
+	logConstructor   func(base logr.Logger, req Request) logr.Logger
+	recorder         record.EventRecorder
+	withoutTeardown  bool
+	sweepDryRun      bool
+	primary          sourceOptions
+	sources          []func(*engine) (source, error)
+
+	// What the Kumori API does differently.
+	garbage        func(sweep func()) // instead of the sweep
+	withoutCascade bool
+}
+
+type sourceOptions struct {
+	predicates allOf
+	deleter    Deleter
+}
+
+func defaultOptions() options {
+	return options{
+		workers:          1,
+		resyncInterval:   10 * time.Minute,
+		gracePeriod:      30 * time.Second,
+		cacheSyncTimeout: 2 * time.Minute,
+		backoffMin:       5 * time.Millisecond,
+		backoffMax:       5 * time.Minute,
+		brakeWindow:      10 * time.Minute,
+		lease:            LeaseTiming{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
+	}
+}
+
+func applySourceOptions(opts []SourceOption) (sourceOptions, error) {
+	var o sourceOptions
+	var errs []error
+	for _, opt := range opts {
+		errs = append(errs, opt(&o))
+	}
+	return o, errors.Join(errs...)
+}
+
+// WithWorkers sets how many keys are reconciled at once. The default is 1.
+func WithWorkers(n int) Option {
+	return func(o *options) error {
+		if n < 1 {
+			return fmt.Errorf("WithWorkers(%d): at least one worker is needed", n)
+		}
+		o.workers = n
+		return nil
+	}
+}
+
+// WithResyncInterval sets how often each primary is reconciled without a reason, and how often the sweep runs. The
+// keys' turns are spread over the interval by a hash of the key. The default is 10 minutes; 0 means never.
+func WithResyncInterval(d time.Duration) Option {
+	return func(o *options) error { return notNegative("WithResyncInterval", d, &o.resyncInterval) }
+}
+
+// WithReconcileTimeout ends the context of a reconcile that takes longer, with the cause ErrReconcileTimeout. The
+// default, 0, is no timeout.
+func WithReconcileTimeout(d time.Duration) Option {
+	return func(o *options) error { return notNegative("WithReconcileTimeout", d, &o.reconcileTimeout) }
+}
+
+// WithGracePeriod sets how long running reconciles may go on, with a live context, after Run's context ended. The
+// default is 30 s; a negative value waits without limit.
+func WithGracePeriod(d time.Duration) Option {
+	return func(o *options) error {
+		o.gracePeriod = d
+		return nil
+	}
+}
+
+// WithCacheSyncTimeout sets how long Run waits for the sources to sync before it fails. The default is 2 minutes.
+func WithCacheSyncTimeout(d time.Duration) Option {
+	return func(o *options) error {
+		if d <= 0 {
+			return fmt.Errorf("WithCacheSyncTimeout(%v): the timeout must be positive", d)
+		}
+		o.cacheSyncTimeout = d
+		return nil
+	}
+}
+
+// WithBackoff sets the delays between failed attempts of a key: min doubles with each, with jitter, up to max. The
+// defaults are 5 ms and 5 minutes.
+func WithBackoff(min, max time.Duration) Option {
+	return func(o *options) error {
+		if min <= 0 || max < min {
+			return fmt.Errorf("WithBackoff(%v, %v): want 0 < min <= max", min, max)
+		}
+		o.backoffMin, o.backoffMax = min, max
+		return nil
+	}
+}
+
+// WithDebounce postpones a key that changes again within quiet of its last change, but never for longer than max after
+// the first. The default, zero, postpones nothing.
+func WithDebounce(quiet, max time.Duration) Option {
+	return func(o *options) error {
+		if quiet < 0 || max < quiet {
+			return fmt.Errorf("WithDebounce(%v, %v): want 0 <= quiet <= max", quiet, max)
+		}
+		o.debounceQuiet, o.debounceMax = quiet, max
+		return nil
+	}
+}
+
+// WithReconcileAllOn enqueues every primary with OperationManual each time something is received from trigger. It may
+// be given several times; a channel that is closed is dropped.
+func WithReconcileAllOn(trigger <-chan struct{}) Option {
+	return func(o *options) error {
+		if trigger == nil {
+			return errors.New("WithReconcileAllOn(nil): a nil channel never triggers")
+		}
+		o.triggers = append(o.triggers, trigger)
+		return nil
+	}
+}
+
+// WithOnResult calls f after each attempt, in order per key, before the key can run again. f must return quickly; a
+// panic in it is logged.
+func WithOnResult(f func(ReconcileResult)) Option {
+	return func(o *options) error {
+		o.onResult = f
+		return nil
+	}
+}
+
+// WithErrorPolicy lets f choose when a key that failed is due again. The zero Result means the default backoff. It
+// is not asked about terminal errors. If it panics, the default holds.
+func WithErrorPolicy(f func(key string, err error, attempt int) Result) Option {
+	return func(o *options) error {
+		o.errorPolicy = f
+		return nil
+	}
+}
+
+// WithoutTeardown is for a primary without a status bucket: no records, no lease, no owed deletes, no cascade and no
+// sweep. A delete is reconciled if this process sees it; one that happens while it is down is lost.
+func WithoutTeardown() Option {
+	return func(o *options) error {
+		o.withoutTeardown = true
+		return nil
+	}
+}
+
+// WithSweepDryRun makes the sweep report what it would delete, in the log and in Stats, and delete nothing.
+func WithSweepDryRun() Option {
+	return func(o *options) error {
+		o.sweepDryRun = true
+		return nil
+	}
+}
+
+// WithBrakeWindow sets the sliding window over which the brake counts inferred deletes. The default is 10 minutes.
+func WithBrakeWindow(d time.Duration) Option {
+	return func(o *options) error {
+		if d <= 0 {
+			return fmt.Errorf("WithBrakeWindow(%v): the window must be positive", d)
+		}
+		o.brakeWindow = d
+		return nil
+	}
+}
+
+// WithOnBrake calls f when the brake engages and when it is released. f must return quickly; a panic in it is logged.
+func WithOnBrake(f func(BrakeState)) Option {
+	return func(o *options) error {
+		o.onBrake = f
+		return nil
+	}
+}
+
+// WithOnSourceError calls f when a source degrades, with the reason, and with nil when it works again. f must return
+// quickly; a panic in it is logged.
+func WithOnSourceError(f func(source string, err error)) Option {
+	return func(o *options) error {
+		o.onSourceError = f
+		return nil
+	}
+}
+
+// WithEventRecorder has the runtime record events about primaries (terminal errors, invalid documents) and about itself
+// (the brake). Package recorder makes one that knows NATS entities.
+func WithEventRecorder(r record.EventRecorder) Option {
+	return func(o *options) error {
+		o.recorder = r
+		return nil
+	}
+}
+
+// WithLogConstructor builds the logger that a reconcile's context carries. The default adds controller, kind, key,
+// operations and an id to the logger of Run's context.
+func WithLogConstructor(f func(base logr.Logger, req Request) logr.Logger) Option {
+	return func(o *options) error {
+		o.logConstructor = f
+		return nil
+	}
+}
+
+// LeaseTiming says how replicas of one controller take turns. See WithLeaseTiming.
+type LeaseTiming struct {
+	// Duration is how long the others wait for a holder that does not renew.
+	Duration time.Duration
+	// RenewDeadline is how long a holder tries to renew before it gives up and cancels its reconciles.
+	RenewDeadline time.Duration
+	// RetryPeriod is the pause between two tries to take or renew the lease.
+	RetryPeriod time.Duration
+}
+
+// WithLeaseTiming sets the timing of the lease. The default is client-go's for its leader election: 15 s, 10 s, 2 s.
+func WithLeaseTiming(t LeaseTiming) Option {
+	return func(o *options) error {
+		if t.RetryPeriod <= 0 || t.RenewDeadline <= t.RetryPeriod*6/5 || t.Duration <= t.RenewDeadline || t.Duration%time.Second != 0 {
+			return fmt.Errorf("WithLeaseTiming(%+v): want 0 < RetryPeriod, 1.2*RetryPeriod < RenewDeadline < Duration, and Duration in whole seconds", t)
+		}
+		o.lease = t
+		return nil
+	}
+}
+
+// WithPrimary gives the primary's source options, such as predicates. Predicates do not hold back deletes that are
+// owed, and a key they filtered is still reconciled by resync.
+func WithPrimary(opts ...SourceOption) Option {
+	return func(o *options) error {
+		so, err := applySourceOptions(opts)
+		if err != nil {
+			return fmt.Errorf("WithPrimary: %w", err)
+		}
+		if so.deleter != nil {
+			return errors.New("WithPrimary: WithDeleter is for Kubernetes sources; the runtime never deletes primaries")
+		}
+		o.primary.predicates = append(o.primary.predicates, so.predicates...)
+		return nil
+	}
+}
+
+// WithPredicate filters the events of a source. Several: all must hold.
+func WithPredicate(p Predicate) SourceOption {
+	return func(o *sourceOptions) error {
+		if p == nil {
+			return errors.New("WithPredicate(nil)")
+		}
+		o.predicates = append(o.predicates, p)
+		return nil
+	}
+}
+
+// WithDeleter says how objects of a Kubernetes source are deleted by cascade and sweep. Without it they are left, and
+// nothing waits for them to go.
+func WithDeleter(d Deleter) SourceOption {
+	return func(o *sourceOptions) error {
+		if d == nil {
+			return errors.New("WithDeleter(nil)")
+		}
+		o.deleter = d
+		return nil
+	}
+}
+
+// OwnsExternal is for resources behind an API that is neither NATS nor Kubernetes. It is not built yet: New fails.
+func OwnsExternal(client external.IExternalClient) Option {
+	return func(*options) error {
+		kind := "nil"
+		if client != nil {
+			kind = client.Kind()
+		}
+		return fmt.Errorf("OwnsExternal(%s): external resources are not built yet; reconcile them in your Reconciler and take the option away", kind)
+	}
+}
+
+func notNegative(name string, d time.Duration, into *time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("%s(%v): the duration must not be negative", name, d)
+	}
+	*into = d
+	return nil
+}

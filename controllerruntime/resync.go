@@ -1,0 +1,164 @@
+package controllerruntime
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// resyncSlots is into how many steps an interval is divided: keys whose turns fall into the same step come together.
+const resyncSlots = 1000
+
+// turn is when a key is due within the interval, by a hash of the key.
+type turn struct {
+	after time.Duration
+	key   string
+}
+
+// resync sweeps once, and from then on enqueues every primary once in each interval, spread over it, and sweeps again
+// at its end.
+func (e *engine) resync(ctx context.Context) {
+	e.collectGarbage(ctx)
+	interval := e.opts.resyncInterval
+	if interval <= 0 {
+		<-ctx.Done()
+		return
+	}
+	for e.resyncOnce(ctx, interval) {
+		e.collectGarbage(ctx)
+	}
+}
+
+func (e *engine) resyncOnce(ctx context.Context, interval time.Duration) bool {
+	start := time.Now()
+	turns := turnsOf(e.primary.keys(), interval)
+	step := max(interval/resyncSlots, time.Millisecond)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+		}
+		elapsed := time.Since(start)
+		for len(turns) > 0 && turns[0].after <= elapsed {
+			if e.primary.exists(turns[0].key) {
+				e.queue.add(turns[0].key, operations(OperationResync), prioBackground)
+			}
+			turns = turns[1:]
+		}
+		if elapsed >= interval {
+			return true
+		}
+		next := interval
+		if len(turns) > 0 {
+			next = turns[0].after
+		}
+		timer.Reset(max(next-elapsed, min(step, interval-elapsed)))
+	}
+}
+
+func turnsOf(keys []string, interval time.Duration) []turn {
+	turns := make([]turn, len(keys))
+	for i, key := range keys {
+		turns[i] = turn{after: turnOf(key, interval), key: key}
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.after, b.after) })
+	return turns
+}
+
+func turnOf(key string, interval time.Duration) time.Duration {
+	hash := fnv.New64a()
+	hash.Write([]byte(key))
+	return time.Duration(float64(hash.Sum64()>>11) / (1 << 53) * float64(interval))
+}
+
+// collectGarbage runs the sweep, or what the Kumori API has instead.
+func (e *engine) collectGarbage(ctx context.Context) {
+	if e.opts.garbage != nil {
+		e.callback(ctx, "GarbageSecondaries", func() { e.opts.garbage(func() { e.sweep(ctx) }) })
+		return
+	}
+	e.sweep(ctx)
+}
+
+// orphaned are the secondaries of one source whose owners do not exist, by owner.
+type orphaned struct {
+	source string
+	owners map[string]int // how many each would have
+	count  int
+	known  int // of this installation in that source
+}
+
+// sweep finds secondaries whose owner does not exist and enqueues the owners, as if they had been deleted just now: the
+// worker asks the leader before anything goes. Nothing is asked of a server for a system that is healthy.
+func (e *engine) sweep(ctx context.Context) {
+	if e.records == nil {
+		return
+	}
+	e.stats.sweeps.Add(1)
+	logger := klog.FromContext(ctx)
+	var found []orphaned
+	for _, s := range e.sweptSources() {
+		if o := e.orphanedIn(s); o.count > 0 {
+			logger.Info("Sweep found objects whose owners do not exist", "source", o.source, "objects", o.count, "of", o.known,
+				"owners", len(o.owners), "dryRun", e.opts.sweepDryRun)
+			found = append(found, o)
+		}
+	}
+	e.stats.orphaned.Store(int64(countOrphaned(found)))
+	if e.opts.sweepDryRun {
+		found = nil
+	}
+	for _, owner := range e.brake.sweep(ctx, found) {
+		e.queue.add(owner, operations(OperationDelete)|explicitBit, prioBackground)
+	}
+}
+
+func countOrphaned(found []orphaned) int {
+	count := 0
+	for _, o := range found {
+		count += o.count
+	}
+	return count
+}
+
+// sweptSources are those that the runtime deletes in; under the Kumori API, which deletes itself, all secondaries.
+func (e *engine) sweptSources() []ownedSource {
+	if !e.opts.withoutCascade {
+		return e.ownedSources()
+	}
+	var swept []ownedSource
+	for _, s := range e.sources[1:] {
+		if s, ok := s.(ownedSource); ok && s.owns() {
+			swept = append(swept, s)
+		}
+	}
+	return swept
+}
+
+func (e *engine) orphanedIn(s ownedSource) orphaned {
+	found := orphaned{source: s.String(), owners: map[string]int{}}
+	for _, obj := range s.all() {
+		kind, key, ok := OwnerOf(obj)
+		if !ok || kind != e.kind {
+			continue
+		}
+		if !e.mine(obj) {
+			e.stats.foreign.Add(1)
+			continue
+		}
+		found.known++
+		if e.primary.exists(key) || anchored(e.anchors.cached(key)) {
+			continue // it exists, or its teardown is owed anyway
+		}
+		found.owners[key]++
+		found.count++
+	}
+	return found
+}

@@ -1,0 +1,196 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// stuckPatience is how long Run waits for reconciles whose context was cancelled before it gives them up.
+const stuckPatience = 10 * time.Second
+
+// run is a controller's life: claim, sync, lead while it may, and stop in the reverse order.
+func (e *engine) run(ctx context.Context) error {
+	if !e.started.CompareAndSwap(false, true) {
+		return fmt.Errorf("controller %q: Run was called before; a controller runs once: make a new one", e.name)
+	}
+	logger := klog.FromContext(ctx).WithValues("controller", e.name, "kind", e.kind)
+	ctx = klog.NewContext(ctx, logger)
+	// life outlasts ctx: after a stop, what runs goes on with a live context, and the caches with it.
+	life, endLife := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer endLife(nil)
+	e.terms.init()
+	e.mappings = newMappings(e.opts.backoffMin, e.opts.backoffMax)
+	var background sync.WaitGroup
+	background.Go(func() { e.mappings.run(life) })
+
+	err := e.sync(ctx, life)
+	if err == nil {
+		logger.V(1).Info("Caches synced")
+		err = e.lead(ctx, life, endLife)
+	}
+	e.queue.shutDown()
+	e.mappings.stop()
+	for _, s := range e.sources {
+		s.stop()
+	}
+	background.Wait()
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil // stopped during the sync
+	}
+	return err
+}
+
+// sync starts the sources and waits for all of them.
+func (e *engine) sync(ctx, life context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.cacheSyncTimeout, errSyncTimeout)
+	defer cancel()
+	if e.records != nil {
+		if err := e.claim(ctx); err != nil {
+			return err
+		}
+	}
+	for _, s := range e.sources {
+		if err := s.start(life); err != nil {
+			return fmt.Errorf("controller %q: start source %s: %w", e.name, s, err)
+		}
+	}
+	var missing []string
+	for _, s := range e.sources {
+		if !cache.WaitFor(ctx, "", s.synced()...) {
+			missing = append(missing, s.String()+because(s.err()))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("controller %q: %w: not synced: %s", e.name, context.Cause(ctx), strings.Join(missing, "; "))
+}
+
+var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSyncTimeout)")
+
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return " (" + err.Error() + ")"
+}
+
+// lead runs workers until ctx ends; they work while this replica holds the lease.
+func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc) error {
+	var workers sync.WaitGroup
+	for range e.opts.workers {
+		workers.Go(e.work)
+	}
+	if e.flights != nil {
+		e.flights.run(life)
+	}
+	for _, trigger := range e.opts.triggers {
+		workers.Go(func() { e.reconcileAllOn(ctx, trigger) })
+	}
+	election, endElection := context.WithCancel(life)
+	elected := make(chan error, 1)
+	go func() {
+		// Its own log lines are of no interest: whether it leads is in ours, and in Stats.
+		elected <- e.elect(klog.NewContext(election, klog.FromContext(life).V(4)), func(ctx context.Context) { e.serve(ctx, life) })
+	}()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-elected:
+		elected <- nil
+	}
+	e.terms.close()
+	e.queue.shutDown()
+	stuck := e.drain(endLife)
+	endElection()
+	if err2 := <-elected; err == nil {
+		err = err2
+	}
+	if stuck != nil {
+		return stuck // their workers cannot be waited for
+	}
+	workers.Wait()
+	if e.flights != nil {
+		e.flights.stop()
+	}
+	return err
+}
+
+// drain gives the running reconciles their grace period with a live context, and then ends it.
+func (e *engine) drain(endLife context.CancelCauseFunc) error {
+	grace := context.Background()
+	if e.opts.gracePeriod >= 0 {
+		var cancel context.CancelFunc
+		grace, cancel = context.WithTimeout(grace, e.opts.gracePeriod)
+		defer cancel()
+	}
+	if e.queue.waitIdle(grace) == nil {
+		return nil
+	}
+	endLife(ErrStopped)
+	patience, cancel := context.WithTimeout(context.Background(), stuckPatience)
+	defer cancel()
+	if e.queue.waitIdle(patience) == nil {
+		return nil
+	}
+	return fmt.Errorf("controller %q: %d reconciles did not return within %v after their context was cancelled; they were left behind",
+		e.name, e.stats.running.Load(), stuckPatience)
+}
+
+// serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped.
+func (e *engine) serve(ctx, life context.Context) {
+	logger := klog.FromContext(life)
+	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
+	defer cancel(nil)
+	if e.brake != nil {
+		if err := e.brake.start(ctx); err != nil {
+			logger.V(2).Info("Lease lost before the work began", "err", err)
+			return
+		}
+	}
+	if e.stats.terms.Add(1) > 1 {
+		// What happened while another replica led, or nobody did, went by us.
+		for _, key := range e.primary.keys() {
+			e.queue.add(key, operations(OperationResync), prioBackground)
+		}
+	}
+	logger.V(1).Info("Leading", "term", e.stats.terms.Load())
+	var loops sync.WaitGroup
+	if e.brake != nil {
+		loops.Go(func() { e.brake.run(klog.NewContext(ctx, logger)) })
+	}
+	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
+	e.terms.begin(&term{ctx: termCtx, logger: logger})
+	<-ctx.Done()
+	e.terms.end()
+	cancel(ErrLeaseLost)
+	// Nothing of this term may still run when the next one, here or elsewhere, begins.
+	if err := e.queue.waitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
+		e.brake.keepStreamAtEnd(life)
+	}
+	loops.Wait()
+}
+
+// reconcileAllOn enqueues every primary each time the trigger fires; a closed channel is dropped.
+func (e *engine) reconcileAllOn(ctx context.Context, trigger <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, open := <-trigger:
+			if !open {
+				return
+			}
+			for _, key := range e.primary.keys() {
+				e.queue.add(key, operations(OperationManual), prioBackground)
+			}
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/entity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Deleter deletes objects of a Kubernetes source for cascade and sweep. Delete must ask for what was seen (a
+// precondition on uid and resourceVersion) and may return IsNotFound, which is success.
+type Deleter interface {
+	Delete(ctx context.Context, obj metav1.Object) error
+}
+
+// DeleterFunc is a function as a Deleter.
+type DeleterFunc func(ctx context.Context, obj metav1.Object) error
+
+// Delete calls the function.
+func (f DeleterFunc) Delete(ctx context.Context, obj metav1.Object) error { return f(ctx, obj) }
+
+// ownerIndex indexes a Kubernetes informer by owner, as "kind/key".
+const ownerIndex = "nagi/owner"
+
+// OwnsKube makes the objects of a Kubernetes informer secondaries of the primary. The informer is the user's to start
+// and to stop. With a deleter (WithDeleter) cascade and sweep delete those whose owner is gone; without one they are left.
+func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
+	return func(o *options) error {
+		if isNil(informer) {
+			return errors.New("OwnsKube(nil): an informer is needed")
+		}
+		so, err := applySourceOptions(opts)
+		if err != nil {
+			return fmt.Errorf("OwnsKube: %w", err)
+		}
+		o.sources = append(o.sources, func(e *engine) (source, error) {
+			s := &kubeSource{engine: e, role: "OwnsKube", number: len(e.sources), informer: informer, deleter: so.deleter, indexed: true}
+			s.events = &events{engine: e, source: s, predicates: so.predicates, keys: e.owners, operation: OperationSecondary}
+			return s, nil
+		})
+		return nil
+	}
+}
+
+// WatchesKube makes the objects of a Kubernetes informer tertiaries: an event of one enqueues the primaries that keys
+// returns for it, on an update for the old and for the new one. keys must not modify the object; if it fails it is
+// called again, with backoff, for the same event.
+func WatchesKube(informer cache.SharedIndexInformer, keys func(context.Context, metav1.Object) ([]string, error), opts ...SourceOption) Option {
+	return func(o *options) error {
+		if isNil(informer) || keys == nil {
+			return errors.New("WatchesKube: an informer and a function that returns keys are needed")
+		}
+		so, err := applySourceOptions(opts)
+		if err != nil {
+			return fmt.Errorf("WatchesKube: %w", err)
+		}
+		if so.deleter != nil {
+			return errors.New("WatchesKube: WithDeleter is for OwnsKube; what is only watched is never deleted")
+		}
+		o.sources = append(o.sources, func(e *engine) (source, error) {
+			s := &kubeSource{engine: e, role: "WatchesKube", number: len(e.sources), informer: informer}
+			s.events = &events{engine: e, source: s, predicates: so.predicates, keys: keys, operation: OperationTertiary}
+			return s, nil
+		})
+		return nil
+	}
+}
+
+// kubeSource is the objects of an informer that the user runs.
+type kubeSource struct {
+	engine   *engine
+	role     string
+	number   int
+	informer cache.SharedIndexInformer
+	events   sink
+	deleter  Deleter
+	indexed  bool
+	handlers handlers
+}
+
+func (s *kubeSource) String() string { return fmt.Sprintf("%s informer %d", s.role, s.number) }
+
+func (s *kubeSource) start(ctx context.Context) error {
+	if s.informer.IsStopped() {
+		return fmt.Errorf("%s: the informer has been stopped already and cannot run again; give the controller a new one", s)
+	}
+	if s.indexed {
+		if err := addOwnerIndex(s.informer); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return s.handlers.add(s.informer, cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if obj, ok := metaObject(obj); ok {
+				s.events.created(ctx, obj, initial)
+			}
+		},
+		UpdateFunc: func(oldObj, newObj any) {
+			before, ok1 := metaObject(oldObj)
+			after, ok2 := metaObject(newObj)
+			if ok1 && ok2 {
+				s.events.updated(ctx, before, after)
+			}
+		},
+		DeleteFunc: func(obj any) { s.events.deleted(ctx, obj) },
+	})
+}
+
+// addOwnerIndex lets several controllers share an informer: the second finds the index of the first.
+func addOwnerIndex(informer cache.SharedIndexInformer) error {
+	if _, exists := informer.GetIndexer().GetIndexers()[ownerIndex]; exists {
+		return nil
+	}
+	return informer.AddIndexers(cache.Indexers{ownerIndex: func(obj any) ([]string, error) {
+		if obj, ok := metaObject(obj); ok {
+			if kind, key, ok := entity.OwnerOf(obj); ok {
+				return []string{kind + "/" + key}, nil
+			}
+		}
+		return nil, nil
+	}})
+}
+
+// metaObject unwraps what an informer hands to its handlers.
+func metaObject(obj any) (metav1.Object, bool) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	accessor, err := meta.Accessor(obj)
+	return accessor, err == nil
+}
+
+func (s *kubeSource) synced() []cache.DoneChecker { return s.handlers.synced() }
+func (s *kubeSource) err() error                  { return nil }
+func (s *kubeSource) stop()                       { s.handlers.remove() }
+func (s *kubeSource) owns() bool                  { return s.indexed }
+func (s *kubeSource) deletable() bool             { return s.deleter != nil }
+
+func (s *kubeSource) ownedBy(key string) ([]metav1.Object, error) {
+	items, err := s.informer.GetIndexer().ByIndex(ownerIndex, s.engine.kind+"/"+key)
+	var objects []metav1.Object
+	for _, item := range items {
+		if obj, ok := metaObject(item); ok {
+			objects = append(objects, obj)
+		}
+	}
+	return objects, err
+}
+
+func (s *kubeSource) all() []metav1.Object { return storeObjects(s.informer.GetStore()) }
+
+func (s *kubeSource) remove(ctx context.Context, obj metav1.Object) error {
+	err := s.deleter.Delete(ctx, obj)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nagi-runtime/nagi/entity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Owns makes the entities of client secondaries of the primary: an event of one, or of its status, enqueues the primary
+// it names as its owner, and cascade and sweep delete those whose owner is gone.
+func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption) Option {
+	return func(o *options) error {
+		if isNil(client) {
+			return errors.New("Owns(nil): a client is needed")
+		}
+		so, err := natsSourceOptions("Owns", client.Kind(), opts)
+		if err != nil {
+			return err
+		}
+		o.sources = append(o.sources, func(e *engine) (source, error) {
+			s := newNatsSource(e, "Owns", client)
+			s.owned, s.joined = true, len(so.predicates) > 0
+			s.events = &events{engine: e, source: s, predicates: so.predicates, keys: e.owners, operation: OperationSecondary}
+			return s, nil
+		})
+		return nil
+	}
+}
+
+// Watches makes the entities of client tertiaries: an event of one, or of its status, enqueues the primaries that keys
+// returns for it, on an update for the old and for the new one. keys must not modify the object; if it fails it is
+// called again, with backoff, for the same event.
+func Watches[T entity.IEntity](client entity.IEntityClient[T], keys func(context.Context, T) ([]string, error), opts ...SourceOption) Option {
+	return func(o *options) error {
+		if isNil(client) || keys == nil {
+			return errors.New("Watches: a client and a function that returns keys are needed")
+		}
+		so, err := natsSourceOptions("Watches", client.Kind(), opts)
+		if err != nil {
+			return err
+		}
+		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
+		o.sources = append(o.sources, func(e *engine) (source, error) {
+			s := newNatsSource(e, "Watches", client)
+			s.joined = len(so.predicates) > 0
+			s.events = &events{engine: e, source: s, predicates: so.predicates, keys: typed, operation: OperationTertiary}
+			return s, nil
+		})
+		return nil
+	}
+}
+
+func natsSourceOptions(role, kind string, opts []SourceOption) (sourceOptions, error) {
+	so, err := applySourceOptions(opts)
+	if err != nil {
+		return so, fmt.Errorf("%s(%s): %w", role, kind, err)
+	}
+	if so.deleter != nil {
+		return so, fmt.Errorf("%s(%s): WithDeleter is for Kubernetes sources; NATS entities are deleted through their client", role, kind)
+	}
+	return so, nil
+}
+
+// natsSource is the documents of a client, and their records unless it is the primary.
+type natsSource[T entity.IEntity] struct {
+	engine *engine
+	role   string
+	client entity.IEntityClient[T]
+	events sink
+	owned  bool
+	joined bool // the events have predicates, which want to see the status that changed
+
+	handlers handlers
+	release  []func()
+	health   health
+}
+
+func newNatsSource[T entity.IEntity](e *engine, role string, client entity.IEntityClient[T]) *natsSource[T] {
+	return &natsSource[T]{engine: e, role: role, client: client}
+}
+
+func (s *natsSource[T]) String() string {
+	return fmt.Sprintf("%s %s (bucket %s)", s.role, s.client.Kind(), s.client.Config().Bucket)
+}
+
+func (s *natsSource[T]) start(ctx context.Context) error {
+	if err := s.acquire(ctx, entity.Hooks{}); err != nil {
+		return err
+	}
+	err := s.handlers.add(s.client.Informer(), cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(obj any, initial bool) { s.events.created(ctx, obj.(metav1.Object), initial) },
+		UpdateFunc: func(oldObj, newObj any) { s.events.updated(ctx, oldObj.(metav1.Object), newObj.(metav1.Object)) },
+		DeleteFunc: func(obj any) { s.events.deleted(ctx, obj) },
+	})
+	if err != nil || s.client.Records() == nil {
+		return err
+	}
+	return s.handlers.add(s.client.Records().Informer(), cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if !initial {
+				s.statusChanged(ctx, obj)
+			}
+		},
+		UpdateFunc: func(_, obj any) { s.statusChanged(ctx, obj) },
+		DeleteFunc: func(obj any) { s.statusChanged(ctx, obj) },
+	})
+}
+
+// acquire starts the client's caches and listens to their health.
+func (s *natsSource[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
+	hooks.Error = func(bucket string, err error) {
+		if err != nil {
+			err = fmt.Errorf("bucket %s: %w", bucket, err)
+		}
+		s.health.set(bucket, err)
+		s.engine.sourceHealth(ctx, s)
+	}
+	s.release = append(s.release, s.client.Subscribe(hooks))
+	stop, err := s.client.Start()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	s.release = append(s.release, stop)
+	return nil
+}
+
+// statusChanged treats a change of an entity's record as a change of the entity.
+func (s *natsSource[T]) statusChanged(ctx context.Context, record any) {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(record)
+	if err != nil || s.engine.reserved(key) {
+		return
+	}
+	cached, exists, err := s.client.Informer().GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return
+	}
+	obj := cached.(metav1.Object)
+	if s.joined {
+		joined, err := s.client.Lister().Get(key)
+		if err != nil {
+			return
+		}
+		obj = joined
+	}
+	s.events.updated(ctx, obj, obj)
+}
+
+func (s *natsSource[T]) synced() []cache.DoneChecker { return s.handlers.synced() }
+func (s *natsSource[T]) err() error                  { return s.health.err() }
+
+func (s *natsSource[T]) stop() {
+	s.handlers.remove()
+	for i := len(s.release) - 1; i >= 0; i-- {
+		s.release[i]()
+	}
+	s.release = nil
+}
+
+func (s *natsSource[T]) owns() bool      { return s.owned }
+func (s *natsSource[T]) deletable() bool { return s.owned }
+
+func (s *natsSource[T]) ownedBy(key string) ([]metav1.Object, error) {
+	entities, err := s.client.Lister().OwnedBy(s.engine.kind, key)
+	objects := make([]metav1.Object, len(entities))
+	for i, obj := range entities {
+		objects[i] = obj
+	}
+	return objects, err
+}
+
+func (s *natsSource[T]) all() []metav1.Object { return storeObjects(s.client.Informer().GetStore()) }
+
+func (s *natsSource[T]) remove(ctx context.Context, obj metav1.Object) error {
+	revision, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return fmt.Errorf("delete %s: resourceVersion %q is not a revision: %w", s.client.Kind(), obj.GetResourceVersion(), err)
+	}
+	err = s.client.Delete(ctx, objectKey(obj), entity.IfRevision(revision))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func objectKey(obj metav1.Object) string {
+	return cache.ObjectName{Namespace: obj.GetNamespace(), Name: obj.GetName()}.String()
+}
+
+func storeObjects(store cache.Store) []metav1.Object {
+	items := store.List()
+	objects := make([]metav1.Object, 0, len(items))
+	for _, item := range items {
+		if obj, ok := item.(metav1.Object); ok {
+			objects = append(objects, obj)
+		}
+	}
+	return objects
+}

@@ -1,0 +1,272 @@
+package controllerruntime
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/natsinformer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// primary is what the engine, which knows no types, needs of the primary's client.
+type primary interface {
+	source
+	// view tells what the cache knows of a key.
+	view(key string) view
+	// keys lists the keys in the cache, invalid ones excepted.
+	keys() []string
+	// exists tells whether the key is in the cache or invalid.
+	exists(key string) bool
+	// confirm asks the leader.
+	confirm(ctx context.Context, key string) (entity.Presence, error)
+	// encode makes the document of an object in the cache.
+	encode(obj runtime.Object) ([]byte, error)
+	// stream is the identity of the stream that the cache reflects.
+	stream() streamIdentity
+	// vanishings tells how the deletes seen by this process came to be known.
+	vanishings() *vanishings
+}
+
+type presence uint8
+
+const (
+	absent presence = iota
+	present
+	invalid
+)
+
+// view is what the cache knows of a primary. The object must not be modified.
+type view struct {
+	presence presence
+	revision uint64
+	object   metav1.Object
+}
+
+func (v view) suspended() bool {
+	return v.object != nil && v.object.GetAnnotations()[SuspendAnnotation] == "true"
+}
+
+// primarySource is the primary's documents. Records are not watched as a reason to reconcile, so that a controller
+// never wakes itself; only a record that somebody deleted by hand is noticed.
+type primarySource[T entity.IEntity] struct {
+	*natsSource[T]
+	changes  *events
+	vanished vanishings
+	invalids keySet
+}
+
+func newPrimarySource[T entity.IEntity](e *engine, client entity.IEntityClient[T], so sourceOptions) *primarySource[T] {
+	s := &primarySource[T]{natsSource: newNatsSource(e, "primary", client)}
+	s.changes = &events{engine: e, source: s, predicates: so.predicates}
+	return s
+}
+
+func (s *primarySource[T]) start(ctx context.Context) error {
+	err := s.acquire(ctx, entity.Hooks{
+		Invalid: func(key string, _ uint64, err error) {
+			s.invalids.add(key)
+			s.engine.invalid(ctx, key, err)
+		},
+		Resolved: func(key string) {
+			s.invalids.remove(key)
+			s.engine.queue.add(key, operations(OperationPut), prioLive)
+		},
+		Reserved: func(name string, _ uint64, value []byte) { s.engine.reservedChanged(name, value) },
+	})
+	if err != nil {
+		return err
+	}
+	err = s.handlers.add(s.client.Informer(), cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) { s.added(ctx, obj.(metav1.Object), initial) },
+		UpdateFunc: func(oldObj, newObj any) {
+			s.changed(ctx, oldObj.(metav1.Object), newObj.(metav1.Object))
+		},
+		DeleteFunc: func(obj any) {
+			if obj, ok := metaObject(obj); ok {
+				s.deleted(ctx, obj)
+			}
+		},
+	})
+	if err != nil || s.engine.records == nil {
+		return err
+	}
+	return s.handlers.add(s.engine.records.Informer(), cache.ResourceEventHandlerDetailedFuncs{
+		DeleteFunc: func(obj any) { s.recordDeleted(obj) },
+	})
+}
+
+func (s *primarySource[T]) added(ctx context.Context, obj metav1.Object, initial bool) {
+	key := objectKey(obj)
+	s.vanished.forget(key)
+	if !s.changes.passes(ctx, func() bool { return s.changes.predicates.Create(obj) }) {
+		return
+	}
+	prio := prioLive
+	if initial {
+		prio = prioBackground
+	} else {
+		s.engine.queue.reset(key)
+	}
+	s.engine.queue.add(key, operations(OperationPut), prio)
+}
+
+func (s *primarySource[T]) changed(ctx context.Context, before, after metav1.Object) {
+	if before.GetResourceVersion() == after.GetResourceVersion() {
+		return // a resync of the informer, which has none: ours are the engine's
+	}
+	if !s.changes.passes(ctx, func() bool { return s.changes.predicates.Update(before, after) }) {
+		return
+	}
+	key := objectKey(after)
+	s.engine.queue.reset(key)
+	s.engine.queue.add(key, operations(OperationPut), prioLive)
+}
+
+// deleted remembers what vanished and how; predicates decide only about the hurry, because a teardown is owed anyway.
+func (s *primarySource[T]) deleted(ctx context.Context, obj metav1.Object) {
+	key := objectKey(obj)
+	deletion := natsinformer.DeleteOf(obj)
+	s.vanished.note(key, vanishing{object: obj, evidenced: deletion.Evidenced})
+	s.engine.queue.reset(key)
+	operation := OperationDelete
+	if deletion.Reason == natsinformer.PurgeMarker {
+		operation = OperationPurge
+	}
+	if s.engine.records == nil && !s.changes.passes(ctx, func() bool { return s.changes.predicates.Delete(obj) }) {
+		s.vanished.forget(key)
+		return
+	}
+	s.engine.queue.add(key, operations(operation), prioLive)
+}
+
+func (s *primarySource[T]) recordDeleted(record any) {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(record)
+	if err != nil || s.engine.reserved(key) {
+		return
+	}
+	if s.exists(key) {
+		// Deleted by hand: without it a delete of the primary while we are down would be lost.
+		s.engine.queue.add(key, operations(OperationResync), prioSecondary)
+		return
+	}
+	s.vanished.forget(key) // torn down, by us or by the replica that leads
+}
+
+func (s *primarySource[T]) view(key string) view {
+	informer := s.client.Informer()
+	item, exists, err := informer.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		if informer.Exists(key) {
+			return view{presence: invalid}
+		}
+		return view{}
+	}
+	obj := item.(metav1.Object)
+	revision, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // the informer sets it
+	if s.invalids.has(key) && s.stillInvalid(key) {
+		return view{presence: invalid, revision: revision, object: obj}
+	}
+	return view{presence: present, revision: revision, object: obj}
+}
+
+// stillInvalid asks the informer, because a hook may have come before or after what it tells of reached the store.
+func (s *primarySource[T]) stillInvalid(key string) bool {
+	reasons := s.client.Informer().Invalid()
+	if _, ok := reasons[key]; ok {
+		return true
+	}
+	_, ok := reasons[strings.Replace(key, "/", ".", 1)]
+	if !ok {
+		s.invalids.remove(key)
+	}
+	return ok
+}
+
+func (s *primarySource[T]) keys() []string         { return s.client.Informer().GetStore().ListKeys() }
+func (s *primarySource[T]) exists(key string) bool { return s.client.Informer().Exists(key) }
+
+func (s *primarySource[T]) confirm(ctx context.Context, key string) (entity.Presence, error) {
+	return s.client.Confirm(ctx, key)
+}
+
+func (s *primarySource[T]) encode(obj runtime.Object) ([]byte, error) {
+	return s.client.DocumentOf(obj.(T))
+}
+
+func (s *primarySource[T]) stream() streamIdentity {
+	status := s.client.Informer().Status()
+	return streamIdentity{
+		Created: entity.StreamIdentity(status.StreamCreated),
+		Changes: status.StreamChanges,
+		Highest: s.client.Informer().Cursor(),
+	}
+}
+
+func (s *primarySource[T]) vanishings() *vanishings { return &s.vanished }
+
+// vanishing is a delete that this process saw.
+type vanishing struct {
+	object    metav1.Object // as it was last known
+	evidenced bool
+}
+
+// vanishings are the deletes seen and not yet torn down.
+type vanishings struct {
+	mu    sync.Mutex
+	byKey map[string]vanishing
+}
+
+func (v *vanishings) note(key string, seen vanishing) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.byKey == nil {
+		v.byKey = map[string]vanishing{}
+	}
+	v.byKey[key] = seen
+}
+
+func (v *vanishings) forget(key string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.byKey, key)
+}
+
+func (v *vanishings) get(key string) (vanishing, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	seen, ok := v.byKey[key]
+	return seen, ok
+}
+
+// keySet is a set of keys.
+type keySet struct {
+	mu   sync.Mutex
+	keys map[string]struct{}
+}
+
+func (s *keySet) add(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys == nil {
+		s.keys = map[string]struct{}{}
+	}
+	s.keys[key] = struct{}{}
+}
+
+func (s *keySet) remove(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.keys, key)
+}
+
+func (s *keySet) has(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.keys[key]
+	return ok
+}

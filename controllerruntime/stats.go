@@ -1,0 +1,98 @@
+package controllerruntime
+
+import (
+	"maps"
+	"sync/atomic"
+	"time"
+)
+
+// counters are what the engine counts. The zero value is ready.
+type counters struct {
+	reconciles, failures, terminals atomic.Uint64
+	seconds                         atomic.Int64 // nanoseconds in reconciles
+	running                         atomic.Int64
+	mapperErrors                    atomic.Uint64
+	malformed, invalid              atomic.Uint64
+	foreign                         atomic.Uint64
+	tornDown, cascaded              atomic.Uint64
+	sweeps                          atomic.Uint64
+	orphaned                        atomic.Int64
+	recordErrors                    atomic.Uint64
+	brakeEngaged                    atomic.Uint64
+	terms                           atomic.Uint64
+}
+
+func (c *counters) reconciled(a attempt) {
+	c.reconciles.Add(1)
+	c.seconds.Add(int64(a.took))
+	if a.err == nil {
+		return
+	}
+	c.failures.Add(1)
+	if isTerminal(a.err) {
+		c.terminals.Add(1)
+	}
+}
+
+// Stats are the counts and states of a controller at one moment. Counters only grow, from 0 at New.
+type Stats struct {
+	// Reconciles counts attempts, Failures those that returned an error or panicked, Terminals those of them that parked
+	// their key. ReconcileTime is the sum of their durations.
+	Reconciles, Failures, Terminals uint64
+	ReconcileTime                   time.Duration
+	// Running is the number of attempts under way now, Workers how many there can be.
+	Running, Workers int
+	// Ready is the number of keys that wait for a worker, by priority from live changes of primaries to background work;
+	// Delayed the number of pending delays; OldestReady how long the oldest ready key has waited.
+	Ready       [3]int
+	Delayed     int
+	OldestReady time.Duration
+	// Failing is the number of keys whose last attempt failed; Parked those parked by a terminal error.
+	Failing, Parked int
+	// Leading tells whether this replica works; Terms how often it began to.
+	Leading bool
+	Terms   uint64
+	// Degraded are the sources that do not work now, and the records if they cannot be written, with the reason.
+	Degraded map[string]error
+	// Brake is the state of the brake, BrakeEngaged how often it engaged.
+	Brake        BrakeState
+	BrakeEngaged uint64
+	// TornDown counts primaries whose teardown was finished, Cascaded secondaries that the runtime deleted for it.
+	TornDown, Cascaded uint64
+	// Sweeps counts sweeps; Orphaned is how many objects without an owner the last one found.
+	Sweeps   uint64
+	Orphaned int
+	// Foreign counts encounters with objects of another installation that name an owner of this kind.
+	Foreign uint64
+	// Malformed and Invalid count reports of keys of a wrong shape and of documents that do not decode.
+	Malformed, Invalid uint64
+	// MapperErrors counts failed calls of mappers, RecordErrors failed writes of records.
+	MapperErrors, RecordErrors uint64
+}
+
+func (e *engine) snapshot() Stats {
+	c := &e.stats
+	s := Stats{
+		Reconciles: c.reconciles.Load(), Failures: c.failures.Load(), Terminals: c.terminals.Load(),
+		ReconcileTime: time.Duration(c.seconds.Load()),
+		Running:       int(c.running.Load()), Workers: e.opts.workers,
+		Delayed: e.queue.timersPending(), OldestReady: e.queue.oldestReady(),
+		Failing: e.queue.backoff.failing(), Parked: e.parked.len(),
+		Leading: e.terms.leading(), Terms: c.terms.Load(),
+		BrakeEngaged: c.brakeEngaged.Load(),
+		TornDown:     c.tornDown.Load(), Cascaded: c.cascaded.Load(),
+		Sweeps: c.sweeps.Load(), Orphaned: int(c.orphaned.Load()), Foreign: c.foreign.Load(),
+		Malformed: c.malformed.Load(), Invalid: c.invalid.Load(),
+		MapperErrors: c.mapperErrors.Load(), RecordErrors: c.recordErrors.Load(),
+	}
+	for prio, depth := range e.queue.depthByPriority() {
+		s.Ready[len(s.Ready)-1-prio] = depth
+	}
+	if e.brake != nil {
+		s.Brake = e.brake.snapshot()
+	}
+	e.degradedMu.Lock()
+	s.Degraded = maps.Clone(e.degraded)
+	e.degradedMu.Unlock()
+	return s
+}

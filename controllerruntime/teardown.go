@@ -1,0 +1,283 @@
+package controllerruntime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// goneCheckInterval is how long a teardown waits before it looks again whether what it deleted is gone. Usually the
+// delete's own event wakes the key earlier.
+const goneCheckInterval = 250 * time.Millisecond
+
+// processAbsent is for a key without a document: a teardown if one is owed.
+func (e *engine) processAbsent(t *term, it item) {
+	if e.records == nil {
+		e.reconcileGone(t, it)
+		return
+	}
+	owed := anchored(e.anchors.cached(it.key))
+	if !owed && !it.ops.explicit() {
+		e.settled(it.key) // never reconciled, or torn down already
+		e.queue.done(it.key)
+		return
+	}
+	if e.parked.holds(it.key, view{}, it.ops) {
+		e.queue.done(it.key)
+		return
+	}
+	it.ops = union(it.ops, e.deleteOperation(it))
+	seen, _ := e.primary.vanishings().get(it.key)
+	if owed && !seen.evidenced {
+		if !e.brake.admits(it.key) {
+			e.queue.forget(it.key)
+			e.queue.done(it.key)
+			return
+		}
+	}
+	if !seen.evidenced {
+		// Nothing but the cache says so: the leader must agree before anybody acts on it.
+		if err := e.mustBeGone(t.ctx, it.key); err != nil {
+			e.teardownFailed(t, it, attempt{err: err}, "before the teardown")
+			return
+		}
+	}
+	e.teardown(t, it)
+}
+
+// deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.
+func (e *engine) deleteOperation(it item) Operations {
+	if it.ops.Has(OperationPurge) {
+		return operations(OperationPurge)
+	}
+	return operations(OperationDelete)
+}
+
+// teardown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
+// any two steps leaves the anchor, and so the teardown owed.
+func (e *engine) teardown(t *term, it item) {
+	a := e.attempt(t, it)
+	if a.err != nil {
+		e.teardownFailed(t, it, a, "in the reconciler")
+		return
+	}
+	if after := a.result.RequeueAfter; after > 0 {
+		// Not finished yet, as a finalizer would say it: the anchor stays.
+		a.nextDue = time.Now().Add(after)
+		e.report(t, it, a)
+		e.queue.forget(it.key)
+		e.queue.addAfter(it.key, union(e.deleteOperation(it), operations(OperationRequeue)), prioBackground, after, timerRequeue)
+		e.queue.done(it.key)
+		return
+	}
+	gone, err := e.cleanUp(t.ctx, it.key)
+	if err != nil {
+		a.err = err
+		e.teardownFailed(t, it, a, "after the reconciler")
+		return
+	}
+	if !gone {
+		a.nextDue = time.Now().Add(goneCheckInterval)
+		e.report(t, it, a)
+		e.queue.addAfter(it.key, it.ops, prioBackground, goneCheckInterval, timerRequeue)
+		e.queue.done(it.key)
+		return
+	}
+	e.report(t, it, a)
+	e.stats.tornDown.Add(1)
+	e.settled(it.key)
+	e.queue.done(it.key)
+}
+
+// settled forgets a key that is gone and owes nothing.
+func (e *engine) settled(key string) {
+	e.primary.vanishings().forget(key)
+	e.parked.forget(key)
+	e.written.take(key)
+	e.queue.drop(key)
+	if e.brake != nil {
+		e.brake.settled(key)
+	}
+}
+
+// cleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of it.
+func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error) {
+	if err := e.mustBeGone(ctx, key); err != nil {
+		return false, err
+	}
+	if !e.opts.withoutCascade {
+		gone, err := e.cascade(ctx, key)
+		if err != nil || !gone {
+			return false, err
+		}
+	}
+	return true, e.removeAnchor(ctx, key)
+}
+
+// mustBeGone asks the leader; errBackAgain if the document exists.
+func (e *engine) mustBeGone(ctx context.Context, key string) error {
+	found, err := e.primary.confirm(ctx, key)
+	if err != nil {
+		return fmt.Errorf("ask the leader whether %s %q is gone: %w", e.kind, key, err)
+	}
+	if found.Exists {
+		return errBackAgain
+	}
+	return nil
+}
+
+// cascade deletes what a primary that is gone still owns, each with a precondition on what was seen.
+func (e *engine) cascade(ctx context.Context, key string) (gone bool, err error) {
+	targets, err := e.ownedObjects(key)
+	if err != nil || len(targets) == 0 {
+		return err == nil, err
+	}
+	orphan, err := e.orphans(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	if orphan {
+		return true, nil
+	}
+	log := &entity.WriteLog{}
+	ctx = entity.WithWriteLog(ctx, log)
+	var errs []error
+	for _, target := range targets {
+		if target.object.GetDeletionTimestamp() != nil {
+			continue // on its way: a finalizer holds it
+		}
+		if err := target.source.remove(ctx, target.object); err != nil {
+			errs = append(errs, fmt.Errorf("delete %s %q, owned by %s %q: %w", target.source, objectKey(target.object), e.kind, key, err))
+			continue
+		}
+		e.stats.cascaded.Add(1)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return false, err
+	}
+	patience, cancel := context.WithTimeout(ctx, goneCheckInterval)
+	defer cancel()
+	if log.Wait(patience) != nil {
+		return false, nil
+	}
+	targets, err = e.ownedObjects(key)
+	return len(targets) == 0, err
+}
+
+// ownedObject is a secondary of this installation and where it lives.
+type ownedObject struct {
+	source ownedSource
+	object metav1.Object
+}
+
+func (e *engine) ownedObjects(key string) ([]ownedObject, error) {
+	var found []ownedObject
+	for _, s := range e.ownedSources() {
+		objects, err := s.ownedBy(key)
+		if err != nil {
+			return nil, fmt.Errorf("list what %s %q owns in %s: %w", e.kind, key, s, err)
+		}
+		for _, obj := range objects {
+			if e.mine(obj) {
+				found = append(found, ownedObject{source: s, object: obj})
+			} else {
+				e.stats.foreign.Add(1)
+			}
+		}
+	}
+	return found, nil
+}
+
+// orphans tells whether the last known document asks to leave what it owned.
+func (e *engine) orphans(ctx context.Context, key string) (bool, error) {
+	if seen, ok := e.primary.vanishings().get(key); ok && seen.object != nil {
+		return seen.object.GetAnnotations()[DeletionPolicyAnnotation] == DeletionPolicyOrphan, nil
+	}
+	record, err := e.records.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the record of %s %q for its deletion policy: %w", e.kind, key, err)
+	}
+	if len(record.LastDocument) == 0 {
+		return record.DeletionPolicy == DeletionPolicyOrphan, nil
+	}
+	var document metav1.PartialObjectMetadata
+	if err := json.Unmarshal(record.LastDocument, &document); err != nil {
+		return false, fmt.Errorf("read the last document of %s %q for its deletion policy: %w", e.kind, key, err)
+	}
+	return document.Annotations[DeletionPolicyAnnotation] == DeletionPolicyOrphan, nil
+}
+
+// removeAnchor removes the record by compare-and-set on what it is now: a status written meanwhile goes with it.
+func (e *engine) removeAnchor(ctx context.Context, key string) error {
+	for tries := 0; ; tries++ {
+		record, err := e.records.Get(ctx, key)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			err = e.records.Delete(ctx, key, record.Revision)
+		}
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
+		}
+		if !apierrors.IsConflict(err) || tries == maxConflicts {
+			return fmt.Errorf("remove the record of %s %q: %w", e.kind, key, err)
+		}
+	}
+}
+
+// teardownFailed tries again later, or not at all where the document is back or the error is terminal.
+func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
+	switch {
+	case errors.Is(a.err, errBackAgain):
+		t.logger.V(2).Info("Document exists again, nothing is deleted", "key", it.key, "noticed", where)
+		// The event that says so may be here already or come soon; this covers a cache that is behind.
+		e.queue.forget(it.key)
+		e.queue.addAfter(it.key, operations(OperationPut), prioLive, goneCheckInterval, timerRetry)
+		e.queue.done(it.key)
+		return
+	case isTerminal(a.err):
+		e.parked.park(it.key, view{})
+		e.queue.forget(it.key)
+		if seen, ok := e.primary.vanishings().get(it.key); ok {
+			e.event(seen.object, corev1.EventTypeWarning, entity.ReasonTerminal, a.err.Error())
+		}
+	default:
+		e.retry(it, &a)
+	}
+	e.report(t, it, a)
+	e.queue.done(it.key)
+}
+
+// reconcileGone is the reconcile of a delete without anchors: best effort, no cascade.
+func (e *engine) reconcileGone(t *term, it item) {
+	if e.parked.holds(it.key, view{}, it.ops) {
+		e.queue.done(it.key)
+		return
+	}
+	a := e.attempt(t, it)
+	switch {
+	case a.err == nil:
+		e.succeeded(it, &a)
+		if a.nextDue.IsZero() {
+			e.settled(it.key)
+		}
+	case isTerminal(a.err):
+		e.parked.park(it.key, view{})
+		e.queue.forget(it.key)
+	default:
+		e.retry(it, &a)
+	}
+	e.report(t, it, a)
+	e.queue.done(it.key)
+}

@@ -1,0 +1,273 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+)
+
+// ownWritesPatience bounds how long a reconcile waits for the caches to show what the key's last one wrote. A cache
+// that is cut off must not stop the rest: after that the reconcile runs on what there is.
+const ownWritesPatience = 5 * time.Second
+
+// errBackAgain is why a teardown ends early: the document was there when the leader was asked.
+var errBackAgain = errors.New("the document exists again")
+
+// work takes keys from the queue until it is shut down. It holds still while another replica leads.
+func (e *engine) work() {
+	for {
+		t := e.terms.await()
+		if t == nil {
+			return
+		}
+		it, shutdown := e.queue.get()
+		if shutdown {
+			return
+		}
+		if t.ctx.Err() != nil {
+			e.queue.add(it.key, it.ops, it.prio)
+			e.queue.done(it.key)
+			continue
+		}
+		e.process(t, it)
+	}
+}
+
+// process brings one key one step further. Whoever it leaves the key to calls finish.
+func (e *engine) process(t *term, it item) {
+	if !e.wellFormed(it.key) {
+		e.stats.malformed.Add(1)
+		t.logger.Error(nil, "Malformed key in the queue, forgotten", "key", it.key, "operations", it.ops)
+		e.queue.drop(it.key)
+		e.queue.done(it.key)
+		return
+	}
+	v := e.primary.view(it.key)
+	switch {
+	case v.presence == absent:
+		e.processAbsent(t, it)
+	case v.presence == invalid:
+		e.rest(t, it, v, entity.ReasonInvalid, "the document does not decode; it is reconciled once it does")
+	case v.suspended():
+		e.rest(t, it, v, entity.ReasonSuspended, "annotation "+SuspendAnnotation)
+	case e.parked.holds(it.key, v, it.ops):
+		e.queue.done(it.key)
+	default:
+		e.processPresent(t, it, v)
+	}
+}
+
+// rest is for a primary that exists and is not to be reconciled now.
+func (e *engine) rest(t *term, it item, v view, reason, message string) {
+	if e.brake != nil {
+		e.brake.settled(it.key)
+	}
+	if e.anchors != nil {
+		err := e.anchors.annotate(t.ctx, it.key, reconciledCondition(metav1.ConditionFalse, reason, message, v.revision))
+		if err != nil {
+			e.recordFailed(t, it, err)
+			return
+		}
+	}
+	e.queue.forget(it.key)
+	e.queue.done(it.key)
+}
+
+func (e *engine) processPresent(t *term, it item, v view) {
+	if e.anchors == nil {
+		e.reconcilePresent(t, it, v)
+		return
+	}
+	e.brake.settled(it.key)
+	stream := e.primary.stream().Created
+	cached := e.anchors.cached(it.key)
+	if e.anchors.covers(cached, v, stream) {
+		e.reconcilePresent(t, it, v)
+		return
+	}
+	record, err := e.anchors.anchorFor(cached, v, stream)
+	if err != nil {
+		e.recordFailed(t, it, err)
+		return
+	}
+	if it.prio == prioBackground {
+		// Many keys are waiting: write ahead, and come back when the server has it.
+		e.flights.launch(e.records.PutAsync(it.key, record), func(err error) {
+			if err != nil {
+				t.logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.key, "err", err)
+			}
+			e.queue.add(it.key, it.ops, prioSecondary)
+			e.queue.done(it.key)
+		})
+		return
+	}
+	if err := e.anchors.put(t.ctx, it.key, record); err != nil {
+		e.recordFailed(t, it, err)
+		return
+	}
+	e.reconcilePresent(t, it, v)
+}
+
+// recordFailed puts a key back whose record could not be written: there is no reconcile without it, and none is lost.
+func (e *engine) recordFailed(t *term, it item, err error) {
+	delay := e.queue.failed(it.key)
+	if t.ctx.Err() == nil {
+		e.stats.recordErrors.Add(1)
+		e.recordsDegraded(t.ctx, err)
+		t.logger.Error(err, "Cannot write the record, so the key is not reconciled; will try again",
+			"key", it.key, "bucket", e.statusBucket, "after", delay)
+	}
+	e.queue.addAfter(it.key, it.ops, prioBackground, delay, timerRetry)
+	e.queue.done(it.key)
+}
+
+func (e *engine) reconcilePresent(t *term, it item, v view) {
+	attempt := e.attempt(t, it)
+	condition := reconciledCondition(metav1.ConditionTrue, entity.ReasonSynced, "", v.revision)
+	switch {
+	case attempt.err == nil:
+		e.succeeded(it, &attempt)
+	case isTerminal(attempt.err):
+		e.parked.park(it.key, v)
+		e.queue.forget(it.key)
+		e.event(v.object, corev1.EventTypeWarning, entity.ReasonTerminal, attempt.err.Error())
+		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonTerminal, attempt.err.Error(), v.revision)
+	default:
+		e.retry(it, &attempt)
+		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, attempt.err.Error(), v.revision)
+	}
+	e.report(t, it, attempt)
+	if e.anchors == nil || t.ctx.Err() != nil && attempt.err != nil {
+		e.queue.done(it.key)
+		return
+	}
+	e.recordOutcome(t, it, v, condition)
+}
+
+// recordOutcome writes what came of an attempt, if that is news; the key is done when the server has it, because the
+// next attempt builds on it.
+func (e *engine) recordOutcome(t *term, it item, v view, condition metav1.Condition) {
+	stream := e.primary.stream().Created
+	cached := e.anchors.cached(it.key)
+	if cached == nil {
+		cached = &entity.Record{}
+	}
+	record, err := e.anchors.outcome(cached, v, stream, condition)
+	if err != nil || record == nil {
+		e.queue.done(it.key)
+		return
+	}
+	e.flights.launch(e.records.PutAsync(it.key, record), func(err error) {
+		if err != nil {
+			err = e.anchors.put(t.ctx, it.key, record)
+		}
+		if err != nil {
+			e.recordFailed(t, item{key: it.key, ops: operations(OperationRetry), prio: prioBackground}, err)
+			return
+		}
+		e.recordsHealthy(t.ctx)
+		e.queue.done(it.key)
+	})
+}
+
+// attempt is one call of the reconciler and what came of it.
+type attempt struct {
+	number  int
+	result  Result
+	err     error
+	took    time.Duration
+	nextDue time.Time
+}
+
+// attempt calls the reconciler once the caches show what the key's last reconcile wrote.
+func (e *engine) attempt(t *term, it item) attempt {
+	if log := e.written.take(it.key); log != nil {
+		patience, cancel := context.WithTimeout(t.ctx, ownWritesPatience)
+		if err := log.Wait(patience); err != nil && t.ctx.Err() == nil {
+			t.logger.Info("Caches do not show the key's last writes yet, reconciling on what there is", "key", it.key, "err", err)
+		}
+		cancel()
+	}
+	req := Request{Key: it.key, Operations: it.ops.public()}
+	log := &entity.WriteLog{}
+	ctx := e.reconcileContext(t, req, log)
+	cancel := func() {}
+	if e.opts.reconcileTimeout > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.reconcileTimeout, ErrReconcileTimeout)
+	}
+	a := attempt{number: e.queue.attempts(it.key) + 1}
+	e.stats.running.Add(1)
+	start := time.Now()
+	a.err = guard(func() (err error) {
+		a.result, err = e.reconciler.Reconcile(ctx, req)
+		return err
+	})
+	a.took = time.Since(start)
+	e.stats.running.Add(-1)
+	cancel()
+	e.written.put(it.key, log)
+	return a
+}
+
+func (e *engine) succeeded(it item, a *attempt) {
+	e.queue.forget(it.key)
+	e.parked.forget(it.key)
+	if after := a.result.RequeueAfter; after > 0 {
+		a.nextDue = time.Now().Add(after)
+		e.queue.addAfter(it.key, operations(OperationRequeue), prioBackground, after, timerRequeue)
+	}
+}
+
+// retry gives the operations back, so that the attempt which succeeds knows all its reasons.
+func (e *engine) retry(it item, a *attempt) {
+	delay := e.queue.failed(it.key)
+	if f := e.opts.errorPolicy; f != nil {
+		var chosen Result
+		if err := guard(func() error { chosen = f(it.key, a.err, a.number); return nil }); err == nil && chosen.RequeueAfter > 0 {
+			delay = chosen.RequeueAfter
+		}
+	}
+	a.nextDue = time.Now().Add(delay)
+	e.queue.addAfter(it.key, union(it.ops, operations(OperationRetry)), prioBackground, delay, timerRetry)
+}
+
+// report counts an attempt, logs its failure and tells the user's callback.
+func (e *engine) report(t *term, it item, a attempt) {
+	e.stats.reconciled(a)
+	if a.err != nil && t.ctx.Err() == nil {
+		t.logger.Error(a.err, "Reconcile failed", "key", it.key, "operations", it.ops.public(), "attempt", a.number, "nextDue", a.nextDue)
+	}
+	if f := e.opts.onResult; f != nil {
+		e.callback(t.ctx, "WithOnResult", func() {
+			f(ReconcileResult{Key: it.key, Operations: it.ops.public(), Attempt: a.number, Duration: a.took, Err: a.err, NextDue: a.nextDue})
+		})
+	}
+}
+
+// reconcileContext carries the logger, the record of what is written, and for whom.
+func (e *engine) reconcileContext(t *term, req Request, log *entity.WriteLog) context.Context {
+	ctx := withReconcile(t.ctx, &reconcileInfo{engine: e, key: req.Key})
+	ctx = entity.WithWriteLog(ctx, log)
+	if f := e.opts.logConstructor; f != nil {
+		return klog.NewContext(ctx, f(t.logger, req))
+	}
+	return klog.NewContext(ctx, t.logger.WithValues("key", req.Key, "operations", req.Operations, "reconcileID", reconcileID(e.runs.Add(1))))
+}
+
+// reconcileID is formatted only when something is logged.
+type reconcileID uint64
+
+func (id reconcileID) String() string { return strconv.FormatUint(uint64(id), 16) }
+
+func (e *engine) event(obj any, eventType, reason, message string) {
+	if r, ok := obj.(runtime.Object); ok && e.opts.recorder != nil {
+		e.opts.recorder.Event(r, eventType, reason, message)
+	}
+}

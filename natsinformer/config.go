@@ -1,0 +1,91 @@
+package natsinformer
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+const defaultCompareInterval = 5 * time.Minute
+
+// Entry is one revision of a key, as the server stores it.
+type Entry struct {
+	Key      string // as in NATS, below the bucket
+	Revision uint64 // stream sequence
+	Created  time.Time
+	Header   nats.Header
+	Value    []byte
+}
+
+// Config says what an Informer watches and how it turns entries into objects.
+type Config struct {
+	// Bucket is the name of the key-value bucket. Required.
+	Bucket string
+	// Filter is a subject filter below the bucket. The zero value means all keys (">").
+	Filter string
+	// Decode turns an entry into an object and sets its name and namespace; the informer sets the
+	// resourceVersion. It is called from several goroutines at once and must not keep Entry.Value. A panic counts as
+	// an error. Required.
+	Decode func(Entry) (runtime.Object, error)
+	// OnInvalid is told of each revision that Decode refuses, OnResolved of a key that decodes again or is gone.
+	// Both are called in order per key, must return quickly, and may be nil.
+	OnInvalid  func(Entry, error)
+	OnResolved func(key string)
+	// OnError is told when the informer cannot list or watch (the error names the subject or bucket and what to
+	// grant or create), and with nil when it works again. It must return quickly, and may be nil.
+	OnError func(error)
+	// Indexers are added to the store before the informer starts.
+	Indexers cache.Indexers
+	// CompareInterval is how often the store is compared with the server's key set, jittered by a tenth.
+	// The zero value means 5 minutes.
+	CompareInterval time.Duration
+}
+
+var (
+	validBucket = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	validFilter = regexp.MustCompile(`^[-/_=a-zA-Z0-9*]+(\.[-/_=a-zA-Z0-9*]+)*(\.>)?$`)
+)
+
+// complete checks the configuration and fills in its defaults.
+func (c *Config) complete() error {
+	if !validBucket.MatchString(c.Bucket) {
+		return fmt.Errorf("natsinformer: %q is not a bucket name: use letters, digits, dash and underscore", c.Bucket)
+	}
+	if c.Filter == "" {
+		c.Filter = ">"
+	}
+	if c.Filter != ">" && !validFilter.MatchString(c.Filter) {
+		return fmt.Errorf("natsinformer: bucket %q: %q is not a filter: use a key, or tokens of it with * and > as wildcards", c.Bucket, c.Filter)
+	}
+	if c.Decode == nil {
+		return errors.New("natsinformer: Config.Decode is required")
+	}
+	if c.CompareInterval < 0 {
+		return fmt.Errorf("natsinformer: bucket %q: CompareInterval must not be negative", c.Bucket)
+	}
+	if c.CompareInterval == 0 {
+		c.CompareInterval = defaultCompareInterval
+	}
+	return nil
+}
+
+func (c *Config) stream() string { return "KV_" + c.Bucket }
+
+// prefix is what the subject of each key starts with.
+func (c *Config) prefix() string { return "$KV." + c.Bucket + "." }
+
+func (c *Config) filterSubject() string { return c.prefix() + c.Filter }
+
+// filtered tells whether the informer sees only some of the stream's messages, so that the stream's own counters say
+// nothing about it.
+func (c *Config) filtered() bool { return c.Filter != ">" }
+
+func (c *Config) keyOf(subject string) (key string, ok bool) {
+	return strings.CutPrefix(subject, c.prefix())
+}

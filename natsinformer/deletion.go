@@ -1,0 +1,73 @@
+package natsinformer
+
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// DeleteReason says what made a key disappear.
+type DeleteReason string
+
+// The reasons of a delete. Only DeleteVanished is inferred; the others were read in the stream.
+const (
+	DeleteMarker   DeleteReason = "Delete"
+	PurgeMarker    DeleteReason = "Purge"
+	ExpiryMarker   DeleteReason = "Expired"
+	DeleteVanished DeleteReason = "Vanished"
+)
+
+// Deletion tells how a delete came to be known.
+type Deletion struct {
+	// Evidenced is true if a delete marker, purge marker or expiry marker of the key was read in the stream, and
+	// false if the delete was only inferred from the key's absence.
+	Evidenced bool
+	Reason    DeleteReason
+}
+
+// deletionAnnotation is put on the copy that a delete handler receives; the object in the store never carries it. An
+// annotation, because it is the only thing that survives client-go's queue, transforms and handlers unchanged.
+const deletionAnnotation = "natsinformer.nagi/deletion"
+
+// DeleteOf tells how the delete of an object that an Informer handed to a delete handler came to be known. Of anything
+// else (a cache.DeletedFinalStateUnknown, an object of another informer) it returns the zero Deletion, which is
+// inferred: whoever deletes on evidence only is safe with it.
+func DeleteOf(obj any) Deletion {
+	object, ok := obj.(metav1.Object)
+	if !ok {
+		return Deletion{}
+	}
+	// The resourceVersion is part of the value so that a document which carries the annotation proves nothing: its
+	// writer cannot know the sequence of the marker that will delete it.
+	value := object.GetAnnotations()[deletionAnnotation]
+	for _, reason := range []DeleteReason{DeleteMarker, PurgeMarker, ExpiryMarker, DeleteVanished} {
+		if value == deletionValue(reason, object.GetResourceVersion()) {
+			return Deletion{Evidenced: reason != DeleteVanished, Reason: reason}
+		}
+	}
+	return Deletion{}
+}
+
+func deletionValue(reason DeleteReason, resourceVersion string) string {
+	return string(reason) + "@" + resourceVersion
+}
+
+// deleted is the object a delete handler receives: a copy of the last known one, at the revision of the delete.
+func deleted(last runtime.Object, reason DeleteReason, revision uint64) runtime.Object {
+	gone := last.DeepCopyObject()
+	object, err := meta.Accessor(gone)
+	if err != nil {
+		return gone // cannot be: it was accepted when it was decoded
+	}
+	version := formatVersion(revision)
+	annotations := maps.Clone(object.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[deletionAnnotation] = deletionValue(reason, version)
+	object.SetAnnotations(annotations)
+	object.SetResourceVersion(version)
+	return gone
+}

@@ -1,0 +1,113 @@
+package natsinformer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Informer is a SharedIndexInformer over a key-value bucket.
+type Informer interface {
+	cache.SharedIndexInformer
+	// Exists tells whether the key is in the store or invalid. It takes the store's key or the key as in NATS.
+	Exists(key string) bool
+	// Invalid returns the keys (as in NATS) that exist but do not decode, with the reason.
+	Invalid() map[string]error
+	// Cursor is the stream sequence up to which the store is complete: every change up to it can be read there. It is
+	// zero before the first list, and goes down when the stream turns out to be another one.
+	Cursor() uint64
+	// WaitCursor blocks until Cursor has reached the sequence or the context ends, whose error it then returns. What
+	// it waits for must have been written within Config.Filter.
+	WaitCursor(ctx context.Context, sequence uint64) error
+	// Status tells how the informer is doing.
+	Status() Status
+}
+
+// Status tells how an informer is doing.
+type Status struct {
+	// StreamCreated is the creation time of the stream that the store reflects, zero before the first list.
+	StreamCreated time.Time
+	// StreamChanges counts how often the stream turned out to be another one than before (recreated or restored).
+	StreamChanges uint64
+	// Err is why the informer cannot list or watch now; nil when it can.
+	Err error
+	// Since is when Err became what it is.
+	Since time.Time
+	// Lists, Resumes and Compares count full lists, consumers made to go on from the cursor, and comparisons with the
+	// server's key set.
+	Lists, Resumes, Compares uint64
+	// Invalid counts the keys that exist but do not decode.
+	Invalid int
+}
+
+// informer is client-go's informer over a source of ours.
+type informer struct {
+	cache.SharedIndexInformer
+	src *source
+}
+
+// New makes an informer that runs when its Run or RunWithContext is called, and once. It does not talk to the server: a
+// bucket that does not exist yet is waited for.
+func New(js jetstream.JetStream, cfg Config) (Informer, error) {
+	if js == nil {
+		return nil, errors.New("natsinformer: a JetStream context is required")
+	}
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	src := &source{
+		js: js, cfg: cfg, apiPrefix: apiPrefixOf(js), keys: newKeys(),
+		health: &health{bucket: cfg.Bucket, onError: cfg.OnError},
+	}
+	indexers := cache.Indexers{}
+	maps.Copy(indexers, cfg.Indexers)
+	shared := cache.NewSharedIndexInformerWithOptions(src, nil, cache.SharedIndexInformerOptions{
+		Indexers: indexers, ObjectDescription: "bucket " + cfg.Bucket,
+	})
+	var err error
+	if src.progress, err = newProgress(shared); err != nil {
+		return nil, fmt.Errorf("natsinformer: bucket %q: %w", cfg.Bucket, err)
+	}
+	return &informer{shared, src}, nil
+}
+
+func (i *informer) Exists(key string) bool {
+	if _, exists, _ := i.GetIndexer().GetByKey(key); exists { // GetByKey never fails
+		return true
+	}
+	// client-go's key of an object in a namespace is namespace/name; in NATS it is namespace.name.
+	if _, exists, _ := i.GetIndexer().GetByKey(strings.Replace(key, ".", "/", 1)); exists {
+		return true
+	}
+	i.src.mu.RLock()
+	defer i.src.mu.RUnlock()
+	if _, exists := i.src.keys.live[key]; exists {
+		return true
+	}
+	_, exists := i.src.keys.live[strings.Replace(key, "/", ".", 1)]
+	return exists
+}
+
+func (i *informer) Invalid() map[string]error {
+	i.src.mu.RLock()
+	defer i.src.mu.RUnlock()
+	invalid := make(map[string]error, len(i.src.keys.invalid))
+	for key, bad := range i.src.keys.invalid {
+		invalid[key] = bad.err
+	}
+	return invalid
+}
+
+func (i *informer) Cursor() uint64 { return i.src.progress.cursor() }
+
+func (i *informer) WaitCursor(ctx context.Context, sequence uint64) error {
+	return i.src.progress.wait(ctx, sequence)
+}
+
+func (i *informer) Status() Status { return i.src.health.get() }
