@@ -321,15 +321,12 @@ func (q *queue) hold(e *entry, ops Operations, prio priority, now time.Duration)
 	default:
 		t.ops, t.prio = union(t.ops, ops), max(t.prio, prio)
 	}
-	q.timers.set(e.wait, min(now+q.quiet, e.added+q.maxHold), now)
+	q.timers.set(e.wait, min(later(now, q.quiet), later(e.added, q.maxHold)), now)
 }
 
 // delay sets the timer t of e, or makes one; the shorter delay wins.
 func (q *queue) delay(e *entry, t *timer, ops Operations, prio priority, now, d time.Duration, kind timerKind) *timer {
-	due := now + d
-	if due < now { // overflow
-		due = never
-	}
+	due := later(now, d)
 	if t == nil {
 		t = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: kind}
 		q.timers.set(t, due, now)

@@ -343,6 +343,26 @@ func TestGetBlocksUntilAKeyIsReady(t *testing.T) {
 	})
 }
 
+func TestKeyThatIsReadyAgainWakesAnotherWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(queueOptions{})
+		defer q.shutDown()
+		q.add("a", opPut, prioLive)
+		takeKey(t, q, "a", opPut)
+		q.add("a", opSecondary, prioLive)
+		taken := make(chan item)
+		go func() {
+			it, _ := q.get()
+			taken <- it
+		}()
+		synctest.Wait()
+		q.done("a")
+		if it := <-taken; it.ops != opSecondary {
+			t.Errorf("got %+v", it)
+		}
+	})
+}
+
 func TestShutDownUnblocksGet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(queueOptions{})

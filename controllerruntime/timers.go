@@ -47,6 +47,14 @@ type timers struct {
 
 const never = time.Duration(math.MaxInt64)
 
+// later returns the time d after t, or never.
+func later(t, d time.Duration) time.Duration {
+	if d > never-t {
+		return never
+	}
+	return t + d
+}
+
 func newTimers(fire func()) timers { return timers{fire: fire, armed: never} }
 
 // set adds t, or moves it if it is in the heap already.

@@ -213,13 +213,15 @@ func TestDelaysTakeNoGoroutineAndEndWithTheQueue(t *testing.T) {
 	}
 }
 
-func TestHugeDelayDoesNotOverflow(t *testing.T) {
+func TestHugeDelaysDoNotOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
+		q := newQueue(queueOptions{debounceQuiet: time.Second, debounceMax: never})
 		defer q.shutDown()
 		advance(time.Hour)
 		q.addAfter("a", opRequeue, prioBackground, never, timerRequeue)
-		advance(time.Hour)
+		q.add("b", opPut, prioLive)
+		advance(time.Second)
+		runKey(t, q, "b", opPut)
 		if q.depth() != 0 || q.timersPending() != 1 {
 			t.Error("a delay of centuries is over")
 		}

@@ -1,0 +1,431 @@
+package controllerruntime
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The model is the queue's specification, written down the slow and plain way: it
+// searches all keys for each answer. The tests let both take the same random steps
+// and compare all that can be seen after each.
+
+// modelRun is one run of a key that is to come.
+type modelRun struct {
+	ops     Operations
+	prio    priority
+	added   time.Time // its first reason
+	delayed bool
+	kind    timerKind // while delayed
+	at      time.Time // while delayed: when it ends
+	set     int       // while delayed: order of equal times
+	ready   int       // in which order it became ready; 0 if it is not
+	placed  int       // in which order it got its place among its priority
+	since   time.Time // when it became ready
+}
+
+type modelKey struct {
+	next    *modelRun // due or delayed
+	user    *modelRun // EnqueueAfter
+	running bool
+}
+
+type model struct {
+	quiet, maxHold time.Duration
+	keys           map[string]*modelKey
+	names          []string
+	now            time.Time
+	order          int
+	handedOut      int
+}
+
+func newModel(names []string, opts queueOptions) *model {
+	m := &model{quiet: opts.debounceQuiet, maxHold: opts.debounceMax, keys: map[string]*modelKey{}, names: names, now: time.Now()}
+	for _, name := range names {
+		m.keys[name] = &modelKey{}
+	}
+	return m
+}
+
+func (m *model) turn() int { m.order++; return m.order }
+
+func (m *model) add(key string, ops Operations, prio priority) {
+	k := m.keys[key]
+	live := prio != prioBackground && ops&explicitBit == 0
+	if m.quiet == 0 || !live || k.next != nil && !k.next.delayed {
+		m.happen(key, ops, prio)
+		return
+	}
+	if k.next == nil {
+		k.next = &modelRun{added: m.now, delayed: true, kind: timerDebounce}
+	}
+	if k.next.kind != timerDebounce {
+		k.next.ops &^= opRetry | opRequeue
+		k.next.added, k.next.kind = m.now, timerDebounce
+	}
+	k.next.ops, k.next.prio = union(k.next.ops, ops), max(k.next.prio, prio)
+	k.next.set, k.next.at = m.turn(), m.now.Add(m.quiet)
+	if latest := k.next.added.Add(m.maxHold); latest.Before(k.next.at) {
+		k.next.at = latest
+	}
+}
+
+// happen is something that makes the next run due now.
+func (m *model) happen(key string, ops Operations, prio priority) {
+	k := m.keys[key]
+	if k.next == nil {
+		k.next = &modelRun{added: m.now, delayed: true, kind: timerRequeue}
+	}
+	run := k.next
+	if run.delayed && run.kind != timerDebounce {
+		run.ops &^= opRetry | opRequeue
+		run.added = m.now
+	}
+	becomesDue, raised := run.delayed, prio > run.prio
+	run.ops, run.prio, run.delayed = union(run.ops, ops), max(run.prio, prio), false
+	switch {
+	case k.running:
+	case becomesDue:
+		m.makeReady(run)
+	case raised:
+		run.placed = m.turn()
+	}
+}
+
+func (m *model) makeReady(run *modelRun) {
+	run.ready = m.turn()
+	run.placed, run.since = run.ready, m.now
+}
+
+func (m *model) addAfter(key string, ops Operations, prio priority, d time.Duration, kind timerKind) {
+	k := m.keys[key]
+	if kind == timerUser {
+		if d <= 0 {
+			m.happen(key, ops, prio)
+			return
+		}
+		m.delay(&k.user, ops, prio, d, kind)
+		return
+	}
+	if k.next != nil && (!k.next.delayed || k.next.kind == timerDebounce) {
+		k.next.ops = union(ops&^(opRetry|opRequeue), k.next.ops)
+		if prio > k.next.prio {
+			k.next.prio = prio
+			k.next.placed = m.turn()
+		}
+		return
+	}
+	if d > 0 {
+		m.delay(&k.next, ops, prio, d, kind)
+		return
+	}
+	if k.next != nil {
+		ops, prio = union(k.next.ops, ops), max(k.next.prio, prio)
+	}
+	k.next = nil
+	m.happen(key, ops, prio)
+}
+
+func (m *model) delay(run **modelRun, ops Operations, prio priority, d time.Duration, kind timerKind) {
+	at := m.now.Add(d)
+	if *run == nil {
+		*run = &modelRun{delayed: true, kind: kind, at: at, set: m.turn()}
+	}
+	(*run).ops, (*run).prio = union((*run).ops, ops), max((*run).prio, prio)
+	if at.Before((*run).at) {
+		(*run).at, (*run).set = at, m.turn()
+	}
+}
+
+// advance lets the delays end one after the other.
+func (m *model) advance(d time.Duration) {
+	end := m.now.Add(d)
+	for {
+		key, run := m.firstDelay()
+		if run == nil || run.at.After(end) {
+			m.now = end
+			return
+		}
+		m.now = run.at
+		k := m.keys[key]
+		switch {
+		case run == k.user:
+			k.user = nil
+		case run.kind != timerDebounce:
+			k.next = nil
+		}
+		m.happen(key, run.ops, run.prio)
+	}
+}
+
+func (m *model) firstDelay() (key string, first *modelRun) {
+	for _, name := range m.names {
+		for _, run := range []*modelRun{m.keys[name].next, m.keys[name].user} {
+			if run == nil || !run.delayed {
+				continue
+			}
+			if first == nil || run.at.Before(first.at) || run.at.Equal(first.at) && run.set < first.set {
+				key, first = name, run
+			}
+		}
+	}
+	return key, first
+}
+
+func (m *model) isReady(name string) bool {
+	k := m.keys[name]
+	return k.next != nil && !k.next.delayed && !k.running
+}
+
+// get returns the key that goes next; one must be ready.
+func (m *model) get() (string, modelRun) {
+	m.handedOut++
+	best := ""
+	for _, name := range m.names {
+		if !m.isReady(name) {
+			continue
+		}
+		if best == "" || m.before(m.keys[name].next, m.keys[best].next) {
+			best = name
+		}
+	}
+	run := *m.keys[best].next
+	m.keys[best].next, m.keys[best].running = nil, true
+	return best, run
+}
+
+func (m *model) before(a, b *modelRun) bool {
+	if m.handedOut%8 == 0 {
+		return a.ready < b.ready
+	}
+	if a.prio != b.prio {
+		return a.prio > b.prio
+	}
+	return a.placed < b.placed
+}
+
+func (m *model) done(key string) {
+	k := m.keys[key]
+	k.running = false
+	if k.next != nil && !k.next.delayed {
+		m.makeReady(k.next)
+	}
+}
+
+func (m *model) drop(key string) {
+	k := m.keys[key]
+	k.user = nil
+	if k.next != nil && k.next.delayed && k.next.kind != timerDebounce {
+		k.next = nil
+	}
+}
+
+func (m *model) counts() queueCounts {
+	var c queueCounts
+	oldest := 0
+	for _, name := range m.names {
+		k := m.keys[name]
+		if m.isReady(name) {
+			c.ready[k.next.prio]++
+			if oldest == 0 || k.next.ready < oldest {
+				oldest, c.oldest = k.next.ready, m.now.Sub(k.next.since)
+			}
+		}
+		if k.running {
+			c.inProgress++
+			if k.next != nil && !k.next.delayed {
+				c.rerun++
+			}
+		}
+		if k.next != nil && k.next.delayed {
+			c.timers++
+		}
+		if k.user != nil {
+			c.timers++
+		}
+	}
+	return c
+}
+
+func (m *model) remembered() int {
+	n := 0
+	for _, k := range m.keys {
+		if k.next != nil || k.user != nil || k.running {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) inProgress() []string {
+	var running []string
+	for _, name := range m.names {
+		if m.keys[name].running {
+			running = append(running, name)
+		}
+	}
+	return running
+}
+
+// fataler is what *testing.T and *rapid.T have in common.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// comparison takes random steps with both; choose(n) draws from 0 to n-1.
+type comparison struct {
+	queue  *queue
+	model  *model
+	choose func(n int) int
+	tally  map[string]int
+}
+
+var modelReasons = []Operations{
+	1 << OperationPut, 1 << OperationDelete, 1<<OperationDelete | evidencedBit, 1 << OperationPurge, 1 << OperationSecondary,
+	1 << OperationExternal, 1 << OperationResync, 1 << OperationRetry, 1 << OperationRequeue, 1<<OperationManual | explicitBit,
+}
+
+func (c *comparison) step(t fataler) {
+	t.Helper()
+	key := c.model.names[c.choose(len(c.model.names))]
+	ops := modelReasons[c.choose(len(modelReasons))]
+	prio := priority(c.choose(int(prioCount)))
+	what := "add"
+	switch c.choose(10) {
+	case 0, 1, 2:
+		c.queue.add(key, ops, prio)
+		c.model.add(key, ops, prio)
+	case 3, 4:
+		what = "addAfter"
+		d, kind := time.Duration(c.choose(50)-2)*time.Millisecond, timerKind(c.choose(3))
+		c.queue.addAfter(key, ops, prio, d, kind)
+		c.model.addAfter(key, ops, prio, d, kind)
+	case 5, 6:
+		what = "get"
+		c.get(t)
+	case 7:
+		what = "done"
+		if running := c.model.inProgress(); len(running) > 0 {
+			key = running[c.choose(len(running))]
+			c.queue.done(key)
+			c.model.done(key)
+		}
+	case 8:
+		if c.choose(10) > 0 {
+			break
+		}
+		what = "drop"
+		c.queue.drop(key)
+		c.model.drop(key)
+	case 9:
+		what = "advance"
+		d := time.Duration(c.choose(20)) * time.Millisecond
+		advance(d)
+		c.model.advance(d)
+	}
+	c.tally[what]++
+	c.compare(t, what, key)
+}
+
+func (c *comparison) get(t fataler) {
+	t.Helper()
+	if c.queue.depth() == 0 {
+		return
+	}
+	key, run := c.model.get()
+	want := item{key: key, ops: run.ops, prio: run.prio, added: run.added}
+	got, shutdown := c.queue.get()
+	if shutdown || got.key != want.key || got.ops != want.ops || got.prio != want.prio || !got.added.Equal(want.added) {
+		t.Fatalf("hand-out %d (shutdown %v):\n got %+v\nwant %+v", c.model.handedOut, shutdown, got, want)
+	}
+}
+
+func (c *comparison) compare(t fataler, what, key string) {
+	t.Helper()
+	if got, want := c.queue.counts(), c.model.counts(); got != want {
+		t.Fatalf("after %s of %s:\n got %+v\nwant %+v", what, key, got, want)
+	}
+	var want Operations
+	if next := c.model.keys[key].next; next != nil {
+		want = next.ops
+	}
+	if got := c.queue.pendingOps(key); got != want {
+		t.Fatalf("after %s of %s: pending %s, want %s", what, key, got, want)
+	}
+	if got, want := len(c.queue.entries), c.model.remembered(); got != want {
+		t.Fatalf("after %s of %s: remembers %d keys, want %d", what, key, got, want)
+	}
+}
+
+func modelNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("key-%d", i)
+	}
+	return names
+}
+
+func modelOptions(t *testing.T, test func(t *testing.T, opts queueOptions)) {
+	t.Run("plain", func(t *testing.T) { test(t, queueOptions{}) })
+	t.Run("debounced", func(t *testing.T) {
+		test(t, queueOptions{debounceQuiet: 7 * time.Millisecond, debounceMax: 25 * time.Millisecond})
+	})
+}
+
+func TestQueueDoesWhatTheModelDoes(t *testing.T) {
+	modelOptions(t, func(t *testing.T, opts queueOptions) {
+		synctest.Test(t, func(t *testing.T) {
+			// Wrapped, because rapid asks a *testing.T for its deadline, which a bubble forbids.
+			rapid.Check(struct{ *testing.T }{t}, func(rt *rapid.T) {
+				c := comparison{
+					queue:  newQueue(opts),
+					model:  newModel(modelNames(5), opts),
+					choose: func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "choice") },
+					tally:  map[string]int{},
+				}
+				defer c.queue.shutDown()
+				for range 200 {
+					c.step(rt)
+				}
+			})
+		})
+	})
+}
+
+func TestDepthAndCountersAreExactAfterAMillionOperations(t *testing.T) {
+	const seed = 20260101
+	modelOptions(t, func(t *testing.T, opts queueOptions) {
+		synctest.Test(t, func(t *testing.T) {
+			c := comparison{
+				queue:  newQueue(opts),
+				model:  newModel(modelNames(16), opts),
+				choose: rand.New(rand.NewPCG(seed, seed)).IntN,
+				tally:  map[string]int{},
+			}
+			for range 500_000 {
+				c.step(t)
+			}
+			for _, key := range c.model.inProgress() { // work it all off
+				c.queue.done(key)
+				c.model.done(key)
+			}
+			advance(time.Second)
+			c.model.advance(time.Second)
+			for c.queue.depth() > 0 {
+				c.get(t)
+				for _, key := range c.model.inProgress() {
+					c.queue.done(key)
+					c.model.done(key)
+				}
+			}
+			requireEmpty(t, c.queue)
+			c.queue.shutDown()
+			t.Log(c.tally)
+		})
+	})
+}
