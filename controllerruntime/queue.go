@@ -152,6 +152,11 @@ func (q *queue) addAfter(key string, ops Operations, prio priority, d time.Durat
 	}
 }
 
+// giveBack returns the reasons of a hand-out that came to nothing. Before done the
+// key is due again when done is called, else at once. Not add: what has happened to
+// the key since then is newer, so a Put that is given back does not undo a Delete.
+func (q *queue) giveBack(it item) { q.addAfter(it.key, it.ops, it.prio, 0, timerRetry) }
+
 // get blocks until a key is ready and hands it out. After shutDown it returns at
 // once, and nothing more is handed out, whatever is ready: unlike client-go's,
 // which drains. Each key must be given back with done.

@@ -135,6 +135,31 @@ func TestEventsDuringARunMakeExactlyOneMoreRunWithTheirUnion(t *testing.T) {
 	requireEmpty(t, q)
 }
 
+func TestReasonsGivenBackAreOlderThanWhatHappenedSince(t *testing.T) {
+	for name, opts := range map[string]queueOptions{
+		"plain":     {},
+		"debounced": {debounceQuiet: time.Second, debounceMax: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(opts)
+				defer q.shutDown()
+				q.add("a", opPut|opSecondary, prioLive)
+				it, _ := q.get()
+				q.add("a", opDelete|evidencedBit, prioLive)
+				q.giveBack(it)
+				q.done("a")
+				advance(time.Second)
+				runKey(t, q, "a", opDelete|opSecondary|evidencedBit)
+
+				q.giveBack(it)
+				runKey(t, q, "a", opPut|opSecondary)
+				requireEmpty(t, q)
+			})
+		})
+	}
+}
+
 func TestEventsOfAReadyKeyMerge(t *testing.T) {
 	q := newQueue(queueOptions{})
 	defer q.shutDown()
