@@ -1,0 +1,195 @@
+package natsinformer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Times within which a request must be answered, by what it costs the server at a million keys. Unanswered ones are
+// sent again meanwhile, so these only say when to report a problem.
+const (
+	quickRequest = 2 * time.Second
+	slowRequest  = 30 * time.Second
+
+	inactiveThreshold = 30 * time.Second // when the server drops a consumer of ours that we could not delete
+)
+
+// api is the subject of a JetStream API request for our stream.
+func (src *source) api(format string, more ...any) string {
+	return src.apiPrefix + fmt.Sprintf(format, append([]any{src.cfg.stream()}, more...)...)
+}
+
+func apiPrefixOf(js jetstream.JetStream) string {
+	o := js.Options()
+	switch {
+	case o.APIPrefix != "":
+		return strings.TrimSuffix(o.APIPrefix, ".") + "."
+	case o.Domain != "":
+		return "$JS." + o.Domain + ".API."
+	}
+	return "$JS.API."
+}
+
+// streamInfo is what we need of STREAM.INFO.
+type streamInfo struct {
+	Created time.Time `json:"created"`
+	State   struct {
+		LastSeq     uint64            `json:"last_seq"`
+		NumSubjects int               `json:"num_subjects"`
+		Subjects    map[string]uint64 `json:"subjects"`
+	} `json:"state"`
+	Total int       `json:"total"` // of the subjects asked for
+	Error *apiError `json:"error"`
+}
+
+type infoQuery struct {
+	Filter string `json:"subjects_filter,omitempty"`
+	Offset int    `json:"offset,omitempty"`
+}
+
+// askInfo asks for the stream's state and, with a query, for a page of its subjects.
+func (s *session) askInfo(q infoQuery, done func(*streamInfo, error)) {
+	var payload []byte
+	timeout := quickRequest
+	if q.Filter != "" {
+		payload, _ = json.Marshal(q) // strings and numbers only
+		timeout = slowRequest
+	}
+	subject := s.src.api("STREAM.INFO.%s")
+	s.ask(subject, payload, timeout, func(answer []byte, err error) {
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		info := &streamInfo{}
+		done(info, s.src.decodeAnswer(subject, answer, info, func() *apiError { return info.Error }))
+	})
+}
+
+// info asks and waits, while no consumer delivers.
+func (s *session) info(ctx context.Context) (info *streamInfo, err error) {
+	answered := false
+	s.askInfo(infoQuery{}, func(i *streamInfo, e error) { info, err, answered = i, e, true })
+	if werr := s.await(ctx, &answered); werr != nil {
+		return nil, werr
+	}
+	return info, err
+}
+
+// messageQuery asks the stream's leader for one message.
+type messageQuery struct {
+	Seq     uint64 `json:"seq,omitempty"`
+	LastFor string `json:"last_by_subj,omitempty"`
+	NextFor string `json:"next_by_subj,omitempty"`
+}
+
+type storedMessage struct {
+	Subject string    `json:"subject"`
+	Seq     uint64    `json:"seq"`
+	Header  []byte    `json:"hdrs"`
+	Data    []byte    `json:"data"`
+	Time    time.Time `json:"time"`
+}
+
+// askMessage gives done the message, or nil if the leader has none.
+func (s *session) askMessage(q messageQuery, done func(*storedMessage, error)) {
+	payload, _ := json.Marshal(q)
+	subject := s.src.api("STREAM.MSG.GET.%s")
+	s.ask(subject, payload, quickRequest, func(answer []byte, err error) {
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		var r struct {
+			Error   *apiError      `json:"error"`
+			Message *storedMessage `json:"message"`
+		}
+		err = s.src.decodeAnswer(subject, answer, &r, func() *apiError {
+			if r.Error.is(jetstream.JSErrCodeMessageNotFound) {
+				return nil
+			}
+			return r.Error
+		})
+		done(r.Message, err)
+	})
+}
+
+// message asks and waits, while no consumer delivers.
+func (s *session) message(ctx context.Context, q messageQuery) (m *storedMessage, err error) {
+	answered := false
+	s.askMessage(q, func(got *storedMessage, e error) { m, err, answered = got, e, true })
+	if werr := s.await(ctx, &answered); werr != nil {
+		return nil, werr
+	}
+	return m, err
+}
+
+// header parses the headers of a stored message.
+func (m *storedMessage) header() (nats.Header, error) {
+	if len(m.Header) == 0 {
+		return nil, nil
+	}
+	return nats.DecodeHeadersMsg(m.Header)
+}
+
+// createConsumer makes a consumer of the given name that delivers the last message of each subject, or with after != 0
+// every message from the sequence behind it.
+func (s *session) createConsumer(ctx context.Context, name string, last bool, after uint64) error {
+	type config struct {
+		Name          string        `json:"name"`
+		DeliverPolicy string        `json:"deliver_policy"`
+		StartSeq      uint64        `json:"opt_start_seq,omitempty"`
+		AckPolicy     string        `json:"ack_policy"`
+		ReplayPolicy  string        `json:"replay_policy"`
+		Filter        string        `json:"filter_subject"`
+		Inactive      time.Duration `json:"inactive_threshold"`
+		Replicas      int           `json:"num_replicas"`
+		Memory        bool          `json:"mem_storage"`
+	}
+	c := config{
+		Name: name, DeliverPolicy: "by_start_sequence", StartSeq: after + 1, AckPolicy: "none", ReplayPolicy: "instant",
+		Filter: s.src.cfg.filterSubject(), Inactive: inactiveThreshold, Replicas: 1, Memory: true,
+	}
+	if last {
+		c.DeliverPolicy, c.StartSeq = "last_per_subject", 0
+	}
+	payload, err := json.Marshal(map[string]any{"stream_name": s.src.cfg.stream(), "config": c})
+	if err != nil {
+		return fmt.Errorf("building the consumer's configuration: %w", err)
+	}
+	subject := s.src.api("CONSUMER.CREATE.%s.%s.%s", name, c.Filter)
+	answer, err := s.request(ctx, subject, payload, slowRequest)
+	if err != nil {
+		return err
+	}
+	var r struct {
+		Error *apiError `json:"error"`
+	}
+	return s.src.decodeAnswer(subject, answer, &r, func() *apiError { return r.Error })
+}
+
+// deleteConsumer asks for a consumer's deletion; done is told whether it is certainly gone.
+func (s *session) deleteConsumer(name string, done func(gone bool, err error)) {
+	subject := s.src.api("CONSUMER.DELETE.%s.%s", name)
+	s.ask(subject, nil, quickRequest, func(answer []byte, err error) {
+		if err == nil {
+			var r struct {
+				Error *apiError `json:"error"`
+			}
+			err = s.src.decodeAnswer(subject, answer, &r, func() *apiError {
+				if r.Error.is(jetstream.JSErrCodeConsumerNotFound) {
+					return nil
+				}
+				return r.Error
+			})
+		}
+		done(err == nil || errors.Is(err, jetstream.ErrBucketNotFound), err)
+	})
+}

@@ -1,0 +1,60 @@
+package natsinformer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// health is what the informer tells about itself, and to whom.
+type health struct {
+	bucket  string
+	onError func(error)
+
+	mu     sync.Mutex
+	status Status
+}
+
+// failed reports why the informer cannot list or watch: once per change.
+func (h *health) failed(ctx context.Context, err error) {
+	err = fmt.Errorf("natsinformer: bucket %q: %w", h.bucket, err)
+	if h.change(err) {
+		klog.FromContext(ctx).Error(err, "Cannot watch the bucket, will keep trying", "bucket", h.bucket)
+	}
+}
+
+// healed reports that it can.
+func (h *health) healed(ctx context.Context) {
+	if h.change(nil) {
+		klog.FromContext(ctx).Info("Watching the bucket again", "bucket", h.bucket)
+	}
+}
+
+func (h *health) change(err error) bool {
+	h.mu.Lock()
+	if old := h.status.Err; (old == nil) == (err == nil) && (err == nil || old.Error() == err.Error()) {
+		h.mu.Unlock()
+		return false
+	}
+	h.status.Err, h.status.Since = err, time.Now()
+	h.mu.Unlock()
+	if h.onError != nil {
+		h.onError(err)
+	}
+	return true
+}
+
+func (h *health) update(f func(*Status)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(&h.status)
+}
+
+func (h *health) get() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.status
+}

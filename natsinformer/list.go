@@ -1,0 +1,239 @@
+package natsinformer
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// roughly is how few messages may be pending for a list to begin proving that it is complete.
+const roughly = 512
+
+// list reads the whole stream. The first time its result is what List returns; later, inside a watch, the difference to
+// what was known is emitted.
+func (w *worker) list(ctx context.Context, s *session, m mode, created time.Time) error {
+	old := w.keys
+	if !w.listed || m == relisted {
+		old = newKeys() // nothing known can be used again
+	}
+	next, cursor, exact, err := w.collect(ctx, s, old)
+	if err != nil {
+		return err
+	}
+	w.created = created
+	w.health.update(func(st *Status) {
+		st.Lists++
+		st.Invalid = len(next.invalid)
+		st.StreamCreated = created
+		if m == restored || m == relisted {
+			st.StreamChanges++
+		}
+	})
+	before := w.keys
+	if !w.listed {
+		before = newKeys()
+	}
+	if w.initial {
+		w.install(next, cursor)
+		w.reportInvalid(before, next)
+	} else {
+		w.emitDifference(ctx, before, next, cursor, m)
+	}
+	if !exact {
+		w.progress.hold(0)
+	}
+	return nil
+}
+
+func (w *worker) install(next *keys, cursor uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keys, w.cursor, w.listed = next, cursor, true
+}
+
+// collect reads the last message of each key until the fence proves that none is missing.
+func (w *worker) collect(ctx context.Context, s *session, old *keys) (next *keys, cursor uint64, exact bool, err error) {
+	next = newKeys()
+	next.live = make(map[string]known, len(old.live))
+	f := newFence(s, 0, false, next.subjects)
+	var c *census
+	moved := time.Now()
+	wake := moved.Add(fenceIdle)
+	for f.stage != fenceDone {
+		batch, err := s.receive(ctx, wake)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		now := time.Now()
+		if len(batch) > 0 {
+			moved = now
+			if err := w.take(s, batch, old); err != nil {
+				return nil, 0, false, err
+			}
+			for i := range w.items {
+				next.put(&w.items[i], old)
+				f.passed(w.items[i].seq, now)
+			}
+		}
+		wake = f.tick(now)
+		switch {
+		case f.err != nil:
+			return nil, 0, false, f.err
+		case f.stage == fenceOff:
+			if n := len(w.items); len(batch) > 0 && w.items[n-1].pending <= roughly || now.Sub(moved) >= fenceIdle {
+				f.begin()
+			} else {
+				wake = moved.Add(fenceIdle)
+			}
+		case f.stage == fenceBusy:
+			if c == nil {
+				c = newCensus(w, s, next, old)
+			}
+			if c.err != nil {
+				return nil, 0, false, c.err
+			}
+			if c.complete() {
+				f.finish(false)
+			}
+		}
+	}
+	return next, f.cursor, f.exact, nil
+}
+
+// put applies a message to the state of a list. A revision that did not change is the one we know.
+func (k *keys) put(it *item, old *keys) {
+	if it.seq <= k.revisionOf(it.key) {
+		return
+	}
+	k.remember(it)
+	if it.reason != "" {
+		delete(k.live, it.key)
+		delete(k.invalid, it.key)
+		k.tombs[it.key] = tombstone{it.seq, it.reason, expiryOf(it.header, it.created)}
+		return
+	}
+	delete(k.tombs, it.key)
+	last := k.live[it.key].object
+	if last == nil {
+		last = old.live[it.key].object
+	}
+	if it.err != nil {
+		k.invalid[it.key] = invalid{it.entry(), it.err}
+		k.live[it.key] = known{it.seq, it.created, last}
+		return
+	}
+	delete(k.invalid, it.key)
+	if it.object == nil { // not decoded again
+		it.object = last
+	}
+	k.live[it.key] = known{it.seq, it.created, it.object}
+}
+
+// event is a watch event and its place.
+type event struct {
+	revision uint64
+	watch.Event
+}
+
+// difference is what changed from before to next: deletes, and then the rest in the order of revisions.
+func difference(before, next *keys, cursor uint64, anew bool) (gone, changed []event) {
+	vanish := func(last runtime.Object) {
+		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, DeleteVanished, cursor)}})
+	}
+	for key, o := range before.live {
+		if o.object == nil {
+			continue
+		}
+		n, there := next.live[key]
+		tomb, buried := next.tombs[key]
+		switch {
+		case anew, !there && !buried:
+			vanish(o.object)
+		case buried:
+			gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(o.object, tomb.reason, tomb.revision)}})
+		case n.revision == o.revision && n.created != o.created:
+			vanish(o.object) // to client-go an update of the same resourceVersion would be none
+		}
+	}
+	for key, n := range next.live {
+		o := before.live[key]
+		switch {
+		case n.object == nil:
+		case anew, o.object == nil, n.revision == o.revision && n.created != o.created:
+			changed = append(changed, event{n.revision, watch.Event{Type: watch.Added, Object: n.object}})
+		case n.revision != o.revision && versionOf(n.object) != versionOf(o.object):
+			changed = append(changed, event{n.revision, watch.Event{Type: watch.Modified, Object: n.object}})
+		}
+	}
+	slices.SortFunc(changed, func(a, b event) int { return cmp.Compare(a.revision, b.revision) })
+	return gone, changed
+}
+
+func versionOf(object runtime.Object) string {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return "" // cannot be: it was accepted when it was decoded
+	}
+	return accessor.GetResourceVersion()
+}
+
+// emitDifference brings the store from before to next. Its events are not in the order of sequences, so the cursor
+// stands still until all of them are applied.
+func (w *worker) emitDifference(ctx context.Context, before, next *keys, cursor uint64, m mode) {
+	still := w.progress.cursor()
+	if m != listing {
+		still = 0 // sequences of another stream say nothing
+	}
+	w.progress.freeze(still)
+	w.install(next, cursor)
+	gone, changed := difference(before, next, cursor, m == relisted)
+	for _, e := range slices.Concat(gone, changed) {
+		w.emit(ctx, e.Event)
+	}
+	w.reportInvalid(before, next)
+	// A bookmark that no event can be mistaken for, and no bookmark before it: the zeros do not change the number.
+	w.relists++
+	version := "0"
+	if w.relists%2 == 0 {
+		version = "00"
+	}
+	version += formatVersion(cursor)
+	w.emit(ctx, bookmark(version))
+	look := time.NewTicker(100 * time.Microsecond)
+	defer look.Stop()
+	for !w.progress.applied(version) {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	w.emitted = cursor
+	w.progress.thaw()
+	w.progress.advance(cursor)
+}
+
+func (w *worker) reportInvalid(before, next *keys) {
+	for key, bad := range next.invalid {
+		if old, was := before.invalid[key]; !was || old.entry.Revision != bad.entry.Revision || !old.entry.Created.Equal(bad.entry.Created) {
+			if w.cfg.OnInvalid != nil {
+				w.cfg.OnInvalid(bad.entry, bad.err)
+			}
+		}
+	}
+	for key := range before.invalid {
+		if _, still := next.invalid[key]; !still && w.cfg.OnResolved != nil {
+			w.cfg.OnResolved(key)
+		}
+	}
+}
+
+func bookmark(version string) watch.Event {
+	return watch.Event{Type: watch.Bookmark, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}}
+}

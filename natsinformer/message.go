@@ -1,0 +1,110 @@
+package natsinformer
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Headers of the messages in a key-value stream.
+const (
+	operationHeader = "KV-Operation"
+	markerHeader    = "Nats-Marker-Reason"
+	ttlHeader       = "Nats-TTL"
+)
+
+// delivery is what the reply subject of a delivered message tells about it.
+type delivery struct {
+	consumer  string
+	streamSeq uint64
+	consSeq   uint64
+	created   int64 // nanoseconds
+	pending   uint64
+}
+
+// parseDelivery reads the acknowledgement subject. Its two forms are, with and without domain and account:
+//
+//	$JS.ACK.<domain>.<account>.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>[.<token>]
+//	$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>
+//
+// nats.Msg.Metadata does the same with some allocations; this runs once per message of a list.
+func parseDelivery(reply string) (delivery, error) {
+	const old, domain = 9, 11
+	var tokens [13]string
+	n, rest := 0, reply
+	for n < len(tokens)-1 {
+		i := strings.IndexByte(rest, '.')
+		if i < 0 {
+			break
+		}
+		tokens[n], rest = rest[:i], rest[i+1:]
+		n++
+	}
+	tokens[n] = rest
+	n++
+	first := 3
+	switch {
+	case tokens[0] != "$JS" || tokens[1] != "ACK" || n < old || n == old+1:
+		return delivery{}, fmt.Errorf("%q is not the reply subject of a JetStream message", reply)
+	case n >= domain:
+		first = 5
+	}
+	d := delivery{consumer: tokens[first]}
+	var err error
+	number := func(token string) uint64 {
+		v, e := strconv.ParseUint(token, 10, 64)
+		if e != nil {
+			err = e
+		}
+		return v
+	}
+	d.streamSeq, d.consSeq = number(tokens[first+2]), number(tokens[first+3])
+	d.created, d.pending = int64(number(tokens[first+4])), number(tokens[first+5])
+	if err != nil {
+		return delivery{}, fmt.Errorf("%q is not the reply subject of a JetStream message: %w", reply, err)
+	}
+	return d, nil
+}
+
+// markerOf tells whether a message is a marker that deletes its key, and which. "" is a value.
+func markerOf(header nats.Header) DeleteReason {
+	if len(header) == 0 {
+		return ""
+	}
+	switch header.Get(operationHeader) {
+	case "DEL":
+		return DeleteMarker
+	case "PURGE":
+		return PurgeMarker
+	}
+	switch header.Get(markerHeader) {
+	case "":
+		return ""
+	case "MaxAge":
+		return ExpiryMarker
+	case "Remove":
+		return DeleteMarker
+	default:
+		return PurgeMarker
+	}
+}
+
+// expiryOf is when the server will drop a message that carries a time to live, zero if it does not.
+func expiryOf(header nats.Header, created int64) int64 {
+	ttl := header.Get(ttlHeader)
+	if ttl == "" {
+		return 0
+	}
+	if seconds, err := strconv.Atoi(ttl); err == nil {
+		return created + int64(time.Duration(seconds)*time.Second)
+	}
+	if d, err := time.ParseDuration(ttl); err == nil {
+		return created + int64(d)
+	}
+	return 0
+}
+
+func formatVersion(revision uint64) string { return strconv.FormatUint(revision, 10) }

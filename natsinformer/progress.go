@@ -1,0 +1,199 @@
+package natsinformer
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/features"
+	"k8s.io/client-go/tools/cache"
+)
+
+// progress answers up to which stream sequence the store is complete.
+//
+// The store itself says how far it is: client-go keeps the resourceVersion of the last event applied to it, and our
+// bookmarks move it over what is no event. That is the cursor, except
+//
+//   - where a sequence is missing while more is to come: its key was written again, the newer message has not arrived,
+//     and until it has, the store holds neither. Such a span is held: the cursor waits before it until it is closed;
+//   - while the difference of a new list is applied, which is not in the order of sequences: the cursor is frozen.
+//
+// Without client-go's AtomicFIFO feature the store does not keep a resourceVersion. Then an event handler of ours counts
+// the events that were applied, and marks say which sequence was complete after how many.
+type progress struct {
+	store   cache.Indexer
+	counted *counter // nil with AtomicFIFO
+
+	emitted atomic.Uint64 // the sequence up to which everything was handed to client-go
+	waiters atomic.Int32
+
+	mu     sync.Mutex
+	wakeup chan struct{}
+	spans  []span // held, oldest first; at most the last one is open
+	frozen *uint64
+	held   atomic.Bool // whether there are spans, or it is frozen
+}
+
+// span holds the cursor at from until the store has reached to; zero while that is not known.
+type span struct{ from, to uint64 }
+
+func newProgress(informer cache.SharedIndexInformer) (*progress, error) {
+	p := &progress{store: informer.GetIndexer(), wakeup: make(chan struct{})}
+	if features.FeatureGates().Enabled(features.AtomicFIFO) {
+		return p, nil
+	}
+	p.counted = &counter{}
+	_, err := informer.AddEventHandler(p.counted)
+	return p, err
+}
+
+func (p *progress) cursor() uint64 {
+	if p.counted != nil {
+		return p.counted.cursor()
+	}
+	if !p.held.Load() {
+		return p.stored()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.frozen != nil {
+		return *p.frozen
+	}
+	at := p.stored()
+	for len(p.spans) > 0 {
+		if s := p.spans[0]; s.to == 0 || at < s.to {
+			return min(at, s.from)
+		}
+		p.spans = p.spans[1:]
+	}
+	p.held.Store(false)
+	return at
+}
+
+func (p *progress) stored() uint64 {
+	n, _ := strconv.ParseUint(p.store.LastStoreSyncResourceVersion(), 10, 64) // empty before the first list
+	return n
+}
+
+// hold says that not everything between the sequence and the next one handed to client-go has arrived.
+func (p *progress) hold(from uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.spans); n > 0 && p.spans[n-1].to == 0 {
+		return
+	}
+	p.spans = append(p.spans, span{from: from})
+	p.held.Store(true)
+}
+
+// release says that with the sequence everything has arrived.
+func (p *progress) release(to uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.spans)
+	if n == 0 || p.spans[n-1].to != 0 {
+		return
+	}
+	p.spans[n-1].to = to
+	if p.counted != nil { // its marks are only made where nothing is held
+		p.spans = nil
+		p.held.Store(p.frozen != nil)
+	}
+}
+
+// open tells whether a span is held whose end is not known.
+func (p *progress) open() bool {
+	if !p.held.Load() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.spans)
+	return n > 0 && p.spans[n-1].to == 0
+}
+
+// applied tells whether client-go has applied the bookmark and all that was emitted before it.
+func (p *progress) applied(bookmark string) bool {
+	if p.counted != nil {
+		return p.counted.caughtUp()
+	}
+	return p.store.LastStoreSyncResourceVersion() == bookmark
+}
+
+// sending must be told before events are handed to client-go.
+func (p *progress) sending(events int) {
+	if p.counted != nil {
+		p.counted.send(events)
+	}
+}
+
+func (p *progress) freeze(at uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = &at
+	p.held.Store(true)
+	if p.counted != nil {
+		p.counted.freeze(at)
+	}
+}
+
+// thaw says that the store has all that was emitted while the cursor was frozen.
+func (p *progress) thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen, p.spans = nil, nil
+	p.held.Store(false)
+}
+
+// advance says that everything up to the sequence was handed to client-go.
+func (p *progress) advance(sequence uint64) {
+	p.emitted.Store(sequence)
+	if p.counted != nil && !p.held.Load() {
+		p.counted.mark(sequence)
+	}
+	if p.waiters.Load() > 0 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		close(p.wakeup)
+		p.wakeup = make(chan struct{})
+	}
+}
+
+// wait blocks until the cursor has reached the sequence. It sleeps until the change was handed to client-go, and then
+// looks often: client-go applies it within microseconds, and tells nobody.
+func (p *progress) wait(ctx context.Context, sequence uint64) error {
+	if p.cursor() >= sequence {
+		return nil
+	}
+	p.waiters.Add(1)
+	defer p.waiters.Add(-1)
+	for look := 0; p.cursor() < sequence; look++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		wakeup := p.wakeup
+		p.mu.Unlock()
+		switch {
+		case p.emitted.Load() < sequence:
+			look = 0
+			select {
+			case <-wakeup:
+			case <-ctx.Done():
+			}
+		case look < 100:
+			runtime.Gosched()
+		default:
+			pause := time.NewTimer(min(time.Duration(look)*time.Microsecond, time.Millisecond))
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+				pause.Stop()
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package natsinformer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// permissionCheck is how often a request that is not answered yet looks whether the server refused it.
+const permissionCheck = 10 * time.Millisecond
+
+// call is a request under way. All requests of this package may be sent twice.
+type call struct {
+	token    string
+	subject  string
+	payload  []byte
+	before   error // the connection's last error when the request was sent
+	sent     time.Time
+	deadline time.Time
+	done     func(answer []byte, err error)
+}
+
+// ask sends a request, and again while no answer comes. The answer is given to done by receive.
+func (s *session) ask(subject string, payload []byte, timeout time.Duration, done func([]byte, error)) {
+	s.callSeq++
+	c := &call{
+		token: strconv.FormatUint(s.callSeq, 10), subject: subject, payload: payload, done: done,
+		before: s.nc.LastError(), deadline: time.Now().Add(timeout),
+	}
+	s.calls = append(s.calls, c)
+	s.send(c)
+}
+
+func (s *session) send(c *call) {
+	c.sent = time.Now()
+	if err := s.nc.PublishRequest(c.subject, s.inbox+"."+c.token, c.payload); err != nil {
+		s.settle(c, nil, fmt.Errorf("sending to %s: %w", c.subject, err))
+	}
+}
+
+// settle ends a call, once.
+func (s *session) settle(c *call, answer []byte, err error) {
+	if i := slices.Index(s.calls, c); i >= 0 {
+		s.calls = slices.Delete(s.calls, i, i+1)
+		s.nudged = true
+		c.done(answer, err)
+	}
+}
+
+func (s *session) answered(token string, m *nats.Msg) {
+	for _, c := range s.calls {
+		if c.token != token {
+			continue
+		}
+		if m.Header.Get("Status") == "503" {
+			s.settle(c, nil, fmt.Errorf("nobody answers %s: enable JetStream on the server and for the account, or check the JetStream domain: %w", s.src.grant(c.subject), nats.ErrNoResponders))
+			return
+		}
+		s.settle(c, m.Data, nil)
+		return
+	}
+}
+
+// advanceCalls resends what was not answered, gives up what is overdue or was refused, and tells when to look again.
+func (s *session) advanceCalls(now time.Time) (next time.Time) {
+	next = now.Add(time.Minute)
+	for _, c := range slices.Clone(s.calls) {
+		if err := s.denied(c.subject, c.before); err != nil {
+			s.settle(c, nil, err)
+			continue
+		}
+		if !now.Before(c.deadline) {
+			s.settle(c, nil, fmt.Errorf("no answer from %s: either the stream has no leader now, or the permission to publish to it is missing: %w", s.src.grant(c.subject), nats.ErrTimeout))
+			continue
+		}
+		if now.Sub(c.sent) >= resendAfter {
+			s.send(c)
+		}
+		next = now.Add(permissionCheck)
+	}
+	return next
+}
+
+// denied tells whether the server has refused a publish to the subject, or the subscription of the inbox, after before
+// was the connection's last error. The server reports a refusal asynchronously and only to the connection, whose
+// error handler belongs to the user; but the connection keeps its last error, and a new one is another value.
+func (s *session) denied(subject string, before error) error {
+	last := s.nc.LastError()
+	if last == nil || last == before || !errors.Is(last, nats.ErrPermissionViolation) {
+		return nil
+	}
+	text := last.Error()
+	switch {
+	case strings.Contains(text, strconv.Quote(subject)):
+		return fmt.Errorf("the server refuses to publish to %s: grant the user the permission to publish to it: %w",
+			s.src.grant(subject), nats.ErrPermissionViolation)
+	case strings.Contains(text, strconv.Quote(s.inbox+".*")):
+		return fmt.Errorf("the server refuses to subscribe to the inbox: grant the user the permission to subscribe to %s.>: %w",
+			s.inbox[:strings.LastIndexByte(s.inbox, '.')], nats.ErrPermissionViolation)
+	}
+	return nil
+}
+
+// request asks and waits. It must not be used while a consumer delivers.
+func (s *session) request(ctx context.Context, subject string, payload []byte, timeout time.Duration) (answer []byte, err error) {
+	answered := false
+	s.ask(subject, payload, timeout, func(a []byte, e error) { answer, err, answered = a, e, true })
+	if werr := s.await(ctx, &answered); werr != nil {
+		return nil, werr
+	}
+	return answer, err
+}
+
+// await is receive for a session without a consumer: it returns when the flag is set.
+func (s *session) await(ctx context.Context, answered *bool) error {
+	for !*answered {
+		now := time.Now()
+		wake := s.advanceCalls(now)
+		if *answered {
+			break
+		}
+		s.timer.Reset(wake.Sub(now))
+		select {
+		case m := <-s.in:
+			s.take(m)
+		case <-s.status:
+			return errDisconnected
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.timer.C:
+		}
+	}
+	return nil
+}
+
+// apiError is how the JetStream API says no.
+type apiError struct {
+	Code        int                 `json:"code"`
+	ErrCode     jetstream.ErrorCode `json:"err_code"`
+	Description string              `json:"description"`
+}
+
+func (e *apiError) is(code jetstream.ErrorCode) bool { return e != nil && e.ErrCode == code }
+
+// decodeAnswer reads an answer of the JetStream API, and says what to do about the errors a user can do something about.
+func (src *source) decodeAnswer(subject string, answer []byte, into any, failure func() *apiError) error {
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", subject, err)
+	}
+	e := failure()
+	if e == nil {
+		return nil
+	}
+	said := &jetstream.APIError{Code: e.Code, ErrorCode: e.ErrCode, Description: e.Description}
+	switch e.ErrCode {
+	case jetstream.JSErrCodeStreamNotFound:
+		return fmt.Errorf("the bucket does not exist: create it, or its stream %s: %w: %w", src.cfg.stream(), jetstream.ErrBucketNotFound, said)
+	case jetstream.JSErrCodeJetStreamNotEnabled, jetstream.JSErrCodeJetStreamNotEnabledForAccount:
+		return fmt.Errorf("JetStream is not enabled: enable it on the server and for the account: %w", said)
+	}
+	return fmt.Errorf("%s: %w", src.grant(subject), said)
+}
+
+// grant is the subject a user must be allowed to publish to for a request, without the name of a consumer, which is
+// another one each time.
+func (src *source) grant(subject string) string {
+	stream := src.cfg.stream()
+	i := strings.Index(subject, "."+stream+".")
+	switch {
+	case i < 0:
+		return subject
+	case strings.Contains(subject, ".CONSUMER.CREATE."):
+		return subject[:i] + "." + stream + ".>"
+	default:
+		return subject[:i] + "." + stream + ".*"
+	}
+}

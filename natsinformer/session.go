@@ -1,0 +1,233 @@
+package natsinformer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// heartbeat is how often the server says that it has nothing to say; silence is how long we believe in a consumer
+	// from which nothing at all comes. Recovery is promised within two seconds, and needs some of them itself.
+	heartbeat = 500 * time.Millisecond
+	silence   = 1250 * time.Millisecond
+	// pullBatch messages are asked for at once, and again when half of them have come, so that the server never waits
+	// for us. The channel holds all that can be under way, else nats.go would drop messages.
+	pullBatch    = 4096
+	pullExpires  = 60 * time.Second
+	pullBytes    = 16 << 20
+	inboxBuffer  = 2 * pullBatch
+	receiveBatch = 1024
+	// resendAfter is when a request is sent again: one that met a server without a leader is never answered, while one
+	// that takes long (a consumer on a stream of a million subjects) is only joined by another of the same effect.
+	resendAfter = 700 * time.Millisecond
+)
+
+var (
+	errDisconnected = errors.New("the connection to the server was lost")
+	errSilent       = errors.New("no message and no heartbeat came from the consumer")
+	errConsumerGone = errors.New("the consumer is gone")
+	errSkipped      = errors.New("a message of the consumer was lost on the way")
+)
+
+// session is one inbox on the connection, and at most one consumer that delivers into it. Messages, status messages
+// and answers to requests all arrive in one channel, which one goroutine reads: the one that decodes and emits. So a
+// change passes through no goroutine more than it must. A session that failed is thrown away, and with it whatever is
+// still on its way to its inbox. A session is used by one goroutine at a time.
+type session struct {
+	src    *source
+	nc     *nats.Conn
+	status <-chan nats.Status // changes of the connection
+	inbox  string
+	sub    *nats.Subscription
+	in     chan *nats.Msg
+	timer  *time.Timer
+
+	calls   []*call
+	callSeq uint64
+
+	consumer string // "" while there is none
+	consSeq  uint64 // of the message delivered last
+	credit   int    // messages the server may still send
+	maxBytes int
+	heard    time.Time // when something came from the consumer
+	scanned  uint64    // how far the consumer has looked, as of its last heartbeat
+	alive    bool      // something came from the consumer
+	nudged   bool      // something happened that is no message
+	kept     time.Time // when housekeep ran
+	failed   error     // met while messages were taken, told when those are processed
+	batch    []*nats.Msg
+}
+
+// newSession subscribes an inbox.
+func newSession(src *source, status <-chan nats.Status) (*session, error) {
+	nc := src.js.Conn()
+	s := &session{
+		src: src, nc: nc, status: status, inbox: nc.NewInbox(), in: make(chan *nats.Msg, inboxBuffer),
+		timer: time.NewTimer(time.Hour), maxBytes: max(pullBytes, 2*int(nc.MaxPayload())),
+	}
+	sub, err := nc.ChanSubscribe(s.inbox+".*", s.in)
+	if err != nil {
+		return nil, fmt.Errorf("subscribing to %s.*: %w", s.inbox, err)
+	}
+	s.sub = sub
+	return s, nil
+}
+
+func (s *session) close() {
+	s.timer.Stop()
+	_ = s.sub.Unsubscribe() // fails only on a closed connection, which has no subscriptions
+}
+
+// receive waits for messages of the consumer and returns those that are there. It handles everything else that arrives,
+// and returns without messages at the deadline or when that was an answer or news of how far the consumer is. An error
+// means that the session must be replaced. The slice is valid until the next call.
+func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg, error) {
+	clear(s.batch)
+	s.batch = s.batch[:0]
+	s.nudged = false
+	for {
+		s.drain()
+		now := time.Now()
+		wake := now
+		if len(s.batch) == 0 || now.Sub(s.kept) > silence/4 {
+			if s.failed != nil && len(s.batch) == 0 {
+				return nil, s.failed
+			}
+			var err error
+			if wake, err = s.housekeep(now); err != nil {
+				return nil, err
+			}
+		}
+		if len(s.batch) > 0 {
+			return s.batch, s.pull()
+		}
+		if deadline.Before(wake) {
+			wake = deadline
+		}
+		if s.nudged || !now.Before(wake) {
+			return nil, nil
+		}
+		s.timer.Reset(wake.Sub(now))
+		select {
+		case m := <-s.in:
+			s.take(m)
+		case <-s.status:
+			return nil, errDisconnected
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.timer.C:
+		}
+	}
+}
+
+// drain takes what is there without waiting.
+func (s *session) drain() {
+	for s.failed == nil && len(s.batch) < receiveBatch {
+		select {
+		case m := <-s.in:
+			s.take(m)
+		default:
+			return
+		}
+	}
+}
+
+func (s *session) take(m *nats.Msg) {
+	token, ours := strings.CutPrefix(m.Subject, s.inbox+".")
+	switch {
+	case !ours:
+		s.credit--
+		s.alive = true
+		s.batch = append(s.batch, m)
+	case token == pullToken:
+		s.failed = s.takeStatus(m)
+	default:
+		s.answered(token, m)
+	}
+}
+
+const pullToken = "pull"
+
+func (s *session) takeStatus(m *nats.Msg) error {
+	status, description := m.Header.Get("Status"), m.Header.Get("Description")
+	switch status {
+	case "100":
+		s.heard, s.alive = time.Now(), true
+		if last, _ := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64); last == s.consSeq {
+			s.scanned, _ = strconv.ParseUint(m.Header.Get("Nats-Last-Stream"), 10, 64)
+			s.nudged = true
+		}
+		return nil
+	case "408", "409":
+		left, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
+		if err != nil { // Consumer Deleted, Leadership Change, Server Shutdown: the pull ended without a count
+			return fmt.Errorf("%w: %s", errConsumerGone, description)
+		}
+		if left >= pullBatch && strings.Contains(description, "Exceeds MaxBytes") {
+			s.maxBytes *= 2 // not even one message fitted
+		}
+		s.heard = time.Now()
+		s.credit = max(0, s.credit-left)
+		return nil
+	default: // 503: nobody serves this consumer any more
+		return fmt.Errorf("%w: status %s %s", errConsumerGone, status, description)
+	}
+}
+
+// housekeep does what is due and tells when something will be due again.
+func (s *session) housekeep(now time.Time) (wake time.Time, err error) {
+	s.kept = now
+	wake = now.Add(time.Minute)
+	if s.consumer != "" {
+		if err := s.pull(); err != nil {
+			return wake, err
+		}
+		if quiet := now.Sub(s.heard); quiet >= silence {
+			// While this goroutine was busy elsewhere, what was sent waits in the channel.
+			if len(s.in) == 0 {
+				return wake, s.explainSilence()
+			}
+			s.heard = now
+		}
+		wake = s.heard.Add(silence)
+	}
+	if next := s.advanceCalls(now); next.Before(wake) {
+		wake = next
+	}
+	return wake, nil
+}
+
+func (s *session) pull() error {
+	if s.credit > pullBatch/2 {
+		return nil
+	}
+	request := fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":%d,"max_bytes":%d}`, pullBatch, pullExpires, heartbeat, s.maxBytes)
+	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+pullToken, []byte(request)); err != nil {
+		return fmt.Errorf("asking the consumer for messages: %w", err)
+	}
+	s.credit += pullBatch
+	return nil
+}
+
+func (s *session) nextSubject() string { return s.src.api("CONSUMER.MSG.NEXT.%s.%s", s.consumer) }
+
+func (s *session) explainSilence() error {
+	if !s.alive {
+		if err := s.denied(s.nextSubject(), nil); err != nil {
+			return err
+		}
+	}
+	return errSilent
+}
+
+// start makes the session follow a consumer that exists.
+func (s *session) start(consumer string) error {
+	s.consumer, s.heard = consumer, time.Now()
+	return s.pull()
+}

@@ -1,0 +1,116 @@
+package natsinformer
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// source is the cache.ListerWatcher below the informer. It never returns an error and never closes a watch while its
+// context lives, because the reflector would wait up to a minute and then list everything again.
+type source struct {
+	js        jetstream.JetStream
+	cfg       Config
+	apiPrefix string
+	health    *health
+	progress  *progress
+
+	// What was listed and watched so far. List and Watch are called one after the other by one reflector, so only
+	// the maps need the lock, and only where somebody else reads them.
+	mu      sync.RWMutex
+	keys    *keys
+	listed  bool
+	created time.Time // of the stream
+	cursor  uint64    // sequence processed last
+}
+
+var (
+	_ cache.ListerWatcher            = (*source)(nil)
+	_ cache.ListerWatcherWithContext = (*source)(nil)
+)
+
+// IsWatchListSemanticsUnSupported makes the reflector list and then watch even where client-go's WatchListClient feature
+// is on. Streaming the first list through the watch costs a channel operation and a locked insert into a temporary
+// store for each object, on top of what a list costs: for 100,000 objects that measured 0.12 s against 0.01 s.
+func (src *source) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List is for callers without a context; the reflector uses ListWithContext.
+func (src *source) List(options metav1.ListOptions) (runtime.Object, error) {
+	return src.ListWithContext(context.Background(), options)
+}
+
+// Watch is for callers without a context; the reflector uses WatchWithContext.
+func (src *source) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return src.WatchWithContext(context.Background(), options)
+}
+
+// objectList is what a list returns.
+type objectList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []runtime.Object
+}
+
+// DeepCopyObject copies the list, not its items: nobody changes what is in a cache.
+func (l *objectList) DeepCopyObject() runtime.Object {
+	c := *l
+	c.Items = append([]runtime.Object(nil), l.Items...)
+	return &c
+}
+
+// ListWithContext returns when the list is complete or the context ends. It ignores the options: there is one list.
+func (src *source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	w := newWorker(src)
+	w.initial = true
+	src.listed = false
+	if err := w.run(ctx); err != nil {
+		return nil, err
+	}
+	list := &objectList{Items: make([]runtime.Object, 0, len(src.keys.live))}
+	for _, k := range src.keys.live {
+		if k.object != nil {
+			list.Items = append(list.Items, k.object)
+		}
+	}
+	list.ResourceVersion = formatVersion(src.cursor)
+	src.progress.sending(len(list.Items))
+	src.progress.advance(src.cursor)
+	return list, nil
+}
+
+// WatchWithContext watches from where the list or the last watch ended, until it is stopped or the context ends.
+func (src *source) WatchWithContext(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	v := &view{events: make(chan watch.Event, eventBuffer), cancel: cancel, done: make(chan struct{})}
+	w := newWorker(src)
+	w.events = v.events
+	go func() {
+		defer close(v.done)
+		_ = w.run(ctx) // only the context ends it
+	}()
+	return v, nil
+}
+
+// eventBuffer lets the reflector work off what was decoded while the next batch is received.
+const eventBuffer = 256
+
+// view is the watch.Interface of a running worker. Its channel is never closed: to the reflector that would be an error.
+type view struct {
+	events chan watch.Event
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (v *view) ResultChan() <-chan watch.Event { return v.events }
+
+// Stop returns when the watch has cleaned up behind itself.
+func (v *view) Stop() {
+	v.cancel()
+	<-v.done
+}

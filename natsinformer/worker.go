@@ -1,0 +1,249 @@
+package natsinformer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// The pause between attempts. Its limit is what promises that a fault which is gone is noticed within two seconds.
+	minPause = 20 * time.Millisecond
+	maxPause = time.Second
+	// quietFailures is how many sessions in a row may end early before that is a problem.
+	quietFailures = 5
+	// connectGrace is how long a lost connection is nobody's concern.
+	connectGrace = time.Second
+	// stopTimeout bounds the clean-up at the end.
+	stopTimeout = time.Second
+)
+
+// worker lists or watches, and recovers from whatever happens meanwhile. It runs in one goroutine.
+type worker struct {
+	*source
+	initial bool             // list and return
+	events  chan watch.Event // where a watch goes
+
+	status    chan nats.Status
+	consumers map[string]bool // names of consumers that may exist on the server
+	items     []item
+	emitted   uint64 // resourceVersion of the last event
+	relists   int
+
+	compareAt   time.Time
+	fence       *fence // of a comparison under way
+	mismatch    int    // comparisons in a row that did not match
+	uncounted   int    // comparisons in a row in which something came between
+	tombChecks  int    // expired tombstones being asked for
+	relistCause error  // what the last comparison found
+}
+
+func newWorker(src *source) *worker {
+	return &worker{source: src, consumers: map[string]bool{}}
+}
+
+// mode is what to do with a new session.
+type mode int
+
+const (
+	resume   mode = iota // go on behind the cursor
+	listing              // list, and emit the difference to what was known
+	restored             // the same, of a stream that was put back to an earlier state
+	relisted             // list a stream that was made anew: nothing known is in it
+)
+
+// run returns nil when an initial list is complete, and the context's error when it ends; nothing else ends it.
+func (w *worker) run(ctx context.Context) error {
+	w.status = w.js.Conn().StatusChanged()
+	defer w.js.Conn().RemoveStatusListener(w.status)
+	defer w.cleanUp()
+	for failures := 0; ; {
+		if err := w.connected(ctx); err != nil {
+			return err
+		}
+		began := time.Now()
+		err := w.attempt(ctx)
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var lost *lostError
+		switch {
+		case !errors.As(err, &lost), failures >= quietFailures:
+			w.health.failed(ctx, err)
+		case time.Since(began) > maxPause:
+			failures = 0 // it worked for a while: try again at once
+		}
+		if failures > 0 || lost == nil {
+			w.pause(ctx, failures)
+		}
+		failures++
+	}
+}
+
+// lostError is the end of a session that had been established. The next attempt tells whether it is a problem.
+type lostError struct{ cause error }
+
+func (e *lostError) Error() string { return e.cause.Error() }
+func (e *lostError) Unwrap() error { return e.cause }
+
+// connected waits until the connection is up.
+func (w *worker) connected(ctx context.Context) error {
+	for len(w.status) > 0 {
+		<-w.status // of before
+	}
+	grace := time.NewTimer(connectGrace)
+	defer grace.Stop()
+	for !w.js.Conn().IsConnected() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.status:
+		case <-grace.C:
+			grace.Reset(connectGrace)
+			w.health.failed(ctx, fmt.Errorf("the connection to NATS is %s", w.js.Conn().Status()))
+		}
+	}
+	return ctx.Err()
+}
+
+// pause waits before the next attempt, or until the connection changes.
+func (w *worker) pause(ctx context.Context, failures int) {
+	d := min(maxPause, minPause<<min(failures, 6))
+	timer := time.NewTimer(d/2 + rand.N(d/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.status:
+	case <-ctx.Done():
+	}
+}
+
+// attempt opens a session and serves it until something breaks.
+func (w *worker) attempt(ctx context.Context) error {
+	s, err := newSession(w.source, w.status)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	m, created, err := w.establish(ctx, s)
+	if err != nil {
+		return w.ended(s, err)
+	}
+	if m != resume {
+		if err := w.list(ctx, s, m, created); err != nil || w.initial {
+			return w.ended(s, err)
+		}
+	} else {
+		w.health.update(func(st *Status) { st.Resumes++ })
+	}
+	return w.ended(s, w.live(ctx, s))
+}
+
+// ended tells what is no more than the end of a session, for which another one is made at once, from what is a problem.
+func (w *worker) ended(s *session, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errDisconnected), errors.Is(err, errStreamChanged), errors.Is(err, errSkipped), errors.Is(err, errStalled), err == w.relistCause,
+		s.alive && (errors.Is(err, errSilent) || errors.Is(err, errConsumerGone)):
+		return &lostError{err}
+	}
+	return err
+}
+
+// establish finds out whether the stream is the one we know, and makes a consumer accordingly.
+func (w *worker) establish(ctx context.Context, s *session) (m mode, created time.Time, err error) {
+	info, err := s.info(ctx)
+	if err != nil {
+		return 0, created, err
+	}
+	m, err = w.identify(ctx, s, info)
+	if err != nil {
+		return 0, created, err
+	}
+	name := "nagi-" + nuid.Next()
+	w.consumers[name] = true
+	if err := s.createConsumer(ctx, name, m != resume, w.cursor); err != nil {
+		return 0, created, err
+	}
+	if err := s.start(name); err != nil {
+		return 0, created, err
+	}
+	for old := range w.consumers {
+		if old != name {
+			s.deleteConsumer(old, func(gone bool, _ error) {
+				if gone { // else it is tried again with the next one, and the server drops it when it is idle
+					delete(w.consumers, old)
+				}
+			})
+		}
+	}
+	return m, info.Created, nil
+}
+
+// identify decides whether the watch can go on behind the cursor. It cannot when the stream was made anew, or put back
+// from a backup, which keeps its time of creation: then its last sequence is below the cursor, or other messages stand
+// where we have read ours.
+func (w *worker) identify(ctx context.Context, s *session, info *streamInfo) (mode, error) {
+	switch {
+	case !w.listed:
+		return listing, nil
+	case !info.Created.Equal(w.created):
+		return relisted, nil
+	case info.State.LastSeq < w.cursor:
+		return restored, nil
+	case w.relistCause != nil:
+		w.relistCause = nil
+		return listing, nil
+	case w.cursor == 0:
+		return resume, nil
+	}
+	// The newest anchor that is still in the stream decides. Those behind it must have been replaced by something newer
+	// than the cursor, which is why they are gone. If none is left, nothing proves that the stream is the same.
+	for _, a := range w.keys.newestAnchors() {
+		m, err := s.message(ctx, messageQuery{LastFor: w.cfg.prefix() + a.key})
+		switch {
+		case err != nil:
+			return 0, err
+		case m == nil || m.Seq > w.cursor:
+			continue
+		case m.Seq == a.seq && m.Time.UnixNano() == a.created:
+			return resume, nil
+		default:
+			return restored, nil
+		}
+	}
+	return listing, nil
+}
+
+// cleanUp deletes our consumers. It takes as long as the server needs to answer, and no longer than stopTimeout.
+func (w *worker) cleanUp() {
+	if len(w.consumers) == 0 || !w.js.Conn().IsConnected() {
+		return
+	}
+	for len(w.status) > 0 {
+		<-w.status
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	s, err := newSession(w.source, w.status)
+	if err != nil {
+		return
+	}
+	defer s.close()
+	left := len(w.consumers)
+	answered := false
+	for name := range w.consumers {
+		s.deleteConsumer(name, func(bool, error) {
+			left--
+			answered = left == 0
+		})
+	}
+	_ = s.await(ctx, &answered) // what is left the server drops by itself
+}
