@@ -1,0 +1,84 @@
+package entity
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+func TestKeysOfANamespacedBucketSplitAtTheFirstDot(t *testing.T) {
+	k := newKeyspace(Config{Kind: "W", Bucket: "b", Namespaced: true, MaxKeyLength: 100, Filter: ">"})
+	for key, natsKey := range map[string]string{"shop/a": "shop.a", "shop/a.b.c": "shop.a.b.c", "s=1/a_b": "s=1.a_b"} {
+		if got, err := k.toNATS(key); err != nil || got != natsKey {
+			t.Errorf("%q became %q, %v", key, got, err)
+		}
+		if got, namespace, name, err := k.fromNATS(natsKey); err != nil || got != key || namespace+"/"+name != key {
+			t.Errorf("%q became %q, %v", natsKey, got, err)
+		}
+	}
+}
+
+func TestKeysOfTheWrongShapeAreInvalid(t *testing.T) {
+	plain := newKeyspace(Config{Kind: "W", Bucket: "b", MaxKeyLength: 20, Filter: ">"})
+	namespaced := newKeyspace(Config{Kind: "W", Bucket: "b", Namespaced: true, MaxKeyLength: 20, Filter: ">"})
+	for _, key := range []string{"", "a/b", ".a", "a.", "a..b", "a b", "a\n", "a*", "a>", "é", "_nagi", "_nagi.x", strings.Repeat("x", 21)} {
+		if _, err := plain.toNATS(key); !apierrors.IsInvalid(err) {
+			t.Errorf("%q: %v", key, err)
+		}
+		if _, _, _, err := plain.fromNATS(key); !apierrors.IsInvalid(err) {
+			t.Errorf("from NATS %q: %v", key, err)
+		}
+	}
+	for _, key := range []string{"a", "a/", "/a", "a.b/c", "a/b/c", "a/.b", "a/b.", "_nagi/x"} {
+		if _, err := namespaced.toNATS(key); !apierrors.IsInvalid(err) {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+	for _, natsKey := range []string{"a", "a/b.c", "_nagi.x", ""} {
+		if _, _, _, err := namespaced.fromNATS(natsKey); !apierrors.IsInvalid(err) {
+			t.Errorf("from NATS %q: %v", natsKey, err)
+		}
+	}
+}
+
+func TestFiltersMatchAsSubjectsDo(t *testing.T) {
+	for _, c := range []struct {
+		filter, key string
+		matches     bool
+	}{
+		{">", "a.b", true}, {"a.>", "a.b.c", true}, {"a.>", "a", false}, {"a.>", "b.a", false},
+		{"*.b", "a.b", true}, {"*.b", "a.b.c", false}, {"*", "a", true}, {"*", "a.b", false}, {"a.*.c", "a.x.c", true}, {"a.*.c", "a.c", false}, {"a", "a", true},
+	} {
+		k := newKeyspace(Config{Kind: "W", Bucket: "b", MaxKeyLength: 20, Filter: c.filter})
+		if got := k.matches(c.key); got != c.matches {
+			t.Errorf("filter %q, key %q: %v", c.filter, c.key, got)
+		}
+	}
+}
+
+func FuzzKeys(f *testing.F) {
+	for _, seed := range []string{"a", "shop/a", "shop.a", "a.b/c.d", "/", ".", "..", "_nagi.x", "a/b/c", "ü", "a=b/c_d-e", strings.Repeat("x", 2000)} {
+		f.Add(seed, true)
+		f.Add(seed, false)
+	}
+	f.Fuzz(func(t *testing.T, key string, namespaced bool) {
+		k := newKeyspace(Config{Kind: "W", Bucket: "b", Namespaced: namespaced, MaxKeyLength: 1024, Filter: ">"})
+		if natsKey, err := k.toNATS(key); err == nil {
+			back, namespace, name, err := k.fromNATS(natsKey)
+			if err != nil || back != key {
+				t.Errorf("%q became %q and that %q, %v", key, natsKey, back, err)
+			}
+			if name == "" || namespaced != (namespace != "") || strings.ContainsAny(natsKey, "/ *>\r\n\t") {
+				t.Errorf("%q became %q: namespace %q, name %q", key, natsKey, namespace, name)
+			}
+		} else if !apierrors.IsInvalid(err) {
+			t.Errorf("%q: %v", key, err)
+		}
+		if back, _, _, err := k.fromNATS(key); err == nil {
+			if again, err := k.toNATS(back); err != nil || again != key {
+				t.Errorf("NATS key %q became %q and that %q, %v", key, back, again, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package entity_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type WebsiteSpec struct {
+	Host     string            `json:"host,omitempty"`
+	Replicas int               `json:"replicas,omitempty"`
+	Paths    []string          `json:"paths,omitempty"`
+	Settings map[string]string `json:"settings,omitempty"`
+}
+
+type WebsiteStatus struct {
+	Ready bool     `json:"ready,omitempty"`
+	URLs  []string `json:"urls,omitempty"`
+}
+
+type Website = entity.Object[WebsiteSpec, WebsiteStatus]
+
+func website(name string) *Website {
+	return &Website{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: WebsiteSpec{Host: name + ".example.com"}}
+}
+
+var websites = entity.Config{Kind: "Website", Bucket: "websites"}
+
+// testContext ends with the test, and after a minute.
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// newServer starts a server and connects to it.
+func newServer(t testing.TB) jetstream.JetStream {
+	t.Helper()
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	return js
+}
+
+func newClient[T entity.IEntity](t testing.TB, js jetstream.JetStream, cfg entity.Config) *entity.Client[T] {
+	t.Helper()
+	client, err := entity.NewClient[T](testContext(t), js, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func keyValue(t testing.TB, js jetstream.JetStream, bucket string) jetstream.KeyValue {
+	t.Helper()
+	kv, err := js.KeyValue(testContext(t), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
+}
+
+// start runs the client's informers until the test ends, and waits for them.
+func start[T entity.IEntity](t testing.TB, client *entity.Client[T]) {
+	t.Helper()
+	stop, err := client.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	eventually(t, "the caches have synced", func() bool {
+		return client.Informer().HasSynced() && (client.Records() == nil || client.Records().Informer().HasSynced())
+	})
+}
+
+// eventually polls until the condition holds, for at most 20 s.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("never came true: %s", what)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantError(t testing.TB, what string, is func(error) bool, err error) {
+	t.Helper()
+	if !is(err) {
+		t.Fatalf("%s: got error %v", what, err)
+	}
+}
