@@ -1,0 +1,335 @@
+package entity_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/client-go/tools/cache"
+)
+
+func consumers(t testing.TB, js jetstream.JetStream, bucket string) int {
+	t.Helper()
+	stream, err := js.Stream(testContext(t), "KV_"+bucket)
+	must(t, err)
+	return stream.CachedInfo().State.Consumers
+}
+
+func TestTheLastUserStopsTheInformers(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	first, err := client.Start()
+	must(t, err)
+	second, err := client.Start()
+	must(t, err)
+	eventually(t, "synced", client.Informer().HasSynced)
+	first()
+	first() // harmless
+	informer := client.Informer()
+	if informer.IsStopped() {
+		t.Fatal("stopped while somebody uses it")
+	}
+	must(t, client.Create(t.Context(), website("a")))
+	eventually(t, "it still follows", func() bool { return informer.Exists("a") })
+	second()
+	if !informer.IsStopped() || consumers(t, js, "websites") != 0 || consumers(t, js, "websites-status") != 0 {
+		t.Errorf("stopped: %v, consumers: %d", informer.IsStopped(), consumers(t, js, "websites"))
+	}
+}
+
+func TestAStoppedClientStartsAgainWithNewInformers(t *testing.T) {
+	client := newClient[*Website](t, newServer(t), websites)
+	must(t, client.Create(t.Context(), website("a")))
+	for range 3 {
+		informer := client.Informer()
+		seen := make(chan struct{}, 10)
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen <- struct{}{} }})
+		must(t, err)
+		stop, err := client.Start()
+		must(t, err)
+		if client.Informer() != informer {
+			t.Fatal("the informer that handlers were added to is not the one that runs")
+		}
+		select {
+		case <-seen:
+		case <-testContext(t).Done():
+			t.Fatal("the handler saw nothing")
+		}
+		stop()
+	}
+}
+
+func TestAnInformersRunIsAUser(t *testing.T) {
+	client := newClient[*Website](t, newServer(t), websites)
+	must(t, client.Create(t.Context(), website("a")))
+	informer, stop, done := client.Informer(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		informer.Run(stop)
+	}()
+	eventually(t, "synced", func() bool { return informer.HasSynced() && client.Records().Informer().HasSynced() })
+	_, err := client.Lister().Get("a")
+	must(t, err)
+	close(stop)
+	<-done
+	if !informer.IsStopped() {
+		t.Error("it still runs")
+	}
+}
+
+func TestCloseStopsWhateverIsInUse(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	stop, err := client.Start()
+	must(t, err)
+	eventually(t, "synced", client.Informer().HasSynced)
+	client.Close()
+	if n := consumers(t, js, "websites"); n != 0 {
+		t.Errorf("%d consumers are left", n)
+	}
+	stop()
+	client.Close()
+	if _, err := client.Start(); err == nil {
+		t.Error("a closed client starts")
+	}
+	must(t, client.Create(t.Context(), website("a")))
+}
+
+func TestHooksTellWhatHandlersAreNotTold(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	var mu sync.Mutex
+	var news []string
+	tell := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		news = append(news, fmt.Sprintf(format, args...))
+	}
+	told := func(what string) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, n := range news {
+				if n == what {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	hooks := entity.Hooks{
+		Invalid:  func(key string, revision uint64, err error) { tell("invalid %s %d", key, revision) },
+		Resolved: func(key string) { tell("resolved %s", key) },
+		Reserved: func(name string, revision uint64, value []byte) {
+			if value == nil {
+				tell("reserved %s gone", name)
+				return
+			}
+			tell("reserved %s %d %s", name, revision, value)
+		},
+	}
+	cancel := client.Subscribe(hooks)
+	start(t, client)
+	kv := keyValue(t, js, "websites")
+	revision, err := kv.PutString(t.Context(), "a", "nonsense")
+	must(t, err)
+	eventually(t, "told of the invalid document", told(fmt.Sprintf("invalid a %d", revision)))
+	release, err := keyValue(t, js, "websites-status").PutString(t.Context(), "_nagi.release", "yes")
+	must(t, err)
+	eventually(t, "told of the reserved key", told(fmt.Sprintf("reserved _nagi.release %d yes", release)))
+
+	// Who comes later learns what is so now.
+	mu.Lock()
+	news = nil
+	mu.Unlock()
+	cancel()
+	defer client.Subscribe(hooks)()
+	if !told(fmt.Sprintf("invalid a %d", revision))() || !told(fmt.Sprintf("reserved _nagi.release %d yes", release))() {
+		t.Errorf("a late subscriber was told %q", news)
+	}
+	_, err = kv.PutString(t.Context(), "a", "{}")
+	must(t, err)
+	eventually(t, "told that it decodes again", told("resolved a"))
+	must(t, client.Records().DeleteReserved(t.Context(), "_nagi.release", release))
+	eventually(t, "told that the reserved key is gone", told("reserved _nagi.release gone"))
+	eventually(t, "the cursor moved", func() bool { return client.Records().Informer().Cursor() > release })
+	if keys := client.Records().Keys(); len(keys) != 0 {
+		t.Errorf("records %q", keys)
+	}
+}
+
+func TestHooksTellWhichBucketCannotBeWatched(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	errs := make(chan string, 100)
+	defer client.Subscribe(entity.Hooks{Error: func(bucket string, err error) {
+		if err != nil {
+			errs <- bucket
+		}
+	}})()
+	must(t, js.DeleteStream(t.Context(), "KV_websites-status"))
+	stop, err := client.Start()
+	must(t, err)
+	defer stop()
+	select {
+	case bucket := <-errs:
+		if bucket != "websites-status" {
+			t.Errorf("told of bucket %q", bucket)
+		}
+	case <-testContext(t).Done():
+		t.Fatal("told nothing")
+	}
+}
+
+func TestCachedRecordsAreThoseOnTheServer(t *testing.T) {
+	js := newServer(t)
+	client, other := newClient[*Website](t, js, websites), newClient[*Website](t, js, websites)
+	ctx := testContext(t)
+	must(t, other.Records().Put(ctx, "there", &entity.Record{Controller: "c", LastDocument: []byte(`{}`), DocumentRevision: 4}))
+	start(t, client)
+	records := client.Records()
+	got, ok := records.Cached("there")
+	if !ok || got.Controller != "c" || got.LastDocument != nil || got.DocumentRevision != 4 {
+		t.Errorf("got %+v, %v", got, ok)
+	}
+	for i := range 100 {
+		rec := &entity.Record{Controller: fmt.Sprint(i)}
+		must(t, records.Put(ctx, "mine", rec))
+		if got, ok := records.Cached("mine"); !ok || got.Revision != rec.Revision || got.Controller != rec.Controller {
+			t.Fatalf("round %d: cached %+v, %v", i, got, ok)
+		}
+		if keys := records.Keys(); len(keys) != 2 {
+			t.Fatalf("round %d: keys %q", i, keys)
+		}
+		must(t, records.Delete(ctx, "mine", rec.Revision))
+		if _, ok := records.Cached("mine"); ok {
+			t.Fatalf("round %d: cached after its delete", i)
+		}
+		if keys := records.Keys(); len(keys) != 1 {
+			t.Fatalf("round %d: keys %q", i, keys)
+		}
+	}
+}
+
+func TestRecordOfTellsRecordsFromReservedKeys(t *testing.T) {
+	js := newServer(t)
+	cfg := entity.Config{Kind: "Website", Bucket: "websites", Namespaced: true}
+	client := newClient[*Website](t, js, cfg)
+	keys := make(chan string, 10)
+	_, err := client.Records().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if rec, key, ok := entity.RecordOf(obj); ok {
+				keys <- key + " " + rec.Controller
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if _, key, ok := entity.RecordOf(obj); ok {
+				keys <- key + " gone"
+			}
+		},
+	})
+	must(t, err)
+	_, err = client.Records().PutReserved(t.Context(), "_nagi.x", []byte("v"), 0)
+	must(t, err)
+	start(t, client)
+	rec := &entity.Record{Controller: "c"}
+	must(t, client.Records().Put(t.Context(), "shop/a", rec))
+	if got := <-keys; got != "shop/a c" {
+		t.Errorf("told %q", got)
+	}
+	must(t, client.Records().Delete(t.Context(), "shop/a", rec.Revision))
+	if got := <-keys; got != "shop/a gone" {
+		t.Errorf("told %q", got)
+	}
+}
+
+func TestUpdateStatusInsideAReconcileIsOneRoundTrip(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	start(t, client)
+	must(t, client.Create(t.Context(), website("a")))
+	must(t, client.Records().Put(t.Context(), "a", &entity.Record{Controller: "c", LastDocument: []byte(`{"spec":{}}`), DocumentRevision: 1}))
+	site, err := client.Lister().Get("a")
+	must(t, err)
+	asked := 0
+	sub, err := js.Conn().SubscribeSync("$JS.API.STREAM.MSG.GET.>")
+	must(t, err)
+	site.Status.Ready = true
+	must(t, client.UpdateStatus(t.Context(), site))
+	must(t, js.Conn().Flush())
+	for {
+		if _, err := sub.NextMsg(time.Millisecond); errors.Is(err, nats.ErrTimeout) {
+			break
+		}
+		asked++
+	}
+	if asked != 0 {
+		t.Errorf("%d live reads", asked)
+	}
+	rec, err := client.Record(t.Context(), "a")
+	must(t, err)
+	if string(rec.LastDocument) != `{"spec":{}}` || rec.Controller != "c" || !strings.Contains(string(rec.Status), "true") {
+		t.Errorf("the rest of the record was lost: %+v", rec)
+	}
+}
+
+func TestAWriteLogWaitsForTheCaches(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	idle := newClient[*Website](t, js, entity.Config{Kind: "Website", Bucket: "others"})
+	start(t, client)
+	var log entity.WriteLog
+	ctx := entity.WithWriteLog(testContext(t), &log)
+	if !log.Empty() {
+		t.Error("something was written")
+	}
+	must(t, idle.Create(ctx, website("a"))) // no cache will show it
+	if !log.Empty() {
+		t.Error("a write of a client that is not started is waited for")
+	}
+	for i := range 50 {
+		site := website(fmt.Sprintf("a%d", i))
+		must(t, client.Create(ctx, site))
+		site.Status.Ready = true
+		must(t, client.UpdateStatus(ctx, site))
+		if log.Empty() {
+			t.Fatal("nothing was logged")
+		}
+		must(t, log.Wait(ctx))
+		if !client.Informer().Exists(site.Name) {
+			t.Fatalf("round %d: the documents' cache is behind", i)
+		}
+		if _, ok, _ := client.Records().Informer().GetStore().GetByKey(site.Name); !ok {
+			t.Fatalf("round %d: the records' cache is behind", i)
+		}
+		log.Reset()
+	}
+	must(t, client.Delete(ctx, "a0"))
+	must(t, log.Wait(ctx))
+	if client.Informer().Exists("a0") {
+		t.Error("the cache has not seen the delete")
+	}
+}
+
+func TestAWriteLogEndsWithItsContextAndWithTheInformer(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	stop, err := client.Start()
+	must(t, err)
+	eventually(t, "synced", client.Informer().HasSynced)
+	var log entity.WriteLog
+	ctx := entity.WithWriteLog(testContext(t), &log)
+	must(t, client.Create(ctx, website("a")))
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = log.Wait(ended) // may or may not be reached; must return
+	stop()
+	must(t, log.Wait(ctx))
+}
