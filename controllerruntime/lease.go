@@ -18,8 +18,12 @@ import (
 // of a stop is over.
 type term struct {
 	ctx    context.Context
+	stop   context.Context // Run's; when it ends what runs goes on, but nothing new starts
 	logger klog.Logger
 }
+
+// over tells whether no new reconcile may start.
+func (t *term) over() bool { return t.ctx.Err() != nil || t.stop.Err() != nil }
 
 // terms lets the workers wait for a term.
 type terms struct {

@@ -36,6 +36,7 @@ func (e *engine) run(ctx context.Context) error {
 		err = e.lead(ctx, life, endLife)
 	}
 	e.queue.shutDown()
+	endLife(ErrStopped) // a mapper that waits for something must not hold up the end
 	e.mappings.stop()
 	for _, s := range e.sources {
 		s.stop()
@@ -91,14 +92,16 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	if e.flights != nil {
 		e.flights.run(life)
 	}
+	triggered, endTriggers := context.WithCancel(ctx)
+	defer endTriggers()
 	for _, trigger := range e.opts.triggers {
-		workers.Go(func() { e.reconcileAllOn(ctx, trigger) })
+		workers.Go(func() { e.reconcileAllOn(triggered, trigger) })
 	}
 	election, endElection := context.WithCancel(life)
 	elected := make(chan error, 1)
 	go func() {
 		// Its own log lines are of no interest: whether it leads is in ours, and in Stats.
-		elected <- e.elect(klog.NewContext(election, klog.FromContext(life).V(4)), func(ctx context.Context) { e.serve(ctx, life) })
+		elected <- e.elect(klog.NewContext(election, klog.FromContext(life).V(4)), func(term context.Context) { e.serve(term, life, ctx) })
 	}()
 	var err error
 	select {
@@ -108,13 +111,14 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	}
 	e.terms.close()
 	e.queue.shutDown()
+	endTriggers()
 	stuck := e.drain(endLife)
 	endElection()
+	if stuck != nil {
+		return stuck // their workers cannot be waited for, and the lease is not given back before they return
+	}
 	if err2 := <-elected; err == nil {
 		err = err2
-	}
-	if stuck != nil {
-		return stuck // their workers cannot be waited for
 	}
 	workers.Wait()
 	if e.flights != nil {
@@ -144,8 +148,9 @@ func (e *engine) drain(endLife context.CancelCauseFunc) error {
 		e.name, e.stats.running.Load(), stuckPatience)
 }
 
-// serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped.
-func (e *engine) serve(ctx, life context.Context) {
+// serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once stop, which
+// is Run's context, has ended no new reconcile starts.
+func (e *engine) serve(ctx, life, stop context.Context) {
 	logger := klog.FromContext(life)
 	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
 	defer cancel(nil)
@@ -167,10 +172,14 @@ func (e *engine) serve(ctx, life context.Context) {
 		loops.Go(func() { e.brake.run(klog.NewContext(ctx, logger)) })
 	}
 	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
-	e.terms.begin(&term{ctx: termCtx, logger: logger})
+	e.terms.begin(&term{ctx: termCtx, stop: stop, logger: logger})
 	<-ctx.Done()
 	e.terms.end()
-	cancel(ErrLeaseLost)
+	if life.Err() == nil {
+		cancel(ErrLeaseLost)
+	} else {
+		cancel(context.Cause(life)) // ctx may notice before termCtx does, and the cause is not the lease
+	}
 	// Nothing of this term may still run when the next one, here or elsewhere, begins.
 	if err := e.queue.waitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
 		e.brake.keepStreamAtEnd(life)

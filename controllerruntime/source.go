@@ -157,6 +157,9 @@ func (m *mappings) call(ctx context.Context, call *mapping) {
 			found, err = s.keys(ctx, obj)
 			return err
 		})
+		if err != nil && ctx.Err() != nil {
+			return // the controller stops
+		}
 		if err != nil {
 			s.engine.stats.mapperErrors.Add(1)
 			klog.FromContext(ctx).Error(err, "Cannot map an object to the primaries it concerns, will try again",

@@ -63,7 +63,11 @@ func (e *engine) deleteOperation(it item) Operations {
 // teardown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
 // any two steps leaves the anchor, and so the teardown owed.
 func (e *engine) teardown(t *term, it item) {
-	a := e.attempt(t, it)
+	a, started := e.attempt(t, it)
+	if !started {
+		e.queue.done(it.key)
+		return
+	}
 	if a.err != nil {
 		e.teardownFailed(t, it, a, "in the reconciler")
 		return
@@ -253,7 +257,7 @@ func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
 			e.event(seen.object, corev1.EventTypeWarning, entity.ReasonTerminal, a.err.Error())
 		}
 	default:
-		e.retry(it, &a)
+		e.retry(t, it, &a)
 	}
 	e.report(t, it, a)
 	e.queue.done(it.key)
@@ -265,7 +269,11 @@ func (e *engine) reconcileGone(t *term, it item) {
 		e.queue.done(it.key)
 		return
 	}
-	a := e.attempt(t, it)
+	a, started := e.attempt(t, it)
+	if !started {
+		e.queue.done(it.key)
+		return
+	}
 	switch {
 	case a.err == nil:
 		e.succeeded(it, &a)
@@ -276,7 +284,7 @@ func (e *engine) reconcileGone(t *term, it item) {
 		e.parked.park(it.key, view{})
 		e.queue.forget(it.key)
 	default:
-		e.retry(it, &a)
+		e.retry(t, it, &a)
 	}
 	e.report(t, it, a)
 	e.queue.done(it.key)

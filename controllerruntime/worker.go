@@ -31,9 +31,12 @@ func (e *engine) work() {
 		if shutdown {
 			return
 		}
-		if t.ctx.Err() != nil {
-			e.queue.add(it.key, it.ops, it.prio)
+		if t.over() {
+			e.queue.giveBack(it)
 			e.queue.done(it.key)
+			if t.stop.Err() != nil {
+				return
+			}
 			continue
 		}
 		e.process(t, it)
@@ -103,7 +106,8 @@ func (e *engine) processPresent(t *term, it item, v view) {
 			if err != nil {
 				t.logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.key, "err", err)
 			}
-			e.queue.add(it.key, it.ops, prioSecondary)
+			it.prio = prioSecondary
+			e.queue.giveBack(it)
 			e.queue.done(it.key)
 		})
 		return
@@ -129,7 +133,11 @@ func (e *engine) recordFailed(t *term, it item, err error) {
 }
 
 func (e *engine) reconcilePresent(t *term, it item, v view) {
-	attempt := e.attempt(t, it)
+	attempt, started := e.attempt(t, it)
+	if !started {
+		e.queue.done(it.key)
+		return
+	}
 	condition := reconciledCondition(metav1.ConditionTrue, entity.ReasonSynced, "", v.revision)
 	switch {
 	case attempt.err == nil:
@@ -140,7 +148,7 @@ func (e *engine) reconcilePresent(t *term, it item, v view) {
 		e.event(v.object, corev1.EventTypeWarning, entity.ReasonTerminal, attempt.err.Error())
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonTerminal, attempt.err.Error(), v.revision)
 	default:
-		e.retry(it, &attempt)
+		e.retry(t, it, &attempt)
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, attempt.err.Error(), v.revision)
 	}
 	e.report(t, it, attempt)
@@ -186,14 +194,13 @@ type attempt struct {
 	nextDue time.Time
 }
 
-// attempt calls the reconciler once the caches show what the key's last reconcile wrote.
-func (e *engine) attempt(t *term, it item) attempt {
-	if log := e.written.take(it.key); log != nil {
-		patience, cancel := context.WithTimeout(t.ctx, ownWritesPatience)
-		if err := log.Wait(patience); err != nil && t.ctx.Err() == nil {
-			t.logger.Info("Caches do not show the key's last writes yet, reconciling on what there is", "key", it.key, "err", err)
-		}
-		cancel()
+// attempt calls the reconciler once the caches show what the key's last reconcile wrote. If the term is over by then it
+// does not start: the key is given back.
+func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
+	e.awaitOwnWrites(t, it.key)
+	if t.over() {
+		e.queue.giveBack(it)
+		return attempt{}, false
 	}
 	req := Request{Key: it.key, Operations: it.ops.public()}
 	log := &entity.WriteLog{}
@@ -202,7 +209,7 @@ func (e *engine) attempt(t *term, it item) attempt {
 	if e.opts.reconcileTimeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.reconcileTimeout, ErrReconcileTimeout)
 	}
-	a := attempt{number: e.queue.attempts(it.key) + 1}
+	a.number = e.queue.attempts(it.key) + 1
 	e.stats.running.Add(1)
 	start := time.Now()
 	a.err = guard(func() (err error) {
@@ -213,7 +220,19 @@ func (e *engine) attempt(t *term, it item) attempt {
 	e.stats.running.Add(-1)
 	cancel()
 	e.written.put(it.key, log)
-	return a
+	return a, true
+}
+
+func (e *engine) awaitOwnWrites(t *term, key string) {
+	log := e.written.take(key)
+	if log == nil {
+		return
+	}
+	patience, cancel := context.WithTimeout(t.ctx, ownWritesPatience)
+	defer cancel()
+	if err := log.Wait(patience); err != nil && t.ctx.Err() == nil {
+		t.logger.Info("Caches do not show the key's last writes yet, reconciling on what there is", "key", key, "err", err)
+	}
 }
 
 func (e *engine) succeeded(it item, a *attempt) {
@@ -226,11 +245,12 @@ func (e *engine) succeeded(it item, a *attempt) {
 }
 
 // retry gives the operations back, so that the attempt which succeeds knows all its reasons.
-func (e *engine) retry(it item, a *attempt) {
+func (e *engine) retry(t *term, it item, a *attempt) {
 	delay := e.queue.failed(it.key)
 	if f := e.opts.errorPolicy; f != nil {
 		var chosen Result
-		if err := guard(func() error { chosen = f(it.key, a.err, a.number); return nil }); err == nil && chosen.RequeueAfter > 0 {
+		e.callback(t.ctx, "WithErrorPolicy", func() { chosen = f(it.key, a.err, a.number) })
+		if chosen.RequeueAfter > 0 {
 			delay = chosen.RequeueAfter
 		}
 	}
@@ -256,7 +276,9 @@ func (e *engine) reconcileContext(t *term, req Request, log *entity.WriteLog) co
 	ctx := withReconcile(t.ctx, &reconcileInfo{engine: e, key: req.Key})
 	ctx = entity.WithWriteLog(ctx, log)
 	if f := e.opts.logConstructor; f != nil {
-		return klog.NewContext(ctx, f(t.logger, req))
+		logger := t.logger.WithValues("key", req.Key) // what is left if f panics
+		e.callback(t.ctx, "WithLogConstructor", func() { logger = f(t.logger, req) })
+		return klog.NewContext(ctx, logger)
 	}
 	return klog.NewContext(ctx, t.logger.WithValues("key", req.Key, "operations", req.Operations, "reconcileID", reconcileID(e.runs.Add(1))))
 }
