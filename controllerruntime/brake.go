@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,7 @@ type brake struct {
 	engine *engine
 	wake   chan struct{}
 
+	busy     atomic.Bool // false: no key is in any of the sets, and nobody need lock to know
 	mu       sync.Mutex
 	state    BrakeState
 	suspects map[string]struct{} // inferred, not decided yet
@@ -83,19 +85,21 @@ func (b *brake) suspectLocked(key string) {
 		b.first = b.last
 	}
 	b.suspects[key] = struct{}{}
+	b.busy.Store(true)
 }
 
 // settled is told that the key has a document, or owes nothing any more: it is no suspect.
 func (b *brake) settled(key string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.suspects)+len(b.held)+len(b.swept)+len(b.allowed) == 0 {
+	if !b.busy.Load() {
 		return
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	delete(b.suspects, key)
 	delete(b.held, key)
 	delete(b.swept, key)
 	delete(b.allowed, key)
+	b.busy.Store(len(b.suspects)+len(b.held)+len(b.swept)+len(b.allowed) > 0)
 	b.poke()
 }
 
@@ -155,6 +159,7 @@ func (b *brake) start(ctx context.Context) error {
 		case e.primary.exists(key):
 		case state.Released:
 			b.allowed[key] = struct{}{}
+			b.busy.Store(true)
 			e.queue.add(key, operations(OperationDelete), prioBackground)
 		default:
 			b.suspectLocked(key)
@@ -310,6 +315,7 @@ func (b *brake) sweep(ctx context.Context, found []orphaned) (free []string) {
 				free = append(free, owner)
 			} else {
 				b.swept[owner] = struct{}{}
+				b.busy.Store(true)
 			}
 		}
 	}

@@ -199,6 +199,7 @@ func (e *engine) reservedChanged(name string, value []byte) {
 
 // parkedKeys are the keys whose last attempt ended with a terminal error.
 type parkedKeys struct {
+	size  atomic.Int64 // of byKey: nearly always none is parked, and then nobody locks
 	mu    sync.Mutex
 	byKey map[string]parkedAt
 }
@@ -216,10 +217,14 @@ func (p *parkedKeys) park(key string, v view) {
 		p.byKey = map[string]parkedAt{}
 	}
 	p.byKey[key] = parkedAt{presence: v.presence, revision: v.revision}
+	p.size.Store(int64(len(p.byKey)))
 }
 
 // holds tells whether the key stays parked; else it is parked no longer.
 func (p *parkedKeys) holds(key string, v view, ops Operations) bool {
+	if p.size.Load() == 0 {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at, ok := p.byKey[key]
@@ -230,23 +235,25 @@ func (p *parkedKeys) holds(key string, v view, ops Operations) bool {
 		return true
 	}
 	delete(p.byKey, key)
+	p.size.Store(int64(len(p.byKey)))
 	return false
 }
 
 func (p *parkedKeys) forget(key string) {
+	if p.size.Load() == 0 {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byKey, key)
+	p.size.Store(int64(len(p.byKey)))
 }
 
-func (p *parkedKeys) len() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.byKey)
-}
+func (p *parkedKeys) len() int { return int(p.size.Load()) }
 
 // ownWrites remembers what a key's last reconcile wrote, so that its next one waits until the caches show it.
 type ownWrites struct {
+	size  atomic.Int64 // of byKey: a controller at rest writes nothing, and then nobody locks
 	mu    sync.Mutex
 	byKey map[string]*entity.WriteLog
 }
@@ -273,14 +280,19 @@ func (w *ownWrites) put(key string, log *entity.WriteLog) {
 		}
 	}
 	w.byKey[key] = log
+	w.size.Store(int64(len(w.byKey)))
 }
 
 func (w *ownWrites) take(key string) *entity.WriteLog {
+	if w.size.Load() == 0 {
+		return nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	log := w.byKey[key]
 	if log != nil {
 		delete(w.byKey, key)
+		w.size.Store(int64(len(w.byKey)))
 	}
 	return log
 }

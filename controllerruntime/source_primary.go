@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/natsinformer"
@@ -26,8 +28,9 @@ type primary interface {
 	confirm(ctx context.Context, key string) (entity.Presence, error)
 	// encode makes the document of an object in the cache.
 	encode(obj runtime.Object) ([]byte, error)
-	// stream is the identity of the stream that the cache reflects.
+	// stream is the stream that the cache reflects, streamID the part of its identity that records keep.
 	stream() streamIdentity
+	streamID() string
 	// vanishings tells how the deletes seen by this process came to be known.
 	vanishings() *vanishings
 }
@@ -57,6 +60,7 @@ type primarySource[T entity.IEntity] struct {
 	*natsSource[T]
 	changes  *events
 	vanished vanishings
+	identity atomic.Pointer[knownStream]
 	invalids keySet
 }
 
@@ -207,6 +211,22 @@ func (s *primarySource[T]) stream() streamIdentity {
 	}
 }
 
+func (s *primarySource[T]) streamID() string {
+	created := s.client.Informer().Status().StreamCreated
+	if known := s.identity.Load(); known != nil && known.created.Equal(created) {
+		return known.id
+	}
+	known := &knownStream{created: created, id: entity.StreamIdentity(created)}
+	s.identity.Store(known)
+	return known.id
+}
+
+// knownStream is a stream's identity, formatted once.
+type knownStream struct {
+	created time.Time
+	id      string
+}
+
 func (s *primarySource[T]) vanishings() *vanishings { return &s.vanished }
 
 // vanishing is a delete that this process saw.
@@ -245,6 +265,7 @@ func (v *vanishings) get(key string) (vanishing, bool) {
 
 // keySet is a set of keys.
 type keySet struct {
+	size atomic.Int64
 	mu   sync.Mutex
 	keys map[string]struct{}
 }
@@ -256,15 +277,20 @@ func (s *keySet) add(key string) {
 		s.keys = map[string]struct{}{}
 	}
 	s.keys[key] = struct{}{}
+	s.size.Store(int64(len(s.keys)))
 }
 
 func (s *keySet) remove(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.keys, key)
+	s.size.Store(int64(len(s.keys)))
 }
 
 func (s *keySet) has(key string) bool {
+	if s.size.Load() == 0 {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.keys[key]

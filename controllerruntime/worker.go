@@ -85,14 +85,14 @@ func (e *engine) rest(t *term, it item, v view, reason, message string) {
 
 func (e *engine) processPresent(t *term, it item, v view) {
 	if e.anchors == nil {
-		e.reconcilePresent(t, it, v)
+		e.reconcilePresent(t, it, v, nil)
 		return
 	}
 	e.brake.settled(it.key)
-	stream := e.primary.stream().Created
+	stream := e.primary.streamID()
 	cached := e.anchors.cached(it.key)
 	if e.anchors.covers(cached, v, stream) {
-		e.reconcilePresent(t, it, v)
+		e.reconcilePresent(t, it, v, cached)
 		return
 	}
 	record, err := e.anchors.anchorFor(cached, v, stream)
@@ -116,7 +116,7 @@ func (e *engine) processPresent(t *term, it item, v view) {
 		e.recordFailed(t, it, err)
 		return
 	}
-	e.reconcilePresent(t, it, v)
+	e.reconcilePresent(t, it, v, record)
 }
 
 // recordFailed puts a key back whose record could not be written: there is no reconcile without it, and none is lost.
@@ -132,7 +132,8 @@ func (e *engine) recordFailed(t *term, it item, err error) {
 	e.queue.done(it.key)
 }
 
-func (e *engine) reconcilePresent(t *term, it item, v view) {
+// reconcilePresent calls the reconciler and settles what comes of it. record is the key's anchor.
+func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Record) {
 	attempt, started := e.attempt(t, it)
 	if !started {
 		e.queue.done(it.key)
@@ -156,18 +157,19 @@ func (e *engine) reconcilePresent(t *term, it item, v view) {
 		e.queue.done(it.key)
 		return
 	}
-	e.recordOutcome(t, it, v, condition)
+	if attempt.wrote {
+		record = e.anchors.cached(it.key) // maybe its status
+	}
+	e.recordOutcome(t, it, v, record, condition)
 }
 
 // recordOutcome writes what came of an attempt, if that is news; the key is done when the server has it, because the
 // next attempt builds on it.
-func (e *engine) recordOutcome(t *term, it item, v view, condition metav1.Condition) {
-	stream := e.primary.stream().Created
-	cached := e.anchors.cached(it.key)
-	if cached == nil {
-		cached = &entity.Record{}
+func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, condition metav1.Condition) {
+	if before == nil {
+		before = &entity.Record{}
 	}
-	record, err := e.anchors.outcome(cached, v, stream, condition)
+	record, err := e.anchors.outcome(before, v, e.primary.streamID(), condition)
 	if err != nil || record == nil {
 		e.queue.done(it.key)
 		return
@@ -192,6 +194,7 @@ type attempt struct {
 	err     error
 	took    time.Duration
 	nextDue time.Time
+	wrote   bool // through our clients
 }
 
 // attempt calls the reconciler once the caches show what the key's last reconcile wrote. If the term is over by then it
@@ -219,6 +222,7 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 	a.took = time.Since(start)
 	e.stats.running.Add(-1)
 	cancel()
+	a.wrote = !log.Empty()
 	e.written.put(it.key, log)
 	return a, true
 }
