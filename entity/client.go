@@ -115,6 +115,9 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 // Kind is the kind of the entities, as configured.
 func (c *Client[T]) Kind() string { return c.cfg.Kind }
 
+// JetStream is what the client was made with.
+func (c *Client[T]) JetStream() jetstream.JetStream { return c.js }
+
 // Config is the configuration with its defaults filled in.
 func (c *Client[T]) Config() Config { return c.cfg }
 
