@@ -3,6 +3,8 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,8 +33,31 @@ type BrakeState struct {
 	// Held is how many deletes of primaries wait for a release, Swept how many owners of orphaned secondaries.
 	Held  int `json:"held,omitempty"`
 	Swept int `json:"swept,omitempty"`
-	// Released stays until what was held has gone, so that a crash in between does not ask for another release.
+	// Released stays until what was held has gone.
 	Released bool `json:"released,omitempty"`
+}
+
+// keptBrake is what is kept of the brake.
+type keptBrake struct {
+	BrakeState
+	// Keys are those that a release let go, so that a crash in between does not ask for another, and nothing that vanishes
+	// later passes under an old release. Too many are not kept: after a crash they have to be released again.
+	Keys []string `json:"releasedKeys,omitempty"`
+}
+
+// keptKeysLimit bounds the size of the kept keys, in bytes.
+const keptKeysLimit = 256 << 10
+
+// keepable returns the keys if they are few enough to be kept.
+func keepable(keys map[string]struct{}) []string {
+	size := 0
+	for key := range keys {
+		size += len(key) + len(`"",`)
+	}
+	if size > keptKeysLimit {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(keys))
 }
 
 // brake stands before every delete that is inferred and not evidenced: vanished keys, deletes owed at start, the sweep.
@@ -88,7 +113,20 @@ func (b *brake) suspectLocked(key string) {
 	b.busy.Store(true)
 }
 
-// settled is told that the key has a document, or owes nothing any more: it is no suspect.
+// owesNothing is told that a key without a document has no anchor. What the sweep holds for it, or may clean up after it,
+// stays: that a secondary whose owner is missing has changed does not bring the owner back.
+func (b *brake) owesNothing(key string) {
+	if !b.busy.Load() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.suspects, key)
+	delete(b.held, key)
+	b.poke()
+}
+
+// settled is told that the key has a document, or was torn down: it is no suspect.
 func (b *brake) settled(key string) {
 	if !b.busy.Load() {
 		return
@@ -133,12 +171,12 @@ func (b *brake) stateLocked() BrakeState {
 // start loads what an earlier run left, and makes every delete that is owed a suspect. All caches are synced.
 func (b *brake) start(ctx context.Context) error {
 	e := b.engine
-	var state BrakeState
-	if _, err := e.load(ctx, reservedBrake, &state); err != nil {
+	var kept keptBrake
+	if _, err := e.load(ctx, reservedBrake, &kept); err != nil {
 		return err
 	}
-	var known streamIdentity
-	if _, err := e.load(ctx, reservedStream, &known); err != nil {
+	known, err := b.knownStream(ctx)
+	if err != nil {
 		return err
 	}
 	requested, err := e.present(ctx, reservedRelease)
@@ -148,18 +186,23 @@ func (b *brake) start(ctx context.Context) error {
 	records := e.anchoredRecords()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.state, b.release, b.sweptOnce = state, requested, false
+	b.state, b.release, b.sweptOnce = kept.BrakeState, requested, false
 	b.known = sameStream(highestKnown(known, records), e.primary.stream())
 	clear(b.suspects)
 	clear(b.held)
 	clear(b.swept)
 	clear(b.allowed)
+	for _, key := range kept.Keys {
+		b.allowed[key] = struct{}{}
+		b.busy.Store(true)
+	}
 	for key := range records {
+		_, released := b.allowed[key]
+		seen, _ := e.primary.vanishings().get(key)
 		switch {
 		case e.primary.exists(key):
-		case state.Released:
-			b.allowed[key] = struct{}{}
-			b.busy.Store(true)
+			delete(b.allowed, key)
+		case released, seen.evidenced:
 			e.queue.add(key, operations(OperationDelete), prioBackground)
 		default:
 			b.suspectLocked(key)
@@ -167,6 +210,17 @@ func (b *brake) start(ctx context.Context) error {
 	}
 	b.poke()
 	return nil
+}
+
+// knownStream is the stream that was kept. The first one is kept at once, lest a crash forget what was known.
+func (b *brake) knownStream(ctx context.Context) (streamIdentity, error) {
+	var known streamIdentity
+	found, err := b.engine.load(ctx, reservedStream, &known)
+	if err != nil || found {
+		return known, err
+	}
+	now := b.engine.primary.stream()
+	return now, b.engine.replace(ctx, reservedStream, now)
 }
 
 // sameStream is the stream that was known, marked as another one where the stream of now is not it.
@@ -228,9 +282,13 @@ func (b *brake) decide(ctx context.Context) time.Duration {
 		return wait
 	default:
 		b.judge(ctx)
+		return 0
 	}
-	return 0
+	return atOnce // what woke us may not have been looked at yet
 }
+
+// atOnce makes run decide again without a wait.
+const atOnce = time.Nanosecond
 
 // collectingLocked is how long to wait for more suspects.
 func (b *brake) collectingLocked() time.Duration {
@@ -264,7 +322,7 @@ func (b *brake) judge(ctx context.Context) {
 	case b.streamChangedLocked():
 		reason = fmt.Sprintf("the stream of the bucket is not the one that was known (recreated, or restored to an earlier state), and %d primaries are not in it", len(going))
 	default:
-		reason = b.tooManyLocked(len(going), len(b.engine.anchoredRecords()), "primaries vanished without a delete being seen")
+		reason = b.tooManyLocked(len(going), b.knownLocked(), "primaries vanished without a delete being seen")
 	}
 	engaged := b.state.Engaged || reason != ""
 	for key := range going {
@@ -284,6 +342,17 @@ func (b *brake) judge(ctx context.Context) {
 			b.engine.queue.add(key, operations(OperationDelete), prioSecondary)
 		}
 	}
+}
+
+// knownLocked counts the primaries that are known and not given up already: those that may go count among the gone.
+func (b *brake) knownLocked() int {
+	known := 0
+	for key := range b.engine.anchoredRecords() {
+		if _, going := b.allowed[key]; !going {
+			known++
+		}
+	}
+	return known
 }
 
 // tooManyLocked is the rule: within the window more than half of what is known, and at least ten.
@@ -309,6 +378,7 @@ func (b *brake) sweep(ctx context.Context, found []orphaned) (free []string) {
 	}
 	engaged := b.state.Engaged || reason != ""
 	b.swept, b.sweptOnce = map[string]struct{}{}, true
+	b.forgetSweptLocked(found)
 	for _, o := range found {
 		for owner := range o.owners {
 			if _, ok := b.allowed[owner]; ok || !engaged {
@@ -327,13 +397,37 @@ func (b *brake) sweep(ctx context.Context, found []orphaned) (free []string) {
 	return free
 }
 
+// forgetSweptLocked ends the permission of owners that have nothing left to clean up after.
+func (b *brake) forgetSweptLocked(found []orphaned) {
+	if len(b.allowed) == 0 {
+		return
+	}
+	left := map[string]struct{}{}
+	for _, o := range found {
+		for owner := range o.owners {
+			left[owner] = struct{}{}
+		}
+	}
+	for key := range b.allowed {
+		if _, ok := left[key]; !ok && !anchored(b.engine.anchors.cached(key)) {
+			delete(b.allowed, key)
+		}
+	}
+}
+
 func (b *brake) sweepReasonLocked(found []orphaned) string {
 	for _, o := range found {
-		if b.streamChangedLocked() {
-			return fmt.Sprintf("the stream of the bucket is not the one that was known, and %d objects of %s would be swept", o.count, o.source)
+		count := o.count
+		for owner, objects := range o.owners {
+			if _, released := b.allowed[owner]; released {
+				count -= objects
+			}
 		}
-		if o.count >= brakeLeast && 2*o.count > o.known {
-			return fmt.Sprintf("the sweep would delete %d of %d objects of %s, whose owners do not exist", o.count, o.known, o.source)
+		if count > 0 && b.streamChangedLocked() {
+			return fmt.Sprintf("the stream of the bucket is not the one that was known, and %d objects of %s would be swept", count, o.source)
+		}
+		if count >= brakeLeast && 2*count > o.known {
+			return fmt.Sprintf("the sweep would delete %d of %d objects of %s, whose owners do not exist", count, o.known, o.source)
 		}
 	}
 	return ""
@@ -373,12 +467,12 @@ func (b *brake) letGo(ctx context.Context) {
 	b.state = BrakeState{Since: time.Now(), Released: true}
 	b.release, b.recent = false, nil
 	b.known = b.engine.primary.stream()
-	state, known := b.state, b.known
+	state, known, keys := b.state, b.known, keepable(b.allowed)
 	b.mu.Unlock()
 	e := b.engine
 	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(swept))
 	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", fmt.Sprintf("%d deletes go on", len(going)+len(swept)))
-	b.keep(ctx, state, known)
+	b.keep(ctx, keptBrake{BrakeState: state, Keys: keys}, known)
 	for key := range going {
 		e.queue.add(key, operations(OperationDelete), prioSecondary)
 	}
@@ -406,7 +500,7 @@ func (b *brake) disengage(ctx context.Context) {
 	b.mu.Unlock()
 	klog.FromContext(ctx).Info("Brake disengaged: every document that was missing exists again")
 	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", "every document that was missing exists again")
-	b.keep(ctx, state, known)
+	b.keep(ctx, keptBrake{BrakeState: state}, known)
 }
 
 // clear ends a release when all that was held has gone.
@@ -419,7 +513,7 @@ func (b *brake) clear(ctx context.Context) {
 	}
 }
 
-func (b *brake) keep(ctx context.Context, state BrakeState, known streamIdentity) {
+func (b *brake) keep(ctx context.Context, state keptBrake, known streamIdentity) {
 	e := b.engine
 	for _, err := range []error{
 		e.replace(ctx, reservedStream, known), e.replace(ctx, reservedBrake, state), e.remove(ctx, reservedRelease),
