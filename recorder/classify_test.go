@@ -94,7 +94,7 @@ func TestEachKeyHasItsOwnEventsWhateverItIsCalled(t *testing.T) {
 	keys := []string{
 		"a", "a.b", "a.b.c", "a/b2", "A", "_", "a=b", "a-b", "ns/a.b", "ns/a", "1.2.3",
 		"with space", "star*", "more>", "per%cent", ".lead", "trail.", "dou..ble", "ünï", "line\nbreak", "*", ">", "$KV.b.x",
-		strings.Repeat("long", 900), strings.Repeat("long", 899) + "lonG", strings.Repeat("a.", 300) + "b",
+		strings.Repeat("long", 2000), strings.Repeat("long", 1999) + "lonG", strings.Repeat("a.", 300) + "b",
 	}
 	for _, key := range keys {
 		namespace, name, ok := strings.Cut(key, "/")
@@ -144,6 +144,15 @@ func TestSubjectsAreValidAndDistinctForAnyKey(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAKindIsOneTokenWhateverItIsCalled(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"Website", "website.example.com", "*", ">", "a b", ".", "Ünï"} {
+		if subject := recorder.Subject("", kind, "a"); strings.Count(subject, ".") != 5 || strings.ContainsAny(subject, "> ") || strings.Count(subject, "*") != 2 {
+			t.Errorf("%q: %q", kind, subject)
+		}
+	}
 }
 
 func TestOneSubscriptionPerKindTypeAndNamespace(t *testing.T) {

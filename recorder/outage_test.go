@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -66,6 +67,36 @@ func TestRecordingReturnsAtOnceAndStaysSmallWhileTheServerIsDown(t *testing.T) {
 	if newest := list(t, rec, "Website", ""); uint64(len(newest)) != s.Published-1 && uint64(len(newest)) != s.Published {
 		t.Errorf("%d events are stored, %d were published", len(newest), s.Published)
 	}
+}
+
+func TestAFullQueueDropsAndDoesNotWait(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	rec, _, _ := start(t, recorder.Config{QueueSize: 10, Correlator: record.CorrelatorOptions{
+		KeyFunc: func(e *corev1.Event) (string, string) { // holds up the only reader of the queue
+			<-release
+			return record.EventAggregatorByReasonFunc(e)
+		},
+	}})
+	recorded := make(chan struct{})
+	go func() {
+		defer close(recorded)
+		for i := range 100 {
+			rec.Event(website("", fmt.Sprint("site-", i)), corev1.EventTypeNormal, "Synced", "done")
+		}
+	}()
+	select {
+	case <-recorded:
+	case <-time.After(20 * time.Second):
+		t.Error("Event waits for room in the queue")
+	}
+	if s := rec.Stats().NATS; s.Recorded == 100 && (s.Dropped < 89 || s.Dropped > 90) {
+		t.Errorf("%+v", s)
+	}
+	close(release)
+	<-recorded
+	flush(t, rec)
+	accounted(t, rec.Stats().NATS)
 }
 
 func TestRepeatsDuringAnOutageTakeTheRoomOfOne(t *testing.T) {
