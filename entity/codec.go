@@ -19,6 +19,10 @@ import (
 // is never written to a bucket.
 const statusRevisionAnnotation = "nagi/status-revision"
 
+// internalAnnotations are never written, nor believed when a document has them. The second one is what natsinformer
+// tells delete handlers by; an object that came from one may be created again.
+var internalAnnotations = []string{statusRevisionAnnotation, "natsinformer.nagi/deletion"}
+
 // codec turns documents into entities and back, as encoding/json would. It reads and writes through
 // github.com/go-json-experiment/json with the semantics of encoding/json, which takes little more than half the time.
 type codec[T IEntity] struct {
@@ -192,9 +196,11 @@ func (c *codec[T]) clean(obj T) {
 		obj.SetDeletionTimestamp(nil)
 	}
 	annotations := obj.GetAnnotations()
-	if _, ok := annotations[statusRevisionAnnotation]; ok {
-		delete(annotations, statusRevisionAnnotation)
-		obj.SetAnnotations(annotations)
+	for _, name := range internalAnnotations {
+		if _, ok := annotations[name]; ok {
+			delete(annotations, name)
+			obj.SetAnnotations(annotations)
+		}
 	}
 }
 

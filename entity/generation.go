@@ -3,6 +3,7 @@ package entity
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -138,7 +139,12 @@ func (c *Client[T]) reservedChanged(obj any, deleted bool) {
 		return
 	}
 	if deleted {
-		c.hooks.setReserved(o.Name, o.revision, nil)
+		// The informer hands out the last object at the revision of the delete.
+		revision, err := strconv.ParseUint(o.ResourceVersion, 10, 64)
+		if err != nil {
+			revision = o.revision
+		}
+		c.hooks.setReserved(o.Name, revision, nil)
 		return
 	}
 	c.hooks.setReserved(o.Name, o.revision, o.value)

@@ -105,8 +105,10 @@ func withoutInternalAnnotations(meta map[string]stdjson.RawMessage) (stdjson.Raw
 	if err != nil {
 		return nil, err
 	}
-	if _, found := annotations[statusRevisionAnnotation]; isObject && found {
-		delete(annotations, statusRevisionAnnotation)
+	if isObject {
+		for _, name := range internalAnnotations {
+			delete(annotations, name)
+		}
 		if meta["annotations"], err = marshalMembers(annotations); err != nil {
 			return nil, err
 		}

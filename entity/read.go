@@ -192,6 +192,15 @@ func (c *Client[T]) checkAgainstCache(g *generation[T], key string, info *stream
 	return 0, nil
 }
 
+// StreamIdentity is the identity of the documents' stream as its leader says, for Record.Stream.
+func (c *Client[T]) StreamIdentity(ctx context.Context) (string, error) {
+	info, err := c.documents.info(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	return StreamIdentity(info.Created), nil
+}
+
 func (c *Client[T]) behind(key string, got, known uint64) error {
 	return newUnavailable(c.cfg.Kind, key, "confirming %s %q: the leader of bucket %q answered as of sequence %d, and the cache is at %d; try again",
 		c.cfg.Kind, key, c.cfg.Bucket, got, known)

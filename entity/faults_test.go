@@ -1,0 +1,189 @@
+package entity_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// behindProxy returns a client that talks through the proxy, and another one that does not.
+func behindProxy(t *testing.T) (*natstest.Proxy, *entity.Client[*Website], *entity.Client[*Website]) {
+	t.Helper()
+	srv := natstest.Start(t)
+	proxy := natstest.StartProxy(t, srv.URL())
+	_, js := natstest.Connect(t, proxy.URL())
+	_, direct := natstest.Connect(t, srv.URL())
+	return proxy, newClient[*Website](t, js, websites), newClient[*Website](t, direct, websites)
+}
+
+// loseAnswers makes the answers to what is sent within the next second arrive after the client stopped waiting for them.
+func loseAnswers(proxy *natstest.Proxy) {
+	proxy.Delay(1200 * time.Millisecond)
+	time.AfterFunc(1700*time.Millisecond, func() { proxy.Delay(0) })
+}
+
+func TestALostAcknowledgementIsNoConflict(t *testing.T) {
+	proxy, client, direct := behindProxy(t)
+	ctx := testContext(t)
+	loseAnswers(proxy)
+	site := website("a")
+	must(t, client.Create(ctx, site)) // sent again it would be refused as existing
+	got, err := direct.Get(ctx, "a")
+	must(t, err)
+	if got.ResourceVersion != site.ResourceVersion {
+		t.Errorf("it is at revision %s, Create said %s", got.ResourceVersion, site.ResourceVersion)
+	}
+}
+
+func TestALostAcknowledgementOfAnotherWritersContentIsNotMistakenForOurs(t *testing.T) {
+	proxy, client, direct := behindProxy(t)
+	ctx := testContext(t)
+	must(t, direct.Create(ctx, website("a")))
+	proxy.Delay(0)
+	err := client.Create(ctx, website("a")) // the same bytes
+	wantError(t, "create of what another created", apierrors.IsAlreadyExists, err)
+}
+
+func TestAWriteThatNobodyAnswersSaysThatItsOutcomeIsUnknown(t *testing.T) {
+	proxy, client, _ := behindProxy(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	proxy.Blackhole()
+	err := client.Create(ctx, website("a"))
+	if !errors.Is(err, entity.ErrOutcomeUnknown) || !apierrors.IsTimeout(err) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got error %v", err)
+	}
+	if err == nil || !strings.Contains(err.Error(), `key "a" of bucket "websites"`) {
+		t.Errorf("the error does not say what was written: %v", err)
+	}
+}
+
+func TestPipelinedWritesSurviveCutConnections(t *testing.T) {
+	proxy, client, direct := behindProxy(t)
+	ctx := testContext(t)
+	const n = 3000
+	recs := make([]*entity.Record, n)
+	waits := make([]func(context.Context) error, n)
+	for i := range n {
+		if i%700 == 500 {
+			proxy.Cut()
+		}
+		recs[i] = &entity.Record{Controller: "c"}
+		waits[i] = client.Records().PutAsync(fmt.Sprintf("k%d", i), recs[i])
+	}
+	for i, wait := range waits {
+		if err := wait(ctx); err != nil {
+			t.Fatalf("record %d: %v", i, err)
+		}
+	}
+	for i := 0; i < n; i += 50 {
+		got, err := direct.Record(ctx, fmt.Sprintf("k%d", i))
+		must(t, err)
+		if got.Revision != recs[i].Revision {
+			t.Errorf("record %d is at revision %d, put said %d", i, got.Revision, recs[i].Revision)
+		}
+	}
+}
+
+func TestWritesDuringRestartsNeverLie(t *testing.T) {
+	srv := natstest.Start(t)
+	_, js := natstest.Connect(t, srv.URL())
+	client := newClient[*Website](t, js, websites)
+	restarted := make(chan error, 1)
+	go func() {
+		for range 3 {
+			if err := srv.Restart(); err != nil {
+				restarted <- err
+				return
+			}
+		}
+		restarted <- nil
+	}()
+	ctx := testContext(t)
+	written := map[string]string{}
+	for i, done := 0, false; !done; i++ {
+		select {
+		case err := <-restarted:
+			must(t, err)
+			done = true
+		default:
+		}
+		site := website(fmt.Sprintf("k%d", i))
+		switch err := client.Create(ctx, site); {
+		case err == nil:
+			written[site.Name] = site.ResourceVersion
+		case apierrors.IsAlreadyExists(err):
+			t.Errorf("%s exists, and nobody else writes", site.Name)
+		case !errors.Is(err, entity.ErrOutcomeUnknown):
+			t.Logf("%s: %v", site.Name, err)
+		}
+	}
+	for name, revision := range written {
+		got, err := client.Get(ctx, name)
+		must(t, err)
+		if got.ResourceVersion != revision {
+			t.Errorf("%s is at revision %s, Create said %s", name, got.ResourceVersion, revision)
+		}
+	}
+	t.Logf("%d documents written", len(written))
+}
+
+func TestADeniedRequestNamesTheSubjectToGrant(t *testing.T) {
+	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "admin", Password: "x"},
+			{Username: "reader", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.MSG.GET.KV_websites"}}}},
+			{Username: "writer", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$KV.websites.a"}}}},
+		}
+	}))
+	_, admin := natstest.Connect(t, srv.URL(), nats.UserInfo("admin", "x"))
+	newClient[*Website](t, admin, websites)
+	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("reader", "x"))
+	_, err := newClient[*Website](t, js, websites).Get(t.Context(), "a")
+	if err == nil || !strings.Contains(err.Error(), `grant`) || !strings.Contains(err.Error(), "$JS.API.STREAM.MSG.GET.KV_websites") {
+		t.Errorf("got error %v", err)
+	}
+	_, js = natstest.Connect(t, srv.URL(), nats.UserInfo("writer", "x"))
+	err = newClient[*Website](t, js, websites).Create(t.Context(), website("a"))
+	if err == nil || !strings.Contains(err.Error(), `grant`) || !strings.Contains(err.Error(), "$KV.websites.a") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestAReaderNeedsOnlyAReadersPermissions(t *testing.T) {
+	publish := []string{"$KV.websites.>"} // a writer's
+	for _, stream := range []string{"KV_websites", "KV_websites-status"} {
+		for _, api := range []string{"STREAM.INFO.%s", "STREAM.MSG.GET.%s", "CONSUMER.CREATE.%s.>", "CONSUMER.MSG.NEXT.%s.*", "CONSUMER.DELETE.%s.*", "CONSUMER.INFO.%s.*"} {
+			publish = append(publish, "$JS.API."+fmt.Sprintf(api, stream))
+		}
+	}
+	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "admin", Password: "x"},
+			{Username: "user", Password: "x", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+			}},
+		}
+	}))
+	_, admin := natstest.Connect(t, srv.URL(), nats.UserInfo("admin", "x"))
+	newClient[*Website](t, admin, websites)
+	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("user", "x"))
+	client := newClient[*Website](t, js, websites)
+	must(t, client.Create(t.Context(), website("a")))
+	_, err := client.Get(t.Context(), "a")
+	must(t, err)
+	_, err = client.Lister().Get("a")
+	must(t, err)
+	_, err = client.Confirm(t.Context(), "a")
+	must(t, err)
+	must(t, client.Delete(t.Context(), "a"))
+}
