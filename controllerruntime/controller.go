@@ -2,7 +2,6 @@ package controllerruntime
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,12 +20,8 @@ type Controller[T entity.IEntity] struct {
 // client's caches are started by Run and released when it returns; several controllers may share a client, each with a
 // status bucket of its own. Options that contradict each other, or are not built yet, make New fail.
 func New[T entity.IEntity](name string, primary entity.IEntityClient[T], r Reconciler, opts ...Option) (*Controller[T], error) {
-	o := defaultOptions()
-	var errs []error
-	for _, opt := range opts {
-		errs = append(errs, opt(&o))
-	}
-	if err := errors.Join(errs...); err != nil {
+	o, err := applyOptions(opts)
+	if err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}
 	if err := checkNew(name, primary, r, o.withoutTeardown); err != nil {

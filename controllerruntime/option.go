@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,6 +37,7 @@ type options struct {
 	logConstructor   func(base logr.Logger, req Request) logr.Logger
 	recorder         record.EventRecorder
 	withoutTeardown  bool
+	teardownOptions  []string // options given that mean nothing WithoutTeardown
 	sweepDryRun      bool
 	primary          sourceOptions
 	sources          []func(*engine) (source, error)
@@ -63,10 +65,32 @@ func defaultOptions() options {
 	}
 }
 
+// applyOptions tells of everything that is wrong at once.
+func applyOptions(opts []Option) (options, error) {
+	o := defaultOptions()
+	var errs []error
+	for i, opt := range opts {
+		if opt == nil {
+			errs = append(errs, fmt.Errorf("option %d is nil: leave it away", i+1))
+			continue
+		}
+		errs = append(errs, opt(&o))
+	}
+	if o.withoutTeardown && len(o.teardownOptions) > 0 {
+		errs = append(errs, fmt.Errorf("%s would do nothing with WithoutTeardown(), which has no lease, no brake, no cascade and no sweep: take one of them away",
+			strings.Join(o.teardownOptions, ", ")))
+	}
+	return o, errors.Join(errs...)
+}
+
 func applySourceOptions(opts []SourceOption) (sourceOptions, error) {
 	var o sourceOptions
 	var errs []error
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			errs = append(errs, fmt.Errorf("source option %d is nil: leave it away", i+1))
+			continue
+		}
 		errs = append(errs, opt(&o))
 	}
 	return o, errors.Join(errs...)
@@ -155,6 +179,9 @@ func WithReconcileAllOn(trigger <-chan struct{}) Option {
 // panic in it is logged.
 func WithOnResult(f func(ReconcileResult)) Option {
 	return func(o *options) error {
+		if f == nil {
+			return errors.New("WithOnResult(nil): a function is needed; leave the option away instead")
+		}
 		o.onResult = f
 		return nil
 	}
@@ -164,6 +191,9 @@ func WithOnResult(f func(ReconcileResult)) Option {
 // is not asked about terminal errors. If it panics, the default holds.
 func WithErrorPolicy(f func(key string, err error, attempt int) Result) Option {
 	return func(o *options) error {
+		if f == nil {
+			return errors.New("WithErrorPolicy(nil): a function is needed; leave the option away instead")
+		}
 		o.errorPolicy = f
 		return nil
 	}
@@ -182,6 +212,7 @@ func WithoutTeardown() Option {
 func WithSweepDryRun() Option {
 	return func(o *options) error {
 		o.sweepDryRun = true
+		o.teardownOptions = append(o.teardownOptions, "WithSweepDryRun")
 		return nil
 	}
 }
@@ -193,6 +224,7 @@ func WithBrakeWindow(d time.Duration) Option {
 			return fmt.Errorf("WithBrakeWindow(%v): the window must be positive", d)
 		}
 		o.brakeWindow = d
+		o.teardownOptions = append(o.teardownOptions, "WithBrakeWindow")
 		return nil
 	}
 }
@@ -200,7 +232,11 @@ func WithBrakeWindow(d time.Duration) Option {
 // WithOnBrake calls f when the brake engages and when it is released. f must return quickly; a panic in it is logged.
 func WithOnBrake(f func(BrakeState)) Option {
 	return func(o *options) error {
+		if f == nil {
+			return errors.New("WithOnBrake(nil): a function is needed; leave the option away instead")
+		}
 		o.onBrake = f
+		o.teardownOptions = append(o.teardownOptions, "WithOnBrake")
 		return nil
 	}
 }
@@ -209,6 +245,9 @@ func WithOnBrake(f func(BrakeState)) Option {
 // quickly; a panic in it is logged.
 func WithOnSourceError(f func(source string, err error)) Option {
 	return func(o *options) error {
+		if f == nil {
+			return errors.New("WithOnSourceError(nil): a function is needed; leave the option away instead")
+		}
 		o.onSourceError = f
 		return nil
 	}
@@ -218,15 +257,21 @@ func WithOnSourceError(f func(source string, err error)) Option {
 // (the brake). Package recorder makes one that knows NATS entities.
 func WithEventRecorder(r record.EventRecorder) Option {
 	return func(o *options) error {
+		if isNil(r) {
+			return errors.New("WithEventRecorder(nil): a recorder is needed; leave the option away instead")
+		}
 		o.recorder = r
 		return nil
 	}
 }
 
-// WithLogConstructor builds the logger that a reconcile's context carries. The default adds controller, kind, key,
-// operations and an id to the logger of Run's context.
+// WithLogConstructor builds the logger that a reconcile's context carries from base, which is the logger of Run's context
+// with controller and kind. The default adds key, operations and an id. If f panics the logger has the key only.
 func WithLogConstructor(f func(base logr.Logger, req Request) logr.Logger) Option {
 	return func(o *options) error {
+		if f == nil {
+			return errors.New("WithLogConstructor(nil): a function is needed; leave the option away instead")
+		}
 		o.logConstructor = f
 		return nil
 	}
@@ -249,6 +294,7 @@ func WithLeaseTiming(t LeaseTiming) Option {
 			return fmt.Errorf("WithLeaseTiming(%+v): want 0 < RetryPeriod, 1.2*RetryPeriod < RenewDeadline < Duration, and Duration in whole seconds", t)
 		}
 		o.lease = t
+		o.teardownOptions = append(o.teardownOptions, "WithLeaseTiming")
 		return nil
 	}
 }
@@ -272,8 +318,8 @@ func WithPrimary(opts ...SourceOption) Option {
 // WithPredicate filters the events of a source. Several: all must hold.
 func WithPredicate(p Predicate) SourceOption {
 	return func(o *sourceOptions) error {
-		if p == nil {
-			return errors.New("WithPredicate(nil)")
+		if isNil(p) {
+			return errors.New("WithPredicate(nil): a predicate is needed; leave the option away instead")
 		}
 		o.predicates = append(o.predicates, p)
 		return nil
@@ -284,8 +330,8 @@ func WithPredicate(p Predicate) SourceOption {
 // nothing waits for them to go.
 func WithDeleter(d Deleter) SourceOption {
 	return func(o *sourceOptions) error {
-		if d == nil {
-			return errors.New("WithDeleter(nil)")
+		if isNil(d) {
+			return errors.New("WithDeleter(nil): a deleter is needed; leave the option away instead")
 		}
 		o.deleter = d
 		return nil
@@ -296,7 +342,7 @@ func WithDeleter(d Deleter) SourceOption {
 func OwnsExternal(client external.IExternalClient) Option {
 	return func(*options) error {
 		kind := "nil"
-		if client != nil {
+		if !isNil(client) {
 			kind = client.Kind()
 		}
 		return fmt.Errorf("OwnsExternal(%s): external resources are not built yet; reconcile them in your Reconciler and take the option away", kind)

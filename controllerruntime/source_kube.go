@@ -38,6 +38,9 @@ func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 		if err != nil {
 			return fmt.Errorf("OwnsKube: %w", err)
 		}
+		if so.deleter != nil {
+			o.teardownOptions = append(o.teardownOptions, "WithDeleter")
+		}
 		o.sources = append(o.sources, func(e *engine) (source, error) {
 			s := &kubeSource{engine: e, role: "OwnsKube", number: len(e.sources), informer: informer, deleter: so.deleter, indexed: true}
 			s.events = &events{engine: e, source: s, predicates: so.predicates, keys: e.owners, operation: OperationSecondary}
