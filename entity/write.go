@@ -127,11 +127,17 @@ func (b *bucket) outcome(ctx context.Context, w *write, inDoubt bool, cause erro
 		return actual.Revision, nil, true
 	case actual.revision() == w.expected:
 		return 0, nil, false
-	case inDoubt:
+	case inDoubt && !sameBase(actual, w.expected):
 		// Somebody wrote after us or instead of us; with one message per key there is no telling.
 		return 0, newUnknownOutcome(b.name, w.key, cause), true
 	}
 	return 0, &casError{bucket: b.name, key: w.key, expected: w.expected, actual: actual}, true
+}
+
+// sameBase tells whether actual was written over the same revision that we expected: then ours never was, and never will
+// be. Of 0 there may be several in a row, with expired markers between them.
+func sameBase(actual *stored, expected uint64) bool {
+	return expected > 0 && actual != nil && actual.Header.Get(jetstream.ExpectedLastSubjSeqHeader) == strconv.FormatUint(expected, 10)
 }
 
 func isCASCode(code jetstream.ErrorCode) bool {
