@@ -139,13 +139,14 @@ func (m *storedMessage) header() (nats.Header, error) {
 	return nats.DecodeHeadersMsg(m.Header)
 }
 
-// createConsumer makes a consumer of the given name that delivers the last message of each subject, or with after != 0
-// every message from the sequence behind it.
-func (s *session) createConsumer(ctx context.Context, name string, last bool, after uint64) error {
+// createConsumer makes a consumer of the given name that delivers every message behind the sequence. Also for a list: in
+// a stream of one message per subject that is the last message of each subject, and in another one the server (v2.15)
+// stops delivering last messages when one of them is deleted meanwhile.
+func (s *session) createConsumer(ctx context.Context, name string, after uint64) error {
 	type config struct {
 		Name          string        `json:"name"`
 		DeliverPolicy string        `json:"deliver_policy"`
-		StartSeq      uint64        `json:"opt_start_seq,omitempty"`
+		StartSeq      uint64        `json:"opt_start_seq"`
 		AckPolicy     string        `json:"ack_policy"`
 		ReplayPolicy  string        `json:"replay_policy"`
 		Filter        string        `json:"filter_subject"`
@@ -157,17 +158,20 @@ func (s *session) createConsumer(ctx context.Context, name string, last bool, af
 		Name: name, DeliverPolicy: "by_start_sequence", StartSeq: after + 1, AckPolicy: "none", ReplayPolicy: "instant",
 		Filter: s.src.cfg.filterSubject(), Inactive: inactiveThreshold, Replicas: 1, Memory: true,
 	}
-	if last {
-		c.DeliverPolicy, c.StartSeq = "last_per_subject", 0
-	}
 	payload, err := json.Marshal(map[string]any{"stream_name": s.src.cfg.stream(), "config": c})
 	if err != nil {
 		return fmt.Errorf("building the consumer's configuration: %w", err)
 	}
 	subject := s.src.api("CONSUMER.CREATE.%s.%s.%s", name, c.Filter)
-	answer, err := s.request(ctx, subject, payload, slowRequest)
-	if err != nil {
+	var answer []byte
+	var failed error
+	answered := false
+	s.ask(subject, payload, slowRequest, func(a []byte, e error) { answer, failed, answered = a, e, true })
+	if err := s.await(ctx, &answered); err != nil {
 		return err
+	}
+	if failed != nil {
+		return failed
 	}
 	var r struct {
 		Error *apiError `json:"error"`

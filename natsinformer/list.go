@@ -12,25 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// roughly is how few messages may be pending for a list to begin proving that it is complete.
-const roughly = 512
-
 // list reads the whole stream. The first time its result is what List returns; later, inside a watch, the difference to
 // what was known is emitted.
-func (w *worker) list(ctx context.Context, s *session, m mode, created time.Time) error {
+func (w *worker) list(ctx context.Context, s *session, m mode, info *streamInfo) error {
 	old := w.keys
 	if !w.listed || m == relisted {
 		old = newKeys() // nothing known can be used again
 	}
-	next, cursor, exact, err := w.collect(ctx, s, old)
+	next, cursor, err := w.collect(ctx, s, old, info.State.LastSeq)
 	if err != nil {
 		return err
 	}
-	w.created = created
+	w.created = info.Created
 	w.health.update(func(st *Status) {
 		st.Lists++
 		st.Invalid = len(next.invalid)
-		st.StreamCreated = created
+		st.StreamCreated = info.Created
 		if m == restored || m == relisted {
 			st.StreamChanges++
 		}
@@ -45,9 +42,6 @@ func (w *worker) list(ctx context.Context, s *session, m mode, created time.Time
 	} else {
 		w.emitDifference(ctx, before, next, cursor, m)
 	}
-	if !exact {
-		w.progress.hold(0)
-	}
 	return nil
 }
 
@@ -57,53 +51,42 @@ func (w *worker) install(next *keys, cursor uint64) {
 	w.keys, w.cursor, w.listed = next, cursor, true
 }
 
-// collect reads the last message of each key until the fence proves that none is missing.
-func (w *worker) collect(ctx context.Context, s *session, old *keys) (next *keys, cursor uint64, exact bool, err error) {
+// collect reads all messages until the consumer has come to an end at or behind the sequence last, which the leader had
+// when the list began: then every key that existed at that moment has arrived.
+func (w *worker) collect(ctx context.Context, s *session, old *keys, last uint64) (next *keys, cursor uint64, err error) {
 	next = newKeys()
 	next.live = make(map[string]known, len(old.live))
-	f := newFence(s, 0, false, next.subjects)
-	var c *census
-	moved := time.Now()
-	wake := moved.Add(fenceIdle)
-	for f.stage != fenceDone {
-		batch, err := s.receive(ctx, wake)
+	for {
+		batch, err := s.receive(ctx, time.Now().Add(time.Minute))
 		if err != nil {
-			return nil, 0, false, err
+			return nil, 0, err
 		}
-		now := time.Now()
-		if len(batch) > 0 {
-			moved = now
-			if err := w.take(s, batch, old); err != nil {
-				return nil, 0, false, err
-			}
-			for i := range w.items {
-				next.put(&w.items[i], old)
-				f.passed(w.items[i].seq, now)
-			}
+		if err := w.take(s, batch, old); err != nil {
+			return nil, 0, err
 		}
-		wake = f.tick(now)
-		switch {
-		case f.err != nil:
-			return nil, 0, false, f.err
-		case f.stage == fenceOff:
-			if n := len(w.items); len(batch) > 0 && w.items[n-1].pending <= roughly || now.Sub(moved) >= fenceIdle {
-				f.begin()
-			} else {
-				wake = moved.Add(fenceIdle)
-			}
-		case f.stage == fenceBusy:
-			if c == nil {
-				c = newCensus(w, s, next, old)
-			}
-			if c.err != nil {
-				return nil, 0, false, c.err
-			}
-			if c.complete() {
-				f.finish(false)
-			}
+		for i := range w.items {
+			next.put(&w.items[i], old)
+			cursor = w.items[i].seq
 		}
+		if !s.ended {
+			continue
+		}
+		cursor = max(cursor, s.scanned)
+		if cursor < last {
+			// The last messages are gone or not for us, or the consumer's replica does not have them yet.
+			m, err := s.message(ctx, messageQuery{Seq: cursor + 1, NextFor: w.cfg.filterSubject()})
+			if err != nil {
+				return nil, 0, err
+			}
+			if m != nil {
+				s.resumeList()
+				continue
+			}
+			cursor = last
+		}
+		s.endList()
+		return next, cursor, nil
 	}
-	return next, f.cursor, f.exact, nil
 }
 
 // put applies a message to the state of a list. A revision that did not change is the one we know.

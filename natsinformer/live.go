@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,8 +14,7 @@ var errStreamChanged = errors.New("the stream was made anew")
 
 // live processes what the consumer delivers until the session breaks.
 func (w *worker) live(ctx context.Context, s *session) error {
-	w.fence, w.mismatch, w.uncounted, w.tombChecks = nil, 0, 0, 0
-	w.compareAt = time.Now() // what was missed may include deletes that left no trace
+	w.comparison = comparison{at: time.Now()} // what was missed may include deletes that left no trace
 	w.bookmark(ctx)
 	for {
 		wake, err := w.compare(ctx, s, time.Now())
@@ -27,19 +25,17 @@ func (w *worker) live(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		if s.alive && w.fence == nil {
+		if s.alive && !w.comparison.asking {
+			w.impatience = 0
 			w.health.healed(ctx)
 		}
 		if len(batch) > 0 {
 			if err := w.take(s, batch, nil); err != nil {
 				return err
 			}
-			now := time.Now()
 			for i := range w.items {
 				w.apply(ctx, &w.items[i])
-				if w.fence != nil {
-					w.fence.passed(w.items[i].seq, now)
-				}
+				w.comparison.passed(w.cursor, w.keys)
 			}
 		} else if s.scanned > w.cursor {
 			// A heartbeat: the consumer has looked further, and found nothing for us.
@@ -57,7 +53,9 @@ func (w *worker) live(ctx context.Context, s *session) error {
 func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 	clear(w.items)
 	w.items = w.items[:0]
-	s.heard = time.Now()
+	if len(batch) > 0 {
+		s.heard = time.Now()
+	}
 	for _, m := range batch {
 		d, err := parseDelivery(m.Reply)
 		if err != nil {
@@ -160,84 +158,5 @@ func (w *worker) bookmark(ctx context.Context) {
 	}
 	if w.progress.emitted.Load() != w.cursor || w.progress.counted != nil {
 		w.progress.advance(w.cursor)
-	}
-}
-
-// compare finds keys that vanished without a message. Every interval, and after each recovery, it counts: when every key
-// of the server is known (which a fence proves) and both have as many, they have the same. Otherwise expired tombstones
-// are the usual reason; they are asked for one by one. If that does not explain it, the stream is listed again.
-func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake time.Time, err error) {
-	if w.fence == nil {
-		if w.tombChecks > 0 {
-			return now.Add(time.Minute), nil // the last answer wakes us
-		}
-		if now.Before(w.compareAt) {
-			return w.compareAt, nil
-		}
-		w.fence = newFence(s, w.cursor, true, w.keys.subjects)
-		w.fence.begin()
-	}
-	f := w.fence
-	wake = f.tick(now)
-	switch {
-	case f.err != nil:
-		return wake, f.err
-	case f.info != nil && !f.info.Created.Equal(w.created):
-		return wake, errStreamChanged
-	case f.stage == fenceBusy:
-		w.fence = nil
-		w.compareAt = now.Add(w.cfg.CompareInterval / 10) // too busy now
-		return w.compareAt, nil
-	case f.stage != fenceDone:
-		return wake, nil
-	}
-	w.fence = nil
-	if f.cursor > w.cursor {
-		w.cursor = f.cursor
-		w.progress.release(w.cursor)
-		w.bookmark(ctx)
-	}
-	switch {
-	case f.known < 0: // something came between; count again
-		w.compareAt = now
-		if w.uncounted++; w.uncounted > fenceTries {
-			w.uncounted = 0
-			w.compareAt = now.Add(w.cfg.CompareInterval / 10)
-		}
-	case f.known == f.info.State.NumSubjects:
-		w.health.update(func(st *Status) { st.Compares++ })
-		w.mismatch, w.uncounted = 0, 0
-		w.compareAt = now.Add(time.Duration(float64(w.cfg.CompareInterval) * (0.9 + 0.2*rand.Float64())))
-	case w.mismatch == 0:
-		w.mismatch++
-		w.dropExpired(s, now)
-	default:
-		w.health.update(func(st *Status) { st.Compares++ })
-		w.relistCause = fmt.Errorf("%d keys are known and the stream has %d", f.known, f.info.State.NumSubjects)
-		return wake, w.relistCause
-	}
-	return w.compareAt, nil
-}
-
-// maxTombChecks bounds what is asked at a time; a list is cheaper than more.
-const maxTombChecks = 4096
-
-// dropExpired forgets the tombstones that should have expired and that the leader does not have any more.
-func (w *worker) dropExpired(s *session, now time.Time) {
-	w.compareAt = now
-	for key, t := range w.keys.tombs {
-		if t.expires == 0 || t.expires > now.UnixNano() {
-			continue
-		}
-		if w.tombChecks++; w.tombChecks > maxTombChecks {
-			w.tombChecks--
-			return
-		}
-		s.askMessage(messageQuery{LastFor: w.cfg.prefix() + key}, func(m *storedMessage, err error) {
-			w.tombChecks--
-			if err == nil && m == nil && w.keys.tombs[key] == t {
-				delete(w.keys.tombs, key)
-			}
-		})
 	}
 }

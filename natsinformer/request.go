@@ -33,7 +33,7 @@ func (s *session) ask(subject string, payload []byte, timeout time.Duration, don
 	s.callSeq++
 	c := &call{
 		token: strconv.FormatUint(s.callSeq, 10), subject: subject, payload: payload, done: done,
-		before: s.nc.LastError(), deadline: time.Now().Add(timeout),
+		before: s.nc.LastError(), deadline: time.Now().Add(timeout * time.Duration(s.patience)),
 	}
 	s.calls = append(s.calls, c)
 	s.send(c)
@@ -81,7 +81,7 @@ func (s *session) advanceCalls(now time.Time) (next time.Time) {
 			s.settle(c, nil, fmt.Errorf("no answer from %s: either the stream has no leader now, or the permission to publish to it is missing: %w", s.src.grant(c.subject), nats.ErrTimeout))
 			continue
 		}
-		if now.Sub(c.sent) >= resendAfter {
+		if now.Sub(c.sent) >= resendAfter*time.Duration(s.patience) {
 			s.send(c)
 		}
 		next = now.Add(permissionCheck)
@@ -109,17 +109,7 @@ func (s *session) denied(subject string, before error) error {
 	return nil
 }
 
-// request asks and waits. It must not be used while a consumer delivers.
-func (s *session) request(ctx context.Context, subject string, payload []byte, timeout time.Duration) (answer []byte, err error) {
-	answered := false
-	s.ask(subject, payload, timeout, func(a []byte, e error) { answer, err, answered = a, e, true })
-	if werr := s.await(ctx, &answered); werr != nil {
-		return nil, werr
-	}
-	return answer, err
-}
-
-// await is receive for a session without a consumer: it returns when the flag is set.
+// await is receive for a session whose consumer does not deliver now: it returns when the flag is set.
 func (s *session) await(ctx context.Context, answered *bool) error {
 	for !*answered {
 		now := time.Now()

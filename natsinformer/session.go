@@ -18,10 +18,13 @@ const (
 	silence   = 1250 * time.Millisecond
 	// pullBatch messages are asked for at once, and again when half of them have come, so that the server never waits
 	// for us. The channel holds all that can be under way, else nats.go would drop messages.
-	pullBatch    = 4096
-	pullExpires  = 60 * time.Second
-	pullBytes    = 16 << 20
-	inboxBuffer  = 2 * pullBatch
+	pullBatch   = 4096
+	pullExpires = 60 * time.Second
+	pullBytes   = 16 << 20
+	inboxBuffer = 3 * pullBatch
+	// listExpires and listBeat are for the pulls of a list, see end.go.
+	listExpires  = 5 * time.Second
+	listBeat     = 5 * time.Millisecond
 	receiveBatch = 1024
 	// resendAfter is when a request is sent again: one that met a server without a leader is never answered, while one
 	// that takes long (a consumer on a stream of a million subjects) is only joined by another of the same effect.
@@ -51,17 +54,23 @@ type session struct {
 	calls   []*call
 	callSeq uint64
 
+	patience int // by how much longer than usual to wait, since it was not enough the last times
+
 	consumer string // "" while there is none
+	listing  bool   // the consumer's messages are pulled to find their end
+	ended    bool   // and it was found behind the messages that receive returns
+	beats    int    // heartbeats of a list in a row
 	consSeq  uint64 // of the message delivered last
 	credit   int    // messages the server may still send
 	maxBytes int
-	heard    time.Time // when something came from the consumer
-	scanned  uint64    // how far the consumer has looked, as of its last heartbeat
-	alive    bool      // something came from the consumer
-	nudged   bool      // something happened that is no message
-	kept     time.Time // when housekeep ran
-	failed   error     // met while messages were taken, told when those are processed
-	batch    []*nats.Msg
+	heard    time.Time   // when something came from the consumer
+	scanned  uint64      // how far the consumer has looked, as of its last heartbeat
+	alive    bool        // something came from the consumer
+	nudged   bool        // something happened that is no message
+	kept     time.Time   // when housekeep ran
+	failed   error       // met while messages were taken, told when those are processed
+	incoming []*nats.Msg // taken
+	returned []*nats.Msg // by the last call of receive
 }
 
 // newSession subscribes an inbox.
@@ -69,7 +78,7 @@ func newSession(src *source, status <-chan nats.Status) (*session, error) {
 	nc := src.js.Conn()
 	s := &session{
 		src: src, nc: nc, status: status, inbox: nc.NewInbox(), in: make(chan *nats.Msg, inboxBuffer),
-		timer: time.NewTimer(time.Hour), maxBytes: max(pullBytes, 2*int(nc.MaxPayload())),
+		timer: time.NewTimer(time.Hour), maxBytes: max(pullBytes, 2*int(nc.MaxPayload())), patience: 1,
 	}
 	sub, err := nc.ChanSubscribe(s.inbox+".*", s.in)
 	if err != nil {
@@ -88,15 +97,13 @@ func (s *session) close() {
 // and returns without messages at the deadline or when that was an answer or news of how far the consumer is. An error
 // means that the session must be replaced. The slice is valid until the next call.
 func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg, error) {
-	clear(s.batch)
-	s.batch = s.batch[:0]
 	s.nudged = false
 	for {
 		s.drain()
 		now := time.Now()
 		wake := now
-		if len(s.batch) == 0 || now.Sub(s.kept) > silence/4 {
-			if s.failed != nil && len(s.batch) == 0 {
+		if len(s.incoming) == 0 || now.Sub(s.kept) > silence/4 {
+			if s.failed != nil && len(s.incoming) == 0 {
 				return nil, s.failed
 			}
 			var err error
@@ -104,8 +111,13 @@ func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg,
 				return nil, err
 			}
 		}
-		if len(s.batch) > 0 {
-			return s.batch, s.pull()
+		if len(s.incoming) > 0 {
+			clear(s.returned)
+			s.incoming, s.returned = s.returned[:0], s.incoming
+			if s.ended {
+				return s.returned, nil
+			}
+			return s.returned, s.pull()
 		}
 		if deadline.Before(wake) {
 			wake = deadline
@@ -128,7 +140,7 @@ func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg,
 
 // drain takes what is there without waiting.
 func (s *session) drain() {
-	for s.failed == nil && len(s.batch) < receiveBatch {
+	for s.failed == nil && !s.ended && len(s.incoming) < receiveBatch {
 		select {
 		case m := <-s.in:
 			s.take(m)
@@ -143,41 +155,66 @@ func (s *session) take(m *nats.Msg) {
 	switch {
 	case !ours:
 		s.credit--
+		s.beats = 0
 		s.alive = true
-		s.batch = append(s.batch, m)
+		s.incoming = append(s.incoming, m)
 	case token == pullToken:
 		s.failed = s.takeStatus(m)
+	case token == listToken:
+		if s.listing {
+			s.failed = s.takeListStatus(m)
+		}
 	default:
 		s.answered(token, m)
 	}
 }
 
-const pullToken = "pull"
+const (
+	pullToken = "pull"
+	listToken = "list"
+)
 
+// takeStatus handles what the server says about a pull.
 func (s *session) takeStatus(m *nats.Msg) error {
-	status, description := m.Header.Get("Status"), m.Header.Get("Description")
-	switch status {
+	s.heard = time.Now()
+	switch m.Header.Get("Status") {
 	case "100":
-		s.heard, s.alive = time.Now(), true
-		if last, _ := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64); last == s.consSeq {
-			s.scanned, _ = strconv.ParseUint(m.Header.Get("Nats-Last-Stream"), 10, 64)
+		s.alive = true
+		if s.readScanned(m) {
 			s.nudged = true
 		}
 		return nil
 	case "408", "409":
-		left, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
-		if err != nil { // Consumer Deleted, Leadership Change, Server Shutdown: the pull ended without a count
-			return fmt.Errorf("%w: %s", errConsumerGone, description)
-		}
-		if left >= pullBatch && strings.Contains(description, "Exceeds MaxBytes") {
-			s.maxBytes *= 2 // not even one message fitted
-		}
-		s.heard = time.Now()
-		s.credit = max(0, s.credit-left)
-		return nil
-	default: // 503: nobody serves this consumer any more
-		return fmt.Errorf("%w: status %s %s", errConsumerGone, status, description)
+		return s.pullEnded(m)
 	}
+	return statusError(m)
+}
+
+// readScanned reads from a heartbeat how far the consumer has looked, if all it has sent was processed.
+func (s *session) readScanned(m *nats.Msg) bool {
+	last, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
+	if err != nil || last != s.consSeq {
+		return false
+	}
+	s.scanned, err = strconv.ParseUint(m.Header.Get("Nats-Last-Stream"), 10, 64)
+	return err == nil
+}
+
+// pullEnded handles the end of a pull that got less than it asked for.
+func (s *session) pullEnded(m *nats.Msg) error {
+	left, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
+	if err != nil { // Consumer Deleted, Leadership Change, Server Shutdown
+		return statusError(m)
+	}
+	if left >= pullBatch && strings.Contains(m.Header.Get("Description"), "Exceeds MaxBytes") {
+		s.maxBytes *= 2 // not even one message fitted
+	}
+	s.credit = max(0, s.credit-left)
+	return nil
+}
+
+func statusError(m *nats.Msg) error {
+	return fmt.Errorf("%w: status %s %s", errConsumerGone, m.Header.Get("Status"), m.Header.Get("Description"))
 }
 
 // housekeep does what is due and tells when something will be due again.
@@ -188,14 +225,14 @@ func (s *session) housekeep(now time.Time) (wake time.Time, err error) {
 		if err := s.pull(); err != nil {
 			return wake, err
 		}
-		if quiet := now.Sub(s.heard); quiet >= silence {
+		if quiet := now.Sub(s.heard); quiet >= s.silence() {
 			// While this goroutine was busy elsewhere, what was sent waits in the channel.
 			if len(s.in) == 0 {
 				return wake, s.explainSilence()
 			}
 			s.heard = now
 		}
-		wake = s.heard.Add(silence)
+		wake = s.heard.Add(s.silence())
 	}
 	if next := s.advanceCalls(now); next.Before(wake) {
 		wake = next
@@ -203,12 +240,19 @@ func (s *session) housekeep(now time.Time) (wake time.Time, err error) {
 	return wake, nil
 }
 
+func (s *session) silence() time.Duration { return silence * time.Duration(s.patience) }
+
+// pull keeps the server supplied with requests for messages.
 func (s *session) pull() error {
 	if s.credit > pullBatch/2 {
 		return nil
 	}
-	request := fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":%d,"max_bytes":%d}`, pullBatch, pullExpires, heartbeat, s.maxBytes)
-	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+pullToken, []byte(request)); err != nil {
+	token, request := pullToken, fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":%d,"max_bytes":%d}`,
+		pullBatch, pullExpires, heartbeat, s.maxBytes)
+	if s.listing {
+		token, request = listToken, s.listRequest()
+	}
+	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+token, []byte(request)); err != nil {
 		return fmt.Errorf("asking the consumer for messages: %w", err)
 	}
 	s.credit += pullBatch
@@ -227,7 +271,7 @@ func (s *session) explainSilence() error {
 }
 
 // start makes the session follow a consumer that exists.
-func (s *session) start(consumer string) error {
-	s.consumer, s.heard = consumer, time.Now()
+func (s *session) start(consumer string, listing bool) error {
+	s.consumer, s.listing, s.heard = consumer, listing, time.Now()
 	return s.pull()
 }

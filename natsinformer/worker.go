@@ -18,6 +18,9 @@ const (
 	maxPause = time.Second
 	// quietFailures is how many sessions in a row may end early before that is a problem.
 	quietFailures = 5
+	// maxImpatience bounds how often the times to wait are doubled for a server that is too busy to keep them. Without
+	// that, a list would be thrown away and begun again for ever.
+	maxImpatience = 4
 	// connectGrace is how long a lost connection is nobody's concern.
 	connectGrace = time.Second
 	// stopTimeout bounds the clean-up at the end.
@@ -36,12 +39,9 @@ type worker struct {
 	emitted   uint64 // resourceVersion of the last event
 	relists   int
 
-	compareAt   time.Time
-	fence       *fence // of a comparison under way
-	mismatch    int    // comparisons in a row that did not match
-	uncounted   int    // comparisons in a row in which something came between
-	tombChecks  int    // expired tombstones being asked for
-	relistCause error  // what the last comparison found
+	comparison  comparison
+	relistCause error // what the last comparison found
+	impatience  int   // sessions in a row to which the server said nothing
 }
 
 func newWorker(src *source) *worker {
@@ -78,6 +78,9 @@ func (w *worker) run(ctx context.Context) error {
 			w.health.failed(ctx, err)
 		case time.Since(began) > maxPause:
 			failures = 0 // it worked for a while: try again at once
+		}
+		if errors.Is(err, errSilent) || errors.Is(err, nats.ErrTimeout) {
+			w.impatience = min(w.impatience+1, maxImpatience)
 		}
 		if failures > 0 || lost == nil {
 			w.pause(ctx, failures)
@@ -130,13 +133,14 @@ func (w *worker) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.patience = 1 << w.impatience
 	defer s.close()
-	m, created, err := w.establish(ctx, s)
+	m, info, err := w.establish(ctx, s)
 	if err != nil {
 		return w.ended(s, err)
 	}
 	if m != resume {
-		if err := w.list(ctx, s, m, created); err != nil || w.initial {
+		if err := w.list(ctx, s, m, info); err != nil || w.initial {
 			return w.ended(s, err)
 		}
 	} else {
@@ -150,7 +154,7 @@ func (w *worker) ended(s *session, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errDisconnected), errors.Is(err, errStreamChanged), errors.Is(err, errSkipped), errors.Is(err, errStalled), err == w.relistCause,
+	case errors.Is(err, errDisconnected), errors.Is(err, errStreamChanged), errors.Is(err, errSkipped), err == w.relistCause,
 		s.alive && (errors.Is(err, errSilent) || errors.Is(err, errConsumerGone)):
 		return &lostError{err}
 	}
@@ -158,22 +162,24 @@ func (w *worker) ended(s *session, err error) error {
 }
 
 // establish finds out whether the stream is the one we know, and makes a consumer accordingly.
-func (w *worker) establish(ctx context.Context, s *session) (m mode, created time.Time, err error) {
-	info, err := s.info(ctx)
-	if err != nil {
-		return 0, created, err
+func (w *worker) establish(ctx context.Context, s *session) (m mode, info *streamInfo, err error) {
+	if info, err = s.info(ctx); err != nil {
+		return 0, nil, err
 	}
-	m, err = w.identify(ctx, s, info)
-	if err != nil {
-		return 0, created, err
+	if m, err = w.identify(ctx, s, info); err != nil {
+		return 0, nil, err
 	}
 	name := "nagi-" + nuid.Next()
 	w.consumers[name] = true
-	if err := s.createConsumer(ctx, name, m != resume, w.cursor); err != nil {
-		return 0, created, err
+	after := w.cursor
+	if m != resume {
+		after = 0
 	}
-	if err := s.start(name); err != nil {
-		return 0, created, err
+	if err := s.createConsumer(ctx, name, after); err != nil {
+		return 0, nil, err
+	}
+	if err := s.start(name, m != resume); err != nil {
+		return 0, nil, err
 	}
 	for old := range w.consumers {
 		if old != name {
@@ -184,7 +190,7 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, created tim
 			})
 		}
 	}
-	return m, info.Created, nil
+	return m, info, nil
 }
 
 // identify decides whether the watch can go on behind the cursor. It cannot when the stream was made anew, or put back

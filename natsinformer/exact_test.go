@@ -1,0 +1,118 @@
+package natsinformer
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+// load is a bucket with keys that exist throughout, and writers that rewrite them as fast as they can.
+type load struct {
+	js   jetstream.JetStream
+	keys []string
+}
+
+const (
+	loadKeys    = 3000
+	loadWriters = 4
+)
+
+// startLoad fills the bucket and keeps writing until the test ends. Half of the keys are below "in.", so that a filter
+// leaves foreign sequences between its own.
+func startLoad(t *testing.T, url string, replicas int) load {
+	t.Helper()
+	nc, js := natstest.Connect(t, url)
+	bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: replicas})
+	l := load{js: js}
+	for i := range loadKeys {
+		l.keys = append(l.keys, fmt.Sprintf("%s.%d", []string{"in", "out"}[i%2], i))
+	}
+	for _, key := range l.keys {
+		must(t, nc.Publish("$KV.b."+key, doc(0)))
+	}
+	must(t, nc.FlushTimeout(10*time.Second))
+	kv, err := js.KeyValue(t.Context(), "b")
+	must(t, err)
+	eventually(t, 20*time.Second, "the bucket is filled", func() bool {
+		st, err := kv.Status(t.Context())
+		return err == nil && st.Values() == loadKeys
+	})
+	l.write(t, url, func(nc *nats.Conn, n int) {
+		_, _ = nc.Request("$KV.b."+l.keys[rand.IntN(loadKeys)], doc(n), time.Second)
+	})
+	return l
+}
+
+// write runs writers over connections of their own until the test ends.
+func (l load) write(t *testing.T, url string, one func(nc *nats.Conn, n int)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range loadWriters {
+		nc, _ := natstest.Connect(t, url)
+		wg.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				one(nc, n)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// listExactly starts informers one after the other and looks, at the very moment they claim to have synced, for keys
+// that existed throughout.
+func (l load) listExactly(t *testing.T, filter string, rounds int) {
+	t.Helper()
+	for round := range rounds {
+		r := start(t, l.js, Config{Bucket: "b", Filter: filter})
+		r.synced(t)
+		missing := 0
+		for i, key := range l.keys {
+			if (filter == "" || i%2 == 0) && r.get(key) == nil {
+				missing++
+			}
+		}
+		r.stop()
+		if missing > 0 {
+			t.Fatalf("list %d: HasSynced with %d keys missing that existed throughout", round, missing)
+		}
+	}
+}
+
+func TestHasSyncedMeansNoKeyIsMissing(t *testing.T) {
+	l := startLoad(t, natstest.Start(t).URL(), 1)
+	t.Run("all", func(t *testing.T) { l.listExactly(t, "", soak(30)) })
+	t.Run("filtered", func(t *testing.T) { l.listExactly(t, "in.>", soak(30)) })
+}
+
+func TestHasSyncedMeansNoKeyIsMissingWhileOthersComeAndGo(t *testing.T) {
+	server := natstest.Start(t)
+	l := startLoad(t, server.URL(), 1)
+	l.write(t, server.URL(), func(nc *nats.Conn, n int) {
+		key := fmt.Sprintf("$KV.b.in.passing%d", rand.IntN(500))
+		switch n % 4 {
+		case 0, 1:
+			_, _ = nc.Request(key, doc(n), time.Second)
+		case 2:
+			_, _ = nc.RequestMsg(&nats.Msg{Subject: key, Header: nats.Header{operationHeader: {"DEL"}}}, time.Second)
+		case 3: // through the API, which leaves no trace
+			_, _ = nc.Request("$JS.API.STREAM.PURGE.KV_b", []byte(`{"filter":"`+key+`"}`), time.Second)
+		}
+	})
+	t.Run("all", func(t *testing.T) { l.listExactly(t, "", soak(20)) })
+	t.Run("filtered", func(t *testing.T) { l.listExactly(t, "in.>", soak(20)) })
+}
+
+func TestHasSyncedMeansNoKeyIsMissingReplicated(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	l := startLoad(t, c.URLs(), 3)
+	t.Run("all", func(t *testing.T) { l.listExactly(t, "", soak(10)) })
+	t.Run("filtered", func(t *testing.T) { l.listExactly(t, "in.>", soak(10)) })
+}
