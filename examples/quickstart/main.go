@@ -1,0 +1,115 @@
+// Quickstart is the first five minutes with Nagi: a NATS server in this process, a controller for websites that own pages
+// and a route, and a user who creates, updates, breaks and deletes them. Each step is checked by live reads and printed
+// with its revision and how long it took until the world matched.
+//
+//	go run ./examples/quickstart                    # a scenario; ends by itself, with exit code 0, or 1 and the step that failed
+//	go run ./examples/quickstart -serve             # serves on port 4222 until interrupted; then, from another terminal:
+//	                                                #   nats kv put websites blog '{"spec":{"domain":"blog.example","pages":["home"]}}'
+//	go run ./examples/quickstart -url nats://…      # on your own server, with -creds if it needs them
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/klog/v2"
+)
+
+// servePort is where -serve listens, so that the nats command line tool finds it without being told.
+const servePort = 4222
+
+func main() {
+	serve := flag.Bool("serve", false, fmt.Sprintf("after the scenario, serve on port %d until interrupted", servePort))
+	url := flag.String("url", "", "use this NATS server instead of an embedded one")
+	creds := flag.String("creds", "", "credentials file for -url")
+	verbose := flag.Bool("log", false, "show the runtime's log")
+	flag.Parse()
+	if !*verbose {
+		klog.SetLogger(logr.Discard())
+	}
+	ctx, cancel := nagi.SignalContext(context.Background())
+	defer cancel()
+	if err := run(ctx, *serve, *url, *creds); err != nil {
+		fmt.Fprintln(os.Stderr, "FAILED:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, serve bool, url, creds string) (err error) {
+	if url == "" {
+		server, err := embedded(serve)
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		url = server.URL()
+	}
+	var opts []nats.Option
+	if creds != "" {
+		opts = append(opts, nats.UserCredentials(creds))
+	}
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", url, err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	r, err := newReconciler(ctx, js)
+	if err != nil {
+		return err
+	}
+	controller, err := nagi.New("quickstart", r.websites, r, nagi.Owns(r.pages), nagi.Owns(r.routes), nagi.WithWorkers(2))
+	if err != nil {
+		return err
+	}
+	stopCtx, stop := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- controller.Run(stopCtx) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-stopped)
+	}()
+
+	fmt.Printf("nagi quickstart on %s\n\n", nc.ConnectedUrl())
+	if err := scenario(ctx, js, r); err != nil || !serve {
+		return err
+	}
+	fmt.Printf("\nServing. In another terminal:\n\n"+
+		"  nats -s %[1]s kv put websites blog '{\"spec\":{\"domain\":\"blog.example\",\"pages\":[\"home\"]}}'\n"+
+		"  nats -s %[1]s kv get pages blog.home\n\nInterrupt to stop.\n", url)
+	return watch(ctx, r)
+}
+
+func embedded(serve bool) (*natstest.Server, error) {
+	if !serve {
+		return natstest.New()
+	}
+	server, err := natstest.New(natstest.WithPort(servePort))
+	if err != nil {
+		return nil, fmt.Errorf("serve on port %d (is another NATS server running? use -url for it): %w", servePort, err)
+	}
+	return server, nil
+}
+
+// watch prints what happens to websites until the context ends.
+func watch(ctx context.Context, r *reconciler) error {
+	start := time.Now()
+	_, err := r.websites.Informer().AddEventHandler(printer(start))
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go/jetstream"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A Website is what a user wants. Each page that it lists becomes a Page, and its domain a Route.
+type (
+	WebsiteSpec struct {
+		Domain string   `json:"domain"`
+		Pages  []string `json:"pages,omitempty"`
+	}
+	WebsiteStatus struct {
+		URL   string `json:"url,omitempty"`
+		Pages int    `json:"pages,omitempty"`
+	}
+	PageSpec struct {
+		Title string `json:"title"`
+	}
+	RouteSpec struct {
+		Host string `json:"host"`
+	}
+	Website = entity.Object[WebsiteSpec, WebsiteStatus]
+	Page    = entity.Object[PageSpec, struct{}]
+	Route   = entity.Object[RouteSpec, struct{}]
+)
+
+// reconciler makes pages and routes match the websites.
+type reconciler struct {
+	websites *entity.Client[*Website]
+	pages    *entity.Client[*Page]
+	routes   *entity.Client[*Route]
+}
+
+func newReconciler(ctx context.Context, js jetstream.JetStream) (r *reconciler, err error) {
+	r = &reconciler{}
+	if r.websites, err = entity.NewClient[*Website](ctx, js, entity.Config{Kind: "Website", Bucket: "websites"}); err != nil {
+		return nil, err
+	}
+	if r.pages, err = entity.NewClient[*Page](ctx, js, entity.Config{Kind: "Page", Bucket: "pages"}); err != nil {
+		return nil, err
+	}
+	r.routes, err = entity.NewClient[*Route](ctx, js, entity.Config{Kind: "Route", Bucket: "routes"})
+	return r, err
+}
+
+// Reconcile is all that a controller has to write: read the desired state, write what differs. What is owned goes by
+// itself when the website is deleted, and is written again when somebody breaks it.
+func (r *reconciler) Reconcile(ctx context.Context, req nagi.Request) (nagi.Result, error) {
+	site, err := r.websites.Lister().Get(req.Key)
+	if apierrors.IsNotFound(err) {
+		return nagi.Result{}, nil // gone: the runtime deletes what it owned
+	}
+	if err != nil {
+		return nagi.Result{}, err
+	}
+	route := &Route{ObjectMeta: metav1.ObjectMeta{Name: site.Name}}
+	if _, err := nagi.CreateOrUpdate(ctx, r.routes, route, func(route *Route) error {
+		route.Spec.Host = site.Spec.Domain
+		return nil
+	}); err != nil {
+		return nagi.Result{}, err
+	}
+	wanted := map[string]bool{}
+	for _, title := range site.Spec.Pages {
+		page := &Page{ObjectMeta: metav1.ObjectMeta{Name: site.Name + "." + title}}
+		wanted[page.Name] = true
+		if _, err := nagi.CreateOrUpdate(ctx, r.pages, page, func(page *Page) error {
+			page.Spec.Title = title
+			return nil
+		}); err != nil {
+			return nagi.Result{}, err
+		}
+	}
+	owned, err := r.pages.Lister().OwnedBy("Website", req.Key)
+	if err != nil {
+		return nagi.Result{}, err
+	}
+	for _, page := range owned {
+		if !wanted[page.Name] {
+			if err := r.pages.Delete(ctx, page.Name); err != nil && !apierrors.IsNotFound(err) {
+				return nagi.Result{}, err
+			}
+		}
+	}
+	site.Status = WebsiteStatus{URL: fmt.Sprintf("https://%s/", site.Spec.Domain), Pages: len(wanted)}
+	return nagi.Result{}, r.websites.UpdateStatus(ctx, site)
+}
