@@ -34,13 +34,15 @@ type IController interface {
 	// Run runs the controller until stopCh is closed.
 	Run(threadiness int, stopCh <-chan struct{}, errCh chan<- error)
 	// SyncHandler makes the world match the primary with this key, which may be gone. After an error it is called again, with
-	// backoff.
+	// backoff. It is never called for one key twice at once.
 	SyncHandler(key string) error
-	// HandleSecondary is called with each secondary that was added, updated or deleted. Only it enqueues for a secondary.
+	// HandleSecondary is called with each secondary that was added, updated (its status too) or deleted. Only it enqueues
+	// for a secondary. It gets the object itself; of a deleted one the last known, or the cache.DeletedFinalStateUnknown
+	// that client-go gives. Objects of a Kubernetes informer are its cache's and must not be modified. It must not block.
 	HandleSecondary(obj any)
 	// GarbageSecondaries is called after the first sync and each resync interval, to find secondaries whose owner is gone.
 	GarbageSecondaries()
-	// Clean is called once, after the last worker has ended.
+	// Clean is called once, when Run ends, also where it failed: no worker runs any more.
 	Clean()
 }
 
@@ -67,10 +69,11 @@ type ControllerRuntime[
 	err           error // why Run cannot run
 
 	mu       sync.Mutex
+	began    bool // Run was called
 	custom   IController
-	recorder *recorder.Recorder
-	sweep    func() // of the garbage collection under way
-	syncing  map[string]Operations
+	recorder *recorder.Recorder    // while Run runs
+	sweep    func()                // while garbage is collected
+	syncing  map[string]Operations // what the keys are synced for that are synced now
 }
 
 // NewControllerRuntime makes a runtime; what is wrong with the arguments is told by Run, through its error channel. The
@@ -138,38 +141,80 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) customController(
 	return r.custom
 }
 
+// errPatience is how long Run, when all has ended, waits for somebody who is about to receive from errCh.
+const errPatience = 500 * time.Millisecond
+
 // Run starts threadiness workers, blocks until stopCh is closed, and then waits, without limit, for the workers to
-// finish what they are at. A fatal error is sent to errCh, if it is not nil and can take it at once, and ends Run.
+// finish what they are at. A fatal error ends Run, and is sent to errCh if that is not nil and somebody takes it; what is
+// retried is no fatal error. A runtime runs once.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Run(threadiness int, stopCh <-chan struct{}, errCh chan<- error) {
-	custom := r.customController()
-	err := r.err
-	switch {
-	case err != nil:
-	case isNil(custom):
-		err = fmt.Errorf("controller %q: no custom controller: call SetCustomController before Run", r.name)
-	case threadiness < 1:
-		err = fmt.Errorf("controller %q: threadiness is %d, at least 1 is needed", r.name, threadiness)
-	default:
-		err = r.run(wait.ContextForChannel(stopCh), threadiness)
-		custom.Clean()
-	}
+	err := r.run(wait.ContextForChannel(stopCh), threadiness)
 	if err == nil {
 		return
 	}
 	klog.Background().Error(err, "Controller failed", "controller", r.name)
+	if errCh == nil {
+		return
+	}
+	timer := time.NewTimer(errPatience)
+	defer timer.Stop()
 	select {
 	case errCh <- err:
-	default: // nobody takes it: nil, or full
+	case <-timer.C: // full, or nobody there; the log has it
 	}
 }
 
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.Context, threadiness int) error {
-	if err := r.startRecorder(); err != nil {
+	custom, err := r.begin()
+	if err != nil {
 		return err
 	}
+	defer r.clean(custom)
+	switch {
+	case r.err != nil:
+		return r.err
+	case threadiness < 1:
+		return fmt.Errorf("controller %q: threadiness is %d, at least 1 is needed", r.name, threadiness)
+	}
+	events, err := r.newRecorder()
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.recorder = events
 	r.controller.engine.opts.workers = threadiness
-	defer r.stopRecorder()
+	r.controller.engine.opts.recorder = events
+	r.mu.Unlock()
 	return r.controller.Run(ctx)
+}
+
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IController, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if isNil(r.custom) {
+		return nil, fmt.Errorf("controller %q: no custom controller: call SetCustomController before Run", r.name)
+	}
+	if r.began {
+		return nil, fmt.Errorf("controller %q: Run was called before; a runtime runs once: make a new one", r.name)
+	}
+	r.began = true
+	return r.custom, nil
+}
+
+// clean is the end of Run: the custom controller may still record events in its Clean.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom IController) {
+	if err := guard(func() error { custom.Clean(); return nil }); err != nil {
+		klog.Background().Error(err, "Clean panicked", "controller", r.name)
+	}
+	r.mu.Lock()
+	events := r.recorder
+	r.recorder = nil
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), recorderPatience)
+	defer cancel()
+	if err := events.Close(ctx); err != nil {
+		klog.Background().Info("Events lost at the end", "controller", r.name, "err", err)
+	}
 }
 
 // EnqueueKey makes a key due now.
@@ -212,24 +257,30 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Event(object runt
 	events.Event(object, eventtype, reason, message)
 }
 
-// HandleSecondary enqueues the owner of a secondary with OperationSecondary, if it is of the primary's kind.
+// HandleSecondary enqueues the owner of a secondary with OperationSecondary, if it is of the primary's kind and of this
+// installation. An owner that never was, or is gone and cleaned up after, is left to GarbageSecondaries, which is careful.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(obj any) {
-	if resource, ok := obj.(external.Resource); ok {
-		r.EnqueueKey(resource.OwnerKey, OperationSecondary)
+	if r.controller == nil {
 		return
 	}
-	_, key, err := r.DecomposeKubeSecondaryResource(obj)
-	if err != nil {
-		klog.Background().Error(err, "Secondary ignored", "controller", r.name)
-		return
+	key := ""
+	if resource, ok := obj.(external.Resource); ok {
+		key = resource.OwnerKey
+	} else {
+		var err error
+		if _, key, err = r.DecomposeKubeSecondaryResource(obj); err != nil {
+			klog.Background().Error(err, "Secondary ignored", "controller", r.name)
+			return
+		}
 	}
 	if key != "" {
-		r.EnqueueKey(key, OperationSecondary)
+		r.controller.engine.queue.add(key, operations(OperationSecondary), prioSecondary)
 	}
 }
 
 // GarbageSecondaries enqueues, with OperationDelete, each owner that secondaries name and that does not exist. The leader
-// is asked before SyncHandler is called, and the brake holds back a mass delete.
+// is asked before SyncHandler is called, and the brake holds back a mass delete. An override may call it; at any other time
+// than when the runtime calls GarbageSecondaries it does nothing.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) GarbageSecondaries() {
 	r.mu.Lock()
 	sweep := r.sweep
@@ -247,7 +298,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Clean() {}
 // no object is an error.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSecondaryResource(obj any) (secondaryResource metav1.Object, primaryKey string, err error) {
 	secondaryResource, ok := metaObject(obj)
-	if !ok {
+	if !ok || isNil(secondaryResource) {
 		return nil, "", fmt.Errorf("controller %q: a secondary must be an object with metadata, got %T", r.name, obj)
 	}
 	if r.controller == nil {
@@ -266,6 +317,25 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ReleaseBrake(ctx 
 		return r.err
 	}
 	return r.controller.ReleaseBrake(ctx)
+}
+
+// LastKnown returns a primary as it was last known, for a SyncHandler that cleans up after it; see Controller.LastKnown.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) LastKnown(ctx context.Context, key string) (P, error) {
+	if r.controller == nil {
+		var none P
+		return none, r.err
+	}
+	return r.controller.LastKnown(ctx, key)
+}
+
+// Stats returns the counts and states of this moment; see Controller.Stats.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Stats() Stats {
+	if r.controller == nil {
+		return Stats{}
+	}
+	r.mu.Lock() // Run sets what it was told
+	defer r.mu.Unlock()
+	return r.controller.Stats()
 }
 
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) reconcile(_ context.Context, req Request) (Result, error) {
@@ -302,86 +372,27 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbage(sweep fun
 	r.customController().GarbageSecondaries()
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) startRecorder() error {
-	var js jetstream.JetStream
-	if client, ok := r.controller.client.(interface{ JetStream() jetstream.JetStream }); ok {
-		js = client.JetStream()
-	}
-	events, err := recorder.New(recorder.Config{JetStream: js, Clientset: r.kubeClientset, Component: r.name})
-	if err != nil {
-		return fmt.Errorf("controller %q: make the event recorder: %w", r.name, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.recorder = events
-	return nil
-}
-
 // recorderPatience is how long Run waits, when it ends, for events on their way.
 const recorderPatience = 2 * time.Second
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) stopRecorder() {
-	r.mu.Lock()
-	events := r.recorder
-	r.recorder = nil
-	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), recorderPatience)
-	defer cancel()
-	if err := events.Close(ctx); err != nil {
-		klog.Background().Info("Events lost at the end", "controller", r.name, "err", err)
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) newRecorder() (*recorder.Recorder, error) {
+	cfg := recorder.Config{Clientset: r.kubeClientset, Component: r.name}
+	if isNil(cfg.Clientset) {
+		cfg.Clientset = nil
 	}
-}
-
-// handlerSink hands the objects themselves to the custom controller.
-type handlerSink struct {
-	source fmt.Stringer
-	handle func(obj any)
-}
-
-func (s *handlerSink) call(ctx context.Context, obj any) {
-	if err := guard(func() error { s.handle(obj); return nil }); err != nil {
-		klog.FromContext(ctx).Error(err, "Handler of the custom controller panicked", "source", s.source.String())
+	if client, ok := r.controller.client.(interface{ JetStream() jetstream.JetStream }); ok {
+		cfg.JetStream = client.JetStream()
 	}
-}
-
-func (s *handlerSink) created(ctx context.Context, obj metav1.Object, _ bool) { s.call(ctx, obj) }
-
-// updated hands over the old object too where it had another owner, who would else not learn of its loss.
-func (s *handlerSink) updated(ctx context.Context, oldObj, newObj metav1.Object) {
-	oldKind, oldKey, _ := OwnerOf(oldObj)
-	if kind, key, _ := OwnerOf(newObj); kind != oldKind || key != oldKey {
-		s.call(ctx, oldObj)
+	events, err := recorder.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("controller %q: make the event recorder: %w", r.name, err)
 	}
-	s.call(ctx, newObj)
-}
-
-func (s *handlerSink) deleted(ctx context.Context, obj any) { s.call(ctx, obj) }
-
-func kumoriNats[T entity.IEntity](client entity.IEntityClient[T], role string, handle func(any)) Option {
-	return func(o *options) error {
-		if isNil(client) {
-			return nil // a slot that is not used
+	for _, s := range r.controller.engine.sources {
+		if s, ok := s.(interface{ kind() string }); ok {
+			events.RegisterKind(s.kind())
 		}
-		o.sources = append(o.sources, func(e *engine) (source, error) {
-			s := newNatsSource(e, role, client)
-			s.owned = role == "secondary"
-			s.events = &handlerSink{source: s, handle: handle}
-			return s, nil
-		})
-		return nil
 	}
-}
-
-func kumoriKube(informer cache.SharedIndexInformer, number int, role string, handle func(any)) Option {
-	return func(o *options) error {
-		if isNil(informer) {
-			return fmt.Errorf("%s shared informer %d is nil", role, number)
-		}
-		o.sources = append(o.sources, func(e *engine) (source, error) {
-			s := &kubeSource{engine: e, role: role, number: number, informer: informer, indexed: role == "secondary"}
-			s.events = &handlerSink{source: s, handle: handle}
-			return s, nil
-		})
-		return nil
-	}
+	var sample P
+	events.RegisterKind(r.controller.engine.kind, sample)
+	return events, nil
 }

@@ -1,0 +1,190 @@
+package controllerruntime
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"k8s.io/client-go/tools/cache"
+)
+
+// collecting overrides GarbageSecondaries.
+type collecting struct {
+	*listening
+	collect func()
+}
+
+func (k kumori) collecting(collect func(c *collecting)) *collecting {
+	c := &collecting{listening: k.listening(nil)}
+	c.collect = func() { collect(c) }
+	c.SetCustomController(c)
+	return c
+}
+
+func (c *collecting) GarbageSecondaries() { c.collect() }
+
+func TestKumoriDefaultGarbageSecondariesEnqueuesEachMissingOwnerWithDelete(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	server, informer := kubeInformer(t)
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
+	must(t, pages.Create(t.Context(), owned(newPage("b", ""), "gone")))
+	must(t, pages.Create(t.Context(), owned(newPage("c", ""), "home")))
+	server.Add(owned(configMap("settings", ""), "gone-too"))
+
+	c := kumori{sites: sites, pages: pages, secondaries: []cache.SharedIndexInformer{informer}}.custom(nil)
+	runKumori(t, c)
+	eventually(t, "the missing owners are synced after the first sync", func() bool {
+		return c.seen.with("gone", OperationDelete) == 1 && c.seen.with("gone-too", OperationDelete) == 1
+	})
+	eventually(t, "and the one that exists", func() bool { return c.seen.count("home") > 0 })
+	if n := c.seen.with("home", OperationDelete); n != 0 {
+		t.Errorf("an owner that exists was synced with Delete %d times", n)
+	}
+}
+
+func TestKumoriDefaultGarbageSecondariesComesBackEachInterval(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
+	c := kumori{sites: sites, pages: pages, resync: 100 * time.Millisecond}.custom(nil) // which leaves the page where it is
+	runKumori(t, c)
+	eventually(t, "three intervals", func() bool { return c.seen.with("gone", OperationDelete) >= 3 })
+}
+
+func TestKumoriIntervalZeroMeansNever(t *testing.T) {
+	w := newWorld(t)
+	var collected atomic.Int32
+	c := kumori{sites: w.sites()}.collecting(func(*collecting) { collected.Add(1) })
+	r := runKumori(t, c)
+	eventually(t, "the first time", func() bool { return collected.Load() == 1 })
+	r.halt()
+	if n := collected.Load(); n != 1 {
+		t.Errorf("GarbageSecondaries was called %d times, want once", n)
+	}
+}
+
+// disbelieving is a client whose leader says that every document exists.
+type disbelieving struct {
+	*entity.Client[*site]
+	asked atomic.Int32
+}
+
+func (d *disbelieving) Confirm(context.Context, string) (entity.Presence, error) {
+	d.asked.Add(1)
+	return entity.Presence{Exists: true, Revision: 1}, nil
+}
+
+func TestKumoriDefaultGarbageSecondariesAsksTheLeaderFirst(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := &disbelieving{Client: w.sites()}, w.pages()
+	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
+	c := kumori{sites: sites, pages: pages}.custom(nil)
+	r := runKumori(t, c)
+	eventually(t, "the leader is asked", func() bool { return sites.asked.Load() > 0 })
+	r.halt()
+	if ops := c.seen.of("gone"); len(ops) != 0 {
+		t.Errorf("synced though the leader has the document: %v", ops)
+	}
+}
+
+func TestKumoriBrakeHoldsAMassOfMissingOwnersUntilItIsReleased(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	const mass = 2 * brakeLeast
+	owner := func(i int) string { return fmt.Sprintf("gone-%d", i) }
+	for i := range mass {
+		must(t, pages.Create(t.Context(), owned(newPage(fmt.Sprintf("page-%d", i), ""), owner(i))))
+	}
+	c := kumori{sites: sites, pages: pages}.custom(nil)
+	runKumori(t, c)
+	eventually(t, "the brake holds them", func() bool { brake := c.Stats().Brake; return brake.Engaged && brake.Swept == mass })
+	c.EnqueueKey("last", OperationPut) // nothing else keeps the worker busy
+	eventually(t, "another key is synced", func() bool { return c.seen.count("last") == 1 })
+	for i := range mass {
+		if ops := c.seen.of(owner(i)); len(ops) != 0 {
+			t.Fatalf("%s was synced under the brake: %v", owner(i), ops)
+		}
+	}
+	must(t, c.ReleaseBrake(t.Context()))
+	for i := range mass {
+		eventually(t, owner(i)+" is synced after the release", func() bool { return c.seen.with(owner(i), OperationDelete) == 1 })
+	}
+}
+
+func TestKumoriGarbageSecondariesOverriddenReplacesTheDefault(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
+	var collected, early atomic.Int32
+	c := kumori{sites: sites, pages: pages, resync: 100 * time.Millisecond}.collecting(func(c *collecting) {
+		if !c.secondaries.any(func(any) bool { return true })() {
+			early.Add(1)
+		}
+		collected.Add(1)
+	})
+	runKumori(t, c)
+	eventually(t, "it is called each interval", func() bool { return collected.Load() >= 3 })
+	if early.Load() != 0 {
+		t.Error("it was called before the secondaries were known")
+	}
+	if ops := c.seen.of("gone"); len(ops) != 0 {
+		t.Errorf("the default enqueued all the same: %v", ops)
+	}
+}
+
+func TestKumoriGarbageSecondariesOverriddenMayCallTheDefault(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
+	c := kumori{sites: sites, pages: pages}.collecting(func(c *collecting) { c.kumoriRuntime.GarbageSecondaries() })
+	runKumori(t, c)
+	eventually(t, "the missing owner is synced", func() bool { return c.seen.with("gone", OperationDelete) == 1 })
+}
+
+func TestKumoriPanicInGarbageSecondariesIsLoggedAndItComesBack(t *testing.T) {
+	w := newWorld(t)
+	var collected atomic.Int32
+	c := kumori{sites: w.sites(), resync: 50 * time.Millisecond}.collecting(func(*collecting) {
+		if collected.Add(1) == 1 {
+			panic("the first time")
+		}
+	})
+	runKumori(t, c)
+	eventually(t, "the next interval", func() bool { return collected.Load() >= 2 })
+}
+
+func TestKumoriBrakeLetsGoWhenAllIsBackAlsoWithGarbageSecondariesOverridden(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	first := kumori{sites: sites}.custom(nil)
+	r := runKumori(t, first)
+	name := func(i int) string { return fmt.Sprintf("site-%d", i) }
+	for i := range brakeLeast {
+		must(t, sites.Create(t.Context(), newSite(name(i), "")))
+	}
+	for i := range brakeLeast {
+		eventually(t, name(i)+" is synced", func() bool { return first.seen.count(name(i)) > 0 })
+	}
+	r.halt()
+	for i := range brakeLeast {
+		must(t, sites.Delete(t.Context(), name(i)))
+	}
+	again := w.sites()
+	second := kumori{sites: again}.collecting(func(*collecting) {})
+	runKumori(t, second)
+	eventually(t, "the brake holds the deletes", func() bool { return second.Stats().Brake.Held == brakeLeast })
+	for i := range brakeLeast {
+		must(t, again.Create(t.Context(), newSite(name(i), "")))
+	}
+	eventually(t, "the brake lets go", func() bool { return !second.Stats().Brake.Engaged })
+	for i := range brakeLeast {
+		if n := second.seen.with(name(i), OperationDelete); n != 0 {
+			t.Errorf("%s was synced with Delete %d times", name(i), n)
+		}
+	}
+}

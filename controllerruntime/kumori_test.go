@@ -1,0 +1,340 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/recorder"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+)
+
+func TestKumoriControllerThatOnlySyncsWorks(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	ctx := t.Context()
+	var c *custom
+	c = kumori{sites: sites, pages: pages}.custom(func(key string) error {
+		s, err := sites.Lister().Get(key)
+		if apierrors.IsNotFound(err) {
+			if err := pages.Delete(ctx, key); !apierrors.IsNotFound(err) {
+				return err
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_, err = CreateOrUpdate(ctx, pages, newPage(key, ""), func(p *page) error {
+			c.SetOwner(p, key)
+			p.Spec.Title = s.Spec.Title
+			return nil
+		})
+		return err
+	})
+	runKumori(t, c)
+
+	titled := func(title string) func() bool {
+		return func() bool {
+			p, err := pages.Get(ctx, "home")
+			return err == nil && p.Spec.Title == title
+		}
+	}
+	must(t, sites.Create(ctx, newSite("home", "one")))
+	eventually(t, "a page for the new site", titled("one"))
+	must(t, sites.Patch(ctx, "home", []byte(`{"spec":{"title":"two"}}`)))
+	eventually(t, "the page follows its site", titled("two"))
+	must(t, pages.Delete(ctx, "home"))
+	eventually(t, "the page is made again", titled("two"))
+	must(t, sites.Delete(ctx, "home"))
+	eventually(t, "the page and the record go with the site", func() bool {
+		_, err1 := pages.Get(ctx, "home")
+		_, err2 := sites.Record(ctx, "home")
+		return apierrors.IsNotFound(err1) && apierrors.IsNotFound(err2)
+	})
+	if n := c.seen.with("home", OperationDelete); n != 1 {
+		t.Errorf("%d calls with Delete, want 1: %v", n, c.seen.of("home"))
+	}
+}
+
+func TestKumoriNeverDeletesWhatSyncHandlerLeaves(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	c := kumori{sites: sites, pages: pages}.custom(nil)
+	runKumori(t, c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "home is synced", func() bool { return c.seen.count("home") > 0 })
+	p := newPage("home", "one")
+	c.SetOwner(p, "home")
+	must(t, pages.Create(t.Context(), p))
+	eventually(t, "the page is seen", func() bool { return c.seen.with("home", OperationSecondary) > 0 })
+	must(t, sites.Delete(t.Context(), "home"))
+	eventually(t, "the teardown is done", func() bool { return c.Stats().TornDown == 1 })
+	if _, err := pages.Get(t.Context(), "home"); err != nil {
+		t.Errorf("the page of a site that is gone: %v", err)
+	}
+}
+
+func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	const failures = 6
+	var at []time.Time // the handler runs for one key at a time
+	var c *custom
+	c = kumori{sites: sites}.custom(func(string) error {
+		if at = append(at, time.Now()); len(at) <= failures {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	r := runKumori(t, c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "it is tried until it succeeds", func() bool { return c.seen.count("home") == failures+1 })
+	queue := c.controller.engine.queue
+	eventually(t, "the failures are forgotten", func() bool { return queue.attempts("home") == 0 && c.Stats().Failing == 0 })
+	r.halt()
+
+	// The delay after failure n is at least 2^(n-1) times the smallest.
+	for n := 1; n <= failures; n++ {
+		if got, least := at[n].Sub(at[n-1]), defaultBackoffMin<<(n-1); got < least {
+			t.Errorf("attempt %d came %v after the one before, want at least %v", n+1, got, least)
+		}
+	}
+	ops := c.seen.of("home")
+	if !ops[failures].Has(OperationPut) || !ops[failures].Has(OperationRetry) {
+		t.Errorf("operations of the attempt that succeeded are %s, want what it was retried for and Retry", ops[failures])
+	}
+	if len(ops) != failures+1 {
+		t.Errorf("%d calls, want none after the success: %v", len(ops), ops)
+	}
+}
+
+func TestKumoriForgetsAKeyThatIsNotValid(t *testing.T) {
+	w := newWorld(t)
+	c := kumori{sites: w.sites()}.custom(nil)
+	runKumori(t, c)
+	c.EnqueueKey("a/b/c", OperationPut)
+	eventually(t, "it is reported", func() bool { return c.Stats().Malformed == 1 })
+	c.EnqueueKey("valid", OperationPut)
+	eventually(t, "the next key is synced", func() bool { return c.seen.count("valid") == 1 })
+	if n := c.seen.count("a/b/c"); n != 0 {
+		t.Errorf("the key that is not valid was synced %d times", n)
+	}
+}
+
+func TestKumoriPanicInSyncHandlerIsAnErrorOfItsKey(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	var once sync.Once
+	c := kumori{sites: sites}.custom(func(string) error {
+		once.Do(func() { panic("the first time") })
+		return nil
+	})
+	runKumori(t, c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "it is tried again", func() bool { return c.seen.with("home", OperationRetry) == 1 })
+}
+
+func TestKumoriEnqueueKeyAndEnqueueKeyAfter(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	c := kumori{sites: sites}.custom(nil)
+	c.EnqueueKey("early", OperationManual) // before Run: kept
+	must(t, sites.Create(t.Context(), newSite("early", "one")))
+	runKumori(t, c)
+	eventually(t, "what was enqueued before Run is synced", func() bool { return c.seen.with("early", OperationManual) == 1 })
+	start := time.Now()
+	c.EnqueueKeyAfter("early", OperationExternal, 100*time.Millisecond)
+	eventually(t, "the delayed one too", func() bool { return c.seen.with("early", OperationExternal) == 1 })
+	if took := time.Since(start); took < 100*time.Millisecond {
+		t.Errorf("it came after %v, want 100ms at least", took)
+	}
+}
+
+func TestKumoriOperationsTellWhyInsideSyncHandlerOnly(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	c := kumori{sites: sites}.custom(nil)
+	runKumori(t, c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "Put", func() bool { return c.seen.with("home", OperationPut) == 1 })
+	must(t, sites.Delete(t.Context(), "home"))
+	eventually(t, "Delete", func() bool { return c.seen.with("home", OperationDelete) == 1 })
+	must(t, sites.Create(t.Context(), newSite("home", "two")))
+	eventually(t, "Put again", func() bool { return c.seen.with("home", OperationPut) == 2 })
+	must(t, sites.Delete(t.Context(), "home", entity.Purge()))
+	eventually(t, "Purge", func() bool { return c.seen.with("home", OperationPurge) == 1 })
+	eventually(t, "nothing outside of SyncHandler", func() bool { return c.Operations("home") == 0 })
+}
+
+func TestKumoriSyncsDeletesThatItMissedWhileDown(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	first := kumori{sites: sites}.custom(nil)
+	r := runKumori(t, first)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "home is synced", func() bool {
+		record, err := sites.Record(t.Context(), "home")
+		return err == nil && record.ObservedRevision > 0
+	})
+	r.halt()
+	must(t, sites.Delete(t.Context(), "home", entity.Purge()))
+	bucket, err := w.js.KeyValue(t.Context(), "sites")
+	must(t, err)
+	must(t, bucket.PurgeDeletes(t.Context())) // not even the tombstone is left
+
+	again := w.sites()
+	var known atomic.Value
+	var second *custom
+	second = kumori{sites: again}.custom(func(key string) error {
+		s, err := second.LastKnown(context.Background(), key)
+		if err == nil {
+			known.Store(s.Spec.Title)
+		}
+		return err
+	})
+	runKumori(t, second)
+	eventually(t, "the delete is synced", func() bool { return second.seen.with("home", OperationDelete) == 1 })
+	if known.Load() != "one" {
+		t.Errorf("last known title is %v, want one", known.Load())
+	}
+}
+
+func TestKumoriResyncTouchesEachPrimaryEachInterval(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	c := kumori{sites: sites, resync: 100 * time.Millisecond}.custom(nil)
+	runKumori(t, c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "three resyncs", func() bool { return c.seen.with("home", OperationResync) >= 3 })
+}
+
+func TestKumoriEventsAboutNatsEntitiesAndKubernetesObjectsArrive(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	clientset := fake.NewClientset()
+	var c *custom
+	c = kumori{sites: sites, clientset: clientset}.custom(func(key string) error {
+		s, err := sites.Lister().Get(key)
+		if err != nil {
+			return err
+		}
+		c.Event(s, corev1.EventTypeNormal, ReasonResourceSynced, fmt.Sprintf(MessageResourceSyncedCreated, key))
+		m := configMap("settings", "")
+		m.UID = "1"
+		c.Event(m, corev1.EventTypeWarning, ReasonErrResourceExists, "taken")
+		return nil
+	})
+	r := runKumori(t, c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "home is synced", func() bool { return c.seen.count("home") == 1 })
+	r.halt()
+
+	events, err := recorder.List(t.Context(), w.js, recorder.Query{Kind: "Site", Key: "home"})
+	must(t, err)
+	if len(events) != 1 || events[0].Reason != "Synced" || events[0].Message != `"home" synced successfully (created)` || events[0].Source.Component != "sites" {
+		t.Errorf("events about the entity: %+v", events)
+	}
+	kube, err := clientset.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	if len(kube.Items) != 1 || kube.Items[0].InvolvedObject.Name != "settings" {
+		t.Errorf("events about the Kubernetes object: %+v", kube.Items)
+	}
+}
+
+func TestKumoriEventOfANatsKindThatKubernetesKnowsTooGoesToNats(t *testing.T) {
+	w := newWorld(t)
+	services := w.client("Service", "services", func(cfg *entity.Config) { cfg.APIVersion = "v1" })
+	var c *custom
+	c = kumori{sites: services}.custom(func(key string) error {
+		s, err := services.Lister().Get(key)
+		if err == nil {
+			c.Event(s, corev1.EventTypeNormal, ReasonResourceSynced, "done")
+		}
+		return err
+	})
+	r := runKumori(t, c)
+	must(t, services.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "home is synced", func() bool { return c.seen.count("home") == 1 })
+	r.halt()
+	events, err := recorder.List(t.Context(), w.js, recorder.Query{Kind: "Service", Key: "home"})
+	must(t, err)
+	if len(events) != 1 {
+		t.Errorf("%d events, want 1", len(events))
+	}
+}
+
+func TestKumoriEventWithoutClientsetOrRunIsHarmless(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	c := kumori{sites: sites}.custom(nil)
+	m := configMap("settings", "")
+	c.Event(m, corev1.EventTypeNormal, ReasonResourceSynced, "before Run")
+	r := runKumori(t, c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "it works without a clientset", func() bool { return c.seen.count("home") == 1 })
+	c.Event(m, corev1.EventTypeNormal, ReasonResourceSynced, "no clientset")
+	r.halt()
+	c.Event(m, corev1.EventTypeNormal, ReasonResourceSynced, "after Run")
+}
+
+// failing are runtimes whose Run fails, and what their error says.
+func failing(t *testing.T, w *world) map[string]struct {
+	kumori
+	says []string
+} {
+	t.Helper()
+	sites := w.sites()
+	type c = struct {
+		kumori
+		says []string
+	}
+	return map[string]c{
+		"another kind":       {kumori{sites: sites, kind: "Page"}, []string{`"Page"`, `"Site"`}},
+		"no primary":         {kumori{kind: "Site"}, []string{"client is nil"}},
+		"external resources": {kumori{sites: sites, externals: []external.IExternalClient{buckets{}}}, []string{"external resources are not built yet", "S3Bucket"}},
+		"negative interval":  {kumori{sites: sites, resync: -1}, []string{"WithResyncInterval"}},
+		"nil informer":       {kumori{sites: sites, secondaries: make([]cache.SharedIndexInformer, 1)}, []string{"secondary shared informer 0 is nil"}},
+		"no status bucket": {kumori{sites: w.client("Site", "bare", func(cfg *entity.Config) { cfg.StatusBucket = entity.NoStatusBucket })},
+			[]string{"StatusBucket"}},
+	}
+}
+
+// buckets is an external client.
+type buckets struct{}
+
+func (buckets) Kind() string                                      { return "S3Bucket" }
+func (buckets) List(context.Context) ([]external.Resource, error) { return nil, nil }
+func (buckets) Delete(context.Context, string) error              { return nil }
+
+func TestKumoriRunTellsWhatIsWrongWithTheArguments(t *testing.T) {
+	for name, test := range failing(t, newWorld(t)) {
+		t.Run(name, func(t *testing.T) {
+			c := test.custom(nil)
+			c.EnqueueKey("home", OperationPut) // and what may be called before Run does no harm
+			c.EnqueueKeyAfter("home", OperationPut, time.Hour)
+			c.HandleSecondary(newPage("home", ""))
+			c.GarbageSecondaries()
+			c.SetOwner(newPage("home", ""), "home")
+			errs := make(chan error, 1)
+			c.Run(1, nil, errs)
+			err := <-errs
+			for _, part := range test.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}

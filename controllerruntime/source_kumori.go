@@ -1,0 +1,77 @@
+package controllerruntime
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/entity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// handlerSink hands the objects themselves to the custom controller.
+type handlerSink struct {
+	source fmt.Stringer
+	handle func(obj any)
+	joined func(obj metav1.Object) metav1.Object // the object with its status, where that is kept apart; else nil
+}
+
+func (s *handlerSink) call(ctx context.Context, obj any) {
+	if err := guard(func() error { s.handle(obj); return nil }); err != nil {
+		klog.FromContext(ctx).Error(err, "Handler of the custom controller panicked", "source", s.source.String())
+	}
+}
+
+func (s *handlerSink) created(ctx context.Context, obj metav1.Object, _ bool) {
+	if s.joined != nil {
+		obj = s.joined(obj)
+	}
+	s.call(ctx, obj)
+}
+
+// updated hands over the old object too where it had another owner, who would else not learn of its loss.
+func (s *handlerSink) updated(ctx context.Context, oldObj, newObj metav1.Object) {
+	oldKind, oldKey, _ := OwnerOf(oldObj)
+	if kind, key, _ := OwnerOf(newObj); kind != oldKind || key != oldKey {
+		s.call(ctx, oldObj)
+	}
+	s.created(ctx, newObj, false)
+}
+
+func (s *handlerSink) deleted(ctx context.Context, obj any) { s.call(ctx, obj) }
+
+func kumoriNats[T entity.IEntity](client entity.IEntityClient[T], role string, handle func(any)) Option {
+	return func(o *options) error {
+		if isNil(client) {
+			return nil // a slot that is not used
+		}
+		joined := func(obj metav1.Object) metav1.Object {
+			if joined, err := client.Lister().Get(objectKey(obj)); err == nil {
+				return joined
+			}
+			return obj
+		}
+		o.sources = append(o.sources, func(e *engine) (source, error) {
+			s := newNatsSource(e, role, client)
+			s.owned = role == "secondary"
+			s.events = &handlerSink{source: s, handle: handle, joined: joined}
+			return s, nil
+		})
+		return nil
+	}
+}
+
+func kumoriKube(informer cache.SharedIndexInformer, number int, role string, handle func(any)) Option {
+	return func(o *options) error {
+		if isNil(informer) {
+			return fmt.Errorf("%s shared informer %d is nil", role, number)
+		}
+		o.sources = append(o.sources, func(e *engine) (source, error) {
+			s := &kubeSource{engine: e, role: role, number: number, informer: informer, indexed: role == "secondary"}
+			s.events = &handlerSink{source: s, handle: handle}
+			return s, nil
+		})
+		return nil
+	}
+}
