@@ -162,6 +162,7 @@ func (s *natsSource[T]) stop() {
 	s.release = nil
 }
 
+func (s *natsSource[T]) kind() string    { return s.client.Kind() }
 func (s *natsSource[T]) owns() bool      { return s.owned }
 func (s *natsSource[T]) deletable() bool { return s.owned }
 
