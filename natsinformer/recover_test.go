@@ -1,0 +1,245 @@
+package natsinformer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+// answers waits until the server answers JetStream requests of the connection: from then on recovery must be prompt.
+func answers(t *testing.T, js jetstream.JetStream, bucket string) {
+	t.Helper()
+	eventually(t, 30*time.Second, "the server answers again", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := js.Stream(ctx, "KV_"+bucket)
+		return err == nil
+	})
+}
+
+// changing writes counted values to a few keys until stop is called, so that something is always under way. Writes that
+// the server did not confirm are repeated.
+func changing(t *testing.T, kv jetstream.KeyValue) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 1; ctx.Err() == nil; n++ {
+			write, done := context.WithTimeout(context.Background(), 300*time.Millisecond)
+			_, _ = kv.Put(write, fmt.Sprint("busy", n%10), doc(n))
+			done()
+		}
+	})
+	stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// TestRecovery holds promise 2 for each way in which a watch can break: the next change arrives within two seconds of
+// the server answering again, nothing is lost, and the revisions of a key never go back.
+func TestRecovery(t *testing.T) {
+	type world struct {
+		server *natstest.Server
+		proxy  *natstest.Proxy
+		admin  jetstream.JetStream // not through the proxy
+		js     jetstream.JetStream // the informer's
+	}
+	consumerOf := func(t *testing.T, w world) string {
+		t.Helper()
+		stream, err := w.admin.Stream(t.Context(), "KV_b")
+		must(t, err)
+		for info := range stream.ListConsumers(t.Context()).Info() {
+			return info.Name
+		}
+		t.Fatal("no consumer")
+		return ""
+	}
+	tests := map[string]func(t *testing.T, w world){
+		"server restarted": func(t *testing.T, w world) { must(t, w.server.Restart()) },
+		"consumer deleted": func(t *testing.T, w world) {
+			must(t, w.admin.DeleteConsumer(t.Context(), "KV_b", consumerOf(t, w)))
+		},
+		"connection cut": func(t *testing.T, w world) { w.proxy.Cut() },
+		"connection refused for a while": func(t *testing.T, w world) {
+			w.proxy.Refuse()
+			eventually(t, prompt, "disconnected", func() bool { return !w.js.Conn().IsConnected() })
+			w.proxy.Resume()
+		},
+		"half-open": func(t *testing.T, w world) {
+			w.proxy.Blackhole()
+			eventually(t, 10*time.Second, "the client notices", func() bool { return !w.js.Conn().IsConnected() })
+			w.proxy.Resume()
+		},
+		"connection forced to reconnect": func(t *testing.T, w world) { must(t, w.js.Conn().ForceReconnect()) },
+	}
+	for name, fault := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := natstest.Start(t)
+			proxy := natstest.StartProxy(t, server.URL())
+			w := world{
+				server: server, proxy: proxy, admin: connect(t, server.URL()),
+				js: connect(t, proxy.URL(), nats.PingInterval(200*time.Millisecond), nats.MaxPingsOutstanding(2)),
+			}
+			kv := bucket(t, w.admin, jetstream.KeyValueConfig{Bucket: "b"})
+			for i := range 100 {
+				put(t, kv, fmt.Sprint("quiet", i), i)
+			}
+			r := start(t, w.js, Config{Bucket: "b"}).synced(t)
+			r.follows(t, kv, "probe", 1, prompt)
+			stop := changing(t, kv)
+			fault(t, w)
+			answers(t, w.admin, "b")
+			answers(t, w.js, "b")
+			r.follows(t, kv, "probe", 2, prompt)
+			stop()
+			r.converges(t, kv, prompt)
+			if lists := r.Status().Lists; lists != 1 {
+				t.Errorf("%d lists; going on from the cursor would have done", lists)
+			}
+			eventually(t, prompt, "one consumer", func() bool { return consumers(t, w.admin, "b") == 1 })
+			r.stop()
+			r.seen.inOrder(t)
+			if n := consumers(t, w.admin, "b"); n != 0 {
+				t.Errorf("%d consumers are left", n)
+			}
+		})
+	}
+}
+
+func TestRecoveryInACluster(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	js := connect(t, c.URLs())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	r.follows(t, kv, "probe", 1, prompt)
+
+	t.Run("leader stepped down", func(t *testing.T) {
+		stop := changing(t, kv)
+		must(t, c.StepDown("KV_b"))
+		answers(t, js, "b")
+		r.follows(t, kv, "probe", 2, prompt)
+		stop()
+		r.converges(t, kv, prompt)
+	})
+	t.Run("the consumer's peer killed", func(t *testing.T) {
+		stream, err := js.Stream(t.Context(), "KV_b")
+		must(t, err)
+		leader := -1
+		for info := range stream.ListConsumers(t.Context()).Info() {
+			leader = c.ConsumerLeader("KV_b", info.Name)
+		}
+		if leader < 0 {
+			t.Fatal("no consumer")
+		}
+		stop := changing(t, kv)
+		c.Stop(leader)
+		answers(t, js, "b")
+		// Answering means that a consumer can be made, which takes the leader of the cluster.
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		must(t, c.WaitReady(ctx))
+		stop()
+		eventually(t, 20*time.Second, "writable", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			_, err := kv.Put(ctx, "other", doc(1))
+			return err == nil
+		})
+		r.follows(t, kv, "probe", 3, prompt)
+		r.converges(t, kv, prompt)
+		must(t, c.Start(leader))
+	})
+	r.stop()
+	r.seen.inOrder(t)
+}
+
+func TestReconnectStormLeavesNothingBehind(t *testing.T) {
+	server := natstest.Start(t)
+	proxy := natstest.StartProxy(t, server.URL())
+	admin, js := connect(t, server.URL()), connect(t, proxy.URL(), nats.ReconnectWait(time.Millisecond))
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	for i := range 200 {
+		before := js.Conn().Stats().Reconnects
+		proxy.Cut()
+		eventually(t, prompt, "reconnected", func() bool { return js.Conn().Stats().Reconnects > before })
+		if i%10 == 0 {
+			r.follows(t, kv, "k", i+1, prompt+time.Second) // the storm goes on
+		}
+	}
+	r.follows(t, kv, "k", 1000, prompt)
+	eventually(t, prompt, "one consumer is left of the storm", func() bool { return consumers(t, admin, "b") == 1 })
+	r.stop() // goleak looks for goroutines
+	if n := consumers(t, admin, "b"); n != 0 {
+		t.Errorf("%d consumers are left", n)
+	}
+}
+
+func TestSlowHandlerDelaysOnlyItself(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	slow := &slowHandler{release: make(chan struct{})}
+	_, err := r.AddEventHandler(slow)
+	must(t, err)
+	for i := range 2000 {
+		put(t, kv, fmt.Sprint("k", i%100), i+1)
+	}
+	r.converges(t, kv, prompt)
+	eventually(t, 2*silence+prompt, "more heartbeats than the watch waits for", func() bool { return r.Status().Compares > 0 })
+	timer := time.NewTimer(2 * silence) // longer than a silent consumer is believed in
+	<-timer.C
+	r.follows(t, kv, "k1", 5000, prompt)
+	close(slow.release)
+	eventually(t, prompt, "the slow handler gets the last state of each key", func() bool { return slow.last("k1").n == 5000 })
+	slow.inOrder(t)
+	if resumes := r.Status().Resumes; resumes != 1 {
+		t.Errorf("the watch was resumed %d times", resumes)
+	}
+}
+
+type slowHandler struct {
+	seen
+	release chan struct{}
+}
+
+func (s *slowHandler) OnAdd(obj any, initial bool) { <-s.release; s.seen.OnAdd(obj, initial) }
+func (s *slowHandler) OnUpdate(old, obj any)       { <-s.release; s.seen.OnUpdate(old, obj) }
+
+func TestTenInformersOnOneBucket(t *testing.T) {
+	server := natstest.Start(t)
+	js := connect(t, server.URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	for i := range 500 {
+		put(t, kv, fmt.Sprint("k", i), i)
+	}
+	var all []*running
+	for range 10 {
+		all = append(all, start(t, js, Config{Bucket: "b"}))
+	}
+	for _, r := range all {
+		r.synced(t)
+	}
+	must(t, server.Restart())
+	answers(t, js, "b")
+	revision := put(t, kv, "k1", 1000)
+	for _, r := range all {
+		ctx, cancel := context.WithTimeout(t.Context(), prompt)
+		must(t, r.WaitCursor(ctx, revision))
+		cancel()
+		r.converges(t, kv, 0)
+	}
+	eventually(t, prompt, "a consumer each", func() bool { return consumers(t, js, "b") == len(all) })
+	for _, r := range all {
+		r.stop()
+	}
+	if n := consumers(t, js, "b"); n != 0 {
+		t.Errorf("%d consumers are left", n)
+	}
+}
