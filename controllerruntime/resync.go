@@ -80,11 +80,20 @@ func turnOf(key string, interval time.Duration) time.Duration {
 
 // collectGarbage runs the sweep, or what the Kumori API has instead.
 func (e *engine) collectGarbage(ctx context.Context) {
-	if e.opts.garbage != nil {
-		e.callback(ctx, "GarbageSecondaries", func() { e.opts.garbage(func() { e.sweep(ctx) }) })
+	if e.opts.garbage == nil {
+		e.sweep(ctx)
 		return
 	}
-	e.sweep(ctx)
+	swept := false
+	e.callback(ctx, "GarbageSecondaries", func() {
+		e.opts.garbage(func() {
+			swept = true
+			e.sweep(ctx)
+		})
+	})
+	if !swept && e.brake != nil {
+		e.brake.sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
+	}
 }
 
 // orphaned are the secondaries of one source whose owners do not exist, by owner.
