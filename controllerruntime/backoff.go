@@ -19,6 +19,7 @@ type backoff struct {
 
 	mu     sync.Mutex
 	failed map[string]int
+	most   int // keys since the map was made
 }
 
 // newBackoff takes the bounds of a delay; zero is the default, 5 ms and 5 min. A
@@ -39,6 +40,7 @@ func (b *backoff) fail(key string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failed[key]++
+	b.most = max(b.most, len(b.failed))
 	return b.failed[key]
 }
 
@@ -64,6 +66,10 @@ func (b *backoff) reset(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.failed, key)
+	if len(b.failed) == 0 && b.most > manyEntries {
+		// Like the queue's: after an outage in which every key failed.
+		b.failed, b.most = map[string]int{}, 0
+	}
 }
 
 // attempts returns how many attempts of the key failed in a row.

@@ -30,6 +30,7 @@ type queue struct {
 	wake    sync.Cond // a key became ready, or shutDown
 	closed  bool
 	entries map[string]*entry
+	most    int // entries since the map was made
 	work    *workqueue.Typed[*entry]
 	ready   *order // plugged into work
 	timers  timers
@@ -395,14 +396,23 @@ func (q *queue) entry(key string) *entry {
 	if e == nil {
 		e = &entry{key: key}
 		q.entries[key] = e
+		q.most = max(q.most, len(q.entries))
 	}
 	return e
 }
 
+// manyEntries is from how many on the map of entries is given up once it is empty.
+const manyEntries = 10_000
+
 // release forgets a key with nothing to come.
 func (q *queue) release(e *entry) {
-	if e.ops == 0 && !e.running && e.wait == nil && e.user == nil {
-		delete(q.entries, e.key)
+	if e.ops != 0 || e.running || e.wait != nil || e.user != nil {
+		return
+	}
+	delete(q.entries, e.key)
+	if len(q.entries) == 0 && q.most > manyEntries {
+		// A map never shrinks: an initial list of millions would stay for good.
+		q.entries, q.most = map[string]*entry{}, 0
 	}
 }
 
