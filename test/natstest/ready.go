@@ -11,7 +11,7 @@ import (
 )
 
 // WaitReady returns when the running members are all connected to each other, have elected a JetStream leader, are up
-// to date with it, and are known by it as places for streams. Then a stream with as many replicas as there are running
+// to date with it, have settled who is a member, and are known by it as places for streams. Then a stream with as many replicas as there are running
 // members can be created at once. If that does not happen before ctx ends, the error says what is missing.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	return poll(ctx, "cluster is not ready", c.notReady)
@@ -45,8 +45,9 @@ type member struct {
 	routes  int
 	leader  bool
 	current bool
-	places  []string // for streams, as the leader sees them
-	stream  bool     // nothing to catch up with in the stream that was asked for
+	meta    server.RaftzGroup // its place in the group that keeps the cluster's JetStream configuration
+	places  []string          // for streams, as the leader sees them
+	stream  bool              // nothing to catch up with in the stream that was asked for
 }
 
 func (c *Cluster) members(stream string) []member {
@@ -54,6 +55,7 @@ func (c *Cluster) members(stream string) []member {
 	for _, s := range c.servers {
 		s.ask(func(srv *server.Server) {
 			m := member{name: s.name, routes: srv.NumRoutes(), leader: srv.JetStreamIsLeader(), current: srv.JetStreamIsCurrent()}
+			m.meta = metaGroup(srv)
 			if m.leader {
 				m.places = srv.JetStreamClusterPeers()
 			}
@@ -63,6 +65,16 @@ func (c *Cluster) members(stream string) []member {
 		})
 	}
 	return members
+}
+
+func metaGroup(srv *server.Server) server.RaftzGroup {
+	const name = "_meta_"
+	if status := srv.Raftz(&server.RaftzOptions{GroupFilter: name}); status != nil {
+		for _, groups := range *status {
+			return groups[name]
+		}
+	}
+	return server.RaftzGroup{}
 }
 
 func (c *Cluster) notReady() error { return c.missing(c.members("")) }
@@ -90,6 +102,24 @@ func (c *Cluster) missing(members []member) error {
 		if !slices.Contains(leaders[0].places, m.name) {
 			return fmt.Errorf("the JetStream leader has not heard from %s", m.name)
 		}
+		if err := c.unsettled(m, leaders[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unsettled tells what a member has not yet committed and applied of the leader's log. The leader of a new cluster adds the
+// others by entries of that log. If two members stop before such an entry is committed everywhere, nats-server 2.15.2
+// can fail to elect a leader for ever: the one that has the entry may not stand, for it is about itself, and grants no vote to
+// one that lacks it.
+func (c *Cluster) unsettled(m, leader member) error {
+	if known, want := len(m.meta.Peers), len(c.servers)-1; known < want {
+		return fmt.Errorf("%s counts %d of %d others as members", m.name, known, want)
+	}
+	if want := leader.meta.PIndex; m.meta.Applied != want || m.meta.PIndex != want {
+		return fmt.Errorf("%s has applied entry %d and stored %d of the JetStream leader's %d",
+			m.name, m.meta.Applied, m.meta.PIndex, want)
 	}
 	return nil
 }
