@@ -17,15 +17,15 @@ import (
 // clusterStart is how long a new cluster may take to become ready. Usually it takes a second or two.
 const clusterStart = time.Minute
 
-// Cluster is a JetStream cluster of embedded servers. Its members are numbered from 0, and named n0, n1 and so on. Its methods
-// may be called by several goroutines at once. Streams and consumers are those of the default account.
+// Cluster is a JetStream cluster of embedded servers. Its members are numbered from 0, and named n0, n1 and so on.
+// Its methods may be called by several goroutines at once. Streams and consumers are those of the default account.
 type Cluster struct {
 	servers   []*Server
 	jetStream bool
 }
 
-// NewCluster starts n servers, at least two, as one cluster, and returns when it is ready as [Cluster.WaitReady] means it.
-// The options apply to each member. The caller must call Close. In a test, [StartCluster] does.
+// NewCluster starts n servers, at least two, as one cluster, and returns when it is ready as [Cluster.WaitReady]
+// means it. The options apply to each member. The caller must call Close. In a test, [StartCluster] does.
 func NewCluster(n int, opts ...Option) (*Cluster, error) {
 	const attempts = 5 // a random port may be taken by somebody else between its choice and its use
 	if n < 2 {
@@ -175,8 +175,8 @@ func (c *Cluster) find(is func(*server.Server) bool) int {
 	return -1
 }
 
-// StepDown makes the leader of stream hand over to another member. It returns when that is under way; StreamLeader and
-// WaitStream tell when it is done.
+// StepDown makes the leader of stream hand over to another member. It returns when that is under way; StreamLeader
+// and WaitStream tell when it is done.
 func (c *Cluster) StepDown(stream string) error {
 	return c.stepDown(c.StreamLeader(stream), "stream "+stream, func(s *server.Server) error {
 		return s.JetStreamStepdownStream(server.DEFAULT_GLOBAL_ACCOUNT, stream)

@@ -2,8 +2,8 @@
 //
 // A controller is only as good as its behaviour on a bad day: the server restarts, the connection is cut or, worse,
 // goes silent, the leader of a stream moves to another node. None of that can be seen with a mock. Here every server
-// is a complete nats-server with JetStream, embedded in the test's process, listening on a loopback port of its own and
-// storing to a temporary directory. A single one is up in a few milliseconds.
+// is a complete nats-server with JetStream, embedded in the test's process, listening on a loopback port of its own
+// and storing to a temporary directory. A single one is up in a few milliseconds.
 //
 // # One server
 //
@@ -34,7 +34,7 @@
 //
 // # Ports
 //
-// Ports are chosen at random below 32768, where the operating systems in use do not take ports for outgoing connections. A port
-// thus stays free while its server is stopped: neither another socket nor the client's own reconnect attempts (a TCP
-// connection to a free ephemeral port can by accident connect to itself) take it away.
+// Ports are chosen at random below 32768, where the operating systems in use do not take ports for outgoing
+// connections. A port thus stays free while its server is stopped: neither another socket nor the client's own
+// reconnect attempts (a TCP connection to a free ephemeral port can by accident connect to itself) take it away.
 package natstest

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// Proxy is a TCP proxy in front of a server that can be told to misbehave. It forwards bytes and knows nothing of NATS,
-// so TLS passes too. Its methods may be called by several goroutines at once, and take effect before they return.
+// Proxy is a TCP proxy in front of a server that can be told to misbehave. It forwards bytes and knows nothing of
+// NATS, so TLS passes too. Its methods may be called by several goroutines at once, and take effect before they
+// return.
 //
 // A client that should stay behind the proxy must not learn another address from the server. The servers of this
 // package tell none. Of others use the option nats.IgnoreDiscoveredServers.
@@ -129,8 +130,8 @@ func (p *Proxy) Blackhole() {
 // applies to bytes that arrive after the call, and until the next one; 0, as at the start, is no delay.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// Resume ends Refuse and Blackhole: new connections work again, and those that were in the black hole are closed. A delay
-// stays.
+// Resume ends Refuse and Blackhole: new connections work again, and those that were in the black hole are closed. A
+// delay stays.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,14 +11,15 @@ import (
 )
 
 // WaitReady returns when the running members are all connected to each other, have elected a JetStream leader, are up
-// to date with it, have settled who is a member, and are known by it as places for streams. Then a stream with as many replicas as there are running
-// members can be created at once. If that does not happen before ctx ends, the error says what is missing.
+// to date with it, have settled who is a member, and are known by it as places for streams. Then a stream with as
+// many replicas as there are running members can be created at once. If that does not happen before ctx ends, the
+// error says what is missing.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	return poll(ctx, "cluster is not ready", c.notReady)
 }
 
-// WaitStream returns when the cluster is ready, stream has a leader, and every replica of it on a running member is up to date. If that does not
-// happen before ctx ends, the error says what is missing.
+// WaitStream returns when the cluster is ready, stream has a leader, and every replica of it on a running member is
+// up to date. If that does not happen before ctx ends, the error says what is missing.
 func (c *Cluster) WaitStream(ctx context.Context, stream string) error {
 	return poll(ctx, "stream "+stream+" is not ready", func() error { return c.streamNotReady(stream) })
 }
@@ -109,10 +110,10 @@ func (c *Cluster) missing(members []member) error {
 	return nil
 }
 
-// unsettled tells what a member has not yet committed and applied of the leader's log. The leader of a new cluster adds the
-// others by entries of that log. If two members stop before such an entry is committed everywhere, nats-server 2.15.2
-// can fail to elect a leader for ever: the one that has the entry may not stand, for it is about itself, and grants no vote to
-// one that lacks it.
+// unsettled tells what a member has not yet committed and applied of the leader's log. The leader of a new cluster
+// adds the others by entries of that log. If two members stop before such an entry is committed everywhere,
+// nats-server 2.15.2 can fail to elect a leader for ever: the one that has the entry may not stand, for it is about
+// itself, and grants no vote to one that lacks it.
 func (c *Cluster) unsettled(m, leader member) error {
 	if known, want := len(m.meta.Peers), len(c.servers)-1; known < want {
 		return fmt.Errorf("%s counts %d of %d others as members", m.name, known, want)

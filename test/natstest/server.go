@@ -17,8 +17,8 @@ const (
 	maxStore  = 1 << 40
 )
 
-// Server is an embedded nats-server that can be stopped and started again on the same port and store. Its methods may be
-// called by several goroutines at once.
+// Server is an embedded nats-server that can be stopped and started again on the same port and store. Its methods may
+// be called by several goroutines at once.
 type Server struct {
 	name    string
 	port    int
@@ -54,8 +54,8 @@ func New(opts ...Option) (*Server, error) {
 	}
 }
 
-// Start starts a server as [New] does, and closes it when the test and its subtests are complete. A server that does not
-// start fails the test.
+// Start starts a server as [New] does, and closes it when the test and its subtests are complete. A server that does
+// not start fails the test.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s, err := New(opts...)
@@ -103,8 +103,8 @@ func (s *Server) Server() *server.Server {
 	return s.srv
 }
 
-// ask calls f with the nats-server if one runs, and keeps it from stopping meanwhile: nats-server's questions about its
-// JetStream cluster panic if they meet a shutdown.
+// ask calls f with the nats-server if one runs, and keeps it from stopping meanwhile: nats-server's questions about
+// its JetStream cluster panic if they meet a shutdown.
 func (s *Server) ask(f func(*server.Server)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,8 +183,8 @@ func (s *Server) options() *server.Options {
 	return o
 }
 
-// Stop stops the server and returns when it is down: the port is closed and no goroutine of it runs. The store is kept.
-// Stopping a stopped server does nothing.
+// Stop stops the server and returns when it is down: the port is closed and no goroutine of it runs. The store is
+// kept. Stopping a stopped server does nothing.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,8 +210,8 @@ func (s *Server) Restart() error {
 	return s.Start()
 }
 
-// Close stops the server for good and removes its store, unless the store was given by [WithStoreDir]. Closing twice does
-// nothing.
+// Close stops the server for good and removes its store, unless the store was given by [WithStoreDir]. Closing twice
+// does nothing.
 func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
