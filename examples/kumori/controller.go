@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// none fills the slots that are not used.
+type none = *entity.None
+
+// runtime names the types in the slots: the primary, four secondaries, four tertiaries.
+type runtime = nagi.ControllerRuntime[*App, *Process, *Endpoint, none, none, *Plan, none, none, none]
+
+// controller embeds the runtime, and so inherits Run, HandleSecondary, GarbageSecondaries and Clean. What it must write is
+// SyncHandler; HandleTertiary is optional.
+type controller struct {
+	*runtime
+	apps      *entity.Client[*App]
+	processes *entity.Client[*Process]
+	endpoints *entity.Client[*Endpoint]
+	plans     *entity.Client[*Plan]
+}
+
+func newController(ctx context.Context, js jetstream.JetStream) (*controller, error) {
+	apps, err1 := entity.NewClient[*App](ctx, js, entity.Config{Kind: "App", Bucket: "apps"})
+	processes, err2 := entity.NewClient[*Process](ctx, js, entity.Config{Kind: "Process", Bucket: "processes"})
+	endpoints, err3 := entity.NewClient[*Endpoint](ctx, js, entity.Config{Kind: "Endpoint", Bucket: "endpoints"})
+	plans, err4 := entity.NewClient[*Plan](ctx, js, entity.Config{Kind: "Plan", Bucket: "plans"})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, err
+	}
+	c := &controller{apps: apps, processes: processes, endpoints: endpoints, plans: plans}
+	c.runtime = nagi.NewControllerRuntime[*App, *Process, *Endpoint, none, none, *Plan, none, none, none](
+		"apps", "App",
+		nil, // a Kubernetes clientset, for events about Kubernetes objects
+		apps,
+		nil, nil, // informers of Kubernetes secondaries, and tertiaries
+		processes, endpoints, nil, nil, // secondaries in NATS
+		plans, nil, nil, nil, // tertiaries in NATS
+		nil, // external clients
+		time.Minute,
+	)
+	c.SetCustomController(c)
+	return c, nil
+}
+
+func (c *controller) close() {
+	c.apps.Close()
+	c.processes.Close()
+	c.endpoints.Close()
+	c.plans.Close()
+}
+
+// SyncHandler makes the process and the endpoint of an app what the app and its plan say. It does not ask what happened: it
+// looks at what is, and so it may be called at any time, and again after an error.
+func (c *controller) SyncHandler(key string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+
+	app, err := c.apps.Lister().Get(key)
+	if apierrors.IsNotFound(err) {
+		return errors.Join(
+			ignoreNotFound(c.processes.Delete(ctx, key)),
+			ignoreNotFound(c.endpoints.Delete(ctx, key)))
+	}
+	if err != nil {
+		return err
+	}
+	plan, err := c.plans.Lister().Get(app.Spec.Plan)
+	if err != nil {
+		return fmt.Errorf("plan of app %q: %w", key, err) // and tried again later, or when the plan comes
+	}
+	return c.apply(ctx, app, plan)
+}
+
+func (c *controller) apply(ctx context.Context, app *App, plan *Plan) error {
+	process := &Process{ObjectMeta: metav1.ObjectMeta{Name: app.Name}}
+	_, err := nagi.CreateOrUpdate(ctx, c.processes, process, func(p *Process) error {
+		p.Spec = ProcessSpec{Image: app.Spec.Image, Memory: plan.Spec.Memory}
+		c.SetOwner(p, app.Name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	endpoint := &Endpoint{ObjectMeta: metav1.ObjectMeta{Name: app.Name}}
+	_, err = nagi.CreateOrUpdate(ctx, c.endpoints, endpoint, func(e *Endpoint) error {
+		e.Spec.Host = app.Name + ".example.com"
+		c.SetOwner(e, app.Name)
+		return nil
+	})
+	if err != nil || app.Status.Host == endpoint.Spec.Host {
+		return err
+	}
+	app.Status.Host = endpoint.Spec.Host
+	if err := c.apps.UpdateStatus(ctx, app); err != nil {
+		return err
+	}
+	c.Event(app, corev1.EventTypeNormal, nagi.ReasonResourceSynced, fmt.Sprintf(nagi.MessageResourceSyncedCreated, app.Name))
+	return nil
+}
+
+// HandleTertiary enqueues the apps of a plan that changed.
+func (c *controller) HandleTertiary(obj any) {
+	plan, ok := obj.(*Plan)
+	if !ok {
+		return
+	}
+	apps, err := c.apps.Lister().List(nil)
+	if err != nil {
+		return // the next resync makes up for it
+	}
+	for _, app := range apps {
+		if app.Spec.Plan == plan.Name {
+			c.EnqueueKey(app.Name, nagi.OperationTertiary)
+		}
+	}
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
