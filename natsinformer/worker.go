@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -109,7 +110,7 @@ func (w *worker) connected(ctx context.Context) error {
 		case <-w.status:
 		case <-grace.C:
 			grace.Reset(connectGrace)
-			w.health.failed(ctx, fmt.Errorf("the connection to NATS is %s", w.js.Conn().Status()))
+			w.health.failed(ctx, fmt.Errorf("the connection to NATS is %s", strings.ToLower(w.js.Conn().Status().String())))
 		}
 	}
 	return ctx.Err()

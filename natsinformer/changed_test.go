@@ -1,0 +1,312 @@
+package natsinformer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+// TestRecreatedStream: of a stream that was deleted and made again, each key that was known is delivered as deleted, and
+// each that is in the new one as added.
+func TestRecreatedStream(t *testing.T) {
+	for name, keys := range map[string]int{"fewer": 3, "more": 50, "empty": 0} {
+		t.Run(name, func(t *testing.T) {
+			server := natstest.Start(t)
+			js := connect(t, server.URL())
+			kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+			for i := range 10 {
+				put(t, kv, fmt.Sprint("k", i), i+1)
+			}
+			r := start(t, js, Config{Bucket: "b"}).synced(t)
+			r.follows(t, kv, "k0", 100, prompt)
+			must(t, js.DeleteKeyValue(t.Context(), "b"))
+			kv = bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+			for i := range keys {
+				put(t, kv, fmt.Sprint("k", i), 1000+i)
+			}
+			r.converges(t, kv, prompt+time.Second)
+			for i := range 10 {
+				key := fmt.Sprint("k", i)
+				eventually(t, prompt, key+" was deleted", func() bool {
+					events := r.seen.of(key)
+					return len(events) > 1 && (events[len(events)-1].kind == "delete" || events[len(events)-2].kind == "delete")
+				})
+				events := r.seen.of(key)
+				for j, e := range events {
+					if e.kind != "delete" {
+						continue
+					}
+					if e.deletion != (Deletion{false, DeleteVanished}) || e.n != events[j-1].n {
+						t.Errorf("%s: %+v after %+v", key, e, events[j-1])
+					}
+					if j+1 < len(events) && events[j+1].kind != "add" {
+						t.Errorf("%s: %s followed the delete", key, events[j+1].kind)
+					}
+				}
+			}
+			if n := r.Status().StreamChanges; n != 1 {
+				t.Errorf("StreamChanges is %d", n)
+			}
+			r.follows(t, kv, "later", 7, prompt)
+			must(t, r.WaitCursor(t.Context(), r.seen.last("later").revision))
+			if got := r.Cursor(); got > r.seen.last("later").revision {
+				t.Errorf("the cursor is %d, which is of the old stream", got)
+			}
+		})
+	}
+}
+
+// restorable is a server whose store can be put back to an earlier state, as a restore from a backup does, which keeps
+// the stream's time of creation. The informer's connection can be kept away from it meanwhile.
+type restorable struct {
+	*natstest.Server
+	proxy  *natstest.Proxy
+	backup string
+}
+
+func startRestorable(t *testing.T) restorable {
+	t.Helper()
+	server := natstest.Start(t, natstest.WithSyncAlways())
+	return restorable{server, natstest.StartProxy(t, server.URL()), t.TempDir()}
+}
+
+func (r restorable) save(t *testing.T) {
+	t.Helper()
+	r.Stop()
+	must(t, os.CopyFS(r.backup, os.DirFS(r.StoreDir())))
+	must(t, r.Start())
+}
+
+func (r restorable) restore(t *testing.T) {
+	t.Helper()
+	r.Stop()
+	must(t, os.RemoveAll(r.StoreDir()))
+	must(t, os.CopyFS(r.StoreDir(), os.DirFS(r.backup)))
+	must(t, r.Start())
+}
+
+func TestRestoredStream(t *testing.T) {
+	for name, writes := range map[string]int{
+		"at lower sequences":                   0,
+		"and written past the cursor":          40,
+		"and written to exactly the cursor":    20,
+		"and written to just below the cursor": 19,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startRestorable(t)
+			admin, js := connect(t, server.URL()), connect(t, server.proxy.URL())
+			kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+			for i := range 20 {
+				put(t, kv, fmt.Sprint("k", i), i+1)
+			}
+			server.save(t)
+			answers(t, admin, "b")
+			r := start(t, js, Config{Bucket: "b"}).synced(t)
+			for i := range 19 { // revert, and keys that the backup does not have
+				put(t, kv, fmt.Sprint([]string{"k", "new"}[i%2], i), 1000+i)
+			}
+			r.follows(t, kv, "k19", 5000, prompt)
+			server.proxy.Refuse()
+			server.restore(t)
+			answers(t, admin, "b")
+			for i := range writes {
+				put(t, kv, fmt.Sprint([]string{"k", "other"}[i%2], i), 2000+i)
+			}
+			server.proxy.Resume()
+			answers(t, js, "b")
+			r.converges(t, kv, prompt)
+			eventually(t, prompt, "a key that vanished is deleted", func() bool {
+				return r.seen.last("new1").kind == "delete"
+			})
+			if e := r.seen.last("new1"); e.deletion != (Deletion{false, DeleteVanished}) || e.n != 1001 {
+				t.Errorf("new1: %+v", e)
+			}
+			r.follows(t, kv, "k3", 9999, prompt)
+		})
+	}
+}
+
+func TestVanishedKeysAreDeletedWithinTheInterval(t *testing.T) {
+	tests := map[string]struct {
+		cfg    jetstream.KeyValueConfig
+		vanish func(t *testing.T, kv jetstream.KeyValue, js jetstream.JetStream)
+	}{
+		"subject purge": {jetstream.KeyValueConfig{}, func(t *testing.T, _ jetstream.KeyValue, js jetstream.JetStream) {
+			stream, err := js.Stream(t.Context(), "KV_b")
+			must(t, err)
+			must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.gone.*")))
+		}},
+		"stream purge": {jetstream.KeyValueConfig{}, func(t *testing.T, kv jetstream.KeyValue, js jetstream.JetStream) {
+			stream, err := js.Stream(t.Context(), "KV_b")
+			must(t, err)
+			must(t, stream.Purge(t.Context()))
+			put(t, kv, "stays", 1)
+		}},
+		"bucket TTL without markers": {jetstream.KeyValueConfig{TTL: time.Second}, func(t *testing.T, kv jetstream.KeyValue, _ jetstream.JetStream) {
+			eventually(t, 10*time.Second, "expired", func() bool { return len(contents(t, kv)) == 0 })
+			put(t, kv, "stays", 1)
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			js := connect(t, natstest.Start(t).URL())
+			test.cfg.Bucket = "b"
+			kv := bucket(t, js, test.cfg)
+			for i := range 20 {
+				put(t, kv, fmt.Sprint("gone.", i), i)
+			}
+			put(t, kv, "stays", 0)
+			const interval = 300 * time.Millisecond
+			filtered := start(t, js, Config{Bucket: "b", Filter: "gone.*", CompareInterval: interval})
+			r := start(t, js, Config{Bucket: "b", CompareInterval: interval}).synced(t)
+			filtered.synced(t)
+			test.vanish(t, kv, js)
+			for name, r := range map[string]*running{"all": r, "filtered": filtered} {
+				eventually(t, prompt+interval, name+": vanished keys leave the store", func() bool {
+					keys := r.GetStore().ListKeys()
+					return len(keys) == 0 || len(keys) == 1 && keys[0] == "stays"
+				})
+				eventually(t, prompt, name+": and are delivered as deletes", func() bool { return r.seen.last("gone.7").kind == "delete" })
+				if e := r.seen.last("gone.7"); e.deletion != (Deletion{false, DeleteVanished}) || e.n != 7 {
+					t.Errorf("%s: %+v", name, e)
+				}
+			}
+		})
+	}
+}
+
+func TestExpiryWithLimitMarkersIsEvidenced(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", TTL: time.Second, LimitMarkerTTL: time.Hour})
+	put(t, kv, "k", 7)
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	eventually(t, 10*time.Second, "expired", func() bool { return r.seen.last("k").kind == "delete" })
+	if e := r.seen.last("k"); e.deletion != (Deletion{true, ExpiryMarker}) || e.n != 7 {
+		t.Errorf("%+v", e)
+	}
+	r.converges(t, kv, prompt)
+}
+
+func TestDeletesMissedWhileDisconnected(t *testing.T) {
+	server := natstest.Start(t)
+	proxy := natstest.StartProxy(t, server.URL())
+	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+	for _, key := range []string{"marked", "forgotten", "stays"} {
+		put(t, kv, key, 7)
+	}
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	proxy.Refuse()
+	must(t, kv.Delete(t.Context(), "forgotten"))
+	must(t, kv.PurgeDeletes(t.Context(), jetstream.DeleteMarkersOlderThan(-1)))
+	must(t, kv.Delete(t.Context(), "marked"))
+	proxy.Resume()
+	answers(t, js, "b")
+	r.converges(t, kv, prompt)
+	eventually(t, prompt, "both deletes", func() bool {
+		return r.seen.last("marked").kind == "delete" && r.seen.last("forgotten").kind == "delete"
+	})
+	if e := r.seen.last("marked"); e.deletion != (Deletion{true, DeleteMarker}) || e.n != 7 {
+		t.Errorf("marked: %+v", e)
+	}
+	if e := r.seen.last("forgotten"); e.deletion != (Deletion{false, DeleteVanished}) || e.n != 7 {
+		t.Errorf("forgotten: %+v", e)
+	}
+}
+
+// TestMarkersReadInARelistAreEvidence: also where a stream has to be listed again, what is read in it is no inference.
+func TestMarkersReadInARelistAreEvidence(t *testing.T) {
+	server := natstest.Start(t)
+	proxy := natstest.StartProxy(t, server.URL())
+	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "marked", 7)
+	put(t, kv, "hot", 1)
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	proxy.Refuse()
+	must(t, kv.Purge(t.Context(), "marked"))
+	put(t, kv, "hot", 2) // now no message that was read is left to prove that the stream is the same
+	proxy.Resume()
+	answers(t, js, "b")
+	r.converges(t, kv, prompt)
+	eventually(t, prompt, "deleted", func() bool { return r.seen.last("marked").kind == "delete" })
+	if e := r.seen.last("marked"); e.deletion != (Deletion{true, PurgeMarker}) || e.n != 7 {
+		t.Errorf("%+v", e)
+	}
+	if lists := r.Status().Lists; lists != 2 {
+		t.Errorf("%d lists", lists)
+	}
+}
+
+// TestExpiredTombstonesCostNoList: a bucket whose tombstones expire is healthy.
+func TestExpiredTombstonesCostNoList(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
+	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
+	put(t, kv, "stays", 1)
+	for i := range 20 {
+		key := fmt.Sprint("k", i)
+		put(t, kv, key, i)
+		marker := &nats.Msg{Subject: "$KV.b." + key, Header: nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}}}
+		_, err := js.PublishMsg(t.Context(), marker)
+		must(t, err)
+	}
+	stream, err := js.Stream(t.Context(), "KV_b")
+	must(t, err)
+	eventually(t, 10*time.Second, "tombstones expire", func() bool {
+		info, err := stream.Info(t.Context())
+		return err == nil && info.State.NumSubjects == 1
+	})
+	compares := r.Status().Compares
+	eventually(t, 5*time.Second, "compared", func() bool { return r.Status().Compares >= compares+2 })
+	if lists := r.Status().Lists; lists != 1 {
+		t.Errorf("%d lists", lists)
+	}
+}
+
+func TestCursorNeverClaimsWhatTheStoreLacks(t *testing.T) {
+	server := natstest.Start(t)
+	js := connect(t, server.URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	for _, filter := range []string{"", "hot.*"} {
+		t.Run("filter "+filter, func(t *testing.T) {
+			r := start(t, js, Config{Bucket: "b", Filter: filter}).synced(t)
+			stop := changing(t, kv) // foreign sequences
+			defer stop()
+			for range 3 {
+				other := connect(t, server.URL())
+				otherKV, err := other.KeyValue(t.Context(), "b")
+				must(t, err)
+				ctx, cancel := context.WithCancel(context.Background())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					for n := 0; ctx.Err() == nil; n++ {
+						_, _ = otherKV.Put(context.Background(), fmt.Sprint("hot.", n%3), doc(n))
+					}
+				}()
+				defer func() { cancel(); <-done }()
+			}
+			for n := range soak(300) {
+				key := fmt.Sprint("hot.", n%3)
+				revision := put(t, kv, key, n)
+				ctx, cancel := context.WithTimeout(t.Context(), prompt)
+				err := r.WaitCursor(ctx, revision)
+				cancel()
+				must(t, err)
+				var at uint64
+				_, _ = fmt.Sscan(r.get(key).ResourceVersion, &at)
+				if at < revision {
+					t.Fatalf("the cursor has reached %d, but the store has %s at %d", revision, key, at)
+				}
+			}
+		})
+	}
+}

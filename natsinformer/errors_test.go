@@ -1,0 +1,204 @@
+package natsinformer
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+// told records what OnError was told.
+type told struct {
+	mu   sync.Mutex
+	errs []error
+}
+
+func (o *told) add(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.errs = append(o.errs, err)
+}
+
+// of waits for an error that mentions all of the words.
+func (o *told) of(t *testing.T, words ...string) error {
+	t.Helper()
+	var found error
+	eventually(t, 10*time.Second, "an error with "+strings.Join(words, ", "), func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for _, err := range o.errs {
+			all := err != nil
+			for _, word := range words {
+				all = all && strings.Contains(err.Error(), word)
+			}
+			if all {
+				found = err
+			}
+		}
+		return found != nil
+	})
+	return found
+}
+
+func (o *told) healed(t *testing.T) {
+	t.Helper()
+	eventually(t, prompt, "OnError(nil)", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return len(o.errs) > 0 && o.errs[len(o.errs)-1] == nil
+	})
+}
+
+func (o *told) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.errs)
+}
+
+func TestMissingBucketIsNamedAndWaitedFor(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	var o told
+	r := start(t, js, Config{Bucket: "later", OnError: o.add})
+	err := o.of(t, `"later"`, "KV_later", "create it")
+	if !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("%v is not ErrBucketNotFound", err)
+	}
+	if r.Status().Err == nil || r.HasSynced() {
+		t.Error("no error in the status")
+	}
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "later"})
+	eventually(t, prompt, "synced", r.HasSynced)
+	o.healed(t)
+	if r.Status().Err != nil {
+		t.Error("still an error in the status")
+	}
+	r.follows(t, kv, "k", 1, prompt)
+	if n := o.count(); n != 2 {
+		t.Errorf("told %d times: %v", n, o.errs)
+	}
+}
+
+func TestDisabledJetStreamIsNamedAndWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	off := natstest.Start(t, natstest.WithoutJetStream())
+	js := connect(t, off.URL())
+	var o told
+	r := start(t, js, Config{Bucket: "b", OnError: o.add})
+	o.of(t, `"b"`, "enable JetStream", "$JS.API.STREAM.INFO.KV_b")
+	off.Stop()
+	on := natstest.Start(t, natstest.WithPort(off.Port()), natstest.WithStoreDir(dir))
+	kv := bucket(t, connect(t, on.URL()), jetstream.KeyValueConfig{Bucket: "b"})
+	answers(t, js, "b")
+	eventually(t, prompt, "synced", r.HasSynced)
+	o.healed(t)
+	r.follows(t, kv, "k", 1, prompt)
+}
+
+func TestUnreachableServerIsReported(t *testing.T) {
+	server := natstest.Start(t)
+	js := connect(t, server.URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	var o told
+	r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
+	server.Stop()
+	o.of(t, `"b"`, "connection to NATS is reconnecting")
+	must(t, server.Start())
+	answers(t, js, "b")
+	r.follows(t, kv, "k", 1, prompt)
+	o.healed(t)
+}
+
+// TestMissingPermissionIsNamed: a refused request looks like a timeout. Each permission that a reader needs is taken
+// away in turn; the error must name the subject, and when it is granted the informer must go on by itself.
+func TestMissingPermissionIsNamed(t *testing.T) {
+	reader := []string{
+		"$JS.API.STREAM.INFO.KV_b", "$JS.API.STREAM.MSG.GET.KV_b", "$JS.API.CONSUMER.CREATE.KV_b.>",
+		"$JS.API.CONSUMER.MSG.NEXT.KV_b.*", "$JS.API.CONSUMER.DELETE.KV_b.*",
+	}
+	for _, missing := range []string{reader[0], reader[2], reader[3], "_INBOX.>"} {
+		t.Run(missing, func(t *testing.T) {
+			users := func(denied string) (string, string) {
+				var publish []string
+				for _, subject := range reader {
+					if subject != denied {
+						publish = append(publish, `"`+subject+`"`)
+					}
+				}
+				inbox := `"_INBOX.>"`
+				if denied == "_INBOX.>" {
+					inbox = `"elsewhere"`
+				}
+				return strings.Join(publish, ","), inbox
+			}
+			file := filepath.Join(t.TempDir(), "nats.conf")
+			var srv *natstest.Server
+			configure := func(denied string) {
+				publish, inbox := users(denied)
+				must(t, os.WriteFile(file, []byte(`authorization { users = [
+					{ user: admin, password: admin }
+					{ user: reader, password: reader, permissions: { publish: [`+publish+`], subscribe: [`+inbox+`] } }
+				] }`), 0o600))
+			}
+			configure(missing)
+			srv = natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+				parsed, err := server.ProcessConfigFile(file)
+				must(t, err)
+				o.Users = parsed.Users
+			}))
+			admin := connect(t, srv.URL(), nats.UserInfo("admin", "admin"))
+			kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+			put(t, kv, "k", 1)
+			js := connect(t, srv.URL(), nats.UserInfo("reader", "reader"), nats.IgnoreAuthErrorAbort())
+			var o told
+			r := start(t, js, Config{Bucket: "b", OnError: o.add})
+			err := o.of(t, `"b"`, missing, "grant")
+			if !errors.Is(err, nats.ErrPermissionViolation) {
+				t.Errorf("%v is not ErrPermissionViolation", err)
+			}
+			configure("")
+			must(t, srv.Restart())
+			eventually(t, 10*time.Second, "the server is back", js.Conn().IsConnected)
+			answers(t, admin, "b")
+			eventually(t, prompt, "synced", r.HasSynced)
+			r.follows(t, kv, "k", 2, prompt)
+			o.healed(t)
+			// With exactly the documented permissions nothing is refused.
+			r.stop()
+			if n := consumers(t, admin, "b"); n != 0 {
+				t.Errorf("%d consumers are left", n)
+			}
+		})
+	}
+}
+
+func TestConfigurationErrors(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	tests := map[string]struct {
+		js  jetstream.JetStream
+		cfg Config
+	}{
+		"no JetStream": {nil, Config{Bucket: "b", Decode: decodeThing}},
+		"no bucket":    {js, Config{Decode: decodeThing}},
+		"bad bucket":   {js, Config{Bucket: "a.b", Decode: decodeThing}},
+		"bad filter":   {js, Config{Bucket: "b", Filter: "a..b", Decode: decodeThing}},
+		"inner >":      {js, Config{Bucket: "b", Filter: "a.>.b", Decode: decodeThing}},
+		"no decoder":   {js, Config{Bucket: "b"}},
+		"interval":     {js, Config{Bucket: "b", Decode: decodeThing, CompareInterval: -1}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := New(test.js, test.cfg); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
