@@ -19,6 +19,7 @@ import (
 // reconcile of each new revision with the document about to be reconciled; without it there is no reconcile.
 type anchors struct {
 	engine *engine
+	losses lostRecords
 }
 
 func (a *anchors) cached(key string) *entity.Record {
@@ -89,8 +90,13 @@ func (a *anchors) next(before *entity.Record) *entity.Record {
 }
 
 // put writes a record by compare-and-set. If somebody else wrote it meanwhile, what is ours is put on top of theirs.
+// Where a large status leaves no room for the last document, it is left out: an anchor without it is still one.
 func (a *anchors) put(ctx context.Context, key string, record *entity.Record) error {
 	err := a.engine.records.Put(ctx, key, record)
+	if apierrors.IsRequestEntityTooLargeError(err) && len(record.LastDocument) > 0 {
+		record.LastDocument = nil
+		err = a.engine.records.Put(ctx, key, record)
+	}
 	for tries := 0; apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err); tries++ {
 		if tries == maxConflicts {
 			return fmt.Errorf("write the record of %s %q: %d conflicts in a row: %w", a.engine.kind, key, tries, err)
@@ -98,6 +104,9 @@ func (a *anchors) put(ctx context.Context, key string, record *entity.Record) er
 		if record, err = a.merged(ctx, key, record); err == nil {
 			err = a.engine.records.Put(ctx, key, record)
 		}
+	}
+	if err == nil {
+		a.engine.recordsHealthy(ctx)
 	}
 	return err
 }

@@ -38,11 +38,16 @@ type engine struct {
 	flights    *flights
 
 	lastDocumentLimit int
+	filtered          bool                // only a part of the bucket is ours
+	unusedLeft        map[string]struct{} // see leftOwners; only the sweep's
 
 	instance       atomic.Pointer[string]
+	unclaimed      chan struct{} // what claims the status bucket has gone
 	recordsFailing atomic.Bool
+	leaseFailing   atomic.Bool
 	started        atomic.Bool
 	terms          terms
+	acquired       atomic.Uint64 // the revision of the lease with which this term began
 	runs           atomic.Uint64 // numbers the reconciles, for their logs
 
 	degradedMu sync.Mutex
@@ -50,7 +55,7 @@ type engine struct {
 }
 
 func newEngine(name, kind string, config entity.Config, records *entity.Records, r Reconciler, opts options) *engine {
-	e := &engine{name: name, kind: kind, namespaced: config.Namespaced, statusBucket: config.StatusBucket, opts: opts, reconciler: r}
+	e := &engine{name: name, kind: kind, namespaced: config.Namespaced, statusBucket: config.StatusBucket, opts: opts, reconciler: r, unclaimed: make(chan struct{}, 1)}
 	e.queue = newQueue(queueOptions{
 		name:          name,
 		debounceQuiet: opts.debounceQuiet, debounceMax: opts.debounceMax,
@@ -60,6 +65,7 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 		e.records = records
 		e.flights = newFlights()
 		e.lastDocumentLimit = config.LastDocumentLimit
+		e.filtered = config.Filter != ">"
 		e.anchors = &anchors{engine: e}
 		e.brake = newBrake(e)
 	}
@@ -194,6 +200,9 @@ func (e *engine) callback(ctx context.Context, name string, f func()) {
 func (e *engine) reservedChanged(name string, value []byte) {
 	if name == reservedRelease && value != nil && e.brake != nil {
 		e.brake.releaseRequested()
+	}
+	if (name == reservedController || name == reservedInstance) && value == nil {
+		e.noteUnclaimed()
 	}
 }
 

@@ -35,12 +35,44 @@ func (e *engine) claim(ctx context.Context) error {
 		return fmt.Errorf("controller %q: the status bucket %s belongs to controller %q; one status bucket serves one controller: "+
 			"give the client of this one another StatusBucket", e.name, e.statusBucket, name)
 	}
-	instance, err := e.once(ctx, reservedInstance, nuid.Next())
-	if err != nil {
+	instance := e.instanceID()
+	if instance == "" {
+		instance = nuid.Next()
+	}
+	if instance, err = e.once(ctx, reservedInstance, instance); err != nil {
 		return err
 	}
 	e.instance.Store(&instance)
 	return nil
+}
+
+// keepClaim claims the status bucket again when somebody removed what claims it, or the whole bucket: the id of this
+// installation must not change while it has secondaries.
+func (e *engine) keepClaim(ctx context.Context) {
+	if e.records == nil {
+		return
+	}
+	source := "claim (bucket " + e.statusBucket + ")"
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.unclaimed:
+		}
+		err := e.claim(ctx)
+		if ctx.Err() != nil {
+			e.noteUnclaimed() // for the next term
+			return
+		}
+		e.setHealth(ctx, source, err)
+	}
+}
+
+func (e *engine) noteUnclaimed() {
+	select {
+	case e.unclaimed <- struct{}{}:
+	default:
+	}
 }
 
 // once returns what a reserved key holds, and writes value there if it holds nothing. Others may do so at the same time.

@@ -3,12 +3,14 @@ package controllerruntime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -90,7 +92,12 @@ func (e *engine) elect(ctx context.Context, lead func(context.Context)) error {
 	for ctx.Err() == nil {
 		// Run returns without leading only when ctx ends, or else starts to lead in a goroutine of its own, maybe late.
 		var leading sync.WaitGroup
-		lock.onHeld = sync.OnceFunc(func() { leading.Add(1) })
+		lock.onHeld = sync.OnceFunc(func() {
+			leading.Add(1)
+			e.acquired.Store(lock.revision)
+		})
+		attempt, giveUp := context.WithCancel(ctx)
+		lock.begin(giveUp)
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock:          lock,
 			LeaseDuration: e.opts.lease.Duration,
@@ -107,9 +114,12 @@ func (e *engine) elect(ctx context.Context, lead func(context.Context)) error {
 			},
 		})
 		if err != nil {
+			giveUp()
 			return fmt.Errorf("controller %q: set up the lease: %w", e.name, err)
 		}
-		elector.Run(ctx)
+		elector.Run(attempt)
+		lock.end()
+		giveUp()
 		leading.Wait()
 	}
 	lock.giveBack(context.WithoutCancel(ctx))
@@ -122,11 +132,45 @@ type leaseLock struct {
 	identity string
 	revision uint64 // the last one seen
 	onHeld   func() // called when it became ours
+
+	giveUp context.CancelFunc // ends the term
+	holds  bool
+	expiry *time.Timer
+}
+
+// begin is before each try to become the leader, end after it.
+func (l *leaseLock) begin(giveUp context.CancelFunc) { l.giveUp, l.holds = giveUp, false }
+
+func (l *leaseLock) end() {
+	if l.expiry != nil {
+		l.expiry.Stop()
+	}
+}
+
+// renewed ends the term when the lease is not renewed again in time, counted from before the request was sent: others
+// count from when the server has it, and client-go from when the answer is here, which may be late.
+func (l *leaseLock) renewed(sent time.Time) {
+	l.end()
+	timing := l.engine.opts.lease
+	l.holds = true
+	l.expiry = time.AfterFunc(time.Until(sent.Add(min(timing.Duration, timing.RenewDeadline+timing.RetryPeriod))), l.giveUp)
+}
+
+// report tells whether the lease can be read and written; that another holds it is no fault.
+func (l *leaseLock) report(ctx context.Context, err error) {
+	if errors.Is(err, context.Canceled) {
+		return // we stop
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		err = nil
+	}
+	l.engine.leaseHealth(ctx, err)
 }
 
 // Get implements resourcelock.Interface.
 func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	data, revision, err := l.engine.records.GetReserved(ctx, reservedLease)
+	l.report(ctx, err)
 	if err != nil {
 		l.revision = 0
 		return nil, nil, err
@@ -135,6 +179,9 @@ func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 	var record resourcelock.LeaderElectionRecord
 	if err := json.Unmarshal(data, &record); err != nil {
 		return nil, nil, fmt.Errorf("the lease %s does not decode; delete the key: %w", l.Describe(), err)
+	}
+	if l.holds && record.HolderIdentity != l.identity {
+		l.giveUp() // somebody removed the key while it was ours, and another replica was faster
 	}
 	return &record, data, nil
 }
@@ -151,11 +198,16 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 	if err != nil {
 		return err
 	}
+	sent := time.Now()
 	revision, err := l.engine.records.PutReserved(ctx, reservedLease, data, l.revision)
+	l.report(ctx, err)
 	if err != nil {
 		return err
 	}
 	l.revision = revision
+	if record.HolderIdentity == l.identity {
+		l.renewed(sent)
+	}
 	return nil
 }
 
@@ -188,5 +240,28 @@ func (l *leaseLock) giveBack(ctx context.Context) {
 	record.LeaseDurationSeconds = 1
 	if err := l.Update(ctx, *record); err != nil {
 		klog.FromContext(ctx).V(2).Info("Lease not given back, it runs out by itself", "lock", l.Describe(), "err", err)
+	}
+}
+
+// awaitRecords waits until the cache of records shows what the holder of the lease before us wrote: it wrote to the same
+// stream, and before we wrote the lease.
+func (e *engine) awaitRecords(ctx context.Context) error {
+	informer, acquired := e.records.Informer(), e.acquired.Load()
+	changes := informer.Status().StreamChanges
+	for informer.Status().StreamChanges == changes && informer.Cursor() < acquired {
+		slice, cancel := context.WithTimeout(ctx, time.Second)
+		err := informer.WaitCursor(slice, acquired)
+		cancel()
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// leaseHealth reports that the lease cannot be read or written, or can again.
+func (e *engine) leaseHealth(ctx context.Context, err error) {
+	if e.leaseFailing.Swap(err != nil) || err != nil {
+		e.setHealth(ctx, "lease (bucket "+e.statusBucket+")", err)
 	}
 }

@@ -112,14 +112,16 @@ func (e *engine) sweep(ctx context.Context) {
 	}
 	e.stats.sweeps.Add(1)
 	logger := klog.FromContext(ctx)
+	left := e.leftOwners()
 	var found []orphaned
 	for _, s := range e.sweptSources() {
-		if o := e.orphanedIn(s); o.count > 0 {
+		if o := e.orphanedIn(ctx, s, left); o.count > 0 {
 			logger.Info("Sweep found objects whose owners do not exist", "source", o.source, "objects", o.count, "of", o.known,
 				"owners", len(o.owners), "dryRun", e.opts.sweepDryRun)
 			found = append(found, o)
 		}
 	}
+	e.unusedLeft = left.forgetUnused(ctx, e.unusedLeft)
 	e.stats.orphaned.Store(int64(countOrphaned(found)))
 	if e.opts.sweepDryRun {
 		found = nil
@@ -151,7 +153,7 @@ func (e *engine) sweptSources() []ownedSource {
 	return swept
 }
 
-func (e *engine) orphanedIn(s ownedSource) orphaned {
+func (e *engine) orphanedIn(ctx context.Context, s ownedSource, left *leftOwners) orphaned {
 	found := orphaned{source: s.String(), owners: map[string]int{}}
 	for _, obj := range s.all() {
 		kind, key, ok := OwnerOf(obj)
@@ -165,6 +167,9 @@ func (e *engine) orphanedIn(s ownedSource) orphaned {
 		found.known++
 		if e.primary.exists(key) || anchored(e.anchors.cached(key)) {
 			continue // it exists, or its teardown is owed anyway
+		}
+		if left.has(ctx, key) {
+			continue
 		}
 		found.owners[key]++
 		found.count++

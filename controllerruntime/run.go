@@ -155,6 +155,10 @@ func (e *engine) serve(ctx, life, stop context.Context) {
 	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
 	defer cancel(nil)
 	if e.brake != nil {
+		if err := e.awaitRecords(ctx); err != nil {
+			logger.V(2).Info("Lease lost before the records were read", "err", err)
+			return
+		}
 		if err := e.brake.start(ctx); err != nil {
 			logger.V(2).Info("Lease lost before the work began", "err", err)
 			return
@@ -172,6 +176,7 @@ func (e *engine) serve(ctx, life, stop context.Context) {
 		loops.Go(func() { e.brake.run(klog.NewContext(ctx, logger)) })
 	}
 	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
+	loops.Go(func() { e.keepClaim(klog.NewContext(ctx, logger)) })
 	e.terms.begin(&term{ctx: termCtx, stop: stop, logger: logger})
 	<-ctx.Done()
 	e.terms.end()

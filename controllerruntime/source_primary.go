@@ -155,6 +155,9 @@ func (s *primarySource[T]) recordDeleted(record any) {
 	}
 	if s.exists(key) {
 		// Deleted by hand: without it a delete of the primary while we are down would be lost.
+		if lost, _, ok := entity.RecordOf(record); ok && anchored(lost) {
+			s.engine.anchors.losses.add(key, lost)
+		}
 		s.engine.queue.add(key, operations(OperationResync), prioSecondary)
 		return
 	}

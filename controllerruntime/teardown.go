@@ -25,7 +25,13 @@ func (e *engine) processAbsent(t *term, it item) {
 	}
 	owed := anchored(e.anchors.cached(it.key))
 	if !owed && !it.ops.explicit() {
-		e.settled(it.key) // never reconciled, or torn down already
+		// Never reconciled, or torn down already.
+		if err := e.removeRemark(t.ctx, it.key); err != nil {
+			e.teardownFailed(t, it, attempt{err: err}, "without an anchor")
+			return
+		}
+		e.forgetGone(it.key)
+		e.brake.owesNothing(it.key)
 		e.queue.done(it.key)
 		return
 	}
@@ -100,12 +106,17 @@ func (e *engine) teardown(t *term, it item) {
 	e.queue.done(it.key)
 }
 
-// settled forgets a key that is gone and owes nothing.
-func (e *engine) settled(key string) {
+// forgetGone forgets what this process remembers of a key that is gone.
+func (e *engine) forgetGone(key string) {
 	e.primary.vanishings().forget(key)
 	e.parked.forget(key)
 	e.written.take(key)
 	e.queue.drop(key)
+}
+
+// settled is for a key whose teardown is finished.
+func (e *engine) settled(key string) {
+	e.forgetGone(key)
 	if e.brake != nil {
 		e.brake.settled(key)
 	}
@@ -148,7 +159,7 @@ func (e *engine) cascade(ctx context.Context, key string) (gone bool, err error)
 		return false, err
 	}
 	if orphan {
-		return true, nil
+		return true, e.leave(ctx, key)
 	}
 	log := &entity.WriteLog{}
 	ctx = entity.WithWriteLog(ctx, log)
@@ -206,10 +217,16 @@ func (e *engine) orphans(ctx context.Context, key string) (bool, error) {
 	}
 	record, err := e.records.Get(ctx, key)
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return e.leftBehind(ctx, key)
 	}
 	if err != nil {
 		return false, fmt.Errorf("read the record of %s %q for its deletion policy: %w", e.kind, key, err)
+	}
+	if !anchored(record) {
+		return e.leftBehind(ctx, key)
+	}
+	if record.DeletionPolicy != "" {
+		return record.DeletionPolicy == DeletionPolicyOrphan, nil
 	}
 	if len(record.LastDocument) == 0 {
 		return record.DeletionPolicy == DeletionPolicyOrphan, nil
@@ -219,6 +236,25 @@ func (e *engine) orphans(ctx context.Context, key string) (bool, error) {
 		return false, fmt.Errorf("read the last document of %s %q for its deletion policy: %w", e.kind, key, err)
 	}
 	return document.Annotations[DeletionPolicyAnnotation] == DeletionPolicyOrphan, nil
+}
+
+// removeRemark removes the record of a key that was never reconciled, where there is one: why it was not, or a status that
+// somebody else wrote.
+func (e *engine) removeRemark(ctx context.Context, key string) error {
+	if e.anchors.cached(key) == nil {
+		return nil
+	}
+	if err := e.mustBeGone(ctx, key); err != nil {
+		return err
+	}
+	record, err := e.records.Get(ctx, key)
+	if err == nil && !anchored(record) {
+		err = e.records.Delete(ctx, key, record.Revision)
+	}
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("remove the record of %s %q, which was never reconciled: %w", e.kind, key, err)
 }
 
 // removeAnchor removes the record by compare-and-set on what it is now: a status written meanwhile goes with it.

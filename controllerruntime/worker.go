@@ -53,6 +53,13 @@ func (e *engine) process(t *term, it item) {
 		return
 	}
 	v := e.primary.view(it.key)
+	if e.anchors != nil && v.presence != absent {
+		e.brake.settled(it.key)
+		if err := e.anchors.restore(t.ctx, it.key, v); err != nil {
+			e.recordFailed(t, it, err)
+			return
+		}
+	}
 	switch {
 	case v.presence == absent:
 		e.processAbsent(t, it)
@@ -69,9 +76,6 @@ func (e *engine) process(t *term, it item) {
 
 // rest is for a primary that exists and is not to be reconciled now.
 func (e *engine) rest(t *term, it item, v view, reason, message string) {
-	if e.brake != nil {
-		e.brake.settled(it.key)
-	}
 	if e.anchors != nil {
 		err := e.anchors.annotate(t.ctx, it.key, reconciledCondition(metav1.ConditionFalse, reason, message, v.revision))
 		if err != nil {
@@ -88,7 +92,6 @@ func (e *engine) processPresent(t *term, it item, v view) {
 		e.reconcilePresent(t, it, v, nil)
 		return
 	}
-	e.brake.settled(it.key)
 	stream := e.primary.streamID()
 	cached := e.anchors.cached(it.key)
 	if e.anchors.covers(cached, v, stream) {

@@ -1,0 +1,105 @@
+package controllerruntime
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/entity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// The secondaries of a primary that went with the deletion policy "orphan" stay, and still name it. So that the sweep
+// does not take them for garbage later, a reserved key of the status bucket remembers that they were left on purpose;
+// it goes when none of them is there any more.
+
+// reservedLeft is the prefix of the keys that say whose secondaries were left.
+const reservedLeft = entity.ReservedPrefix + ".left."
+
+// longestLeft is the longest key that is named as it is: the server and the client limit the length of a key.
+const longestLeft = 512
+
+func leftName(key string) string {
+	key = strings.Replace(key, "/", ".", 1)
+	if len(key) > longestLeft {
+		hash := sha256.Sum256([]byte(key))
+		key = hex.EncodeToString(hash[:])
+	}
+	return reservedLeft + key
+}
+
+// leave remembers that what the key owned was left on purpose.
+func (e *engine) leave(ctx context.Context, key string) error {
+	_, err := e.records.PutReserved(ctx, leftName(key), []byte(key), 0)
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("remember that what %s %q owned was left: %w", e.kind, key, err)
+	}
+	return nil
+}
+
+// leftBehind asks the leader whether what the key owned was left on purpose.
+func (e *engine) leftBehind(ctx context.Context, key string) (bool, error) {
+	_, _, err := e.records.GetReserved(ctx, leftName(key))
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask whether what %s %q owned was left: %w", e.kind, key, err)
+	}
+	return true, nil
+}
+
+// leftOwners tells the sweep whose secondaries were left, from the cache of the status bucket.
+type leftOwners struct {
+	engine *engine
+	known  map[string]bool // by name; true once a secondary of it was found
+}
+
+func (e *engine) leftOwners() *leftOwners {
+	left := &leftOwners{engine: e, known: map[string]bool{}}
+	for _, name := range e.records.Informer().GetStore().ListKeys() {
+		if strings.HasPrefix(name, reservedLeft) {
+			left.known[name] = false
+		}
+	}
+	return left
+}
+
+// has tells whether the secondaries of an owner that does not exist were left.
+func (l *leftOwners) has(ctx context.Context, owner string) bool {
+	if l.engine.filtered {
+		// The cache of a part of the bucket has no reserved keys.
+		left, err := l.engine.leftBehind(ctx, owner)
+		return left || err != nil
+	}
+	if len(l.known) == 0 {
+		return false
+	}
+	name := leftName(owner)
+	_, ok := l.known[name]
+	if ok {
+		l.known[name] = true
+	}
+	return ok
+}
+
+// forgetUnused removes what no secondary needs any more. One that was unused in the sweep before too is: a cache may have
+// been a moment behind.
+func (l *leftOwners) forgetUnused(ctx context.Context, before map[string]struct{}) (unused map[string]struct{}) {
+	unused = map[string]struct{}{}
+	for name, used := range l.known {
+		if used {
+			continue
+		}
+		unused[name] = struct{}{}
+		if _, twice := before[name]; !twice {
+			continue
+		}
+		if err := l.engine.remove(ctx, name); err != nil {
+			return unused // the term is over
+		}
+	}
+	return unused
+}
