@@ -29,7 +29,7 @@ func (e *engine) reserved(key string) bool { return strings.HasPrefix(key, entit
 func (e *engine) claim(ctx context.Context) error {
 	name, err := e.once(ctx, reservedController, e.name)
 	if err != nil {
-		return err
+		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	if name != e.name {
 		return fmt.Errorf("controller %q: the status bucket %s belongs to controller %q; one status bucket serves one controller: "+
