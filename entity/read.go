@@ -145,51 +145,55 @@ func (c *Client[T]) Confirm(ctx context.Context, key string) (Presence, error) {
 	if err != nil {
 		return Presence{}, err
 	}
+	seen := c.seen(key)
 	info, err := c.documents.info(ctx, natsKey)
 	if err != nil {
 		return Presence{}, err
 	}
-	var known uint64
-	if g := c.current.Load(); g != nil && g.running.Load() {
-		if known, err = c.checkAgainstCache(g, key, info); err != nil {
-			return Presence{}, err
-		}
+	if err := c.checkNotOlder(key, seen, info); err != nil {
+		return Presence{}, err
 	}
 	if info.Subjects[c.documents.subject+natsKey] == 0 {
-		if known > info.LastSeq {
-			return Presence{}, c.behind(key, info.LastSeq, known)
-		}
 		return Presence{}, nil
 	}
 	last, err := c.documents.last(ctx, natsKey)
 	if err != nil {
 		return Presence{}, err
 	}
-	if last.revision() < known {
-		return Presence{}, c.behind(key, last.revision(), known)
+	if last.revision() < seen.revision {
+		return Presence{}, c.behind(key, last.revision(), seen.revision)
 	}
 	return Presence{Exists: last.live() != nil, Revision: last.revision()}, nil
 }
 
-// checkAgainstCache refuses an answer that is older than the cache. It returns the revision the cache has of the key.
-func (c *Client[T]) checkAgainstCache(g *generation[T], key string, info *streamInfo) (known uint64, err error) {
-	status := g.docs.Status()
-	if !status.StreamCreated.IsZero() && !status.StreamCreated.Equal(info.Created) {
-		return 0, newUnavailable(c.cfg.Kind, key, "confirming %s %q: bucket %q is not the stream that the cache follows (created %v, not %v); try again when the cache has listed it",
-			c.cfg.Kind, key, c.cfg.Bucket, info.Created, status.StreamCreated)
+// cacheView is what the cache has seen. It is zero where no cache runs.
+type cacheView struct {
+	created  time.Time // of the stream
+	cursor   uint64
+	revision uint64 // of the key, by this process's own writes too
+}
+
+// seen must be called before the leader is asked: while the question is under way the cache may well overtake the answer.
+func (c *Client[T]) seen(key string) (v cacheView) {
+	g := c.current.Load()
+	if g == nil || !g.running.Load() {
+		return v
 	}
-	if cursor := g.docs.Cursor(); info.LastSeq < cursor {
-		return 0, c.behind(key, info.LastSeq, cursor)
+	_, v.revision, _ = g.lookup(key)
+	v.created, v.cursor = g.docs.Status().StreamCreated, g.docs.Cursor()
+	return v
+}
+
+// checkNotOlder refuses an answer that is older than what was seen before.
+func (c *Client[T]) checkNotOlder(key string, seen cacheView, info *streamInfo) error {
+	if !seen.created.IsZero() && !seen.created.Equal(info.Created) {
+		return newUnavailable(c.cfg.Kind, key, "confirming %s %q: bucket %q is not the stream that the cache follows (created %v, not %v); try again when the cache has listed it",
+			c.cfg.Kind, key, c.cfg.Bucket, info.Created, seen.created)
 	}
-	if own, ok := g.writes.get(key); ok {
-		return own.revision, nil
+	if known := max(seen.cursor, seen.revision); info.LastSeq < known {
+		return c.behind(key, info.LastSeq, known)
 	}
-	if item, ok, err := g.docs.GetStore().GetByKey(key); ok && err == nil {
-		if obj, is := item.(T); is {
-			return uint64(obj.GetGeneration()), nil
-		}
-	}
-	return 0, nil
+	return nil
 }
 
 // StreamIdentity is the identity of the documents' stream as its leader says, for Record.Stream.
