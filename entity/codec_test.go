@@ -223,7 +223,7 @@ func checkDecoded(t *testing.T, c *codec[*motleyObject], obj *motleyObject) {
 	if err != nil {
 		return // a RawMessage of a number out of range, and the like
 	}
-	if _, err := c.decode("a", 8, document); err != nil {
+	if _, err := c.decode("a", 8, document); err != nil && stdjson.Unmarshal(document, &motleyObject{}) == nil {
 		t.Errorf("what was decoded is written as %s, which does not decode: %v", document, err)
 	}
 }

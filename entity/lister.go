@@ -99,21 +99,28 @@ func (l lister[T]) Get(key string) (T, error) {
 
 // get returns the document of a key as cached or as written since; it is shared. The error is IsInvalid.
 func (g *generation[T]) get(key string) (obj T, found bool, err error) {
-	own, written := g.writes.get(key)
-	if state, invalid := g.client.hooks.invalid.get(key); invalid && (!written || own.revision < state.revision) {
+	obj, revision, found := g.lookup(key)
+	if state, invalid := g.client.hooks.invalid.get(key); invalid && revision < state.revision {
 		return obj, true, newInvalid(g.client.cfg.Kind, g.client.cfg.Bucket, key, "document", fmt.Sprintf("revision %d: %v", state.revision, state.err))
 	}
+	return obj, found, nil
+}
+
+// lookup is get for which an invalid document is the last good one. Own writes are read before the store: those that
+// are over by then are in the store. The revision is that of the document or of an own delete.
+func (g *generation[T]) lookup(key string) (obj T, revision uint64, found bool) {
+	own, written := g.writes.get(key)
 	item, exists, err := g.docs.GetStore().GetByKey(key)
-	if err != nil {
-		return obj, false, err
+	if exists && err == nil {
+		obj, found = item.(T)
 	}
-	if exists {
-		obj, exists = item.(T)
+	if found {
+		revision = uint64(obj.GetGeneration())
 	}
-	if !written || exists && uint64(obj.GetGeneration()) > own.revision {
-		return obj, exists, nil
+	if !written || revision > own.revision {
+		return obj, revision, found
 	}
-	return own.value, !own.deleted, nil
+	return own.value, own.revision, !own.deleted
 }
 
 func (g *generation[T]) join(obj T, key string) T {
@@ -129,9 +136,32 @@ func (l lister[T]) List(selector labels.Selector) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.collect(g.docs.GetStore().List(), g.writes.all(), func(obj T) bool {
-		return selector == nil || selector.Empty() || selector.Matches(labels.Set(obj.GetLabels()))
-	})
+	own := g.writes.all() // before the store is listed, for the reason that lookup gives
+	stored := g.docs.GetStore().List()
+	out := make([]T, 0, len(stored))
+	add := func(obj T, key string) {
+		if selector == nil || selector.Empty() || selector.Matches(labels.Set(obj.GetLabels())) {
+			out = append(out, g.join(obj, key))
+		}
+	}
+	for _, item := range stored {
+		key, err := cache.MetaNamespaceKeyFunc(item)
+		if err != nil {
+			return nil, err
+		}
+		if _, written := own[key]; written {
+			continue // comes below
+		}
+		if obj, ok := item.(T); ok {
+			add(obj, key)
+		}
+	}
+	for key := range own {
+		if obj, _, found := g.lookup(key); found {
+			add(obj, key)
+		}
+	}
+	return out, nil
 }
 
 // OwnedBy returns the entities whose owner annotations name this kind and key, by the informer's index.
@@ -141,60 +171,26 @@ func (l lister[T]) OwnedBy(kind, key string) ([]T, error) {
 		return nil, err
 	}
 	value := OwnerIndexValue(kind, key)
-	stored, err := g.docs.GetIndexer().ByIndex(OwnerIndex, value)
+	candidates := g.writes.group(value)
+	indexed, err := g.docs.GetIndexer().IndexKeys(OwnerIndex, value)
 	if err != nil {
 		return nil, fmt.Errorf("index %q of kind %s: %w", OwnerIndex, l.client.cfg.Kind, err)
 	}
-	// Own writes that matter: those of what the index has, and those of the group.
-	own := map[string]ownWrite[T]{}
-	for _, item := range stored {
-		if name, err := cache.MetaNamespaceKeyFunc(item); err == nil {
-			if w, ok := g.writes.get(name); ok {
-				own[name] = w
-			}
-		}
-	}
-	for _, name := range g.writes.group(value) {
-		if w, ok := g.writes.get(name); ok {
-			own[name] = w
-		}
-	}
-	return g.collect(stored, own, func(obj T) bool {
-		ownerKind, ownerKey, ok := OwnerOf(obj)
-		return ok && ownerKind == kind && ownerKey == key
-	})
-}
-
-// collect joins what is stored with own writes and keeps what matches.
-func (g *generation[T]) collect(stored []any, own map[string]ownWrite[T], matches func(T) bool) ([]T, error) {
-	out := make([]T, 0, len(stored))
-	for _, item := range stored {
-		obj, ok := item.(T)
-		if !ok {
+	out := make([]T, 0, len(candidates)+len(indexed))
+	seen := make(map[string]bool, len(candidates))
+	for i, name := range append(candidates, indexed...) {
+		if i < len(candidates) {
+			seen[name] = true
+		} else if seen[name] {
 			continue
 		}
-		key, err := cache.MetaNamespaceKeyFunc(item)
-		if err != nil {
-			return nil, err
-		}
-		if w, written := own[key]; written {
-			if uint64(obj.GetGeneration()) <= w.revision {
-				continue // comes below
-			}
-			delete(own, key)
-		}
-		if matches(obj) {
-			out = append(out, g.join(obj, key))
-		}
-	}
-	for key, w := range own {
-		if w.deleted {
+		// An own write may have deleted it or changed its owner.
+		obj, _, found := g.lookup(name)
+		if !found {
 			continue
 		}
-		// The store may have moved on from what was listed above; then it has the last word.
-		obj, found, err := g.get(key)
-		if err == nil && found && matches(obj) {
-			out = append(out, g.join(obj, key))
+		if ownerKind, ownerKey, ok := OwnerOf(obj); ok && ownerKind == kind && ownerKey == key {
+			out = append(out, g.join(obj, name))
 		}
 	}
 	return out, nil

@@ -122,6 +122,40 @@ func TestTheListerHandsOutCopies(t *testing.T) {
 	}
 }
 
+func TestTheListerHandsOutCopiesOfWhatHasNoStatus(t *testing.T) {
+	client := newClient[*Website](t, newServer(t), websites)
+	start(t, client)
+	site := website("a")
+	site.Spec.Settings = map[string]string{"k": "v"}
+	must(t, client.Create(t.Context(), site))
+	for range 2 { // once from own writes, once from the cache
+		got, err := client.Lister().Get("a")
+		must(t, err)
+		got.Spec.Settings["k"] = "spoilt"
+		got, err = client.Lister().Get("a")
+		must(t, err)
+		if got.Spec.Settings["k"] != "v" {
+			t.Fatalf("got %+v", got)
+		}
+		must(t, client.Informer().WaitCursor(testContext(t), uint64(site.Generation)))
+	}
+}
+
+func TestOwnedBySeesOwnWrites(t *testing.T) {
+	client := newClient[*Website](t, newServer(t), websites)
+	start(t, client)
+	for i := range 200 {
+		site := website(fmt.Sprintf("a%d", i))
+		entity.SetOwner(site, "Shop", "s", "i")
+		must(t, client.Create(t.Context(), site))
+		list, err := client.Lister().OwnedBy("Shop", "s")
+		must(t, err)
+		if len(list) != i+1 {
+			t.Fatalf("%d of %d are owned", len(list), i+1)
+		}
+	}
+}
+
 func TestOwnedByFollowsTheOwner(t *testing.T) {
 	client := newClient[*Website](t, newServer(t), websites)
 	start(t, client)

@@ -120,8 +120,8 @@ func (r *Records) Keys() []string {
 	if !c.isRunning() {
 		return nil
 	}
+	own := c.writes.all() // before the store is listed: what is over by then is in it
 	stored := c.store.GetStore().List()
-	own := c.writes.all()
 	keys := make([]string, 0, len(stored)+len(own))
 	for _, item := range stored {
 		o, ok := item.(*RecordObject)
