@@ -40,7 +40,7 @@ func (e *engine) claim(ctx context.Context) error {
 		instance = nuid.Next()
 	}
 	if instance, err = e.once(ctx, reservedInstance, instance); err != nil {
-		return err
+		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	e.instance.Store(&instance)
 	return nil
