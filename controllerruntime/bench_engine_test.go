@@ -44,7 +44,7 @@ func benchClient(b *testing.B, js jetstream.JetStream) *entity.Client[*site] {
 
 func putAll(b *testing.B, js jetstream.JetStream, n int) {
 	for i := range n {
-		if _, err := js.PublishAsync("$KV.sites.site-"+strconv.Itoa(i), document(i)); err != nil {
+		if _, err := js.PublishAsync("$KV.sites.site-"+strconv.Itoa(i), document(i), jetstream.WithStallWait(time.Minute)); err != nil {
 			b.Fatal(err)
 		}
 	}
