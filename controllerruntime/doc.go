@@ -1,0 +1,49 @@
+// Package controllerruntime runs controllers whose primary resources are JSON documents in a NATS JetStream key-value
+// bucket.
+//
+// A user writes the desired state of a thing as a document; a controller makes the world match it: other entities in
+// NATS, Kubernetes objects, anything behind an API. If you know controller-runtime you know the shape:
+//
+//	sites, err := entity.NewClient[*Site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites"})
+//	pages, err := entity.NewClient[*Page](ctx, js, entity.Config{Kind: "Page", Bucket: "pages"})
+//	controller, err := controllerruntime.New("sites", sites, reconciler,
+//		controllerruntime.Owns(pages), controllerruntime.WithWorkers(8))
+//	err = controller.Run(ctx)
+//
+// # Flow
+//
+// Data flows one way: bucket → informer → event handler → queue → worker → [Reconciler] → writes. A source's events become
+// keys of primaries ([Owns] by their owner, [Watches] by a function); the queue merges them, remembers why, and lets what
+// users change now go before the backlog. One key is never reconciled by two workers at once.
+//
+// # Records, and deletes that are not lost
+//
+// The user writes the document, the controller the status, and never do both share a key: status, conditions and what is
+// owed live in a record of the same key in the status bucket. The record is written before a key is first reconciled, with
+// the document, so it is also the anchor of the teardown: a record without a document is a delete still owed, whether it was
+// missed while the controller was down, its tombstone was purged, or a crash came halfway. Then the reconciler runs with
+// [OperationDelete], the runtime deletes what the primary still owns, and last the record goes.
+//
+// # Ownership
+//
+// A secondary names its primary in labels and annotations, across stores: [Controller.SetOwner], or [CreateOrUpdate] inside
+// a reconcile. Deleting is careful. Only objects of this installation are touched, never before all caches have synced,
+// never on the cache's word alone, and before every delete that is inferred from absence stands the brake: if more than half
+// of what is known, and at least ten, would go, or the bucket's stream is not the one that was known, nothing goes until
+// [Controller.ReleaseBrake].
+//
+// # Replicas
+//
+// One replica works, the others wait with warm caches: Run holds a lease in the status bucket. A status bucket serves one
+// controller.
+//
+// # The Kumori API
+//
+// [ControllerRuntime] is the same engine under the API of the Kumori controllerruntime: nine type parameters, [IController],
+// SyncHandler, HandleSecondary, GarbageSecondaries.
+//
+// # What it does not do
+//
+// KV has no UID: a delete and a re-create that are seen late are an update. If a record and its document both vanish while
+// the controller is down, that delete is lost. External resources ([OwnsExternal]) are not built yet; New fails with them.
+package controllerruntime
