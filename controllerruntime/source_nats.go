@@ -1,12 +1,14 @@
 package controllerruntime
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -34,8 +36,8 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 }
 
 // Watches makes the entities of client tertiaries: an event of one, or of its status, enqueues the primaries that keys
-// returns for it, on an update for the old and for the new one. keys must not modify the object; if it fails it is
-// called again, with backoff, for the same event.
+// returns for it, on an update for the old and for the new one. keys sees the status too, and must not modify the object;
+// if it fails it is called again, with backoff, for the same event.
 func Watches[T entity.IEntity](client entity.IEntityClient[T], keys func(context.Context, T) ([]string, error), opts ...SourceOption) Option {
 	return func(o *options) error {
 		if isNil(client) || keys == nil {
@@ -48,7 +50,7 @@ func Watches[T entity.IEntity](client entity.IEntityClient[T], keys func(context
 		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
 		o.sources = append(o.sources, func(e *engine) (source, error) {
 			s := newNatsSource(e, "Watches", client)
-			s.joined = len(so.predicates) > 0
+			s.joined = true
 			s.events = &events{engine: e, source: s, predicates: so.predicates, keys: typed, operation: OperationTertiary}
 			return s, nil
 		})
@@ -74,7 +76,7 @@ type natsSource[T entity.IEntity] struct {
 	client entity.IEntityClient[T]
 	events sink
 	owned  bool
-	joined bool // the events have predicates, which want to see the status that changed
+	joined bool // predicates or the mapper want to see the status too
 
 	handlers handlers
 	release  []func()
@@ -94,9 +96,16 @@ func (s *natsSource[T]) start(ctx context.Context) error {
 		return err
 	}
 	err := s.handlers.add(s.client.Informer(), cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc:    func(obj any, initial bool) { s.events.created(ctx, obj.(metav1.Object), initial) },
-		UpdateFunc: func(oldObj, newObj any) { s.events.updated(ctx, oldObj.(metav1.Object), newObj.(metav1.Object)) },
-		DeleteFunc: func(obj any) { s.events.deleted(ctx, obj) },
+		AddFunc: func(obj any, initial bool) { s.events.created(ctx, s.withStatus(obj), initial) },
+		UpdateFunc: func(oldObj, newObj any) {
+			s.events.updated(ctx, s.withStatus(oldObj), s.withStatus(newObj))
+		},
+		DeleteFunc: func(obj any) {
+			if _, ok := obj.(T); ok {
+				obj = s.withStatus(obj)
+			}
+			s.events.deleted(ctx, obj)
+		},
 	})
 	if err != nil || s.client.Records() == nil {
 		return err
@@ -104,11 +113,11 @@ func (s *natsSource[T]) start(ctx context.Context) error {
 	return s.handlers.add(s.client.Records().Informer(), cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if !initial {
-				s.statusChanged(ctx, obj)
+				s.statusChanged(ctx, nil, obj)
 			}
 		},
-		UpdateFunc: func(_, obj any) { s.statusChanged(ctx, obj) },
-		DeleteFunc: func(obj any) { s.statusChanged(ctx, obj) },
+		UpdateFunc: func(before, after any) { s.statusChanged(ctx, before, after) },
+		DeleteFunc: func(obj any) { s.statusChanged(ctx, obj, nil) },
 	})
 }
 
@@ -130,25 +139,52 @@ func (s *natsSource[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 	return nil
 }
 
-// statusChanged treats a change of an entity's record as a change of the entity.
-func (s *natsSource[T]) statusChanged(ctx context.Context, record any) {
-	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(record)
-	if err != nil || s.engine.reserved(key) {
+// statusChanged treats a change of an entity's record, of which before or after may be nil, as a change of the entity. What
+// the entity's own controller notes in the record for itself is none.
+func (s *natsSource[T]) statusChanged(ctx context.Context, before, after any) {
+	old, key, _ := entity.RecordOf(before)
+	current, newKey, ok := entity.RecordOf(after)
+	if ok {
+		key = newKey
+	}
+	if key == "" || s.engine.reserved(key) || sameToOthers(old, current) {
 		return
 	}
 	cached, exists, err := s.client.Informer().GetStore().GetByKey(key)
 	if err != nil || !exists {
 		return
 	}
-	obj := cached.(metav1.Object)
-	if s.joined {
-		joined, err := s.client.Lister().Get(key)
-		if err != nil {
-			return
-		}
-		obj = joined
+	if !s.joined {
+		obj := cached.(metav1.Object)
+		s.events.updated(ctx, obj, obj)
+		return
 	}
-	s.events.updated(ctx, obj, obj)
+	obj := cached.(T)
+	s.events.updated(ctx, s.client.WithStatusOf(obj, before), s.client.WithStatusOf(obj, after))
+}
+
+// sameToOthers tells whether two records say the same about their entity; nil says nothing.
+func sameToOthers(a, b *entity.Record) bool {
+	if a == nil {
+		a = &entity.Record{}
+	}
+	if b == nil {
+		b = &entity.Record{}
+	}
+	return a.ObservedRevision == b.ObservedRevision && bytes.Equal(a.Status, b.Status) && equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
+}
+
+// withStatus puts document and status together, where somebody looks at the status.
+func (s *natsSource[T]) withStatus(document any) metav1.Object {
+	if !s.joined {
+		return document.(metav1.Object)
+	}
+	obj := document.(T)
+	var record any
+	if records := s.client.Records(); records != nil {
+		record, _, _ = records.Informer().GetStore().GetByKey(objectKey(obj))
+	}
+	return s.client.WithStatusOf(obj, record)
 }
 
 func (s *natsSource[T]) synced() []cache.DoneChecker { return s.handlers.synced() }
