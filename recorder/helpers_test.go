@@ -46,6 +46,15 @@ func start(t *testing.T, cfg recorder.Config, opts ...natstest.Option) (*recorde
 	return newRecorder(t, cfg), server, js
 }
 
+// streamReady waits for the stream. A nats-server that is shut down while it creates one leaves goroutines of its file store.
+func streamReady(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	eventually(t, "the stream is there", func() bool {
+		_, err := js.Stream(context.Background(), recorder.DefaultStream)
+		return err == nil
+	})
+}
+
 func newRecorder(t *testing.T, cfg recorder.Config) *recorder.Recorder {
 	t.Helper()
 	if cfg.Logger == nil {

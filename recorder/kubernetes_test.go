@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/nagi-runtime/nagi/recorder"
@@ -57,13 +62,16 @@ func TestKubernetesObjectsReachTheEventsAPIBeforeCloseReturns(t *testing.T) {
 func TestCloseFlushesAFullKubernetesQueue(t *testing.T) {
 	t.Parallel()
 	clientset := fake.NewClientset()
+	clientset.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return true, a.(clienttesting.CreateAction).GetObject(), nil // the fake's own store takes milliseconds
+	})
 	rec := newRecorder(t, recorder.Config{Clientset: clientset})
 	for i := range 5000 {
 		rec.Event(pod(fmt.Sprint("pod-", i)), corev1.EventTypeNormal, "Synced", "done")
 	}
-	flush(t, rec)
-	if s := rec.Stats().Kubernetes; s.Published < 1000 {
-		t.Errorf("%+v", s)
+	err := closeWithin(rec, 20*time.Second)
+	if s := rec.Stats().Kubernetes; err != nil || s.Published < 1000 {
+		t.Errorf("%v after %+v", err, s)
 	}
 	for _, a := range clientset.Actions() {
 		if create, ok := a.(clienttesting.CreateAction); ok && strings.Contains(create.GetObject().(*corev1.Event).InvolvedObject.Kind, "flush") {
@@ -96,6 +104,34 @@ func TestAnAPIServerThatDoesNotAnswerHoldsUpNeitherRecordingNorClose(t *testing.
 	}
 }
 
+func TestCloseEndsARequestThatHangs(t *testing.T) {
+	t.Parallel()
+	arrived, ended := make(chan struct{}, 1), make(chan struct{}, 1)
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client goes away
+		arrived <- struct{}{}
+		<-r.Context().Done()
+		ended <- struct{}{}
+	}))
+	defer api.Close()
+	defer api.CloseClientConnections()
+	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec.Event(pod("web"), corev1.EventTypeNormal, "Synced", "done")
+	<-arrived
+	if err := closeWithin(rec, 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("the request outlives the recorder")
+	}
+}
+
 // Not parallel: it looks at all goroutines of the process.
 func TestCloseLeavesNoGoroutineAndNoSubscription(t *testing.T) {
 	srv := natstest.Start(t)
@@ -105,10 +141,12 @@ func TestCloseLeavesNoGoroutineAndNoSubscription(t *testing.T) {
 	first.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
 	flush(t, first)
 	subscriptions, before := nc.NumSubscriptions(), goleak.IgnoreCurrent()
-	rec := newRecorder(t, recorder.Config{JetStream: js, Clientset: fake.NewClientset()})
-	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
-	rec.Event(pod("web"), corev1.EventTypeNormal, "Synced", "done")
-	flush(t, rec)
+	for range 50 { // each lives for a moment, so that what starts late is caught
+		rec := newRecorder(t, recorder.Config{JetStream: js, Clientset: fake.NewClientset()})
+		rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+		rec.Event(pod("web"), corev1.EventTypeNormal, "Synced", "done")
+		flush(t, rec)
+	}
 	if n := nc.NumSubscriptions(); n != subscriptions {
 		t.Errorf("%d subscriptions are left", n-subscriptions)
 	}

@@ -128,6 +128,7 @@ func TestRepeatsDuringAnOutageTakeTheRoomOfOne(t *testing.T) {
 func TestTheOldestEventsGiveWayInAnOutage(t *testing.T) {
 	t.Parallel()
 	rec, srv, js := start(t, recorder.Config{QueueSize: 5})
+	streamReady(t, js)
 	srv.Stop()
 	eventually(t, "the client noticed", func() bool { return !js.Conn().IsConnected() })
 	for i := range 20 {
@@ -202,7 +203,8 @@ func TestARecorderStartsBeforeItsServer(t *testing.T) {
 
 func TestCloseKeepsItsDeadlineAndSaysWhatIsLost(t *testing.T) {
 	t.Parallel()
-	rec, srv, _ := start(t, recorder.Config{})
+	rec, srv, js := start(t, recorder.Config{})
+	streamReady(t, js)
 	srv.Stop()
 	for i := range 10 {
 		rec.Event(website("", fmt.Sprintf("site-%d", i)), corev1.EventTypeNormal, "Synced", "done")
@@ -230,6 +232,7 @@ func TestCloseDoesNotWaitForAConnectionThatIsClosed(t *testing.T) {
 	srv := natstest.Start(t)
 	nc, js := natstest.Connect(t, srv.URL())
 	rec := newRecorder(t, recorder.Config{JetStream: js})
+	streamReady(t, js)
 	nc.Close()
 	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
 	if err := rec.Close(context.Background()); !errors.Is(err, nats.ErrConnectionClosed) {
@@ -263,8 +266,9 @@ func TestAStreamThatDoesNotFitIsReportedAndNotChanged(t *testing.T) {
 	}
 	log := &errorLog{}
 	rec := newRecorder(t, recorder.Config{JetStream: js, Stream: "MINE", Logger: log.logger()})
-	for range 3 {
+	for i := range 3 {
 		rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+		eventually(t, "it is published", func() bool { return rec.Stats().NATS.Published == uint64(i+1) })
 	}
 	flush(t, rec)
 	for _, words := range []string{"max messages per subject is 5", "max age is unlimited", "max bytes is unlimited", "nats stream edit"} {
@@ -377,10 +381,7 @@ func TestWhoMayOnlyPublishStillRecords(t *testing.T) {
 	srv := natstest.Start(t, user("nagi.events.>"))
 	_, admin := natstest.Connect(t, srv.URL(), nats.UserInfo("admin", "admin"))
 	owner := newRecorder(t, recorder.Config{JetStream: admin})
-	eventually(t, "the stream is there", func() bool {
-		_, err := admin.Stream(t.Context(), recorder.DefaultStream)
-		return err == nil
-	})
+	streamReady(t, admin)
 	quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
 	for name, bindOnly := range map[string]bool{"bind": true, "look": false} {
 		_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("c", "c"), quiet)

@@ -29,12 +29,14 @@ const (
 	messageTooLarge = jetstream.ErrorCode(10054)
 )
 
+var errNoAck = fmt.Errorf("no acknowledgement within %v: %w", ackTimeout, nats.ErrTimeout)
+
 // publisher sends events to the stream. All its state, but for the queue, belongs to the goroutine in run.
 type publisher struct {
 	cfg        Config
 	log        klog.Logger
-	js         jetstream.JetStream // the user's, for the stream
-	acks       jetstream.JetStream // our own, because the user's limits and handlers of asynchronous publishing are not for us
+	js         jetstream.JetStream
+	acks       *acks
 	counts     counters
 	correlator *record.EventCorrelator
 	queue      chan *corev1.Event
@@ -43,7 +45,6 @@ type publisher struct {
 	lastErr    atomic.Pointer[error]
 
 	pending    pendingEvents
-	inflight   []flight // in the order sent
 	needStream bool
 	ensuring   chan error // the stream is being looked up or created
 	holding    bool       // nothing is sent until timer fires
@@ -55,21 +56,12 @@ type publisher struct {
 	left       int             // not sent when run was over; read after done
 }
 
-type flight struct {
-	item   *pendingEvent
-	future jetstream.PubAckFuture
-}
-
-func newPublisher(cfg Config) (*publisher, error) {
-	acks, err := jetstream.New(cfg.JetStream.Conn(), jetstream.WithPublishAsyncTimeout(ackTimeout))
-	if err != nil {
-		return nil, fmt.Errorf("recorder: preparing to publish events: %w", err)
-	}
+func newPublisher(cfg Config) *publisher {
 	p := &publisher{
 		cfg:        cfg,
 		log:        klog.LoggerWithValues(*cfg.Logger, "stream", cfg.Stream),
 		js:         cfg.JetStream,
-		acks:       acks,
+		acks:       newAcks(cfg.JetStream.Conn()),
 		correlator: record.NewEventCorrelatorWithOptions(cfg.Correlator),
 		queue:      make(chan *corev1.Event, cfg.QueueSize),
 		flush:      make(chan struct{}),
@@ -81,7 +73,7 @@ func newPublisher(cfg Config) (*publisher, error) {
 	p.timer.Stop()
 	p.pending.subject = map[string]*list.Element{}
 	p.resetBackoff()
-	return p, nil
+	return p
 }
 
 func (p *publisher) resetBackoff() {
@@ -93,24 +85,23 @@ func (p *publisher) resetBackoff() {
 func (p *publisher) run(ctx context.Context) {
 	defer close(p.done)
 	defer p.stop()
+	tick := time.NewTicker(ackTimeout / 5)
+	defer tick.Stop()
 	flush := p.flush
 	for ctx.Err() == nil {
 		p.send(ctx)
 		if p.flushing && (p.idle() || p.js.Conn().IsClosed()) {
 			return
 		}
-		var acked <-chan *jetstream.PubAck
-		var refused <-chan error
-		if len(p.inflight) > 0 {
-			acked, refused = p.inflight[0].future.Ok(), p.inflight[0].future.Err()
-		}
 		select {
 		case event := <-p.queue:
 			p.correlate(event)
-		case ack := <-acked:
-			p.published(ack)
-		case err := <-refused:
-			p.refused(err)
+		case reply := <-p.acks.replies:
+			p.landed(reply)
+		case <-p.acks.lost:
+			p.retryAll(p.acks.all(), nats.ErrDisconnected)
+		case now := <-tick.C:
+			p.retryAll(p.acks.overdue(now), errNoAck)
 		case err := <-p.ensuring:
 			p.ensured(err)
 		case <-p.timer.C:
@@ -124,7 +115,7 @@ func (p *publisher) run(ctx context.Context) {
 }
 
 func (p *publisher) idle() bool {
-	return len(p.queue) == 0 && p.pending.len() == 0 && len(p.inflight) == 0
+	return len(p.queue) == 0 && p.pending.len() == 0 && len(p.acks.flights) == 0
 }
 
 // stop leaves nothing behind: no timer, no subscription, and no event that is not counted.
@@ -133,8 +124,8 @@ func (p *publisher) stop() {
 	if p.ensuring != nil {
 		<-p.ensuring // its context is over too, or it is about to be answered
 	}
-	p.acks.CleanupPublisher()
-	p.left = len(p.queue) + p.pending.len() + len(p.inflight)
+	p.acks.stop()
+	p.left = len(p.queue) + p.pending.len() + len(p.acks.flights)
 	p.counts.dropped.Add(uint64(p.left))
 }
 
@@ -200,7 +191,7 @@ func (p *publisher) send(ctx context.Context) {
 	if p.failures > 0 {
 		window = 1
 	}
-	for p.pending.len() > 0 && len(p.inflight) < window && !p.holding {
+	for p.pending.len() > 0 && len(p.acks.flights) < window && !p.holding {
 		p.sendOne(p.pending.takeOldest())
 	}
 }
@@ -213,34 +204,35 @@ func (p *publisher) sendOne(item *pendingEvent) {
 		p.failed(item, err)
 		return
 	}
-	future, err := p.acks.PublishMsgAsync(&nats.Msg{Subject: item.subject, Data: data}, jetstream.WithRetryAttempts(0))
-	if err != nil {
+	if err := p.acks.send(item, data); err != nil {
+		p.retry(item, err)
+	}
+}
+
+func (p *publisher) landed(reply *nats.Msg) {
+	item, stream, err := p.acks.landed(reply)
+	switch {
+	case item == nil:
+		return // it was sent again meanwhile
+	case err != nil:
 		p.retry(item, err)
 		return
 	}
-	p.inflight = append(p.inflight, flight{item, future})
-}
-
-func (p *publisher) landed() *pendingEvent {
-	item := p.inflight[0].item
-	p.inflight[0] = flight{}
-	p.inflight = p.inflight[1:]
-	return item
-}
-
-func (p *publisher) published(ack *jetstream.PubAck) {
-	item := p.landed()
 	p.counts.published.Add(1)
 	p.resetBackoff()
-	if ack.Stream != p.cfg.Stream {
+	if stream != p.cfg.Stream {
 		p.report("stream", fmt.Errorf("events on %s are stored by the stream %s instead of %s: configure that as Stream, or another SubjectPrefix",
-			item.subject, ack.Stream, p.cfg.Stream))
+			item.subject, stream, p.cfg.Stream))
 		return
 	}
 	clear(p.reported)
 }
 
-func (p *publisher) refused(err error) { p.retry(p.landed(), err) }
+func (p *publisher) retryAll(items []*pendingEvent, err error) {
+	for _, item := range items {
+		p.retry(item, err)
+	}
+}
 
 // retry keeps an event for later if that can help.
 func (p *publisher) retry(item *pendingEvent, err error) {

@@ -49,10 +49,7 @@ func New(cfg Config) (*Recorder, error) {
 		r.cfg.Correlator.Clock = r.clock
 	}
 	if cfg.JetStream != nil {
-		p, err := newPublisher(r.cfg)
-		if err != nil {
-			return nil, err
-		}
+		p := newPublisher(r.cfg)
 		r.nats, r.natsCounts = p, &p.counts
 		ctx, cancel := context.WithCancel(context.Background())
 		r.abort = cancel

@@ -1,0 +1,121 @@
+package recorder
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// acks publishes to a stream and receives the acknowledgements on a channel, so that it needs no goroutine. The library's
+// PublishMsgAsync would do, but its goroutine outlives CleanupPublisher if that comes before it was first scheduled
+// (nats.go 1.55.0, resetPendingAcksOnReconnect), and a recorder promises to leave none.
+type acks struct {
+	conn    *nats.Conn
+	replies chan *nats.Msg
+	lost    chan nats.Status // the connection is reconnecting or closed: what was on the wire may not have arrived
+	sub     *nats.Subscription
+	inbox   string
+	id      uint64
+	flights []flight // in the order sent
+}
+
+// flight is an event on the wire.
+type flight struct {
+	id   uint64
+	item *pendingEvent
+	sent time.Time
+}
+
+func newAcks(conn *nats.Conn) *acks {
+	return &acks{
+		conn: conn,
+		// Room for stale acknowledgements as well, of events that were sent again.
+		replies: make(chan *nats.Msg, 4*publishWindow),
+		lost:    conn.StatusChanged(nats.RECONNECTING, nats.CLOSED),
+		inbox:   conn.NewInbox() + ".",
+	}
+}
+
+// stop takes the subscription and the listener off. What is on the wire stays unknown.
+func (a *acks) stop() {
+	if a.sub != nil {
+		_ = a.sub.Unsubscribe() // fails on a closed connection, which has no subscriptions
+	}
+	a.conn.RemoveStatusListener(a.lost)
+}
+
+func (a *acks) send(item *pendingEvent, data []byte) error {
+	if a.sub == nil {
+		sub, err := a.conn.ChanSubscribe(a.inbox+"*", a.replies)
+		if err != nil {
+			return fmt.Errorf("subscribing to acknowledgements: %w", err)
+		}
+		a.sub = sub
+	}
+	a.id++
+	msg := &nats.Msg{Subject: item.subject, Reply: a.inbox + strconv.FormatUint(a.id, 10), Data: data}
+	if err := a.conn.PublishMsg(msg); err != nil {
+		return err
+	}
+	a.flights = append(a.flights, flight{a.id, item, time.Now()})
+	return nil
+}
+
+// landed finds the event that a reply is for, and what became of it. The event is nil if the reply came too late.
+func (a *acks) landed(reply *nats.Msg) (item *pendingEvent, stream string, err error) {
+	id, err := strconv.ParseUint(reply.Subject[len(a.inbox):], 10, 64)
+	if err != nil {
+		return nil, "", nil
+	}
+	for i, f := range a.flights {
+		if f.id == id {
+			a.flights = append(a.flights[:i], a.flights[i+1:]...)
+			stream, err = parseAck(reply)
+			return f.item, stream, err
+		}
+	}
+	return nil, "", nil
+}
+
+// overdue takes what has waited for ackTimeout off the list.
+func (a *acks) overdue(now time.Time) (items []*pendingEvent) {
+	for len(a.flights) > 0 && now.Sub(a.flights[0].sent) >= ackTimeout {
+		items = append(items, a.flights[0].item)
+		a.flights = a.flights[1:]
+	}
+	return items
+}
+
+// all takes everything off the list.
+func (a *acks) all() (items []*pendingEvent) {
+	for _, f := range a.flights {
+		items = append(items, f.item)
+	}
+	a.flights = nil
+	return items
+}
+
+func parseAck(reply *nats.Msg) (stream string, err error) {
+	if len(reply.Data) == 0 && reply.Header.Get("Status") == "503" {
+		return "", jetstream.ErrNoStreamResponse
+	}
+	var ack struct {
+		Error  *jetstream.APIError `json:"error"`
+		Stream string              `json:"stream"`
+	}
+	if err := json.Unmarshal(reply.Data, &ack); err != nil {
+		return "", errors.Join(jetstream.ErrInvalidJSAck, err)
+	}
+	if ack.Error != nil {
+		return "", ack.Error
+	}
+	if ack.Stream == "" {
+		return "", jetstream.ErrInvalidJSAck
+	}
+	return ack.Stream, nil
+}
