@@ -3,8 +3,6 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,28 +36,8 @@ type BrakeState struct {
 }
 
 // keptBrake is what is kept of the brake.
-type keptBrake struct {
-	BrakeState
-	// Keys are those that a release let go, so that a crash in between does not ask for another, and nothing that vanishes
-	// later passes under an old release. Too many are not kept: after a crash they have to be released again.
-	Keys []string `json:"releasedKeys,omitempty"`
-}
-
 // keptKeysLimit bounds the size of the kept keys, in bytes.
-const keptKeysLimit = 256 << 10
-
 // keepable returns the keys if they are few enough to be kept.
-func keepable(keys map[string]struct{}) []string {
-	size := 0
-	for key := range keys {
-		size += len(key) + len(`"",`)
-	}
-	if size > keptKeysLimit {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(keys))
-}
-
 // brake stands before every delete that is inferred and not evidenced: vanished keys, deletes owed at start, the sweep.
 // Workers ask admits; one goroutine (run) decides.
 type brake struct {
@@ -104,6 +82,7 @@ func (b *brake) admits(key string) bool {
 	return false
 }
 
+// holdsSwept tells whether the sweep found secondaries of an owner without an anchor, and the brake holds them.
 func (b *brake) suspectLocked(key string) {
 	b.last = time.Now()
 	if len(b.suspects) == 0 {
@@ -149,13 +128,6 @@ func (b *brake) poke() {
 }
 
 // releaseRequested is an operator's put to the release key, or ReleaseBrake.
-func (b *brake) releaseRequested() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.release = true
-	b.poke()
-}
-
 func (b *brake) snapshot() BrakeState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,33 +185,7 @@ func (b *brake) start(ctx context.Context) error {
 }
 
 // knownStream is the stream that was kept. The first one is kept at once, lest a crash forget what was known.
-func (b *brake) knownStream(ctx context.Context) (streamIdentity, error) {
-	var known streamIdentity
-	found, err := b.engine.load(ctx, reservedStream, &known)
-	if err != nil || found {
-		return known, err
-	}
-	now := b.engine.primary.stream()
-	return now, b.engine.replace(ctx, reservedStream, now)
-}
-
 // sameStream is the stream that was known, marked as another one where the stream of now is not it.
-func sameStream(known, now streamIdentity) streamIdentity {
-	if known.Created == "" {
-		return now // never seen before
-	}
-	known.Changes = now.Changes
-	if known.Created != now.Created || now.Highest < known.Highest {
-		known.Changes-- // never equal to what the informer counts from now on
-	}
-	return known
-}
-
-func (b *brake) streamChangedLocked() bool {
-	now := b.engine.primary.stream()
-	return now.Changes != b.known.Changes || now.Created != b.known.Created
-}
-
 // run decides about suspects until the term ends.
 func (b *brake) run(ctx context.Context) {
 	timer := time.NewTimer(0)
@@ -370,69 +316,7 @@ func (b *brake) tooManyLocked(going, known int, what string) string {
 
 // sweep is asked about everything that a sweep found, and returns the owners that may be cleaned up after. What it holds
 // back replaces what it held back of the sweep before.
-func (b *brake) sweep(ctx context.Context, found []orphaned) (free []string) {
-	b.mu.Lock()
-	reason := ""
-	if !b.state.Engaged && len(found) > 0 {
-		reason = b.sweepReasonLocked(found)
-	}
-	engaged := b.state.Engaged || reason != ""
-	b.swept, b.sweptOnce = map[string]struct{}{}, true
-	b.forgetSweptLocked(found)
-	for _, o := range found {
-		for owner := range o.owners {
-			if _, ok := b.allowed[owner]; ok || !engaged {
-				free = append(free, owner)
-			} else {
-				b.swept[owner] = struct{}{}
-				b.busy.Store(true)
-			}
-		}
-	}
-	b.poke()
-	b.mu.Unlock()
-	if reason != "" {
-		b.engage(ctx, reason)
-	}
-	return free
-}
-
 // forgetSweptLocked ends the permission of owners that have nothing left to clean up after.
-func (b *brake) forgetSweptLocked(found []orphaned) {
-	if len(b.allowed) == 0 {
-		return
-	}
-	left := map[string]struct{}{}
-	for _, o := range found {
-		for owner := range o.owners {
-			left[owner] = struct{}{}
-		}
-	}
-	for key := range b.allowed {
-		if _, ok := left[key]; !ok && !anchored(b.engine.anchors.cached(key)) {
-			delete(b.allowed, key)
-		}
-	}
-}
-
-func (b *brake) sweepReasonLocked(found []orphaned) string {
-	for _, o := range found {
-		count := o.count
-		for owner, objects := range o.owners {
-			if _, released := b.allowed[owner]; released {
-				count -= objects
-			}
-		}
-		if count > 0 && b.streamChangedLocked() {
-			return fmt.Sprintf("the stream of the bucket is not the one that was known, and %d objects of %s would be swept", count, o.source)
-		}
-		if count >= brakeLeast && 2*count > o.known {
-			return fmt.Sprintf("the sweep would delete %d of %d objects of %s, whose owners do not exist", count, o.known, o.source)
-		}
-	}
-	return ""
-}
-
 // engage holds everything inferred until a release, across restarts, and says so loudly.
 func (b *brake) engage(ctx context.Context, reason string) {
 	b.mu.Lock()
@@ -451,115 +335,12 @@ func (b *brake) engage(ctx context.Context, reason string) {
 }
 
 // letGo is the release: all that is held may go, and the stream is the one we know from now on.
-func (b *brake) letGo(ctx context.Context) {
-	b.mu.Lock()
-	going, swept := b.held, b.swept
-	for key := range b.suspects {
-		going[key] = struct{}{}
-	}
-	b.suspects, b.held, b.swept = map[string]struct{}{}, map[string]struct{}{}, map[string]struct{}{}
-	for key := range going {
-		b.allowed[key] = struct{}{}
-	}
-	for key := range swept {
-		b.allowed[key] = struct{}{}
-	}
-	b.state = BrakeState{Since: time.Now(), Released: true}
-	b.release, b.recent = false, nil
-	b.known = b.engine.primary.stream()
-	state, known, keys := b.state, b.known, keepable(b.allowed)
-	b.mu.Unlock()
-	e := b.engine
-	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(swept))
-	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", fmt.Sprintf("%d deletes go on", len(going)+len(swept)))
-	b.keep(ctx, keptBrake{BrakeState: state, Keys: keys}, known)
-	for key := range going {
-		e.queue.add(key, operations(OperationDelete), prioSecondary)
-	}
-	for key := range swept {
-		e.queue.add(key, operations(OperationDelete)|explicitBit, prioSecondary)
-	}
-}
-
 // dismiss is a release when nothing is held: it must not release what comes later.
-func (b *brake) dismiss(ctx context.Context) {
-	b.mu.Lock()
-	b.release = false
-	b.mu.Unlock()
-	if err := b.engine.remove(ctx, reservedRelease); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot remove the key that releases the brake")
-	}
-}
-
 // disengage is for a brake under which everything came back.
-func (b *brake) disengage(ctx context.Context) {
-	b.mu.Lock()
-	b.state = BrakeState{Since: time.Now()}
-	b.known = b.engine.primary.stream()
-	state, known := b.state, b.known
-	b.mu.Unlock()
-	klog.FromContext(ctx).Info("Brake disengaged: every document that was missing exists again")
-	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", "every document that was missing exists again")
-	b.keep(ctx, keptBrake{BrakeState: state}, known)
-}
-
 // clear ends a release when all that was held has gone.
-func (b *brake) clear(ctx context.Context) {
-	b.mu.Lock()
-	b.state.Released = false
-	b.mu.Unlock()
-	if err := b.engine.remove(ctx, reservedBrake); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot remove the state of the brake")
-	}
-}
-
-func (b *brake) keep(ctx context.Context, state keptBrake, known streamIdentity) {
-	e := b.engine
-	for _, err := range []error{
-		e.replace(ctx, reservedStream, known), e.replace(ctx, reservedBrake, state), e.remove(ctx, reservedRelease),
-	} {
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot keep the release of the brake; after a restart it has to be released again")
-		}
-	}
-}
-
 // keepStream keeps the identity and the highest sequence of the stream. Another stream is taken for ours only when
 // nothing that the anchors know is missing in it.
-func (b *brake) keepStream(ctx context.Context) {
-	now := b.engine.primary.stream()
-	b.mu.Lock()
-	changed := b.streamChangedLocked()
-	calm := len(b.suspects)+len(b.held)+len(b.swept)+len(b.allowed) == 0 && !b.state.Engaged
-	kept := b.known
-	b.mu.Unlock()
-	if changed && (!calm || b.anythingMissing()) || !changed && now.Highest == kept.Highest {
-		return
-	}
-	if err := b.engine.replace(ctx, reservedStream, now); err != nil {
-		return // logged by nobody on purpose: the next checkpoint, or the records, tell the same
-	}
-	b.mu.Lock()
-	b.known = now
-	b.mu.Unlock()
-}
-
 // keepStreamAtEnd does it once more when the work ends, if the server answers soon.
-func (b *brake) keepStreamAtEnd(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	b.keepStream(ctx)
-}
-
-func (b *brake) anythingMissing() bool {
-	for key := range b.engine.anchoredRecords() {
-		if !b.engine.primary.exists(key) {
-			return true
-		}
-	}
-	return false
-}
-
 func (b *brake) tell(ctx context.Context, state BrakeState, eventType, reason, message string) {
 	e := b.engine
 	if f := e.opts.onBrake; f != nil {

@@ -35,7 +35,7 @@ func (e *engine) processAbsent(t *term, it item) {
 		e.queue.done(it.key)
 		return
 	}
-	if e.parked.holds(it.key, view{}, it.ops) {
+	if e.parked.holds(it.key, view{}, it.ops) || !owed && e.brake.holdsSwept(it.key) {
 		e.queue.done(it.key)
 		return
 	}

@@ -1,0 +1,109 @@
+package controllerruntime
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+type keptBrake struct {
+	BrakeState
+	// Keys are those that a release let go, so that a crash in between does not ask for another, and nothing that vanishes
+	// later passes under an old release. Too many are not kept: after a crash they have to be released again.
+	Keys []string `json:"releasedKeys,omitempty"`
+}
+
+const keptKeysLimit = 256 << 10
+
+func keepable(keys map[string]struct{}) []string {
+	size := 0
+	for key := range keys {
+		size += len(key) + len(`"",`)
+	}
+	if size > keptKeysLimit {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+func (b *brake) releaseRequested() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.release = true
+	b.poke()
+}
+
+func (b *brake) letGo(ctx context.Context) {
+	b.mu.Lock()
+	going, swept := b.held, b.swept
+	for key := range b.suspects {
+		going[key] = struct{}{}
+	}
+	b.suspects, b.held, b.swept = map[string]struct{}{}, map[string]struct{}{}, map[string]struct{}{}
+	for key := range going {
+		b.allowed[key] = struct{}{}
+	}
+	for key := range swept {
+		b.allowed[key] = struct{}{}
+	}
+	b.state = BrakeState{Since: time.Now(), Released: true}
+	b.release, b.recent = false, nil
+	b.known = b.engine.primary.stream()
+	state, known, keys := b.state, b.known, keepable(b.allowed)
+	b.mu.Unlock()
+	e := b.engine
+	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(swept))
+	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", fmt.Sprintf("%d deletes go on", len(going)+len(swept)))
+	b.keep(ctx, keptBrake{BrakeState: state, Keys: keys}, known)
+	for key := range going {
+		e.queue.add(key, operations(OperationDelete), prioSecondary)
+	}
+	for key := range swept {
+		e.queue.add(key, operations(OperationDelete)|explicitBit, prioSecondary)
+	}
+}
+
+func (b *brake) dismiss(ctx context.Context) {
+	b.mu.Lock()
+	b.release = false
+	b.mu.Unlock()
+	if err := b.engine.remove(ctx, reservedRelease); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot remove the key that releases the brake")
+	}
+}
+
+func (b *brake) disengage(ctx context.Context) {
+	b.mu.Lock()
+	b.state = BrakeState{Since: time.Now()}
+	b.known = b.engine.primary.stream()
+	state, known := b.state, b.known
+	b.mu.Unlock()
+	klog.FromContext(ctx).Info("Brake disengaged: every document that was missing exists again")
+	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", "every document that was missing exists again")
+	b.keep(ctx, keptBrake{BrakeState: state}, known)
+}
+
+func (b *brake) clear(ctx context.Context) {
+	b.mu.Lock()
+	b.state.Released = false
+	b.mu.Unlock()
+	if err := b.engine.remove(ctx, reservedBrake); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot remove the state of the brake")
+	}
+}
+
+func (b *brake) keep(ctx context.Context, state keptBrake, known streamIdentity) {
+	e := b.engine
+	for _, err := range []error{
+		e.replace(ctx, reservedStream, known), e.replace(ctx, reservedBrake, state), e.remove(ctx, reservedRelease),
+	} {
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot keep the release of the brake; after a restart it has to be released again")
+		}
+	}
+}

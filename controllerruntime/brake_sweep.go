@@ -1,0 +1,78 @@
+package controllerruntime
+
+import (
+	"context"
+	"fmt"
+)
+
+func (b *brake) holdsSwept(key string) bool {
+	if !b.busy.Load() {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, held := b.swept[key]
+	return held
+}
+
+func (b *brake) sweep(ctx context.Context, found []orphaned) (free []string) {
+	b.mu.Lock()
+	reason := ""
+	if !b.state.Engaged && len(found) > 0 {
+		reason = b.sweepReasonLocked(found)
+	}
+	engaged := b.state.Engaged || reason != ""
+	b.swept, b.sweptOnce = map[string]struct{}{}, true
+	b.forgetSweptLocked(found)
+	for _, o := range found {
+		for owner := range o.owners {
+			if _, ok := b.allowed[owner]; ok || !engaged {
+				free = append(free, owner)
+			} else {
+				b.swept[owner] = struct{}{}
+				b.busy.Store(true)
+			}
+		}
+	}
+	b.poke()
+	b.mu.Unlock()
+	if reason != "" {
+		b.engage(ctx, reason)
+	}
+	return free
+}
+
+func (b *brake) forgetSweptLocked(found []orphaned) {
+	if len(b.allowed) == 0 {
+		return
+	}
+	left := map[string]struct{}{}
+	for _, o := range found {
+		for owner := range o.owners {
+			left[owner] = struct{}{}
+		}
+	}
+	for key := range b.allowed {
+		if _, ok := left[key]; !ok && !anchored(b.engine.anchors.cached(key)) {
+			delete(b.allowed, key)
+		}
+	}
+}
+
+func (b *brake) sweepReasonLocked(found []orphaned) string {
+	for _, o := range found {
+		count := o.count
+		for owner, objects := range o.owners {
+			if _, released := b.allowed[owner]; released {
+				count -= objects
+			}
+		}
+		if count > 0 && b.streamChangedLocked() {
+			return fmt.Sprintf("the stream of the bucket is not the one that was known, and %d objects of %s would be swept", count, o.source)
+		}
+		if count >= brakeLeast && 2*count > o.known {
+			return fmt.Sprintf("the sweep would delete %d of %d objects of %s, whose owners do not exist", count, o.known, o.source)
+		}
+	}
+	return ""
+}
