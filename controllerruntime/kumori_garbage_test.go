@@ -29,12 +29,11 @@ func (c *collecting) GarbageSecondaries() { c.collect() }
 func TestKumoriDefaultGarbageSecondariesEnqueuesEachMissingOwnerWithDelete(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
-	server, informer := kubeInformer(t)
+	_, informer := kubeInformer(t, owned(configMap("settings", ""), "gone-too"))
 	must(t, sites.Create(t.Context(), newSite("home", "")))
 	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
 	must(t, pages.Create(t.Context(), owned(newPage("b", ""), "gone")))
 	must(t, pages.Create(t.Context(), owned(newPage("c", ""), "home")))
-	server.Add(owned(configMap("settings", ""), "gone-too"))
 
 	c := kumori{sites: sites, pages: pages, secondaries: []cache.SharedIndexInformer{informer}}.custom(nil)
 	runKumori(t, c)

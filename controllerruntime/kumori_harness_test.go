@@ -151,10 +151,14 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// kubeInformer is client-go's fake of an API server that has ConfigMaps, and an informer that runs over it.
-func kubeInformer(t *testing.T) (*fcache.FakeControllerSource, cache.SharedIndexInformer) {
+// kubeInformer is client-go's fake of an API server that has ConfigMaps, and an informer that runs over it. What is added
+// between the informer's list and its watch makes this fake ask for another list, which comes a second later.
+func kubeInformer(t *testing.T, initial ...*corev1.ConfigMap) (*fcache.FakeControllerSource, cache.SharedIndexInformer) {
 	t.Helper()
 	server := fcache.NewFakeControllerSource()
+	for _, m := range initial {
+		server.Add(m)
+	}
 	informer := cache.NewSharedIndexInformer(server, &corev1.ConfigMap{}, 0, cache.Indexers{})
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
