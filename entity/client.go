@@ -93,9 +93,7 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 	if err != nil {
 		return err
 	}
-	if c.async, err = newAsyncWriter(c.js.Conn()); err != nil {
-		return fmt.Errorf("publisher of bucket %q: %w", b.name, err)
-	}
+	c.async = newAsyncWriter(c.js.Conn())
 	b.async = c.async
 	keys := c.keys
 	keys.bucket = b.name
@@ -211,10 +209,7 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 	if err != nil {
 		return err
 	}
-	revision, err := c.documents.put(ctx, write{key: d.natsKey, value: d.data})
-	if conflict, ok := errors.AsType[*casError](err); ok && conflict.actual != nil && conflict.actual.isMarker() {
-		revision, err = c.documents.put(ctx, write{key: d.natsKey, value: d.data, expected: conflict.actual.Revision})
-	}
+	revision, err := c.documents.create(ctx, write{key: d.natsKey, value: d.data})
 	if conflict, ok := errors.AsType[*casError](err); ok {
 		return newAlreadyExists(c.cfg.Kind, c.cfg.Bucket, d.key, conflict.actual.live().revision())
 	}

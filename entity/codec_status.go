@@ -43,7 +43,7 @@ func (c *codec[T]) decodeStatus(raw []byte) *decodedStatus {
 	return &decodedStatus{field: v.Elem()}
 }
 
-// statusJSON is the status of obj, null if it is empty.
+// statusJSON is the status of obj, nil if it is the zero value.
 func (c *codec[T]) statusJSON(obj T) (stdjson.RawMessage, error) {
 	if u, ok := any(obj).(*unstructured.Unstructured); ok {
 		if u.Object["status"] == nil {
@@ -54,7 +54,11 @@ func (c *codec[T]) statusJSON(obj T) (stdjson.RawMessage, error) {
 	if c.status == nil {
 		return nil, fmt.Errorf("%v has no field with the JSON name status", c.elem)
 	}
-	return c.marshal(reflect.ValueOf(obj).Elem().FieldByIndex(c.status).Interface())
+	status := reflect.ValueOf(obj).Elem().FieldByIndex(c.status)
+	if status.IsZero() {
+		return nil, nil
+	}
+	return c.marshal(status.Interface())
 }
 
 func (c *codec[T]) clearStatus(obj T) {
@@ -65,6 +69,16 @@ func (c *codec[T]) clearStatus(obj T) {
 	if c.status != nil {
 		reflect.ValueOf(obj).Elem().FieldByIndex(c.status).SetZero()
 	}
+}
+
+// WithStatusOf returns a copy of a cached document with the status of a record as the handlers of Records.Informer get
+// it; nil, or anything else, is no record.
+func (c *Client[T]) WithStatusOf(obj T, record any) T {
+	rec, _ := record.(*RecordObject)
+	if rec != nil && rec.Record == nil {
+		rec = nil
+	}
+	return c.codec.join(obj, rec)
 }
 
 // join returns a copy of a document with the status of its record, which may be nil. It copies once: the two are put

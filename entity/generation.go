@@ -28,19 +28,42 @@ type generation[T IEntity] struct {
 	ctx     context.Context // ends with the generation; its goroutines are counted in wg
 	wg      sync.WaitGroup
 
-	reserved       bool // the informer of reserved keys was started; guarded by client.mu
-	invalidRecords atomic.Int64
+	reserved bool // the informer of reserved keys was started; guarded by client.mu
+	news     *hookState
+	health   recordHealth
+}
+
+// recordHealth is what is wrong with the status bucket: it cannot be watched, or a record does not decode.
+type recordHealth struct {
+	mu      sync.Mutex
+	watch   error
+	invalid map[string]error // by NATS key
+}
+
+// change makes one change and tells what is wrong now.
+func (h *recordHealth) change(change func(), tell func(error)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+	err := h.watch
+	for _, invalid := range h.invalid {
+		if err == nil {
+			err = invalid
+		}
+	}
+	tell(err)
 }
 
 func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
-	g := &generation[T]{client: c}
+	g := &generation[T]{client: c, news: c.hooks.renew()}
+	g.health.invalid = map[string]error{}
 	docs, err := natsinformer.New(c.js, natsinformer.Config{
 		Bucket:          c.cfg.Bucket,
 		Filter:          c.cfg.Filter,
 		Decode:          c.decodeEntry,
-		OnInvalid:       func(e natsinformer.Entry, err error) { c.hooks.setInvalid(c.keys.display(e.Key), e.Revision, err) },
-		OnResolved:      func(natsKey string) { c.hooks.setResolved(c.keys.display(natsKey)) },
-		OnError:         func(err error) { c.hooks.setError(c.cfg.Bucket, err) },
+		OnInvalid:       func(e natsinformer.Entry, err error) { g.news.setInvalid(c.keys.display(e.Key), e.Revision, err) },
+		OnResolved:      func(natsKey string) { g.news.setResolved(c.keys.display(natsKey)) },
+		OnError:         func(err error) { g.news.setError(c.cfg.Bucket, err) },
 		Indexers:        cache.Indexers{OwnerIndex: ownerIndexFunc},
 		CompareInterval: c.cfg.CompareInterval,
 	})
@@ -62,8 +85,8 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		Filter:          c.cfg.Filter,
 		Decode:          c.records.decode,
 		OnInvalid:       g.recordInvalid,
-		OnResolved:      func(string) { g.recordResolved() },
-		OnError:         func(err error) { c.hooks.setError(c.cfg.StatusBucket, err) },
+		OnResolved:      func(natsKey string) { g.recordNews(func() { delete(g.health.invalid, natsKey) }) },
+		OnError:         func(err error) { g.recordNews(func() { g.health.watch = err }) },
 		CompareInterval: c.cfg.CompareInterval,
 	})
 	if err != nil {
@@ -80,15 +103,12 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 
 // recordInvalid reports a record that does not decode as an error of its bucket: it is none of the documents that Hooks.Invalid is about.
 func (g *generation[T]) recordInvalid(e natsinformer.Entry, err error) {
-	g.invalidRecords.Add(1)
-	bucket := g.client.cfg.StatusBucket
-	g.client.hooks.setError(bucket, fmt.Errorf("key %q of status bucket %q at revision %d: %w; mend or delete it", e.Key, bucket, e.Revision, err))
+	err = fmt.Errorf("key %q of status bucket %q at revision %d: %w; mend or delete it", e.Key, g.client.cfg.StatusBucket, e.Revision, err)
+	g.recordNews(func() { g.health.invalid[e.Key] = err })
 }
 
-func (g *generation[T]) recordResolved() {
-	if g.invalidRecords.Add(-1) <= 0 {
-		g.client.hooks.setError(g.client.cfg.StatusBucket, nil)
-	}
+func (g *generation[T]) recordNews(change func()) {
+	g.health.change(change, func(err error) { g.news.setError(g.client.cfg.StatusBucket, err) })
 }
 
 // run starts the informers. client.mu is held.
@@ -117,20 +137,20 @@ func (g *generation[T]) runReserved() {
 	})
 	if err == nil {
 		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { c.reservedChanged(obj, false) },
-			UpdateFunc: func(_, obj any) { c.reservedChanged(obj, false) },
-			DeleteFunc: func(obj any) { c.reservedChanged(obj, true) },
+			AddFunc:    func(obj any) { g.reservedChanged(obj, false) },
+			UpdateFunc: func(_, obj any) { g.reservedChanged(obj, false) },
+			DeleteFunc: func(obj any) { g.reservedChanged(obj, true) },
 		})
 	}
 	if err != nil {
-		c.hooks.setError(c.cfg.StatusBucket, fmt.Errorf("informer of reserved keys of bucket %q: %w", c.cfg.StatusBucket, err))
+		g.news.setError(c.cfg.StatusBucket, fmt.Errorf("informer of reserved keys of bucket %q: %w", c.cfg.StatusBucket, err))
 		return
 	}
 	g.reserved = true
 	g.wg.Go(func() { informer.RunWithContext(g.ctx) })
 }
 
-func (c *Client[T]) reservedChanged(obj any, deleted bool) {
+func (g *generation[T]) reservedChanged(obj any, deleted bool) {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
 	}
@@ -144,10 +164,10 @@ func (c *Client[T]) reservedChanged(obj any, deleted bool) {
 		if err != nil {
 			revision = o.revision
 		}
-		c.hooks.setReserved(o.Name, revision, nil)
+		g.news.setReserved(o.Name, revision, nil)
 		return
 	}
-	c.hooks.setReserved(o.Name, o.revision, o.value)
+	g.news.setReserved(o.Name, o.revision, o.value)
 }
 
 // start is Start of this generation; it fails if the generation is over.
@@ -185,7 +205,7 @@ func (g *generation[T]) shutdown() {
 		g.cancel()
 	}
 	g.wg.Wait()
-	g.client.hooks.reset()
+	g.news.over()
 }
 
 // generation returns the present generation, a new one if there is none. It panics if natsinformer refuses a

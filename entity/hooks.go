@@ -5,15 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// hookSet fans out to subscribers, and remembers what a new one has to know: which keys are invalid, which buckets
-// cannot be watched, and the reserved keys.
+// hookSet fans out to subscribers what one generation of informers tells.
 type hookSet struct {
-	mu       sync.Mutex // held during callbacks, so that a subscriber sees each key's news in order
-	next     int
-	subs     map[int]Hooks
+	mu    sync.Mutex // held during callbacks, so that a subscriber sees each key's news in order
+	next  int
+	subs  map[int]Hooks
+	state *hookState
+}
+
+// hookState is what a new subscriber has to know: which keys are invalid, which buckets cannot be watched, and the
+// reserved keys. Each generation has its own, so that one that is stopping does not speak for the next.
+type hookState struct {
+	hooks    *hookSet
+	invalid  *invalidKeys
 	errors   map[string]error
 	reserved map[string]reservedValue
-	invalid  *invalidKeys
 }
 
 type reservedValue struct {
@@ -22,16 +28,40 @@ type reservedValue struct {
 }
 
 func newHookSet() *hookSet {
-	return &hookSet{subs: map[int]Hooks{}, errors: map[string]error{}, reserved: map[string]reservedValue{}, invalid: newInvalidKeys()}
+	h := &hookSet{subs: map[int]Hooks{}}
+	h.renew()
+	return h
 }
 
-// reset forgets what the caches that have stopped knew.
-func (h *hookSet) reset() {
+// renew forgets everything, and makes the state of another generation the one that counts.
+func (h *hookSet) renew() *hookState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	clear(h.errors)
-	clear(h.reserved)
-	h.invalid.clear()
+	h.state = &hookState{hooks: h, invalid: newInvalidKeys(), errors: map[string]error{}, reserved: map[string]reservedValue{}}
+	return h.state
+}
+
+// over renews if the state is still the one that counts.
+func (s *hookState) over() {
+	s.hooks.mu.Lock()
+	counts := s.hooks.state == s
+	s.hooks.mu.Unlock()
+	if counts {
+		s.hooks.renew()
+	}
+}
+
+// tell changes the state, and calls the subscribers if it is the one that counts.
+func (s *hookState) tell(change func(), call func(Hooks)) {
+	s.hooks.mu.Lock()
+	defer s.hooks.mu.Unlock()
+	change()
+	if s.hooks.state != s {
+		return
+	}
+	for _, hooks := range s.hooks.subs {
+		call(hooks)
+	}
 }
 
 func (h *hookSet) subscribe(hooks Hooks) (cancel func()) {
@@ -41,17 +71,17 @@ func (h *hookSet) subscribe(hooks Hooks) (cancel func()) {
 	h.next++
 	h.subs[id] = hooks
 	if hooks.Invalid != nil {
-		for key, state := range h.invalid.all() {
+		for key, state := range h.state.invalid.all() {
 			hooks.Invalid(key, state.revision, state.err)
 		}
 	}
 	if hooks.Error != nil {
-		for bucket, err := range h.errors {
+		for bucket, err := range h.state.errors {
 			hooks.Error(bucket, err)
 		}
 	}
 	if hooks.Reserved != nil {
-		for name, v := range h.reserved {
+		for name, v := range h.state.reserved {
 			hooks.Reserved(name, v.revision, v.value)
 		}
 	}
@@ -73,57 +103,49 @@ func (h *hookSet) wantsReserved() bool {
 	return false
 }
 
-func (h *hookSet) setInvalid(key string, revision uint64, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.invalid.set(key, revision, err)
-	for _, hooks := range h.subs {
+func (s *hookState) setInvalid(key string, revision uint64, err error) {
+	s.tell(func() { s.invalid.set(key, revision, err) }, func(hooks Hooks) {
 		if hooks.Invalid != nil {
 			hooks.Invalid(key, revision, err)
 		}
-	}
+	})
 }
 
-func (h *hookSet) setResolved(key string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.invalid.remove(key)
-	for _, hooks := range h.subs {
+func (s *hookState) setResolved(key string) {
+	s.tell(func() { s.invalid.remove(key) }, func(hooks Hooks) {
 		if hooks.Resolved != nil {
 			hooks.Resolved(key)
 		}
-	}
+	})
 }
 
-func (h *hookSet) setError(bucket string, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err == nil {
-		delete(h.errors, bucket)
-	} else {
-		h.errors[bucket] = err
-	}
-	for _, hooks := range h.subs {
+func (s *hookState) setError(bucket string, err error) {
+	s.tell(func() {
+		if err == nil {
+			delete(s.errors, bucket)
+		} else {
+			s.errors[bucket] = err
+		}
+	}, func(hooks Hooks) {
 		if hooks.Error != nil {
 			hooks.Error(bucket, err)
 		}
-	}
+	})
 }
 
 // setReserved takes nil for a delete.
-func (h *hookSet) setReserved(name string, revision uint64, value []byte) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if value == nil {
-		delete(h.reserved, name)
-	} else {
-		h.reserved[name] = reservedValue{revision, value}
-	}
-	for _, hooks := range h.subs {
+func (s *hookState) setReserved(name string, revision uint64, value []byte) {
+	s.tell(func() {
+		if value == nil {
+			delete(s.reserved, name)
+		} else {
+			s.reserved[name] = reservedValue{revision, value}
+		}
+	}, func(hooks Hooks) {
 		if hooks.Reserved != nil {
 			hooks.Reserved(name, revision, value)
 		}
-	}
+	})
 }
 
 // invalidKeys are the keys whose document does not decode, for the lister. It has a lock of its own, so that a callback
@@ -153,13 +175,6 @@ func (k *invalidKeys) remove(key string) {
 	defer k.mu.Unlock()
 	delete(k.keys, key)
 	k.size.Store(int64(len(k.keys)))
-}
-
-func (k *invalidKeys) clear() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	clear(k.keys)
-	k.size.Store(0)
 }
 
 func (k *invalidKeys) get(key string) (invalidKey, bool) {

@@ -38,6 +38,9 @@ type IEntityClient[T IEntity] interface {
 	Records() *Records
 	// Record reads the record of a key live. IsNotFound if it has none.
 	Record(ctx context.Context, key string) (*Record, error)
+	// WithStatusOf returns a copy of a cached document with the status of a record as the handlers of Records.Informer get
+	// it; nil, or anything else, is no record. It does not talk to the server.
+	WithStatusOf(obj T, record any) T
 	// Start starts the informers of documents and records with their first user; stop, which may be called more than
 	// once, releases them, and stops them with their last.
 	Start() (stop func(), err error)

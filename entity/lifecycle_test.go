@@ -188,6 +188,65 @@ func TestHooksTellWhichBucketCannotBeWatched(t *testing.T) {
 	}
 }
 
+func TestARecordThatDoesNotDecodeIsAnErrorOfItsBucketUntilItIsMended(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	errs := make(chan error, 100)
+	defer client.Subscribe(entity.Hooks{Error: func(bucket string, err error) {
+		if bucket == "websites-status" {
+			errs <- err
+		}
+	}})()
+	start(t, client)
+	kv := keyValue(t, js, "websites-status")
+	next := func() error {
+		select {
+		case err := <-errs:
+			return err
+		case <-testContext(t).Done():
+			t.Fatal("told nothing")
+			return nil
+		}
+	}
+	for _, key := range []string{"a", "b", "a"} {
+		_, err := kv.PutString(t.Context(), key, "nonsense")
+		must(t, err)
+		if err := next(); err == nil || !strings.Contains(err.Error(), "mend or delete it") {
+			t.Errorf("told %v", err)
+		}
+	}
+	must(t, kv.Delete(t.Context(), "a"))
+	if err := next(); err == nil || !strings.Contains(err.Error(), `"b"`) {
+		t.Errorf("one is mended, told %v", err)
+	}
+	_, err := kv.PutString(t.Context(), "b", "{}")
+	must(t, err)
+	if err := next(); err != nil {
+		t.Errorf("both are mended, told %v", err)
+	}
+}
+
+func TestWhatAStoppedCacheKnewIsForgotten(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	kv := keyValue(t, js, "websites")
+	_, err := kv.PutString(t.Context(), "a", "nonsense")
+	must(t, err)
+	stop, err := client.Start()
+	must(t, err)
+	_, err = client.Lister().Get("a")
+	if err == nil {
+		t.Fatal("nonsense decodes")
+	}
+	stop()
+	_, err = kv.PutString(t.Context(), "a", "{}")
+	must(t, err)
+	defer client.Subscribe(entity.Hooks{Invalid: func(key string, revision uint64, err error) { t.Errorf("told of %s at %d: %v", key, revision, err) }})()
+	start(t, client)
+	_, err = client.Lister().Get("a")
+	must(t, err)
+}
+
 func TestCachedRecordsAreThoseOnTheServer(t *testing.T) {
 	js := newServer(t)
 	client, other := newClient[*Website](t, js, websites), newClient[*Website](t, js, websites)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -103,6 +104,64 @@ func TestAPipelinedWriteConflictsAndCreatesOverATombstoneAsPutDoes(t *testing.T)
 	must(t, err)
 	if got.Revision != again.Revision {
 		t.Errorf("revision %d, want %d", got.Revision, again.Revision)
+	}
+}
+
+func TestPipelinedWritesWorkAfterClose(t *testing.T) {
+	client := newClient[*Website](t, newServer(t), websites)
+	flying := client.Records().PutAsync("a", &entity.Record{})
+	client.Close()
+	must(t, flying(t.Context()))
+	must(t, client.Records().PutAsync("b", &entity.Record{})(t.Context()))
+}
+
+func BenchmarkPutAsync(b *testing.B) {
+	client := newClient[*Website](b, newServer(b), websites)
+	ctx := context.Background()
+	waits := make(chan func(context.Context) error, 2000)
+	done := make(chan error, 1)
+	go func() {
+		var failed error
+		for wait := range waits {
+			if err := wait(ctx); err != nil {
+				failed = err
+			}
+		}
+		done <- failed
+	}()
+	b.ReportAllocs()
+	document := json.RawMessage(`{"spec":{"host":"site-1.example.com","paths":["/a","/b","/c/d/e"],"replicas":3,"ports":{"http":80,"https":443}}}`)
+	n := 0
+	for b.Loop() {
+		waits <- client.Records().PutAsync(fmt.Sprintf("k%d", n), &entity.Record{Controller: "c", Stream: "s", LastDocument: document, DocumentRevision: 1})
+		n++
+	}
+	close(waits)
+	must(b, <-done)
+}
+
+// BenchmarkRawAsync is what the server and the library make of the same load.
+func BenchmarkRawAsync(b *testing.B) {
+	js := newServer(b)
+	newClient[*Website](b, js, websites)
+	value := []byte(strings.Repeat("x", 220))
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		_, err := js.PublishAsync(fmt.Sprintf("$KV.websites.k%d", n), value, jetstream.WithStallWait(time.Minute), jetstream.WithExpectLastSequencePerSubject(0))
+		must(b, err)
+		n++
+	}
+	<-js.PublishAsyncComplete()
+}
+
+func BenchmarkCreate(b *testing.B) {
+	client := newClient[*Website](b, newServer(b), websites)
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		must(b, client.Create(b.Context(), website(fmt.Sprintf("k%d", n))))
+		n++
 	}
 }
 

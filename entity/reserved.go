@@ -39,10 +39,11 @@ func (r *Records) PutReserved(ctx context.Context, name string, value []byte, re
 	if len(value) > r.limit {
 		return 0, newTooLarge("reserved key", r.bucket.name, name, len(value), r.limit, "the value")
 	}
-	seq, err := r.bucket.put(ctx, write{key: name, value: value, expected: revision})
-	if conflict, ok := errors.AsType[*casError](err); ok && revision == 0 && conflict.actual != nil && conflict.actual.isMarker() {
-		seq, err = r.bucket.put(ctx, write{key: name, value: value, expected: conflict.actual.Revision})
+	put := r.bucket.put
+	if revision == 0 {
+		put = r.bucket.create
 	}
+	seq, err := put(ctx, write{key: name, value: value, expected: revision})
 	return seq, r.reservedConflict(name, err)
 }
 

@@ -93,6 +93,25 @@ func TestAnUnchangedStatusWritesNothing(t *testing.T) {
 	}
 }
 
+func TestAnEmptyStatusIsNoStatus(t *testing.T) {
+	client := newClient[*Website](t, newServer(t), websites)
+	must(t, client.Create(t.Context(), website("a")))
+	site, err := client.Get(t.Context(), "a")
+	must(t, err)
+	must(t, client.UpdateStatus(t.Context(), site))
+	_, err = client.Record(t.Context(), "a")
+	wantError(t, "record", apierrors.IsNotFound, err)
+	site.Status.Ready = true
+	must(t, client.UpdateStatus(t.Context(), site))
+	site.Status.Ready = false
+	must(t, client.UpdateStatus(t.Context(), site))
+	rec, err := client.Record(t.Context(), "a")
+	must(t, err)
+	if rec.Status != nil || rec.StatusRevision != 2 {
+		t.Errorf("record %+v", rec)
+	}
+}
+
 func TestAStatusWithoutARecordMakesNoAnchor(t *testing.T) {
 	client := newClient[*Website](t, newServer(t), websites)
 	must(t, client.Create(t.Context(), website("a")))

@@ -2,13 +2,13 @@ package entity
 
 import (
 	"context"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -74,6 +74,20 @@ func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
 	return b.settle(ctx, &w, false)
 }
 
+// create is put of a key that has no document. Markers are written over, as often as it takes. The *casError is about a document.
+func (b *bucket) create(ctx context.Context, w write) (uint64, error) {
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	for {
+		revision, err := b.put(ctx, w)
+		conflict, ok := errors.AsType[*casError](err)
+		if !ok || conflict.actual.live() != nil || ctx.Err() != nil {
+			return revision, err
+		}
+		w.expected, w.id = conflict.actual.revision(), ""
+	}
+}
+
 // settle is put for a write that may have been sent before (inDoubt).
 func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool) (uint64, error) {
 	ctx, cancel := withTimeout(ctx)
@@ -121,8 +135,7 @@ func (b *bucket) outcome(ctx context.Context, w *write, inDoubt bool, cause erro
 	case err != nil && inDoubt:
 		return 0, nil, false
 	case err != nil:
-		// Refused for a conflict, and the state is not to be had: the refusal alone is certain.
-		return 0, errors.Join(&casError{bucket: b.name, key: w.key, expected: w.expected}, err), true
+		return 0, fmt.Errorf("writing key %q of bucket %q: refused, because it is not at revision %d: %w", w.key, b.name, w.expected, err), true
 	case actual != nil && actual.Header.Get(writeIDHeader) == w.id:
 		return actual.Revision, nil, true
 	case actual.revision() == w.expected:
@@ -162,61 +175,27 @@ func (b *bucket) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return b.acknowledged(msg.Subject, answer)
+}
+
+// acknowledged reads the answer to a write. The error is *apiError where the stream refused it.
+func (b *bucket) acknowledged(subject string, answer *nats.Msg) (uint64, error) {
+	if len(answer.Data) == 0 && answer.Header.Get("Status") == "503" {
+		return 0, nats.ErrNoResponders
+	}
 	var ack struct {
 		Error  *apiError `json:"error"`
 		Stream string    `json:"stream"`
 		Seq    uint64    `json:"seq"`
 	}
-	if err := stdjson.Unmarshal(answer.Data, &ack); err != nil {
-		return 0, fmt.Errorf("acknowledgement on %q is not JSON: %w", msg.Subject, err)
+	if err := jsonv1.Unmarshal(answer.Data, &ack); err != nil {
+		return 0, fmt.Errorf("acknowledgement on %q is not JSON: %w", subject, err)
 	}
 	if ack.Error != nil {
 		return 0, ack.Error
 	}
 	if ack.Stream != b.stream || ack.Seq == 0 {
-		return 0, fmt.Errorf("subject %q was answered by something that is not stream %q: %.100q", msg.Subject, b.stream, answer.Data)
+		return 0, fmt.Errorf("subject %q was answered by something that is not stream %q: %.100q", subject, b.stream, answer.Data)
 	}
 	return ack.Seq, nil
-}
-
-const (
-	// asyncPending bounds the writes in flight: beyond a few thousand the server's queue grows and nothing gets faster.
-	asyncPending = 4096
-	asyncTimeout = 5 * time.Second
-)
-
-// asyncWriter pipelines writes. It has a publisher of its own, so that its bound and its timeouts are its own.
-type asyncWriter struct {
-	js jetstream.JetStream
-}
-
-func newAsyncWriter(nc *nats.Conn) (*asyncWriter, error) {
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(asyncPending), jetstream.WithPublishAsyncTimeout(asyncTimeout))
-	if err != nil {
-		return nil, err
-	}
-	return &asyncWriter{js: js}, nil
-}
-
-func (a *asyncWriter) close() { a.js.CleanupPublisher() }
-
-// putAsync sends w and returns how to wait for its outcome, which is that of put. It blocks while too many are in flight.
-func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) {
-	future, err := b.async.js.PublishMsgAsync(b.message(&w), jetstream.WithStallWait(2*asyncTimeout), jetstream.WithRetryAttempts(0))
-	if err != nil {
-		return func(ctx context.Context) (uint64, error) { return b.settle(ctx, &w, false) }
-	}
-	return func(ctx context.Context) (uint64, error) {
-		select {
-		case ack := <-future.Ok():
-			return ack.Sequence, nil
-		case err := <-future.Err():
-			// A conflict is looked into by sending again: it is refused again, or turns out to be ours.
-			api, refused := errors.AsType[*jetstream.APIError](err)
-			certain := refused && isCASCode(api.ErrorCode) || neverSent(err)
-			return b.settle(ctx, &w, !certain)
-		case <-ctx.Done():
-			return b.settle(ctx, &w, true)
-		}
-	}
 }

@@ -1,0 +1,200 @@
+package entity
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// asyncPending bounds the writes in flight: beyond a few thousand the server's queue grows and nothing gets faster.
+	asyncPending = 4096
+	// asyncTimeout is when an acknowledgement counts as lost.
+	asyncTimeout = 5 * time.Second
+)
+
+var errTooManyInFlight = errors.New("too many writes in flight")
+
+// asyncWriter pipelines writes: one subscription takes all acknowledgements. The publisher of nats.go would do, but its
+// Cleanup can leave a goroutine behind, and it keeps a timer per message.
+type asyncWriter struct {
+	nc    *nats.Conn
+	slots chan struct{} // one element per write in flight
+
+	mu      sync.Mutex
+	sub     *nats.Subscription // nil until the first write
+	prefix  string             // of reply subjects
+	count   uint64
+	flights map[string]*flight // by the end of the reply subject
+	closed  bool
+}
+
+// flight is a write that was sent.
+type flight struct {
+	id     string
+	answer chan *nats.Msg // gets at most one
+	sent   time.Time
+}
+
+func newAsyncWriter(nc *nats.Conn) *asyncWriter {
+	return &asyncWriter{nc: nc, slots: make(chan struct{}, asyncPending), flights: map[string]*flight{}}
+}
+
+// close ends the pipelining: what is in flight is settled by who waits for it, and what comes later is sent only then.
+func (a *asyncWriter) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	if a.sub != nil {
+		_ = a.sub.Unsubscribe() // fails on a closed connection only, which has no subscriptions
+		a.sub = nil
+	}
+}
+
+// send puts a message on its way.
+func (a *asyncWriter) send(msg *nats.Msg) (*flight, error) {
+	if err := a.takeSlot(); err != nil {
+		return nil, err
+	}
+	f, reply, err := a.register()
+	if err != nil {
+		<-a.slots
+		return nil, err
+	}
+	msg.Reply = reply
+	if err := a.nc.PublishMsg(msg); err != nil {
+		a.forget(f)
+		return nil, err
+	}
+	return f, nil
+}
+
+// takeSlot blocks while too many writes are in flight. Those whose acknowledgement is overdue give up their places, so
+// that a caller who sends much before waiting for any is not blocked for ever.
+func (a *asyncWriter) takeSlot() error {
+	select {
+	case a.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	ticker := time.NewTicker(asyncTimeout / 5)
+	defer ticker.Stop()
+	for range 10 {
+		select {
+		case a.slots <- struct{}{}:
+			return nil
+		case <-ticker.C:
+			a.dropOverdue()
+		}
+	}
+	return errTooManyInFlight
+}
+
+func (a *asyncWriter) dropOverdue() {
+	a.mu.Lock()
+	var overdue []*flight
+	for _, f := range a.flights {
+		if time.Since(f.sent) > asyncTimeout {
+			overdue = append(overdue, f)
+		}
+	}
+	a.mu.Unlock()
+	for _, f := range overdue {
+		a.forget(f)
+	}
+}
+
+func (a *asyncWriter) register() (f *flight, reply string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil, "", nats.ErrConnectionClosed
+	}
+	if a.sub == nil {
+		inbox := a.nc.NewRespInbox()
+		if a.sub, err = a.nc.Subscribe(inbox+".*", a.answered); err != nil {
+			return nil, "", err
+		}
+		if err := a.sub.SetPendingLimits(-1, -1); err != nil { // bounded by the slots
+			return nil, "", err
+		}
+		a.prefix = inbox + "."
+	}
+	a.count++
+	f = &flight{id: strconv.FormatUint(a.count, 36), answer: make(chan *nats.Msg, 1), sent: time.Now()}
+	a.flights[f.id] = f
+	return f, a.prefix + f.id, nil
+}
+
+func (a *asyncWriter) answered(msg *nats.Msg) {
+	id := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
+	a.mu.Lock()
+	f, ok := a.flights[id]
+	delete(a.flights, id)
+	a.mu.Unlock()
+	if ok {
+		<-a.slots
+		f.answer <- msg
+	}
+}
+
+// forget gives the place of a flight away, if it still has one.
+func (a *asyncWriter) forget(f *flight) {
+	a.mu.Lock()
+	_, ok := a.flights[f.id]
+	delete(a.flights, f.id)
+	a.mu.Unlock()
+	if ok {
+		<-a.slots
+	}
+}
+
+// wait returns the answer, or nil if there will be none in time.
+func (a *asyncWriter) wait(ctx context.Context, f *flight) *nats.Msg {
+	select {
+	case msg := <-f.answer:
+		return msg
+	default:
+	}
+	timer := time.NewTimer(asyncTimeout - time.Since(f.sent))
+	defer timer.Stop()
+	select {
+	case msg := <-f.answer:
+		return msg
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	a.forget(f)
+	select {
+	case msg := <-f.answer: // it came at the last moment
+		return msg
+	default:
+		return nil
+	}
+}
+
+// putAsync sends w and returns how to wait for its outcome, which is that of put. It blocks while too many are in flight.
+func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) {
+	f, err := b.async.send(b.message(&w))
+	if err != nil {
+		return func(ctx context.Context) (uint64, error) { return b.settle(ctx, &w, false) }
+	}
+	return func(ctx context.Context) (uint64, error) {
+		answer := b.async.wait(ctx, f)
+		if answer == nil {
+			return b.settle(ctx, &w, true)
+		}
+		revision, err := b.acknowledged(b.putPrefix+w.key, answer)
+		if err == nil {
+			return revision, nil
+		}
+		// What was refused is looked into by sending again: it is refused again, or accepted now.
+		_, refused := errors.AsType[*apiError](err)
+		return b.settle(ctx, &w, !refused && !neverSent(err))
+	}
+}
