@@ -24,11 +24,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// servePort is where -serve listens, so that the nats command line tool finds it without being told.
-const servePort = 4222
-
 func main() {
-	serve := flag.Bool("serve", false, fmt.Sprintf("after the scenario, serve on port %d until interrupted", servePort))
+	serve := flag.Bool("serve", false, "after the scenario, serve on -port until interrupted")
+	port := flag.Int("port", 4222, "where -serve listens; at 4222 the nats command line tool finds it without being told")
 	url := flag.String("url", "", "use this NATS server instead of an embedded one")
 	creds := flag.String("creds", "", "credentials file for -url")
 	verbose := flag.Bool("log", false, "show the runtime's log")
@@ -38,15 +36,19 @@ func main() {
 	}
 	ctx, cancel := nagi.SignalContext(context.Background())
 	defer cancel()
-	if err := run(ctx, *serve, *url, *creds); err != nil {
+	if !*serve {
+		*port = 0
+	}
+	if err := run(ctx, *port, *url, *creds); err != nil {
 		fmt.Fprintln(os.Stderr, "FAILED:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, serve bool, url, creds string) (err error) {
+// run runs the scenario, and then serves if it is given a port.
+func run(ctx context.Context, port int, url, creds string) (err error) {
 	if url == "" {
-		server, err := embedded(serve)
+		server, err := embedded(port)
 		if err != nil {
 			return err
 		}
@@ -83,22 +85,22 @@ func run(ctx context.Context, serve bool, url, creds string) (err error) {
 	}()
 
 	fmt.Printf("nagi quickstart on %s\n\n", nc.ConnectedUrl())
-	if err := scenario(ctx, js, r); err != nil || !serve {
+	if err := scenario(ctx, js, r); err != nil || port == 0 {
 		return err
 	}
 	fmt.Printf("\nServing. In another terminal:\n\n"+
 		"  nats -s %[1]s kv put websites blog '{\"spec\":{\"domain\":\"blog.example\",\"pages\":[\"home\"]}}'\n"+
-		"  nats -s %[1]s kv get pages blog.home\n\nInterrupt to stop.\n", url)
+		"  nats -s %[1]s kv get pages blog.home\n\nInterrupt to stop.\n", nc.ConnectedUrl())
 	return watch(ctx, r)
 }
 
-func embedded(serve bool) (*natstest.Server, error) {
-	if !serve {
+func embedded(port int) (*natstest.Server, error) {
+	if port == 0 {
 		return natstest.New()
 	}
-	server, err := natstest.New(natstest.WithPort(servePort))
+	server, err := natstest.New(natstest.WithPort(port))
 	if err != nil {
-		return nil, fmt.Errorf("serve on port %d (is another NATS server running? use -url for it): %w", servePort, err)
+		return nil, fmt.Errorf("serve on port %d (if another NATS server runs there, use -url for it, or another -port): %w", port, err)
 	}
 	return server, nil
 }
