@@ -19,7 +19,7 @@ func (w *worker) list(ctx context.Context, s *session, m mode, info *streamInfo)
 	if !w.listed || m == relisted {
 		old = newKeys() // nothing known can be used again
 	}
-	next, cursor, err := w.collect(ctx, s, old, info.State.LastSeq)
+	next, cursor, err := w.collect(ctx, s, old, info)
 	if err != nil {
 		return err
 	}
@@ -51,11 +51,15 @@ func (w *worker) install(next *keys, cursor uint64) {
 	w.keys, w.cursor, w.listed = next, cursor, true
 }
 
-// collect reads all messages until the consumer has come to an end at or behind the sequence last, which the leader had
+// collect reads all messages until the consumer has come to an end at or behind the last sequence the leader had
 // when the list began: then every key that existed at that moment has arrived.
-func (w *worker) collect(ctx context.Context, s *session, old *keys, last uint64) (next *keys, cursor uint64, err error) {
+func (w *worker) collect(ctx context.Context, s *session, old *keys, info *streamInfo) (next *keys, cursor uint64, err error) {
 	next = newKeys()
-	next.live = make(map[string]known, len(old.live))
+	expected, last := info.State.NumSubjects, info.State.LastSeq
+	if w.cfg.filtered() {
+		expected = len(old.live)
+	}
+	next.live = make(map[string]known, expected)
 	for {
 		batch, err := s.receive(ctx, time.Now().Add(time.Minute))
 		if err != nil {
