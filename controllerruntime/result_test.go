@@ -42,7 +42,10 @@ func TestTerminalErrorParksTheKey(t *testing.T) {
 	var seen calls
 	var told results
 	c, sites, _ := parkHome(t, w, &seen, WithOnResult(told.add),
-		WithErrorPolicy(func(string, error, int) Result { t.Error("the error policy is asked about a terminal error"); return Result{} }))
+		WithErrorPolicy(func(string, error, int) Result {
+			t.Error("the error policy is asked about a terminal error")
+			return Result{}
+		}))
 	idle(t, c)
 	if n := seen.count("home"); n != 1 {
 		t.Errorf("%d runs, want one", n)

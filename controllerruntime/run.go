@@ -114,17 +114,19 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	endTriggers()
 	stuck := e.drain(endLife)
 	endElection()
+	end := func() error {
+		err := <-elected // it waits for what runs, so that the lease is not given back before
+		workers.Wait()
+		if e.flights != nil {
+			e.flights.stop()
+		}
+		return err
+	}
 	if stuck != nil {
-		return stuck // their workers cannot be waited for, and the lease is not given back before they return
+		go end() // when they return, if they ever do
+		return stuck
 	}
-	if err2 := <-elected; err == nil {
-		err = err2
-	}
-	workers.Wait()
-	if e.flights != nil {
-		e.flights.stop()
-	}
-	return err
+	return errors.Join(err, end())
 }
 
 // drain gives the running reconciles their grace period with a live context, and then ends it.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -217,9 +215,6 @@ func TestNoGoroutineBeforeRunAndNothingIsLeftAfter(t *testing.T) {
 		Watches(pages, noPages), WithDebounce(time.Millisecond, time.Second))
 	must(t, err)
 	c.Enqueue("home", OperationManual)
-	if n := goroutinesOf("controllerruntime.(*engine)", "controllerruntime.(*queue)", "workqueue"); n != 0 {
-		t.Errorf("%d goroutines of the engine before Run", n)
-	}
 	if err := goleak.Find(before); err != nil {
 		t.Errorf("before Run: %v", err)
 	}
@@ -236,21 +231,6 @@ func TestNoGoroutineBeforeRunAndNothingIsLeftAfter(t *testing.T) {
 	for _, bucket := range []string{"sites", "sites-status", "pages", "pages-status"} {
 		eventually(t, "no consumer is left on "+bucket, func() bool { return consumers(t, w.js, bucket) == 0 })
 	}
-}
-
-// goroutinesOf counts the goroutines whose stack has one of the names.
-func goroutinesOf(names ...string) int {
-	buffer := make([]byte, 1<<22)
-	count := 0
-	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
-		for _, name := range names {
-			if strings.Contains(stack, name) {
-				count++
-				break
-			}
-		}
-	}
-	return count
 }
 
 func consumers(t *testing.T, js jetstream.JetStream, bucket string) int {
