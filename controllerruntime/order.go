@@ -15,10 +15,9 @@ const (
 // A live change therefore waits behind at most that one.
 const oldestEvery = 8
 
-// order holds the ready keys and decides which goes next. It is the
-// workqueue.Queue plugged into client-go's workqueue, which calls it for keys that
-// are dirty and not in progress. Every operation takes constant time, and nothing
-// is left behind by a key that moved. The queue's lock guards it.
+// order holds the ready keys, which are dirty and not in progress, and decides which
+// goes next. Every operation takes constant time, and nothing is left behind by a
+// key that moved. The queue's lock guards it.
 type order struct {
 	byPriority [prioCount]entryList
 	byAge      entryList // the same keys, the one that became ready first in front
@@ -33,16 +32,16 @@ func newOrder() *order {
 	return o
 }
 
-// Push adds a key that became ready, behind those of its priority.
-func (o *order) Push(e *entry) {
+// push adds a key that became ready, behind those of its priority.
+func (o *order) push(e *entry) {
 	e.placed = e.prio
 	o.byPriority[e.placed].pushBack(e)
 	o.byAge.pushBack(e)
 }
 
-// Touch moves a ready key whose priority was raised behind those of its new
+// move moves a ready key whose priority was raised behind those of its new
 // priority. Its age stays.
-func (o *order) Touch(e *entry) {
+func (o *order) move(e *entry) {
 	if e.placed == e.prio {
 		return
 	}
@@ -51,12 +50,12 @@ func (o *order) Touch(e *entry) {
 	o.byPriority[e.placed].pushBack(e)
 }
 
-// Len returns the number of ready keys.
-func (o *order) Len() int { return o.byAge.len }
+// len returns the number of ready keys.
+func (o *order) len() int { return o.byAge.len }
 
-// Pop takes the next key: the first of the highest priority, or in every eighth
+// pop takes the next key: the first of the highest priority, or in every eighth
 // turn the oldest of all. There must be one.
-func (o *order) Pop() *entry {
+func (o *order) pop() *entry {
 	o.handedOut++
 	e := o.byAge.front
 	if o.handedOut%oldestEvery != 0 {

@@ -4,17 +4,16 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"k8s.io/client-go/util/workqueue"
 )
 
 // queue hands keys to workers, each with the reasons that gathered for it.
 //
-// client-go's workqueue keeps which keys are dirty and which are in progress: one
-// key is never handed out twice at once, and any number of events during its run
-// make exactly one more. Beside it, under one lock, stand what client-go's does
-// not have: operations, priority (order.go) and delays that can be cancelled
-// (timers.go).
+// It keeps what client-go's workqueue keeps, which keys are dirty (entry.ops is not
+// empty) and which are in progress (entry.running): one key is never handed out
+// twice at once, and any number of events during its run make exactly one more. It
+// is not that workqueue, because beside operations, priority (order.go) and delays
+// that can be cancelled (timers.go), which need an entry for each key anyway, its
+// two sets would say the same once more, and take as long as all the rest together.
 //
 // The next run of a key is in one of three states: none; waiting, for a retry, a
 // requeue or quiet (entry.wait is set); or due, ready or behind the run in
@@ -31,8 +30,7 @@ type queue struct {
 	closed  bool
 	entries map[string]*entry
 	most    int // entries since the map was made
-	work    *workqueue.Typed[*entry]
-	ready   *order // plugged into work
+	ready   *order
 	timers  timers
 
 	running int
@@ -88,8 +86,6 @@ func newQueue(opts queueOptions) *queue {
 	}
 	q.wake.L = &q.mu
 	q.timers = newTimers(q.fire)
-	// No name: a named workqueue starts a goroutine for its metrics.
-	q.work = workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[*entry]{Queue: q.ready})
 	return q
 }
 
@@ -164,13 +160,13 @@ func (q *queue) giveBack(it item) { q.addAfter(it.key, it.ops, it.prio, 0, timer
 func (q *queue) get() (next item, shutdown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.ready.Len() == 0 && !q.closed {
+	for q.ready.len() == 0 && !q.closed {
 		q.wake.Wait()
 	}
 	if q.closed {
 		return item{}, true
 	}
-	e, _ := q.work.Get() // does not block: one is ready, and all its callers hold the lock
+	e := q.ready.pop()
 	next = item{key: e.key, ops: e.ops, prio: e.prio, added: q.epoch.Add(e.added)}
 	e.ops = 0
 	e.running = true
@@ -192,9 +188,7 @@ func (q *queue) done(key string) {
 	if e.ops != 0 {
 		q.rerun--
 		e.readyAt = q.now()
-	}
-	q.work.Done(e) // pushes it to ready if it is dirty
-	if e.ops != 0 {
+		q.ready.push(e)
 		q.wake.Signal()
 	}
 	q.release(e)
@@ -231,7 +225,6 @@ func (q *queue) shutDown() {
 	if !q.closed {
 		q.closed = true
 		q.timers.stop()
-		q.work.ShutDown()
 		q.wake.Broadcast()
 	}
 	q.mu.Unlock()
@@ -292,11 +285,11 @@ func (q *queue) due(e *entry, ops Operations, prio priority, now time.Duration) 
 		return
 	}
 	e.ops, e.prio, e.readyAt = ops, prio, now
-	q.work.Add(e) // pushes it to ready, unless it is in progress
 	if e.running {
-		q.rerun++
+		q.rerun++ // done makes it ready
 		return
 	}
+	q.ready.push(e)
 	q.wake.Signal()
 }
 
@@ -306,7 +299,9 @@ func (q *queue) raise(e *entry, prio priority) {
 		return
 	}
 	e.prio = prio
-	q.work.Add(e) // touches it in ready, unless it is in progress
+	if !e.running {
+		q.ready.move(e)
+	}
 }
 
 // debounces tells whether an event has to wait for quiet.

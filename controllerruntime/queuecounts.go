@@ -31,7 +31,7 @@ func (q *queue) counts() queueCounts {
 func (q *queue) depth() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.ready.Len()
+	return q.ready.len()
 }
 
 func (q *queue) depthByPriority() [prioCount]int { return q.counts().ready }
