@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -32,7 +33,7 @@ func CreateOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 	template := obj.DeepCopyObject().(T)
 	result, err := createOrUpdate(ctx, client, obj, client.Lister().Get, mutate)
 	for range maxConflicts {
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		if _, overtaken := errors.AsType[*overtakenError](err); !overtaken {
 			break
 		}
 		assign(obj, template.DeepCopyObject().(T))
@@ -66,13 +67,26 @@ func createOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 		info.engine.setOwner(obj, info.key)
 	}
 	if !exists {
-		return OperationResultCreated, client.Create(ctx, obj)
+		return OperationResultCreated, overtaken(client.Create(ctx, obj))
 	}
 	same, err := sameDocument(before, obj)
 	if err != nil || same {
 		return OperationResultNone, err
 	}
-	return OperationResultUpdated, client.Update(ctx, obj)
+	return OperationResultUpdated, overtaken(client.Update(ctx, obj))
+}
+
+// overtakenError is a write that found another state than was read. Only then is it worth to read again: mutate may return
+// a conflict too, of something else.
+type overtakenError struct{ error }
+
+func (e *overtakenError) Unwrap() error { return e.error }
+
+func overtaken(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		return &overtakenError{err}
+	}
+	return err
 }
 
 // assign overwrites what dst points to.

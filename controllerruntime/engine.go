@@ -50,7 +50,8 @@ type engine struct {
 	acquired       atomic.Uint64 // the revision of the lease with which this term began
 	runs           atomic.Uint64 // numbers the reconciles, for their logs
 
-	degradedMu sync.Mutex
+	healthMu   sync.Mutex // held during the user's callback, so that news come in order
+	degradedMu sync.Mutex // guards degraded
 	degraded   map[string]error
 }
 
@@ -147,9 +148,18 @@ func (e *engine) invalid(ctx context.Context, key string, err error) {
 }
 
 // sourceHealth reports a source that degrades or heals. The others go on.
-func (e *engine) sourceHealth(ctx context.Context, s source) { e.setHealth(ctx, s.String(), s.err()) }
+func (e *engine) sourceHealth(ctx context.Context, s source) { e.changeHealth(ctx, s.String(), s.err) }
 
 func (e *engine) setHealth(ctx context.Context, name string, err error) {
+	e.changeHealth(ctx, name, func() error { return err })
+}
+
+// changeHealth reports what now returns. It is asked under the lock: of two news at once the one reported last is the
+// newer one, so that nothing stays degraded that has healed.
+func (e *engine) changeHealth(ctx context.Context, name string, now func() error) {
+	e.healthMu.Lock()
+	defer e.healthMu.Unlock()
+	err := now()
 	e.degradedMu.Lock()
 	before := e.degraded[name]
 	if err == nil {
@@ -168,6 +178,8 @@ func (e *engine) setHealth(ctx context.Context, name string, err error) {
 		klog.FromContext(ctx).Info("Source works again", "source", name)
 	case before == nil || before.Error() != err.Error():
 		klog.FromContext(ctx).Error(err, "Source degraded, the rest goes on", "source", name)
+	default:
+		return // nothing new
 	}
 	if f := e.opts.onSourceError; f != nil {
 		e.callback(ctx, "WithOnSourceError", func() { f(name, err) })
@@ -179,13 +191,18 @@ const recordsSource = "records"
 
 // recordsDegraded reports that records cannot be written, recordsHealthy that they can again.
 func (e *engine) recordsDegraded(ctx context.Context, err error) {
-	e.recordsFailing.Store(true)
-	e.setHealth(ctx, recordsSource+" (bucket "+e.statusBucket+")", err)
+	e.changeHealth(ctx, recordsSource+" (bucket "+e.statusBucket+")", func() error {
+		e.recordsFailing.Store(true)
+		return err
+	})
 }
 
 func (e *engine) recordsHealthy(ctx context.Context) {
-	if e.recordsFailing.CompareAndSwap(true, false) {
-		e.setHealth(ctx, recordsSource+" (bucket "+e.statusBucket+")", nil)
+	if e.recordsFailing.Load() {
+		e.changeHealth(ctx, recordsSource+" (bucket "+e.statusBucket+")", func() error {
+			e.recordsFailing.Store(false)
+			return nil
+		})
 	}
 }
 

@@ -3,8 +3,10 @@ package controllerruntime
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"k8s.io/client-go/tools/cache"
@@ -69,8 +71,8 @@ func (h *health) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []error
-	for _, err := range h.errors {
-		all = append(all, err)
+	for _, bucket := range slices.Sorted(maps.Keys(h.errors)) { // sorted, so that the same reasons make the same text
+		all = append(all, h.errors[bucket])
 	}
 	return errors.Join(all...)
 }

@@ -116,10 +116,10 @@ func (s *kubeSource) start(ctx context.Context) error {
 
 // addOwnerIndex lets several controllers share an informer: the second finds the index of the first.
 func addOwnerIndex(informer cache.SharedIndexInformer) error {
-	if _, exists := informer.GetIndexer().GetIndexers()[ownerIndex]; exists {
+	if hasOwnerIndex(informer) {
 		return nil
 	}
-	return informer.AddIndexers(cache.Indexers{ownerIndex: func(obj any) ([]string, error) {
+	err := informer.AddIndexers(cache.Indexers{ownerIndex: func(obj any) ([]string, error) {
 		if obj, ok := metaObject(obj); ok {
 			if kind, key, ok := entity.OwnerOf(obj); ok {
 				return []string{kind + "/" + key}, nil
@@ -127,6 +127,16 @@ func addOwnerIndex(informer cache.SharedIndexInformer) error {
 		}
 		return nil, nil
 	}})
+	if err != nil && hasOwnerIndex(informer) {
+		return nil // another controller that starts now was faster
+	}
+	return err
+}
+
+// hasOwnerIndex asks the index itself: the list of indexers is a map that may be written at the same time.
+func hasOwnerIndex(informer cache.SharedIndexInformer) bool {
+	_, err := informer.GetIndexer().ByIndex(ownerIndex, "")
+	return err == nil
 }
 
 // metaObject unwraps what an informer hands to its handlers.
@@ -158,7 +168,7 @@ func (s *kubeSource) ownedBy(key string) ([]metav1.Object, error) {
 func (s *kubeSource) all() []metav1.Object { return storeObjects(s.informer.GetStore()) }
 
 func (s *kubeSource) remove(ctx context.Context, obj metav1.Object) error {
-	err := s.deleter.Delete(ctx, obj)
+	err := guard(func() error { return s.deleter.Delete(ctx, obj) })
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
