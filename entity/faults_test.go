@@ -99,6 +99,24 @@ func TestPipelinedWritesSurviveCutConnections(t *testing.T) {
 	}
 }
 
+func TestSendingMuchBeforeWaitingDoesNotBlockForEverWhileTheServerIsAway(t *testing.T) {
+	srv := natstest.Start(t)
+	_, js := natstest.Connect(t, srv.URL())
+	client := newClient[*Website](t, js, websites)
+	srv.Stop()
+	waits := make([]func(context.Context) error, 5000) // more than may be in flight
+	for i := range waits {
+		waits[i] = client.Records().PutAsync(fmt.Sprintf("k%d", i), &entity.Record{})
+	}
+	must(t, srv.Start())
+	ctx := testContext(t)
+	for i, wait := range waits {
+		if err := wait(ctx); err != nil {
+			t.Fatalf("record %d: %v", i, err)
+		}
+	}
+}
+
 func TestWritesDuringRestartsNeverLie(t *testing.T) {
 	srv := natstest.Start(t)
 	_, js := natstest.Connect(t, srv.URL())

@@ -108,11 +108,17 @@ func TestAPipelinedWriteConflictsAndCreatesOverATombstoneAsPutDoes(t *testing.T)
 }
 
 func TestPipelinedWritesWorkAfterClose(t *testing.T) {
-	client := newClient[*Website](t, newServer(t), websites)
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	must(t, client.Create(t.Context(), website("x"))) // the library's own subscription for answers
+	before := js.Conn().NumSubscriptions()
 	flying := client.Records().PutAsync("a", &entity.Record{})
 	client.Close()
 	must(t, flying(t.Context()))
 	must(t, client.Records().PutAsync("b", &entity.Record{})(t.Context()))
+	if after := js.Conn().NumSubscriptions(); after != before {
+		t.Errorf("%d subscriptions are left", after-before)
+	}
 }
 
 func BenchmarkPutAsync(b *testing.B) {
