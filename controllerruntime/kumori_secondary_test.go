@@ -1,6 +1,7 @@
 package controllerruntime
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -152,6 +153,26 @@ func TestKumoriHandleSecondaryGetsTheObjectItself(t *testing.T) {
 		unknown, ok := obj.(cache.DeletedFinalStateUnknown)
 		return ok && unknown.Key == "shop/settings" && unknown.Obj.(*corev1.ConfigMap).Data["value"] == "one"
 	}))
+}
+
+func TestKumoriHandleSecondaryGetsTheStatusThatWasThereAtTheStart(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	const many = 200 // so that documents and records are listed in either order
+	name := func(i int) string { return fmt.Sprintf("page-%d", i) }
+	for i := range many {
+		p := newPage(name(i), "")
+		must(t, pages.Create(t.Context(), p))
+		p.Status.Ready = true
+		must(t, pages.UpdateStatus(t.Context(), p))
+	}
+	l := kumori{sites: sites, pages: w.pages()}.listening(nil)
+	runKumori(t, l)
+	for i := range many {
+		eventually(t, name(i)+" with its status", l.secondaries.any(func(obj any) bool {
+			return obj.(*page).Name == name(i) && obj.(*page).Status.Ready
+		}))
+	}
 }
 
 func TestKumoriHandleSecondaryHearsOfASecondaryThatChangesItsOwner(t *testing.T) {

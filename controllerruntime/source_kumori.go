@@ -14,7 +14,6 @@ import (
 type handlerSink struct {
 	source fmt.Stringer
 	handle func(obj any)
-	joined func(obj metav1.Object) metav1.Object // the object with its status, where that is kept apart; else nil
 }
 
 func (s *handlerSink) call(ctx context.Context, obj any) {
@@ -23,12 +22,7 @@ func (s *handlerSink) call(ctx context.Context, obj any) {
 	}
 }
 
-func (s *handlerSink) created(ctx context.Context, obj metav1.Object, _ bool) {
-	if s.joined != nil {
-		obj = s.joined(obj)
-	}
-	s.call(ctx, obj)
-}
+func (s *handlerSink) created(ctx context.Context, obj metav1.Object, _ bool) { s.call(ctx, obj) }
 
 // updated hands over the old object too where it had another owner, who would else not learn of its loss.
 func (s *handlerSink) updated(ctx context.Context, oldObj, newObj metav1.Object) {
@@ -36,7 +30,7 @@ func (s *handlerSink) updated(ctx context.Context, oldObj, newObj metav1.Object)
 	if kind, key, _ := OwnerOf(newObj); kind != oldKind || key != oldKey {
 		s.call(ctx, oldObj)
 	}
-	s.created(ctx, newObj, false)
+	s.call(ctx, newObj)
 }
 
 func (s *handlerSink) deleted(ctx context.Context, obj any) { s.call(ctx, obj) }
@@ -46,16 +40,10 @@ func kumoriNats[T entity.IEntity](client entity.IEntityClient[T], role string, h
 		if isNil(client) {
 			return nil // a slot that is not used
 		}
-		joined := func(obj metav1.Object) metav1.Object {
-			if joined, err := client.Lister().Get(objectKey(obj)); err == nil {
-				return joined
-			}
-			return obj
-		}
 		o.sources = append(o.sources, func(e *engine) (source, error) {
 			s := newNatsSource(e, role, client)
-			s.owned = role == "secondary"
-			s.events = &handlerSink{source: s, handle: handle, joined: joined}
+			s.owned, s.joined = role == "secondary", true
+			s.events = &handlerSink{source: s, handle: handle}
 			return s, nil
 		})
 		return nil

@@ -112,7 +112,8 @@ func (s *natsSource[T]) start(ctx context.Context) error {
 	}
 	return s.handlers.add(s.client.Records().Informer(), cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			if !initial {
+			// The documents may have been listed before the records: who looks at the status has seen them without.
+			if !initial || s.joined {
 				s.statusChanged(ctx, nil, obj)
 			}
 		},
