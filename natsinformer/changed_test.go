@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
@@ -93,11 +94,15 @@ func (r restorable) restore(t *testing.T) {
 }
 
 func TestRestoredStream(t *testing.T) {
-	for name, writes := range map[string]int{
-		"at lower sequences":                   0,
-		"and written past the cursor":          40,
-		"and written to exactly the cursor":    20,
-		"and written to just below the cursor": 19,
+	for name, test := range map[string]struct {
+		writes int
+		last   string // key written at last, at the cursor's own sequence
+	}{
+		"at lower sequences":                   {},
+		"and written past the cursor":          {writes: 40},
+		"and written to exactly the cursor":    {writes: 20},
+		"and the same key written there":       {writes: 19, last: "k19"},
+		"and written to just below the cursor": {writes: 19},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := startRestorable(t)
@@ -116,8 +121,11 @@ func TestRestoredStream(t *testing.T) {
 			server.proxy.Refuse()
 			server.restore(t)
 			answers(t, admin, "b")
-			for i := range writes {
+			for i := range test.writes {
 				put(t, kv, fmt.Sprint([]string{"k", "other"}[i%2], i), 2000+i)
+			}
+			if test.last != "" {
+				put(t, kv, test.last, 6000)
 			}
 			server.proxy.Resume()
 			answers(t, js, "b")
@@ -277,7 +285,11 @@ func TestCursorNeverClaimsWhatTheStoreLacks(t *testing.T) {
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	for _, filter := range []string{"", "hot.*"} {
 		t.Run("filter "+filter, func(t *testing.T) {
-			r := start(t, js, Config{Bucket: "b", Filter: filter}).synced(t)
+			r := start(t, js, Config{Bucket: "b", Filter: filter, Decode: func(e Entry) (runtime.Object, error) {
+				for began := time.Now(); time.Since(began) < 100*time.Microsecond; { // slower than the writers
+				}
+				return decodeThing(e)
+			}}).synced(t)
 			stop := changing(t, kv) // foreign sequences
 			defer stop()
 			for range 3 {
@@ -309,4 +321,46 @@ func TestCursorNeverClaimsWhatTheStoreLacks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCursorWaitsForAKeyThatWasWrittenAgain: of a key that was written twice while the watch was away, only the second
+// revision comes, behind all that was written in between. Until it is there the store does not contain the first one
+// either, so the cursor must not pass it.
+func TestCursorWaitsForAKeyThatWasWrittenAgain(t *testing.T) {
+	server := natstest.Start(t)
+	proxy := natstest.StartProxy(t, server.URL())
+	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "k", 1)
+	put(t, kv, "anchor", 1)
+	gate := make(chan struct{})
+	r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
+		if e.Key == "gate" {
+			<-gate
+		}
+		return decodeThing(e)
+	}}).synced(t)
+	before := r.Cursor()
+	proxy.Refuse()
+	first := put(t, kv, "k", 2)
+	for i := range 2 * receiveBatch {
+		_, err := admin.PublishAsync(fmt.Sprint("$KV.b.between", i), doc(i))
+		must(t, err)
+	}
+	<-admin.PublishAsyncComplete()
+	put(t, kv, "gate", 1)
+	second := put(t, kv, "k", 3)
+	proxy.Resume()
+	eventually(t, 10*time.Second, "part of what is between arrives", func() bool { return r.get("between10") != nil })
+	if c := r.Cursor(); c != before || !r.has("k", 1) {
+		t.Errorf("the cursor is %d, but revision %d of the key is not in the store", c, first)
+	}
+	close(gate)
+	ctx, cancel := context.WithTimeout(t.Context(), prompt)
+	defer cancel()
+	must(t, r.WaitCursor(ctx, first))
+	if !r.has("k", 3) {
+		t.Error("the cursor has passed a key that is not up to date")
+	}
+	must(t, r.WaitCursor(ctx, second))
 }
