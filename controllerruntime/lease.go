@@ -156,6 +156,15 @@ func (l *leaseLock) renewed(sent time.Time) {
 	l.expiry = time.AfterFunc(time.Until(sent.Add(min(timing.Duration, timing.RenewDeadline+timing.RetryPeriod))), l.giveUp)
 }
 
+// bounded limits one request: what a broken connection swallowed is never answered, and the next try goes over the new one.
+func (l *leaseLock) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	timing := l.engine.opts.lease
+	return context.WithTimeout(ctx, max(timing.RetryPeriod, min(timing.RenewDeadline, leaseRequest)))
+}
+
+// leaseRequest is how long a request about the lease may take.
+const leaseRequest = 2 * time.Second
+
 // report tells whether the lease can be read and written; that another holds it is no fault.
 func (l *leaseLock) report(ctx context.Context, err error) {
 	if errors.Is(err, context.Canceled) {
@@ -169,6 +178,8 @@ func (l *leaseLock) report(ctx context.Context, err error) {
 
 // Get implements resourcelock.Interface.
 func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	ctx, cancel := l.bounded(ctx)
+	defer cancel()
 	data, revision, err := l.engine.records.GetReserved(ctx, reservedLease)
 	l.report(ctx, err)
 	if err != nil {
@@ -198,6 +209,8 @@ func (l *leaseLock) Update(ctx context.Context, record resourcelock.LeaderElecti
 	if err != nil {
 		return err
 	}
+	ctx, cancel := l.bounded(ctx)
+	defer cancel()
 	sent := time.Now()
 	revision, err := l.engine.records.PutReserved(ctx, reservedLease, data, l.revision)
 	l.report(ctx, err)
