@@ -254,6 +254,52 @@ func TestTheBrakeHoldsAcrossRestarts(t *testing.T) {
 	})
 }
 
+// TestWhatIsHeldStaysHeldWhenOthersCome although, looked at afresh after a restart, it would be few among many.
+func TestWhatIsHeldStaysHeldWhenOthersCome(t *testing.T) {
+	m := newWorld(t).filled()
+	m.emptied("sites")
+	m.holds(many)
+	for i := range 3 * many {
+		must(t, m.sites.Create(t.Context(), newSite(siteName(100+i), "")))
+	}
+	eventually(t, "the new ones are reconciled", func() bool { return count(t, m.pages) == 4*many })
+	m = m.restarted(func() {})
+	eventually(t, "the brake holds", func() bool {
+		s := m.c.Stats()
+		return s.Brake.Engaged && s.Brake.Held == many && s.Reconciles >= 3*many
+	})
+	if n := count(t, m.pages); n != 4*many {
+		t.Errorf("%d pages, want %d", n, 4*many)
+	}
+}
+
+// TestAReleaseOutlivesARestart: what it let go goes, without another release.
+func TestAReleaseOutlivesARestart(t *testing.T) {
+	m := newWorld(t).filled()
+	m.r.halt()
+	sites := m.away().client("Site", "sites", quickCompare)
+	c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+		if req.Operations.Has(OperationDelete) {
+			return Result{RequeueAfter: 20 * time.Millisecond}, nil // never finished
+		}
+		return Result{}, nil
+	}), WithLeaseTiming(quickLease))
+	must(t, err)
+	r := m.run(c)
+	eventually(t, "it works", func() bool { return c.Stats().Reconciles >= many })
+	m.emptied("sites")
+	eventually(t, "the brake holds", func() bool { return c.Stats().Brake.Held == many })
+	must(t, c.ReleaseBrake(t.Context()))
+	eventually(t, "teardowns are under way", func() bool { return !c.Stats().Brake.Engaged && c.Stats().Reconciles > 2*many })
+	r.halt()
+
+	m = m.away().massed()
+	m.tornDown()
+	if n := m.c.Stats().BrakeEngaged; n != 0 {
+		t.Errorf("the brake engaged %d times after the release", n)
+	}
+}
+
 // TestAReleaseWhileItIsDownCounts, because what it releases was held before.
 func TestAReleaseWhileItIsDownCounts(t *testing.T) {
 	m := newWorld(t).filled()
@@ -287,7 +333,7 @@ func TestAStaleReleaseDoesNotReleaseLater(t *testing.T) {
 	m.holds(many)
 }
 
-// TestAReleaseCoversWhatWasHeld and nothing that vanishes later, although a teardown that it let go is still under way
+// TestAReleaseCoversOnlyWhatWasHeld and nothing that vanishes later, although a teardown that it let go is still under way
 // when the controller is restarted.
 func TestAReleaseCoversOnlyWhatWasHeld(t *testing.T) {
 	w := newWorld(t)
@@ -366,7 +412,33 @@ func TestBelowTheThresholdInferredDeletesPass(t *testing.T) {
 	}
 }
 
-// TestTheWindowSlides: what went before it does not count any more.
+// TestTheBrakeCountsWhatIsStillBeingTornDown among the gone and not among the known.
+func TestTheBrakeCountsWhatIsStillBeingTornDown(t *testing.T) {
+	w := newWorld(t)
+	sites := w.client("Site", "sites", quickCompare)
+	c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+		if req.Operations.Has(OperationDelete) {
+			return Result{RequeueAfter: 20 * time.Millisecond}, nil // never finished
+		}
+		return Result{}, nil
+	}))
+	must(t, err)
+	w.run(c)
+	w.make(sites, many)
+	w.settled(c, sites, many)
+	stream, err := w.js.Stream(t.Context(), "KV_sites")
+	must(t, err)
+	for i := range brakeLeast - 1 {
+		must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.sites."+siteName(i))))
+	}
+	eventually(t, "nine are being torn down", func() bool { return c.Stats().Reconciles >= many+2*brakeLeast })
+	for i := range 3 {
+		must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.sites."+siteName(brakeLeast+i))))
+	}
+	eventually(t, "the brake holds the rest", func() bool { return c.Stats().Brake.Engaged })
+}
+
+// TestTheBrakesWindowSlides: what went before it does not count any more.
 func TestTheBrakesWindowSlides(t *testing.T) {
 	m := newWorld(t).filled(WithBrakeWindow(time.Second))
 	stream, err := m.js.Stream(t.Context(), "KV_sites")
