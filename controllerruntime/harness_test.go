@@ -107,12 +107,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func mustNew(t *testing.T, c *Controller[*site], err error) *Controller[*site] {
-	t.Helper()
-	must(t, err)
-	return c
-}
-
 // patience is how long a test waits for what has to happen before it fails; it says nothing about how fast it should be.
 const patience = 30 * time.Second
 
