@@ -16,6 +16,8 @@ const (
 	asyncPending = 4096
 	// asyncTimeout is when an acknowledgement counts as lost.
 	asyncTimeout = 5 * time.Second
+	// asyncLook is how often a wait looks whether the connection was lost, and the acknowledgement with it.
+	asyncLook = 250 * time.Millisecond
 )
 
 var errTooManyInFlight = errors.New("too many writes in flight")
@@ -37,8 +39,10 @@ type asyncWriter struct {
 // flight is a write that was sent.
 type flight struct {
 	id     string
-	answer chan *nats.Msg // gets at most one
+	answer chan *nats.Msg // gets at most one; closed if there will be none
 	sent   time.Time
+	// reconnects is how often the connection had been made again when it was sent.
+	reconnects uint64
 }
 
 func newAsyncWriter(nc *nats.Conn) *asyncWriter {
@@ -50,6 +54,11 @@ func (a *asyncWriter) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
+	for id, f := range a.flights {
+		delete(a.flights, id)
+		<-a.slots
+		close(f.answer)
+	}
 	if a.sub != nil {
 		_ = a.sub.Unsubscribe() // fails on a closed connection only, which has no subscriptions
 		a.sub = nil
@@ -126,7 +135,7 @@ func (a *asyncWriter) register() (f *flight, reply string, err error) {
 		a.prefix = inbox + "."
 	}
 	a.count++
-	f = &flight{id: strconv.FormatUint(a.count, 36), answer: make(chan *nats.Msg, 1), sent: time.Now()}
+	f = &flight{id: strconv.FormatUint(a.count, 36), answer: make(chan *nats.Msg, 1), sent: time.Now(), reconnects: a.nc.Stats().Reconnects}
 	a.flights[f.id] = f
 	return f, a.prefix + f.id, nil
 }
@@ -154,6 +163,11 @@ func (a *asyncWriter) forget(f *flight) {
 	}
 }
 
+// isLost tells whether the answer is overdue, or was on its way to a connection that is no more.
+func (a *asyncWriter) isLost(f *flight) bool {
+	return time.Since(f.sent) > asyncTimeout || a.nc.IsConnected() && a.nc.Stats().Reconnects != f.reconnects
+}
+
 // wait returns the answer, or nil if there will be none in time.
 func (a *asyncWriter) wait(ctx context.Context, f *flight) *nats.Msg {
 	select {
@@ -161,13 +175,15 @@ func (a *asyncWriter) wait(ctx context.Context, f *flight) *nats.Msg {
 		return msg
 	default:
 	}
-	timer := time.NewTimer(asyncTimeout - time.Since(f.sent))
-	defer timer.Stop()
-	select {
-	case msg := <-f.answer:
-		return msg
-	case <-timer.C:
-	case <-ctx.Done():
+	look := time.NewTicker(asyncLook)
+	defer look.Stop()
+	for ctx.Err() == nil && !a.isLost(f) {
+		select {
+		case msg := <-f.answer:
+			return msg
+		case <-look.C:
+		case <-ctx.Done():
+		}
 	}
 	a.forget(f)
 	select {

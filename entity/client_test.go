@@ -142,6 +142,7 @@ func TestUpdateOfWhatIsGoneIsNotFound(t *testing.T) {
 }
 
 func TestDeleteLeavesAMarkerThatExpires(t *testing.T) {
+	t.Parallel() // it mostly waits
 	js := newServer(t)
 	cfg := websites
 	cfg.TombstoneTTL = time.Second

@@ -32,6 +32,7 @@ func loseAnswers(proxy *natstest.Proxy) {
 }
 
 func TestALostAcknowledgementIsNoConflict(t *testing.T) {
+	t.Parallel() // it mostly waits
 	proxy, client, direct := behindProxy(t)
 	ctx := testContext(t)
 	loseAnswers(proxy)
@@ -45,6 +46,7 @@ func TestALostAcknowledgementIsNoConflict(t *testing.T) {
 }
 
 func TestTheSameContentByAnotherWriterIsNotMistakenForOurs(t *testing.T) {
+	t.Parallel() // it mostly waits
 	proxy, client, direct := behindProxy(t)
 	ctx := testContext(t)
 	site := website("a")
@@ -59,6 +61,7 @@ func TestTheSameContentByAnotherWriterIsNotMistakenForOurs(t *testing.T) {
 }
 
 func TestAWriteThatNobodyAnswersSaysThatItsOutcomeIsUnknown(t *testing.T) {
+	t.Parallel() // it mostly waits
 	proxy, client, _ := behindProxy(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -100,6 +103,7 @@ func TestPipelinedWritesSurviveCutConnections(t *testing.T) {
 }
 
 func TestSendingMuchBeforeWaitingDoesNotBlockForEverWhileTheServerIsAway(t *testing.T) {
+	t.Parallel() // it mostly waits
 	srv := natstest.Start(t)
 	_, js := natstest.Connect(t, srv.URL())
 	client := newClient[*Website](t, js, websites)
@@ -161,6 +165,7 @@ func TestWritesDuringRestartsNeverLie(t *testing.T) {
 }
 
 func TestADeniedRequestNamesTheSubjectToGrant(t *testing.T) {
+	t.Parallel() // it mostly waits
 	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
 		o.Users = []*server.User{
 			{Username: "admin", Password: "x"},

@@ -165,6 +165,37 @@ func TestHooksTellWhatHandlersAreNotTold(t *testing.T) {
 	}
 }
 
+func TestAFilteredClientSeesItsNamespaceAndTheReservedKeys(t *testing.T) {
+	js := newServer(t)
+	all := newClient[*Website](t, js, entity.Config{Kind: "Website", Bucket: "websites", Namespaced: true})
+	shop := newClient[*Website](t, js, entity.Config{Kind: "Website", Bucket: "websites", Namespaced: true, Filter: "shop.>"})
+	released := make(chan string, 10)
+	defer shop.Subscribe(entity.Hooks{Reserved: func(name string, _ uint64, _ []byte) { released <- name }})()
+	for _, namespace := range []string{"shop", "bank"} {
+		site := website("a")
+		site.Namespace = namespace
+		must(t, all.Create(t.Context(), site))
+		must(t, all.Records().Put(t.Context(), namespace+"/a", &entity.Record{Controller: "c"}))
+	}
+	_, err := all.Records().PutReserved(t.Context(), "_nagi.release", []byte("x"), 0)
+	must(t, err)
+	start(t, shop)
+	if list, err := shop.Lister().List(nil); err != nil || len(list) != 1 || list[0].Namespace != "shop" {
+		t.Errorf("listed %v, %v", names(list), err)
+	}
+	if keys := shop.Records().Keys(); len(keys) != 1 || keys[0] != "shop/a" {
+		t.Errorf("records %q", keys)
+	}
+	select {
+	case name := <-released:
+		if name != "_nagi.release" {
+			t.Errorf("told of %q", name)
+		}
+	case <-testContext(t).Done():
+		t.Fatal("told of no reserved key")
+	}
+}
+
 func TestHooksTellWhichBucketCannotBeWatched(t *testing.T) {
 	js := newServer(t)
 	client := newClient[*Website](t, js, websites)
