@@ -3,12 +3,9 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 )
 
@@ -107,78 +104,4 @@ func (s *events) passes(ctx context.Context, ask func() bool) bool {
 
 func (s *events) enqueue(ctx context.Context, prio priority, objs ...metav1.Object) {
 	s.engine.mappings.call(ctx, &mapping{events: s, objects: objs, prio: prio})
-}
-
-// mapping is one call of a mapper: the objects of one event, old and new.
-type mapping struct {
-	events  *events
-	objects []metav1.Object
-	prio    priority
-}
-
-// mappings calls mappers, and again with backoff where one failed, so that its event is not lost.
-type mappings struct {
-	retries workqueue.TypedRateLimitingInterface[*mapping]
-	done    chan struct{}
-}
-
-func newMappings(min, max time.Duration) *mappings {
-	return &mappings{
-		retries: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*mapping](min, max)),
-		done:    make(chan struct{}),
-	}
-}
-
-// run retries until stop is called.
-func (m *mappings) run(ctx context.Context) {
-	defer close(m.done)
-	for {
-		call, shutdown := m.retries.Get()
-		if shutdown {
-			return
-		}
-		m.call(ctx, call)
-		m.retries.Done(call)
-	}
-}
-
-func (m *mappings) stop() {
-	m.retries.ShutDown()
-	<-m.done
-}
-
-// call enqueues the keys of the objects, each key once. If a mapper fails nothing is enqueued, and all is tried again.
-func (m *mappings) call(ctx context.Context, call *mapping) {
-	s := call.events
-	var keys sets.Set[string]
-	for _, obj := range call.objects {
-		var found []string
-		err := guard(func() (err error) {
-			found, err = s.keys(ctx, obj)
-			return err
-		})
-		if err != nil && ctx.Err() != nil {
-			return // the controller stops
-		}
-		if err != nil {
-			s.engine.stats.mapperErrors.Add(1)
-			klog.FromContext(ctx).Error(err, "Cannot map an object to the primaries it concerns, will try again",
-				"source", s.source.String(), "object", klog.KObj(obj))
-			m.retries.AddRateLimited(call)
-			return
-		}
-		if len(call.objects) == 1 && len(found) == 1 {
-			s.engine.queue.add(found[0], operations(s.operation), call.prio)
-			m.retries.Forget(call)
-			return
-		}
-		if keys == nil {
-			keys = sets.New[string]()
-		}
-		keys.Insert(found...)
-	}
-	for key := range keys {
-		s.engine.queue.add(key, operations(s.operation), call.prio)
-	}
-	m.retries.Forget(call)
 }
