@@ -190,6 +190,7 @@ func (b *bucket) request(ctx context.Context, api string, payload []byte, answer
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	subject := b.apiPrefix + api
+	before := b.nc.LastError()
 	for attempt := 0; ; attempt++ {
 		msg, err := b.roundTrip(ctx, &nats.Msg{Subject: subject, Data: payload})
 		if err == nil {
@@ -207,7 +208,7 @@ func (b *bucket) request(ctx context.Context, api string, payload []byte, answer
 			}
 			err = e
 		}
-		if giveUp := b.pause(ctx, attempt, subject, err); giveUp != nil {
+		if giveUp := b.pause(ctx, attempt, subject, before, err); giveUp != nil {
 			return giveUp
 		}
 	}
@@ -220,13 +221,14 @@ func (b *bucket) roundTrip(ctx context.Context, msg *nats.Msg) (*nats.Msg, error
 	return b.nc.RequestMsgWithContext(ctx, msg)
 }
 
-// pause waits before the next attempt. It returns the reason why there is none.
-func (b *bucket) pause(ctx context.Context, attempt int, subject string, err error) error {
+// pause waits before the next attempt. It returns the reason why there is none. before is the connection's last error
+// from before the first attempt.
+func (b *bucket) pause(ctx context.Context, attempt int, subject string, before, err error) error {
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		return fmt.Errorf("no answer on %q: %w", subject, err)
 	}
 	// The server drops what the user may not do and tells only the connection, so the request just times out.
-	if denied := b.nc.LastError(); denied != nil && isPermissionViolation(denied, subject) {
+	if denied := b.nc.LastError(); denied != nil && denied != before && isPermissionViolation(denied, subject) {
 		return fmt.Errorf("no answer on %q: grant the user to publish there and to subscribe to its inbox: %w", subject, denied)
 	}
 	wait := min(retryMax, retryMin<<min(attempt, 10))

@@ -30,6 +30,7 @@ type Client[T IEntity] struct {
 	warnings  []string
 
 	mu      sync.Mutex // guards starting and stopping
+	started bool       // ever
 	current atomic.Pointer[generation[T]]
 	closed  atomic.Bool
 }

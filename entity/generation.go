@@ -178,11 +178,36 @@ func (g *generation[T]) start() (stop func(), err error) {
 	if c.current.Load() != g {
 		return nil, fmt.Errorf("this informer of kind %s has been stopped by its last user: ask the client for another one", c.cfg.Kind)
 	}
+	return g.use(), nil
+}
+
+// use adds a user, and runs the informers for the first one. client.mu is held.
+func (g *generation[T]) use() (stop func()) {
+	g.client.started = true
 	g.users++
 	if g.users == 1 {
 		g.run()
 	}
-	return sync.OnceFunc(func() { c.release(g) }), nil
+	return sync.OnceFunc(func() { g.client.release(g) })
+}
+
+// startLazily makes the lister a user, until Close, of a client that nobody has ever started. One that was stopped stays
+// stopped: a straggling read must not bring back what its users have put away.
+func (c *Client[T]) startLazily() (*generation[T], error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return nil, fmt.Errorf("entity: the client of kind %s is closed", c.cfg.Kind)
+	}
+	g := c.generationLocked()
+	if g.running.Load() {
+		return g, nil
+	}
+	if c.started {
+		return nil, newUnavailable(c.cfg.Kind, "", "the cache of kind %s was stopped by its last user: Start the client before reading its lister", c.cfg.Kind)
+	}
+	g.use()
+	return g, nil
 }
 
 // release gives back one use; the last one stops the informers and waits for them.
@@ -216,6 +241,10 @@ func (c *Client[T]) generation() *generation[T] {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.generationLocked()
+}
+
+func (c *Client[T]) generationLocked() *generation[T] {
 	if g := c.current.Load(); g != nil {
 		return g
 	}

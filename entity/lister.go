@@ -16,8 +16,8 @@ const listerSyncTimeout = 30 * time.Second
 type lister[T IEntity] struct{ client *Client[T] }
 
 // Lister reads the caches: documents with their statuses, as this process wrote them or later. What it returns are
-// copies. If nobody has started the client, the first read starts it, until Close. Reads wait for the caches' first sync,
-// and fail after 30 s, or at once when the caches cannot be filled.
+// copies. If nobody has ever started the client, the first read starts it, until Close; after its last user has stopped it,
+// reads fail. They wait for the caches' first sync, and fail after 30 s, or at once when the caches cannot be filled.
 func (c *Client[T]) Lister() Lister[T] { return lister[T]{c} }
 
 // ready returns a generation that runs and has synced.
@@ -27,10 +27,10 @@ func (c *Client[T]) ready() (*generation[T], error) {
 		return g, nil
 	}
 	if g == nil || !g.running.Load() {
-		if err := c.startLazily(); err != nil {
+		var err error
+		if g, err = c.startLazily(); err != nil {
 			return nil, err
 		}
-		g = c.generation()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), listerSyncTimeout)
 	defer cancel()
@@ -52,15 +52,6 @@ func (c *Client[T]) ready() (*generation[T], error) {
 		return nil, newUnavailable(c.cfg.Kind, "", "the cache of kind %s has not synced within %v", c.cfg.Kind, listerSyncTimeout)
 	}
 	return nil, newUnavailable(c.cfg.Kind, "", "the cache of kind %s was stopped before it had synced", c.cfg.Kind)
-}
-
-// startLazily takes a use for the lister, once, which Close ends.
-func (c *Client[T]) startLazily() error {
-	if c.closed.Load() {
-		return fmt.Errorf("entity: the client of kind %s is closed", c.cfg.Kind)
-	}
-	_, err := c.Start()
-	return err
 }
 
 func (g *generation[T]) hasSynced() bool {

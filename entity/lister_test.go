@@ -230,6 +230,25 @@ func TestAListersFirstReadStartsTheCache(t *testing.T) {
 	}
 }
 
+func TestAStragglingReadDoesNotBringBackAStoppedCache(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	must(t, client.Create(t.Context(), website("a")))
+	stop, err := client.Start()
+	must(t, err)
+	_, err = client.Lister().Get("a")
+	must(t, err)
+	stop()
+	_, err = client.Lister().Get("a")
+	wantError(t, "read after the last user stopped", apierrors.IsServiceUnavailable, err)
+	if n := consumers(t, js, "websites"); n != 0 {
+		t.Errorf("%d consumers", n)
+	}
+	start(t, client)
+	_, err = client.Lister().Get("a")
+	must(t, err)
+}
+
 func TestListReadsTheServer(t *testing.T) {
 	js := newServer(t)
 	client := newClient[*Website](t, js, websites)

@@ -93,6 +93,7 @@ func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool) (uint64, er
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	msg := b.message(w)
+	before := b.nc.LastError()
 	for attempt := 0; ; attempt++ {
 		seq, err := b.publish(ctx, msg)
 		if err == nil {
@@ -114,7 +115,7 @@ func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool) (uint64, er
 				return seq, err
 			}
 		}
-		if giveUp := b.pause(ctx, attempt, msg.Subject, err); giveUp != nil {
+		if giveUp := b.pause(ctx, attempt, msg.Subject, before, err); giveUp != nil {
 			if inDoubt {
 				return 0, newUnknownOutcome(b.name, w.key, giveUp)
 			}
