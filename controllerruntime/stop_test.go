@@ -65,6 +65,32 @@ func TestStopStartsNothingNewAndLetsRunningReconcilesFinishWithALiveContext(t *t
 	}
 }
 
+func TestNoReconcileStartsOnceTheContextHasEnded(t *testing.T) {
+	for _, opts := range [][]Option{nil, {WithoutTeardown()}} {
+		t.Run(fmt.Sprint(len(opts), " options"), func(t *testing.T) {
+			w := newWorld(t)
+			ctx, stop := context.WithCancel(t.Context())
+			var started, late atomic.Int32
+			c, err := New("sites", w.sites(), ReconcilerFunc(func(context.Context, Request) (Result, error) {
+				if ctx.Err() != nil {
+					late.Add(1)
+				}
+				started.Add(1)
+				stop() // and the worker goes for the next key before Run can notice
+				return Result{}, nil
+			}), opts...)
+			must(t, err)
+			for n := range 50 {
+				c.Enqueue(fmt.Sprint("site-", n), OperationManual)
+			}
+			must(t, c.Run(ctx))
+			if started.Load() != 1 || late.Load() != 0 {
+				t.Errorf("%d reconciles, %d of them after the end; want one, and none", started.Load(), late.Load())
+			}
+		})
+	}
+}
+
 func TestWhatIsFinishedInTheGracePeriodIsRecorded(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
