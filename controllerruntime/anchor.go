@@ -89,20 +89,25 @@ func (a *anchors) next(before *entity.Record) *entity.Record {
 	return &record
 }
 
-// put writes a record by compare-and-set. If somebody else wrote it meanwhile, what is ours is put on top of theirs.
-// Where a large status leaves no room for the last document, it is left out: an anchor without it is still one.
-func (a *anchors) put(ctx context.Context, key string, record *entity.Record) error {
+// putFitting leaves the last document out where a large status leaves no room for it: without it an anchor is still one.
+func (a *anchors) putFitting(ctx context.Context, key string, record *entity.Record) error {
 	err := a.engine.records.Put(ctx, key, record)
 	if apierrors.IsRequestEntityTooLargeError(err) && len(record.LastDocument) > 0 {
 		record.LastDocument = nil
 		err = a.engine.records.Put(ctx, key, record)
 	}
+	return err
+}
+
+// put writes a record by compare-and-set. If somebody else wrote it meanwhile, what is ours is put on top of theirs.
+func (a *anchors) put(ctx context.Context, key string, record *entity.Record) error {
+	err := a.putFitting(ctx, key, record)
 	for tries := 0; apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err); tries++ {
 		if tries == maxConflicts {
 			return fmt.Errorf("write the record of %s %q: %d conflicts in a row: %w", a.engine.kind, key, tries, err)
 		}
 		if record, err = a.merged(ctx, key, record); err == nil {
-			err = a.engine.records.Put(ctx, key, record)
+			err = a.putFitting(ctx, key, record)
 		}
 	}
 	if err == nil {

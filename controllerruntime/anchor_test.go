@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
@@ -145,8 +146,10 @@ func TestNoReconcileWithoutARecord(t *testing.T) {
 // TestALargeStatusDoesNotKeepTheAnchorFromBeingWritten fills the record with status, so that there is no room for the
 // last document.
 func TestALargeStatusDoesNotKeepTheAnchorFromBeingWritten(t *testing.T) {
-	w := newWorld(t)
-	sites := w.client("Site", "sites", func(cfg *entity.Config) { cfg.MaxDocumentBytes = 4000 })
+	server := natstest.Start(t, natstest.WithMaxPayload(4096))
+	_, js := natstest.Connect(t, server.URL())
+	w := &world{t: t, server: server, js: js}
+	sites := w.sites()
 	ctx := t.Context()
 	var seen calls
 	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
@@ -154,7 +157,7 @@ func TestALargeStatusDoesNotKeepTheAnchorFromBeingWritten(t *testing.T) {
 		if err != nil || s.Status.Ready {
 			return Result{}, err
 		}
-		s.Status = siteStatus{Ready: true, Note: strings.Repeat("n", 2500)}
+		s.Status = siteStatus{Ready: true, Note: strings.Repeat("n", 1500)}
 		return Result{}, sites.UpdateStatus(ctx, s)
 	}), WithBackoff(5*time.Millisecond, 50*time.Millisecond))
 	must(t, err)
