@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -334,6 +335,8 @@ func TestCursorWaitsForAKeyThatWasWrittenAgain(t *testing.T) {
 	put(t, kv, "k", 1)
 	put(t, kv, "anchor", 1)
 	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
 	r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
 		if e.Key == "gate" {
 			<-gate
@@ -346,6 +349,9 @@ func TestCursorWaitsForAKeyThatWasWrittenAgain(t *testing.T) {
 	for i := range 2 * receiveBatch {
 		_, err := admin.PublishAsync(fmt.Sprint("$KV.b.between", i), doc(i))
 		must(t, err)
+		if i%500 == 499 {
+			<-admin.PublishAsyncComplete()
+		}
 	}
 	<-admin.PublishAsyncComplete()
 	put(t, kv, "gate", 1)
@@ -355,7 +361,7 @@ func TestCursorWaitsForAKeyThatWasWrittenAgain(t *testing.T) {
 	if c := r.Cursor(); c != before || !r.has("k", 1) {
 		t.Errorf("the cursor is %d, but revision %d of the key is not in the store", c, first)
 	}
-	close(gate)
+	open()
 	ctx, cancel := context.WithTimeout(t.Context(), prompt)
 	defer cancel()
 	must(t, r.WaitCursor(ctx, first))
