@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -20,7 +19,6 @@ import (
 type engine struct {
 	name         string
 	kind         string
-	namespaced   bool
 	statusBucket string
 	opts         options
 
@@ -56,7 +54,7 @@ type engine struct {
 }
 
 func newEngine(name, kind string, config entity.Config, records *entity.Records, r Reconciler, opts options) *engine {
-	e := &engine{name: name, kind: kind, namespaced: config.Namespaced, statusBucket: config.StatusBucket, opts: opts, reconciler: r, unclaimed: make(chan struct{}, 1)}
+	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r, unclaimed: make(chan struct{}, 1)}
 	e.queue = newQueue(queueOptions{
 		name:          name,
 		debounceQuiet: opts.debounceQuiet, debounceMax: opts.debounceMax,
@@ -126,13 +124,10 @@ func (e *engine) instanceID() string {
 	return ""
 }
 
-// wellFormed tells whether a key has the shape that the bucket's keys have.
+// wellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written, so
+// trying again would never end.
 func (e *engine) wellFormed(key string) bool {
-	namespace, name, namespaced := strings.Cut(key, "/")
-	if !e.namespaced {
-		return key != "" && !namespaced && !e.reserved(key)
-	}
-	return namespaced && namespace != "" && name != "" && !strings.Contains(name, "/") && !e.reserved(key)
+	return !e.reserved(key) && e.primary.checkKey(key) == nil
 }
 
 // invalid is told of a document that does not decode: its condition says so, and nothing is reconciled.

@@ -72,10 +72,16 @@ func turnsOf(keys []string, interval time.Duration) []turn {
 	return turns
 }
 
+// turnOf is the same for a key in every interval and every process. FNV alone would give keys that differ in their last
+// letters only ("site-1", "site-2") nearly the same turn, so its bits are mixed as MurmurHash3 ends.
 func turnOf(key string, interval time.Duration) time.Duration {
 	hash := fnv.New64a()
 	hash.Write([]byte(key))
-	return time.Duration(float64(hash.Sum64()>>11) / (1 << 53) * float64(interval))
+	bits := hash.Sum64()
+	bits = (bits ^ bits>>33) * 0xff51afd7ed558ccd
+	bits = (bits ^ bits>>33) * 0xc4ceb9fe1a85ec53
+	bits ^= bits >> 33
+	return time.Duration(float64(bits>>11) / (1 << 53) * float64(interval))
 }
 
 // collectGarbage runs the sweep, or what the Kumori API has instead.

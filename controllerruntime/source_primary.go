@@ -22,6 +22,8 @@ type primary interface {
 	view(key string) view
 	// keys lists the keys in the cache, invalid ones excepted.
 	keys() []string
+	// checkKey returns an error for a key that no primary can have.
+	checkKey(key string) error
 	// exists tells whether the key is in the cache or invalid.
 	exists(key string) bool
 	// confirm asks the leader.
@@ -168,7 +170,7 @@ func (s *primarySource[T]) view(key string) view {
 	informer := s.client.Informer()
 	item, exists, err := informer.GetStore().GetByKey(key)
 	if err != nil || !exists {
-		if informer.Exists(key) {
+		if s.exists(key) {
 			return view{presence: invalid}
 		}
 		return view{}
@@ -183,19 +185,21 @@ func (s *primarySource[T]) view(key string) view {
 
 // stillInvalid asks the informer, because a hook may have come before or after what it tells of reached the store.
 func (s *primarySource[T]) stillInvalid(key string) bool {
-	reasons := s.client.Informer().Invalid()
-	if _, ok := reasons[key]; ok {
-		return true
-	}
-	_, ok := reasons[strings.Replace(key, "/", ".", 1)]
+	_, ok := s.client.Informer().Invalid()[s.natsKey(key)]
 	if !ok {
 		s.invalids.remove(key)
 	}
 	return ok
 }
 
+// natsKey is what the informer is asked for about keys that are not in its store: "shop/home" would be the NATS key of that
+// name, which is malformed and none of ours.
+func (s *primarySource[T]) natsKey(key string) string { return strings.Replace(key, "/", ".", 1) }
+
 func (s *primarySource[T]) keys() []string         { return s.client.Informer().GetStore().ListKeys() }
-func (s *primarySource[T]) exists(key string) bool { return s.client.Informer().Exists(key) }
+func (s *primarySource[T]) exists(key string) bool { return s.client.Informer().Exists(s.natsKey(key)) }
+
+func (s *primarySource[T]) checkKey(key string) error { return s.client.CheckKey(key) }
 
 func (s *primarySource[T]) confirm(ctx context.Context, key string) (entity.Presence, error) {
 	return s.client.Confirm(ctx, key)

@@ -38,6 +38,8 @@ type IEntityClient[T IEntity] interface {
 	Records() *Records
 	// Record reads the record of a key live. IsNotFound if it has none.
 	Record(ctx context.Context, key string) (*Record, error)
+	// CheckKey returns an IsInvalid error for a key that no entity of this client can have. It does not talk to the server.
+	CheckKey(key string) error
 	// WithStatusOf returns a copy of a cached document with the status of a record as the handlers of Records.Informer get
 	// it; nil, or anything else, is no record. It does not talk to the server.
 	WithStatusOf(obj T, record any) T
@@ -74,7 +76,8 @@ type Presence struct {
 // Hooks are callbacks about a client's cache. Each may be nil, must return quickly, and is called in order per key.
 type Hooks struct {
 	// Invalid is told that the key's document does not decode; Resolved that it decodes again or is gone.
-	// The key is client-go's where the NATS key has the right shape, else the NATS key.
+	// The key is client-go's where the NATS key has the right shape, else the NATS key; in quotes if that looks like a key
+	// of client-go's.
 	Invalid  func(key string, revision uint64, err error)
 	Resolved func(key string)
 	// Error is told that documents or records cannot be watched (bucket says which), and with nil when they can again.

@@ -2,6 +2,7 @@ package entity
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,12 +69,22 @@ func (k keyspace) fromNATS(natsKey string) (key, namespace, name string, err err
 	return namespace + "/" + name, namespace, name, nil
 }
 
-// display is the client-go key where the NATS key has the right shape, else the NATS key.
+// display is the client-go key where the NATS key has the right shape, else the NATS key; in quotes if it looks like the
+// client-go key of another one, as "shop/home" does like that of "shop.home".
 func (k keyspace) display(natsKey string) string {
 	if key, _, _, err := k.fromNATS(natsKey); err == nil {
 		return key
 	}
+	if _, err := k.toNATS(natsKey); err == nil {
+		return strconv.Quote(natsKey)
+	}
 	return natsKey
+}
+
+// CheckKey returns an IsInvalid error for a key that no entity of this client can have. It does not talk to the server.
+func (c *Client[T]) CheckKey(key string) error {
+	_, err := c.keys.toNATS(key)
+	return err
 }
 
 // of returns the client-go key that obj's metadata say.
