@@ -60,6 +60,27 @@ func TestTheSameContentByAnotherWriterIsNotMistakenForOurs(t *testing.T) {
 	wantError(t, "update of what another updated in the same way", apierrors.IsConflict, <-outcome)
 }
 
+func TestALostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict(t *testing.T) {
+	t.Parallel() // it mostly waits
+	proxy, client, direct := behindProxy(t)
+	ctx := testContext(t)
+	site := website("a")
+	must(t, direct.Create(ctx, site))
+	loseAnswers(proxy)
+	outcome := make(chan error, 1)
+	mine := site.DeepCopy()
+	mine.Spec.Host = "mine"
+	go func() { outcome <- client.Update(ctx, mine) }()
+	eventually(t, "our update is applied", func() bool {
+		got, err := direct.Get(ctx, "a")
+		return err == nil && got.Spec.Host == "mine"
+	})
+	must(t, direct.Patch(ctx, "a", []byte(`{"spec":{"host":"theirs"}}`)))
+	if err := <-outcome; !errors.Is(err, entity.ErrOutcomeUnknown) || apierrors.IsConflict(err) {
+		t.Errorf("got error %v", err)
+	}
+}
+
 func TestAWriteThatNobodyAnswersSaysThatItsOutcomeIsUnknown(t *testing.T) {
 	t.Parallel() // it mostly waits
 	proxy, client, _ := behindProxy(t)
