@@ -76,7 +76,7 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 }
 
 // shortGrace keeps a test that failed while it held a reconcile from waiting for it.
-func shortGrace() Option { return WithGracePeriod(5 * time.Second) }
+func shortGrace() Option { return WithGracePeriod(100 * time.Millisecond) }
 
 // soak is how many times as long as usual the long tests take.
 func soak() int {
