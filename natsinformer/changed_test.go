@@ -280,7 +280,8 @@ func TestExpiredTombstonesCostNoList(t *testing.T) {
 	}
 }
 
-func TestCursorNeverClaimsWhatTheStoreLacks(t *testing.T) {
+// TestWaitKeyReadsOwnWrites: whoever waits for a write of his own reads it or a later one, while others write the same keys.
+func TestWaitKeyReadsOwnWrites(t *testing.T) {
 	server := natstest.Start(t)
 	js := connect(t, server.URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
@@ -311,13 +312,13 @@ func TestCursorNeverClaimsWhatTheStoreLacks(t *testing.T) {
 				key := fmt.Sprint("hot.", n%3)
 				revision := put(t, kv, key, n)
 				ctx, cancel := context.WithTimeout(t.Context(), prompt)
-				err := r.WaitCursor(ctx, revision)
+				err := r.WaitKey(ctx, key, revision)
 				cancel()
 				must(t, err)
 				var at uint64
 				_, _ = fmt.Sscan(r.get(key).ResourceVersion, &at)
 				if at < revision {
-					t.Fatalf("the cursor has reached %d, but the store has %s at %d", revision, key, at)
+					t.Fatalf("waited for %d, but the store has %s at %d", revision, key, at)
 				}
 			}
 		})

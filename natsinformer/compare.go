@@ -124,6 +124,8 @@ func (w *worker) checkTombstones(s *session, now time.Time) {
 		c.checks++
 		s.askMessage(messageQuery{LastFor: w.cfg.prefix() + key}, func(m *storedMessage, err error) {
 			c.checks--
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			if err == nil && m == nil && w.keys.tombs[key] == t {
 				delete(w.keys.tombs, key)
 			}

@@ -20,11 +20,19 @@ type Informer interface {
 	// Invalid returns the keys (as in NATS) that exist but do not decode, with the reason.
 	Invalid() map[string]error
 	// Cursor is the stream sequence up to which the store is complete: every change up to it can be read there. It is
-	// zero before the first list, and goes down when the stream turns out to be another one.
+	// zero before the first list, and goes down when the stream turns out to be another one. Where sequences are
+	// missing (a key was written again before the first write was delivered, or Filter leaves them out) it rests on
+	// the server's count of what is pending, which under load may be early by a moment: to read your own write, use
+	// WaitKey.
 	Cursor() uint64
 	// WaitCursor blocks until Cursor has reached the sequence or the context ends, whose error it then returns. What
 	// it waits for must have been written within Config.Filter.
 	WaitCursor(ctx context.Context, sequence uint64) error
+	// WaitKey blocks until the store reflects the key, as in NATS, at the revision or a later one (a value, a delete, or
+	// an invalid revision), or the context ends, whose error it then returns. It is exact, and returns within
+	// microseconds of the change. If the key vanishes without a message meanwhile, it returns a second after
+	// the cursor has reached the revision.
+	WaitKey(ctx context.Context, key string, revision uint64) error
 	// Status tells how the informer is doing.
 	Status() Status
 }
@@ -108,6 +116,33 @@ func (i *informer) Cursor() uint64 { return i.src.progress.cursor() }
 
 func (i *informer) WaitCursor(ctx context.Context, sequence uint64) error {
 	return i.src.progress.wait(ctx, sequence)
+}
+
+// vanishedAfter is when a key whose revision the cursor has passed will not come any more.
+const vanishedAfter = time.Second
+
+func (i *informer) WaitKey(ctx context.Context, key string, revision uint64) error {
+	var passed time.Time
+	processed := func() uint64 {
+		i.src.mu.RLock()
+		defer i.src.mu.RUnlock()
+		return i.src.keys.revisionOf(key)
+	}
+	done := func() bool {
+		if at := processed(); at >= revision {
+			return i.src.progress.has(at)
+		}
+		switch {
+		case i.src.progress.cursor() < revision:
+			passed = time.Time{}
+		case passed.IsZero():
+			passed = time.Now()
+		default:
+			return time.Since(passed) > vanishedAfter
+		}
+		return false
+	}
+	return i.src.progress.until(ctx, done, func() bool { return processed() >= revision })
 }
 
 func (i *informer) Status() Status { return i.src.health.get() }

@@ -12,6 +12,9 @@ import (
 
 var errStreamChanged = errors.New("the stream was made anew")
 
+// settleTime is how long nothing must follow a message behind which nothing is pending for that to be believed.
+const settleTime = time.Millisecond
+
 // live processes what the consumer delivers until the session breaks.
 func (w *worker) live(ctx context.Context, s *session) error {
 	w.comparison = comparison{at: time.Now()} // what was missed may include deletes that left no trace
@@ -20,6 +23,10 @@ func (w *worker) live(ctx context.Context, s *session) error {
 		wake, err := w.compare(ctx, s, time.Now())
 		if err != nil {
 			return err
+		}
+		held := w.pending == 0 && w.progress.open()
+		if settled := s.heard.Add(settleTime); held && settled.Before(wake) {
+			wake = settled
 		}
 		batch, err := s.receive(ctx, wake)
 		if err != nil {
@@ -40,6 +47,8 @@ func (w *worker) live(ctx context.Context, s *session) error {
 		} else if s.scanned > w.cursor {
 			// A heartbeat: the consumer has looked further, and found nothing for us.
 			w.cursor = s.scanned
+			w.progress.release(w.cursor)
+		} else if held && time.Since(s.heard) >= settleTime {
 			w.progress.release(w.cursor)
 		}
 		w.bookmark(ctx)
@@ -91,15 +100,14 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 
 // apply brings a message into the state, and emits what it means.
 func (w *worker) apply(ctx context.Context, it *item) {
-	// A missing sequence is a message that another one has replaced. If more is to come, that may be among it.
-	if it.pending > 0 {
-		if it.seq > w.cursor+1 {
-			w.progress.hold(w.cursor)
-		}
-	} else {
+	// A missing sequence is a message that another one has replaced, which is still to come. When nothing is pending it
+	// has come, but the server's count lags a little behind what it stores: so not on the word of this message.
+	if it.seq > w.cursor+1 {
+		w.progress.hold(w.cursor)
+	} else if it.pending == 0 {
 		w.progress.release(it.seq)
 	}
-	w.cursor = it.seq
+	w.cursor, w.pending = it.seq, it.pending
 	k := w.keys
 	if it.seq <= k.revisionOf(it.key) {
 		return

@@ -162,38 +162,58 @@ func (p *progress) advance(sequence uint64) {
 	}
 }
 
-// wait blocks until the cursor has reached the sequence. It sleeps until the change was handed to client-go, and then
-// looks often: client-go applies it within microseconds, and tells nobody.
+// wait blocks until the cursor has reached the sequence.
 func (p *progress) wait(ctx context.Context, sequence uint64) error {
-	if p.cursor() >= sequence {
+	return p.until(ctx, func() bool { return p.cursor() >= sequence }, func() bool { return p.emitted.Load() >= sequence })
+}
+
+// has tells whether the store has applied an event of the sequence that was handed to client-go.
+func (p *progress) has(sequence uint64) bool {
+	if p.counted != nil {
+		return p.counted.cursor() >= sequence
+	}
+	if p.held.Load() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.frozen != nil {
+			return false
+		}
+	}
+	return p.stored() >= sequence
+}
+
+// until blocks until done. It sleeps until the change was handed to client-go, and then looks often: client-go applies it
+// within microseconds, and tells nobody.
+func (p *progress) until(ctx context.Context, done, handed func() bool) error {
+	if done() {
 		return nil
 	}
 	p.waiters.Add(1)
 	defer p.waiters.Add(-1)
-	for look := 0; p.cursor() < sequence; look++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	for look := 0; ; look++ {
 		p.mu.Lock()
 		wakeup := p.wakeup
 		p.mu.Unlock()
+		if done() {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		pause := time.Duration(min(look, 1000)) * time.Microsecond
 		switch {
-		case p.emitted.Load() < sequence:
-			look = 0
-			select {
-			case <-wakeup:
-			case <-ctx.Done():
-			}
+		case !handed():
+			look, pause = 0, 100*time.Millisecond
 		case look < 100:
 			runtime.Gosched()
-		default:
-			pause := time.NewTimer(min(time.Duration(look)*time.Microsecond, time.Millisecond))
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				pause.Stop()
-			}
+			continue
 		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-wakeup:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
 	}
-	return nil
 }
