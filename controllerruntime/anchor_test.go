@@ -23,6 +23,7 @@ func titleOf(record map[string]any) any {
 // TestTheRecordIsThereBeforeEachReconcileOfARevision looks, inside the reconcile, for the record and its document:
 // for keys of the initial list, for live ones, and for each new revision.
 func TestTheRecordIsThereBeforeEachReconcileOfARevision(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	ctx := t.Context()
@@ -52,6 +53,7 @@ func TestTheRecordIsThereBeforeEachReconcileOfARevision(t *testing.T) {
 }
 
 func TestTheRecordsFieldNamesArePinned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	ctx := t.Context()
@@ -111,6 +113,7 @@ func (w *world) limitRecords(bytes int32) {
 // TestNoReconcileWithoutARecord has the server refuse the records of some keys: those are not reconciled, the trouble is
 // told, others go on, and once records can be written none is lost.
 func TestNoReconcileWithoutARecord(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	ctx := t.Context()
@@ -146,6 +149,7 @@ func TestNoReconcileWithoutARecord(t *testing.T) {
 // TestALargeStatusDoesNotKeepTheAnchorFromBeingWritten fills the record with status, so that there is no room for the
 // last document.
 func TestALargeStatusDoesNotKeepTheAnchorFromBeingWritten(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t, natstest.WithMaxPayload(4096))
 	_, js := natstest.Connect(t, server.URL())
 	w := &world{t: t, server: server, js: js}
@@ -176,6 +180,7 @@ func TestALargeStatusDoesNotKeepTheAnchorFromBeingWritten(t *testing.T) {
 
 // TestARecordDeletedByHandIsWrittenAgain holds for keys that are reconciled, and for those that rest.
 func TestARecordDeletedByHandIsWrittenAgain(t *testing.T) {
+	t.Parallel()
 	prepare := map[string]func(t *testing.T, w *world, sites *entity.Client[*site]){
 		"reconciled": func(*testing.T, *world, *entity.Client[*site]) {},
 		"suspended": func(t *testing.T, w *world, sites *entity.Client[*site]) {
@@ -194,6 +199,7 @@ func TestARecordDeletedByHandIsWrittenAgain(t *testing.T) {
 	}
 	for name, prepare := range prepare {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			sites := w.sites()
 			ctx := t.Context()
@@ -242,6 +248,7 @@ func eventuallyReason(t *testing.T, sites *entity.Client[*site], key, reason str
 }
 
 func TestAStatusBucketBelongsToOneController(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	first, err := New("first", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) { return Result{}, nil }))
@@ -267,6 +274,7 @@ func TestAStatusBucketBelongsToOneController(t *testing.T) {
 
 // TestAKeyNeverReconciledOwesNothing deletes a document that was suspended from the start.
 func TestAKeyNeverReconciledOwesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	ctx := t.Context()
@@ -288,6 +296,7 @@ func TestAKeyNeverReconciledOwesNothing(t *testing.T) {
 }
 
 func TestAPrimarysOwnStatusDoesNotWakeIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	ctx := t.Context()
@@ -328,6 +337,7 @@ func TestAPrimarysOwnStatusDoesNotWakeIt(t *testing.T) {
 // TestTheStatusBucketMayBeLost deletes the whole status bucket under a running controller: nothing is reconciled without
 // it, that is told, and once there is one again the anchors are written anew, by the same installation.
 func TestTheStatusBucketMayBeLost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.client("Site", "sites", quickCompare)
 	ctx := t.Context()

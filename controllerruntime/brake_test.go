@@ -108,6 +108,7 @@ func (m *massed) tornDown() {
 }
 
 func TestTheBrakeHoldsWhenTheBucketIsEmptied(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled()
 	m.emptied("sites")
 	m.holds(many)
@@ -124,11 +125,17 @@ func (m *massed) recreate(sites int) {
 	must(m.t, m.js.DeleteStream(m.t.Context(), "KV_sites"))
 	fresh := m.away().client("Site", "sites", onDisk)
 	m.make(fresh, sites)
+	for range 2 * many { // more messages than the old one had: only its creation time tells
+		must(m.t, fresh.Patch(m.t.Context(), siteName(0), []byte(`{"spec":{"title":"again"}}`)))
+		must(m.t, fresh.Patch(m.t.Context(), siteName(0), []byte(`{"spec":{"title":"and again"}}`)))
+	}
 }
 
 // TestTheBrakeHoldsWhenTheBucketIsAnother even for few missing documents: three of twenty.
 func TestTheBrakeHoldsWhenTheBucketIsAnother(t *testing.T) {
+	t.Parallel()
 	t.Run("while it runs", func(t *testing.T) {
+		t.Parallel()
 		m := newWorld(t).filled()
 		m.recreate(many - 3)
 		m.holds(3)
@@ -136,6 +143,7 @@ func TestTheBrakeHoldsWhenTheBucketIsAnother(t *testing.T) {
 		eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
 	})
 	t.Run("while it is down", func(t *testing.T) {
+		t.Parallel()
 		m := newWorld(t).filled()
 		m = m.restarted(func() { m.recreate(many - 3) })
 		m.holds(3)
@@ -143,6 +151,7 @@ func TestTheBrakeHoldsWhenTheBucketIsAnother(t *testing.T) {
 		eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
 	})
 	t.Run("after a crash soon after the first start", func(t *testing.T) {
+		t.Parallel()
 		w := newWorld(t)
 		dying := w.away()
 		m := dying.filled(WithGracePeriod(0))
@@ -159,8 +168,10 @@ func TestTheBrakeHoldsWhenTheBucketIsAnother(t *testing.T) {
 // TestTheBrakeHoldsWhenTheBucketWasRestored from a backup, which keeps the creation time: the stream goes back to an
 // earlier state, in which documents put since are missing.
 func TestTheBrakeHoldsWhenTheBucketWasRestored(t *testing.T) {
+	t.Parallel()
 	for _, when := range []string{"while it runs", "while it is down"} {
 		t.Run(when, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			server := natstest.Start(t, natstest.WithStoreDir(dir))
 			_, js := natstest.Connect(t, server.URL())
@@ -200,6 +211,7 @@ func TestTheBrakeHoldsWhenTheBucketWasRestored(t *testing.T) {
 }
 
 func TestTheBrakeHoldsDeletesOwedAtStart(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled()
 	m = m.restarted(func() {
 		for i := range many - 4 {
@@ -220,6 +232,7 @@ func (w *world) orphanedPages(pages *entity.Client[*page], n int) {
 }
 
 func TestTheBrakeHoldsTheSweep(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.installed()
 	w.orphanedPages(w.client("Page", "pages", onDisk), many)
@@ -238,6 +251,7 @@ func TestTheBrakeHoldsTheSweep(t *testing.T) {
 
 // TestTheBrakeHoldsAcrossRestarts until an operator's put to the release key.
 func TestTheBrakeHoldsAcrossRestarts(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled()
 	m.emptied("sites")
 	m.holds(many)
@@ -256,6 +270,7 @@ func TestTheBrakeHoldsAcrossRestarts(t *testing.T) {
 
 // TestWhatIsHeldStaysHeldWhenOthersCome although, looked at afresh after a restart, it would be few among many.
 func TestWhatIsHeldStaysHeldWhenOthersCome(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled()
 	m.emptied("sites")
 	m.holds(many)
@@ -275,6 +290,7 @@ func TestWhatIsHeldStaysHeldWhenOthersCome(t *testing.T) {
 
 // TestAReleaseOutlivesARestart: what it let go goes, without another release.
 func TestAReleaseOutlivesARestart(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled()
 	m.r.halt()
 	sites := m.away().client("Site", "sites", quickCompare)
@@ -302,6 +318,7 @@ func TestAReleaseOutlivesARestart(t *testing.T) {
 
 // TestAReleaseWhileItIsDownCounts, because what it releases was held before.
 func TestAReleaseWhileItIsDownCounts(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled()
 	m.emptied("sites")
 	m.holds(many)
@@ -313,6 +330,7 @@ func TestAReleaseWhileItIsDownCounts(t *testing.T) {
 }
 
 func TestAStaleReleaseDoesNotReleaseLater(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled()
 	must(t, m.c.ReleaseBrake(t.Context())) // nothing is held
 	released := func() bool {
@@ -336,6 +354,7 @@ func TestAStaleReleaseDoesNotReleaseLater(t *testing.T) {
 // TestAReleaseCoversOnlyWhatWasHeld and nothing that vanishes later, although a teardown that it let go is still under way
 // when the controller is restarted.
 func TestAReleaseCoversOnlyWhatWasHeld(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stuck := make(chan struct{})
 	defer close(stuck)
@@ -376,6 +395,7 @@ func TestAReleaseCoversOnlyWhatWasHeld(t *testing.T) {
 
 // TestEvidencedMassDeletesPass, as deletes and as purges, because somebody wrote each of them.
 func TestEvidencedMassDeletesPass(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled()
 	for i := range many {
 		var opts []entity.DeleteOption
@@ -392,6 +412,7 @@ func TestEvidencedMassDeletesPass(t *testing.T) {
 
 // TestBelowTheThresholdInferredDeletesPass: nine of twenty, though all at once.
 func TestBelowTheThresholdInferredDeletesPass(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled()
 	stream, err := m.js.Stream(t.Context(), "KV_sites")
 	must(t, err)
@@ -414,6 +435,7 @@ func TestBelowTheThresholdInferredDeletesPass(t *testing.T) {
 
 // TestTheBrakeCountsWhatIsStillBeingTornDown among the gone and not among the known.
 func TestTheBrakeCountsWhatIsStillBeingTornDown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.client("Site", "sites", quickCompare)
 	c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
@@ -440,6 +462,7 @@ func TestTheBrakeCountsWhatIsStillBeingTornDown(t *testing.T) {
 
 // TestTheBrakesWindowSlides: what went before it does not count any more.
 func TestTheBrakesWindowSlides(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled(WithBrakeWindow(time.Second))
 	stream, err := m.js.Stream(t.Context(), "KV_sites")
 	must(t, err)
@@ -460,6 +483,7 @@ func TestTheBrakesWindowSlides(t *testing.T) {
 
 // TestDocumentsThatComeBackDisengageTheBrake, and nothing was torn down.
 func TestDocumentsThatComeBackDisengageTheBrake(t *testing.T) {
+	t.Parallel()
 	m := newWorld(t).filled()
 	m.emptied("sites")
 	m.holds(many)
@@ -478,6 +502,7 @@ func TestDocumentsThatComeBackDisengageTheBrake(t *testing.T) {
 // TestTheBrakeIsLoud: the callback, Stats, an event and the status bucket tell that it engaged, why, and that it was
 // released.
 func TestTheBrakeIsLoud(t *testing.T) {
+	t.Parallel()
 	events := record.NewFakeRecorder(100)
 	m := newWorld(t).filled(WithEventRecorder(events))
 	m.emptied("sites")

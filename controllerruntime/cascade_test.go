@@ -14,6 +14,7 @@ import (
 // TestTheCascadeTakesOnlyWhatIsOurs has beside the site's pages one of another installation that names the same owner,
 // one of another kind of owner, one of another site, and one without an owner.
 func TestTheCascadeTakesOnlyWhatIsOurs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	ctx := t.Context()
@@ -55,6 +56,7 @@ func TestTheCascadeTakesOnlyWhatIsOurs(t *testing.T) {
 // TestTheCascadeDeletesWhatItSaw changes a page just before its delete: the precondition refuses it, and the cascade looks
 // again.
 func TestTheCascadeDeletesWhatItSaw(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	other := w.away().pages()
 	sites, pages := w.sites(), &hooked{Client: w.pages()}
@@ -88,6 +90,7 @@ func TestTheCascadeDeletesWhatItSaw(t *testing.T) {
 
 // TestTheAnchorWaitsForWhatIsNotGoneYet: a delete that was accepted is not yet a secondary that is gone.
 func TestTheAnchorWaitsForWhatIsNotGoneYet(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites, pages := w.sites(), &hooked{Client: w.pages()}
 	ctx := t.Context()
@@ -125,9 +128,11 @@ func orphaning(name string, pages int, title string) *site {
 // TestTheOrphanPolicyLeavesWhatWasOwned, also where the document was too large for the record, also when the delete was
 // missed; and the sweep does not take it for garbage afterwards, not even in another process.
 func TestTheOrphanPolicyLeavesWhatWasOwned(t *testing.T) {
+	t.Parallel()
 	for _, size := range []string{"small", "beyond the limit"} {
 		for _, when := range []string{"while it ran", "while it was down"} {
 			t.Run(size+", "+when, func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t)
 				title := "small"
 				if size != title {
@@ -182,6 +187,7 @@ func TestTheOrphanPolicyLeavesWhatWasOwned(t *testing.T) {
 
 // TestNamespacedKeysAreTornDown: the owner's key has a slash in Go, and a dot in NATS.
 func TestNamespacedKeysAreTornDown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	namespaced := func(cfg *entity.Config) { cfg.Namespaced = true }
 	sites, pages := w.client("Site", "sites", namespaced), w.client("Page", "pages", namespaced)

@@ -15,6 +15,7 @@ import (
 // TestTheSecondReplicaWaitsWarmAndTakesOver when the first stops gracefully, at once: the lease would last longer than
 // this test waits.
 func TestTheSecondReplicaWaitsWarmAndTakesOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	long := WithLeaseTiming(LeaseTiming{Duration: 5 * time.Minute, RenewDeadline: time.Minute, RetryPeriod: 100 * time.Millisecond})
 	ctx := t.Context()
@@ -53,6 +54,7 @@ func TestTheSecondReplicaWaitsWarmAndTakesOver(t *testing.T) {
 // everything. Its running reconcile is cancelled with ErrLeaseLost, the second takes over, and never do both work. When the
 // network is back the first waits its turn.
 func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	timing := WithLeaseTiming(LeaseTiming{Duration: 3 * time.Second, RenewDeadline: time.Second, RetryPeriod: 100 * time.Millisecond})
 	ctx := t.Context()
@@ -122,6 +124,7 @@ func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
 
 // TestTheBrakeTrustsDeletesThatTheStandbySaw: a mass delete that is evidenced stays so when another replica finishes it.
 func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	ctx := t.Context()
@@ -160,6 +163,7 @@ func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
 
 // TestALeaseRemovedByHandLeavesOneLeader, whoever is faster.
 func TestALeaseRemovedByHandLeavesOneLeader(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var c [2]*Controller[*site]
 	for i := range 2 {

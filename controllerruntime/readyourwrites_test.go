@@ -12,6 +12,7 @@ import (
 
 // TestAReconcileReadsItsOwnWrites from the lister, at once: creates, updates, status, ownership, deletes.
 func TestAReconcileReadsItsOwnWrites(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	ctx := t.Context()
@@ -56,6 +57,7 @@ func TestAReconcileReadsItsOwnWrites(t *testing.T) {
 // TestTheNextReconcileSeesWhatTheLastOneWrote in the informer's own store too, which knows nothing of own writes until
 // the watch brings them.
 func TestTheNextReconcileSeesWhatTheLastOneWrote(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	ctx := t.Context()

@@ -12,6 +12,7 @@ import (
 
 // TestWithoutTheRightToWriteARecordThereIsNoReconcile, and none is lost once the right is given.
 func TestWithoutTheRightToWriteARecordThereIsNoReconcile(t *testing.T) {
+	t.Parallel()
 	var granted atomic.Bool
 	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
 		rights := &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{">"}}}

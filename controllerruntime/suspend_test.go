@@ -13,6 +13,7 @@ const (
 
 // TestASuspendedDocumentIsNotReconciledUntilItIsResumed, whatever happens meanwhile.
 func TestASuspendedDocumentIsNotReconciledUntilItIsResumed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	ctx := t.Context()
@@ -46,6 +47,7 @@ func TestASuspendedDocumentIsNotReconciledUntilItIsResumed(t *testing.T) {
 // TestASuspendedDocumentIsTornDownWhenItIsDeleted, since its delete is a new state of affairs; also when the delete was
 // missed.
 func TestASuspendedDocumentIsTornDownWhenItIsDeleted(t *testing.T) {
+	t.Parallel()
 	for _, down := range []bool{false, true} {
 		w := newWorld(t)
 		sites, pages := w.sites(), w.pages()
@@ -75,6 +77,7 @@ func TestASuspendedDocumentIsTornDownWhenItIsDeleted(t *testing.T) {
 
 // TestADocumentSuspendedBeforeARestartRests there too.
 func TestADocumentSuspendedBeforeARestartRests(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	ctx := t.Context()

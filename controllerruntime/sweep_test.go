@@ -21,6 +21,7 @@ func (w *world) installed() {
 // TestTheSweepDeletesWhatHasNoOwner, and nothing else: one has an owner, one an owner that does not decode, one is
 // another installation's.
 func TestTheSweepDeletesWhatHasNoOwner(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.installed()
 	sites, pages := w.sites(), w.pages()
@@ -56,6 +57,7 @@ func TestTheSweepDeletesWhatHasNoOwner(t *testing.T) {
 }
 
 func TestTheSweepsDryRunOnlyReports(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.installed()
 	sites, pages := w.sites(), w.pages()
@@ -72,6 +74,7 @@ func TestTheSweepsDryRunOnlyReports(t *testing.T) {
 
 // TestTheSweepAsksTheLeader: the cache lacks an owner that exists and has no anchor.
 func TestTheSweepAsksTheLeader(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.installed()
 	pages := w.pages()
@@ -92,6 +95,7 @@ func TestTheSweepAsksTheLeader(t *testing.T) {
 
 // TestTheSweepOfAPartOfABucketLeavesWhatWasOrphaned: the cache of a filtered bucket has no reserved keys.
 func TestTheSweepOfAPartOfABucketLeavesWhatWasOrphaned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	filtered := func(cfg *entity.Config) { cfg.Filter = "shop.>" }
 	sites, pages := w.client("Site", "sites", filtered), w.pages()

@@ -45,6 +45,7 @@ func siteWithPages(name string, pages int) *site {
 
 // TestADeleteMissedWhileDownIsTornDown purges even the tombstone: nothing but the anchor tells of the delete.
 func TestADeleteMissedWhileDownIsTornDown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	ctx := t.Context()
@@ -90,10 +91,12 @@ func TestADeleteMissedWhileDownIsTornDown(t *testing.T) {
 // TestATeardownSurvivesACrashAtEachStep lets a process die between each two steps of a teardown: its connection is
 // closed there, so that it does nothing more, gives no lease back, and another process has to finish.
 func TestATeardownSurvivesACrashAtEachStep(t *testing.T) {
+	t.Parallel()
 	steps := []string{"before the reconciler", "after the reconciler", "after the leader was asked",
 		"before the first delete", "after the first delete", "after the last delete"}
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			dying := w.away()
 			sites, pages := &hooked{Client: dying.sites()}, &hooked{Client: dying.pages()}
@@ -169,8 +172,10 @@ func TestATeardownSurvivesACrashAtEachStep(t *testing.T) {
 // TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns puts it at each moment of the teardown in which nothing was
 // deleted yet: nothing is, the anchor stays, and the key is reconciled as Put.
 func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
+	t.Parallel()
 	for _, moment := range []string{"before the reconciler", "in the reconciler", "at its end"} {
 		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			other := w.away().sites() // somebody else, whose writes the controller learns of by its watch only
 			sites, pages := w.sites(), w.pages()
@@ -236,8 +241,10 @@ func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
 // TestADocumentPutAgainDuringTheCascadeGetsItsOwn puts it when the deletes have begun: what the old one owned may go, and
 // the new one's are there in the end, under an anchor.
 func TestADocumentPutAgainDuringTheCascadeGetsItsOwn(t *testing.T) {
+	t.Parallel()
 	for _, moment := range []string{"after the leader was asked", "between two deletes", "after the last delete"} {
 		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			other := w.away().sites()
 			sites, pages := &hooked{Client: w.sites()}, &hooked{Client: w.pages()}
@@ -293,6 +300,7 @@ func TestADocumentPutAgainDuringTheCascadeGetsItsOwn(t *testing.T) {
 }
 
 func TestAPurgeIsToldFromADelete(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	ctx := t.Context()
@@ -311,6 +319,7 @@ func TestAPurgeIsToldFromADelete(t *testing.T) {
 
 // TestAFailingTeardownKeepsTheAnchor until the reconciler succeeds, with the operation given back.
 func TestAFailingTeardownKeepsTheAnchor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	ctx := t.Context()
@@ -347,6 +356,7 @@ func TestAFailingTeardownKeepsTheAnchor(t *testing.T) {
 
 // TestABehindCacheTearsNothingDown hides an existing document from the controller's cache at its start.
 func TestABehindCacheTearsNothingDown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	ctx := t.Context()
