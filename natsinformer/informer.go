@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -83,6 +84,17 @@ func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 		return nil, fmt.Errorf("natsinformer: bucket %q: %w", cfg.Bucket, err)
 	}
 	return &informer{shared, src}, nil
+}
+
+// Run is RunWithContext for a stop channel.
+func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
+
+// RunWithContext runs until the context ends, and returns when nothing of the informer is left, on the server neither.
+func (i *informer) RunWithContext(ctx context.Context) {
+	i.SharedIndexInformer.RunWithContext(ctx)
+	// client-go waits for a watch, but not for a list that was under way.
+	i.src.busy.Lock()
+	defer i.src.busy.Unlock()
 }
 
 func (i *informer) Exists(key string) bool {

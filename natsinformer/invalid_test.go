@@ -169,7 +169,7 @@ func TestKeysAndValuesAtTheirLimits(t *testing.T) {
 	largest := int(js.Conn().MaxPayload())
 	value := bytes.Repeat([]byte(" "), largest)
 	copy(value, doc(77))
-	for i := range 40 { // more than one pull takes at once
+	for i := range 20 { // more than one pull takes at once
 		_, err := kv.Put(t.Context(), fmt.Sprint("large", i), value)
 		must(t, err)
 	}
@@ -179,7 +179,7 @@ func TestKeysAndValuesAtTheirLimits(t *testing.T) {
 			t.Errorf("key %.40q is not in the store", key)
 		}
 	}
-	for i := range 40 {
+	for i := range 20 {
 		if !r.has(fmt.Sprint("large", i), 77) {
 			t.Errorf("large%d is not in the store", i)
 		}

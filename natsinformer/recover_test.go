@@ -243,3 +243,41 @@ func TestTenInformersOnOneBucket(t *testing.T) {
 		t.Errorf("%d consumers are left", n)
 	}
 }
+
+func TestStopAtAnyTimeLeavesNothingBehind(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	for i := range 3000 {
+		put(t, kv, fmt.Sprint("k", i), i)
+	}
+	for i := range 30 {
+		r := start(t, js, Config{Bucket: "b"})
+		for began := time.Now(); time.Since(began) < time.Duration(i)*time.Millisecond; { // before, in and after the list
+		}
+		r.stop()
+		if n := consumers(t, js, "b"); n != 0 {
+			t.Fatalf("stopped after %d ms: %d consumers are left", i, n)
+		}
+	}
+}
+
+func TestWaitKeyEndsWhenTheKeyVanished(t *testing.T) {
+	server := natstest.Start(t)
+	proxy := natstest.StartProxy(t, server.URL())
+	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "anchor", 1)
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	proxy.Refuse()
+	revision := put(t, kv, "k", 1)
+	must(t, kv.Delete(t.Context(), "k"))
+	must(t, kv.PurgeDeletes(t.Context(), jetstream.DeleteMarkersOlderThan(-1)))
+	put(t, kv, "other", 1)
+	proxy.Resume()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	must(t, r.WaitKey(ctx, "k", revision))
+	if r.get("k") != nil {
+		t.Error("it is in the store")
+	}
+}

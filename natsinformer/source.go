@@ -20,6 +20,7 @@ type source struct {
 	apiPrefix string
 	health    *health
 	progress  *progress
+	busy      sync.Mutex // held by a list
 
 	// What was listed and watched so far. List and Watch are called one after the other by one reflector, so only
 	// the maps need the lock, and only where somebody else reads them.
@@ -27,7 +28,7 @@ type source struct {
 	keys    *keys
 	listed  bool
 	created time.Time // of the stream
-	cursor  uint64    // sequence processed last
+	cursor  uint64    // stream sequence processed last
 }
 
 var (
@@ -36,8 +37,8 @@ var (
 )
 
 // IsWatchListSemanticsUnSupported makes the reflector list and then watch even where client-go's WatchListClient feature
-// is on. Streaming the first list through the watch costs a channel operation and a locked insert into a temporary
-// store for each object, on top of what a list costs: for 100,000 objects that measured 0.12 s against 0.01 s.
+// is on. Streaming the first list through the watch adds a channel operation and a locked insert into a temporary store
+// for each object: 100,000 objects from memory were in the store after 0.14 s by a list, and after 0.45 s by a stream.
 func (src *source) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List is for callers without a context; the reflector uses ListWithContext.
@@ -66,6 +67,8 @@ func (l *objectList) DeepCopyObject() runtime.Object {
 
 // ListWithContext returns when the list is complete or the context ends. It ignores the options: there is one list.
 func (src *source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	src.busy.Lock()
+	defer src.busy.Unlock()
 	w := newWorker(src)
 	w.initial = true
 	src.listed = false
