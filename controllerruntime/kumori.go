@@ -153,14 +153,11 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Run(threadiness i
 		return
 	}
 	klog.Background().Error(err, "Controller failed", "controller", r.name)
-	if errCh == nil {
-		return
-	}
 	timer := time.NewTimer(errPatience)
 	defer timer.Stop()
 	select {
 	case errCh <- err:
-	case <-timer.C: // full, or nobody there; the log has it
+	case <-timer.C: // nil, full, or nobody there; the log has it
 	}
 }
 

@@ -251,25 +251,49 @@ func TestKumoriEventsAboutNatsEntitiesAndKubernetesObjectsArrive(t *testing.T) {
 	}
 }
 
-func TestKumoriEventOfANatsKindThatKubernetesKnowsTooGoesToNats(t *testing.T) {
+// service is of a kind that Kubernetes has too.
+type service = entity.Object[siteSpec, struct{}]
+
+// servicing is a custom controller whose secondaries are services.
+type servicing struct {
+	*ControllerRuntime[*site, *service, none, none, none, none, none, none, none]
+	sync func() error
+}
+
+func (s *servicing) SyncHandler(string) error { return s.sync() }
+
+func TestKumoriEventFindsItsKindAlsoWhereKubernetesHasTheSame(t *testing.T) {
 	w := newWorld(t)
-	services := w.client("Service", "services", func(cfg *entity.Config) { cfg.APIVersion = "v1" })
-	var c *custom
-	c = kumori{sites: services}.custom(func(key string) error {
-		s, err := services.Lister().Get(key)
-		if err == nil {
-			c.Event(s, corev1.EventTypeNormal, ReasonResourceSynced, "done")
-		}
-		return err
-	})
-	r := runKumori(t, c)
-	must(t, services.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "home is synced", func() bool { return c.seen.count("home") == 1 })
-	r.halt()
-	events, err := recorder.List(t.Context(), w.js, recorder.Query{Kind: "Service", Key: "home"})
+	sites := w.sites()
+	services, err := entity.NewClient[*service](t.Context(), w.js, entity.Config{Kind: "Service", APIVersion: "v1", Bucket: "services"})
 	must(t, err)
-	if len(events) != 1 {
-		t.Errorf("%d events, want 1", len(events))
+	t.Cleanup(services.Close)
+	web := &service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	must(t, services.Create(t.Context(), web))
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	c := &servicing{ControllerRuntime: NewControllerRuntime[*site, *service, none, none, none, none, none, none, none](
+		"sites", "Site", nil, sites, nil, nil, services, nil, nil, nil, nil, nil, nil, nil, nil, 0)}
+	done := make(chan struct{})
+	c.sync = func() error {
+		web, err := services.Lister().Get("web")
+		if err != nil {
+			return err
+		}
+		c.Event(web, corev1.EventTypeNormal, ReasonResourceSynced, "done")
+		c.Event(newSite("home", ""), corev1.EventTypeNormal, ReasonResourceSynced, "an object that does not say its kind")
+		close(done)
+		return nil
+	}
+	c.SetCustomController(c)
+	r := runKumori(t, c)
+	within(t, "home is synced", done)
+	r.halt()
+	for kind, key := range map[string]string{"Service": "web", "Site": "home"} {
+		events, err := recorder.List(t.Context(), w.js, recorder.Query{Kind: kind, Key: key})
+		must(t, err)
+		if len(events) != 1 {
+			t.Errorf("%d events about %s %s, want 1", len(events), kind, key)
+		}
 	}
 }
 
