@@ -312,3 +312,21 @@ func TestErrorBeatsRequeueAfter(t *testing.T) {
 		})
 	}
 }
+
+func TestTeardownDoesNotTakeTheUsersDelayAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(nil))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "the first run", func() bool { return seen.count("home") == 1 })
+	idle(t, c)
+	c.EnqueueAfter("home", OperationManual, time.Second)
+	must(t, sites.Delete(t.Context(), "home"))
+	eventually(t, "the teardown", func() bool { return c.Stats().TornDown == 1 })
+	eventually(t, "the delay after it", func() bool { return seen.with("home", OperationManual) == 1 })
+	idle(t, c)
+}

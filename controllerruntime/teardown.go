@@ -106,12 +106,12 @@ func (e *engine) teardown(t *term, it item) {
 	e.queue.done(it.key)
 }
 
-// forgetGone forgets what this process remembers of a key that is gone.
+// forgetGone forgets what this process remembers of a key that is gone. A delay that the user asked for stays.
 func (e *engine) forgetGone(key string) {
 	e.primary.vanishings().forget(key)
 	e.parked.forget(key)
 	e.written.take(key)
-	e.queue.drop(key)
+	e.queue.forget(key)
 }
 
 // settled is for a key whose teardown is finished.
