@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -165,4 +166,30 @@ func TestAMapperThatKeepsFailingTakesBoundedMemory(t *testing.T) {
 	e.mappings.stop()
 	<-done
 	e.queue.shutDown()
+}
+
+// TestStatesThatWaitForAMapperStayInOrder: what fails while an older one is tried is the newer one all the same.
+func TestStatesThatWaitForAMapperStayInOrder(t *testing.T) {
+	m := newMappings(time.Hour, time.Hour)
+	defer m.retries.ShutDown()
+	s := &events{}
+	of := func(title string) *mapping {
+		return &mapping{events: s, objects: []metav1.Object{newSite("page", title)}}
+	}
+	m.again(of("one"))
+	m.again(of("two"))
+	tried := m.take(of("").id())
+	m.again(of("three"))
+	m.again(tried)
+	m.again(of("four"))
+	var order []string
+	for _, obj := range m.take(of("").id()).objects {
+		order = append(order, obj.(*page).Spec.Title)
+	}
+	if want := []string{"one", "two", "three", "four"}; !slices.Equal(order, want) {
+		t.Errorf("%v, want %v", order, want)
+	}
+	if m.take(of("").id()) != nil {
+		t.Error("what was taken is still there")
+	}
 }

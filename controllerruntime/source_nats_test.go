@@ -234,3 +234,43 @@ func TestReportsOfHealthComeInOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestAReportOfHealthIsNotOvertaken: while the callback is told of one, the next one waits.
+func TestAReportOfHealthIsNotOvertaken(t *testing.T) {
+	w := newWorld(t)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var told []error
+	c, err := New("sites", w.sites(), noReconciler, WithOnSourceError(func(_ string, err error) {
+		if err != nil {
+			close(entered)
+			<-leave
+		}
+		told = append(told, err)
+	}))
+	must(t, err)
+	quiet := klog.NewContext(t.Context(), logr.Discard())
+	done := make(chan struct{}, 2)
+	go func() {
+		c.engine.setHealth(quiet, "pages", errUnwell)
+		done <- struct{}{}
+	}()
+	receive(t, "the callback is told", entered)
+	go func() {
+		c.engine.setHealth(quiet, "pages", nil)
+		done <- struct{}{}
+	}()
+	overtook := false
+	select {
+	case <-done:
+		overtook = true
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(leave)
+	receive(t, "a report is done", done)
+	if !overtook {
+		receive(t, "and the other", done)
+	}
+	if overtook || len(told) != 2 || told[1] != nil {
+		t.Errorf("told %v, want of the failure and then that it is over", told)
+	}
+}
