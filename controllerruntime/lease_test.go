@@ -139,8 +139,13 @@ func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
 	w.make(sites, many)
 	w.settled(failing, sites, many)
 	standby := w.away().sites()
-	var seen calls
-	next, err := New("sites", standby, seen.reconciler(nil), WithLeaseTiming(quickLease))
+	var finish atomic.Bool
+	next, err := New("sites", standby, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+		if req.Operations.Has(OperationDelete) && !finish.Load() {
+			return Result{RequeueAfter: 50 * time.Millisecond}, nil // longer than the brake takes to decide
+		}
+		return Result{}, nil
+	}), WithLeaseTiming(quickLease))
 	must(t, err)
 	w.run(next)
 	eventually(t, "the standby is warm", func() bool {
@@ -155,6 +160,8 @@ func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
 		return err == nil && len(all) == 0
 	})
 	r.halt()
+	eventually(t, "it works on all for a while", func() bool { return next.Stats().Reconciles > 20*many })
+	finish.Store(true)
 	eventually(t, "it finishes all", func() bool { return next.Stats().TornDown == many })
 	if n := next.Stats().BrakeEngaged; n != 0 {
 		t.Errorf("the brake engaged %d times", n)
