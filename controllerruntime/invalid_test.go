@@ -140,3 +140,24 @@ func TestAKeyThatNoPrimaryCanHaveIsReportedAndDone(t *testing.T) {
 		t.Errorf("%d reconciles, %d failing, degraded: %v; want the two of the sites, and none", s.Reconciles, s.Failing, s.Degraded)
 	}
 }
+
+// TestAnInvalidDocumentInANamespaceIsNotReconciled: there the key is another one in NATS than in Go.
+func TestAnInvalidDocumentInANamespaceIsNotReconciled(t *testing.T) {
+	w := newWorld(t)
+	sites := w.client("Site", "sites", func(cfg *entity.Config) { cfg.Namespaced = true })
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(nil))
+	must(t, err)
+	w.run(c)
+	w.put("sites", "shop.home", `{"spec":{}}`)
+	eventuallyReason(t, sites, "shop/home", entity.ReasonSynced)
+	w.put("sites", "shop.home", `{"spec":`)
+	eventuallyReason(t, sites, "shop/home", entity.ReasonInvalid)
+	c.Enqueue("shop/home", OperationManual)
+	idle(t, c)
+	if n := seen.count("shop/home"); n != 1 {
+		t.Errorf("reconciled %d times, want once, while it was valid: %v", n, seen.of("shop/home"))
+	}
+	w.put("sites", "shop.home", `{"spec":{}}`)
+	eventuallyReason(t, sites, "shop/home", entity.ReasonSynced)
+}
