@@ -29,7 +29,8 @@ func TestTheRecordIsThereBeforeEachReconcileOfARevision(t *testing.T) {
 	ctx := t.Context()
 	must(t, sites.Create(ctx, newSite("early", "one")))
 	var seen calls
-	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+		defer seen.add(req) // afterwards: the next write must not overtake what is read here
 		record := w.raw("sites-status", req.Key)
 		s, err := sites.Lister().Get(req.Key)
 		if err != nil {
