@@ -168,6 +168,12 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64)
 	answered := false
 	s.ask(subject, payload, slowRequest, func(a []byte, e error) { answer, failed, answered = a, e, true })
 	if err := s.await(ctx, &answered); err != nil {
+		if ctx.Err() != nil {
+			// The server may be making it now, and would not find it if it were asked to delete it before.
+			grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer cancel()
+			_ = s.await(grace, &answered)
+		}
 		return err
 	}
 	if failed != nil {

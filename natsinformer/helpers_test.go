@@ -225,10 +225,10 @@ func contents(t testing.TB, kv jetstream.KeyValue) map[string]uint64 {
 // converges waits until the store equals the server's key set, at the same revisions.
 func (r *running) converges(t testing.TB, kv jetstream.KeyValue, limit time.Duration) {
 	t.Helper()
-	want := contents(t, kv)
 	got := map[string]uint64{}
 	deadline := time.Now().Add(limit)
 	for {
+		want := contents(t, kv) // read again: a replica may be behind
 		clear(got)
 		for _, obj := range r.GetStore().List() {
 			o := obj.(*thing)

@@ -51,8 +51,12 @@ func (k *keys) remember(it *item) {
 	k.anchor++
 }
 
-// newestAnchors returns the anchors, newest first, one per key.
-func (k *keys) newestAnchors() []anchor {
+// randomAnchors is how many keys are compared besides those that were processed last.
+const randomAnchors = 32
+
+// sampleAnchors returns the messages processed last, one per key, and some of other keys, which the random order of a
+// map picks.
+func (k *keys) sampleAnchors() []anchor {
 	var list []anchor
 	seen := map[string]bool{}
 	for i := 1; i <= min(k.anchor, len(k.anchors)); i++ {
@@ -60,6 +64,14 @@ func (k *keys) newestAnchors() []anchor {
 		if !seen[a.key] {
 			seen[a.key] = true
 			list = append(list, a)
+		}
+	}
+	for key, l := range k.live {
+		if len(list) >= len(k.anchors)+randomAnchors {
+			break
+		}
+		if !seen[key] {
+			list = append(list, anchor{key, l.revision, l.created})
 		}
 	}
 	return list
