@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // OperationResult says what CreateOrUpdate did.
@@ -24,7 +25,8 @@ const (
 
 // CreateOrUpdate makes the entity named by obj's name and namespace what mutate makes of it. mutate is given the entity
 // as it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Inside a reconcile the
-// reconciled primary becomes the owner. Nothing is written when nothing changed; status is not looked at and not written.
+// reconciled primary becomes the owner; an entity that another primary owns is an *AlreadyOwnedError, because two owners would
+// undo each other's work for ever. Nothing is written when nothing changed; status is not looked at and not written.
 //
 // It reads from the cache, which shows this process's own writes. If the write then finds that somebody else was faster,
 // it reads live and tries again, so mutate may be called more than once. On an error obj is undefined.
@@ -64,6 +66,11 @@ func createOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", objectKey(obj), key)
 	}
 	if info, ok := reconcileOf(ctx); ok {
+		if exists {
+			if err := info.engine.mayOwn(before, info.key); err != nil {
+				return OperationResultNone, err
+			}
+		}
 		info.engine.setOwner(obj, info.key)
 	}
 	if !exists {
@@ -74,6 +81,31 @@ func createOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 		return OperationResultNone, err
 	}
 	return OperationResultUpdated, overtaken(client.Update(ctx, obj))
+}
+
+// AlreadyOwnedError says that a primary wanted to own what another one owns, maybe of another installation.
+type AlreadyOwnedError struct {
+	Object                                string // its key
+	OwnerKind, OwnerKey, OwnerInstance    string
+	WantedKind, WantedKey, WantedInstance string
+}
+
+func (e *AlreadyOwnedError) Error() string {
+	return fmt.Sprintf("%q is owned by %s %q of installation %q already, so %s %q of installation %q cannot own it: use another name, or take its owner annotations away",
+		e.Object, e.OwnerKind, e.OwnerKey, e.OwnerInstance, e.WantedKind, e.WantedKey, e.WantedInstance)
+}
+
+// mayOwn refuses what somebody else owns. What nobody owns may be adopted, and so may what names no installation.
+func (e *engine) mayOwn(obj metav1.Object, key string) error {
+	kind, owner, owned := OwnerOf(obj)
+	instance := entity.InstanceOf(obj)
+	if !owned || kind == e.kind && owner == key && (instance == "" || instance == e.instanceID()) {
+		return nil
+	}
+	return &AlreadyOwnedError{
+		Object: objectKey(obj), OwnerKind: kind, OwnerKey: owner, OwnerInstance: instance,
+		WantedKind: e.kind, WantedKey: key, WantedInstance: e.instanceID(),
+	}
 }
 
 // overtakenError is a write that found another state than was read. Only then is it worth to read again: mutate may return

@@ -237,3 +237,30 @@ func TestCreateOrUpdateSetsTheOwnerInsideAReconcile(t *testing.T) {
 		}
 	}
 }
+
+func TestCreateOrUpdateRefusesWhatAnotherPrimaryOwns(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	ctx := t.Context()
+	outcome := make(chan error, 10)
+	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+		_, err := CreateOrUpdate(ctx, pages, named("shared"), titled(req.Key))
+		outcome <- err
+		return Result{}, nil
+	}))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(ctx, newSite("first", "one")))
+	must(t, receive(t, "the first reconcile", outcome))
+	must(t, sites.Create(ctx, newSite("second", "one")))
+	err = receive(t, "the second reconcile", outcome)
+	owned, ok := errors.AsType[*AlreadyOwnedError](err)
+	if !ok || owned.OwnerKey != "first" || owned.WantedKey != "second" {
+		t.Fatalf("a page of another site was taken over: %v", err)
+	}
+	p, err := pages.Get(ctx, "shared")
+	must(t, err)
+	if p.Spec.Title != "first" {
+		t.Errorf("it was written all the same: %+v", p.Spec)
+	}
+}
