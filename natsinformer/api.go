@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -90,12 +89,10 @@ type messageQuery struct {
 	NextFor string `json:"next_by_subj,omitempty"`
 }
 
+// storedMessage identifies a message; its value is not read.
 type storedMessage struct {
-	Subject string    `json:"subject"`
-	Seq     uint64    `json:"seq"`
-	Header  []byte    `json:"hdrs"`
-	Data    []byte    `json:"data"`
-	Time    time.Time `json:"time"`
+	Seq  uint64    `json:"seq"`
+	Time time.Time `json:"time"`
 }
 
 // askMessage gives done the message, or nil if the leader has none.
@@ -129,14 +126,6 @@ func (s *session) message(ctx context.Context, q messageQuery) (m *storedMessage
 		return nil, werr
 	}
 	return m, err
-}
-
-// header parses the headers of a stored message.
-func (m *storedMessage) header() (nats.Header, error) {
-	if len(m.Header) == 0 {
-		return nil, nil
-	}
-	return nats.DecodeHeadersMsg(m.Header)
 }
 
 // createConsumer makes a consumer of the given name that delivers every message behind the sequence. Also for a list: in

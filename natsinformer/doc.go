@@ -18,12 +18,14 @@
 //
 // # How it works
 //
-// A list is a pull consumer that delivers the last message of each subject. When it has roughly caught up, a fence
-// (see fence.go) proves that it is complete. A watch is the same consumer made from the cursor on: the stream sequence
-// that was processed last. When the consumer falls silent, is deleted, skips a sequence, or the connection is lost, a
-// new one is made from the cursor. Before that the stream is checked to be still the same one; if it is not, it is
-// listed again inside the same watch, and the difference is emitted as events. All retries are inside, jittered, and
-// at most about a second apart, because client-go's reflector would wait up to a minute and list everything again.
+// A list is a pull consumer over the whole stream, read until the consumer itself says that it has come to the end (see
+// end.go for why nothing else proves that no key is missing). A watch is the same consumer made from the cursor on: the
+// stream sequence that was processed last. When the consumer falls silent, is deleted, skips a sequence, or the
+// connection is lost, a new one is made from the cursor. Before that the stream is checked to be still the same one; if it is
+// not, it is listed again inside the same watch, and the difference is emitted as events. Every few minutes, and after each
+// recovery, the number of keys is compared with the server's, which finds those that vanished without a message. All
+// retries are inside, jittered, and at most about a second apart, because client-go's reflector would wait up to a minute
+// and list everything again.
 //
 // resourceVersion is the revision of the key, which in JetStream is the sequence of its message in the stream.
 //

@@ -52,7 +52,7 @@ func (k *keys) remember(it *item) {
 }
 
 // randomAnchors is how many keys are compared besides those that were processed last.
-const randomAnchors = 32
+const randomAnchors = 16
 
 // sampleAnchors returns the messages processed last, one per key, and some of other keys, which the random order of a
 // map picks.

@@ -215,39 +215,21 @@ func (w *worker) identify(ctx context.Context, s *session, info *streamInfo) (mo
 	return w.compareAnchors(ctx, s)
 }
 
-// compareAnchors asks for the messages processed last, and for some keys at random. One that is older than the cursor
-// and not the one we know betrays a restored stream. One that is newer than the cursor proves nothing, and will come. If
-// the rest is as we know it, the watch goes on; if there is no rest, nothing proves that the stream is the same.
+// compareAnchors looks for the messages processed last, newest first, and then for some keys at random. One that is as we
+// know it proves that the stream is the same up to there; one that is older than the cursor and not the one we know betrays a
+// restored stream; one that is newer than the cursor or gone proves nothing. If nothing is proven, the stream is listed.
 func (w *worker) compareAnchors(ctx context.Context, s *session) (mode, error) {
-	anchors := w.keys.sampleAnchors()
-	same, changed, left := 0, 0, len(anchors)
-	var failed error
-	done := left == 0
-	for _, a := range anchors {
-		s.askMessage(messageQuery{LastFor: w.cfg.prefix() + a.key}, func(m *storedMessage, err error) {
-			left--
-			switch {
-			case err != nil:
-				failed = err
-			case m == nil || m.Seq > w.cursor:
-			case m.Seq == a.seq && m.Time.UnixNano() == a.created:
-				same++
-			default:
-				changed++
-			}
-			done = left == 0 || failed != nil
-		})
-	}
-	if err := s.await(ctx, &done); err != nil {
-		return 0, err
-	}
-	switch {
-	case failed != nil:
-		return 0, failed
-	case changed > 0:
-		return restored, nil
-	case same > 0:
-		return resume, nil
+	for _, a := range w.keys.sampleAnchors() {
+		m, err := s.message(ctx, messageQuery{LastFor: w.cfg.prefix() + a.key})
+		switch {
+		case err != nil:
+			return 0, err
+		case m == nil || m.Seq > w.cursor:
+		case m.Seq == a.seq && m.Time.UnixNano() == a.created:
+			return resume, nil
+		default:
+			return restored, nil
+		}
 	}
 	return listing, nil
 }
