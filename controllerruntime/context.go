@@ -2,26 +2,82 @@ package controllerruntime
 
 import (
 	"context"
+	"sync"
 
+	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/entity"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// reconcileInfo says for whom a reconcile runs.
-type reconcileInfo struct {
+// reconcileContext is the context of one reconcile. It says for whom it runs, remembers what is written under it, and
+// makes its logger when somebody asks for one: most reconciles log nothing, and the values cost more than all the rest.
+type reconcileContext struct {
+	context.Context
 	engine *engine
-	key    string
+	term   *term
+	req    Request
+	writes entity.WriteLog
+
+	once   sync.Once
+	logger logr.Logger
 }
 
-type reconcileInfoKey struct{}
+type reconcileKey struct{}
 
-func withReconcile(ctx context.Context, info *reconcileInfo) context.Context {
-	return context.WithValue(ctx, reconcileInfoKey{}, info)
+func (e *engine) reconcileContext(t *term, req Request) *reconcileContext {
+	c := &reconcileContext{engine: e, term: t, req: req}
+	c.Context = entity.WithWriteLog(t.ctx, &c.writes)
+	if e.opts.logConstructor != nil {
+		c.log()
+	}
+	return c
 }
 
-func reconcileOf(ctx context.Context) (*reconcileInfo, bool) {
-	info, ok := ctx.Value(reconcileInfoKey{}).(*reconcileInfo)
-	return info, ok
+// Value implements context.Context.
+func (c *reconcileContext) Value(key any) any {
+	switch key {
+	case reconcileKey{}:
+		return c
+	case c.engine.loggerKey:
+		return c.log()
+	}
+	return c.Context.Value(key)
+}
+
+func (c *reconcileContext) log() logr.Logger {
+	c.once.Do(func() {
+		base := c.term.logger
+		f := c.engine.opts.logConstructor
+		if f == nil {
+			c.logger = base.WithValues("key", c.req.Key, "operations", c.req.Operations, "reconcileID", reconcileID(c.engine.runs.Add(1)))
+			return
+		}
+		c.logger = base.WithValues("key", c.req.Key) // what is left if f panics
+		c.engine.callback(c.term.ctx, "WithLogConstructor", func() { c.logger = f(base, c.req) })
+	})
+	return c.logger
+}
+
+func reconcileOf(ctx context.Context) (*reconcileContext, bool) {
+	c, ok := ctx.Value(reconcileKey{}).(*reconcileContext)
+	return c, ok
+}
+
+// loggerKey learns under which key logr keeps the logger of a context, which it does not export.
+func loggerKey() any {
+	probe := keyProbe{Context: context.Background()}
+	logr.FromContextOrDiscard(&probe)
+	return probe.asked
+}
+
+type keyProbe struct {
+	context.Context
+	asked any
+}
+
+func (p *keyProbe) Value(key any) any {
+	p.asked = key
+	return nil
 }
 
 // setOwner makes the primary with that key the owner of obj.

@@ -65,13 +65,13 @@ func createOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 	if objectKey(obj) != key {
 		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", objectKey(obj), key)
 	}
-	if info, ok := reconcileOf(ctx); ok {
+	if reconcile, ok := reconcileOf(ctx); ok {
 		if exists {
-			if err := info.engine.mayOwn(before, info.key); err != nil {
+			if err := reconcile.engine.mayOwn(before, reconcile.req.Key); err != nil {
 				return OperationResultNone, err
 			}
 		}
-		info.engine.setOwner(obj, info.key)
+		reconcile.engine.setOwner(obj, reconcile.req.Key)
 	}
 	if !exists {
 		return OperationResultCreated, overtaken(client.Create(ctx, obj))

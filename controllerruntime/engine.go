@@ -46,7 +46,9 @@ type engine struct {
 	started        atomic.Bool
 	terms          terms
 	acquired       atomic.Uint64 // the revision of the lease with which this term began
-	runs           atomic.Uint64 // numbers the reconciles, for their logs
+	runs           atomic.Uint64 // numbers the reconciles that log something
+
+	loggerKey any // under which logr keeps the logger of a context
 
 	healthMu   sync.Mutex // held during the user's callback, so that news come in order
 	degradedMu sync.Mutex // guards degraded
@@ -54,7 +56,7 @@ type engine struct {
 }
 
 func newEngine(name, kind string, config entity.Config, records *entity.Records, r Reconciler, opts options) *engine {
-	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r, unclaimed: make(chan struct{}, 1)}
+	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r, loggerKey: loggerKey(), unclaimed: make(chan struct{}, 1)}
 	e.queue = newQueue(queueOptions{
 		name:          name,
 		debounceQuiet: opts.debounceQuiet, debounceMax: opts.debounceMax,

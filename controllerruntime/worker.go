@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/klog/v2"
 )
 
 // ownWritesPatience bounds how long a reconcile waits for the caches to show what the key's last one wrote. A cache
@@ -209,9 +208,8 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 		return attempt{}, false
 	}
 	req := Request{Key: it.key, Operations: it.ops.public()}
-	log := &entity.WriteLog{}
-	ctx := e.reconcileContext(t, req, log)
-	cancel := func() {}
+	own := e.reconcileContext(t, req)
+	ctx, cancel := context.Context(own), func() {}
 	if e.opts.reconcileTimeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.reconcileTimeout, ErrReconcileTimeout)
 	}
@@ -225,8 +223,8 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 	a.took = time.Since(start)
 	e.stats.running.Add(-1)
 	cancel()
-	a.wrote = !log.Empty()
-	e.written.put(it.key, log)
+	a.wrote = !own.writes.Empty()
+	e.written.put(it.key, &own.writes)
 	return a, true
 }
 
@@ -276,18 +274,6 @@ func (e *engine) report(t *term, it item, a attempt) {
 			f(ReconcileResult{Key: it.key, Operations: it.ops.public(), Attempt: a.number, Duration: a.took, Err: a.err, NextDue: a.nextDue})
 		})
 	}
-}
-
-// reconcileContext carries the logger, the record of what is written, and for whom.
-func (e *engine) reconcileContext(t *term, req Request, log *entity.WriteLog) context.Context {
-	ctx := withReconcile(t.ctx, &reconcileInfo{engine: e, key: req.Key})
-	ctx = entity.WithWriteLog(ctx, log)
-	if f := e.opts.logConstructor; f != nil {
-		logger := t.logger.WithValues("key", req.Key) // what is left if f panics
-		e.callback(t.ctx, "WithLogConstructor", func() { logger = f(t.logger, req) })
-		return klog.NewContext(ctx, logger)
-	}
-	return klog.NewContext(ctx, t.logger.WithValues("key", req.Key, "operations", req.Operations, "reconcileID", reconcileID(e.runs.Add(1))))
 }
 
 // reconcileID is formatted only when something is logged.
