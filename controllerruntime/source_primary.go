@@ -2,7 +2,6 @@ package controllerruntime
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -176,7 +175,7 @@ func (s *primarySource[T]) view(key string) view {
 		return view{}
 	}
 	obj := item.(metav1.Object)
-	revision, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // the informer sets it
+	revision := uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
 	if s.invalids.has(key) && s.stillInvalid(key) {
 		return view{presence: invalid, revision: revision, object: obj}
 	}

@@ -4,6 +4,7 @@ import (
 	stdjson "encoding/json"
 	"fmt"
 	"time"
+	"unique"
 
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +66,18 @@ func (r *Record) Clone() *Record {
 	out.Conditions = append([]metav1.Condition(nil), r.Conditions...)
 	return &out
 }
+
+// share makes the strings that nearly all records of a bucket have in common one string in memory. It also makes them
+// cheap to compare, which is done for each record at each dispatch.
+func (r *Record) share() {
+	r.Controller, r.Stream = interned(r.Controller), interned(r.Stream)
+	for i := range r.Conditions {
+		c := &r.Conditions[i]
+		c.Type, c.Reason, c.Status = interned(c.Type), interned(c.Reason), interned(c.Status)
+	}
+}
+
+func interned[S ~string](s S) S { return unique.Make(s).Value() }
 
 // StreamIdentity is the Record.Stream of a stream that was created at this time; "" for the zero time.
 func StreamIdentity(created time.Time) string {

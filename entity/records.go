@@ -256,6 +256,7 @@ func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
 func (r *Records) object(key string, rec *Record) *RecordObject {
 	slim := rec.Clone()
 	slim.LastDocument = nil
+	slim.share()
 	o := &RecordObject{Record: slim, status: r.status.decodeStatus(rec.Status)}
 	o.Namespace, o.Name = splitKey(key)
 	setRevision(o, rec.Revision)
