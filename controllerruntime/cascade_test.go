@@ -223,3 +223,72 @@ func ignoreNotFound(err error) error {
 	}
 	return err
 }
+
+// TestTheCascadeEndsWhenTheDocumentIsBack puts it again when the first of many pages has gone: the others stay.
+func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
+	t.Parallel()
+	const owned = 20
+	t.Run("and the cache shows it", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		other := w.away().sites()
+		sites, pages := w.sites(), &hooked{Client: w.pages()}
+		ctx := t.Context()
+		var c *Controller[*site]
+		var deleted atomic.Int64
+		pages.onDelete = func(_ string, remove func() error) error {
+			err := remove()
+			if deleted.Add(1) == 1 {
+				must(t, other.Create(ctx, siteWithPages("home", owned)))
+				eventually(t, "the cache shows it", func() bool { return c.engine.primary.exists("home") })
+			}
+			return err
+		}
+		c, err := New("sites", sites, pagesOf(sites, pages), Owns(pages))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(ctx, siteWithPages("home", owned)))
+		eventuallyReason(t, sites, "home", entity.ReasonSynced)
+		must(t, sites.Delete(ctx, "home"))
+		eventually(t, "the first page is deleted", func() bool { return deleted.Load() > 0 })
+		eventually(t, "all pages are there again", func() bool { return count(t, pages.Client) == owned })
+		if n := deleted.Load(); n != 1 {
+			t.Errorf("%d pages were deleted, want 1", n)
+		}
+		if noRecord(t, sites, "home")() {
+			t.Error("the anchor was removed")
+		}
+	})
+	t.Run("and only the leader knows", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		ctx := t.Context()
+		c, err := New("sites", sites, pagesOf(sites, pages), Owns(pages))
+		must(t, err)
+		r := w.run(c)
+		must(t, sites.Create(ctx, siteWithPages("home", owned)))
+		eventuallyReason(t, sites, "home", entity.ReasonSynced)
+		r.halt()
+		must(t, sites.Delete(ctx, "home"))
+
+		after := w.away()
+		unaware, slow := &blind{Client: after.sites(), hidden: "home"}, &hooked{Client: after.pages()}
+		var deleted atomic.Int64
+		slow.onDelete = func(_ string, remove func() error) error {
+			if deleted.Add(1) == 1 {
+				must(t, sites.Create(ctx, siteWithPages("home", owned)))
+				since := time.Now()
+				eventually(t, "the leader's answer is old", func() bool { return time.Since(since) > absenceTrusted })
+			}
+			return remove()
+		}
+		c, err = New("sites", unaware, (&calls{}).reconciler(nil), Owns(slow), WithResyncInterval(0))
+		must(t, err)
+		w.run(c)
+		eventually(t, "the leader says that it is back", func() bool { return deleted.Load() > 0 && unaware.confirmed.Load() > 3 })
+		if n := deleted.Load(); n != 1 || noRecord(t, sites, "home")() {
+			t.Errorf("%d pages were deleted, want 1; the anchor is gone: %v", n, noRecord(t, sites, "home")())
+		}
+	})
+}

@@ -124,16 +124,50 @@ func (e *engine) settled(key string) {
 
 // cleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of it.
 func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error) {
-	if err := e.mustBeGone(ctx, key); err != nil {
+	a := &absence{engine: e, key: key}
+	if err := a.still(ctx); err != nil {
 		return false, err
 	}
 	if !e.opts.withoutCascade {
-		gone, err := e.cascade(ctx, key)
+		gone, err := e.cascade(ctx, a)
 		if err != nil || !gone {
 			return false, err
 		}
 	}
+	if err := a.still(ctx); err != nil {
+		return false, err
+	}
 	return true, e.removeAnchor(ctx, key)
+}
+
+// absence is that a primary has no document, while what it owned is deleted. A cascade may take long, and the document
+// may be put back meanwhile: from then on nothing more may go.
+type absence struct {
+	engine *engine
+	key    string
+	asked  time.Time // the leader
+}
+
+// absenceTrusted is how long the leader's answer is acted on, with the cache alone to say otherwise.
+const absenceTrusted = 100 * time.Millisecond
+
+// still asks the cache, and the leader where its last answer is old; errBackAgain if the document exists.
+func (a *absence) still(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if a.engine.primary.exists(a.key) {
+		return errBackAgain
+	}
+	now := time.Now()
+	if now.Sub(a.asked) < absenceTrusted {
+		return nil
+	}
+	if err := a.engine.mustBeGone(ctx, a.key); err != nil {
+		return err
+	}
+	a.asked = now
+	return nil
 }
 
 // mustBeGone asks the leader; errBackAgain if the document exists.
@@ -148,8 +182,10 @@ func (e *engine) mustBeGone(ctx context.Context, key string) error {
 	return nil
 }
 
-// cascade deletes what a primary that is gone still owns, each with a precondition on what was seen.
-func (e *engine) cascade(ctx context.Context, key string) (gone bool, err error) {
+// cascade deletes what a primary that is gone still owns, each with a precondition on what was seen, and as long as it is
+// gone.
+func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error) {
+	key := a.key
 	targets, err := e.ownedObjects(key)
 	if err != nil || len(targets) == 0 {
 		return err == nil, err
@@ -167,6 +203,9 @@ func (e *engine) cascade(ctx context.Context, key string) (gone bool, err error)
 	for _, target := range targets {
 		if target.object.GetDeletionTimestamp() != nil {
 			continue // on its way: a finalizer holds it
+		}
+		if err := a.still(ctx); err != nil {
+			return false, err
 		}
 		if err := target.source.remove(ctx, target.object); err != nil {
 			errs = append(errs, fmt.Errorf("delete %s %q, owned by %s %q: %w", target.source, objectKey(target.object), e.kind, key, err))
