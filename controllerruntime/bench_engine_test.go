@@ -84,12 +84,11 @@ func BenchmarkDispatch(b *testing.B) {
 		for c.engine.queue.inProgress() > 0 {
 			time.Sleep(time.Millisecond)
 		}
-		if workers == 1 {
+		if cold := float64(n) / time.Since(start).Seconds(); workers == 1 {
 			b.Run("cold/workers=1", func(b *testing.B) {
-				if b.N > 1 {
-					b.Skip("once only: a key is cold once")
+				for b.Loop() { // a key is cold once: it was measured above
 				}
-				b.ReportMetric(float64(n)/time.Since(start).Seconds(), "keys/s")
+				b.ReportMetric(cold, "keys/s")
 			})
 		}
 		keys := c.engine.primary.keys()
