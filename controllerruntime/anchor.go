@@ -140,9 +140,14 @@ func (a *anchors) merged(ctx context.Context, key string, ours *entity.Record) (
 	return &record, nil
 }
 
-// annotate changes only the condition of a record, for a primary that is not reconciled (invalid, suspended).
-func (a *anchors) annotate(ctx context.Context, key string, condition metav1.Condition) error {
-	if cached := a.cached(key); cached != nil && sameCondition(cached.Conditions, condition) {
+// annotate notes why a primary is not reconciled (invalid, suspended). It makes no anchor, but brings one that is there
+// up to date: the deletion policy of a document that rests counts too.
+func (a *anchors) annotate(ctx context.Context, key string, v view, condition metav1.Condition) error {
+	stream := a.engine.primary.streamID()
+	behind := func(record *entity.Record) bool {
+		return anchored(record) && v.object != nil && !a.covers(record, v, stream)
+	}
+	if cached := a.cached(key); cached != nil && !behind(cached) && sameCondition(cached.Conditions, condition) {
 		return nil
 	}
 	record, err := a.engine.records.Get(ctx, key)
@@ -150,6 +155,11 @@ func (a *anchors) annotate(ctx context.Context, key string, condition metav1.Con
 		record = &entity.Record{} // no controller: never reconciled, no teardown owed
 	} else if err != nil {
 		return err
+	}
+	if behind(record) {
+		if record, err = a.anchorFor(record, v, stream); err != nil {
+			return err
+		}
 	}
 	setCondition(record, condition)
 	return a.put(ctx, key, record)

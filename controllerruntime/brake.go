@@ -168,12 +168,15 @@ func (b *brake) start(ctx context.Context) error {
 		b.allowed[key] = struct{}{}
 		b.busy.Store(true)
 	}
-	for key := range records {
+	for key, record := range records {
 		_, released := b.allowed[key]
 		seen, _ := e.primary.vanishings().get(key)
 		switch {
 		case e.primary.exists(key):
 			delete(b.allowed, key)
+			if v := e.primary.view(key); v.object != nil && v.object.GetAnnotations()[DeletionPolicyAnnotation] != record.DeletionPolicy {
+				e.queue.add(key, operations(OperationResync), prioBackground) // predicates may have filtered its event
+			}
 		case released, seen.evidenced:
 			e.queue.add(key, operations(OperationDelete), prioBackground)
 		default:

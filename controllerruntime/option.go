@@ -300,7 +300,7 @@ func WithLeaseTiming(t LeaseTiming) Option {
 }
 
 // WithPrimary gives the primary's source options, such as predicates. Predicates do not hold back deletes that are
-// owed, and a key they filtered is still reconciled by resync.
+// owed, nor changes of the annotations that the runtime reads, and a key they filtered is still reconciled by resync.
 func WithPrimary(opts ...SourceOption) Option {
 	return func(o *options) error {
 		so, err := applySourceOptions(opts)

@@ -124,12 +124,18 @@ func (s *primarySource[T]) changed(ctx context.Context, before, after metav1.Obj
 	if before.GetResourceVersion() == after.GetResourceVersion() {
 		return // a resync of the informer, which has none: ours are the engine's
 	}
-	if !s.changes.passes(ctx, func() bool { return s.changes.predicates.Update(before, after) }) {
+	if !askedOfRuntime(before, after) && !s.changes.passes(ctx, func() bool { return s.changes.predicates.Update(before, after) }) {
 		return
 	}
 	key := objectKey(after)
 	s.engine.queue.reset(key)
 	s.engine.queue.add(key, operations(OperationPut), prioLive)
+}
+
+// askedOfRuntime tells whether what the document asks of the runtime has changed. That is no business of predicates.
+func askedOfRuntime(before, after metav1.Object) bool {
+	old, now := before.GetAnnotations(), after.GetAnnotations()
+	return old[DeletionPolicyAnnotation] != now[DeletionPolicyAnnotation] || old[SuspendAnnotation] != now[SuspendAnnotation]
 }
 
 // deleted remembers what vanished and how; predicates decide only about the hurry, because a teardown is owed anyway.

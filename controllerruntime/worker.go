@@ -76,7 +76,7 @@ func (e *engine) process(t *term, it item) {
 // rest is for a primary that exists and is not to be reconciled now.
 func (e *engine) rest(t *term, it item, v view, reason, message string) {
 	if e.anchors != nil {
-		err := e.anchors.annotate(t.ctx, it.key, reconciledCondition(metav1.ConditionFalse, reason, message, v.revision))
+		err := e.anchors.annotate(t.ctx, it.key, v, reconciledCondition(metav1.ConditionFalse, reason, message, v.revision))
 		if err != nil {
 			e.recordFailed(t, it, err)
 			return
