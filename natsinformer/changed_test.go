@@ -142,6 +142,38 @@ func TestRestoredStream(t *testing.T) {
 	}
 }
 
+// TestRelistingUntilTheStoreReflectsAnotherStream: whoever acts on what the store has must be able to know that it is of
+// a stream that is gone.
+func TestRelistingUntilTheStoreReflectsAnotherStream(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "old", 1)
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
+	r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
+		if e.Key == "anew" {
+			<-gate
+		}
+		return decodeThing(e)
+	}}).synced(t)
+	if r.Status().Relisting {
+		t.Error("relisting, of a stream that is the same")
+	}
+	must(t, js.DeleteKeyValue(t.Context(), "b"))
+	kv = bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "anew", 1)
+	eventually(t, 2*prompt, "noticed", func() bool { return r.Status().Relisting })
+	if r.get("old") == nil || r.get("anew") != nil {
+		t.Error("the store was changed while the list was read")
+	}
+	open()
+	eventually(t, prompt, "done", func() bool { return !r.Status().Relisting })
+	if r.get("old") != nil || r.get("anew") == nil {
+		t.Error("not relisting any more, but the store does not reflect the stream")
+	}
+}
+
 func TestVanishedKeysAreDeletedWithinTheInterval(t *testing.T) {
 	tests := map[string]struct {
 		cfg    jetstream.KeyValueConfig

@@ -20,6 +20,8 @@ type Informer interface {
 	Exists(key string) bool
 	// Invalid returns the keys (as in NATS) that exist but do not decode, with the reason.
 	Invalid() map[string]error
+	// IsInvalid tells whether the key, as in NATS, exists but does not decode. It costs one look-up.
+	IsInvalid(key string) bool
 	// Cursor is the stream sequence up to which the store is complete: every change up to it can be read there. It is
 	// zero before the first list, and goes down when the stream turns out to be another one. Where sequences are
 	// missing (a key was written again before the first write was delivered, or Filter leaves them out) it rests on
@@ -44,6 +46,9 @@ type Status struct {
 	StreamCreated time.Time
 	// StreamChanges counts how often the stream turned out to be another one than before (recreated or restored).
 	StreamChanges uint64
+	// Relisting is true from the moment another stream is noticed until the store reflects it: meanwhile the store is
+	// of the stream before, or of neither.
+	Relisting bool
 	// Err is why the informer cannot list or watch now; nil when it can.
 	Err error
 	// Since is when Err became what it is.
@@ -122,6 +127,13 @@ func (i *informer) Invalid() map[string]error {
 		invalid[key] = bad.err
 	}
 	return invalid
+}
+
+func (i *informer) IsInvalid(key string) bool {
+	i.src.mu.RLock()
+	defer i.src.mu.RUnlock()
+	_, bad := i.src.keys.invalid[key]
+	return bad
 }
 
 func (i *informer) Cursor() uint64 { return i.src.progress.cursor() }

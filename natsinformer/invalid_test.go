@@ -52,6 +52,9 @@ func TestInvalidDocumentSeenFirstIsReportedAndExists(t *testing.T) {
 	if r.get("bad") != nil || !r.Exists("bad") || r.Exists("none") {
 		t.Error("an invalid key exists, and is not in the store")
 	}
+	if !r.IsInvalid("bad") || r.IsInvalid("none") {
+		t.Error("IsInvalid")
+	}
 	if err := r.Invalid()["bad"]; err == nil || r.Status().Invalid != 1 {
 		t.Errorf("Invalid: %v, %+v", r.Invalid(), r.Status())
 	}

@@ -204,6 +204,8 @@ func (w *worker) emitDifference(ctx context.Context, before, next *keys, cursor 
 	w.emitted = cursor
 	w.progress.thaw()
 	w.progress.advance(cursor)
+	w.noticed = resume
+	w.health.update(func(st *Status) { st.Relisting = false })
 }
 
 func (w *worker) reportInvalid(before, next *keys) {

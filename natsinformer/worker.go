@@ -40,6 +40,7 @@ type worker struct {
 	emitted   uint64 // resourceVersion of the last event
 	pending   uint64 // messages behind the last one, as the server counts them
 	relists   int
+	noticed   mode // restored or relisted while that is not in the store yet
 
 	comparison  comparison
 	relistCause error // what the last comparison found
@@ -171,6 +172,7 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	if m, err = w.identify(ctx, s, info); err != nil {
 		return 0, nil, err
 	}
+	m = w.notice(m)
 	name := "nagi-" + nuid.Next()
 	w.consumers[name] = true
 	after := w.cursor
@@ -193,6 +195,18 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 		}
 	}
 	return m, info, nil
+}
+
+// notice remembers that the stream is another one until the store reflects it: a list may need several sessions.
+func (w *worker) notice(m mode) mode {
+	if m == listing && w.noticed != resume {
+		m = w.noticed
+	}
+	if w.noticed = m; m == listing {
+		w.noticed = resume
+	}
+	w.health.update(func(st *Status) { st.Relisting = w.noticed != resume })
+	return m
 }
 
 // identify decides whether the watch can go on behind the cursor. It cannot when the stream was made anew, or put back
