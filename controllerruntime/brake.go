@@ -35,9 +35,6 @@ type BrakeState struct {
 	Released bool `json:"released,omitempty"`
 }
 
-// keptBrake is what is kept of the brake.
-// keptKeysLimit bounds the size of the kept keys, in bytes.
-// keepable returns the keys if they are few enough to be kept.
 // brake stands before every delete that is inferred and not evidenced: vanished keys, deletes owed at start, the sweep.
 // Workers ask admits; one goroutine (run) decides.
 type brake struct {
@@ -54,6 +51,7 @@ type brake struct {
 	recent   []time.Time         // when inferred deletes were allowed
 	known    streamIdentity      // the stream that the anchors belong to
 	release  bool
+	calmIn   *streamIdentity // another stream, in which nothing was missing at the last checkpoint; only run's
 	// sweptOnce is set when swept says what the sweep has to hold back; before that an engaged brake stays engaged.
 	sweptOnce bool
 	first     time.Time // when the first of the suspects came, and the last
@@ -82,7 +80,6 @@ func (b *brake) admits(key string) bool {
 	return false
 }
 
-// holdsSwept tells whether the sweep found secondaries of an owner without an anchor, and the brake holds them.
 func (b *brake) suspectLocked(key string) {
 	b.last = time.Now()
 	if len(b.suspects) == 0 {
@@ -127,7 +124,6 @@ func (b *brake) poke() {
 	}
 }
 
-// releaseRequested is an operator's put to the release key, or ReleaseBrake.
 func (b *brake) snapshot() BrakeState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,10 +152,13 @@ func (b *brake) start(ctx context.Context) error {
 		return err
 	}
 	records := e.anchoredRecords()
+	known = highestKnown(known, records)
+	now := b.streamNow(ctx, known)
+	b.calmIn = nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.state, b.release, b.sweptOnce = kept.BrakeState, requested, false
-	b.known = sameStream(highestKnown(known, records), e.primary.stream())
+	b.known = sameStream(known, now)
 	clear(b.suspects)
 	clear(b.held)
 	clear(b.swept)
@@ -187,8 +186,6 @@ func (b *brake) start(ctx context.Context) error {
 	return nil
 }
 
-// knownStream is the stream that was kept. The first one is kept at once, lest a crash forget what was known.
-// sameStream is the stream that was known, marked as another one where the stream of now is not it.
 // run decides about suspects until the term ends.
 func (b *brake) run(ctx context.Context) {
 	timer := time.NewTimer(0)
@@ -317,9 +314,6 @@ func (b *brake) tooManyLocked(going, known int, what string) string {
 	return fmt.Sprintf("%d of %d %s within %v", going+gone, known+gone, what, b.engine.opts.brakeWindow)
 }
 
-// sweep is asked about everything that a sweep found, and returns the owners that may be cleaned up after. What it holds
-// back replaces what it held back of the sweep before.
-// forgetSweptLocked ends the permission of owners that have nothing left to clean up after.
 // engage holds everything inferred until a release, across restarts, and says so loudly.
 func (b *brake) engage(ctx context.Context, reason string) {
 	b.mu.Lock()
@@ -337,13 +331,7 @@ func (b *brake) engage(ctx context.Context, reason string) {
 	}
 }
 
-// letGo is the release: all that is held may go, and the stream is the one we know from now on.
-// dismiss is a release when nothing is held: it must not release what comes later.
-// disengage is for a brake under which everything came back.
-// clear ends a release when all that was held has gone.
-// keepStream keeps the identity and the highest sequence of the stream. Another stream is taken for ours only when
-// nothing that the anchors know is missing in it.
-// keepStreamAtEnd does it once more when the work ends, if the server answers soon.
+// tell tells the callback and the event recorder.
 func (b *brake) tell(ctx context.Context, state BrakeState, eventType, reason, message string) {
 	e := b.engine
 	if f := e.opts.onBrake; f != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// keptBrake is what is kept of the brake.
 type keptBrake struct {
 	BrakeState
 	// Keys are those that a release let go, so that a crash in between does not ask for another, and nothing that vanishes
@@ -18,8 +19,10 @@ type keptBrake struct {
 	Keys []string `json:"releasedKeys,omitempty"`
 }
 
+// keptKeysLimit bounds the size of the kept keys, in bytes.
 const keptKeysLimit = 256 << 10
 
+// keepable returns the keys if they are few enough to be kept.
 func keepable(keys map[string]struct{}) []string {
 	size := 0
 	for key := range keys {
@@ -31,6 +34,7 @@ func keepable(keys map[string]struct{}) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
+// releaseRequested is an operator's put to the release key, or ReleaseBrake.
 func (b *brake) releaseRequested() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,6 +42,7 @@ func (b *brake) releaseRequested() {
 	b.poke()
 }
 
+// letGo is the release: all that is held may go, and the stream is the one we know from now on.
 func (b *brake) letGo(ctx context.Context) {
 	b.mu.Lock()
 	going, swept := b.held, b.swept
@@ -68,6 +73,7 @@ func (b *brake) letGo(ctx context.Context) {
 	}
 }
 
+// dismiss is a release when nothing is held: it must not release what comes later.
 func (b *brake) dismiss(ctx context.Context) {
 	b.mu.Lock()
 	b.release = false
@@ -77,6 +83,7 @@ func (b *brake) dismiss(ctx context.Context) {
 	}
 }
 
+// disengage is for a brake under which everything came back.
 func (b *brake) disengage(ctx context.Context) {
 	b.mu.Lock()
 	b.state = BrakeState{Since: time.Now()}
@@ -88,6 +95,7 @@ func (b *brake) disengage(ctx context.Context) {
 	b.keep(ctx, keptBrake{BrakeState: state}, known)
 }
 
+// clear ends a release when all that was held has gone.
 func (b *brake) clear(ctx context.Context) {
 	b.mu.Lock()
 	b.state.Released = false

@@ -5,6 +5,11 @@ import (
 	"time"
 )
 
+// documentsPatience is how long a new leader waits until its cache of documents has what the records tell of. Longer, and
+// the stream is taken for one that was restored to an earlier state.
+const documentsPatience = 3 * time.Second
+
+// knownStream is the stream that was kept. The first one is kept at once, lest a crash forget what was known.
 func (b *brake) knownStream(ctx context.Context) (streamIdentity, error) {
 	var known streamIdentity
 	found, err := b.engine.load(ctx, reservedStream, &known)
@@ -12,9 +17,29 @@ func (b *brake) knownStream(ctx context.Context) (streamIdentity, error) {
 		return known, err
 	}
 	now := b.engine.primary.stream()
+	if now.Created == "" {
+		return now, nil
+	}
 	return now, b.engine.replace(ctx, reservedStream, now)
 }
 
+// whole tells whether all of it is known: while the cache passes from one stream to another it is at no sequence.
+func (s streamIdentity) whole() bool { return s.Created != "" && s.Highest > 0 }
+
+// streamNow is the stream that the cache reflects, when the cache has caught up with what is known of it: the replica that
+// led before may have been ahead of ours.
+func (b *brake) streamNow(ctx context.Context, known streamIdentity) streamIdentity {
+	now := b.engine.primary.stream()
+	if now.Created != known.Created || now.Highest >= known.Highest {
+		return now
+	}
+	patience, cancel := context.WithTimeout(ctx, documentsPatience)
+	defer cancel()
+	_ = b.engine.primary.await(patience, known.Highest) // what it says is looked at
+	return b.engine.primary.stream()
+}
+
+// sameStream is the stream that was known, marked as another one where the stream of now is not it.
 func sameStream(known, now streamIdentity) streamIdentity {
 	if known.Created == "" {
 		return now // never seen before
@@ -26,33 +51,63 @@ func sameStream(known, now streamIdentity) streamIdentity {
 	return known
 }
 
-func (b *brake) streamChangedLocked() bool {
-	now := b.engine.primary.stream()
-	return now.Changes != b.known.Changes || now.Created != b.known.Created
+func (b *brake) streamChangedLocked() bool { return b.known.changedTo(b.engine.primary.stream()) }
+
+func (s streamIdentity) changedTo(now streamIdentity) bool {
+	return now.Changes != s.Changes || now.Created != s.Created
 }
 
+// keepStream keeps the identity and the highest sequence of the stream, once in each streamCheckpoint. Another stream is
+// taken for ours only when nothing that the anchors know is missing in it, and that for two checkpoints: the change is
+// known before what it deletes has reached the cache.
 func (b *brake) keepStream(ctx context.Context) {
 	now := b.engine.primary.stream()
 	b.mu.Lock()
-	changed := b.streamChangedLocked()
-	calm := len(b.suspects)+len(b.held)+len(b.swept)+len(b.allowed) == 0 && !b.state.Engaged
 	kept := b.known
+	calm := len(b.suspects)+len(b.held)+len(b.swept)+len(b.allowed) == 0 && !b.state.Engaged
 	b.mu.Unlock()
-	if changed && (!calm || b.anythingMissing()) || !changed && now.Highest == kept.Highest {
+	if !kept.changedTo(now) {
+		b.calmIn = nil
+		b.keepHighest(ctx, kept, now)
 		return
 	}
+	if !calm || !now.whole() || b.anythingMissing() {
+		b.calmIn = nil
+		return
+	}
+	if b.calmIn == nil || b.calmIn.changedTo(now) {
+		b.calmIn = &now
+		return
+	}
+	b.calmIn = nil
+	b.keepAsKnown(ctx, now)
+}
+
+// keepStreamAtEnd does it once more when the work ends, if the server answers soon. It is no time to adopt a stream.
+func (b *brake) keepStreamAtEnd(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	now := b.engine.primary.stream()
+	b.mu.Lock()
+	kept := b.known
+	b.mu.Unlock()
+	b.keepHighest(ctx, kept, now)
+}
+
+// keepHighest keeps how far the known stream has come.
+func (b *brake) keepHighest(ctx context.Context, kept, now streamIdentity) {
+	if now.whole() && !kept.changedTo(now) && now.Highest > kept.Highest {
+		b.keepAsKnown(ctx, now)
+	}
+}
+
+func (b *brake) keepAsKnown(ctx context.Context, now streamIdentity) {
 	if err := b.engine.replace(ctx, reservedStream, now); err != nil {
 		return // logged by nobody on purpose: the next checkpoint, or the records, tell the same
 	}
 	b.mu.Lock()
 	b.known = now
 	b.mu.Unlock()
-}
-
-func (b *brake) keepStreamAtEnd(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	b.keepStream(ctx)
 }
 
 func (b *brake) anythingMissing() bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 )
 
+// holdsSwept tells whether the sweep found secondaries of an owner without an anchor, and the brake holds them.
 func (b *brake) holdsSwept(key string) bool {
 	if !b.busy.Load() {
 		return false
@@ -15,6 +16,8 @@ func (b *brake) holdsSwept(key string) bool {
 	return held
 }
 
+// sweep is asked about everything that a sweep found, and returns the owners that may be cleaned up after. What it holds
+// back replaces what it held back of the sweep before.
 func (b *brake) sweep(ctx context.Context, found []orphaned) (free []string) {
 	b.mu.Lock()
 	reason := ""
@@ -42,6 +45,7 @@ func (b *brake) sweep(ctx context.Context, found []orphaned) (free []string) {
 	return free
 }
 
+// forgetSweptLocked ends the permission of owners that have nothing left to clean up after.
 func (b *brake) forgetSweptLocked(found []orphaned) {
 	if len(b.allowed) == 0 {
 		return

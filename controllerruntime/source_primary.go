@@ -32,6 +32,8 @@ type primary interface {
 	// stream is the stream that the cache reflects, streamID the part of its identity that records keep.
 	stream() streamIdentity
 	streamID() string
+	// await waits until the cache of documents has reached a sequence of the stream.
+	await(ctx context.Context, sequence uint64) error
 	// vanishings tells how the deletes seen by this process came to be known.
 	vanishings() *vanishings
 }
@@ -231,6 +233,10 @@ func (s *primarySource[T]) streamID() string {
 	known := &knownStream{created: created, id: entity.StreamIdentity(created)}
 	s.identity.Store(known)
 	return known.id
+}
+
+func (s *primarySource[T]) await(ctx context.Context, sequence uint64) error {
+	return s.client.Informer().WaitCursor(ctx, sequence)
 }
 
 // knownStream is a stream's identity, formatted once.
