@@ -112,6 +112,9 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	e.terms.close()
 	e.queue.shutDown()
 	endTriggers()
+	if e.flights != nil {
+		e.flights.hurry()
+	}
 	stuck := e.drain(endLife)
 	endElection()
 	end := func() error {
@@ -146,8 +149,12 @@ func (e *engine) drain(endLife context.CancelCauseFunc) error {
 	if e.queue.waitIdle(patience) == nil {
 		return nil
 	}
-	return fmt.Errorf("controller %q: %d reconciles did not return within %v after their context was cancelled; they were left behind",
-		e.name, e.stats.running.Load(), stuckPatience)
+	if running := e.stats.running.Load(); running > 0 {
+		return fmt.Errorf("controller %q: %d reconciles did not return within %v after their context was cancelled; they were left behind",
+			e.name, running, stuckPatience)
+	}
+	return fmt.Errorf("controller %q: %d keys were left behind, %v after the end: a callback did not return, or a write of a record is not answered",
+		e.name, e.queue.inProgress(), stuckPatience)
 }
 
 // serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once stop, which

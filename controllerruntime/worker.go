@@ -104,7 +104,7 @@ func (e *engine) processPresent(t *term, it item, v view) {
 	}
 	if it.prio == prioBackground {
 		// Many keys are waiting: write ahead, and come back when the server has it.
-		e.flights.launch(e.records.PutAsync(it.key, record), func(err error) {
+		e.flights.launch(e.records.PutAsync(it.key, record), func(_ context.Context, err error) {
 			if err != nil {
 				t.logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.key, "err", err)
 			}
@@ -124,7 +124,7 @@ func (e *engine) processPresent(t *term, it item, v view) {
 // recordFailed puts a key back whose record could not be written: there is no reconcile without it, and none is lost.
 func (e *engine) recordFailed(t *term, it item, err error) {
 	delay := e.queue.failed(it.key)
-	if t.ctx.Err() == nil {
+	if !t.over() {
 		e.stats.recordErrors.Add(1)
 		e.recordsDegraded(t.ctx, err)
 		t.logger.Error(err, "Cannot write the record, so the key is not reconciled; will try again",
@@ -176,9 +176,12 @@ func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, 
 		e.queue.done(it.key)
 		return
 	}
-	e.flights.launch(e.records.PutAsync(it.key, record), func(err error) {
-		if err != nil {
-			err = e.anchors.put(t.ctx, it.key, record)
+	e.flights.launch(e.records.PutAsync(it.key, record), func(ctx context.Context, err error) {
+		if err != nil && ctx.Err() == nil {
+			again, cancel := context.WithCancel(t.ctx)
+			defer context.AfterFunc(ctx, cancel)()
+			err = e.anchors.put(again, it.key, record)
+			cancel()
 		}
 		if err != nil {
 			e.recordFailed(t, item{key: it.key, ops: operations(OperationRetry), prio: prioBackground}, err)
