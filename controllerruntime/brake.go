@@ -139,8 +139,8 @@ func (b *brake) stateLocked() BrakeState {
 // start loads what an earlier run left, and makes every delete that is owed a suspect. All caches are synced.
 func (b *brake) start(ctx context.Context) error {
 	e := b.engine
-	var kept keptBrake
-	if _, err := e.load(ctx, reservedBrake, &kept); err != nil {
+	kept, err := b.kept(ctx)
+	if err != nil {
 		return err
 	}
 	known, err := b.knownStream(ctx)

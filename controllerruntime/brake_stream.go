@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -13,6 +14,9 @@ const documentsPatience = 3 * time.Second
 func (b *brake) knownStream(ctx context.Context) (streamIdentity, error) {
 	var known streamIdentity
 	found, err := b.engine.load(ctx, reservedStream, &known)
+	if errors.Is(err, errUnreadable) {
+		return streamIdentity{Created: "unreadable"}, nil // which stream it was cannot be told: so not this one
+	}
 	if err != nil || found {
 		return known, err
 	}

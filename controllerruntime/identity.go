@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -126,7 +127,7 @@ func (e *engine) replace(ctx context.Context, key string, value any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", key, err)
 	}
-	return e.persist(ctx, "write", key, func(ctx context.Context) error {
+	err = e.persist(ctx, "write", key, func(ctx context.Context) error {
 		_, revision, err := e.records.GetReserved(ctx, key)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
@@ -134,11 +135,15 @@ func (e *engine) replace(ctx context.Context, key string, value any) error {
 		_, err = e.records.PutReserved(ctx, key, data, revision)
 		return err
 	})
+	if err == nil {
+		e.reservedHealth(ctx, key, nil)
+	}
+	return err
 }
 
 // remove deletes a reserved key; one that is absent is fine.
 func (e *engine) remove(ctx context.Context, key string) error {
-	return e.persist(ctx, "delete", key, func(ctx context.Context) error {
+	err := e.persist(ctx, "delete", key, func(ctx context.Context) error {
 		_, revision, err := e.records.GetReserved(ctx, key)
 		if err == nil {
 			err = e.records.DeleteReserved(ctx, key, revision)
@@ -148,22 +153,50 @@ func (e *engine) remove(ctx context.Context, key string) error {
 		}
 		return err
 	})
+	if err == nil {
+		e.reservedHealth(ctx, key, nil)
+	}
+	return err
 }
 
-// load reads a reserved key into value; found is false if it holds nothing.
+// load reads a reserved key into value; found is false if it holds nothing. What is there and does not decode is reported
+// until it is written or removed, and is errUnreadable: only the caller knows which way is the safe one.
 func (e *engine) load(ctx context.Context, key string, value any) (found bool, err error) {
-	err = e.persist(ctx, "read", key, func(ctx context.Context) error {
-		data, _, err := e.records.GetReserved(ctx, key)
-		if apierrors.IsNotFound(err) || (err == nil && len(data) == 0) {
+	var data []byte
+	err = e.persist(ctx, "read", key, func(ctx context.Context) (err error) {
+		data, _, err = e.records.GetReserved(ctx, key)
+		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
-		found = true
-		return json.Unmarshal(data, value)
+		return err
 	})
-	return found, err
+	if err != nil || len(data) == 0 {
+		return false, err
+	}
+	if err := json.Unmarshal(data, value); err != nil {
+		err = fmt.Errorf("%w: %s in status bucket %s does not decode; mend or delete the key: %w", errUnreadable, key, e.statusBucket, err)
+		e.reservedHealth(ctx, key, err)
+		return true, err
+	}
+	e.reservedHealth(ctx, key, nil)
+	return true, nil
+}
+
+// kept is what an earlier run left of the brake. What cannot be read counts as engaged: it may have been.
+func (b *brake) kept(ctx context.Context) (keptBrake, error) {
+	var kept keptBrake
+	_, err := b.engine.load(ctx, reservedBrake, &kept)
+	if errors.Is(err, errUnreadable) {
+		return keptBrake{BrakeState: BrakeState{Engaged: true, Since: time.Now(), Reason: err.Error()}}, nil
+	}
+	return kept, err
+}
+
+// errUnreadable is for a reserved key that somebody wrote who does not know what belongs there.
+var errUnreadable = errors.New("unreadable")
+
+func (e *engine) reservedHealth(ctx context.Context, key string, err error) {
+	e.setHealth(ctx, key+" (bucket "+e.statusBucket+")", err)
 }
 
 // present tells whether a reserved key holds anything.

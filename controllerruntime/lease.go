@@ -181,16 +181,19 @@ func (l *leaseLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
 	data, revision, err := l.engine.records.GetReserved(ctx, reservedLease)
-	l.report(ctx, err)
 	if err != nil {
+		l.report(ctx, err)
 		l.revision = 0
 		return nil, nil, err
 	}
 	l.revision = revision
 	var record resourcelock.LeaderElectionRecord
 	if err := json.Unmarshal(data, &record); err != nil {
-		return nil, nil, fmt.Errorf("the lease %s does not decode; delete the key: %w", l.Describe(), err)
+		err = fmt.Errorf("the lease %s does not decode; delete the key: %w", l.Describe(), err)
+		l.report(ctx, err)
+		return nil, nil, err
 	}
+	l.report(ctx, nil)
 	if l.holds && record.HolderIdentity != l.identity {
 		l.giveUp() // somebody removed the key while it was ours, and another replica was faster
 	}
