@@ -41,6 +41,7 @@ type brake struct {
 	engine *engine
 	wake   chan struct{}
 
+	keeping  sync.Mutex  // held while the state is written, so that what is written last is the newest
 	busy     atomic.Bool // false: no key is in any of the sets, and nobody need lock to know
 	mu       sync.Mutex
 	state    BrakeState
@@ -49,6 +50,7 @@ type brake struct {
 	swept    map[string]struct{} // owners whose orphaned secondaries wait for a release
 	allowed  map[string]struct{} // may go
 	recent   []time.Time         // when inferred deletes were allowed
+	cleaned  map[string]cleaned  // owners that a sweep let be cleaned up after, within the window
 	known    streamIdentity      // the stream that the anchors belong to
 	release  bool
 	calmIn   *streamIdentity // another stream, in which nothing was missing at the last checkpoint; only run's
@@ -210,15 +212,15 @@ func (b *brake) run(ctx context.Context) {
 // decide does what is due now, and returns when it wants to look again.
 func (b *brake) decide(ctx context.Context) time.Duration {
 	b.mu.Lock()
-	released, engaged := b.release, b.state.Engaged
-	nothing := len(b.suspects)+len(b.held)+len(b.swept) == 0 && b.sweptOnce
+	released, engaged, swept := b.release, b.state.Engaged, b.sweptOnce
+	nothing := len(b.suspects)+len(b.held)+len(b.swept) == 0 && swept
 	finished := b.state.Released && len(b.allowed) == 0
 	wait := b.collectingLocked()
 	b.mu.Unlock()
 	switch {
-	case released && engaged:
+	case released && engaged && swept: // before, it would not cover what the sweep holds
 		b.letGo(ctx)
-	case released:
+	case released && !engaged:
 		b.dismiss(ctx)
 	case engaged && nothing:
 		b.disengage(ctx)
@@ -247,67 +249,95 @@ func (b *brake) collectingLocked() time.Duration {
 
 // judge engages the brake, or lets the suspects go.
 func (b *brake) judge(ctx context.Context) {
-	b.mu.Lock()
-	if len(b.suspects) == 0 {
-		b.mu.Unlock()
+	going, several := b.goingNow()
+	if len(going) == 0 {
 		return
 	}
-	going := b.suspects
-	b.suspects = map[string]struct{}{}
-	for key := range going {
-		if b.engine.primary.exists(key) {
-			delete(going, key)
-		}
+	known := 0
+	if several {
+		known = b.engine.countAnchored() // of many records it takes a while, in which nobody should wait for the lock
 	}
 	reason := ""
+	b.mu.Lock()
 	switch {
-	case len(going) == 0:
-		b.mu.Unlock()
-		return
 	case b.state.Engaged:
 	case b.streamChangedLocked():
 		reason = fmt.Sprintf("the stream of the bucket is not the one that was known (recreated, or restored to an earlier state), and %d primaries are not in it", len(going))
-	default:
-		reason = b.tooManyLocked(len(going), b.knownLocked(), "primaries vanished without a delete being seen")
+	case several:
+		reason = b.tooManyLocked(len(going), known-b.goingAlreadyLocked(), "primaries vanished without a delete being seen")
 	}
 	engaged := b.state.Engaged || reason != ""
-	for key := range going {
+	var free []string
+	for _, key := range going {
+		if _, still := b.suspects[key]; !still {
+			continue // it came back meanwhile
+		}
+		delete(b.suspects, key)
 		if engaged {
 			b.held[key] = struct{}{}
-		} else {
-			b.allowed[key] = struct{}{}
-			b.recent = append(b.recent, time.Now())
+			continue
 		}
+		b.allowed[key] = struct{}{}
+		b.recent = append(b.recent, time.Now())
+		free = append(free, key)
 	}
 	b.mu.Unlock()
 	if reason != "" {
 		b.engage(ctx, reason)
 	}
-	if !engaged {
-		for key := range going {
-			b.engine.queue.add(key, operations(OperationDelete), prioSecondary)
-		}
+	for _, key := range free {
+		b.engine.queue.add(key, operations(OperationDelete), prioSecondary)
 	}
 }
 
-// knownLocked counts the primaries that are known and not given up already: those that may go count among the gone.
-func (b *brake) knownLocked() int {
-	known := 0
-	for key := range b.engine.anchoredRecords() {
-		if _, going := b.allowed[key]; !going {
-			known++
+// goingNow lists the suspects, and tells whether with what went within the window they are enough for a mass delete. Those
+// that exist again are suspects no longer.
+func (b *brake) goingNow() (going []string, several bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key := range b.suspects {
+		if b.engine.primary.exists(key) {
+			delete(b.suspects, key)
+			continue
 		}
+		going = append(going, key)
 	}
-	return known
+	return going, len(going)+b.goneLocked() >= brakeLeast
 }
 
-// tooManyLocked is the rule: within the window more than half of what is known, and at least ten.
-func (b *brake) tooManyLocked(going, known int, what string) string {
+// goneLocked counts what was let go within the window.
+func (b *brake) goneLocked() int {
 	oldest := time.Now().Add(-b.engine.opts.brakeWindow)
 	for len(b.recent) > 0 && b.recent[0].Before(oldest) {
 		b.recent = b.recent[1:]
 	}
-	gone := len(b.recent)
+	return len(b.recent)
+}
+
+// goingAlreadyLocked counts the anchored primaries that may go: they count among the gone and not among the known.
+func (b *brake) goingAlreadyLocked() int {
+	going := 0
+	for key := range b.allowed {
+		if anchored(b.engine.anchors.cached(key)) {
+			going++
+		}
+	}
+	return going
+}
+
+func (e *engine) countAnchored() int {
+	count := 0
+	for _, key := range e.records.Keys() {
+		if anchored(e.anchors.cached(key)) {
+			count++
+		}
+	}
+	return count
+}
+
+// tooManyLocked is the rule: within the window more than half of what is known, and at least ten.
+func (b *brake) tooManyLocked(going, known int, what string) string {
+	gone := b.goneLocked()
 	if going+gone < brakeLeast || 2*(going+gone) <= known+gone {
 		return ""
 	}
@@ -326,7 +356,7 @@ func (b *brake) engage(ctx context.Context, reason string) {
 		"reason", reason, "held", state.Held, "swept", state.Swept, "release", "ReleaseBrake, or put anything to "+reservedRelease+" in the status bucket",
 		"bucket", e.statusBucket)
 	b.tell(ctx, state, corev1.EventTypeWarning, "BrakeEngaged", reason)
-	if err := e.replace(ctx, reservedBrake, state); err != nil {
+	if err := b.keepState(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot keep the state of the brake; it is decided anew after a restart")
 	}
 }

@@ -57,14 +57,14 @@ func (b *brake) letGo(ctx context.Context) {
 		b.allowed[key] = struct{}{}
 	}
 	b.state = BrakeState{Since: time.Now(), Released: true}
-	b.release, b.recent = false, nil
+	b.release, b.recent, b.cleaned = false, nil, nil
 	b.known = b.engine.primary.stream()
-	state, known, keys := b.state, b.known, keepable(b.allowed)
+	state, known := b.state, b.known
 	b.mu.Unlock()
 	e := b.engine
 	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(swept))
 	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", fmt.Sprintf("%d deletes go on", len(going)+len(swept)))
-	b.keep(ctx, keptBrake{BrakeState: state, Keys: keys}, known)
+	b.keep(ctx, known)
 	for key := range going {
 		e.queue.add(key, operations(OperationDelete), prioSecondary)
 	}
@@ -92,7 +92,7 @@ func (b *brake) disengage(ctx context.Context) {
 	b.mu.Unlock()
 	klog.FromContext(ctx).Info("Brake disengaged: every document that was missing exists again")
 	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", "every document that was missing exists again")
-	b.keep(ctx, keptBrake{BrakeState: state}, known)
+	b.keep(ctx, known)
 }
 
 // clear ends a release when all that was held has gone.
@@ -100,18 +100,33 @@ func (b *brake) clear(ctx context.Context) {
 	b.mu.Lock()
 	b.state.Released = false
 	b.mu.Unlock()
-	if err := b.engine.remove(ctx, reservedBrake); err != nil {
+	if err := b.keepState(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot remove the state of the brake")
 	}
 }
 
-func (b *brake) keep(ctx context.Context, state keptBrake, known streamIdentity) {
+// keep keeps a release, and ends the request for it.
+func (b *brake) keep(ctx context.Context, known streamIdentity) {
 	e := b.engine
-	for _, err := range []error{
-		e.replace(ctx, reservedStream, known), e.replace(ctx, reservedBrake, state), e.remove(ctx, reservedRelease),
-	} {
+	for _, err := range []error{e.replace(ctx, reservedStream, known), b.keepState(ctx), e.remove(ctx, reservedRelease)} {
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot keep the release of the brake; after a restart it has to be released again")
 		}
 	}
+}
+
+// keepState writes what the brake is now, which may be newer than what its caller made of it.
+func (b *brake) keepState(ctx context.Context) error {
+	b.keeping.Lock()
+	defer b.keeping.Unlock()
+	b.mu.Lock()
+	kept := keptBrake{BrakeState: b.stateLocked()}
+	if kept.Released {
+		kept.Keys = keepable(b.allowed)
+	}
+	b.mu.Unlock()
+	if !kept.Engaged && !kept.Released {
+		return b.engine.remove(ctx, reservedBrake)
+	}
+	return b.engine.replace(ctx, reservedBrake, kept)
 }
