@@ -44,8 +44,51 @@ type streamInfo struct {
 		NumSubjects int               `json:"num_subjects"`
 		Subjects    map[string]uint64 `json:"subjects"`
 	} `json:"state"`
-	Total int       `json:"total"` // of the subjects asked for
-	Error *apiError `json:"error"`
+	Total   int          `json:"total"` // of the subjects asked for
+	Cluster *clusterInfo `json:"cluster"`
+	Error   *apiError    `json:"error"`
+}
+
+type clusterInfo struct {
+	Leader   string `json:"leader"`
+	Replicas []struct {
+		Offline bool          `json:"offline"`
+		Active  time.Duration `json:"active"` // since it was heard of
+	} `json:"replicas"` // without the one that answers
+}
+
+// freshPeer is how long a leader may not have heard of a member that counts for its majority. Members that hear nothing
+// of their leader elect another one after four seconds at the earliest, so nothing is written elsewhere before.
+const freshPeer = 3500 * time.Millisecond
+
+// led tells whether a leader with a majority answered. While a stream has no leader, the server lets any member tell what
+// it has, and that may be long behind; and a leader that was cut off does not know of its successor.
+func (c *clusterInfo) led() bool {
+	switch {
+	case c == nil:
+		return true
+	case c.Leader == "":
+		return false
+	}
+	fresh := 1
+	for _, peer := range c.Replicas {
+		if !peer.Offline && peer.Active < freshPeer {
+			fresh++
+		}
+	}
+	return 2*fresh > len(c.Replicas)+1
+}
+
+// codeNoLeader is the API's error while the stream or the cluster has no leader.
+const codeNoLeader jetstream.ErrorCode = 10008
+
+// leaderless tells whether an answer says, in one way or another, that there is no leader to answer.
+func leaderless(answer []byte) bool {
+	var r struct {
+		Cluster *clusterInfo `json:"cluster"`
+		Error   *apiError    `json:"error"`
+	}
+	return json.Unmarshal(answer, &r) == nil && (r.Error.is(codeNoLeader) || !r.Cluster.led())
 }
 
 type infoQuery struct {

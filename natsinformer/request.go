@@ -17,6 +17,9 @@ import (
 // permissionCheck is how often a request that is not answered yet looks whether the server refused it.
 const permissionCheck = 10 * time.Millisecond
 
+// leaderPause is when a request is sent again that was answered by nobody who may.
+const leaderPause = 100 * time.Millisecond
+
 // call is a request under way. All requests of this package may be sent twice.
 type call struct {
 	token    string
@@ -62,6 +65,10 @@ func (s *session) answered(token string, m *nats.Msg) {
 		}
 		if m.Header.Get("Status") == "503" {
 			s.settle(c, nil, fmt.Errorf("nobody answers %s: enable JetStream on the server and for the account, or check the JetStream domain: %w", s.src.grant(c.subject), nats.ErrNoResponders))
+			return
+		}
+		if leaderless(m.Data) {
+			c.sent = time.Now().Add(leaderPause - resendAfter*time.Duration(s.patience)) // as if it had not been answered
 			return
 		}
 		s.settle(c, m.Data, nil)
@@ -118,6 +125,24 @@ func (s *session) await(ctx context.Context, answered *bool) error {
 			break
 		}
 		s.timer.Reset(wake.Sub(now))
+		select {
+		case m := <-s.in:
+			s.take(m)
+		case <-s.status:
+			return errDisconnected
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.timer.C:
+		}
+	}
+	return nil
+}
+
+// rest waits.
+func (s *session) rest(ctx context.Context, d time.Duration) error {
+	over := false
+	for wake := time.Now().Add(d); !over; over = !time.Now().Before(wake) {
+		s.timer.Reset(time.Until(wake))
 		select {
 		case m := <-s.in:
 			s.take(m)

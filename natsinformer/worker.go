@@ -213,9 +213,13 @@ func (w *worker) notice(m mode) mode {
 // from a backup, which keeps its time of creation: then its last sequence is below the cursor, or other messages stand
 // where we have read ours.
 func (w *worker) identify(ctx context.Context, s *session, info *streamInfo) (mode, error) {
-	switch {
-	case !w.listed:
+	if !w.listed {
 		return listing, nil
+	}
+	if err := w.confirmEnd(ctx, s, info); err != nil {
+		return 0, err
+	}
+	switch {
 	case !info.Created.Equal(w.created):
 		return relisted, nil
 	case info.State.LastSeq < w.cursor:
@@ -227,6 +231,31 @@ func (w *worker) identify(ctx context.Context, s *session, info *streamInfo) (mo
 		return resume, nil
 	}
 	return w.compareAnchors(ctx, s)
+}
+
+// Times and pause after which the last sequence of a stream is believed to be below what was read of it.
+const (
+	endChecks = 5
+	endPause  = 100 * time.Millisecond
+)
+
+// confirmEnd asks again for a stream's end that lies before the cursor. A new leader may be about to apply what
+// another member has delivered already, and to take that for a restored stream would delete what exists.
+func (w *worker) confirmEnd(ctx context.Context, s *session, info *streamInfo) error {
+	for range endChecks {
+		if info.State.LastSeq >= w.cursor || !info.Created.Equal(w.created) {
+			return nil
+		}
+		if err := s.rest(ctx, endPause); err != nil {
+			return err
+		}
+		again, err := s.info(ctx)
+		if err != nil {
+			return err
+		}
+		*info = *again
+	}
+	return nil
 }
 
 // compareAnchors looks for the messages processed last, newest first, and then for some keys at random. One that is as we
