@@ -18,7 +18,6 @@ type item struct {
 	key     string
 	seq     uint64
 	created int64
-	pending uint64
 	header  nats.Header
 	value   []byte
 	reason  DeleteReason // "" for a value

@@ -32,7 +32,7 @@ func TestDeleteOfForeignObjectsIsInferred(t *testing.T) {
 }
 
 func TestParseDelivery(t *testing.T) {
-	want := delivery{consumer: "C", streamSeq: 42, consSeq: 7, created: 1700000000000000001, pending: 3}
+	want := delivery{consumer: "C", streamSeq: 42, consSeq: 7, created: 1700000000000000001}
 	for _, reply := range []string{
 		"$JS.ACK.S.C.1.42.7.1700000000000000001.3",
 		"$JS.ACK.hub.acchash.S.C.1.42.7.1700000000000000001.3",

@@ -23,17 +23,16 @@ type Informer interface {
 	// IsInvalid tells whether the key, as in NATS, exists but does not decode. It costs one look-up.
 	IsInvalid(key string) bool
 	// Cursor is the stream sequence up to which the store is complete: every change up to it can be read there. It is
-	// zero before the first list, and goes down when the stream turns out to be another one. Where sequences are
-	// missing (a key was written again before the first write was delivered, or Filter leaves them out) it rests on
-	// the server's count of what is pending, which under load may be early by a moment: to read your own write, use
-	// WaitKey.
+	// zero before the first list, and goes down when the stream turns out to be another one. It moves within
+	// microseconds of a change; where sequences are missing (a key was written again before the first write was
+	// delivered, or Filter leaves them out) it waits until the server has confirmed that nothing is to come for them.
 	Cursor() uint64
 	// WaitCursor blocks until Cursor has reached the sequence or the context ends, whose error it then returns. What
 	// it waits for must have been written within Config.Filter.
 	WaitCursor(ctx context.Context, sequence uint64) error
 	// WaitKey blocks until the store reflects the key, as in NATS, at the revision or a later one (a value, a delete, or
-	// an invalid revision), or the context ends, whose error it then returns. It is exact, and returns within
-	// microseconds of the change. If the key vanishes without a message meanwhile, it returns a second after
+	// an invalid revision), or the context ends, whose error it then returns. Other keys, and missing sequences, do not
+	// hold it up. If the key vanishes without a message meanwhile, it returns a second after
 	// the cursor has reached the revision.
 	WaitKey(ctx context.Context, key string, revision uint64) error
 	// Status tells how the informer is doing.

@@ -12,9 +12,6 @@ import (
 
 var errStreamChanged = errors.New("the stream was made anew")
 
-// settleTime is how long nothing must follow a message behind which nothing is pending for that to be believed.
-const settleTime = time.Millisecond
-
 // live processes what the consumer delivers until the session breaks.
 func (w *worker) live(ctx context.Context, s *session) error {
 	w.comparison = comparison{at: time.Now()} // what was missed may include deletes that left no trace
@@ -24,9 +21,14 @@ func (w *worker) live(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		held := w.pending == 0 && w.progress.open()
-		if settled := s.heard.Add(settleTime); held && settled.Before(wake) {
-			wake = settled
+		if w.progress.open() {
+			again, err := s.probe(time.Now())
+			if err != nil {
+				return err
+			}
+			if again.Before(wake) {
+				wake = again
+			}
 		}
 		batch, err := s.receive(ctx, wake)
 		if err != nil {
@@ -44,11 +46,10 @@ func (w *worker) live(ctx context.Context, s *session) error {
 				w.apply(ctx, &w.items[i])
 				w.comparison.passed(w.cursor, w.keys)
 			}
-		} else if s.scanned > w.cursor {
-			// A heartbeat: the consumer has looked further, and found nothing for us.
-			w.cursor = s.scanned
-			w.progress.release(w.cursor)
-		} else if held && time.Since(s.heard) >= settleTime {
+		}
+		if s.atEnd { // behind that batch; the consumer may have looked further, and found nothing for us
+			s.atEnd = false
+			w.cursor = max(w.cursor, s.scanned)
 			w.progress.release(w.cursor)
 		}
 		w.bookmark(ctx)
@@ -79,7 +80,7 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 			continue // cannot be: the consumer's filter begins with the bucket
 		}
 		it := item{
-			key: key, seq: d.streamSeq, created: d.created, pending: d.pending,
+			key: key, seq: d.streamSeq, created: d.created,
 			header: m.Header, value: m.Data, reason: markerOf(m.Header),
 		}
 		it.decode = it.reason == ""
@@ -100,14 +101,12 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 
 // apply brings a message into the state, and emits what it means.
 func (w *worker) apply(ctx context.Context, it *item) {
-	// A missing sequence is a message that another one has replaced, which is still to come. When nothing is pending it
-	// has come, but the server's count lags a little behind what it stores: so not on the word of this message.
+	// A missing sequence is a message that another one has replaced, which may be still to come. It has come when the
+	// consumer says that it is at the end (see end.go).
 	if it.seq > w.cursor+1 {
 		w.progress.hold(w.cursor)
-	} else if it.pending == 0 {
-		w.progress.release(it.seq)
 	}
-	w.cursor, w.pending = it.seq, it.pending
+	w.cursor = it.seq
 	k := w.keys
 	if it.seq <= k.revisionOf(it.key) {
 		return

@@ -22,6 +22,9 @@ const (
 	pullExpires = 60 * time.Second
 	pullBytes   = 16 << 20
 	inboxBuffer = 3 * pullBatch
+	// probeBatch and probeExpires are for the pulls that ask whether the consumer is at the end.
+	probeBatch   = 128
+	probeExpires = 20 * time.Millisecond
 	// listExpires and listBeat are for the pulls of a list, see end.go.
 	listExpires  = 5 * time.Second
 	listBeat     = 5 * time.Millisecond
@@ -64,7 +67,9 @@ type session struct {
 	credit   int    // messages the server may still send
 	maxBytes int
 	heard    time.Time   // when something came from the consumer
-	scanned  uint64      // how far the consumer has looked, as of its last heartbeat
+	atEnd    bool        // behind the messages that receive returns, the consumer said that there was nothing more
+	scanned  uint64      // and how far it had looked
+	probed   time.Time   // when that was asked for last
 	alive    bool        // something came from the consumer
 	nudged   bool        // something happened that is no message
 	kept     time.Time   // when housekeep ran
@@ -140,7 +145,7 @@ func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg,
 
 // drain takes what is there without waiting.
 func (s *session) drain() {
-	for s.failed == nil && !s.ended && len(s.incoming) < receiveBatch {
+	for s.failed == nil && !s.ended && !s.atEnd && len(s.incoming) < receiveBatch {
 		select {
 		case m := <-s.in:
 			s.take(m)
@@ -180,24 +185,32 @@ func (s *session) takeStatus(m *nats.Msg) error {
 	switch m.Header.Get("Status") {
 	case "100":
 		s.alive = true
-		if s.readScanned(m) {
-			s.nudged = true
-		}
-		return nil
+		at, err := s.readScanned(m)
+		s.atEnd = s.atEnd || at
+		s.nudged = s.nudged || at
+		return err
 	case "408", "409":
 		return s.pullEnded(m)
 	}
 	return statusError(m)
 }
 
-// readScanned reads from a heartbeat how far the consumer has looked, if all it has sent was processed.
-func (s *session) readScanned(m *nats.Msg) bool {
-	last, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
-	if err != nil || last != s.consSeq {
-		return false
+// readScanned reads from a heartbeat how far the consumer has looked, and whether all it has sent was taken.
+func (s *session) readScanned(m *nats.Msg) (all bool, err error) {
+	sent, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
+	if err != nil {
+		return false, nil
 	}
-	s.scanned, err = strconv.ParseUint(m.Header.Get("Nats-Last-Stream"), 10, 64)
-	return err == nil
+	taken := s.consSeq + uint64(len(s.incoming))
+	if sent > taken {
+		return false, fmt.Errorf("%w: %d were sent and %d have come", errSkipped, sent, taken)
+	}
+	scanned, err := strconv.ParseUint(m.Header.Get("Nats-Last-Stream"), 10, 64)
+	if err != nil || sent < taken {
+		return false, nil
+	}
+	s.scanned = scanned
+	return true, nil
 }
 
 // pullEnded handles the end of a pull that got less than it asked for.
@@ -257,6 +270,20 @@ func (s *session) pull() error {
 	}
 	s.credit += pullBatch
 	return nil
+}
+
+// probe asks for news of the end at once, and for some time at each end (see end.go). It tells when to ask again.
+func (s *session) probe(now time.Time) (again time.Time, err error) {
+	if again = s.probed.Add(probeExpires); now.Before(again) {
+		return again, nil
+	}
+	s.probed = now
+	request := fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":1}`, probeBatch, probeExpires)
+	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+pullToken, []byte(request)); err != nil {
+		return now, fmt.Errorf("asking the consumer for messages: %w", err)
+	}
+	s.credit += probeBatch
+	return now.Add(probeExpires), nil
 }
 
 func (s *session) nextSubject() string { return s.src.api("CONSUMER.MSG.NEXT.%s.%s", s.consumer) }

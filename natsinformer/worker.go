@@ -38,7 +38,6 @@ type worker struct {
 	consumers map[string]bool // names of consumers that may exist on the server
 	items     []item
 	emitted   uint64 // resourceVersion of the last event
-	pending   uint64 // messages behind the last one, as the server counts them
 	relists   int
 	noticed   mode // restored or relisted while that is not in the store yet
 
