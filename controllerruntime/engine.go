@@ -230,7 +230,7 @@ type parkedKeys struct {
 // parkedAt is the state of the primary that could not be reconciled; any other state deserves another attempt.
 type parkedAt struct {
 	presence presence
-	revision uint64
+	object   metav1.Object // not the revision: in a stream that was recreated another document may have the same
 }
 
 func (p *parkedKeys) park(key string, v view) {
@@ -239,7 +239,7 @@ func (p *parkedKeys) park(key string, v view) {
 	if p.byKey == nil {
 		p.byKey = map[string]parkedAt{}
 	}
-	p.byKey[key] = parkedAt{presence: v.presence, revision: v.revision}
+	p.byKey[key] = parkedAt{presence: v.presence, object: v.object}
 	p.size.Store(int64(len(p.byKey)))
 }
 
@@ -254,7 +254,7 @@ func (p *parkedKeys) holds(key string, v view, ops Operations) bool {
 	if !ok {
 		return false
 	}
-	if at == (parkedAt{presence: v.presence, revision: v.revision}) && !ops.wakes() {
+	if at == (parkedAt{presence: v.presence, object: v.object}) && !ops.wakes() {
 		return true
 	}
 	delete(p.byKey, key)

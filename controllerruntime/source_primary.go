@@ -44,6 +44,7 @@ const (
 	absent presence = iota
 	present
 	invalid
+	coming // the informer has read it, and its event is on the way to the store
 )
 
 // view is what the cache knows of a primary. The object must not be modified.
@@ -64,7 +65,8 @@ type primarySource[T entity.IEntity] struct {
 	changes  *events
 	vanished vanishings
 	identity atomic.Pointer[knownStream]
-	invalids keySet
+	cache    atomic.Pointer[natsinformer.Informer] // once started
+	mended   keySet                                // their event is on the way, and predicates must not hold it back
 }
 
 func newPrimarySource[T entity.IEntity](e *engine, client entity.IEntityClient[T], so sourceOptions) *primarySource[T] {
@@ -75,12 +77,11 @@ func newPrimarySource[T entity.IEntity](e *engine, client entity.IEntityClient[T
 
 func (s *primarySource[T]) start(ctx context.Context) error {
 	err := s.acquire(ctx, entity.Hooks{
-		Invalid: func(key string, _ uint64, err error) {
-			s.invalids.add(key)
-			s.engine.invalid(ctx, key, err)
-		},
+		Invalid: func(key string, _ uint64, err error) { s.engine.invalid(ctx, key, err) },
 		Resolved: func(key string) {
-			s.invalids.remove(key)
+			if s.exists(key) {
+				s.mended.add(key)
+			}
 			s.engine.queue.add(key, operations(OperationPut), prioLive)
 		},
 		Reserved: func(name string, _ uint64, value []byte) { s.engine.reservedChanged(name, value) },
@@ -88,7 +89,9 @@ func (s *primarySource[T]) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.handlers.add(s.client.Informer(), cache.ResourceEventHandlerDetailedFuncs{
+	informer := s.client.Informer()
+	s.cache.Store(&informer)
+	err = s.handlers.add(informer, cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) { s.added(ctx, obj.(metav1.Object), initial) },
 		UpdateFunc: func(oldObj, newObj any) {
 			s.changed(ctx, oldObj.(metav1.Object), newObj.(metav1.Object))
@@ -110,7 +113,7 @@ func (s *primarySource[T]) start(ctx context.Context) error {
 func (s *primarySource[T]) added(ctx context.Context, obj metav1.Object, initial bool) {
 	key := objectKey(obj)
 	s.vanished.forget(key)
-	if !s.changes.passes(ctx, func() bool { return s.changes.predicates.Create(obj) }) {
+	if !s.mended.remove(key) && !s.changes.passes(ctx, func() bool { return s.changes.predicates.Create(obj) }) {
 		return
 	}
 	prio := prioLive
@@ -123,13 +126,16 @@ func (s *primarySource[T]) added(ctx context.Context, obj metav1.Object, initial
 }
 
 func (s *primarySource[T]) changed(ctx context.Context, before, after metav1.Object) {
-	if before.GetResourceVersion() == after.GetResourceVersion() {
-		return // a resync of the informer, which has none: ours are the engine's
-	}
-	if !askedOfRuntime(before, after) && !s.changes.passes(ctx, func() bool { return s.changes.predicates.Update(before, after) }) {
-		return
+	if before == after {
+		return // nothing was read: the informer's resync, which is off, since ours is the engine's
 	}
 	key := objectKey(after)
+	passes := func() bool {
+		return s.changes.passes(ctx, func() bool { return s.changes.predicates.Update(before, after) })
+	}
+	if !s.mended.remove(key) && !askedOfRuntime(before, after) && !passes() {
+		return
+	}
 	s.engine.queue.reset(key)
 	s.engine.queue.add(key, operations(OperationPut), prioLive)
 }
@@ -143,6 +149,7 @@ func askedOfRuntime(before, after metav1.Object) bool {
 // deleted remembers what vanished and how; predicates decide only about the hurry, because a teardown is owed anyway.
 func (s *primarySource[T]) deleted(ctx context.Context, obj metav1.Object) {
 	key := objectKey(obj)
+	s.mended.remove(key)
 	deletion := natsinformer.DeleteOf(obj)
 	s.vanished.note(key, vanishing{object: obj, evidenced: deletion.Evidenced})
 	s.engine.queue.reset(key)
@@ -174,37 +181,41 @@ func (s *primarySource[T]) recordDeleted(record any) {
 }
 
 func (s *primarySource[T]) view(key string) view {
-	informer := s.client.Informer()
+	informer := s.informer()
 	item, exists, err := informer.GetStore().GetByKey(key)
+	broken := informer.IsInvalid(s.natsKey(key))
 	if err != nil || !exists {
-		if s.exists(key) {
+		switch {
+		case broken:
 			return view{presence: invalid}
+		case s.exists(key):
+			return view{presence: coming}
 		}
 		return view{}
 	}
 	obj := item.(metav1.Object)
-	revision := uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
-	if s.invalids.has(key) && s.stillInvalid(key) {
-		return view{presence: invalid, revision: revision, object: obj}
+	v := view{presence: present, object: obj}
+	v.revision = uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
+	if broken {
+		v.presence = invalid
 	}
-	return view{presence: present, revision: revision, object: obj}
+	return v
 }
 
-// stillInvalid asks the informer, because a hook may have come before or after what it tells of reached the store.
-func (s *primarySource[T]) stillInvalid(key string) bool {
-	_, ok := s.client.Informer().Invalid()[s.natsKey(key)]
-	if !ok {
-		s.invalids.remove(key)
+// informer is the one that Run started: a client that was closed meanwhile would make another, which is empty.
+func (s *primarySource[T]) informer() natsinformer.Informer {
+	if informer := s.cache.Load(); informer != nil {
+		return *informer
 	}
-	return ok
+	return s.client.Informer()
 }
 
 // natsKey is what the informer is asked for about keys that are not in its store: "shop/home" would be the NATS key of that
 // name, which is malformed and none of ours.
 func (s *primarySource[T]) natsKey(key string) string { return strings.Replace(key, "/", ".", 1) }
 
-func (s *primarySource[T]) keys() []string         { return s.client.Informer().GetStore().ListKeys() }
-func (s *primarySource[T]) exists(key string) bool { return s.client.Informer().Exists(s.natsKey(key)) }
+func (s *primarySource[T]) keys() []string         { return s.informer().GetStore().ListKeys() }
+func (s *primarySource[T]) exists(key string) bool { return s.informer().Exists(s.natsKey(key)) }
 
 func (s *primarySource[T]) checkKey(key string) error { return s.client.CheckKey(key) }
 
@@ -217,16 +228,16 @@ func (s *primarySource[T]) encode(obj runtime.Object) ([]byte, error) {
 }
 
 func (s *primarySource[T]) stream() streamIdentity {
-	status := s.client.Informer().Status()
+	status := s.informer().Status()
 	return streamIdentity{
 		Created: entity.StreamIdentity(status.StreamCreated),
 		Changes: status.StreamChanges,
-		Highest: s.client.Informer().Cursor(),
+		Highest: s.informer().Cursor(),
 	}
 }
 
 func (s *primarySource[T]) streamID() string {
-	created := s.client.Informer().Status().StreamCreated
+	created := s.informer().Status().StreamCreated
 	if known := s.identity.Load(); known != nil && known.created.Equal(created) {
 		return known.id
 	}
@@ -236,7 +247,7 @@ func (s *primarySource[T]) streamID() string {
 }
 
 func (s *primarySource[T]) await(ctx context.Context, sequence uint64) error {
-	return s.client.Informer().WaitCursor(ctx, sequence)
+	return s.informer().WaitCursor(ctx, sequence)
 }
 
 // knownStream is a stream's identity, formatted once.
@@ -298,11 +309,16 @@ func (s *keySet) add(key string) {
 	s.size.Store(int64(len(s.keys)))
 }
 
-func (s *keySet) remove(key string) {
+// remove tells whether the key was there.
+func (s *keySet) remove(key string) bool {
+	if !s.has(key) {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.keys, key)
 	s.size.Store(int64(len(s.keys)))
+	return true
 }
 
 func (s *keySet) has(key string) bool {

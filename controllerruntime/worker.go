@@ -16,6 +16,9 @@ import (
 // that is cut off must not stop the rest: after that the reconcile runs on what there is.
 const ownWritesPatience = 5 * time.Second
 
+// comingPause is when the worker looks again for a document that the cache is about to have.
+const comingPause = 20 * time.Millisecond
+
 // errBackAgain is why a teardown ends early: the document was there when the leader was asked.
 var errBackAgain = errors.New("the document exists again")
 
@@ -52,6 +55,11 @@ func (e *engine) process(t *term, it item) {
 		return
 	}
 	v := e.primary.view(it.key)
+	if v.presence == coming {
+		e.queue.addAfter(it.key, it.ops, it.prio, comingPause, timerRetry) // the event will be sooner
+		e.queue.done(it.key)
+		return
+	}
 	if e.anchors != nil && v.presence != absent {
 		e.brake.settled(it.key)
 		if err := e.anchors.restore(t.ctx, it.key, v); err != nil {

@@ -176,6 +176,7 @@ func (c *Client[T]) Close() {
 	g := c.current.Swap(nil)
 	c.mu.Unlock()
 	if g != nil {
+		g.news.setError(c.cfg.Bucket, fmt.Errorf("the client of kind %s was closed, nothing is watched any more", c.cfg.Kind))
 		g.shutdown()
 	}
 	if c.async != nil {
