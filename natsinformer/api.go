@@ -134,8 +134,9 @@ type messageQuery struct {
 
 // storedMessage identifies a message; its value is not read.
 type storedMessage struct {
-	Seq  uint64    `json:"seq"`
-	Time time.Time `json:"time"`
+	Subject string    `json:"subject"`
+	Seq     uint64    `json:"seq"`
+	Time    time.Time `json:"time"`
 }
 
 // askMessage gives done the message, or nil if the leader has none.
@@ -162,13 +163,32 @@ func (s *session) askMessage(q messageQuery, done func(*storedMessage, error)) {
 }
 
 // message asks and waits, while no consumer delivers.
-func (s *session) message(ctx context.Context, q messageQuery) (m *storedMessage, err error) {
-	answered := false
-	s.askMessage(q, func(got *storedMessage, e error) { m, err, answered = got, e, true })
+func (s *session) message(ctx context.Context, q messageQuery) (*storedMessage, error) {
+	m, err := s.messages(ctx, []messageQuery{q})
+	if err != nil {
+		return nil, err
+	}
+	return m[0], nil
+}
+
+// messages is message for several at once.
+func (s *session) messages(ctx context.Context, queries []messageQuery) (found []*storedMessage, err error) {
+	found = make([]*storedMessage, len(queries))
+	left, answered := len(queries), false
+	for i, q := range queries {
+		s.askMessage(q, func(m *storedMessage, e error) {
+			found[i] = m
+			if err == nil {
+				err = e
+			}
+			left--
+			answered = left == 0
+		})
+	}
 	if werr := s.await(ctx, &answered); werr != nil {
 		return nil, werr
 	}
-	return m, err
+	return found, err
 }
 
 // createConsumer makes a consumer of the given name that delivers every message behind the sequence. Also for a list: in

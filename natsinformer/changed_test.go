@@ -144,6 +144,71 @@ func TestRestoredStream(t *testing.T) {
 
 // TestRelistingUntilTheStoreReflectsAnotherStream: whoever acts on what the store has must be able to know that it is of
 // a stream that is gone.
+// TestRestoredStreamWrittenOverIsNoticed: the stream lost its last messages, then other keys were written at their
+// sequences, and then those that were lost. So no key is found at an unknown revision below the cursor but the others,
+// which the informer must look for.
+func TestRestoredStreamWrittenOverIsNoticed(t *testing.T) {
+	server := startRestorable(t)
+	admin, js := connect(t, server.URL()), connect(t, server.proxy.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+	for i := range 20 {
+		put(t, kv, fmt.Sprint("k", i), i+1)
+	}
+	server.save(t) // at 20
+	answers(t, admin, "b")
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	put(t, kv, "k1", 101)
+	put(t, kv, "k2", 102)
+	r.follows(t, kv, "k3", 103, prompt) // the cursor is at 23
+	server.proxy.Refuse()
+	server.restore(t)
+	answers(t, admin, "b")
+	for i := range 3 { // 21 to 23
+		put(t, kv, fmt.Sprint("k", 10+i), 2010+i)
+	}
+	for i := range 3 {
+		put(t, kv, fmt.Sprint("k", 1+i), 3001+i)
+	}
+	server.proxy.Resume()
+	answers(t, js, "b")
+	r.converges(t, kv, prompt)
+	if n := r.Status().StreamChanges; n != 1 {
+		t.Errorf("StreamChanges is %d", n)
+	}
+}
+
+// TestHotKeysDoNotMakeAReconnectAList: whatever was written how often, the keys that were not written again while the
+// informer was away prove that the stream is the same.
+func TestHotKeysDoNotMakeAReconnectAList(t *testing.T) {
+	server := natstest.Start(t)
+	proxy := natstest.StartProxy(t, server.URL())
+	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+	for i := range 300 {
+		put(t, kv, fmt.Sprint("k", i), 1)
+	}
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	for round := range 3 {
+		hot := []int{1, 5, 50}[round]
+		for i := range 200 {
+			put(t, kv, fmt.Sprint("k", i%hot), 1000*round+i)
+		}
+		r.follows(t, kv, "k0", 1000*round+500, prompt)
+		proxy.Refuse()
+		eventually(t, prompt, "disconnected", func() bool { return !js.Conn().IsConnected() })
+		for i := range hot {
+			put(t, kv, fmt.Sprint("k", i), 1000*round+600+i)
+		}
+		proxy.Resume()
+		answers(t, js, "b")
+		r.follows(t, kv, "k0", 1000*round+700, prompt)
+	}
+	r.converges(t, kv, prompt)
+	if lists := r.Status().Lists; lists != 1 {
+		t.Errorf("%d lists", lists)
+	}
+}
+
 func TestRelistingUntilTheStoreReflectsAnotherStream(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})

@@ -1,6 +1,10 @@
 package natsinformer
 
 import (
+	"cmp"
+	container "container/heap"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -15,6 +19,7 @@ type known struct {
 // list reads it again.
 type tombstone struct {
 	revision uint64
+	created  int64
 	reason   DeleteReason
 	expires  int64 // nanoseconds, zero if never
 }
@@ -30,12 +35,9 @@ type keys struct {
 	live    map[string]known
 	tombs   map[string]tombstone
 	invalid map[string]invalid // each of them is live too
-	// anchors are the messages processed last, newest last: a stream that has other ones at their sequences is
-	// another stream.
-	anchors [16]anchor
-	anchor  int
 }
 
+// anchor is a message by which a stream is known: one that has another one there is another stream.
 type anchor struct {
 	key     string
 	seq     uint64
@@ -46,35 +48,48 @@ func newKeys() *keys {
 	return &keys{live: map[string]known{}, tombs: map[string]tombstone{}, invalid: map[string]invalid{}}
 }
 
-func (k *keys) remember(it *item) {
-	k.anchors[k.anchor%len(k.anchors)] = anchor{it.key, it.seq, it.created}
-	k.anchor++
-}
-
-// randomAnchors is how many keys are compared besides those that were processed last.
-const randomAnchors = 16
-
-// sampleAnchors returns the messages processed last, one per key, and some of other keys, which the random order of a
-// map picks.
-func (k *keys) sampleAnchors() []anchor {
-	var list []anchor
-	seen := map[string]bool{}
-	for i := 1; i <= min(k.anchor, len(k.anchors)); i++ {
-		a := k.anchors[(k.anchor-i)%len(k.anchors)]
-		if !seen[a.key] {
-			seen[a.key] = true
-			list = append(list, a)
+// newest returns the n messages processed last that were not replaced since, newest first.
+func (k *keys) newest(n int) []anchor {
+	var heap anchors // the oldest of them first
+	add := func(a anchor) {
+		if len(heap) == n && a.seq < heap[0].seq {
+			return
+		}
+		container.Push(&heap, a)
+		if len(heap) > n {
+			container.Pop(&heap)
 		}
 	}
 	for key, l := range k.live {
-		if len(list) >= len(k.anchors)+randomAnchors {
-			break
-		}
-		if !seen[key] {
-			list = append(list, anchor{key, l.revision, l.created})
-		}
+		add(anchor{key, l.revision, l.created})
 	}
-	return list
+	for key, t := range k.tombs {
+		add(anchor{key, t.revision, t.created})
+	}
+	slices.SortFunc(heap, func(a, b anchor) int { return cmp.Compare(b.seq, a.seq) })
+	return heap
+}
+
+// anchors is a heap.
+type anchors []anchor
+
+func (a anchors) Len() int           { return len(a) }
+func (a anchors) Less(i, j int) bool { return a[i].seq < a[j].seq }
+func (a anchors) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *anchors) Push(x any)        { *a = append(*a, x.(anchor)) }
+func (a *anchors) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}
+
+// at tells which message of the key was processed last.
+func (k *keys) at(key string) (revision uint64, created int64) {
+	if l, ok := k.live[key]; ok {
+		return l.revision, l.created
+	}
+	t := k.tombs[key]
+	return t.revision, t.created
 }
 
 // subjects is how many subjects the server has if it has exactly these keys.
@@ -82,8 +97,6 @@ func (k *keys) subjects() int { return len(k.live) + len(k.tombs) }
 
 // revisionOf is the revision the key was last seen at, zero if never.
 func (k *keys) revisionOf(key string) uint64 {
-	if l, ok := k.live[key]; ok {
-		return l.revision
-	}
-	return k.tombs[key].revision
+	revision, _ := k.at(key)
+	return revision
 }

@@ -98,11 +98,10 @@ func (k *keys) put(it *item, old *keys) {
 	if it.seq <= k.revisionOf(it.key) {
 		return
 	}
-	k.remember(it)
 	if it.reason != "" {
 		delete(k.live, it.key)
 		delete(k.invalid, it.key)
-		k.tombs[it.key] = tombstone{it.seq, it.reason, expiryOf(it.header, it.created)}
+		k.tombs[it.key] = tombstone{it.seq, it.created, it.reason, expiryOf(it.header, it.created)}
 		return
 	}
 	delete(k.tombs, it.key)

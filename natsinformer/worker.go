@@ -257,23 +257,64 @@ func (w *worker) confirmEnd(ctx context.Context, s *session, info *streamInfo) e
 	return nil
 }
 
-// compareAnchors looks for the messages processed last, newest first, and then for some keys at random. One that is as we
-// know it proves that the stream is the same up to there; one that is older than the cursor and not the one we know betrays a
-// restored stream; one that is newer than the cursor or gone proves nothing. If nothing is proven, the stream is listed.
+// anchorWindows is how many anchors are asked for at a time: mostly the first ones will do, each answer carries a
+// value, and each window takes a round trip.
+var anchorWindows = []int{4, 16, 44}
+
+// compareAnchors asks for the keys that were processed last, newest first. A message that is as we know it proves that
+// the stream is the same up to there; one that is older than the cursor and not the one we know betrays a restored
+// stream; one that is newer than the cursor or gone proves nothing. If nothing is proven, the stream is listed.
 func (w *worker) compareAnchors(ctx context.Context, s *session) (mode, error) {
-	for _, a := range w.keys.sampleAnchors() {
-		m, err := s.message(ctx, messageQuery{LastFor: w.cfg.prefix() + a.key})
-		switch {
-		case err != nil:
+	total := 0
+	for _, n := range anchorWindows {
+		total += n
+	}
+	anchors := w.keys.newest(total)
+	for _, n := range anchorWindows {
+		window := anchors[:min(n, len(anchors))]
+		anchors = anchors[len(window):]
+		if len(window) == 0 {
+			break
+		}
+		queries := make([]messageQuery, len(window))
+		for i, a := range window {
+			queries[i] = messageQuery{LastFor: w.cfg.prefix() + a.key}
+		}
+		found, err := s.messages(ctx, queries)
+		if err != nil {
 			return 0, err
-		case m == nil || m.Seq > w.cursor:
-		case m.Seq == a.seq && m.Time.UnixNano() == a.created:
-			return resume, nil
-		default:
-			return restored, nil
+		}
+		for i, a := range window {
+			switch m := found[i]; {
+			case m == nil || m.Seq > w.cursor:
+			case m.Seq == a.seq && m.Time.UnixNano() == a.created:
+				return w.compareBehind(ctx, s, a.seq)
+			default:
+				return restored, nil
+			}
 		}
 	}
 	return listing, nil
+}
+
+// compareBehind looks whether anything unknown lies between a message that was found unchanged and the cursor: then the
+// stream was put back to a state behind that message, and written to again.
+func (w *worker) compareBehind(ctx context.Context, s *session, seq uint64) (mode, error) {
+	for seq < w.cursor {
+		m, err := s.message(ctx, messageQuery{Seq: seq + 1, NextFor: w.cfg.filterSubject()})
+		if err != nil {
+			return 0, err
+		}
+		if m == nil || m.Seq > w.cursor {
+			break
+		}
+		key, _ := w.cfg.keyOf(m.Subject)
+		if revision, created := w.keys.at(key); revision != m.Seq || created != m.Time.UnixNano() {
+			return restored, nil
+		}
+		seq = m.Seq
+	}
+	return resume, nil
 }
 
 // cleanUp deletes our consumers. It takes as long as the server needs to answer, and no longer than stopTimeout.
