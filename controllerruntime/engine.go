@@ -32,6 +32,7 @@ type engine struct {
 	brake      *brake
 	parked     parkedKeys
 	written    ownWrites
+	cleanUps   cleanUps
 	stats      counters
 	flights    *flights
 

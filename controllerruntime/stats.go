@@ -17,7 +17,7 @@ type counters struct {
 	tornDown, cascaded              atomic.Uint64
 	sweeps                          atomic.Uint64
 	orphaned                        atomic.Int64
-	recordErrors                    atomic.Uint64
+	recordErrors, leaderErrors      atomic.Uint64
 	brakeEngaged                    atomic.Uint64
 	terms                           atomic.Uint64
 }
@@ -66,8 +66,9 @@ type Stats struct {
 	Foreign uint64
 	// Malformed and Invalid count reports of keys of a wrong shape and of documents that do not decode.
 	Malformed, Invalid uint64
-	// MapperErrors counts failed calls of mappers, RecordErrors failed writes of records.
-	MapperErrors, RecordErrors uint64
+	// MapperErrors counts failed calls of mappers, RecordErrors failed writes of records, LeaderErrors failed reads from
+	// the leader of the primaries' stream, without which nothing is deleted.
+	MapperErrors, RecordErrors, LeaderErrors uint64
 }
 
 func (e *engine) snapshot() Stats {
@@ -83,7 +84,7 @@ func (e *engine) snapshot() Stats {
 		TornDown:     c.tornDown.Load(), Cascaded: c.cascaded.Load(),
 		Sweeps: c.sweeps.Load(), Orphaned: int(c.orphaned.Load()), Foreign: c.foreign.Load(),
 		Malformed: c.malformed.Load(), Invalid: c.invalid.Load(),
-		MapperErrors: c.mapperErrors.Load(), RecordErrors: c.recordErrors.Load(),
+		MapperErrors: c.mapperErrors.Load(), RecordErrors: c.recordErrors.Load(), LeaderErrors: c.leaderErrors.Load(),
 	}
 	for prio, depth := range e.queue.depthByPriority() {
 		s.Ready[len(s.Ready)-1-prio] = depth

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -13,9 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// goneCheckInterval is how long a teardown waits before it looks again whether what it deleted is gone. Usually the
-// delete's own event wakes the key earlier.
-const goneCheckInterval = 250 * time.Millisecond
+// goneCheckInterval is how long a teardown waits before it looks again whether what it deleted is gone, and goneCheckMost
+// what that grows to. Usually the delete's own event wakes the key earlier.
+const (
+	goneCheckInterval = 250 * time.Millisecond
+	goneCheckMost     = 30 * time.Second
+)
 
 // processAbsent is for a key without a document: a teardown if one is owed.
 func (e *engine) processAbsent(t *term, it item) {
@@ -39,6 +43,7 @@ func (e *engine) processAbsent(t *term, it item) {
 		e.queue.done(it.key)
 		return
 	}
+	ordered := it.ops.explicit() || it.ops.Has(OperationDelete) || it.ops.Has(OperationPurge)
 	it.ops = union(it.ops, e.deleteOperation(it))
 	seen, _ := e.primary.vanishings().get(it.key)
 	if owed && !seen.evidenced {
@@ -54,6 +59,10 @@ func (e *engine) processAbsent(t *term, it item) {
 			e.teardownFailed(t, it, attempt{err: err}, "before the teardown")
 			return
 		}
+	}
+	if !ordered && e.cleanUps.owed(it.key, e.anchors.cached(it.key)) {
+		e.finish(t, it, attempt{})
+		return
 	}
 	e.teardown(t, it)
 }
@@ -87,6 +96,13 @@ func (e *engine) teardown(t *term, it item) {
 		e.queue.done(it.key)
 		return
 	}
+	e.cleanUps.begin(it.key, e.anchors.cached(it.key))
+	e.finish(t, it, a)
+}
+
+// finish cleans up after a reconciler that has succeeded, now or, where a was not attempted, before: what is held up by a
+// finalizer is looked at again and again, and the reconciler has nothing more to do with it.
+func (e *engine) finish(t *term, it item, a attempt) {
 	gone, err := e.cleanUp(t.ctx, it.key)
 	if err != nil {
 		a.err = err
@@ -94,13 +110,15 @@ func (e *engine) teardown(t *term, it item) {
 		return
 	}
 	if !gone {
-		a.nextDue = time.Now().Add(goneCheckInterval)
-		e.report(t, it, a)
-		e.queue.addAfter(it.key, it.ops, prioBackground, goneCheckInterval, timerRequeue)
+		pause := e.cleanUps.pause(it.key)
+		a.nextDue = time.Now().Add(pause)
+		e.reportAttempted(t, it, a)
+		e.queue.forget(it.key)
+		e.queue.addAfter(it.key, operations(OperationRequeue), prioBackground, pause, timerRequeue)
 		e.queue.done(it.key)
 		return
 	}
-	e.report(t, it, a)
+	e.reportAttempted(t, it, a)
 	e.stats.tornDown.Add(1)
 	e.settled(it.key)
 	e.queue.done(it.key)
@@ -110,8 +128,67 @@ func (e *engine) teardown(t *term, it item) {
 func (e *engine) forgetGone(key string) {
 	e.primary.vanishings().forget(key)
 	e.parked.forget(key)
+	e.cleanUps.end(key)
 	e.written.take(key)
 	e.queue.forget(key)
+}
+
+// cleanUps are the teardowns whose reconciler has succeeded, and which wait until what they deleted is gone.
+type cleanUps struct {
+	mu    sync.Mutex
+	byKey map[string]*cleanUpOwed
+}
+
+// cleanUpOwed is for the state of the primary that its anchor tells: any other was not cleaned up after.
+type cleanUpOwed struct {
+	revision uint64
+	stream   string
+	pause    time.Duration
+}
+
+func (c *cleanUps) begin(key string, anchor *entity.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byKey == nil {
+		c.byKey = map[string]*cleanUpOwed{}
+	}
+	if owed := c.byKey[key]; owed.of(anchor) {
+		return // its pauses go on growing
+	}
+	owed := &cleanUpOwed{pause: goneCheckInterval}
+	if anchor != nil {
+		owed.revision, owed.stream = anchor.DocumentRevision, anchor.Stream
+	}
+	c.byKey[key] = owed
+}
+
+func (o *cleanUpOwed) of(anchor *entity.Record) bool {
+	return o != nil && anchor != nil && o.revision == anchor.DocumentRevision && o.stream == anchor.Stream
+}
+
+func (c *cleanUps) owed(key string, anchor *entity.Record) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byKey[key].of(anchor)
+}
+
+// pause is how long to wait this time.
+func (c *cleanUps) pause(key string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	owed, ok := c.byKey[key]
+	if !ok {
+		return goneCheckInterval
+	}
+	pause := owed.pause
+	owed.pause = min(2*pause, goneCheckMost)
+	return pause
+}
+
+func (c *cleanUps) end(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byKey, key)
 }
 
 // settled is for a key whose teardown is finished.
@@ -174,6 +251,7 @@ func (a *absence) still(ctx context.Context) error {
 func (e *engine) mustBeGone(ctx context.Context, key string) error {
 	found, err := e.primary.confirm(ctx, key)
 	if err != nil {
+		e.stats.leaderErrors.Add(1)
 		return fmt.Errorf("ask the leader whether %s %q is gone: %w", e.kind, key, err)
 	}
 	if found.Exists {
@@ -320,6 +398,9 @@ func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
 	switch {
 	case errors.Is(a.err, errBackAgain):
 		t.logger.V(2).Info("Document exists again, nothing is deleted", "key", it.key, "noticed", where)
+		a.err, a.nextDue = nil, time.Now().Add(goneCheckInterval) // the reconciler itself did not fail
+		e.reportAttempted(t, it, a)
+		e.cleanUps.end(it.key)
 		// The event that says so may be here already or come soon; this covers a cache that is behind.
 		e.queue.forget(it.key)
 		e.queue.addAfter(it.key, operations(OperationPut), prioLive, goneCheckInterval, timerRetry)
@@ -331,11 +412,25 @@ func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
 		if seen, ok := e.primary.vanishings().get(it.key); ok {
 			e.event(seen.object, corev1.EventTypeWarning, entity.ReasonTerminal, a.err.Error())
 		}
+	case a.number == 0:
+		// The reconciler was not called, so this is no attempt of its.
+		delay := e.queue.failed(it.key)
+		if t.ctx.Err() == nil {
+			t.logger.Error(a.err, "Teardown does not go on, will try again", "key", it.key, "noticed", where, "after", delay)
+		}
+		e.queue.addAfter(it.key, union(it.ops, operations(OperationRetry)), prioBackground, delay, timerRetry)
 	default:
 		e.retry(t, it, &a)
 	}
-	e.report(t, it, a)
+	e.reportAttempted(t, it, a)
 	e.queue.done(it.key)
+}
+
+// reportAttempted reports where the reconciler was called.
+func (e *engine) reportAttempted(t *term, it item, a attempt) {
+	if a.number > 0 {
+		e.report(t, it, a)
+	}
 }
 
 // reconcileGone is the reconcile of a delete without anchors: best effort, no cascade.
