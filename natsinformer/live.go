@@ -35,7 +35,6 @@ func (w *worker) live(ctx context.Context, s *session) error {
 			return err
 		}
 		if s.alive && !w.comparison.asking {
-			w.impatience = 0
 			w.health.healed(ctx)
 		}
 		if len(batch) > 0 {
@@ -63,9 +62,6 @@ func (w *worker) live(ctx context.Context, s *session) error {
 func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 	clear(w.items)
 	w.items = w.items[:0]
-	if len(batch) > 0 {
-		s.heard = time.Now()
-	}
 	for _, m := range batch {
 		d, err := parseDelivery(m.Reply)
 		if err != nil {

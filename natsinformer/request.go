@@ -36,7 +36,7 @@ func (s *session) ask(subject string, payload []byte, timeout time.Duration, don
 	s.callSeq++
 	c := &call{
 		token: strconv.FormatUint(s.callSeq, 10), subject: subject, payload: payload, done: done,
-		before: s.nc.LastError(), deadline: time.Now().Add(timeout * time.Duration(s.patience)),
+		before: s.nc.LastError(), deadline: time.Now().Add(timeout),
 	}
 	s.calls = append(s.calls, c)
 	s.send(c)
@@ -68,7 +68,7 @@ func (s *session) answered(token string, m *nats.Msg) {
 			return
 		}
 		if leaderless(m.Data) {
-			c.sent = time.Now().Add(leaderPause - resendAfter*time.Duration(s.patience)) // as if it had not been answered
+			c.sent = time.Now().Add(leaderPause - resendAfter) // as if it had not been answered
 			return
 		}
 		s.settle(c, m.Data, nil)
@@ -88,7 +88,7 @@ func (s *session) advanceCalls(now time.Time) (next time.Time) {
 			s.settle(c, nil, fmt.Errorf("no answer from %s: either the stream has no leader now, or the permission to publish to it is missing: %w", s.src.grant(c.subject), nats.ErrTimeout))
 			continue
 		}
-		if now.Sub(c.sent) >= resendAfter*time.Duration(s.patience) {
+		if now.Sub(c.sent) >= resendAfter {
 			s.send(c)
 		}
 		next = now.Add(permissionCheck)

@@ -57,7 +57,7 @@ type session struct {
 	calls   []*call
 	callSeq uint64
 
-	patience int // by how much longer than usual to wait, since it was not enough the last times
+	patience int // by how much longer than usual to bear silence
 
 	consumer string // "" while there is none
 	listing  bool   // the consumer's messages are pulled to find their end
@@ -161,11 +161,12 @@ func (s *session) take(m *nats.Msg) {
 	case !ours:
 		s.credit--
 		s.beats = 0
-		s.alive = true
+		s.alive, s.heard = true, time.Now()
 		s.incoming = append(s.incoming, m)
 	case token == pullToken:
 		s.failed = s.takeStatus(m)
 	case token == listToken:
+		s.heard = time.Now()
 		if s.listing {
 			s.failed = s.takeListStatus(m)
 		}

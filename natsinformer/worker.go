@@ -19,9 +19,9 @@ const (
 	maxPause = time.Second
 	// quietFailures is how many sessions in a row may end early before that is a problem.
 	quietFailures = 5
-	// maxImpatience bounds how often the times to wait are doubled for a server that is too busy to keep them. Without
-	// that, a list would be thrown away and begun again for ever.
-	maxImpatience = 4
+	// maxImpatience bounds how often the time is doubled for which a list bears silence. Without that, a list of a server
+	// that is very busy would be thrown away and begun again for ever.
+	maxImpatience = 3
 	// connectGrace is how long a lost connection is nobody's concern.
 	connectGrace = time.Second
 	// stopTimeout bounds the clean-up at the end.
@@ -43,7 +43,7 @@ type worker struct {
 
 	comparison  comparison
 	relistCause error // what the last comparison found
-	impatience  int   // sessions in a row to which the server said nothing
+	impatience  int   // lists in a row in which the server fell silent
 }
 
 func newWorker(src *source) *worker {
@@ -75,16 +75,13 @@ func (w *worker) run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		var lost *lostError
-		switch {
-		case !errors.As(err, &lost), failures >= quietFailures:
-			w.health.failed(ctx, err)
-		case time.Since(began) > maxPause:
+		if errors.As(err, &lost) && time.Since(began) > maxPause {
 			failures = 0 // it worked for a while: try again at once
 		}
-		if errors.Is(err, errSilent) || errors.Is(err, nats.ErrTimeout) {
-			w.impatience = min(w.impatience+1, maxImpatience)
+		if lost == nil || failures >= quietFailures {
+			w.health.failed(ctx, err)
 		}
-		if failures > 0 || lost == nil {
+		if (failures > 0 || lost == nil) && !errors.Is(err, errSilent) { // silence was pause enough
 			w.pause(ctx, failures)
 		}
 		failures++
@@ -135,16 +132,21 @@ func (w *worker) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.patience = 1 << w.impatience
 	defer s.close()
 	m, info, err := w.establish(ctx, s)
 	if err != nil {
 		return w.ended(s, err)
 	}
 	if m != resume {
-		if err := w.list(ctx, s, m, info); err != nil || w.initial {
+		s.patience = 1 << w.impatience
+		err := w.list(ctx, s, m, info)
+		if errors.Is(err, errSilent) {
+			w.impatience = min(w.impatience+1, maxImpatience)
+		}
+		if err != nil || w.initial {
 			return w.ended(s, err)
 		}
+		w.impatience, s.patience = 0, 1
 	} else {
 		w.health.update(func(st *Status) { st.Resumes++ })
 	}
