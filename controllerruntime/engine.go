@@ -46,6 +46,7 @@ type engine struct {
 	leaseFailing   atomic.Bool
 	started        atomic.Bool
 	terms          terms
+	standby        standby
 	acquired       atomic.Uint64 // the revision of the lease with which this term began
 	runs           atomic.Uint64 // numbers the reconciles that log something
 
@@ -70,6 +71,7 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 		e.filtered = config.Filter != ">"
 		e.anchors = &anchors{engine: e}
 		e.brake = newBrake(e)
+		e.standby.on = true // without a lease there is no other replica, and nothing that says what is owed
 	}
 	return e
 }

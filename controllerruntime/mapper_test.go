@@ -129,6 +129,7 @@ func TestAMapperThatKeepsFailingTakesBoundedMemory(t *testing.T) {
 	must(t, err)
 	e := c.engine
 	e.mappings = newMappings(e.opts.backoffMin, e.opts.backoffMax)
+	e.standby.set(false)
 	quiet := klog.NewContext(t.Context(), logr.Discard())
 	done := make(chan struct{})
 	go func() {

@@ -127,7 +127,7 @@ func (m *mappings) call(ctx context.Context, call *mapping) (done bool) {
 			return false
 		}
 		if len(call.objects) == 1 && len(found) == 1 {
-			s.engine.queue.add(found[0], operations(s.operation), call.prio)
+			s.engine.noticed(found[0], operations(s.operation), call.prio)
 			return true
 		}
 		if keys == nil {
@@ -136,7 +136,7 @@ func (m *mappings) call(ctx context.Context, call *mapping) (done bool) {
 		keys.Insert(found...)
 	}
 	for key := range keys {
-		s.engine.queue.add(key, operations(s.operation), call.prio)
+		s.engine.noticed(key, operations(s.operation), call.prio)
 	}
 	return true
 }

@@ -61,9 +61,14 @@ func (o *order) pop() *entry {
 	if o.handedOut%oldestEvery != 0 {
 		e = o.first()
 	}
+	o.remove(e)
+	return e
+}
+
+// remove takes a ready key out.
+func (o *order) remove(e *entry) {
 	o.byPriority[e.placed].remove(e)
 	o.byAge.remove(e)
-	return e
 }
 
 func (o *order) first() *entry {

@@ -218,6 +218,26 @@ func (q *queue) drop(key string) {
 	q.release(e)
 }
 
+// discard forgets why a key's next run is due or delayed, unless somebody asked for
+// it by hand. A user's delay stays.
+func (q *queue) discard(key string) {
+	q.backoff.reset(key)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[key]
+	if e == nil || e.running {
+		return
+	}
+	if e.wait != nil && e.wait.ops&explicitBit == 0 {
+		q.cancelWait(e)
+	}
+	if e.ops != 0 && e.ops&explicitBit == 0 {
+		q.ready.remove(e)
+		e.ops = 0
+	}
+	q.release(e)
+}
+
 // shutDown ends the queue: get returns, add does nothing, no delay fires. Keys in
 // progress stay so until done. It may be called again.
 func (q *queue) shutDown() {

@@ -164,6 +164,8 @@ func (e *engine) serve(ctx, life, stop context.Context) {
 	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
 	defer cancel(nil)
 	if e.brake != nil {
+		e.standby.set(false)
+		defer e.standby.set(true)
 		if err := e.awaitRecords(ctx); err != nil {
 			logger.V(2).Info("Lease lost before the records were read", "err", err)
 			return

@@ -65,7 +65,7 @@ type primarySource[T entity.IEntity] struct {
 	changes  *events
 	vanished vanishings
 	identity atomic.Pointer[knownStream]
-	cache    atomic.Pointer[natsinformer.Informer] // once started
+	cache    atomic.Pointer[natsinformer.Informer] // from start on
 	mended   keySet                                // their event is on the way, and predicates must not hold it back
 }
 
@@ -76,22 +76,24 @@ func newPrimarySource[T entity.IEntity](e *engine, client entity.IEntityClient[T
 }
 
 func (s *primarySource[T]) start(ctx context.Context) error {
+	s.keepInformer() // for the hooks, which come from within the client
 	err := s.acquire(ctx, entity.Hooks{
 		Invalid: func(key string, _ uint64, err error) { s.engine.invalid(ctx, key, err) },
 		Resolved: func(key string) {
 			if s.exists(key) {
 				s.mended.add(key)
+			} else {
+				s.vanished.noteResolved(key)
 			}
-			s.engine.queue.add(key, operations(OperationPut), prioLive)
+			s.engine.noticed(key, operations(OperationPut), prioLive)
 		},
 		Reserved: func(name string, _ uint64, value []byte) { s.engine.reservedChanged(name, value) },
 	})
 	if err != nil {
 		return err
 	}
-	informer := s.client.Informer()
-	s.cache.Store(&informer)
-	err = s.handlers.add(informer, cache.ResourceEventHandlerDetailedFuncs{
+	s.keepInformer() // it was another one if its last user stopped just then
+	err = s.handlers.add(s.informer(), cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) { s.added(ctx, obj.(metav1.Object), initial) },
 		UpdateFunc: func(oldObj, newObj any) {
 			s.changed(ctx, oldObj.(metav1.Object), newObj.(metav1.Object))
@@ -122,7 +124,7 @@ func (s *primarySource[T]) added(ctx context.Context, obj metav1.Object, initial
 	} else {
 		s.engine.queue.reset(key)
 	}
-	s.engine.queue.add(key, operations(OperationPut), prio)
+	s.engine.noticed(key, operations(OperationPut), prio)
 }
 
 func (s *primarySource[T]) changed(ctx context.Context, before, after metav1.Object) {
@@ -137,7 +139,7 @@ func (s *primarySource[T]) changed(ctx context.Context, before, after metav1.Obj
 		return
 	}
 	s.engine.queue.reset(key)
-	s.engine.queue.add(key, operations(OperationPut), prioLive)
+	s.engine.noticed(key, operations(OperationPut), prioLive)
 }
 
 // askedOfRuntime tells whether what the document asks of the runtime has changed. That is no business of predicates.
@@ -150,6 +152,9 @@ func askedOfRuntime(before, after metav1.Object) bool {
 func (s *primarySource[T]) deleted(ctx context.Context, obj metav1.Object) {
 	key := objectKey(obj)
 	s.mended.remove(key)
+	if s.engine.anchors != nil {
+		s.engine.anchors.losses.take(key)
+	}
 	deletion := natsinformer.DeleteOf(obj)
 	s.vanished.note(key, vanishing{object: obj, evidenced: deletion.Evidenced})
 	s.engine.queue.reset(key)
@@ -161,7 +166,9 @@ func (s *primarySource[T]) deleted(ctx context.Context, obj metav1.Object) {
 		s.vanished.forget(key)
 		return
 	}
-	s.engine.queue.add(key, operations(operation), prioLive)
+	if !s.engine.noticed(key, operations(operation), prioLive) && !anchored(s.engine.anchors.cached(key)) {
+		s.vanished.forget(key) // torn down by the replica that leads, before we heard of the delete
+	}
 }
 
 func (s *primarySource[T]) recordDeleted(record any) {
@@ -174,10 +181,12 @@ func (s *primarySource[T]) recordDeleted(record any) {
 		if lost, _, ok := entity.RecordOf(record); ok && anchored(lost) {
 			s.engine.anchors.losses.add(key, lost)
 		}
-		s.engine.queue.add(key, operations(OperationResync), prioSecondary)
+		s.engine.noticed(key, operations(OperationResync), prioSecondary)
 		return
 	}
-	s.vanished.forget(key) // torn down, by us or by the replica that leads
+	// Torn down, by us or by the replica that leads.
+	s.vanished.forget(key)
+	s.engine.anchors.losses.take(key)
 }
 
 func (s *primarySource[T]) view(key string) view {
@@ -200,6 +209,11 @@ func (s *primarySource[T]) view(key string) view {
 		v.presence = invalid
 	}
 	return v
+}
+
+func (s *primarySource[T]) keepInformer() {
+	informer := s.client.Informer()
+	s.cache.Store(&informer)
 }
 
 // informer is the one that Run started: a client that was closed meanwhile would make another, which is empty.
@@ -262,6 +276,8 @@ func (s *primarySource[T]) vanishings() *vanishings { return &s.vanished }
 type vanishing struct {
 	object    metav1.Object // as it was last known
 	evidenced bool
+	// resolved is for a document that did not decode and is gone, of which nobody said how: the leader may have a marker.
+	resolved bool
 }
 
 // vanishings are the deletes seen and not yet torn down.
@@ -277,6 +293,13 @@ func (v *vanishings) note(key string, seen vanishing) {
 		v.byKey = map[string]vanishing{}
 	}
 	v.byKey[key] = seen
+}
+
+// noteResolved notes what is not known better.
+func (v *vanishings) noteResolved(key string) {
+	if _, known := v.get(key); !known {
+		v.note(key, vanishing{resolved: true})
+	}
 }
 
 func (v *vanishings) forget(key string) {
