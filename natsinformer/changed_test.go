@@ -300,6 +300,26 @@ func TestExpiryWithLimitMarkersIsEvidenced(t *testing.T) {
 	r.converges(t, kv, prompt)
 }
 
+// TestHistoryDoesNotBringBackOldObjects: when a bucket with history is listed again, its older revisions are read first.
+func TestHistoryDoesNotBringBackOldObjects(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", History: 5})
+	for n := range 3 {
+		put(t, kv, "k", n+1)
+	}
+	put(t, kv, "gone", 1)
+	r := start(t, js, Config{Bucket: "b", CompareInterval: 300 * time.Millisecond}).synced(t)
+	stream, err := js.Stream(t.Context(), "KV_b")
+	must(t, err)
+	must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.gone")))
+	eventually(t, 5*time.Second, "listed again", func() bool { return r.get("gone") == nil })
+	must(t, kv.Delete(t.Context(), "k"))
+	eventually(t, prompt, "deleted", func() bool { return r.seen.last("k").kind == "delete" })
+	if e := r.seen.last("k"); e.n != 3 {
+		t.Errorf("deleted as %d, but it was 3", e.n)
+	}
+}
+
 func TestDeletesMissedWhileDisconnected(t *testing.T) {
 	server := natstest.Start(t)
 	proxy := natstest.StartProxy(t, server.URL())

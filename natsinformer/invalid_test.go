@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -137,6 +138,39 @@ func TestPanickingDecoderInvalidatesOneKey(t *testing.T) {
 	}}).synced(t)
 	if err := r.Invalid()["bomb"]; err == nil || !strings.Contains(err.Error(), "boom") || !r.has("k", 1) {
 		t.Errorf("invalid: %v", r.Invalid())
+	}
+}
+
+// TestInvalidDocumentsAreNotKept: they may be large, and many.
+func TestInvalidDocumentsAreNotKept(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	junk := func(key string) {
+		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.b." + key, Data: []byte("junk"), Header: nats.Header{"A": {"b"}}})
+		must(t, err)
+	}
+	junk("listed")
+	var mu sync.Mutex
+	reported := map[string]string{}
+	r := start(t, js, Config{Bucket: "b", OnInvalid: func(e Entry, _ error) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported[e.Key] = string(e.Value) + e.Header.Get("A")
+	}}).synced(t)
+	junk("watched")
+	r.follows(t, kv, "k", 1, prompt)
+	mu.Lock()
+	defer mu.Unlock()
+	if reported["listed"] != "junkb" || reported["watched"] != "junkb" {
+		t.Errorf("reported %v", reported)
+	}
+	src := r.Informer.(*informer).src
+	src.mu.RLock()
+	defer src.mu.RUnlock()
+	for _, key := range []string{"listed", "watched"} {
+		if bad := src.keys.invalid[key]; bad.err == nil || bad.entry.Value != nil || bad.entry.Header != nil {
+			t.Errorf("%s: %+v is kept", key, bad.entry)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ type tombstone struct {
 	expires  int64 // nanoseconds, zero if never
 }
 
-// invalid is a revision that did not decode.
+// invalid is a revision that did not decode. Its value and header are dropped when they were reported.
 type invalid struct {
 	entry Entry
 	err   error
@@ -90,6 +90,14 @@ func (k *keys) at(key string) (revision uint64, created int64) {
 	}
 	t := k.tombs[key]
 	return t.revision, t.created
+}
+
+// reported drops what nobody will ask for again.
+func (k *keys) reported(key string) {
+	if bad, is := k.invalid[key]; is {
+		bad.entry.Value, bad.entry.Header = nil, nil
+		k.invalid[key] = bad
+	}
 }
 
 // subjects is how many subjects the server has if it has exactly these keys.

@@ -105,18 +105,18 @@ func (k *keys) put(it *item, old *keys) {
 		return
 	}
 	delete(k.tombs, it.key)
-	last := k.live[it.key].object
-	if last == nil {
-		last = old.live[it.key].object
-	}
 	if it.err != nil {
+		last := k.live[it.key].object
+		if last == nil {
+			last = old.live[it.key].object
+		}
 		k.invalid[it.key] = invalid{it.entry(), it.err}
 		k.live[it.key] = known{it.seq, it.created, last}
 		return
 	}
 	delete(k.invalid, it.key)
 	if it.object == nil { // not decoded again
-		it.object = last
+		it.object = old.live[it.key].object
 	}
 	k.live[it.key] = known{it.seq, it.created, it.object}
 }
@@ -215,6 +215,11 @@ func (w *worker) reportInvalid(before, next *keys) {
 			}
 		}
 	}
+	w.mu.Lock()
+	for key := range next.invalid {
+		next.reported(key)
+	}
+	w.mu.Unlock()
 	for key := range before.invalid {
 		if _, still := next.invalid[key]; !still && w.cfg.OnResolved != nil {
 			w.cfg.OnResolved(key)

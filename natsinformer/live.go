@@ -118,6 +118,9 @@ func (w *worker) apply(ctx context.Context, it *item) {
 		if w.cfg.OnInvalid != nil {
 			w.cfg.OnInvalid(it.entry(), it.err)
 		}
+		w.mu.Lock()
+		k.reported(it.key)
+		w.mu.Unlock()
 		return
 	case it.reason != "" && last.object != nil:
 		w.emit(ctx, watch.Event{Type: watch.Deleted, Object: deleted(last.object, it.reason, it.seq)})

@@ -63,14 +63,21 @@ func (p *progress) cursor() uint64 {
 		return *p.frozen
 	}
 	at := p.stored()
-	for len(p.spans) > 0 {
-		if s := p.spans[0]; s.to == 0 || at < s.to {
-			return min(at, s.from)
-		}
+	p.drop(at)
+	if len(p.spans) > 0 {
+		return min(at, p.spans[0].from)
+	}
+	return at
+}
+
+// drop forgets the spans whose ends the store has reached.
+func (p *progress) drop(at uint64) {
+	for len(p.spans) > 0 && p.spans[0].to != 0 && p.spans[0].to <= at {
 		p.spans = p.spans[1:]
 	}
-	p.held.Store(false)
-	return at
+	if len(p.spans) == 0 {
+		p.held.Store(p.frozen != nil)
+	}
 }
 
 func (p *progress) stored() uint64 {
@@ -84,6 +91,9 @@ func (p *progress) hold(from uint64) {
 	defer p.mu.Unlock()
 	if n := len(p.spans); n > 0 && p.spans[n-1].to == 0 {
 		return
+	}
+	if p.counted == nil {
+		p.drop(p.stored()) // maybe nobody asks for the cursor
 	}
 	p.spans = append(p.spans, span{from: from})
 	p.held.Store(true)

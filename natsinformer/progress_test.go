@@ -57,6 +57,18 @@ func TestCursorStandsBeforeSpansUntilTheStoreHasReachedTheirEnds(t *testing.T) {
 	at("31", 31)
 }
 
+func TestGapsCostNothingWhenNobodyAsksForTheCursor(t *testing.T) {
+	p, store := startProgress()
+	for i := range uint64(10_000) {
+		p.hold(3 * i)
+		p.release(3*i + 2)
+		store.Bookmark(formatVersion(3*i + 2))
+	}
+	if n := len(p.spans); n > 1 {
+		t.Errorf("%d spans are kept", n)
+	}
+}
+
 func TestWaitCursorEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, store := startProgress()
