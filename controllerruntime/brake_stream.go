@@ -57,6 +57,12 @@ func sameStream(known, now streamIdentity) streamIdentity {
 
 func (b *brake) streamChangedLocked() bool { return b.known.changedTo(b.engine.primary.stream()) }
 
+func (b *brake) streamChanged() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.streamChangedLocked()
+}
+
 func (s streamIdentity) changedTo(now streamIdentity) bool {
 	return now.Changes != s.Changes || now.Created != s.Created
 }

@@ -82,7 +82,7 @@ func (s *primarySource[T]) start(ctx context.Context) error {
 		Resolved: func(key string) {
 			if s.exists(key) {
 				s.mended.add(key)
-			} else {
+			} else if s.engine.anchors != nil && anchored(s.engine.anchors.cached(key)) {
 				s.vanished.noteResolved(key)
 			}
 			s.engine.noticed(key, operations(OperationPut), prioLive)

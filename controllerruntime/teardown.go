@@ -46,6 +46,14 @@ func (e *engine) processAbsent(t *term, it item) {
 	ordered := it.ops.explicit() || it.ops.Has(OperationDelete) || it.ops.Has(OperationPurge)
 	it.ops = union(it.ops, e.deleteOperation(it))
 	seen, _ := e.primary.vanishings().get(it.key)
+	if owed && seen.resolved {
+		marked, err := e.marked(t.ctx, it.key)
+		if err != nil {
+			e.teardownFailed(t, it, attempt{err: err}, "before the teardown")
+			return
+		}
+		seen.evidenced = marked
+	}
 	if owed && !seen.evidenced {
 		if !e.brake.admits(it.key) {
 			e.queue.forget(it.key)
@@ -249,15 +257,27 @@ func (a *absence) still(ctx context.Context) error {
 
 // mustBeGone asks the leader; errBackAgain if the document exists.
 func (e *engine) mustBeGone(ctx context.Context, key string) error {
+	_, err := e.askWhetherGone(ctx, key)
+	return err
+}
+
+func (e *engine) askWhetherGone(ctx context.Context, key string) (entity.Presence, error) {
 	found, err := e.primary.confirm(ctx, key)
 	if err != nil {
 		e.stats.leaderErrors.Add(1)
-		return fmt.Errorf("ask the leader whether %s %q is gone: %w", e.kind, key, err)
+		return found, fmt.Errorf("ask the leader whether %s %q is gone: %w", e.kind, key, err)
 	}
 	if found.Exists {
-		return errBackAgain
+		return found, errBackAgain
 	}
-	return nil
+	return found, nil
+}
+
+// marked tells whether the leader has a marker of the key's delete, in the stream that was known: somebody wrote it while
+// this process looked on, though of a document that did not decode no event says so.
+func (e *engine) marked(ctx context.Context, key string) (bool, error) {
+	found, err := e.askWhetherGone(ctx, key)
+	return err == nil && found.Revision > 0 && !e.brake.streamChanged(), err
 }
 
 // cascade deletes what a primary that is gone still owns, each with a precondition on what was seen, and as long as it is
