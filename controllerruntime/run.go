@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// stuckPatience is how long Run waits for reconciles whose context was cancelled before it gives them up.
+// stuckPatience is how long Run waits for reconciles and callbacks whose context was cancelled before it gives them up.
 const stuckPatience = 10 * time.Second
 
 // run is a controller's life: claim, sync, lead while it may, and stop in the reverse order.
@@ -37,15 +37,32 @@ func (e *engine) run(ctx context.Context) error {
 	}
 	e.queue.shutDown()
 	endLife(ErrStopped) // a mapper that waits for something must not hold up the end
-	e.mappings.stop()
-	for _, s := range e.sources {
-		s.stop()
-	}
-	background.Wait()
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return nil // stopped during the sync
+		err = nil // stopped during the sync
 	}
-	return err
+	return errors.Join(err, e.release(&background))
+}
+
+// release gives back the sources, unless a callback of the user never returns.
+func (e *engine) release(background *sync.WaitGroup) error {
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		e.mappings.stop()
+		for _, s := range e.sources {
+			s.stop()
+		}
+		background.Wait()
+	}()
+	patience := time.NewTimer(stuckPatience)
+	defer patience.Stop()
+	select {
+	case <-released:
+		return nil
+	case <-patience.C:
+		return fmt.Errorf("controller %q: a mapper, a predicate or another callback did not return within %v after its context was cancelled; "+
+			"it and the sources were left behind", e.name, stuckPatience)
+	}
 }
 
 // sync starts the sources and waits for all of them.

@@ -37,7 +37,8 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 
 // Watches makes the entities of client tertiaries: an event of one, or of its status, enqueues the primaries that keys
 // returns for it, on an update for the old and for the new one. keys sees the status too, and must not modify the object;
-// if it fails it is called again, with backoff, for the same event.
+// if it fails it is called again, with backoff, for the same event. It must return soon after its context ended: the end of
+// Run waits for it, but not for ever.
 func Watches[T entity.IEntity](client entity.IEntityClient[T], keys func(context.Context, T) ([]string, error), opts ...SourceOption) Option {
 	return func(o *options) error {
 		if isNil(client) || keys == nil {
