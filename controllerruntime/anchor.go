@@ -18,8 +18,9 @@ import (
 // primary whose document is gone is a delete still owed. So it is written before the first reconcile, and before the
 // reconcile of each new revision with the document about to be reconciled; without it there is no reconcile.
 type anchors struct {
-	engine *engine
-	losses lostRecords
+	engine  *engine
+	losses  lostRecords
+	backoff *backoff // of records that cannot be written; the reconciler's attempts are counted apart
 }
 
 func (a *anchors) cached(key string) *entity.Record {
@@ -111,9 +112,15 @@ func (a *anchors) put(ctx context.Context, key string, record *entity.Record) er
 		}
 	}
 	if err == nil {
-		a.engine.recordsHealthy(ctx)
+		a.written(ctx, key)
 	}
 	return err
+}
+
+// written is told of each record that was written.
+func (a *anchors) written(ctx context.Context, key string) {
+	a.backoff.reset(key)
+	a.engine.recordsHealthy(ctx)
 }
 
 // maxConflicts bounds how often a record is put on top of another writer's in a row.

@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,7 @@ const (
 type backoff struct {
 	min, max time.Duration
 
+	size   atomic.Int64 // of failed: nearly always nothing fails, and then reset locks nothing
 	mu     sync.Mutex
 	failed map[string]int
 	most   int // keys since the map was made
@@ -41,6 +43,7 @@ func (b *backoff) fail(key string) int {
 	defer b.mu.Unlock()
 	b.failed[key]++
 	b.most = max(b.most, len(b.failed))
+	b.size.Store(int64(len(b.failed)))
 	return b.failed[key]
 }
 
@@ -63,9 +66,13 @@ func (b *backoff) delay(attempts int) time.Duration {
 
 // reset forgets a key's failures: it succeeded, or its primary changed.
 func (b *backoff) reset(key string) {
+	if b.size.Load() == 0 {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.failed, key)
+	b.size.Store(int64(len(b.failed)))
 	if len(b.failed) == 0 && b.most > manyEntries {
 		// Like the queue's: after an outage in which every key failed.
 		b.failed, b.most = map[string]int{}, 0

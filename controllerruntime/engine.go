@@ -39,6 +39,7 @@ type engine struct {
 	lastDocumentLimit int
 	filtered          bool                // only a part of the bucket is ours
 	unusedLeft        map[string]struct{} // see leftOwners; only the sweep's
+	owedBefore        map[string]struct{} // see remindOwed; only the sweep's
 
 	instance       atomic.Pointer[string]
 	unclaimed      chan struct{} // what claims the status bucket has gone
@@ -69,7 +70,7 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 		e.flights = newFlights()
 		e.lastDocumentLimit = config.LastDocumentLimit
 		e.filtered = config.Filter != ">"
-		e.anchors = &anchors{engine: e}
+		e.anchors = &anchors{engine: e, backoff: newBackoff(opts.backoffMin, opts.backoffMax)}
 		e.brake = newBrake(e)
 		e.standby.on = true // without a lease there is no other replica, and nothing that says what is owed
 	}

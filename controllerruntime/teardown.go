@@ -138,6 +138,9 @@ func (e *engine) forgetGone(key string) {
 	e.parked.forget(key)
 	e.cleanUps.end(key)
 	e.written.take(key)
+	if e.anchors != nil {
+		e.anchors.backoff.reset(key)
+	}
 	e.queue.forget(key)
 }
 

@@ -115,6 +115,8 @@ func (e *engine) processPresent(t *term, it item, v view) {
 		e.flights.launch(e.records.PutAsync(it.key, record), func(_ context.Context, err error) {
 			if err != nil {
 				t.logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.key, "err", err)
+			} else {
+				e.anchors.written(t.ctx, it.key)
 			}
 			it.prio = prioSecondary
 			e.queue.giveBack(it)
@@ -131,7 +133,7 @@ func (e *engine) processPresent(t *term, it item, v view) {
 
 // recordFailed puts a key back whose record could not be written: there is no reconcile without it, and none is lost.
 func (e *engine) recordFailed(t *term, it item, err error) {
-	delay := e.queue.failed(it.key)
+	delay := e.anchors.backoff.delay(e.anchors.backoff.fail(it.key))
 	if !t.over() {
 		e.stats.recordErrors.Add(1)
 		e.recordsDegraded(t.ctx, err)
@@ -192,10 +194,11 @@ func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, 
 			cancel()
 		}
 		if err != nil {
+			e.parked.forget(it.key) // or nothing would ever say that it is
 			e.recordFailed(t, item{key: it.key, ops: operations(OperationRetry), prio: prioBackground}, err)
 			return
 		}
-		e.recordsHealthy(t.ctx)
+		e.anchors.written(t.ctx, it.key)
 		e.queue.done(it.key)
 	})
 }
