@@ -98,21 +98,21 @@ type infoQuery struct {
 
 // askInfo asks for the stream's state and, with a query, for a page of its subjects.
 func (s *session) askInfo(q infoQuery, done func(*streamInfo, error)) {
-	var payload []byte
-	timeout := quickRequest
-	if q.Filter != "" {
-		payload, _ = json.Marshal(q) // strings and numbers only
-		timeout = slowRequest
-	}
 	subject := s.src.api("STREAM.INFO.%s")
-	s.ask(subject, payload, timeout, func(answer []byte, err error) {
+	c := &call{subject: subject, deadline: time.Now().Add(quickRequest)}
+	if q.Filter != "" {
+		c.payload, _ = json.Marshal(q) // strings and numbers only
+		c.deadline, c.once = time.Now().Add(slowRequest), true
+	}
+	c.done = func(answer []byte, err error) {
 		if err != nil {
 			done(nil, err)
 			return
 		}
 		info := &streamInfo{}
 		done(info, s.src.decodeAnswer(subject, answer, info, func() *apiError { return info.Error }))
-	})
+	}
+	s.request(c)
 }
 
 // info asks and waits, while no consumer delivers.

@@ -142,8 +142,6 @@ func TestRestoredStream(t *testing.T) {
 	}
 }
 
-// TestRelistingUntilTheStoreReflectsAnotherStream: whoever acts on what the store has must be able to know that it is of
-// a stream that is gone.
 // TestRestoredStreamWrittenOverIsNoticed: the stream lost its last messages, then other keys were written at their
 // sequences, and then those that were lost. So no key is found at an unknown revision below the cursor but the others,
 // which the informer must look for.
@@ -209,6 +207,8 @@ func TestHotKeysDoNotMakeAReconnectAList(t *testing.T) {
 	}
 }
 
+// TestRelistingUntilTheStoreReflectsAnotherStream: whoever acts on what the store has must be able to know that it is of
+// a stream that is gone.
 func TestRelistingUntilTheStoreReflectsAnotherStream(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})

@@ -2,10 +2,13 @@ package natsinformer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 const (
@@ -15,8 +18,13 @@ const (
 	// compareTries is how often a count is repeated before the stream is listed again. Under load a new key may be
 	// counted by the server before it has arrived.
 	compareTries = 5
-	// maxTombChecks bounds how many expired tombstones are asked for at a time; a list is cheaper than more.
-	maxTombChecks = 4096
+	// tombWindow is how many expired tombstones are asked for at a time: the server drops requests of everybody when
+	// too many wait. tombRounds bounds how often that may make a count useless.
+	tombWindow = 64
+	tombRounds = 50
+	// countRest is how many times as long as a count took there is rest before the next one: while it counts with a
+	// filter, which takes about a second for a quarter of a million keys, the server does nothing else with the stream.
+	countRest = 10
 )
 
 // comparison finds keys that vanished without a message. Every interval, and after each recovery, it counts: the server's
@@ -31,7 +39,19 @@ type comparison struct {
 	asked  time.Time
 	known  int // keys known when the cursor stood at info's last sequence, -1 before
 	tries  int
-	checks int // tombstones being asked for
+	rounds int
+	tombs  []string // to be asked for
+	checks int      // being asked for
+	forgot int      // that the leader did not have
+}
+
+// counted is what is to be known of the comparisons before. It outlives a session.
+type counted struct {
+	exact       bool      // a list has just told which keys there are
+	notBefore   time.Time // when the server may be asked again
+	relisted    time.Time
+	unexplained int  // the difference for which that was done
+	foreign     bool // the stream has subjects that are not the bucket's, so that a count needs a filter
 }
 
 // passed is told where the cursor is after each message.
@@ -40,6 +60,27 @@ func (c *comparison) passed(cursor uint64, k *keys) {
 		c.known = k.subjects()
 	}
 }
+
+// begin says when a new session compares first: at once, since what was missed may include deletes that left no trace,
+// but after a list only where it costs nothing.
+func (w *worker) begin(now time.Time) {
+	exact := w.counted.exact
+	w.counted.exact = false
+	if exact && w.countsWithFilter() {
+		w.compareIn(now, w.cfg.CompareInterval)
+		return
+	}
+	w.compareIn(now, 0)
+}
+
+func (w *worker) compareIn(now time.Time, d time.Duration) {
+	w.comparison = comparison{at: now.Add(jittered(d))}
+	if w.comparison.at.Before(w.counted.notBefore) {
+		w.comparison.at = w.counted.notBefore
+	}
+}
+
+func (w *worker) countsWithFilter() bool { return w.cfg.filtered() || w.counted.foreign }
 
 // compare does what is due, and tells when to look again.
 func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake time.Time, err error) {
@@ -53,6 +94,7 @@ func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake t
 		if now.Before(c.at) {
 			return c.at, nil
 		}
+		w.deleteOthers(ctx, s)
 		w.count(s)
 		return now.Add(time.Minute), nil
 	case !c.info.Created.Equal(w.created):
@@ -66,24 +108,43 @@ func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake t
 	c.asking, c.info = false, nil
 	if known == subjects {
 		w.health.update(func(st *Status) { st.Compares++ })
-		*c = comparison{at: now.Add(jittered(w.cfg.CompareInterval))}
-		return c.at, nil
+		w.counted.unexplained = 0
+		w.compareIn(now, w.cfg.CompareInterval)
+		return now, nil
 	}
 	c.tries++
-	switch {
-	case c.tries == 1:
-		w.checkTombstones(s, now)
-		c.at = now
-	case c.tries <= compareTries:
-		c.at = now.Add(compareIdle)
-	case known < 0: // too busy to count now
-		*c = comparison{at: now.Add(jittered(w.cfg.CompareInterval / 10))}
-	default:
-		w.health.update(func(st *Status) { st.Compares++ })
-		w.relistCause = fmt.Errorf("%d keys are known and the stream has %d", known, subjects)
-		return now, w.relistCause
+	if w.checkTombstones(s, now); c.checks > 0 {
+		return now.Add(time.Minute), nil
 	}
-	return c.at, nil
+	if c.tries <= compareTries {
+		c.at = now.Add(compareIdle)
+		if c.at.Before(w.counted.notBefore) {
+			c.at = w.counted.notBefore
+		}
+		return c.at, nil
+	}
+	return now, w.differs(now, known, subjects)
+}
+
+// differs decides what to do about a difference that stays.
+func (w *worker) differs(now time.Time, known, subjects int) error {
+	p := &w.counted
+	switch next := p.relisted.Add(w.cfg.CompareInterval * 9 / 10); {
+	case known < 0: // too busy to count now
+		w.compareIn(now, w.cfg.CompareInterval/10)
+		return nil
+	case !w.countsWithFilter() && subjects-known == p.unexplained:
+		p.foreign = true // a list did not explain it
+		w.compareIn(now, 0)
+		return nil
+	case now.Before(next):
+		w.compareIn(now, next.Sub(now))
+		return nil
+	}
+	w.health.update(func(st *Status) { st.Compares++ })
+	p.relisted, p.unexplained = now, subjects-known
+	w.relistCause = fmt.Errorf("%d keys are known and the stream has %d", known, subjects)
+	return w.relistCause
 }
 
 func jittered(d time.Duration) time.Duration {
@@ -94,16 +155,22 @@ func jittered(d time.Duration) time.Duration {
 func (w *worker) count(s *session) {
 	c := &w.comparison
 	c.asking, c.asked, c.known = true, time.Now(), -1
+	filtered := w.countsWithFilter()
 	var q infoQuery
-	if w.cfg.filtered() {
+	if filtered {
 		q = infoQuery{Filter: w.cfg.filterSubject(), Offset: math.MaxInt32} // no names, only their number
 	}
 	s.askInfo(q, func(info *streamInfo, err error) {
-		if err != nil {
+		now := time.Now()
+		w.counted.notBefore = now.Add(countRest * now.Sub(c.asked))
+		switch {
+		case filtered && errors.Is(err, nats.ErrTimeout): // which says little of whether we hear of changes
+			w.compareIn(now, w.cfg.CompareInterval)
+			return
+		case err != nil:
 			c.err = err
 			return
-		}
-		if w.cfg.filtered() {
+		case filtered:
 			info.State.NumSubjects = info.Total
 		}
 		c.info = info
@@ -114,21 +181,45 @@ func (w *worker) count(s *session) {
 // checkTombstones forgets the tombstones that should have expired and that the leader does not have any more.
 func (w *worker) checkTombstones(s *session, now time.Time) {
 	c := &w.comparison
+	if c.rounds++; c.rounds > tombRounds {
+		return
+	}
+	c.tombs, c.forgot = nil, 0
 	for key, t := range w.keys.tombs {
-		if t.expires == 0 || t.expires > now.UnixNano() {
-			continue
+		if t.expires != 0 && t.expires <= now.UnixNano() {
+			c.tombs = append(c.tombs, key)
 		}
-		if c.checks == maxTombChecks {
+	}
+	for range tombWindow {
+		w.checkTombstone(s)
+	}
+}
+
+// checkTombstone asks for the next one, and so on.
+func (w *worker) checkTombstone(s *session) {
+	c := &w.comparison
+	if len(c.tombs) == 0 {
+		return
+	}
+	key := c.tombs[0]
+	c.tombs = c.tombs[1:]
+	c.checks++
+	t := w.keys.tombs[key]
+	s.askMessage(messageQuery{LastFor: w.cfg.prefix() + key}, func(m *storedMessage, err error) {
+		c.checks--
+		if err != nil {
+			c.err = err
 			return
 		}
-		c.checks++
-		s.askMessage(messageQuery{LastFor: w.cfg.prefix() + key}, func(m *storedMessage, err error) {
-			c.checks--
+		if m == nil && w.keys.tombs[key] == t {
+			c.forgot++
 			w.mu.Lock()
-			defer w.mu.Unlock()
-			if err == nil && m == nil && w.keys.tombs[key] == t {
-				delete(w.keys.tombs, key)
-			}
-		})
-	}
+			delete(w.keys.tombs, key)
+			w.mu.Unlock()
+		}
+		w.checkTombstone(s)
+		if c.checks == 0 && c.forgot > 0 {
+			c.tries-- // what was counted was something else
+		}
+	})
 }

@@ -49,6 +49,7 @@ func (w *worker) install(next *keys, cursor uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.keys, w.cursor, w.listed = next, cursor, true
+	w.counted.exact = true
 }
 
 // collect reads all messages until the consumer has come to an end at or behind the last sequence the leader had

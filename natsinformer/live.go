@@ -14,7 +14,7 @@ var errStreamChanged = errors.New("the stream was made anew")
 
 // live processes what the consumer delivers until the session breaks.
 func (w *worker) live(ctx context.Context, s *session) error {
-	w.comparison = comparison{at: time.Now()} // what was missed may include deletes that left no trace
+	w.begin(time.Now())
 	w.bookmark(ctx)
 	for {
 		wake, err := w.compare(ctx, s, time.Now())
@@ -35,7 +35,7 @@ func (w *worker) live(ctx context.Context, s *session) error {
 			return err
 		}
 		if s.alive && !w.comparison.asking {
-			w.health.healed(ctx)
+			w.well(ctx)
 		}
 		if len(batch) > 0 {
 			if err := w.take(s, batch, nil); err != nil {

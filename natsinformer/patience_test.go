@@ -49,7 +49,7 @@ func TestRecoveryIsPromptAfterALongSilence(t *testing.T) {
 	mute.Store(true)
 	deleteConsumers(t, admin)
 	o.of(t, "no message and no heartbeat")
-	pass(5 * silence)
+	pass(3 * silence)
 	mute.Store(false)
 	r.follows(t, kv, "k", 3, prompt)
 	o.healed(t)
@@ -84,7 +84,7 @@ func TestSlowDecodingIsNotSilence(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "slow", 1)
-	for i := range 2 * receiveBatch {
+	for i := range 3 * receiveBatch / 2 {
 		must(t, js.Conn().Publish(fmt.Sprint("$KV.b.k", i), doc(i)))
 	}
 	put(t, kv, "last", 1)
@@ -96,15 +96,16 @@ func TestSlowDecodingIsNotSilence(t *testing.T) {
 		}
 		return decodeThing(e)
 	}}).synced(t)
-	if n := calls.Load(); n != 2*receiveBatch+2 {
+	if n := calls.Load(); n != 3*receiveBatch/2+2 {
 		t.Errorf("the list decoded %d documents", n)
 	}
 	eventually(t, prompt, "watching", func() bool { return r.Status().Resumes == 1 })
 	put(t, kv, "slow", 2)
-	for i := range 600 { // while it is decoded
+	for i := range 12 { // while it is decoded, so that there is no time for a heartbeat
 		put(t, kv, fmt.Sprint("k", i), -i-1)
+		pass(slow / 14)
 	}
-	eventually(t, slow+prompt, "decoded", func() bool { return r.has("slow", 2) && len(r.Invalid()) == 600 })
+	eventually(t, slow+prompt, "decoded", func() bool { return r.has("slow", 2) && len(r.Invalid()) == 12 })
 	if n := r.Status().Resumes; n != 1 {
 		t.Errorf("the watch was resumed %d times", n)
 	}

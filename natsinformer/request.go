@@ -20,30 +20,34 @@ const permissionCheck = 10 * time.Millisecond
 // leaderPause is when a request is sent again that was answered by nobody who may.
 const leaderPause = 100 * time.Millisecond
 
-// call is a request under way. All requests of this package may be sent twice.
+// call is a request under way. All requests of this package may be sent twice; those that cost the server much are not.
 type call struct {
 	token    string
 	subject  string
 	payload  []byte
-	before   error // the connection's last error when the request was sent
-	sent     time.Time
+	before   error     // the connection's last error when the request was sent
+	once     bool      // it is not sent again while no answer comes
+	resend   time.Time // when it is, zero if never
 	deadline time.Time
 	done     func(answer []byte, err error)
 }
 
 // ask sends a request, and again while no answer comes. The answer is given to done by receive.
 func (s *session) ask(subject string, payload []byte, timeout time.Duration, done func([]byte, error)) {
+	s.request(&call{subject: subject, payload: payload, deadline: time.Now().Add(timeout), done: done})
+}
+
+func (s *session) request(c *call) {
 	s.callSeq++
-	c := &call{
-		token: strconv.FormatUint(s.callSeq, 10), subject: subject, payload: payload, done: done,
-		before: s.nc.LastError(), deadline: time.Now().Add(timeout),
-	}
+	c.token, c.before = strconv.FormatUint(s.callSeq, 10), s.nc.LastError()
 	s.calls = append(s.calls, c)
 	s.send(c)
 }
 
 func (s *session) send(c *call) {
-	c.sent = time.Now()
+	if c.resend = (time.Time{}); !c.once {
+		c.resend = time.Now().Add(resendAfter)
+	}
 	if err := s.nc.PublishRequest(c.subject, s.inbox+"."+c.token, c.payload); err != nil {
 		s.settle(c, nil, fmt.Errorf("sending to %s: %w", c.subject, err))
 	}
@@ -54,6 +58,9 @@ func (s *session) settle(c *call, answer []byte, err error) {
 	if i := slices.Index(s.calls, c); i >= 0 {
 		s.calls = slices.Delete(s.calls, i, i+1)
 		s.nudged = true
+		if c.once {
+			s.heard = time.Now() // nothing could be heard before
+		}
 		c.done(answer, err)
 	}
 }
@@ -68,7 +75,7 @@ func (s *session) answered(token string, m *nats.Msg) {
 			return
 		}
 		if leaderless(m.Data) {
-			c.sent = time.Now().Add(leaderPause - resendAfter) // as if it had not been answered
+			c.resend = time.Now().Add(leaderPause) // as if it had not been answered
 			return
 		}
 		s.settle(c, m.Data, nil)
@@ -88,7 +95,7 @@ func (s *session) advanceCalls(now time.Time) (next time.Time) {
 			s.settle(c, nil, fmt.Errorf("no answer from %s: either the stream has no leader now, or the permission to publish to it is missing: %w", s.src.grant(c.subject), nats.ErrTimeout))
 			continue
 		}
-		if now.Sub(c.sent) >= resendAfter {
+		if !c.resend.IsZero() && !now.Before(c.resend) {
 			s.send(c)
 		}
 		next = now.Add(permissionCheck)

@@ -16,6 +16,8 @@ const (
 	// from which nothing at all comes. Recovery is promised within two seconds, and needs some of them itself.
 	heartbeat = 500 * time.Millisecond
 	silence   = 1250 * time.Millisecond
+	// countSilence is the same while the server counts with a filter, which may take it seconds.
+	countSilence = 10 * time.Second
 	// pullBatch messages are asked for at once, and again when half of them have come, so that the server never waits
 	// for us. The channel holds all that can be under way, else nats.go would drop messages.
 	pullBatch   = 4096
@@ -254,7 +256,14 @@ func (s *session) housekeep(now time.Time) (wake time.Time, err error) {
 	return wake, nil
 }
 
-func (s *session) silence() time.Duration { return silence * time.Duration(s.patience) }
+func (s *session) silence() time.Duration {
+	for _, c := range s.calls {
+		if c.once { // the server counts, and does nothing else with the stream
+			return countSilence
+		}
+	}
+	return silence * time.Duration(s.patience)
+}
 
 // pull keeps the server supplied with requests for messages.
 func (s *session) pull() error {

@@ -29,6 +29,7 @@ type source struct {
 	listed  bool
 	created time.Time // of the stream
 	cursor  uint64    // stream sequence processed last
+	counted counted
 }
 
 var (

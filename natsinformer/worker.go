@@ -42,6 +42,7 @@ type worker struct {
 	noticed   mode // restored or relisted while that is not in the store yet
 
 	comparison  comparison
+	undeletable error // why consumers of sessions before could not be deleted
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent
 }
@@ -186,16 +187,37 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	if err := s.start(name, m != resume); err != nil {
 		return 0, nil, err
 	}
-	for old := range w.consumers {
-		if old != name {
-			s.deleteConsumer(old, func(gone bool, _ error) {
-				if gone { // else it is tried again with the next one, and the server drops it when it is idle
-					delete(w.consumers, old)
-				}
-			})
-		}
-	}
+	w.deleteOthers(ctx, s)
 	return m, info, nil
+}
+
+// deleteOthers deletes the consumers of sessions before. What fails is tried again later, and the server drops them when
+// they are idle; but who may not delete must know, because they would pile up.
+func (w *worker) deleteOthers(ctx context.Context, s *session) {
+	for name := range w.consumers {
+		if name == s.consumer {
+			continue
+		}
+		s.deleteConsumer(name, func(gone bool, err error) {
+			switch {
+			case gone:
+				delete(w.consumers, name)
+				w.undeletable = nil
+			case errors.Is(err, nats.ErrPermissionViolation):
+				w.undeletable = err
+				w.well(ctx)
+			}
+		})
+	}
+}
+
+// well reports that the watch works, or what is wrong all the same.
+func (w *worker) well(ctx context.Context) {
+	if w.undeletable != nil {
+		w.health.failed(ctx, w.undeletable)
+		return
+	}
+	w.health.healed(ctx)
 }
 
 // notice remembers that the stream is another one until the store reflects it: a list may need several sessions.

@@ -1,0 +1,184 @@
+package natsinformer
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+// TestForeignSubjectsCostOneList: a stream may have subjects that are no keys of the bucket.
+func TestForeignSubjectsCostOneList(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "k", 1)
+	put(t, kv, "gone", 1)
+	stream, err := js.Stream(t.Context(), "KV_b")
+	must(t, err)
+	cfg := stream.CachedInfo().Config
+	cfg.Subjects = append(cfg.Subjects, "audit.>")
+	_, err = js.UpdateStream(t.Context(), cfg)
+	must(t, err)
+	_, err = js.Publish(t.Context(), "audit.x", nil)
+	must(t, err)
+	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
+	eventually(t, 10*time.Second, "compared", func() bool { return r.Status().Compares >= 4 })
+	if lists := r.Status().Lists; lists > 2 {
+		t.Errorf("%d lists", lists)
+	}
+	must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.gone")))
+	eventually(t, prompt, "a key that vanished is still found", func() bool { return r.get("gone") == nil })
+}
+
+// TestManyExpiredTombstonesCostNoList: however many they are, they are asked for, and not many at a time.
+func TestManyExpiredTombstonesCostNoList(t *testing.T) {
+	srv := natstest.Start(t)
+	admin := connect(t, srv.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
+	put(t, kv, "stays", 1)
+	js := counting(t, admin, srv.URL())
+	r := start(t, js.JetStream, Config{Bucket: "b", CompareInterval: 2 * time.Second}).synced(t)
+	for n := range 6000 {
+		_, err := admin.PublishMsgAsync(&nats.Msg{Subject: fmt.Sprint("$KV.b.k", n), Header: nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}}})
+		must(t, err)
+	}
+	<-admin.PublishAsyncComplete()
+	eventually(t, 20*time.Second, "expired", func() bool {
+		s, err := admin.Stream(t.Context(), "KV_b")
+		return err == nil && s.CachedInfo().State.NumSubjects == 1
+	})
+	before := r.Status().Compares
+	eventually(t, 20*time.Second, "compared", func() bool { return r.Status().Compares >= before+2 })
+	if lists := r.Status().Lists; lists != 1 {
+		t.Errorf("%d lists", lists)
+	}
+	if most := js.most.Load(); most == 0 || most > tombWindow {
+		t.Errorf("%d messages were asked for at once", most)
+	}
+}
+
+// countedGets is a JetStream context through somebody who counts how many MSG.GET wait for an answer.
+type countedGets struct {
+	jetstream.JetStream
+	waiting, most atomic.Int64
+}
+
+func counting(t *testing.T, admin jetstream.JetStream, url string) *countedGets {
+	t.Helper()
+	c := &countedGets{}
+	nc := admin.Conn()
+	sub, err := nc.Subscribe("counted.API.>", func(m *nats.Msg) {
+		subject := "$JS." + strings.TrimPrefix(m.Subject, "counted.")
+		if !strings.Contains(subject, "MSG.GET") {
+			_ = nc.PublishRequest(subject, m.Reply, m.Data)
+			return
+		}
+		c.most.Store(max(c.most.Load(), c.waiting.Add(1)))
+		inbox := nc.NewInbox()
+		answer, err := nc.Subscribe(inbox, func(a *nats.Msg) {
+			c.waiting.Add(-1)
+			_ = m.Respond(a.Data)
+		})
+		if err == nil {
+			_ = answer.AutoUnsubscribe(1)
+			_ = nc.PublishRequest(subject, inbox, m.Data)
+		}
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	c.JetStream, err = jetstream.NewWithAPIPrefix(connect(t, url).Conn(), "counted.API")
+	must(t, err)
+	return c
+}
+
+// TestCountsWithAFilterAreRare: while the server counts with a filter it does nothing else with the stream. So there is
+// none right after a list, and each is followed by a rest that grows with what it took.
+func TestCountsWithAFilterAreRare(t *testing.T) {
+	const took = 900 * time.Millisecond // longer than after which requests are sent again
+	srv := natstest.Start(t)
+	admin := connect(t, srv.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "in.k", 1)
+	nc := admin.Conn()
+	var counts atomic.Int64
+	sub, err := nc.Subscribe("slow.API.>", func(m *nats.Msg) {
+		subject := "$JS." + strings.TrimPrefix(m.Subject, "slow.")
+		if !strings.Contains(string(m.Data), "subjects_filter") {
+			_ = nc.PublishRequest(subject, m.Reply, m.Data)
+			return
+		}
+		counts.Add(1)
+		time.AfterFunc(took, func() { _ = nc.PublishRequest(subject, m.Reply, m.Data) })
+	})
+	must(t, err)
+	defer func() { must(t, sub.Unsubscribe()) }()
+	js, err := jetstream.NewWithAPIPrefix(connect(t, srv.URL()).Conn(), "slow.API")
+	must(t, err)
+	r := start(t, js, Config{Bucket: "b", Filter: "in.*", CompareInterval: time.Second}).synced(t)
+	r.follows(t, kv, "in.k", 2, prompt)
+	if n := counts.Load(); n != 0 {
+		t.Errorf("%d counts right after the list", n)
+	}
+	eventually(t, 5*time.Second, "compared", func() bool { return r.Status().Compares == 1 })
+	for i := range 5 { // sessions end, and the rest goes on
+		deleteConsumers(t, admin)
+		r.follows(t, kv, "in.k", 10+i, prompt)
+	}
+	pass(took)
+	if n := counts.Load(); n != 1 {
+		t.Errorf("%d counts", n)
+	}
+}
+
+// TestMissingPermissionToDeleteConsumersIsNamed: without it everything works, and consumers pile up.
+func TestMissingPermissionToDeleteConsumersIsNamed(t *testing.T) {
+	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "admin", Password: "x"},
+			{Username: "reader", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{
+				Allow: []string{"$JS.API.STREAM.INFO.KV_b", "$JS.API.STREAM.MSG.GET.KV_b", "$JS.API.CONSUMER.CREATE.KV_b.>", "$JS.API.CONSUMER.MSG.NEXT.KV_b.*"},
+			}}},
+		}
+	}))
+	admin := connect(t, srv.URL(), nats.UserInfo("admin", "x"))
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+	js := connect(t, srv.URL(), nats.UserInfo("reader", "x"))
+	var o told
+	r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
+	r.follows(t, kv, "k", 1, prompt)
+	must(t, js.Conn().ForceReconnect())
+	o.of(t, `"b"`, "$JS.API.CONSUMER.DELETE.KV_b.*", "grant")
+	r.follows(t, kv, "k", 2, prompt)
+	pass(2 * heartbeat)
+	if r.Status().Err == nil {
+		t.Error("taken back, but nothing was granted")
+	}
+}
+
+// TestMissingPermissionToReadMessagesIsNamed: it is needed for the first time when tombstones have expired.
+func TestMissingPermissionToReadMessagesIsNamed(t *testing.T) {
+	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "admin", Password: "x"},
+			{Username: "reader", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{
+				Deny: []string{"$JS.API.STREAM.MSG.GET.KV_b"},
+			}}},
+		}
+	}))
+	admin := connect(t, srv.URL(), nats.UserInfo("admin", "x"))
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
+	var o told
+	// The bucket is empty when the list is read, so that there is no key by which the watch could know the stream.
+	start(t, connect(t, srv.URL(), nats.UserInfo("reader", "x")), Config{Bucket: "b", CompareInterval: 200 * time.Millisecond, OnError: o.add}).synced(t)
+	put(t, kv, "k", 1)
+	_, err := admin.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.b.k", Header: nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}}})
+	must(t, err)
+	o.of(t, `"b"`, "$JS.API.STREAM.MSG.GET.KV_b", "grant")
+}
