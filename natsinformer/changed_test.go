@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,6 +56,9 @@ func TestRecreatedStream(t *testing.T) {
 			}
 			if n := r.Status().StreamChanges; n != 1 {
 				t.Errorf("StreamChanges is %d", n)
+			}
+			if v := r.LastSyncResourceVersion(); v != "0" && strings.HasPrefix(v, "0") {
+				t.Errorf("the last resourceVersion is %s", v)
 			}
 			r.follows(t, kv, "later", 7, prompt)
 			must(t, r.WaitCursor(t.Context(), r.seen.last("later").revision))

@@ -112,18 +112,15 @@ func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake t
 		w.compareIn(now, w.cfg.CompareInterval)
 		return now, nil
 	}
-	c.tries++
-	if w.checkTombstones(s, now); c.checks > 0 {
-		return now.Add(time.Minute), nil
+	if c.tries++; c.tries > compareTries {
+		return now, w.differs(now, known, subjects)
 	}
-	if c.tries <= compareTries {
-		c.at = now.Add(compareIdle)
-		if c.at.Before(w.counted.notBefore) {
-			c.at = w.counted.notBefore
-		}
-		return c.at, nil
+	c.at = now.Add(compareIdle)
+	if c.at.Before(w.counted.notBefore) {
+		c.at = w.counted.notBefore
 	}
-	return now, w.differs(now, known, subjects)
+	w.checkTombstones(s, now)
+	return now, nil
 }
 
 // differs decides what to do about a difference that stays.

@@ -50,6 +50,17 @@ func DeleteOf(obj any) Deletion {
 	return Deletion{}
 }
 
+// ForgetDelete takes off what DeleteOf reads: from a copy of an object that a delete handler received, never from what the
+// handler received, which all handlers share.
+func ForgetDelete(object metav1.Object) {
+	annotations := maps.Clone(object.GetAnnotations())
+	delete(annotations, deletionAnnotation)
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	object.SetAnnotations(annotations)
+}
+
 func deletionValue(reason DeleteReason, resourceVersion string) string {
 	return string(reason) + "@" + resourceVersion
 }

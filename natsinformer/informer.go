@@ -16,7 +16,8 @@ import (
 // Informer is a SharedIndexInformer over a key-value bucket.
 type Informer interface {
 	cache.SharedIndexInformer
-	// Exists tells whether the key is in the store or invalid. It takes the store's key or the key as in NATS.
+	// Exists tells whether the key is in the store or invalid. It takes the store's key or the key as in NATS; one with a
+	// slash is the store's.
 	Exists(key string) bool
 	// Invalid returns the keys (as in NATS) that exist but do not decode, with the reason.
 	Invalid() map[string]error
@@ -102,19 +103,21 @@ func (i *informer) RunWithContext(ctx context.Context) {
 }
 
 func (i *informer) Exists(key string) bool {
-	if _, exists, _ := i.GetIndexer().GetByKey(key); exists { // GetByKey never fails
-		return true
-	}
 	// client-go's key of an object in a namespace is namespace/name; in NATS it is namespace.name.
-	if _, exists, _ := i.GetIndexer().GetByKey(strings.Replace(key, ".", "/", 1)); exists {
-		return true
+	inStore, inNATS := key, key
+	if strings.Contains(key, "/") {
+		inNATS = strings.Replace(key, "/", ".", 1)
+	} else {
+		inStore = strings.Replace(key, ".", "/", 1)
+	}
+	for _, k := range []string{key, inStore} {
+		if _, exists, _ := i.GetIndexer().GetByKey(k); exists { // GetByKey never fails
+			return true
+		}
 	}
 	i.src.mu.RLock()
 	defer i.src.mu.RUnlock()
-	if _, exists := i.src.keys.live[key]; exists {
-		return true
-	}
-	_, exists := i.src.keys.live[strings.Replace(key, "/", ".", 1)]
+	_, exists := i.src.keys.live[inNATS]
 	return exists
 }
 
@@ -166,6 +169,15 @@ func (i *informer) WaitKey(ctx context.Context, key string, revision uint64) err
 		return false
 	}
 	return i.src.progress.until(ctx, done, func() bool { return processed() >= revision })
+}
+
+// LastSyncResourceVersion is client-go's, without the zeros that tell our bookmarks apart.
+func (i *informer) LastSyncResourceVersion() string {
+	version := i.SharedIndexInformer.LastSyncResourceVersion()
+	if trimmed := strings.TrimLeft(version, "0"); trimmed != "" {
+		return trimmed
+	}
+	return version
 }
 
 func (i *informer) Status() Status { return i.src.health.get() }

@@ -179,6 +179,7 @@ func TestExistsTakesBothFormsOfAKey(t *testing.T) {
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "ns.good", 1)
 	put(t, kv, "ns.bad", -1)
+	put(t, kv, "ns/junk", -1)
 	r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
 		o, err := decodeThing(e)
 		if err != nil {
@@ -187,7 +188,7 @@ func TestExistsTakesBothFormsOfAKey(t *testing.T) {
 		o.(*thing).Namespace, o.(*thing).Name, _ = strings.Cut(e.Key, ".")
 		return o, nil
 	}}).synced(t)
-	for key, want := range map[string]bool{"ns.good": true, "ns/good": true, "ns.bad": true, "ns/bad": true, "ns/none": false, "good": false} {
+	for key, want := range map[string]bool{"ns.good": true, "ns/good": true, "ns.bad": true, "ns/bad": true, "ns/none": false, "good": false, "ns/junk": false} {
 		if r.Exists(key) != want {
 			t.Errorf("Exists(%s) is %v", key, !want)
 		}

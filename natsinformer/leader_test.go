@@ -143,3 +143,22 @@ func TestOneStaleAnswerIsNoRestore(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// TestTheLeaderOfAnIdleStreamIsBelieved: its members say nothing but that they are there.
+func TestTheLeaderOfAnIdleStreamIsBelieved(t *testing.T) {
+	c := natstest.StartCluster(t, 3)
+	js := connect(t, c.URLs())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
+	put(t, kv, "k", 1)
+	pass(2 * freshPeer)
+	for range 20 {
+		m, err := js.Conn().Request("$JS.API.STREAM.INFO.KV_b", nil, time.Second)
+		must(t, err)
+		if leaderless(m.Data) {
+			t.Fatalf("not believed: %s", m.Data)
+		}
+		pass(100 * time.Millisecond)
+	}
+	r := start(t, js, Config{Bucket: "b"})
+	eventually(t, prompt, "synced", r.HasSynced)
+}
