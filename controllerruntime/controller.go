@@ -3,9 +3,11 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -17,8 +19,15 @@ type Controller[T entity.IEntity] struct {
 }
 
 // New makes a controller; Run runs it. The name is kept in the status bucket and must stay the same over restarts. The
-// client's caches are started by Run and released when it returns; several controllers may share a client, each with a
-// status bucket of its own. Options that contradict each other, or are not built yet, make New fail.
+// client's caches are started by Run and released when it returns; others may use the client meanwhile, as a source of
+// other controllers too. But as the primary's client it serves one controller: the status bucket is part of its
+// configuration, and one status bucket serves one controller. Options that contradict each other, or are not built yet,
+// make New fail.
+//
+// The status bucket also keeps the id of this installation, which every secondary carries as a label. If the bucket is lost
+// while the controller runs, the id is written again. If it is lost while none runs, the next one would make a new id and
+// take all secondaries for another installation's: it would neither adopt nor delete them. Put the old id, as a secondary
+// has it (see entity.InstanceOf), to the key "_nagi.instance" of the new bucket before the controller starts.
 func New[T entity.IEntity](name string, primary entity.IEntityClient[T], r Reconciler, opts ...Option) (*Controller[T], error) {
 	o, err := applyOptions(opts)
 	if err != nil {
@@ -65,7 +74,10 @@ func (c *Controller[T]) LastKnown(ctx context.Context, key string) (T, error) {
 	}
 	if seen, ok := c.engine.primary.vanishings().get(key); ok {
 		if obj, ok := seen.object.(T); ok {
-			return obj.DeepCopyObject().(T), nil
+			last := obj.DeepCopyObject().(T)
+			natsinformer.ForgetDelete(last)
+			last.SetResourceVersion(strconv.FormatInt(last.GetGeneration(), 10)) // it has the delete's
+			return last, nil
 		}
 	}
 	if c.engine.records == nil {

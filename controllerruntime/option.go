@@ -155,8 +155,8 @@ func WithBackoff(min, max time.Duration) Option {
 // the first. The default, zero, postpones nothing.
 func WithDebounce(quiet, max time.Duration) Option {
 	return func(o *options) error {
-		if quiet < 0 || max < quiet {
-			return fmt.Errorf("WithDebounce(%v, %v): want 0 <= quiet <= max", quiet, max)
+		if quiet < 0 || max < quiet || quiet == 0 && max > 0 {
+			return fmt.Errorf("WithDebounce(%v, %v): want 0 < quiet <= max, or both 0", quiet, max)
 		}
 		o.debounceQuiet, o.debounceMax = quiet, max
 		return nil

@@ -115,6 +115,9 @@ func (s *primarySource[T]) start(ctx context.Context) error {
 func (s *primarySource[T]) added(ctx context.Context, obj metav1.Object, initial bool) {
 	key := objectKey(obj)
 	s.vanished.forget(key)
+	if s.engine.brake != nil {
+		s.engine.brake.settled(key) // also where a predicate keeps the key from the queue
+	}
 	if !s.mended.remove(key) && !s.changes.passes(ctx, func() bool { return s.changes.predicates.Create(obj) }) {
 		return
 	}
@@ -237,8 +240,12 @@ func (s *primarySource[T]) confirm(ctx context.Context, key string) (entity.Pres
 	return s.client.Confirm(ctx, key)
 }
 
-func (s *primarySource[T]) encode(obj runtime.Object) ([]byte, error) {
-	return s.client.DocumentOf(obj.(T))
+func (s *primarySource[T]) encode(obj runtime.Object) (document []byte, err error) {
+	err = guard(func() (err error) { // the user's types may have methods for it
+		document, err = s.client.DocumentOf(obj.(T))
+		return err
+	})
+	return document, err
 }
 
 func (s *primarySource[T]) stream() streamIdentity {

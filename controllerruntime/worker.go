@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 )
 
 // ownWritesPatience bounds how long a reconcile waits for the caches to show what the key's last one wrote. A cache
@@ -83,6 +84,9 @@ func (e *engine) process(t *term, it item) {
 
 // rest is for a primary that exists and is not to be reconciled now.
 func (e *engine) rest(t *term, it item, v view, reason, message string) {
+	if reason == entity.ReasonInvalid && it.ops.Has(OperationPut) {
+		e.event(e.regarding(it.key, v), corev1.EventTypeWarning, reason, message)
+	}
 	if e.anchors != nil {
 		err := e.anchors.annotate(t.ctx, it.key, v, reconciledCondition(metav1.ConditionFalse, reason, message, v.revision))
 		if err != nil {
@@ -297,6 +301,17 @@ func (id reconcileID) String() string { return strconv.FormatUint(uint64(id), 16
 
 func (e *engine) event(obj any, eventType, reason, message string) {
 	if r, ok := obj.(runtime.Object); ok && e.opts.recorder != nil {
-		e.opts.recorder.Event(r, eventType, reason, message)
+		e.callback(context.Background(), "WithEventRecorder", func() { e.opts.recorder.Event(r, eventType, reason, message) })
 	}
+}
+
+// regarding is the object of an event: the primary as it was last known, or what stands for one that never was.
+func (e *engine) regarding(key string, v view) any {
+	if v.object != nil {
+		return v.object
+	}
+	primary := &entity.Object[struct{}, struct{}]{}
+	primary.Kind = e.kind
+	primary.Namespace, primary.Name, _ = cache.SplitMetaNamespaceKey(key) // it is well formed
+	return primary
 }
