@@ -82,6 +82,17 @@ func (b *brake) admits(key string) bool {
 	return false
 }
 
+// holds tells whether a delete of the key waits for a release.
+func (b *brake) holds(key string) bool {
+	if !b.busy.Load() {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, held := b.held[key]
+	return held
+}
+
 func (b *brake) suspectLocked(key string) {
 	b.last = time.Now()
 	if len(b.suspects) == 0 {

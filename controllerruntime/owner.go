@@ -18,7 +18,8 @@ const (
 
 // Annotations of a primary's document.
 const (
-	// SuspendAnnotation with the value "true" keeps the runtime from reconciling the document until it is taken away.
+	// SuspendAnnotation with the value "true" keeps the runtime from reconciling the document until it is taken away. A
+	// suspended primary that is deleted is torn down like any other: with the document its suspension is gone too.
 	SuspendAnnotation = "nagi/suspend"
 	// DeletionPolicyAnnotation with the value DeletionPolicyOrphan leaves what the primary owns when it goes.
 	DeletionPolicyAnnotation = "nagi/deletion-policy"

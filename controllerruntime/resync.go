@@ -86,6 +86,7 @@ func turnOf(key string, interval time.Duration) time.Duration {
 
 // collectGarbage runs the sweep, or what the Kumori API has instead.
 func (e *engine) collectGarbage(ctx context.Context) {
+	e.remindOwed()
 	if e.opts.garbage == nil {
 		e.sweep(ctx)
 		return
@@ -100,6 +101,25 @@ func (e *engine) collectGarbage(ctx context.Context) {
 	if !swept && e.brake != nil {
 		e.brake.sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
 	}
+}
+
+// remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a record
+// did not decode for a while. What the brake holds waits for its release.
+func (e *engine) remindOwed() {
+	if e.records == nil {
+		return
+	}
+	owed := map[string]struct{}{}
+	for _, key := range e.records.Keys() {
+		if !anchored(e.anchors.cached(key)) || e.primary.exists(key) || e.brake.holds(key) {
+			continue
+		}
+		owed[key] = struct{}{}
+		if _, before := e.owedBefore[key]; before {
+			e.queue.add(key, operations(OperationResync), prioBackground)
+		}
+	}
+	e.owedBefore = owed
 }
 
 // orphaned are the secondaries of one source whose owners do not exist, by owner.
