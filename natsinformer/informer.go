@@ -174,10 +174,10 @@ func (i *informer) WaitKey(ctx context.Context, key string, revision uint64) err
 // LastSyncResourceVersion is client-go's, without the zeros that tell our bookmarks apart.
 func (i *informer) LastSyncResourceVersion() string {
 	version := i.SharedIndexInformer.LastSyncResourceVersion()
-	if trimmed := strings.TrimLeft(version, "0"); trimmed != "" {
+	if trimmed := strings.TrimLeft(version, "0"); trimmed != "" || version == "" {
 		return trimmed
 	}
-	return version
+	return "0"
 }
 
 func (i *informer) Status() Status { return i.src.health.get() }

@@ -38,6 +38,7 @@ func TestOnlyALeaderWithAMajorityIsBelieved(t *testing.T) {
 // TestAMemberWithoutALeaderIsNotBelieved: while a stream has no leader, any member of it answers for it. A member that
 // is behind must not make acknowledged keys vanish, nor let a new informer claim to have synced without them.
 func TestAMemberWithoutALeaderIsNotBelieved(t *testing.T) {
+	t.Parallel() // it waits
 	c := natstest.StartCluster(t, 5)
 	admin := connect(t, c.URLs())
 	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
@@ -146,11 +147,12 @@ func TestOneStaleAnswerIsNoRestore(t *testing.T) {
 
 // TestTheLeaderOfAnIdleStreamIsBelieved: its members say nothing but that they are there.
 func TestTheLeaderOfAnIdleStreamIsBelieved(t *testing.T) {
+	t.Parallel() // it waits
 	c := natstest.StartCluster(t, 3)
 	js := connect(t, c.URLs())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
 	put(t, kv, "k", 1)
-	pass(2 * freshPeer)
+	pass(freshPeer)
 	for range 20 {
 		m, err := js.Conn().Request("$JS.API.STREAM.INFO.KV_b", nil, time.Second)
 		must(t, err)

@@ -48,8 +48,10 @@ func TestManyExpiredTombstonesCostNoList(t *testing.T) {
 	for n := range 6000 {
 		_, err := admin.PublishMsgAsync(&nats.Msg{Subject: fmt.Sprint("$KV.b.k", n), Header: nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}}})
 		must(t, err)
+		if n%1000 == 999 {
+			<-admin.PublishAsyncComplete()
+		}
 	}
-	<-admin.PublishAsyncComplete()
 	eventually(t, 20*time.Second, "expired", func() bool {
 		s, err := admin.Stream(t.Context(), "KV_b")
 		return err == nil && s.CachedInfo().State.NumSubjects == 1
@@ -101,6 +103,7 @@ func counting(t *testing.T, admin jetstream.JetStream, url string) *countedGets 
 // TestCountsWithAFilterAreRare: while the server counts with a filter it does nothing else with the stream. So there is
 // none right after a list, and each is followed by a rest that grows with what it took.
 func TestCountsWithAFilterAreRare(t *testing.T) {
+	t.Parallel()                        // it waits
 	const took = 900 * time.Millisecond // longer than after which requests are sent again
 	srv := natstest.Start(t)
 	admin := connect(t, srv.URL())

@@ -28,6 +28,7 @@ func deleteConsumers(t *testing.T, js jetstream.JetStream) {
 
 // TestRecoveryIsPromptAfterALongSilence: however long nothing was heard of the consumers, the promise holds.
 func TestRecoveryIsPromptAfterALongSilence(t *testing.T) {
+	t.Parallel() // it waits
 	server := natstest.Start(t)
 	admin := connect(t, server.URL())
 	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
@@ -57,6 +58,7 @@ func TestRecoveryIsPromptAfterALongSilence(t *testing.T) {
 
 // TestAnOutageIsForgotten: after it is over, the end of a session is no problem again.
 func TestAnOutageIsForgotten(t *testing.T) {
+	t.Parallel() // it waits
 	js := connect(t, natstest.Start(t).URL())
 	var o told
 	r := start(t, js, Config{Bucket: "b", OnError: o.add})
