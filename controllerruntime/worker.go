@@ -73,8 +73,6 @@ func (e *engine) process(t *term, it item) {
 		e.processAbsent(t, it)
 	case v.presence == invalid:
 		e.rest(t, it, v, entity.ReasonInvalid, "the document does not decode; it is reconciled once it does")
-	case v.suspended():
-		e.rest(t, it, v, entity.ReasonSuspended, "annotation "+SuspendAnnotation)
 	case e.parked.holds(it.key, v, it.ops):
 		e.queue.done(it.key)
 	default:
@@ -99,17 +97,23 @@ func (e *engine) rest(t *term, it item, v view, reason, message string) {
 }
 
 func (e *engine) processPresent(t *term, it item, v view) {
-	if e.anchors == nil {
-		e.reconcilePresent(t, it, v, nil)
+	var cached *entity.Record
+	covered, observed := e.anchors == nil, false
+	if e.anchors != nil {
+		cached = e.anchors.cached(it.key)
+		covered = e.anchors.covers(cached, v, e.primary.streamID())
+		observed = covered && cached.ObservedRevision == v.revision
+	}
+	// What was reconciled at this revision is not suspended at it: the annotations need not be looked through again.
+	if !observed && v.suspended() {
+		e.rest(t, it, v, entity.ReasonSuspended, "annotation "+SuspendAnnotation)
 		return
 	}
-	stream := e.primary.streamID()
-	cached := e.anchors.cached(it.key)
-	if e.anchors.covers(cached, v, stream) {
+	if covered {
 		e.reconcilePresent(t, it, v, cached)
 		return
 	}
-	record, err := e.anchors.anchorFor(cached, v, stream)
+	record, err := e.anchors.anchorFor(cached, v, e.primary.streamID())
 	if err != nil {
 		e.recordFailed(t, it, err)
 		return
@@ -247,7 +251,7 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 }
 
 func (e *engine) awaitOwnWrites(t *term, key string) {
-	log := e.written.take(key)
+	log, _ := e.written.take(key)
 	if log == nil {
 		return
 	}
