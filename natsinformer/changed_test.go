@@ -293,6 +293,7 @@ func TestVanishedKeysAreDeletedWithinTheInterval(t *testing.T) {
 }
 
 func TestExpiryWithLimitMarkersIsEvidenced(t *testing.T) {
+	t.Parallel() // it waits
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", TTL: time.Second, LimitMarkerTTL: time.Hour})
 	put(t, kv, "k", 7)
@@ -377,6 +378,7 @@ func TestMarkersReadInARelistAreEvidence(t *testing.T) {
 
 // TestExpiredTombstonesCostNoList: a bucket whose tombstones expire is healthy.
 func TestExpiredTombstonesCostNoList(t *testing.T) {
+	t.Parallel() // it waits
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
 	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)

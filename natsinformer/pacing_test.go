@@ -39,6 +39,7 @@ func TestForeignSubjectsCostOneList(t *testing.T) {
 
 // TestManyExpiredTombstonesCostNoList: however many they are, they are asked for, and not many at a time.
 func TestManyExpiredTombstonesCostNoList(t *testing.T) {
+	t.Parallel() // it waits
 	srv := natstest.Start(t)
 	admin := connect(t, srv.URL())
 	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
@@ -167,6 +168,7 @@ func TestMissingPermissionToDeleteConsumersIsNamed(t *testing.T) {
 
 // TestMissingPermissionToReadMessagesIsNamed: it is needed for the first time when tombstones have expired.
 func TestMissingPermissionToReadMessagesIsNamed(t *testing.T) {
+	t.Parallel() // it waits
 	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
 		o.Users = []*server.User{
 			{Username: "admin", Password: "x"},
