@@ -274,10 +274,3 @@ func (e *engine) awaitRecords(ctx context.Context) error {
 	}
 	return nil
 }
-
-// leaseHealth reports that the lease cannot be read or written, or can again.
-func (e *engine) leaseHealth(ctx context.Context, err error) {
-	if e.leaseFailing.Swap(err != nil) || err != nil {
-		e.setHealth(ctx, "lease (bucket "+e.statusBucket+")", err)
-	}
-}

@@ -143,7 +143,7 @@ func TestAnInitialListIsReconciledOnceAndLeavesNothingBehindWhenItGoes(t *testin
 	left := map[string]int{
 		"vanishings": len(s.vanished.byKey), "own writes": len(c.engine.written.byKey), "parked": len(c.engine.parked.byKey),
 		"queue": len(c.engine.queue.entries), "failures": c.engine.queue.counts().failing, "losses": len(c.engine.anchors.losses.byKey),
-		"mended": len(s.mended.keys), "mappings": len(c.engine.mappings.waiting),
+		"mended": len(s.mended.byKey), "mappings": len(c.engine.mappings.waiting),
 	}
 	for what, n := range left {
 		if n != 0 {

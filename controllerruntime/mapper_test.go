@@ -42,6 +42,7 @@ func TestMapperErrorsAreRetriedAndTheEventIsNotLost(t *testing.T) {
 			ctx := t.Context()
 			// The delete is the only event that is left of this page, and its object is gone from the cache.
 			must(t, pages.Create(ctx, newSite("page", "home")))
+			eventually(t, "it is known", func() bool { return failed.Load() > 0 })
 			must(t, pages.Delete(ctx, "page"))
 			m := configMap("settings", "one")
 			k.Add(m)

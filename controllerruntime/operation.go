@@ -133,3 +133,11 @@ func union(older, newer Operations) Operations {
 	}
 	return merged
 }
+
+// explicit tells whether somebody enqueued the key by hand, so that it runs even where nothing is owed.
+func (o Operations) explicit() bool { return o&explicitBit != 0 || o.Has(OperationManual) }
+
+// wakes tells whether the operations ask to try a parked key again although it has not changed.
+func (o Operations) wakes() bool {
+	return o.Has(OperationManual) || o&explicitBit != 0 && o&documentBits != 0
+}

@@ -29,6 +29,8 @@ func (e *engine) run(ctx context.Context) error {
 	e.mappings = newMappings(e.opts.backoffMin, e.opts.backoffMax)
 	var background sync.WaitGroup
 	background.Go(func() { e.mappings.run(life) })
+	telling, endTelling := context.WithCancel(context.Background())
+	background.Go(func() { e.degraded.tell(telling) })
 
 	err := e.sync(ctx, life)
 	if err == nil {
@@ -40,11 +42,11 @@ func (e *engine) run(ctx context.Context) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		err = nil // stopped during the sync
 	}
-	return errors.Join(err, e.release(&background))
+	return errors.Join(err, e.release(&background, endTelling))
 }
 
 // release gives back the sources, unless a callback of the user never returns.
-func (e *engine) release(background *sync.WaitGroup) error {
+func (e *engine) release(background *sync.WaitGroup, endTelling func()) error {
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -52,6 +54,7 @@ func (e *engine) release(background *sync.WaitGroup) error {
 		for _, s := range e.sources {
 			s.stop()
 		}
+		endTelling()
 		background.Wait()
 	}()
 	patience := time.NewTimer(stuckPatience)

@@ -229,48 +229,43 @@ func TestReportsOfHealthComeInOrder(t *testing.T) {
 		}
 		<-done
 		<-done
+		c.engine.degraded.tellNow()
 		if n := len(c.Stats().Degraded); n != 0 || *last.Load() != nil {
 			t.Fatalf("both are healthy, but %d are degraded, and the last report was %v", n, *last.Load())
 		}
 	}
 }
 
-// TestAReportOfHealthIsNotOvertaken: while the callback is told of one, the next one waits.
+// TestAReportOfHealthIsNotOvertaken, and holds up nobody: while the callback is told of one, the next one waits for it.
 func TestAReportOfHealthIsNotOvertaken(t *testing.T) {
 	w := newWorld(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
-	var told []error
+	told := make(chan error, 3)
 	c, err := New("sites", w.sites(), noReconciler, WithOnSourceError(func(_ string, err error) {
 		if err != nil {
 			close(entered)
 			<-leave
 		}
-		told = append(told, err)
+		told <- err
 	}))
 	must(t, err)
 	quiet := klog.NewContext(t.Context(), logr.Discard())
-	done := make(chan struct{}, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
 	go func() {
-		c.engine.setHealth(quiet, "pages", errUnwell)
-		done <- struct{}{}
+		defer close(done)
+		c.engine.degraded.tell(ctx)
 	}()
+	c.engine.setHealth(quiet, "pages", errUnwell)
 	receive(t, "the callback is told", entered)
-	go func() {
-		c.engine.setHealth(quiet, "pages", nil)
-		done <- struct{}{}
-	}()
-	overtook := false
-	select {
-	case <-done:
-		overtook = true
-	case <-time.After(100 * time.Millisecond):
-	}
+	c.engine.setHealth(quiet, "pages", nil)
 	close(leave)
-	receive(t, "a report is done", done)
-	if !overtook {
-		receive(t, "and the other", done)
+	if err := receive(t, "the first report", told); err == nil {
+		t.Error("told that it is over before it was told of the failure")
 	}
-	if overtook || len(told) != 2 || told[1] != nil {
-		t.Errorf("told %v, want of the failure and then that it is over", told)
+	if err := receive(t, "the second", told); err != nil {
+		t.Errorf("then told %v, want that it is over", err)
 	}
+	cancel()
+	<-done
 }

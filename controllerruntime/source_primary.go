@@ -3,7 +3,6 @@ package controllerruntime
 import (
 	"context"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,7 +65,7 @@ type primarySource[T entity.IEntity] struct {
 	vanished vanishings
 	identity atomic.Pointer[knownStream]
 	cache    atomic.Pointer[natsinformer.Informer] // from start on
-	mended   keySet                                // their event is on the way, and predicates must not hold it back
+	mended   keyed[struct{}]                       // their event is on the way, and predicates must not hold it back
 }
 
 func newPrimarySource[T entity.IEntity](e *engine, client entity.IEntityClient[T], so sourceOptions) *primarySource[T] {
@@ -81,7 +80,7 @@ func (s *primarySource[T]) start(ctx context.Context) error {
 		Invalid: func(key string, _ uint64, err error) { s.engine.invalid(ctx, key, err) },
 		Resolved: func(key string) {
 			if s.exists(key) {
-				s.mended.add(key)
+				s.mended.put(key, struct{}{})
 			} else if s.engine.anchors != nil && anchored(s.engine.anchors.cached(key)) {
 				s.vanished.noteResolved(key)
 			}
@@ -118,7 +117,7 @@ func (s *primarySource[T]) added(ctx context.Context, obj metav1.Object, initial
 	if s.engine.brake != nil {
 		s.engine.brake.settled(key) // also where a predicate keeps the key from the queue
 	}
-	if !s.mended.remove(key) && !s.changes.passes(ctx, func() bool { return s.changes.predicates.Create(obj) }) {
+	if !s.isMended(key) && !s.changes.passes(ctx, func() bool { return s.changes.predicates.Create(obj) }) {
 		return
 	}
 	prio := prioLive
@@ -138,11 +137,17 @@ func (s *primarySource[T]) changed(ctx context.Context, before, after metav1.Obj
 	passes := func() bool {
 		return s.changes.passes(ctx, func() bool { return s.changes.predicates.Update(before, after) })
 	}
-	if !s.mended.remove(key) && !askedOfRuntime(before, after) && !passes() {
+	if !s.isMended(key) && !askedOfRuntime(before, after) && !passes() {
 		return
 	}
 	s.engine.queue.reset(key)
 	s.engine.noticed(key, operations(OperationPut), prioLive)
+}
+
+// isMended tells, once, that the document did not decode before this event.
+func (s *primarySource[T]) isMended(key string) bool {
+	_, ok := s.mended.take(key)
+	return ok
 }
 
 // askedOfRuntime tells whether what the document asks of the runtime has changed. That is no business of predicates.
@@ -154,12 +159,12 @@ func askedOfRuntime(before, after metav1.Object) bool {
 // deleted remembers what vanished and how; predicates decide only about the hurry, because a teardown is owed anyway.
 func (s *primarySource[T]) deleted(ctx context.Context, obj metav1.Object) {
 	key := objectKey(obj)
-	s.mended.remove(key)
+	s.mended.forget(key)
 	if s.engine.anchors != nil {
-		s.engine.anchors.losses.take(key)
+		s.engine.anchors.losses.forget(key)
 	}
 	deletion := natsinformer.DeleteOf(obj)
-	s.vanished.note(key, vanishing{object: obj, evidenced: deletion.Evidenced})
+	s.vanished.put(key, vanishing{object: obj, evidenced: deletion.Evidenced})
 	s.engine.queue.reset(key)
 	operation := OperationDelete
 	if deletion.Reason == natsinformer.PurgeMarker {
@@ -182,14 +187,14 @@ func (s *primarySource[T]) recordDeleted(record any) {
 	if s.exists(key) {
 		// Deleted by hand: without it a delete of the primary while we are down would be lost.
 		if lost, _, ok := entity.RecordOf(record); ok && anchored(lost) {
-			s.engine.anchors.losses.add(key, lost)
+			s.engine.anchors.losses.put(key, lost)
 		}
 		s.engine.noticed(key, operations(OperationResync), prioSecondary)
 		return
 	}
 	// Torn down, by us or by the replica that leads.
 	s.vanished.forget(key)
-	s.engine.anchors.losses.take(key)
+	s.engine.anchors.losses.forget(key)
 }
 
 func (s *primarySource[T]) view(key string) view {
@@ -288,75 +293,11 @@ type vanishing struct {
 }
 
 // vanishings are the deletes seen and not yet torn down.
-type vanishings struct {
-	mu    sync.Mutex
-	byKey map[string]vanishing
-}
-
-func (v *vanishings) note(key string, seen vanishing) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.byKey == nil {
-		v.byKey = map[string]vanishing{}
-	}
-	v.byKey[key] = seen
-}
+type vanishings struct{ keyed[vanishing] }
 
 // noteResolved notes what is not known better.
 func (v *vanishings) noteResolved(key string) {
 	if _, known := v.get(key); !known {
-		v.note(key, vanishing{resolved: true})
+		v.put(key, vanishing{resolved: true})
 	}
-}
-
-func (v *vanishings) forget(key string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.byKey, key)
-}
-
-func (v *vanishings) get(key string) (vanishing, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	seen, ok := v.byKey[key]
-	return seen, ok
-}
-
-// keySet is a set of keys.
-type keySet struct {
-	size atomic.Int64
-	mu   sync.Mutex
-	keys map[string]struct{}
-}
-
-func (s *keySet) add(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keys == nil {
-		s.keys = map[string]struct{}{}
-	}
-	s.keys[key] = struct{}{}
-	s.size.Store(int64(len(s.keys)))
-}
-
-// remove tells whether the key was there.
-func (s *keySet) remove(key string) bool {
-	if !s.has(key) {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.keys, key)
-	s.size.Store(int64(len(s.keys)))
-	return true
-}
-
-func (s *keySet) has(key string) bool {
-	if s.size.Load() == 0 {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.keys[key]
-	return ok
 }

@@ -1,7 +1,6 @@
 package controllerruntime
 
 import (
-	"maps"
 	"sync/atomic"
 	"time"
 )
@@ -92,8 +91,6 @@ func (e *engine) snapshot() Stats {
 	if e.brake != nil {
 		s.Brake = e.brake.snapshot()
 	}
-	e.degradedMu.Lock()
-	s.Degraded = maps.Clone(e.degraded)
-	e.degradedMu.Unlock()
+	s.Degraded = e.degraded.all()
 	return s
 }
