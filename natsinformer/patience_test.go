@@ -50,7 +50,7 @@ func TestRecoveryIsPromptAfterALongSilence(t *testing.T) {
 	mute.Store(true)
 	deleteConsumers(t, admin)
 	o.of(t, "no message and no heartbeat")
-	pass(3 * silence)
+	pass(7 * silence)
 	mute.Store(false)
 	r.follows(t, kv, "k", 3, prompt)
 	o.healed(t)
