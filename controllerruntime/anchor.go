@@ -29,7 +29,7 @@ func (a *anchors) cached(key string) *entity.Record {
 }
 
 // anchored tells whether the key owes a teardown once its document is gone.
-func anchored(record *entity.Record) bool { return record != nil && record.Controller != "" }
+func anchored(record *entity.Record) bool { return record != nil && record.Anchor() }
 
 // covers tells whether the record already anchors this revision.
 func (a *anchors) covers(record *entity.Record, v view, stream string) bool {

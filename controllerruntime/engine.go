@@ -57,7 +57,6 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r, loggerKey: loggerKey(), unclaimed: make(chan struct{}, 1)}
 	e.degraded.wake = make(chan struct{}, 1)
 	e.queue = newQueue(queueOptions{
-		name:          name,
 		debounceQuiet: opts.debounceQuiet, debounceMax: opts.debounceMax,
 		backoffMin: opts.backoffMin, backoffMax: opts.backoffMax,
 	})

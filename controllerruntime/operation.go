@@ -58,9 +58,6 @@ const (
 	// explicitBit marks that somebody called Enqueue by hand: it is neither
 	// debounced nor ignored for a parked key.
 	explicitBit Operations = 1 << 31
-	// evidencedBit marks a delete that was read in the stream, as opposed to one
-	// concluded from absence. It never stands beside Put.
-	evidencedBit Operations = 1 << 30
 
 	publicBits   Operations = 1<<len(operationNames) - 1
 	documentBits            = 1<<OperationPut | 1<<OperationDelete | 1<<OperationPurge
@@ -121,17 +118,12 @@ func (o Operations) orManual() Operations {
 }
 
 // union merges two sets of reasons: of Put, Delete and Purge the newer wins, the
-// others accumulate. Evidence of a delete outlives a later delete without evidence,
-// for the document did not come back in between; it does not outlive a Put.
+// others accumulate.
 func union(older, newer Operations) Operations {
 	if newer&documentBits != 0 {
 		older &^= documentBits
 	}
-	merged := older | newer
-	if merged.Has(OperationPut) {
-		merged &^= evidencedBit
-	}
-	return merged
+	return older | newer
 }
 
 // explicit tells whether somebody enqueued the key by hand, so that it runs even where nothing is owed.

@@ -38,15 +38,6 @@ func TestLastOfPutDeletePurgeWinsAndOthersAccumulate(t *testing.T) {
 			operations(OperationDelete), operations(OperationResync), operations(OperationDelete, OperationResync),
 		},
 		{"a mark accumulates", operations(OperationPut) | explicitBit, operations(OperationDelete), operations(OperationDelete) | explicitBit},
-		{
-			"a put ends the evidence of a delete",
-			operations(OperationDelete) | evidencedBit, operations(OperationPut), operations(OperationPut),
-		},
-		{
-			"a delete without evidence does not end it",
-			operations(OperationDelete) | evidencedBit, operations(OperationDelete), operations(OperationDelete) | evidencedBit,
-		},
-		{"the older put gives no evidence", operations(OperationPut), operations(OperationDelete), operations(OperationDelete)},
 	}
 	for _, test := range tests {
 		if got := union(test.older, test.newer); got != test.want {
@@ -56,7 +47,7 @@ func TestLastOfPutDeletePurgeWinsAndOthersAccumulate(t *testing.T) {
 }
 
 func TestUsersNeverSeeInternalMarks(t *testing.T) {
-	ops := operations(OperationDelete, OperationSecondary) | explicitBit | evidencedBit
+	ops := operations(OperationDelete, OperationSecondary) | explicitBit
 	if got := ops.public(); got != operations(OperationDelete, OperationSecondary) {
 		t.Errorf("public set is %b", got)
 	}

@@ -39,7 +39,6 @@ type queue struct {
 }
 
 type queueOptions struct {
-	name string
 	// A key that changes again within debounceQuiet is postponed, but never
 	// longer than debounceMax after its first change. If one is 0 nothing is.
 	debounceQuiet, debounceMax time.Duration
@@ -280,10 +279,7 @@ func (q *queue) failed(key string) time.Duration { return q.backoff.delay(q.back
 // attempts returns how many attempts of a key failed in a row.
 func (q *queue) attempts(key string) int { return q.backoff.attempts(key) }
 
-// reset forgets a key's failed attempts, because its primary changed.
-func (q *queue) reset(key string) { q.backoff.reset(key) }
-
-// forget forgets a key's failed attempts, because one succeeded.
+// forget forgets a key's failed attempts, because one succeeded or its primary changed.
 func (q *queue) forget(key string) { q.backoff.reset(key) }
 
 // due makes the key's next run due: with ops, and with what a delay of it held.

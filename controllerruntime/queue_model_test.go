@@ -286,7 +286,7 @@ type comparison struct {
 }
 
 var modelReasons = []Operations{
-	1 << OperationPut, 1 << OperationDelete, 1<<OperationDelete | evidencedBit, 1 << OperationPurge, 1 << OperationSecondary,
+	1 << OperationPut, 1 << OperationDelete, 1 << OperationDelete, 1 << OperationPurge, 1 << OperationSecondary,
 	1 << OperationExternal, 1 << OperationResync, 1 << OperationRetry, 1 << OperationRequeue, 1<<OperationManual | explicitBit,
 }
 

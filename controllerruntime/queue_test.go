@@ -130,13 +130,13 @@ func TestEventsDuringARunMakeExactlyOneMoreRunWithTheirUnion(t *testing.T) {
 	takeKey(t, q, "a", opPut)
 	q.add("a", opPut, prioLive)
 	q.add("a", opSecondary, prioSecondary)
-	q.add("a", opDelete|evidencedBit, prioLive)
+	q.add("a", opDelete, prioLive)
 	q.add("a", opResync, prioBackground)
 	if c := q.counts(); q.depth() != 0 || c.rerun != 1 || c.inProgress != 1 {
 		t.Fatalf("while it runs: %+v", c)
 	}
 	q.done("a")
-	runKey(t, q, "a", opDelete|opSecondary|opResync|evidencedBit)
+	runKey(t, q, "a", opDelete|opSecondary|opResync)
 	requireEmpty(t, q)
 }
 
@@ -151,11 +151,11 @@ func TestReasonsGivenBackAreOlderThanWhatHappenedSince(t *testing.T) {
 				defer q.shutDown()
 				q.add("a", opPut|opSecondary, prioLive)
 				it, _ := q.get()
-				q.add("a", opDelete|evidencedBit, prioLive)
+				q.add("a", opDelete, prioLive)
 				q.giveBack(it)
 				q.done("a")
 				advance(time.Second)
-				runKey(t, q, "a", opDelete|opSecondary|evidencedBit)
+				runKey(t, q, "a", opDelete|opSecondary)
 
 				q.giveBack(it)
 				runKey(t, q, "a", opPut|opSecondary)
@@ -444,4 +444,31 @@ func heapInUse() int64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
+}
+
+// depth returns the number of keys that wait for a worker.
+func (q *queue) depth() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ready.len()
+}
+
+func (q *queue) depthByPriority() [prioCount]int { return q.counts().ready }
+func (q *queue) inProgress() int                 { return q.counts().inProgress }
+func (q *queue) timersPending() int              { return q.counts().timers }
+func (q *queue) oldestReady() time.Duration      { return q.counts().oldest }
+
+// pendingOps returns why the key's next run will be, as far as that is known: of a
+// key that is due or whose run is delayed. A user's delay does not count.
+func (q *queue) pendingOps(key string) Operations {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch e := q.entries[key]; {
+	case e == nil:
+		return 0
+	case e.wait != nil:
+		return e.wait.ops
+	default:
+		return e.ops
+	}
 }

@@ -26,30 +26,3 @@ func (q *queue) counts() queueCounts {
 	}
 	return c
 }
-
-// depth returns the number of keys that wait for a worker.
-func (q *queue) depth() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.ready.len()
-}
-
-func (q *queue) depthByPriority() [prioCount]int { return q.counts().ready }
-func (q *queue) inProgress() int                 { return q.counts().inProgress }
-func (q *queue) timersPending() int              { return q.counts().timers }
-func (q *queue) oldestReady() time.Duration      { return q.counts().oldest }
-
-// pendingOps returns why the key's next run will be, as far as that is known: of a
-// key that is due or whose run is delayed. A user's delay does not count.
-func (q *queue) pendingOps(key string) Operations {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch e := q.entries[key]; {
-	case e == nil:
-		return 0
-	case e.wait != nil:
-		return e.wait.ops
-	default:
-		return e.ops
-	}
-}

@@ -174,7 +174,7 @@ func (e *engine) drain(endLife context.CancelCauseFunc) error {
 			e.name, running, stuckPatience)
 	}
 	return fmt.Errorf("controller %q: %d keys were left behind, %v after the end: a callback did not return, or a write of a record is not answered",
-		e.name, e.queue.inProgress(), stuckPatience)
+		e.name, e.queue.counts().inProgress, stuckPatience)
 }
 
 // serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once stop, which

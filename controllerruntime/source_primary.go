@@ -124,7 +124,7 @@ func (s *primarySource[T]) added(ctx context.Context, obj metav1.Object, initial
 	if initial {
 		prio = prioBackground
 	} else {
-		s.engine.queue.reset(key)
+		s.engine.queue.forget(key)
 	}
 	s.engine.noticed(key, operations(OperationPut), prio)
 }
@@ -140,7 +140,7 @@ func (s *primarySource[T]) changed(ctx context.Context, before, after metav1.Obj
 	if !s.isMended(key) && !askedOfRuntime(before, after) && !passes() {
 		return
 	}
-	s.engine.queue.reset(key)
+	s.engine.queue.forget(key)
 	s.engine.noticed(key, operations(OperationPut), prioLive)
 }
 
@@ -165,7 +165,7 @@ func (s *primarySource[T]) deleted(ctx context.Context, obj metav1.Object) {
 	}
 	deletion := natsinformer.DeleteOf(obj)
 	s.vanished.put(key, vanishing{object: obj, evidenced: deletion.Evidenced})
-	s.engine.queue.reset(key)
+	s.engine.queue.forget(key)
 	operation := OperationDelete
 	if deletion.Reason == natsinformer.PurgeMarker {
 		operation = OperationPurge

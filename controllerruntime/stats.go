@@ -71,13 +71,13 @@ type Stats struct {
 }
 
 func (e *engine) snapshot() Stats {
-	c := &e.stats
+	c, queue := &e.stats, e.queue.counts()
 	s := Stats{
 		Reconciles: c.reconciles.Load(), Failures: c.failures.Load(), Terminals: c.terminals.Load(),
 		ReconcileTime: time.Duration(c.seconds.Load()),
 		Running:       int(c.running.Load()), Workers: e.opts.workers,
-		Delayed: e.queue.timersPending(), OldestReady: e.queue.oldestReady(),
-		Failing: e.queue.backoff.failing(), Parked: e.parked.len(),
+		Delayed: queue.timers, OldestReady: queue.oldest,
+		Failing: queue.failing, Parked: e.parked.len(),
 		Leading: e.terms.leading(), Terms: c.terms.Load(),
 		BrakeEngaged: c.brakeEngaged.Load(),
 		TornDown:     c.tornDown.Load(), Cascaded: c.cascaded.Load(),
@@ -85,7 +85,7 @@ func (e *engine) snapshot() Stats {
 		Malformed: c.malformed.Load(), Invalid: c.invalid.Load(),
 		MapperErrors: c.mapperErrors.Load(), RecordErrors: c.recordErrors.Load(), LeaderErrors: c.leaderErrors.Load(),
 	}
-	for prio, depth := range e.queue.depthByPriority() {
+	for prio, depth := range queue.ready {
 		s.Ready[len(s.Ready)-1-prio] = depth
 	}
 	if e.brake != nil {

@@ -40,11 +40,11 @@ func TestEventDuringARunAbsorbsTheRetryOfThatRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(queueOptions{})
 		defer q.shutDown()
-		q.add("a", opDelete|evidencedBit, prioLive)
-		takeKey(t, q, "a", opDelete|evidencedBit)
+		q.add("a", opDelete, prioLive)
+		takeKey(t, q, "a", opDelete)
 		q.add("a", opPut, prioLive)
 		// What the failed attempt gives back is older than the put.
-		q.addAfter("a", opDelete|evidencedBit|opSecondary|opRetry, prioBackground, time.Second, timerRetry)
+		q.addAfter("a", opDelete|opSecondary|opRetry, prioBackground, time.Second, timerRetry)
 		q.done("a")
 		runKey(t, q, "a", opPut|opSecondary)
 		advance(time.Hour)
