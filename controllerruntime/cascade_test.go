@@ -146,13 +146,13 @@ func TestTheOrphanPolicyLeavesWhatWasOwned(t *testing.T) {
 					must(t, err)
 					return sites, pages, c, w.run(c)
 				}
-				sites, pages, c, r := start(w)
+				sites, _, c, r := start(w)
 				must(t, sites.Create(ctx, orphaning("home", 2, title)))
 				eventuallyReason(t, sites, "home", entity.ReasonSynced)
 				if when == "while it was down" {
 					r.halt()
 					must(t, sites.Delete(ctx, "home"))
-					sites, pages, c, r = start(w.away())
+					sites, _, c, r = start(w.away())
 				} else {
 					must(t, sites.Delete(ctx, "home"))
 				}
@@ -160,7 +160,7 @@ func TestTheOrphanPolicyLeavesWhatWasOwned(t *testing.T) {
 				sweeps := c.Stats().Sweeps
 				eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
 				r.halt()
-				sites, pages, c, _ = start(w.away())
+				_, pages, c, _ := start(w.away())
 				eventually(t, "sweeps after a restart", func() bool { return c.Stats().Sweeps > 5 })
 				for _, key := range []string{"home-0", "home-1"} {
 					if !exists(t, pages, key) {

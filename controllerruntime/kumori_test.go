@@ -91,8 +91,7 @@ func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
 	sites := w.sites()
 	const failures = 6
 	var at []time.Time // the handler runs for one key at a time
-	var c *custom
-	c = kumori{sites: sites}.custom(func(string) error {
+	c := kumori{sites: sites}.custom(func(string) error {
 		if at = append(at, time.Now()); len(at) <= failures {
 			return errors.New("not yet")
 		}

@@ -156,13 +156,6 @@ func TestAGeneratedTypesEmptyStatusIsNotWritten(t *testing.T) {
 
 type embedding struct{ Object[struct{}, struct{}] }
 
-type byValue struct {
-	metav1.TypeMeta
-	*metav1.ObjectMeta
-}
-
-func (b *byValue) DeepCopyObject() runtime.Object { return &byValue{ObjectMeta: b.DeepCopy()} }
-
 func TestTypesThatCannotBeServedAreRefused(t *testing.T) {
 	cfg := Config{Kind: "K", Bucket: "b"}.withDefaults()
 	keys := newKeyspace(cfg)

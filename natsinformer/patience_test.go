@@ -64,11 +64,11 @@ func TestAnOutageIsForgotten(t *testing.T) {
 	r := start(t, js, Config{Bucket: "b", OnError: o.add})
 	o.of(t, "create it")
 	pass(2 * maxPause) // more than quietFailures attempts
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	r.synced(t)
 	must(t, js.DeleteKeyValue(t.Context(), "b"))
 	pass(2 * maxPause)
-	kv = bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	r.follows(t, kv, "k", 1, prompt)
 	o.healed(t)
 	pass(maxPause + maxPause/4) // healthy
