@@ -67,7 +67,6 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 		e.filtered = config.Filter != ">"
 		e.anchors = &anchors{engine: e, backoff: newBackoff(opts.backoffMin, opts.backoffMax)}
 		e.brake = newBrake(e)
-		e.standby.on = true // without a lease there is no other replica, and nothing that says what is owed
 	}
 	return e
 }

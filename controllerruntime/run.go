@@ -117,6 +117,11 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	for _, trigger := range e.opts.triggers {
 		workers.Go(func() { e.reconcileAllOn(triggered, trigger) })
 	}
+	if e.records != nil {
+		// From here on, with the primary's cache complete, what is not in it is gone. Without a lease there is no other
+		// replica to wait for, and nothing that says what is owed.
+		e.standby.set(true)
+	}
 	election, endElection := context.WithCancel(life)
 	elected := make(chan error, 1)
 	go func() {
