@@ -255,11 +255,15 @@ func (s *primarySource[T]) encode(obj runtime.Object) (document []byte, err erro
 
 func (s *primarySource[T]) stream() streamIdentity {
 	status := s.informer().Status()
-	return streamIdentity{
+	now := streamIdentity{
 		Created: entity.StreamIdentity(status.StreamCreated),
 		Changes: status.StreamChanges,
 		Highest: s.informer().Cursor(),
 	}
+	if status.Relisting {
+		now.Highest = 0 // on the way from one stream to another: not whole
+	}
+	return now
 }
 
 func (s *primarySource[T]) streamID() string {
