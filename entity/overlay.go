@@ -58,7 +58,7 @@ func (o *overlay[V]) add(key string, w ownWrite[V]) {
 	if old, ok := o.entries[key]; ok && old.revision > w.revision && old.stream == w.stream {
 		return // of two writers in this process the later one came first
 	}
-	o.remove(key)
+	o.forget(key) // without telling readers that there is nothing: what takes its place is put there before the lock goes
 	o.entries[key] = w
 	o.size.Store(int64(len(o.entries)))
 	o.order = append(o.order, overlayTurn{key, w.revision})
@@ -99,12 +99,17 @@ func (w ownWrite[V]) over(cursor, stream uint64, now time.Time) bool {
 }
 
 func (o *overlay[V]) remove(key string) {
+	o.forget(key)
+	o.size.Store(int64(len(o.entries)))
+}
+
+// forget is remove for who goes on to put something in its place.
+func (o *overlay[V]) forget(key string) {
 	w, ok := o.entries[key]
 	if !ok {
 		return
 	}
 	delete(o.entries, key)
-	o.size.Store(int64(len(o.entries)))
 	if o.groupOf == nil || w.deleted {
 		return
 	}
