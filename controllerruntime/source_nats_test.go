@@ -132,6 +132,7 @@ func TestBookkeepingInASecondarysRecordWakesNobody(t *testing.T) {
 	record.DocumentRevision++
 	must(t, theirs.Records().Put(t.Context(), "page", record))
 	must(t, theirs.Create(t.Context(), w.ownedPage("last", "away")))
+	eventually(t, "created", func() bool { return seen.with("away", OperationSecondary) == 1 }) // or the two events may be one run
 	setStatus(t, theirs, "last", siteStatus{Ready: true})
 	eventually(t, "a status that came later", func() bool { return seen.with("away", OperationSecondary) == 2 })
 	idle(t, c)
