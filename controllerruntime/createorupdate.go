@@ -90,6 +90,7 @@ type AlreadyOwnedError struct {
 	WantedKind, WantedKey, WantedInstance string
 }
 
+// Error says who owns the object, and what to do.
 func (e *AlreadyOwnedError) Error() string {
 	return fmt.Sprintf("%q is owned by %s %q of installation %q already, so %s %q of installation %q cannot own it: use another name, or take its owner annotations away",
 		e.Object, e.OwnerKind, e.OwnerKey, e.OwnerInstance, e.WantedKind, e.WantedKey, e.WantedInstance)
