@@ -46,7 +46,7 @@ func (e *engine) work() {
 	}
 }
 
-// process brings one key one step further. Whoever it leaves the key to calls finish.
+// process brings one key one step further. Whoever it leaves the key to gives it back with done.
 func (e *engine) process(t *term, it item) {
 	if !e.wellFormed(it.key) {
 		e.stats.malformed.Add(1)
