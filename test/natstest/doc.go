@@ -32,6 +32,11 @@
 //	...
 //	p.Resume()    // the stale connections are closed, new ones work
 //
+// # A backup
+//
+// [TakeSnapshot] and [Snapshot.Restore] do what an operator does who restores a stream from a backup. Sequences go back,
+// and what was written since is gone without a message that says so: what was read before is no longer true.
+//
 // # Ports
 //
 // Ports are chosen at random below 32768, where the operating systems in use do not take ports for outgoing

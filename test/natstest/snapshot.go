@@ -1,0 +1,149 @@
+package natstest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// snapshotPatience is how long one answer of the server is waited for. The server itself gives up after five
+	// seconds without a chunk or an acknowledgement.
+	snapshotPatience = 10 * time.Second
+	// snapshotChunk is the size of the chunks that are sent back, which is the one that the server sends.
+	snapshotChunk = 128 << 10
+)
+
+// Snapshot is a stream as it was at one moment, made and put back through the JetStream API as a backup tool does it. It
+// may be restored several times, and on another server.
+//
+// A stream that was restored is one of the cruellest things that can happen to whoever watches it: sequences go back,
+// keys reappear that were deleted and others vanish, without a message that would tell.
+type Snapshot struct {
+	stream string
+	config json.RawMessage
+	state  json.RawMessage
+	data   []byte
+}
+
+// TakeSnapshot reads a snapshot of a stream, consumers included. Writers go on meanwhile; what they write after the
+// server began is not in it. A bucket's stream is named "KV_" and the bucket.
+func TakeSnapshot(ctx context.Context, nc *nats.Conn, stream string) (*Snapshot, error) {
+	s := &Snapshot{stream: stream}
+	if err := s.take(ctx, nc); err != nil {
+		return nil, fmt.Errorf("take a snapshot of stream %s: %w", stream, err)
+	}
+	return s, nil
+}
+
+func (s *Snapshot) take(ctx context.Context, nc *nats.Conn) error {
+	inbox := nc.NewInbox()
+	chunks, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = chunks.Unsubscribe() }()
+	var answer struct {
+		Config json.RawMessage `json:"config"`
+		State  json.RawMessage `json:"state"`
+	}
+	if err := ask(ctx, nc, "$JS.API.STREAM.SNAPSHOT."+s.stream, map[string]string{"deliver_subject": inbox}, &answer); err != nil {
+		return err
+	}
+	s.config, s.state = answer.Config, answer.State
+	for {
+		chunk, err := nextChunk(ctx, chunks)
+		if err != nil {
+			return fmt.Errorf("after %d bytes: %w", len(s.data), err)
+		}
+		if len(chunk.Data) == 0 {
+			if status := chunk.Header.Get("Status"); status != "" && status != "204" {
+				return fmt.Errorf("the server gave up after %d bytes: %s %s", len(s.data), status, chunk.Header.Get("Description"))
+			}
+			return nil
+		}
+		s.data = append(s.data, chunk.Data...)
+		if chunk.Reply == "" {
+			continue
+		}
+		if err := chunk.Respond(nil); err != nil { // the server sends more only as these come
+			return err
+		}
+	}
+}
+
+func nextChunk(ctx context.Context, chunks *nats.Subscription) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, snapshotPatience)
+	defer cancel()
+	return chunks.NextMsgWithContext(ctx)
+}
+
+// Restore makes the stream again as it was: its configuration, its messages and their sequences. Its time of creation is
+// a new one. It fails if the stream exists: delete it first, as an operator has to.
+func (s *Snapshot) Restore(ctx context.Context, nc *nats.Conn) error {
+	if err := s.restore(ctx, nc); err != nil {
+		return fmt.Errorf("restore stream %s from its snapshot: %w", s.stream, err)
+	}
+	return nil
+}
+
+func (s *Snapshot) restore(ctx context.Context, nc *nats.Conn) error {
+	var answer struct {
+		DeliverSubject string `json:"deliver_subject"`
+	}
+	request := map[string]json.RawMessage{"config": s.config, "state": s.state}
+	if err := ask(ctx, nc, "$JS.API.STREAM.RESTORE."+s.stream, request, &answer); err != nil {
+		return err
+	}
+	size := min(snapshotChunk, int(nc.MaxPayload()))
+	for sent := 0; ; sent += size {
+		chunk := s.data[min(sent, len(s.data)):min(sent+size, len(s.data))]
+		if err := send(ctx, nc, answer.DeliverSubject, chunk, nil); err != nil {
+			return fmt.Errorf("after %d of %d bytes: %w", min(sent, len(s.data)), len(s.data), err)
+		}
+		if len(chunk) == 0 { // the end, and the answer to it says whether the stream is there
+			return nil
+		}
+	}
+}
+
+// ask sends a request of the JetStream API and decodes the answer.
+func ask(ctx context.Context, nc *nats.Conn, subject string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	return send(ctx, nc, subject, body, answer)
+}
+
+// send waits for an answer, which is empty or says in JSON what went wrong.
+func send(ctx context.Context, nc *nats.Conn, subject string, body []byte, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, snapshotPatience)
+	defer cancel()
+	reply, err := nc.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return fmt.Errorf("request to %s: %w", subject, err)
+	}
+	if len(reply.Data) == 0 {
+		return nil
+	}
+	var outcome struct {
+		Error *struct {
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &outcome); err != nil {
+		return fmt.Errorf("answer from %s: %w", subject, err)
+	}
+	if outcome.Error != nil {
+		return errors.New(outcome.Error.Description)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.Unmarshal(reply.Data, answer)
+}
