@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -85,10 +87,20 @@ func nextChunk(ctx context.Context, chunks *nats.Subscription) (*nats.Msg, error
 // Restore makes the stream again as it was: its configuration, its messages and their sequences. Its time of creation is
 // a new one. It fails if the stream exists: delete it first, as an operator has to.
 func (s *Snapshot) Restore(ctx context.Context, nc *nats.Conn) error {
-	if err := s.restore(ctx, nc); err != nil {
+	err := s.restore(ctx, nc)
+	// With the last stream of an account the server removes the account's directories too, behind the answer to the
+	// delete, and under the feet of a restore.
+	for deadline := time.Now().Add(time.Second); err != nil && directoryWasRemoved(err) && time.Now().Before(deadline); {
+		err = s.restore(ctx, nc)
+	}
+	if err != nil {
 		return fmt.Errorf("restore stream %s from its snapshot: %w", s.stream, err)
 	}
 	return nil
+}
+
+func directoryWasRemoved(err error) bool {
+	return strings.Contains(err.Error(), syscall.ENOENT.Error())
 }
 
 func (s *Snapshot) restore(ctx context.Context, nc *nats.Conn) error {
