@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// startEtcd starts an etcd of one member in this process and returns when it serves.
+func startEtcd(dir string) (*embed.Etcd, error) {
+	// The API server is in the same process, so nobody else needs to know the ports: the system chooses them, anew at
+	// each start.
+	loopback := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	cfg := embed.NewConfig()
+	cfg.Dir = dir
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = loopback, loopback
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = loopback, loopback
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	// What was written survives a kill of this process, as the kernel has it. It would not survive the machine.
+	cfg.UnsafeNoFsync = true
+	cfg.LogLevel = "warn"
+	cfg.LogOutputs = []string{"stderr"}
+	// On a busy machine each request is slow. It says nothing about etcd.
+	cfg.WarningApplyDuration = 5 * time.Second
+
+	etcd, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return etcd, nil
+	case err := <-etcd.Err():
+		etcd.Close()
+		return nil, err
+	case <-time.After(time.Minute):
+		etcd.Close()
+		return nil, fmt.Errorf("etcd was not ready after a minute")
+	}
+}

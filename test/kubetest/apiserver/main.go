@@ -1,0 +1,73 @@
+// The program that package kubetest starts: one process with etcd and kube-apiserver in it, and nothing else of
+// Kubernetes. It is a module of its own, so that the several hundred modules that Kubernetes needs do not become
+// dependencies of those who use Nagi.
+//
+//	apiserver [-temporary dir] -store dir -- [flags of kube-apiserver]
+//
+// Standard input ties it to the process that started it: a line "stop" ends it in good order; the end of the input
+// without one says that the other process died, and then it leaves at once and removes the directory named by
+// -temporary. So nothing is left behind even by a test that was killed.
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+)
+
+func main() {
+	store := flag.String("store", "", "the `directory` in which etcd keeps its data")
+	temporary := flag.String("temporary", "", "a `directory` to remove if the process that started this one dies")
+	flag.Parse()
+	if err := run(*store, *temporary, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "apiserver:", err)
+		os.Exit(1)
+	}
+}
+
+func run(store, temporary string, args []string) error {
+	etcd, err := startEtcd(store)
+	if err != nil {
+		return fmt.Errorf("start etcd: %w", err)
+	}
+	defer etcd.Close()
+
+	command := app.NewAPIServerCommand()
+	// A Ctrl-C goes to every process of the terminal. The one that started us decides when the API server has to end.
+	signal.Ignore(os.Interrupt)
+	go watchParent(temporary)
+
+	command.SetArgs(append([]string{"--etcd-servers=http://" + etcd.Clients[0].Addr().String()}, args...))
+	return command.Execute()
+}
+
+// watchParent ends the process when standard input says so. It reads from the start, so that a process whose parent dies
+// while it starts ends as well.
+func watchParent(temporary string) {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		if lines.Text() == "stop" {
+			genericapiserver.RequestShutdown()
+		}
+	}
+	if temporary != "" {
+		removeAll(temporary)
+	}
+	os.Exit(1)
+}
+
+// removeAll removes a directory in which etcd may still be writing.
+func removeAll(dir string) {
+	for range 100 {
+		if os.RemoveAll(dir) == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,12 @@
+//go:build !unix
+
+package kubetest
+
+import (
+	"context"
+	"fmt"
+)
+
+func lock(context.Context, string) (unlock func(), err error) {
+	return nil, fmt.Errorf("kube-apiserver is built on Unix systems only; set %s to a binary", binaryVariable)
+}

@@ -1,0 +1,46 @@
+package kubetest_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		beKilled()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience is for what takes moments on a quiet machine.
+const patience = time.Minute
+
+// eventually waits until f holds.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for !f() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("never came true: %s", what)
+		case <-again.C:
+		}
+	}
+}
+
+func client(t *testing.T, cfg *rest.Config) kubernetes.Interface {
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clientset
+}
