@@ -35,6 +35,8 @@ type keys struct {
 	live    map[string]known
 	tombs   map[string]tombstone
 	invalid map[string]invalid // each of them is live too
+
+	arrived *arrived // while a first list is read, else nil
 }
 
 // anchor is a message by which a stream is known: one that has another one there is another stream.

