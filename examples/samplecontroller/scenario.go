@@ -220,4 +220,3 @@ func until(ctx context.Context, want func(context.Context) (string, error), fail
 		}
 	}
 }
-
