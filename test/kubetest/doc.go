@@ -19,8 +19,8 @@
 //
 // No controllers run: no Deployment gets its Pods, no owner reference is garbage-collected, no namespace goes from
 // Terminating to gone, nothing is scheduled. A test that needs one of these does it by hand, which is often what it
-// wants: remove a finalizer at the moment that is interesting, set the status of a Deployment to ready. ServiceAccounts
-// are not asked of Pods. Everything else of the API server is as in a cluster: custom resources, RBAC, server-side
+// wants: remove a finalizer at the moment that is interesting, set the status of a Deployment to ready. The built-in
+// roles view, edit and admin are empty, as a controller fills them. ServiceAccounts are not asked of Pods. Everything else of the API server is as in a cluster: custom resources, RBAC, server-side
 // apply, admission policies and webhooks, watches.
 //
 // # Users

@@ -215,6 +215,8 @@ func (s *Server) flags() []string {
 		"--advertise-address="+host,
 		"--endpoint-reconciler-type=none",
 		"--cert-dir="+s.dir,
+		// Otherwise a server with an open watch takes a minute to stop.
+		"--shutdown-send-retry-after=true",
 		"--profiling=false",
 	), s.args...)
 }

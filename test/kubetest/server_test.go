@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +99,11 @@ func TestAWatchEndsWhenTheServerStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
+	begin := time.Now()
 	srv.Stop()
+	if took := time.Since(begin); took > 12*time.Second {
+		t.Errorf("it took %v: the server had to be killed", took)
+	}
 	for range watch.ResultChan() { // until it is closed
 	}
 }
@@ -114,11 +119,7 @@ func TestAUserHasNoRightsUntilSomeAreGranted(t *testing.T) {
 	if err := list(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"alice"`) {
 		t.Fatalf("error: %v", err)
 	}
-	// The built-in role "view" comes with the server.
-	_, err := client(t, srv.Config()).RbacV1().RoleBindings("default").Create(t.Context(), viewer("alice"), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	grantReading(t, client(t, srv.Config()), "alice")
 	eventually(t, "alice may list", func() bool { return list() == nil })
 	bob := client(t, srv.ConfigFor("bob"))
 	if _, err := bob.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
@@ -201,11 +202,22 @@ func TestTenServersLeaveNothingBehind(t *testing.T) {
 	goleak.VerifyNone(t, before)
 }
 
-// viewer binds a user to the role that may read.
-func viewer(user string) *rbacv1.RoleBinding {
-	return &rbacv1.RoleBinding{
+// grantReading lets a user list ConfigMaps in the default namespace.
+func grantReading(t *testing.T, clientset kubernetes.Interface, user string) {
+	t.Helper()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
+	}
+	if _, err := clientset.RbacV1().Roles("default").Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+	}
+	if _, err := clientset.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
