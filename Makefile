@@ -1,26 +1,53 @@
 # Needs Go and make; the race detector also needs a C compiler. Everything else is fetched by Go in pinned versions.
 
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
 GO          ?= go
 PKGS        ?= ./...
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Per package. Tests that need longer belong behind NAGI_SOAK.
 TEST_TIMEOUT  ?= 9m
+E2E_TIMEOUT   ?= 15m
 BENCH_TIMEOUT ?= 60m
 BENCH         ?= .
 
+# The packages of PKGS whose tests need a Kubernetes API server: those that use kubetest.
+KUBETEST  := github.com/nagi-runtime/nagi/test/kubetest
+kube_tests = $(GO) list -test -f '{{range .Deps}}{{if eq . "$(KUBETEST)"}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS) | sed -n 's/\.test$$//p'
+
+# Modules of their own below test/: what they depend on is not to become what Nagi depends on.
+NESTED := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod test/*/*/go.mod))
+
 .PHONY: help
 help: ## show this
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
 .PHONY: ci
-ci: lint test ## what has to pass before a change goes in
+ci: lint test e2e ## what has to pass before a change goes in
 
 .PHONY: test
-test: ## all tests, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
-	@test "$$($(GO) env CGO_ENABLED)" = 1 || \
-		{ echo 'make test: the race detector needs cgo and a C compiler' >&2; exit 1; }
-	$(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PKGS)
+test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
+	$(race)
+	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube"); \
+	set -x; $(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
+
+.PHONY: e2e
+e2e: kubetest ## all tests on a real Kubernetes API server, then those of the modules below test/; PKGS, TESTFLAGS as above
+	$(race)
+	@packages=$$($(kube_tests)); set -x; \
+	test -z "$$packages" || $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
+	@for module in $(NESTED); do cd $(CURDIR)/$$module; \
+		packages=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); \
+		test -z "$$packages" || (set -x; $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages); \
+	done
+
+.PHONY: kubetest
+kubetest: ## builds the Kubernetes API server for tests; minutes, the first time
+	$(GO) run ./test/kubetest/build
+
+race = @test "$$($(GO) env CGO_ENABLED)" = 1 || \
+	{ echo 'the race detector needs cgo and a C compiler' >&2; exit 1; }
 
 .PHONY: bench
 bench: ## all benchmarks; PKGS and BENCH=regexp for some
@@ -31,7 +58,7 @@ lint: vet staticcheck fmt tidy ## everything that reads the code without running
 
 .PHONY: vet
 vet:
-	$(GO) vet ./...
+	@for module in . $(NESTED); do (set -x; cd $$module; $(GO) vet ./...); done
 
 .PHONY: staticcheck
 staticcheck:
@@ -44,4 +71,4 @@ fmt:
 
 .PHONY: tidy
 tidy:
-	$(GO) mod tidy -diff
+	@for module in . $(NESTED); do (set -x; cd $$module; $(GO) mod tidy -diff); done
