@@ -3,7 +3,6 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -149,77 +148,6 @@ func TestAnInitialListIsReconciledOnceAndLeavesNothingBehindWhenItGoes(t *testin
 		if n != 0 {
 			t.Errorf("%s: %d are left behind", what, n)
 		}
-	}
-}
-
-// TestAHotKeyDoesNotSlowTheOthers writes one key 10,000 times a second, and others now and then.
-func TestAHotKeyDoesNotSlowTheOthers(t *testing.T) {
-	w := newWorld(t)
-	sites, writer := w.sites(), w.away()
-	var hot atomic.Int64 // the latest state of the hot key that was reconciled
-	var hots atomic.Int64
-	var mu sync.Mutex
-	reconciled := map[string]chan time.Time{}
-	c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-		if req.Key == "hot" {
-			s, err := sites.Lister().Get("hot")
-			if err != nil {
-				return Result{}, err
-			}
-			hot.Store(int64(s.Spec.Pages))
-			hots.Add(1)
-			return Result{}, nil
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		reconciled[req.Key] <- time.Now()
-		return Result{}, nil
-	}), WithResyncInterval(0))
-	must(t, err)
-	w.run(c)
-	eventually(t, "it works", func() bool { return c.Stats().Leading })
-
-	const perTick, tick = 100, 10 * time.Millisecond
-	ctx, stop := context.WithCancel(t.Context())
-	written := make(chan int)
-	go func() {
-		n := 0
-		defer func() { written <- n }()
-		for ticker := time.NewTicker(tick); ctx.Err() == nil; <-ticker.C {
-			for range perTick {
-				n++
-				if _, err := writer.js.PublishAsync("$KV.sites.hot", fmt.Appendf(nil, `{"spec":{"pages":%d}}`, n)); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		}
-	}()
-	start := time.Now()
-	var waits []time.Duration
-	for i := 0; time.Since(start) < time.Duration(soak())*2*time.Second; i++ {
-		key, done := keyNumber(i), make(chan time.Time, 10)
-		mu.Lock()
-		reconciled[key] = done
-		mu.Unlock()
-		put := time.Now()
-		must(t, sites.Create(t.Context(), newSite(key, "one")))
-		waits = append(waits, receive(t, "a cold key is reconciled under load", done).Sub(put))
-	}
-	took := time.Since(start)
-	stop()
-	n := <-written
-	<-writer.js.PublishAsyncComplete()
-	eventually(t, "the hot key's last state is reconciled", func() bool { return hot.Load() == int64(n) })
-	slices.Sort(waits)
-	median := waits[len(waits)/2]
-	t.Logf("%.0f writes of the hot key per second made %d reconciles; %d others waited %v in the median, %v at most",
-		float64(n)/took.Seconds(), hots.Load(), len(waits), median, waits[len(waits)-1])
-	if median > 500*time.Millisecond {
-		t.Errorf("others waited %v in the median", median)
-	}
-	if hots.Load() >= int64(n) {
-		t.Errorf("%d writes made %d reconciles: events of a key do not merge", n, hots.Load())
 	}
 }
 
