@@ -16,7 +16,7 @@ type reconcileContext struct {
 	engine *engine
 	term   *term
 	req    Request
-	writes entity.WriteLog
+	writes allWrites
 
 	once   sync.Once
 	logger logr.Logger
@@ -26,7 +26,7 @@ type reconcileKey struct{}
 
 func (e *engine) reconcileContext(t *term, req Request) *reconcileContext {
 	c := &reconcileContext{engine: e, term: t, req: req}
-	c.Context = entity.WithWriteLog(t.ctx, &c.writes)
+	c.Context = entity.WithWriteLog(t.ctx, &c.writes.nats)
 	if e.opts.logConstructor != nil {
 		c.log()
 	}
@@ -38,6 +38,8 @@ func (c *reconcileContext) Value(key any) any {
 	switch key {
 	case reconcileKey{}:
 		return c
+	case kubeWriteLogKey{}:
+		return &c.writes.kube
 	case c.engine.loggerKey:
 		return c.log()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/external"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -48,8 +49,10 @@ type options struct {
 }
 
 type sourceOptions struct {
-	predicates allOf
-	deleter    Deleter
+	predicates        allOf
+	deleter           Deleter
+	name              string
+	watchErrorHandler cache.WatchErrorHandlerWithContext
 }
 
 func defaultOptions() options {

@@ -1,18 +1,14 @@
 package controllerruntime
 
-import (
-	"context"
-
-	"github.com/nagi-runtime/nagi/entity"
-)
+import "context"
 
 // ownWrites remembers what a key's last reconcile wrote, so that its next one waits until the caches show it.
-type ownWrites struct{ keyed[*entity.WriteLog] }
+type ownWrites struct{ keyed[writeLog] }
 
 // ownWritesKept bounds the memory spent on keys that are not reconciled again soon.
 const ownWritesKept = 4096
 
-func (w *ownWrites) put(key string, log *entity.WriteLog) {
+func (w *ownWrites) put(key string, log writeLog) {
 	if log.Empty() {
 		return
 	}

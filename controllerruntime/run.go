@@ -85,7 +85,7 @@ func (e *engine) sync(ctx, life context.Context) error {
 	var missing []string
 	for _, s := range e.sources {
 		if !cache.WaitFor(ctx, "", s.synced()...) {
-			missing = append(missing, s.String()+because(s.err()))
+			missing = append(missing, s.String()+because(whyNotSynced(life, s)))
 		}
 	}
 	if len(missing) == 0 {
@@ -95,6 +95,24 @@ func (e *engine) sync(ctx, life context.Context) error {
 }
 
 var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSyncTimeout)")
+
+// whyPatience is how long a source that has not synced is given to find out why.
+const whyPatience = 2 * time.Second
+
+func whyNotSynced(ctx context.Context, s source) error {
+	if err := s.err(); err != nil {
+		return err
+	}
+	asks, ok := s.(interface {
+		whyNotSynced(context.Context) error
+	})
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, whyPatience)
+	defer cancel()
+	return asks.whyNotSynced(ctx)
+}
 
 func because(err error) string {
 	if err == nil {

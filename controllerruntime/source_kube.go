@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,7 +29,11 @@ func (f DeleterFunc) Delete(ctx context.Context, obj metav1.Object) error { retu
 const ownerIndex = "nagi/owner"
 
 // OwnsKube makes the objects of a Kubernetes informer secondaries of the primary. The informer is the user's to start
-// and to stop. With a deleter (WithDeleter) cascade and sweep delete those whose owner is gone; without one they are left.
+// and to stop; it may be one of typed objects, of unstructured ones, or of metadata only. With a deleter (WithDeleter) cascade
+// and sweep delete those whose owner is gone; without one they are left.
+//
+// To be able to say why an informer does not sync or falls behind, New sets its watch error handler, if it has not been
+// started; see WithWatchErrorHandler.
 func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 	return func(o *options) error {
 		if isNil(informer) {
@@ -38,11 +43,15 @@ func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 		if err != nil {
 			return fmt.Errorf("OwnsKube: %w", err)
 		}
+		if d, ok := so.deleter.(*kubeDeleter); ok && d.invalid != nil {
+			return fmt.Errorf("OwnsKube: %w", d.invalid)
+		}
 		if so.deleter != nil {
 			o.teardownOptions = append(o.teardownOptions, "WithDeleter")
 		}
 		o.sources = append(o.sources, func(e *engine) (source, error) {
-			s := &kubeSource{engine: e, role: "OwnsKube", number: len(e.sources), informer: informer, deleter: so.deleter, indexed: true}
+			s := newKubeSource(e, "OwnsKube", informer, so)
+			s.indexed = true
 			s.events = &events{engine: e, source: s, predicates: so.predicates, keys: e.owners, operation: OperationSecondary}
 			return s, nil
 		})
@@ -66,7 +75,7 @@ func WatchesKube(informer cache.SharedIndexInformer, keys func(context.Context, 
 			return errors.New("WatchesKube: WithDeleter is for OwnsKube; what is only watched is never deleted")
 		}
 		o.sources = append(o.sources, func(e *engine) (source, error) {
-			s := &kubeSource{engine: e, role: "WatchesKube", number: len(e.sources), informer: informer}
+			s := newKubeSource(e, "WatchesKube", informer, so)
 			s.events = &events{engine: e, source: s, predicates: so.predicates, keys: keys, operation: OperationTertiary}
 			return s, nil
 		})
@@ -77,21 +86,44 @@ func WatchesKube(informer cache.SharedIndexInformer, keys func(context.Context, 
 // kubeSource is the objects of an informer that the user runs.
 type kubeSource struct {
 	engine   *engine
-	role     string
-	number   int
+	name     string
 	informer cache.SharedIndexInformer
 	events   sink
 	deleter  Deleter
 	indexed  bool
 	handlers handlers
+	watching *kubeHealth
 }
 
-func (s *kubeSource) String() string { return fmt.Sprintf("%s informer %d", s.role, s.number) }
+func newKubeSource(e *engine, role string, informer cache.SharedIndexInformer, so sourceOptions) *kubeSource {
+	s := &kubeSource{engine: e, informer: informer, deleter: so.deleter}
+	s.name = fmt.Sprintf("%s %s (informer %d)", role, informerName(informer, so), len(e.sources))
+	errors := watchErrorsOf(informer)
+	errors.chain(so.watchErrorHandler)
+	s.watching = newKubeHealth(informer, errors)
+	return s
+}
+
+// informerName says what an informer is over, as well as it can be known: its own name is the Go type of its objects, which
+// for unstructured and metadata-only ones says nothing.
+func informerName(informer cache.SharedIndexInformer, so sourceOptions) string {
+	if so.name != "" {
+		return so.name
+	}
+	if d, ok := so.deleter.(interface{ name() string }); ok {
+		return d.name()
+	}
+	goType := informer.HasSyncedChecker().Name()
+	return goType[strings.LastIndexAny(goType, " .*")+1:]
+}
+
+func (s *kubeSource) String() string { return s.name }
 
 func (s *kubeSource) start(ctx context.Context) error {
 	if s.informer.IsStopped() {
 		return fmt.Errorf("%s: the informer has been stopped already and cannot run again; give the controller a new one", s)
 	}
+	s.watching.start(ctx, func() { s.engine.sourceHealth(ctx, s) })
 	if s.indexed {
 		if err := addOwnerIndex(s.informer); err != nil {
 			return fmt.Errorf("%s: %w", s, err)
@@ -149,10 +181,25 @@ func metaObject(obj any) (metav1.Object, bool) {
 }
 
 func (s *kubeSource) synced() []cache.DoneChecker { return s.handlers.synced() }
-func (s *kubeSource) err() error                  { return nil }
-func (s *kubeSource) stop()                       { s.handlers.remove() }
+func (s *kubeSource) err() error                  { return s.watching.err() }
 func (s *kubeSource) owns() bool                  { return s.indexed }
 func (s *kubeSource) deletable() bool             { return s.deleter != nil }
+
+func (s *kubeSource) stop() {
+	s.handlers.remove()
+	s.watching.stop()
+}
+
+// whyNotSynced asks where the informer has not told.
+func (s *kubeSource) whyNotSynced(ctx context.Context) error {
+	if informer, ok := s.informer.(interface{ HasStarted() bool }); ok && !informer.HasStarted() {
+		return errors.New("the informer was not started: run it, or start its factory")
+	}
+	if d, ok := s.deleter.(interface{ whyNotListed(context.Context) error }); ok {
+		return d.whyNotListed(ctx)
+	}
+	return nil
+}
 
 func (s *kubeSource) ownedBy(key string) ([]metav1.Object, error) {
 	items, err := s.informer.GetIndexer().ByIndex(ownerIndex, s.engine.kind+"/"+key)
@@ -169,8 +216,14 @@ func (s *kubeSource) all() []metav1.Object { return storeObjects(s.informer.GetS
 
 func (s *kubeSource) remove(ctx context.Context, obj metav1.Object) error {
 	err := guard(func() error { return s.deleter.Delete(ctx, obj) })
-	if apierrors.IsNotFound(err) {
-		return nil
+	if err != nil && (!apierrors.IsNotFound(err) || unknownResource(err)) {
+		return err
 	}
-	return err
+	uid, key := obj.GetUID(), objectKey(obj)
+	logKubeWrite(ctx, s.informer, key, func() bool {
+		item, exists, err := s.informer.GetStore().GetByKey(key)
+		now, ok := metaObject(item)
+		return err != nil || !exists || !ok || now.GetUID() != uid || now.GetDeletionTimestamp() != nil
+	})
+	return nil
 }

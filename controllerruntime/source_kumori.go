@@ -56,7 +56,8 @@ func kumoriKube(informer cache.SharedIndexInformer, number int, role string, han
 			return fmt.Errorf("%s shared informer %d is nil", role, number)
 		}
 		o.sources = append(o.sources, func(e *engine) (source, error) {
-			s := &kubeSource{engine: e, role: role, number: number, informer: informer, indexed: role == "secondary"}
+			s := newKubeSource(e, role, informer, sourceOptions{})
+			s.indexed = role == "secondary"
 			s.events = &handlerSink{source: s, handle: handle}
 			return s, nil
 		})

@@ -80,10 +80,10 @@ func TestSourceThatDoesNotSyncFailsRunByName(t *testing.T) {
 		}, []string{"status bucket sites-status", "did not sync in time"}},
 		{"informer that nobody started", func(w *world) (*Controller[*site], error) {
 			return New("sites", w.sites(), noReconciler, Owns(w.pages()), WatchesKube(stillInformer(), noObjects), shortSync())
-		}, []string{"not synced: WatchesKube informer 2"}},
+		}, []string{"not synced: WatchesKube PartialObjectMetadata (informer 2)"}},
 		{"all that are missing", func(w *world) (*Controller[*site], error) {
 			return New("sites", w.sites(), noReconciler, OwnsKube(stillInformer()), WatchesKube(stillInformer(), noObjects), shortSync())
-		}, []string{"not synced: OwnsKube informer 1; WatchesKube informer 2"}},
+		}, []string{"not synced: OwnsKube PartialObjectMetadata (informer 1) (the informer was not started"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +117,7 @@ func TestInformerThatHasBeenStoppedFailsRunByName(t *testing.T) {
 	informer.RunWithContext(ended)
 	c, err := New("sites", w.sites(), noReconciler, OwnsKube(informer))
 	must(t, err)
-	says(t, w.run(c).failed(), `controller "sites"`, "OwnsKube informer 1", "stopped already", "give the controller a new one")
+	says(t, w.run(c).failed(), `controller "sites"`, "OwnsKube PartialObjectMetadata (informer 1)", "stopped already", "give the controller a new one")
 }
 
 func TestStatusBucketOfAnotherControllerFailsRunByName(t *testing.T) {

@@ -298,8 +298,8 @@ func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error)
 	if orphan {
 		return true, e.leave(ctx, key)
 	}
-	log := &entity.WriteLog{}
-	ctx = entity.WithWriteLog(ctx, log)
+	log := &allWrites{}
+	ctx = log.under(ctx)
 	var errs []error
 	for _, target := range targets {
 		if target.object.GetDeletionTimestamp() != nil {

@@ -245,7 +245,7 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 	a.took = time.Since(start)
 	e.stats.running.Add(-1)
 	cancel()
-	a.wrote = !own.writes.Empty()
+	a.wrote = !own.writes.nats.Empty()
 	e.written.put(it.key, &own.writes)
 	return a, true
 }

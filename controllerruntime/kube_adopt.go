@@ -1,0 +1,70 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AdoptOrFail makes an object that nobody owns the primary's: one of obj's name and namespace that names no owner and that
+// no Kubernetes object controls. If there is none, or it is the primary's already, nothing is written. Whatever else has that name is a
+// *ResourceExistsError, and an event on the primary says so. It is taken by compare-and-set, so of several who want it one
+// gets it. It belongs before the Apply or CreateOrUpdate of the same obj, which refuses what is not adopted.
+func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
+	key := objectKey(obj)
+	desired := obj.DeepCopyObject().(T)
+	owner := ownerIn(ctx, desired)
+	manager, err := k.managerIn(ctx)
+	if err == nil && owner == (kubeOwner{}) {
+		err = errors.New("there is no owner to adopt it for: call it with a reconcile's context, or set the owner of the object (SetOwner)")
+	}
+	if err != nil {
+		return fmt.Errorf("adopt %s %q: %w", resourceName(k.resource), key, err)
+	}
+	existing := k.lookup(key)
+	if existing == nil || k.mayWrite(key, owner, manager, existing) == nil {
+		return nil
+	}
+	for tries := 0; ; tries++ {
+		live, err := k.live(ctx, key)
+		if err != nil || live == nil {
+			return err
+		}
+		err = k.adopt(ctx, live, desired, owner, manager)
+		if _, overtaken := errors.AsType[*overtakenError](err); overtaken && tries < maxConflicts {
+			continue
+		}
+		if exists, ok := errors.AsType[*ResourceExistsError](err); ok {
+			recordResourceExists(ctx, exists)
+			return err
+		}
+		return k.explain("adopt", key, err)
+	}
+}
+
+func (k *Kube[T]) adopt(ctx context.Context, live metav1.Object, desired T, owner kubeOwner, manager string) error {
+	key := objectKey(live)
+	if err := k.mayWrite(key, owner, manager, live); err == nil {
+		return nil
+	}
+	if ownerNamedBy(live) != (kubeOwner{}) || labelOwner(live) != (kubeOwner{}) || metav1.GetControllerOf(live) != nil {
+		return k.exists(key, live)
+	}
+	_, err := k.mergePatch(ctx, live, map[string]any{"metadata": map[string]any{
+		"labels":      pick(desired.GetLabels(), OwnerkindLabel, OwnerKeyLabel, OwnerInstanceLabel),
+		"annotations": pick(desired.GetAnnotations(), OwnerkindAnnotation, OwnerKeyAnnotation, OwnerInstanceAnnotation),
+	}}, manager)
+	return err
+}
+
+func pick(from map[string]string, names ...string) map[string]any {
+	picked := map[string]any{}
+	for _, name := range names {
+		if value, ok := from[name]; ok {
+			picked[name] = value
+		}
+	}
+	return picked
+}

@@ -1,0 +1,208 @@
+package controllerruntime
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// appliedMost bounds how many objects' last applies are remembered. Of one that is forgotten the annotation and the
+// managedFields still tell, at the cost of a walk through them.
+const appliedMost = 65536
+
+// appliedState is what the server returned for the last apply of an object. Not all of it is as it was sent: an admission
+// webhook may have changed it, or the server may have dropped a field that it does not know. So the next apply compares with
+// what came of the last one, and not with what it asked for, or it would write for ever.
+type appliedState struct {
+	uid     types.UID
+	owner   kubeOwner
+	hash    string // of what was sent
+	version string
+	managed string // the fields that the server gave us
+}
+
+// appliedStates are the last applies of this process by key.
+type appliedStates struct {
+	mu    sync.Mutex
+	byKey map[string]appliedState
+}
+
+func newAppliedStates() *appliedStates { return &appliedStates{byKey: map[string]appliedState{}} }
+
+func (s *appliedStates) put(key string, state appliedState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.byKey[key]; !ok && len(s.byKey) >= appliedMost {
+		for victim := range s.byKey {
+			delete(s.byKey, victim)
+			break
+		}
+	}
+	s.byKey[key] = state
+}
+
+// of returns what is remembered of this very object.
+func (s *appliedStates) of(key string, uid types.UID) (appliedState, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, ok := s.byKey[key]
+	return state, ok && state.uid == uid
+}
+
+func (s *appliedStates) forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byKey, key)
+}
+
+// upToDate tells whether an apply would change nothing: the same was applied last, and nobody has touched any of it since.
+// The server takes a field out of our set when somebody else sets it to another value or removes it.
+func (k *Kube[T]) upToDate(c *configuration, existing metav1.Object) bool {
+	managed := managedBy(existing, c.manager, k.resource.GroupVersion())
+	if last, ok := k.applied.of(c.key, existing.GetUID()); ok && last.hash == c.hash {
+		if last.version == existing.GetResourceVersion() {
+			return true
+		}
+		return managed != "" && managed == last.managed
+	}
+	if managed == "" || existing.GetAnnotations()[AppliedHashAnnotation] != c.hash {
+		return false
+	}
+	set := &fieldpath.Set{}
+	if set.FromJSON(strings.NewReader(managed)) != nil {
+		return false
+	}
+	return coversObject(set, c.fields)
+}
+
+// managedBy returns the fields that a manager applied, "" if there are none.
+func managedBy(obj metav1.Object, manager string, version schema.GroupVersion) string {
+	for _, entry := range obj.GetManagedFields() {
+		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" &&
+			entry.APIVersion == version.String() && entry.FieldsV1 != nil {
+			return string(bytes.TrimSpace(entry.FieldsV1.GetRawBytes()))
+		}
+	}
+	return ""
+}
+
+// coversObject tells whether a set of managed fields has every field of a configuration. Which lists are sets, maps or
+// atoms only the server's schema says; the set shows how it took them. In doubt the answer is no: then an apply is sent that
+// changes nothing.
+func coversObject(set *fieldpath.Set, fields map[string]any) bool {
+	for name, field := range fields {
+		switch name {
+		case "apiVersion", "kind":
+			continue // in no set
+		case "metadata":
+			if !coversMetadata(set, field) {
+				return false
+			}
+		default:
+			if !coversField(set, fieldpath.FieldNameElement(name), field) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func coversMetadata(set *fieldpath.Set, metadata any) bool {
+	fields, ok := metadata.(map[string]any)
+	if !ok {
+		return false
+	}
+	inner := set.Children.Descend(fieldpath.FieldNameElement("metadata"))
+	for name, field := range fields {
+		if name != "name" && name != "namespace" && !coversField(inner, fieldpath.FieldNameElement(name), field) {
+			return false
+		}
+	}
+	return true
+}
+
+// coversField tells whether a set has a field with all that is in it.
+func coversField(set *fieldpath.Set, at fieldpath.PathElement, field any) bool {
+	inner, nested := set.Children.Get(at)
+	if !nested {
+		return set.Members.Has(at) // a scalar, an atom, or something empty
+	}
+	switch field := field.(type) {
+	case map[string]any:
+		for name, v := range field {
+			if !coversField(inner, fieldpath.FieldNameElement(name), v) {
+				return false
+			}
+		}
+		return len(field) > 0
+	case []any:
+		return coversList(inner, field)
+	}
+	return false
+}
+
+func coversList(set *fieldpath.Set, items []any) bool {
+	elements := elementsOf(set)
+	used := make([]bool, len(elements))
+	for _, item := range items {
+		found := -1
+		for i, element := range elements {
+			if used[i] || !selects(element, item) {
+				continue
+			}
+			if found >= 0 {
+				return false // the server tells them apart by a default that we do not know
+			}
+			found = i
+		}
+		if found < 0 || !coversItem(set, elements[found], item) {
+			return false
+		}
+		used[found] = true
+	}
+	return len(items) > 0
+}
+
+func coversItem(set *fieldpath.Set, at fieldpath.PathElement, item any) bool {
+	if _, ok := item.(map[string]any); !ok {
+		return set.Members.Has(at)
+	}
+	return coversField(set, at, item)
+}
+
+func elementsOf(set *fieldpath.Set) []fieldpath.PathElement {
+	var elements []fieldpath.PathElement
+	set.Members.Iterate(func(e fieldpath.PathElement) { elements = append(elements, e) })
+	set.Children.Iterate(func(e fieldpath.PathElement) {
+		if !set.Members.Has(e) {
+			elements = append(elements, e)
+		}
+	})
+	return elements
+}
+
+// selects tells whether a path element is that of the item. Of an item's key, a field that it leaves away has a default.
+func selects(element fieldpath.PathElement, item any) bool {
+	switch {
+	case element.Value != nil:
+		return value.Equals(*element.Value, value.NewValueInterface(item))
+	case element.Key != nil:
+		fields, ok := item.(map[string]any)
+		if !ok {
+			return false
+		}
+		for _, key := range *element.Key {
+			if v, ok := fields[key.Name]; ok && !value.Equals(key.Value, value.NewValueInterface(v)) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}

@@ -1,0 +1,143 @@
+package controllerruntime
+
+import (
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// fromCache copies what an informer or the API server gave into a T. Apart from that its kind is set, which typed
+// informers leave away.
+func (k *Kube[T]) fromCache(item any) (T, error) {
+	if obj, ok := item.(T); ok {
+		return k.withKind(obj.DeepCopyObject().(T)), nil
+	}
+	fields, err := fieldsOf(item)
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("read %s: %w", resourceName(k.resource), err)
+	}
+	return k.fromFields(fields)
+}
+
+// fromFields takes the fields into possession.
+func (k *Kube[T]) fromFields(fields map[string]any) (T, error) {
+	obj := newKubeObject[T]()
+	if u, ok := any(obj).(*unstructured.Unstructured); ok {
+		u.Object = fields
+		return k.withKind(obj), nil
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, obj); err != nil {
+		return obj, fmt.Errorf("read %s as %T: %w", resourceName(k.resource), obj, err)
+	}
+	return k.withKind(obj), nil
+}
+
+func (k *Kube[T]) withKind(obj T) T {
+	if k.kind != "" {
+		obj.GetObjectKind().SetGroupVersionKind(k.resource.GroupVersion().WithKind(k.kind))
+	}
+	return obj
+}
+
+// fieldsOf returns the fields of an object; they are a copy.
+func fieldsOf(item any) (map[string]any, error) {
+	if u, ok := item.(*unstructured.Unstructured); ok {
+		return runtime.DeepCopyJSON(u.Object), nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
+	if err != nil {
+		return nil, fmt.Errorf("convert %T: %w", item, err)
+	}
+	return fields, nil
+}
+
+// configOf returns the fields of an object that its writer decides about: not the status, nor what the server sets. Of a
+// typed object a null is a field that was not set.
+func (k *Kube[T]) configOf(obj T) (map[string]any, error) {
+	fields, err := fieldsOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := any(obj).(*unstructured.Unstructured); !ok {
+		dropNulls(fields)
+	}
+	if k.kind != "" {
+		fields["kind"] = k.kind
+	}
+	if fields["kind"] == nil || fields["kind"] == "" {
+		return nil, fmt.Errorf("the object %q has no kind: set it, or give NewKube WithKind", objectKey(obj))
+	}
+	fields["apiVersion"] = k.resource.GroupVersion().String()
+	delete(fields, "status")
+	if metadata, ok := fields["metadata"].(map[string]any); ok {
+		for _, name := range setByServer {
+			delete(metadata, name)
+		}
+	}
+	return fields, nil
+}
+
+var setByServer = []string{"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation",
+	"managedFields", "resourceVersion", "selfLink", "uid"}
+
+func dropNulls(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, field := range value {
+			if field == nil {
+				delete(value, name)
+				continue
+			}
+			dropNulls(field)
+		}
+	case []any:
+		for _, item := range value {
+			dropNulls(item)
+		}
+	}
+}
+
+// mergeDiff returns the JSON merge patch (RFC 7386) that makes after of before; nil if they are the same.
+func mergeDiff(before, after map[string]any) map[string]any {
+	var patch map[string]any
+	set := func(name string, value any) {
+		if patch == nil {
+			patch = map[string]any{}
+		}
+		patch[name] = value
+	}
+	for name, old := range before {
+		field, ok := after[name]
+		if !ok {
+			set(name, nil)
+			continue
+		}
+		oldMap, ok1 := old.(map[string]any)
+		newMap, ok2 := field.(map[string]any)
+		if ok1 && ok2 {
+			if inner := mergeDiff(oldMap, newMap); inner != nil {
+				set(name, inner)
+			}
+			continue
+		}
+		if !reflect.DeepEqual(old, field) {
+			set(name, field)
+		}
+	}
+	for name, field := range after {
+		if _, ok := before[name]; !ok {
+			set(name, field)
+		}
+	}
+	return patch
+}
+
+// onlyMetadata tells whether an informer keeps no more of its objects.
+func onlyMetadata(obj metav1.Object) bool {
+	_, ok := obj.(*metav1.PartialObjectMetadata)
+	return ok
+}

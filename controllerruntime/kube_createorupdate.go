@@ -1,0 +1,159 @@
+package controllerruntime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// CreateOrUpdate makes the object named by obj's name and namespace what mutate makes of it. mutate is given the object as
+// it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Inside a reconcile the
+// reconciled primary becomes the owner; an object of that name that is not its is a *ResourceExistsError, and an event on the
+// primary says so. Nothing is written when nothing changed; status is not looked at and not written. What changed is sent
+// as a merge patch on the resourceVersion that was read, so fields that T does not know stay.
+//
+// Elsewhere obj must name its owner as it comes (SetOwner), or have none.
+//
+// It reads from the cache, which shows this handle's own writes. If the write then finds that somebody else was faster, it
+// reads live and tries again, so mutate may be called more than once. On success obj is as the server returned it; on an
+// error it is undefined.
+func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) error) (OperationResult, error) {
+	key := objectKey(obj)
+	manager, err := k.managerIn(ctx)
+	if err != nil {
+		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", resourceName(k.resource), key, err)
+	}
+	template := obj.DeepCopyObject().(T)
+	owner := ownerIn(ctx, template.DeepCopyObject().(T))
+	existing := k.lookup(key)
+	cached := existing == nil || !onlyMetadata(existing)
+	for tries := 0; ; tries++ {
+		if tries > 0 || !cached {
+			if existing, err = k.live(ctx, key); err != nil {
+				return OperationResultNone, err
+			}
+			assign(obj, template.DeepCopyObject().(T))
+		}
+		result, err := k.createOrUpdate(ctx, obj, existing, owner, manager, mutate)
+		if err == nil {
+			return result, nil
+		}
+		exists, foreign := errors.AsType[*ResourceExistsError](err)
+		_, again := errors.AsType[*overtakenError](err)
+		if foreign && cached && tries == 0 {
+			again = true // what the cache says may be old
+		}
+		switch {
+		case again && tries < maxConflicts:
+		case foreign:
+			recordResourceExists(ctx, exists)
+			return OperationResultNone, err
+		default:
+			return OperationResultNone, k.explain("create or update", key, err)
+		}
+	}
+}
+
+func (k *Kube[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.Object, owner kubeOwner, manager string, mutate func(T) error) (OperationResult, error) {
+	key := objectKey(obj)
+	var before T
+	if existing != nil {
+		if err := k.mayWrite(key, owner, manager, existing); err != nil {
+			return OperationResultNone, err
+		}
+		var err error
+		if before, err = k.fromCache(existing); err != nil {
+			return OperationResultNone, err
+		}
+		assign(obj, before.DeepCopyObject().(T))
+	}
+	if err := mutate(obj); err != nil {
+		return OperationResultNone, fmt.Errorf("mutate: %w", err)
+	}
+	if objectKey(obj) != key {
+		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", objectKey(obj), key)
+	}
+	owner.set(obj)
+	if existing == nil {
+		return k.create(ctx, obj, manager)
+	}
+	return k.update(ctx, before, obj, manager)
+}
+
+func (k *Kube[T]) create(ctx context.Context, obj T, manager string) (OperationResult, error) {
+	fields, err := k.configOf(obj)
+	if err != nil {
+		return OperationResultNone, err
+	}
+	returned, err := k.at(obj.GetNamespace()).Create(ctx, &unstructured.Unstructured{Object: fields}, metav1.CreateOptions{FieldManager: manager})
+	if err != nil {
+		return OperationResultNone, kubeOvertakenBy(err)
+	}
+	k.wrote(ctx, objectKey(obj), returned)
+	return OperationResultCreated, k.read(returned, obj)
+}
+
+func (k *Kube[T]) update(ctx context.Context, before, obj T, manager string) (OperationResult, error) {
+	if equality.Semantic.DeepEqual(before, obj) {
+		return OperationResultNone, nil
+	}
+	old, err := k.configOf(before)
+	if err != nil {
+		return OperationResultNone, err
+	}
+	fields, err := k.configOf(obj)
+	if err != nil {
+		return OperationResultNone, err
+	}
+	patch := mergeDiff(old, fields)
+	if patch == nil {
+		return OperationResultNone, nil
+	}
+	returned, err := k.mergePatch(ctx, before, patch, manager)
+	if err != nil {
+		return OperationResultNone, err
+	}
+	return OperationResultUpdated, k.read(returned, obj)
+}
+
+// mergePatch patches what was seen and nothing else.
+func (k *Kube[T]) mergePatch(ctx context.Context, seen metav1.Object, patch map[string]any, manager string) (*unstructured.Unstructured, error) {
+	metadata, ok := patch["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		patch["metadata"] = metadata
+	}
+	metadata["resourceVersion"], metadata["uid"] = seen.GetResourceVersion(), string(seen.GetUID())
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	returned, err := k.at(seen.GetNamespace()).Patch(ctx, seen.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
+	if err != nil {
+		return nil, kubeOvertakenBy(err)
+	}
+	k.wrote(ctx, objectKey(seen), returned)
+	return returned, nil
+}
+
+func kubeOvertakenBy(err error) error {
+	if kubeOvertaken(err) {
+		return &overtakenError{err}
+	}
+	return err
+}
+
+// read puts what the server returned into obj.
+func (k *Kube[T]) read(returned *unstructured.Unstructured, obj T) error {
+	result, err := k.fromCache(returned)
+	if err == nil {
+		assign(obj, result)
+	}
+	return err
+}

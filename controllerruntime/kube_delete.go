@@ -1,0 +1,51 @@
+package controllerruntime
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Deleter deletes as Delete does, for OwnsKube; Owns() has it.
+func (k *Kube[T]) Deleter() Deleter { return kubeHandleDeleter[T]{k} }
+
+// kubeHandleDeleter is a handle as a Deleter that can also tell why the informer does not sync.
+type kubeHandleDeleter[T KubeObject] struct{ k *Kube[T] }
+
+func (d kubeHandleDeleter[T]) Delete(ctx context.Context, obj metav1.Object) error {
+	return d.k.Delete(ctx, obj)
+}
+
+func (d kubeHandleDeleter[T]) whyNotListed(ctx context.Context) error {
+	return d.k.deleter.whyNotListed(ctx)
+}
+
+func (d kubeHandleDeleter[T]) name() string { return d.k.deleter.name() }
+
+// Delete deletes obj as it was read, with preconditions on its uid and resourceVersion; see KubeDeleter. One that is absent is
+// success. Inside a reconcile, an object that is not the primary's is a *ResourceExistsError. The object may outlive the
+// call, with a deletionTimestamp, where finalizers hold it.
+func (k *Kube[T]) Delete(ctx context.Context, obj metav1.Object) error {
+	key := objectKey(obj)
+	if r, ok := reconcileOf(ctx); ok {
+		owner := kubeOwner{r.engine.kind, r.req.Key, r.engine.instanceID()}
+		if err := k.mayWrite(key, owner, "", obj); err != nil {
+			return fmt.Errorf("delete: %w", err)
+		}
+	}
+	if err := k.deleter.Delete(ctx, obj); err != nil {
+		return err
+	}
+	k.applied.forget(key)
+	w := kubeWrite{uid: obj.GetUID(), at: time.Now()}
+	if inReconcile(ctx) {
+		// Only the server knows whether something holds it; who deletes may want to know too.
+		if live, err := k.live(ctx, key); err == nil && live != nil && live.GetUID() == w.uid {
+			w = writeOf(live)
+		}
+	}
+	k.remember(ctx, key, w)
+	return nil
+}

@@ -1,0 +1,105 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// KubeDeleteOption says how Kubernetes objects are deleted.
+type KubeDeleteOption func(*kubeDeleter) error
+
+// WithPropagation sets what becomes of what the objects own within Kubernetes, by ownerReferences: Background, the default
+// here, lets the garbage collector delete it after them; Foreground keeps each object until that is done, and a teardown
+// waits for it; Orphan leaves it.
+func WithPropagation(p metav1.DeletionPropagation) KubeDeleteOption {
+	return func(d *kubeDeleter) error {
+		switch p {
+		case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
+			d.propagation = p
+			return nil
+		}
+		return fmt.Errorf("WithPropagation(%q): want Background, Foreground or Orphan", p)
+	}
+}
+
+// KubeDeleter makes a deleter of objects of one resource, for WithDeleter. It deletes what was seen and nothing else: with
+// preconditions on uid and resourceVersion. If the object has changed since it returns the conflict, and is asked again with
+// what the cache shows by then; if another object has its name by now, or it is being deleted already, the delete has
+// succeeded. An error in the options is returned by each Delete, and by New.
+func KubeDeleter(client dynamic.Interface, resource schema.GroupVersionResource, opts ...KubeDeleteOption) Deleter {
+	d, err := newKubeDeleter(client, resource, opts)
+	if err != nil {
+		d = &kubeDeleter{resource: resource, invalid: err}
+	}
+	return d
+}
+
+type kubeDeleter struct {
+	client      dynamic.Interface
+	resource    schema.GroupVersionResource
+	propagation metav1.DeletionPropagation
+	invalid     error
+}
+
+func newKubeDeleter(client dynamic.Interface, resource schema.GroupVersionResource, opts []KubeDeleteOption) (*kubeDeleter, error) {
+	d := &kubeDeleter{client: client, resource: resource, propagation: metav1.DeletePropagationBackground}
+	var errs []error
+	for _, opt := range opts {
+		if opt != nil {
+			errs = append(errs, opt(d))
+		}
+	}
+	if isNil(client) || resource.Resource == "" || resource.Version == "" {
+		errs = append(errs, fmt.Errorf("KubeDeleter(%s): a client, and a resource with its version are needed", resourceName(resource)))
+	}
+	return d, errors.Join(errs...)
+}
+
+// Delete implements Deleter.
+func (d *kubeDeleter) Delete(ctx context.Context, obj metav1.Object) error {
+	if d.invalid != nil {
+		return d.invalid
+	}
+	key, uid, version := objectKey(obj), obj.GetUID(), obj.GetResourceVersion()
+	if uid == "" {
+		return fmt.Errorf("delete %s %q: the object has no uid, so it cannot be told from another one of that name: give one that was read",
+			resourceName(d.resource), key)
+	}
+	seen := &metav1.Preconditions{UID: &uid}
+	if version != "" {
+		seen.ResourceVersion = &version
+	}
+	at := resourceAt(d.client, d.resource, obj.GetNamespace())
+	err := at.Delete(ctx, obj.GetName(), metav1.DeleteOptions{Preconditions: seen, PropagationPolicy: &d.propagation})
+	if apierrors.IsNotFound(err) && !unknownResource(err) {
+		return nil
+	}
+	if !apierrors.IsConflict(err) {
+		return explainKube("delete", d.resource, key, err)
+	}
+	live, getErr := at.Get(ctx, obj.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(getErr) && !unknownResource(getErr) {
+		return nil
+	}
+	if getErr == nil && (live.GetUID() != uid || live.GetDeletionTimestamp() != nil) {
+		return nil
+	}
+	return explainKube("delete", d.resource, key, err)
+}
+
+func (d *kubeDeleter) name() string { return resourceName(d.resource) }
+
+// whyNotListed asks the API server why an informer over the resource does not sync; nil if it would.
+func (d *kubeDeleter) whyNotListed(ctx context.Context) error {
+	if d.invalid != nil {
+		return nil
+	}
+	_, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{Limit: 1})
+	return explainKube("list", d.resource, "", err)
+}

@@ -1,0 +1,137 @@
+package controllerruntime
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ResourceExistsError says that an object of that name exists in Kubernetes and is not the primary's. Nothing was written.
+type ResourceExistsError struct {
+	Resource schema.GroupVersionResource
+	Key      string // of the object: "name" or "namespace/name"
+	// The primary that owns it, maybe of another installation; empty if it names none.
+	OwnerKind, OwnerKey, OwnerInstance string
+	// Controller is the Kubernetes object that controls it by an ownerReference, as "ReplicaSet web-5d4f"; "" if none does.
+	Controller string
+}
+
+// Error is MessageErrResourceExists and who owns the object, as far as it says, and what to do.
+func (e *ResourceExistsError) Error() string {
+	message := fmt.Sprintf(MessageErrResourceExists, e.Key)
+	switch {
+	case e.OwnerKey != "":
+		return fmt.Sprintf("%s: this object of %s is owned by %s %q of installation %q; use another name", message, resourceName(e.Resource), e.OwnerKind, e.OwnerKey, e.OwnerInstance)
+	case e.Controller != "":
+		return fmt.Sprintf("%s: this object of %s is controlled by %s; use another name", message, resourceName(e.Resource), e.Controller)
+	}
+	return fmt.Sprintf("%s: this object of %s names no owner; use another name, or take it over with AdoptOrFail", message, resourceName(e.Resource))
+}
+
+// ApplyConflictError says that an Apply WithoutForce would change fields that others manage. Nothing was written.
+// apierrors.IsConflict holds for it.
+type ApplyConflictError struct {
+	Resource  schema.GroupVersionResource
+	Key       string
+	Conflicts []FieldConflict
+	cause     error
+}
+
+// FieldConflict is a field and who manages it.
+type FieldConflict struct {
+	Manager string // as the API server names it, as: "kubectl" using apps/v1
+	Field   string // as: .spec.replicas
+}
+
+// Error names the fields and their managers.
+func (e *ApplyConflictError) Error() string {
+	fields := make([]string, len(e.Conflicts))
+	for i, c := range e.Conflicts {
+		fields[i] = c.Field + " is managed by " + c.Manager
+	}
+	return fmt.Sprintf("apply %s %q: %s; leave these fields away, or apply with force to take them over",
+		resourceName(e.Resource), e.Key, strings.Join(fields, ", "))
+}
+
+// Unwrap returns the API server's error.
+func (e *ApplyConflictError) Unwrap() error { return e.cause }
+
+// applyConflict returns the conflict of fields in err, if it is one.
+func applyConflict(resource schema.GroupVersionResource, key string, err error) *ApplyConflictError {
+	var status apierrors.APIStatus
+	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	conflict := &ApplyConflictError{Resource: resource, Key: key, cause: err}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type == metav1.CauseTypeFieldManagerConflict {
+			manager := strings.TrimPrefix(cause.Message, "conflict with ")
+			conflict.Conflicts = append(conflict.Conflicts, FieldConflict{Manager: manager, Field: cause.Field})
+		}
+	}
+	if len(conflict.Conflicts) == 0 {
+		return nil
+	}
+	return conflict
+}
+
+func (k *Kube[T]) explain(doing, key string, err error) error {
+	return explainKube(doing, k.resource, key, err)
+}
+
+// explainKube says what was being done, and what to do about an error of the API server, which it wraps.
+func explainKube(doing string, resource schema.GroupVersionResource, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	what := doing + " " + resourceName(resource)
+	if key != "" {
+		what += fmt.Sprintf(" %q", key)
+	}
+	if advice := kubeAdvice(err); advice != "" {
+		return fmt.Errorf("%s: %w (%s)", what, err, advice)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func kubeAdvice(err error) string {
+	var network net.Error
+	switch {
+	case unknownResource(err):
+		return "the API server does not have this resource: install its CustomResourceDefinition, or mend group, version and resource"
+	case apierrors.IsNotFound(err) && missingNamespace(err):
+		return "create the namespace"
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return "the namespace is being deleted: nothing can be created in it until it is gone and made again; delete the primary, or wait"
+	case strings.Contains(err.Error(), "denied request") || strings.Contains(err.Error(), "denied the request"):
+		return "an admission policy or webhook refuses it: change the object, or the policy"
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "):
+		return "grant the verb to this user in a Role or ClusterRole"
+	case apierrors.IsUnauthorized(err):
+		return "the API server does not accept the credentials"
+	case apierrors.IsInvalid(err):
+		return "the API server does not accept the object: mend the field that it names"
+	case apierrors.IsConflict(err):
+		return "it has changed since it was read; the next try sees what it is now"
+	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && errors.As(err, &network):
+		return "the API server cannot be reached; it is tried again"
+	}
+	return ""
+}
+
+// unknownResource tells the 404 of a path that the API server does not have from that of an object: only the former has
+// no status of its own, so client-go makes one of it.
+func unknownResource(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+func missingNamespace(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}

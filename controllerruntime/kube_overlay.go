@@ -1,0 +1,188 @@
+package controllerruntime
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/features"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// kubeOverlayTTL bounds how long an own write hides what the cache says. It only matters when the informer cannot watch.
+	kubeOverlayTTL = 30 * time.Second
+	// kubeOverlayMost bounds how many own writes are remembered until the cache shows them.
+	kubeOverlayMost = 16384
+)
+
+// kubeOverlay holds the last own write of each object until the informer has it, so that a read after a write sees it.
+type kubeOverlay struct {
+	informer cache.SharedIndexInformer
+	// ordered tells whether the store's resource version is a cursor: all up to it is in the store. client-go's is one
+	// while lists are put into the store at once, which is its default; else only an object's own version says anything.
+	ordered bool
+	size    atomic.Int64 // entries, to keep the lock out of reads when there are none
+
+	mu      sync.RWMutex
+	entries map[string]kubeWrite
+	turns   []kubeTurn // oldest first
+}
+
+// kubeWrite is a write that succeeded: the object as the server returned it, or none for a delete.
+type kubeWrite struct {
+	object  metav1.Object
+	uid     types.UID
+	version string // of a delete it is not known
+	at      time.Time
+}
+
+type kubeTurn struct {
+	key string
+	at  time.Time
+}
+
+func newKubeOverlay(informer cache.SharedIndexInformer) *kubeOverlay {
+	gates := features.FeatureGates()
+	return &kubeOverlay{
+		informer: informer, entries: map[string]kubeWrite{},
+		ordered: gates.Enabled(features.InOrderInformers) && gates.Enabled(features.AtomicFIFO),
+	}
+}
+
+func writeOf(obj metav1.Object) kubeWrite {
+	return kubeWrite{object: obj, uid: obj.GetUID(), version: obj.GetResourceVersion(), at: time.Now()}
+}
+
+// add remembers a write, unless a later one of the same object came first.
+func (o *kubeOverlay) add(key string, w kubeWrite) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.prune()
+	if old, ok := o.entries[key]; ok && !w.follows(old) {
+		return
+	}
+	o.entries[key] = w
+	o.turns = append(o.turns, kubeTurn{key, w.at})
+	o.size.Store(int64(len(o.entries)))
+}
+
+// follows tells whether w is the later one of two writes of this process.
+func (w kubeWrite) follows(old kubeWrite) bool {
+	switch {
+	case w.object == nil:
+		return true
+	case old.object == nil:
+		return w.uid != old.uid // what is deleted does not come back
+	}
+	order, err := resourceversion.CompareResourceVersion(w.version, old.version)
+	return err != nil || order >= 0
+}
+
+// prune drops, from the oldest on, what the cache shows.
+func (o *kubeOverlay) prune() {
+	n := 0
+	for ; n < len(o.turns); n++ {
+		turn := o.turns[n]
+		w, ok := o.entries[turn.key]
+		if !ok || w.at != turn.at {
+			continue
+		}
+		if !o.shown(turn.key, w) && len(o.entries) < kubeOverlayMost {
+			break
+		}
+		delete(o.entries, turn.key)
+	}
+	o.turns = o.turns[n:]
+	if len(o.turns) == 0 {
+		o.turns = nil // let the array go
+	}
+	o.size.Store(int64(len(o.entries)))
+}
+
+// lookup returns the object of a key, own or cached, whichever is later; nil if there is none.
+func (o *kubeOverlay) lookup(key string) metav1.Object {
+	w, written := o.get(key) // before the cache, which may have it by the time it is read
+	stored := o.stored(key)
+	if !written || w.shownBy(stored) {
+		return stored
+	}
+	if w.object == nil {
+		return nil
+	}
+	return w.object
+}
+
+func (o *kubeOverlay) stored(key string) metav1.Object {
+	item, exists, err := o.informer.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return nil
+	}
+	obj, ok := metaObject(item)
+	if !ok {
+		return nil
+	}
+	return obj
+}
+
+// get returns the own write of a key that the cache may not have, if there is one.
+func (o *kubeOverlay) get(key string) (kubeWrite, bool) {
+	if o.size.Load() == 0 {
+		return kubeWrite{}, false
+	}
+	o.mu.RLock()
+	w, ok := o.entries[key]
+	o.mu.RUnlock()
+	if !ok || o.reached(w) {
+		return kubeWrite{}, false
+	}
+	return w, true
+}
+
+// keys are those of own writes that the cache may not have.
+func (o *kubeOverlay) keys() map[string]struct{} {
+	if o.size.Load() == 0 {
+		return nil
+	}
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	keys := make(map[string]struct{}, len(o.entries))
+	for key, w := range o.entries {
+		if !o.reached(w) {
+			keys[key] = struct{}{}
+		}
+	}
+	return keys
+}
+
+// shown tells whether the cache shows a write, or something later, or will not any more.
+func (o *kubeOverlay) shown(key string, w kubeWrite) bool {
+	return o.reached(w) || w.shownBy(o.stored(key))
+}
+
+// reached is shown as far as the store as a whole tells.
+func (o *kubeOverlay) reached(w kubeWrite) bool {
+	if time.Since(w.at) > kubeOverlayTTL || o.informer.IsStopped() {
+		return true
+	}
+	if w.object == nil || !o.ordered || !o.informer.HasSynced() {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(o.informer.GetStore().LastStoreSyncResourceVersion(), w.version)
+	return err == nil && order >= 0
+}
+
+// shownBy tells whether what the cache has of an object is the write or later; stored is nil if it has nothing.
+func (w kubeWrite) shownBy(stored metav1.Object) bool {
+	if w.object == nil {
+		return stored == nil || stored.GetUID() != w.uid || stored.GetDeletionTimestamp() != nil
+	}
+	if stored == nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(stored.GetResourceVersion(), w.version)
+	return err != nil || order >= 0 // what cannot be compared must not hide what the cache says
+}

@@ -1,0 +1,112 @@
+package controllerruntime
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/entity"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kubeOwner is the primary for which an object is written; the zero value is none.
+type kubeOwner struct{ kind, key, instance string }
+
+// ownerIn is the owner of what is written under ctx, and makes it obj's: the reconciled primary, else whom obj names.
+func ownerIn(ctx context.Context, obj metav1.Object) kubeOwner {
+	if r, ok := reconcileOf(ctx); ok {
+		r.engine.setOwner(obj, r.req.Key)
+	}
+	return ownerNamedBy(obj)
+}
+
+func (o kubeOwner) set(obj metav1.Object) {
+	if o != (kubeOwner{}) {
+		entity.SetOwner(obj, o.kind, o.key, o.instance)
+	}
+}
+
+func inReconcile(ctx context.Context) bool {
+	_, ok := reconcileOf(ctx)
+	return ok
+}
+
+func ownerNamedBy(obj metav1.Object) kubeOwner {
+	kind, key, ok := OwnerOf(obj)
+	if !ok {
+		return kubeOwner{}
+	}
+	return kubeOwner{kind, key, entity.InstanceOf(obj)}
+}
+
+// mayWrite refuses what is not the owner's. An object is the owner's if its annotations say so, or, where somebody took
+// them away, its labels, or if this process itself applied this very object for it. Where nothing is to be owned, an object is
+// ours that nobody owns and that our field manager has written.
+func (k *Kube[T]) mayWrite(key string, owner kubeOwner, manager string, existing metav1.Object) error {
+	named := ownerNamedBy(existing)
+	if owner == (kubeOwner{}) {
+		if named == owner && labelOwner(existing) == owner && writtenBy(existing, manager) {
+			return nil
+		}
+		return k.exists(key, existing)
+	}
+	if named.allows(owner) {
+		return nil
+	}
+	if named == (kubeOwner{}) {
+		labels := labelOwner(existing)
+		if labels == labelsOf(owner) {
+			return nil
+		}
+		if last, ok := k.applied.of(key, existing.GetUID()); ok && last.owner == owner && labels == (kubeOwner{}) {
+			return nil
+		}
+	}
+	return k.exists(key, existing)
+}
+
+// allows tells whether what names o is owner's; what names no installation is nobody else's.
+func (o kubeOwner) allows(owner kubeOwner) bool {
+	return o.kind == owner.kind && o.key == owner.key && (o.instance == "" || o.instance == owner.instance)
+}
+
+// labelOwner is whom an object's labels name, by their values.
+func labelOwner(obj metav1.Object) kubeOwner {
+	labels := obj.GetLabels()
+	return kubeOwner{labels[OwnerkindLabel], labels[OwnerKeyLabel], labels[OwnerInstanceLabel]}
+}
+
+func labelsOf(o kubeOwner) kubeOwner {
+	labels := kubeOwner{entity.OwnerLabelValue(o.kind), entity.OwnerLabelValue(o.key), o.instance}
+	if o.instance != "" {
+		labels.instance = entity.OwnerLabelValue(o.instance)
+	}
+	return labels
+}
+
+func writtenBy(obj metav1.Object, manager string) bool {
+	for _, entry := range obj.GetManagedFields() {
+		if entry.Manager == manager && entry.Subresource == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *Kube[T]) exists(key string, existing metav1.Object) *ResourceExistsError {
+	named := ownerNamedBy(existing)
+	err := &ResourceExistsError{Resource: k.resource, Key: key, OwnerKind: named.kind, OwnerKey: named.key, OwnerInstance: named.instance}
+	if ref := metav1.GetControllerOf(existing); ref != nil {
+		err.Controller = ref.Kind + " " + ref.Name
+	}
+	return err
+}
+
+// recordResourceExists records the event on the reconciled primary.
+func recordResourceExists(ctx context.Context, exists *ResourceExistsError) {
+	if r, ok := reconcileOf(ctx); ok {
+		e := r.engine
+		e.event(e.regarding(r.req.Key, e.primary.view(r.req.Key)), corev1.EventTypeWarning, ReasonErrResourceExists,
+			fmt.Sprintf(MessageErrResourceExists, exists.Key))
+	}
+}
