@@ -37,8 +37,8 @@
 //
 // # What it never does
 //
-// Recording never blocks, never fails and never panics into a reconcile. Events wait in a bounded queue while the server is
-// away and are sent when it is back. What does not fit is dropped, and [Recorder.Stats] tells how much of it.
+// Recording never blocks, never fails and never panics into a reconcile. Events wait in a bounded queue while the server
+// they are for is away, and are sent when it is back. What does not fit is dropped, and [Recorder.Stats] tells how much of it.
 //
 // # Permissions
 //
@@ -47,4 +47,7 @@
 // BindOnly. [Recorder.List] needs $JS.API.STREAM.INFO.NAGI_EVENTS, $JS.API.CONSUMER.CREATE.NAGI_EVENTS.>,
 // $JS.API.CONSUMER.MSG.NEXT.NAGI_EVENTS.*, $JS.API.CONSUMER.INFO.NAGI_EVENTS.* and
 // $JS.API.CONSUMER.DELETE.NAGI_EVENTS.*.
+//
+// For events about Kubernetes objects: the verbs create and patch on events of the core API, in the namespaces of the
+// objects, and in the namespace default for objects without one.
 package recorder

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 )
@@ -16,7 +15,7 @@ import (
 // client-go's queue after all events before it, which is the only way to see that they are done.
 const flushKind = "nagi-recorder-flush"
 
-// kubeEvents sends events to the API server with client-go's broadcaster: its queue, correlator and retries.
+// kubeEvents sends events to the API server with client-go's broadcaster: its queue and its correlator.
 type kubeEvents struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
@@ -28,7 +27,7 @@ type kubeEvents struct {
 func newKubeEvents(cfg Config) *kubeEvents {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), *cfg.Logger))
 	counts := &counters{}
-	sink := &kubeSink{ctx: ctx, events: cfg.Clientset.CoreV1().Events(""), counts: counts, flushed: make(chan struct{}, 1)}
+	sink := newKubeSink(ctx, cfg, counts)
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(cfg.Correlator))
 	broadcaster.StartRecordingToSink(sink)
 	return &kubeEvents{
@@ -45,6 +44,7 @@ func (k *kubeEvents) close(ctx context.Context) error {
 	err := k.flush(ctx)
 	k.cancel()
 	k.broadcaster.Shutdown()
+	k.sink.waitIdle()
 	return err
 }
 
@@ -63,40 +63,4 @@ func (k *kubeEvents) flush(ctx context.Context) error {
 		case <-again.C:
 		}
 	}
-}
-
-// kubeSink is client-go's EventSinkImpl with a context, so that a request ends when the recorder does, and with counts.
-type kubeSink struct {
-	ctx     context.Context // the sink's methods have none
-	events  typedcorev1.EventInterface
-	counts  *counters
-	flushed chan struct{}
-}
-
-func (s *kubeSink) Create(event *corev1.Event) (*corev1.Event, error) {
-	if event.InvolvedObject.Kind == flushKind {
-		select {
-		case s.flushed <- struct{}{}:
-		default:
-		}
-		return event, nil
-	}
-	return s.count(s.events.CreateWithEventNamespaceWithContext(s.ctx, event))
-}
-
-func (s *kubeSink) Update(event *corev1.Event) (*corev1.Event, error) {
-	return s.count(s.events.UpdateWithEventNamespaceWithContext(s.ctx, event))
-}
-
-func (s *kubeSink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
-	return s.count(s.events.PatchWithEventNamespaceWithContext(s.ctx, event, data))
-}
-
-func (s *kubeSink) count(event *corev1.Event, err error) (*corev1.Event, error) {
-	if err == nil {
-		s.counts.published.Add(1)
-	} else {
-		s.counts.failed.Add(1)
-	}
-	return event, err
 }

@@ -99,7 +99,7 @@ func TestAnAPIServerThatDoesNotAnswerHoldsUpNeitherRecordingNorClose(t *testing.
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Close: %v", err)
 	}
-	if s := rec.Stats().Kubernetes; s.Failed == 0 || s.Published != 0 {
+	if s := rec.Stats().Kubernetes; s.Dropped == 0 || s.Published != 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -177,13 +178,24 @@ func (r *Recorder) Stats() Stats {
 	return s
 }
 
-// Err is the last problem with the stream or with publishing, which is in the log too. It stays after the problem is gone, so that
-// it can be found; Stats tell whether events arrive.
+// Err is the last problem with the stream or with publishing, and the last one with the events of the API server. They are
+// in the log too. They stay after the problem is gone, so that it can be found; Stats tell whether events arrive.
 func (r *Recorder) Err() error {
-	if r == nil || r.nats == nil {
+	if r == nil {
 		return nil
 	}
-	if err := r.nats.lastErr.Load(); err != nil {
+	var natsErr, kubeErr error
+	if r.nats != nil {
+		natsErr = last(&r.nats.lastErr)
+	}
+	if r.kube != nil {
+		kubeErr = last(&r.kube.sink.lastErr)
+	}
+	return errors.Join(natsErr, kubeErr)
+}
+
+func last(err *atomic.Pointer[error]) error {
+	if err := err.Load(); err != nil {
 		return *err
 	}
 	return nil

@@ -1,0 +1,127 @@
+// Package recorder tests events about Kubernetes objects on a real API server.
+package recorder
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/nagi-runtime/nagi/recorder"
+	"github.com/nagi-runtime/nagi/test/kubetest"
+)
+
+// shared serves the tests that do not stop it. Each has a namespace of its own.
+var shared *kubetest.Server
+
+// withServer runs the tests between the start and the end of the shared server, so that goleak looks when it is gone.
+type withServer struct{ *testing.M }
+
+func (m withServer) Run() int {
+	var err error
+	if shared, err = kubetest.Open(context.Background(), ""); err != nil {
+		fmt.Fprintln(os.Stderr, "kubetest:", err)
+		return 1
+	}
+	defer shared.Close()
+	return m.M.Run()
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(withServer{m}) }
+
+func client(t *testing.T, cfg *rest.Config) kubernetes.Interface {
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clientset
+}
+
+func newRecorder(t *testing.T, cfg recorder.Config) *recorder.Recorder {
+	t.Helper()
+	rec, err := recorder.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = rec.Close(ctx) // a test that cares has closed it
+	})
+	return rec
+}
+
+// flush closes the recorder, because then everything was sent.
+func flush(t *testing.T, rec *recorder.Recorder) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := rec.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func namespace(t *testing.T, clientset kubernetes.Interface, name string) {
+	t.Helper()
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := clientset.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deployment is made in the API; what a typed client returns has no kind in it, as ever.
+func deployment(t *testing.T, clientset kubernetes.Interface, namespace, name string) *appsv1.Deployment {
+	t.Helper()
+	labels := map[string]string{"app": name}
+	object := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "nginx"}}},
+			},
+		},
+	}
+	created, err := clientset.AppsV1().Deployments(namespace).Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+// events are those about one object, as kubectl describe finds them.
+func events(t *testing.T, clientset kubernetes.Interface, namespace string, about metav1.Object) []corev1.Event {
+	t.Helper()
+	list, err := clientset.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{
+		FieldSelector: "involvedObject.name=" + about.GetName() + ",involvedObject.uid=" + string(about.GetUID()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for !f() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited in vain until %s", what)
+		case <-again.C:
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package recorder
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nagi-runtime/nagi/recorder"
+	"github.com/nagi-runtime/nagi/test/kubetest"
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+func TestAnEventAboutADeploymentIsFoundWhereKubectlDescribeLooks(t *testing.T) {
+	t.Parallel()
+	clientset := client(t, shared.Config())
+	namespace(t, clientset, "deployments")
+	web := deployment(t, clientset, "deployments", "web")
+	rec := newRecorder(t, recorder.Config{Clientset: clientset, Component: "websites", Host: "node-1"})
+	rec.Eventf(web, corev1.EventTypeWarning, "Failed", "no image for %q", "main")
+	flush(t, rec)
+
+	found := events(t, clientset, "deployments", web)
+	if len(found) != 1 {
+		t.Fatalf("%d events: %+v", len(found), found)
+	}
+	e := found[0]
+	want := corev1.ObjectReference{
+		APIVersion: "apps/v1", Kind: "Deployment", Namespace: "deployments", Name: "web", UID: web.UID, ResourceVersion: web.ResourceVersion,
+	}
+	if e.InvolvedObject != want {
+		t.Errorf("it is about %+v, want %+v", e.InvolvedObject, want)
+	}
+	if e.Type != corev1.EventTypeWarning || e.Reason != "Failed" || e.Message != `no image for "main"` || e.Count != 1 {
+		t.Errorf("%+v", e)
+	}
+	if e.Source.Component != "websites" || e.ReportingController != "websites" || e.ReportingInstance != "node-1" {
+		t.Errorf("source %+v, reporter %s on %s", e.Source, e.ReportingController, e.ReportingInstance)
+	}
+}
+
+func TestRepeatsAreOneEventWithACount(t *testing.T) {
+	t.Parallel()
+	clientset := client(t, shared.Config())
+	namespace(t, clientset, "repeats")
+	web := deployment(t, clientset, "repeats", "web")
+	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	for range 7 {
+		rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
+	}
+	rec.Event(web, corev1.EventTypeNormal, "Scaled", "done")
+	flush(t, rec)
+
+	counts := map[string]int32{}
+	for _, e := range events(t, clientset, "repeats", web) {
+		counts[e.Reason] += e.Count
+		if e.Reason == "Synced" && e.Count != 7 {
+			t.Errorf("an event of its own for a repeat: %+v", e)
+		}
+	}
+	if counts["Synced"] != 7 || counts["Scaled"] != 1 {
+		t.Errorf("counts %v", counts)
+	}
+	if s := rec.Stats().Kubernetes; s.Published != 8 || s.Failed != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestARepeatOfAnEventThatAgedOutIsANewEvent(t *testing.T) {
+	t.Parallel()
+	clientset := client(t, shared.Config())
+	namespace(t, clientset, "aged")
+	web := deployment(t, clientset, "aged", "web")
+	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
+	eventually(t, "the event is there", func() bool { return len(events(t, clientset, "aged", web)) == 1 })
+	name := events(t, clientset, "aged", web)[0].Name
+	if err := clientset.CoreV1().Events("aged").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
+	flush(t, rec)
+	if found := events(t, clientset, "aged", web); len(found) != 1 || found[0].Count != 2 {
+		t.Errorf("%+v", found)
+	}
+	if s := rec.Stats().Kubernetes; s.Published != 2 || s.Failed != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestEventsAboutClusterScopedObjectsAreInTheDefaultNamespace(t *testing.T) {
+	t.Parallel()
+	clientset := client(t, shared.Config())
+	role, err := clientset.RbacV1().ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "recorder-test"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec.Event(role, corev1.EventTypeNormal, "Synced", "done")
+	flush(t, rec)
+	found := events(t, clientset, metav1.NamespaceDefault, role)
+	if len(found) != 1 || found[0].InvolvedObject.Kind != "ClusterRole" || found[0].InvolvedObject.Namespace != "" {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestWithoutAClientsetEventsAboutKubernetesObjectsAreCountedAndDropped(t *testing.T) {
+	t.Parallel()
+	clientset := client(t, shared.Config())
+	namespace(t, clientset, "without")
+	web := deployment(t, clientset, "without", "web")
+	nats := natstest.Start(t)
+	_, js := natstest.Connect(t, nats.URL())
+	rec := newRecorder(t, recorder.Config{JetStream: js})
+	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
+	flush(t, rec)
+	if s := rec.Stats(); s.Kubernetes.Dropped != 1 || s.NATS.Recorded != 0 {
+		t.Errorf("%+v", s)
+	}
+	if found := events(t, clientset, "without", web); len(found) != 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	srv := kubetest.Start(t)
+	clientset := client(t, srv.Config())
+	namespace(t, clientset, "away")
+	web := deployment(t, clientset, "away", "web")
+	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec.Event(web, corev1.EventTypeNormal, "Before", "done")
+	eventually(t, "the first event is there", func() bool { return rec.Stats().Kubernetes.Published == 1 })
+
+	srv.Kill()
+	const n = 200
+	for i := range n {
+		about := web.DeepCopy() // others than the one above, for one object causes a limited number of events
+		about.Name = fmt.Sprint("web-", i)
+		rec.Event(about, corev1.EventTypeWarning, "Away", "done")
+	}
+	eventually(t, "the recorder met the server's absence", func() bool { return rec.Err() != nil })
+	if s := rec.Stats().Kubernetes; s.Recorded != n+1 || s.Published != 1 {
+		t.Errorf("%+v", s)
+	}
+	if err := srv.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	eventually(t, "all events are there", func() bool { return rec.Stats().Kubernetes.Published == n+1 })
+	t.Logf("all %d events arrived %v after the server was ready", n, time.Since(back))
+	if s := rec.Stats().Kubernetes; s.Failed != 0 || s.Dropped != 0 {
+		t.Errorf("%+v", s)
+	}
+	list, err := clientset.CoreV1().Events("away").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != n+1 {
+		t.Errorf("%d events, %v", len(list.Items), err)
+	}
+}
+
+func TestAnAPIServerThatIsAwayHoldsUpNeitherRecordingNorClose(t *testing.T) {
+	t.Parallel()
+	srv := kubetest.Start(t)
+	clientset := client(t, srv.Config())
+	namespace(t, clientset, "gone")
+	web := deployment(t, clientset, "gone", "web")
+	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	srv.Kill()
+	begin := time.Now()
+	for i := range 5000 {
+		about := web.DeepCopy()
+		about.Name = fmt.Sprint("web-", i)
+		rec.Event(about, corev1.EventTypeNormal, "Synced", "done")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if err := rec.Close(ctx); err == nil {
+		t.Error("Close says that all was sent")
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if s := rec.Stats().Kubernetes; s.Published != 0 || s.Dropped == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestAMissingRightIsNamedAndHealsWhenItIsGranted(t *testing.T) {
+	t.Parallel()
+	admin := client(t, shared.Config())
+	namespace(t, admin, "rights")
+	web := deployment(t, admin, "rights", "web")
+	rec := newRecorder(t, recorder.Config{Clientset: client(t, shared.ConfigFor("rita"))})
+	rec.Event(web, corev1.EventTypeNormal, "Refused", "done")
+	eventually(t, "the event was refused", func() bool { return rec.Stats().Kubernetes.Failed == 1 })
+	err := rec.Err()
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"rita" cannot create resource "events"`) || !strings.Contains(err.Error(), `Deployment "web"`) {
+		t.Errorf("error: %v", err)
+	}
+
+	grantEvents(t, "rights", "rita")
+	refused := 1
+	eventually(t, "an event is there", func() bool {
+		refused++
+		rec.Event(web, corev1.EventTypeNormal, fmt.Sprint("Tried", refused), "done")
+		return len(events(t, admin, "rights", web)) > 0
+	})
+}
+
+func TestANamespaceThatGoesAwayHoldsUpNoOtherEvents(t *testing.T) {
+	t.Parallel()
+	clientset := client(t, shared.Config())
+	namespace(t, clientset, "going")
+	namespace(t, clientset, "staying")
+	gone, web := deployment(t, clientset, "going", "web"), deployment(t, clientset, "staying", "web")
+	// No controller empties the namespace, so it stays as it is.
+	if err := clientset.CoreV1().Namespaces().Delete(t.Context(), "going", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec.Event(gone, corev1.EventTypeNormal, "Synced", "done")
+	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
+	flush(t, rec)
+	if s := rec.Stats().Kubernetes; s.Failed != 1 || s.Published != 1 {
+		t.Errorf("%+v", s)
+	}
+	if !apierrors.IsForbidden(rec.Err()) {
+		t.Errorf("error: %v", rec.Err())
+	}
+}
+
+// grantEvents lets a user write events in a namespace.
+func grantEvents(t *testing.T, namespace, user string) {
+	t.Helper()
+	rbac := client(t, shared.Config()).RbacV1()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}},
+	}
+	if _, err := rbac.Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+	}
+	if _, err := rbac.RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
