@@ -74,6 +74,9 @@ func (h *hotWriter) start(t *testing.T) (stop func() int) {
 	}
 }
 
+// hotTakes is how long the hot key's reconcile takes: so long that it has changed again when it ends, and is always due.
+const hotTakes = time.Millisecond
+
 // hotWorld is a controller that sees a hot key, and others that are written now and then.
 type hotWorld struct {
 	*world
@@ -100,6 +103,7 @@ func newHotWorld(t *testing.T) *hotWorld {
 		}
 		h.hot.Store(int64(s.Spec.Pages))
 		h.hots.Add(1)
+		<-time.After(hotTakes)
 		return Result{}, nil
 	}), WithResyncInterval(0))
 	must(t, err)
@@ -150,18 +154,21 @@ func rawRate(w *world) float64 {
 	return float64(n) / time.Since(begin).Seconds()
 }
 
-// TestAHotKeyDoesNotSlowTheOthers has 10,000 updates of one key per second in the stream, and compares how long others wait
-// with how long they wait in the same process without it. A machine that is too busy, or a race detector, may take fewer:
-// then as many as a quarter of what it takes with nobody looking on.
-func TestAHotKeyDoesNotSlowTheOthers(t *testing.T) {
-	const promised, least, length = 10_000, 4, 500 * time.Millisecond
-	h := newHotWorld(t)
-	raw := rawRate(h.world)
-	goal := min(promised, raw/4)
-	quiet, _ := h.window(2 * length)
+// compared is how long others waited in the median with a hot key, and without it before or after, whichever is longer:
+// the machine may have become busier meanwhile.
+type compared struct{ loaded, usual time.Duration }
 
-	writer := &hotWriter{js: h.away().js, subject: "$KV.sites.hot", rate: promised * 1.1}
-	stop := writer.start(t)
+// limit: whoever is due waits for the one worker, which is at the hot key, and not for the hot key's next turn.
+func (c compared) limit() time.Duration { return 5*c.usual + 4*hotTakes }
+
+// compare measures others without the hot key, with it, and without it again. With it only the windows count in which the
+// stream took the hot key's updates at the rate that is the goal.
+func (h *hotWorld) compare(raw, goal float64) compared {
+	h.t.Helper()
+	const least, length = 4, 500 * time.Millisecond
+	before, _ := h.window(2 * length)
+	writer := &hotWriter{js: h.away().js, subject: "$KV.sites.hot", rate: 1.1 * promisedRate}
+	stop, hots := writer.start(h.t), h.hots.Load()
 	var waits []time.Duration
 	var rates []float64
 	begin, best := time.Now(), 0.0
@@ -171,20 +178,36 @@ func TestAHotKeyDoesNotSlowTheOthers(t *testing.T) {
 		if rate >= goal {
 			waits, rates = append(waits, w...), append(rates, rate)
 		} else if time.Since(begin) > time.Duration(soak())*patience {
-			t.Fatalf("the stream took at most %.0f updates of the hot key per second, want %.0f; it took %.0f with nobody looking on", best, goal, raw)
+			h.t.Fatalf("the stream took at most %.0f updates of the hot key per second, want %.0f; it took %.0f with nobody looking on", best, goal, raw)
 		}
 	}
 	last := stop()
-	eventually(t, "the hot key's last state is reconciled", func() bool { return h.hot.Load() == int64(last) })
+	eventually(h.t, "the hot key's last state is reconciled", func() bool { return h.hot.Load() == int64(last) })
+	hots = h.hots.Load() - hots
+	after, _ := h.window(2 * length)
+	c := compared{loaded: median(waits), usual: max(median(before), median(after))}
+	h.t.Logf("the stream took %.0f updates of the hot key per second (%.0f with nobody looking on), %d updates made %d reconciles; %d others waited %v in the median, %v at most; without the hot key %v and %v",
+		rates, raw, last, hots, len(waits), c.loaded, waits[len(waits)-1], median(before), median(after))
+	if hots >= int64(last) {
+		h.t.Errorf("%d updates made %d reconciles: events of a key do not merge", last, hots)
+	}
+	return c
+}
 
-	again, _ := h.window(2 * length) // the machine may have become busier meanwhile
-	usual, loaded := max(median(quiet), median(again)), median(waits)
-	t.Logf("raw %.0f per second; %.0f updates of the hot key per second made %d reconciles of %d updates; %d others waited %v in the median, %v at most; without the hot key %v and %v",
-		raw, rates, h.hots.Load(), last, len(waits), loaded, waits[len(waits)-1], median(quiet), median(again))
-	if limit := 5*usual + 5*time.Millisecond; loaded > limit {
-		t.Errorf("others waited %v in the median, want at most %v: without the hot key it was %v", loaded, limit, usual)
+const promisedRate = 10_000
+
+// TestAHotKeyDoesNotSlowTheOthers has 10,000 updates of one key per second in the stream, and compares how long others wait
+// with how long they wait in the same process without it. A machine that is too busy, or a race detector, may take fewer:
+// then as many as a quarter of what it takes with nobody looking on. What else the machine does may come and go between
+// what is compared, but hardly three times.
+func TestAHotKeyDoesNotSlowTheOthers(t *testing.T) {
+	h := newHotWorld(t)
+	raw := rawRate(h.world)
+	var c compared
+	for range 3 {
+		if c = h.compare(raw, min(promisedRate, raw/4)); c.loaded <= c.limit() {
+			return
+		}
 	}
-	if hots := h.hots.Load(); hots >= int64(last) {
-		t.Errorf("%d updates made %d reconciles: events of a key do not merge", last, hots)
-	}
+	t.Errorf("others waited %v in the median, want at most %v: without the hot key it was %v", c.loaded, c.limit(), c.usual)
 }
