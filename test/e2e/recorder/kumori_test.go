@@ -44,8 +44,8 @@ func (c *controller) SyncHandler(key string) error {
 func TestEventOfAKumoriControllerWorksForBothKinds(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
-	namespace(t, clientset, "kumori")
-	web := deployment(t, clientset, "kumori", "web")
+	ns := namespace(t, clientset)
+	web := deployment(t, clientset, ns, "web")
 	nats := natstest.Start(t)
 	_, js := natstest.Connect(t, nats.URL())
 	websites, err := entity.NewClient[*website](t.Context(), js, entity.Config{Kind: "Website", Bucket: "websites"})
@@ -74,12 +74,12 @@ func TestEventOfAKumoriControllerWorksForBothKinds(t *testing.T) {
 		default:
 		}
 		inNATS, err := recorder.List(t.Context(), js, recorder.Query{Kind: "Website", Key: "blog"})
-		return err == nil && len(inNATS) == 1 && len(events(t, clientset, "kumori", web)) == 1
+		return err == nil && len(inNATS) == 1 && len(events(t, clientset, ns, web)) == 1
 	})
 	close(stop)
 	<-ended
 
-	e := events(t, clientset, "kumori", web)[0]
+	e := events(t, clientset, ns, web)[0]
 	if e.InvolvedObject.Kind != "Deployment" || e.Message != "the deployment is synced" || e.Source.Component != "websites" {
 		t.Errorf("%+v", e)
 	}

@@ -70,12 +70,15 @@ func flush(t *testing.T, rec *recorder.Recorder) {
 	}
 }
 
-func namespace(t *testing.T, clientset kubernetes.Interface, name string) {
+// namespace makes one with a name of its own.
+func namespace(t *testing.T, clientset kubernetes.Interface) string {
 	t.Helper()
-	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := clientset.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "recorder-"}}
+	object, err := clientset.CoreV1().Namespaces().Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
+	return object.Name
 }
 
 // deployment is made in the API; what a typed client returns has no kind in it, as ever.

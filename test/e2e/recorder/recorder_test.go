@@ -20,19 +20,19 @@ import (
 func TestAnEventAboutADeploymentIsFoundWhereKubectlDescribeLooks(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
-	namespace(t, clientset, "deployments")
-	web := deployment(t, clientset, "deployments", "web")
+	ns := namespace(t, clientset)
+	web := deployment(t, clientset, ns, "web")
 	rec := newRecorder(t, recorder.Config{Clientset: clientset, Component: "websites", Host: "node-1"})
 	rec.Eventf(web, corev1.EventTypeWarning, "Failed", "no image for %q", "main")
 	flush(t, rec)
 
-	found := events(t, clientset, "deployments", web)
+	found := events(t, clientset, ns, web)
 	if len(found) != 1 {
 		t.Fatalf("%d events: %+v", len(found), found)
 	}
 	e := found[0]
 	want := corev1.ObjectReference{
-		APIVersion: "apps/v1", Kind: "Deployment", Namespace: "deployments", Name: "web", UID: web.UID, ResourceVersion: web.ResourceVersion,
+		APIVersion: "apps/v1", Kind: "Deployment", Namespace: ns, Name: "web", UID: web.UID, ResourceVersion: web.ResourceVersion,
 	}
 	if e.InvolvedObject != want {
 		t.Errorf("it is about %+v, want %+v", e.InvolvedObject, want)
@@ -48,8 +48,8 @@ func TestAnEventAboutADeploymentIsFoundWhereKubectlDescribeLooks(t *testing.T) {
 func TestRepeatsAreOneEventWithACount(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
-	namespace(t, clientset, "repeats")
-	web := deployment(t, clientset, "repeats", "web")
+	ns := namespace(t, clientset)
+	web := deployment(t, clientset, ns, "web")
 	rec := newRecorder(t, recorder.Config{Clientset: clientset})
 	for range 7 {
 		rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
@@ -58,7 +58,7 @@ func TestRepeatsAreOneEventWithACount(t *testing.T) {
 	flush(t, rec)
 
 	counts := map[string]int32{}
-	for _, e := range events(t, clientset, "repeats", web) {
+	for _, e := range events(t, clientset, ns, web) {
 		counts[e.Reason] += e.Count
 		if e.Reason == "Synced" && e.Count != 7 {
 			t.Errorf("an event of its own for a repeat: %+v", e)
@@ -75,18 +75,18 @@ func TestRepeatsAreOneEventWithACount(t *testing.T) {
 func TestARepeatOfAnEventThatAgedOutIsANewEvent(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
-	namespace(t, clientset, "aged")
-	web := deployment(t, clientset, "aged", "web")
+	ns := namespace(t, clientset)
+	web := deployment(t, clientset, ns, "web")
 	rec := newRecorder(t, recorder.Config{Clientset: clientset})
 	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
-	eventually(t, "the event is there", func() bool { return len(events(t, clientset, "aged", web)) == 1 })
-	name := events(t, clientset, "aged", web)[0].Name
-	if err := clientset.CoreV1().Events("aged").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	eventually(t, "the event is there", func() bool { return len(events(t, clientset, ns, web)) == 1 })
+	name := events(t, clientset, ns, web)[0].Name
+	if err := clientset.CoreV1().Events(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
 	flush(t, rec)
-	if found := events(t, clientset, "aged", web); len(found) != 1 || found[0].Count != 2 {
+	if found := events(t, clientset, ns, web); len(found) != 1 || found[0].Count != 2 {
 		t.Errorf("%+v", found)
 	}
 	if s := rec.Stats().Kubernetes; s.Published != 2 || s.Failed != 0 {
@@ -98,7 +98,7 @@ func TestEventsAboutClusterScopedObjectsAreInTheDefaultNamespace(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
 	role, err := clientset.RbacV1().ClusterRoles().Create(t.Context(),
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "recorder-test"}}, metav1.CreateOptions{})
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "recorder-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +114,8 @@ func TestEventsAboutClusterScopedObjectsAreInTheDefaultNamespace(t *testing.T) {
 func TestWithoutAClientsetEventsAboutKubernetesObjectsAreCountedAndDropped(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
-	namespace(t, clientset, "without")
-	web := deployment(t, clientset, "without", "web")
+	ns := namespace(t, clientset)
+	web := deployment(t, clientset, ns, "web")
 	nats := natstest.Start(t)
 	_, js := natstest.Connect(t, nats.URL())
 	rec := newRecorder(t, recorder.Config{JetStream: js})
@@ -124,7 +124,7 @@ func TestWithoutAClientsetEventsAboutKubernetesObjectsAreCountedAndDropped(t *te
 	if s := rec.Stats(); s.Kubernetes.Dropped != 1 || s.NATS.Recorded != 0 {
 		t.Errorf("%+v", s)
 	}
-	if found := events(t, clientset, "without", web); len(found) != 0 {
+	if found := events(t, clientset, ns, web); len(found) != 0 {
 		t.Errorf("%+v", found)
 	}
 }
@@ -133,8 +133,8 @@ func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
 	t.Parallel()
 	srv := kubetest.Start(t)
 	clientset := client(t, srv.Config())
-	namespace(t, clientset, "away")
-	web := deployment(t, clientset, "away", "web")
+	ns := namespace(t, clientset)
+	web := deployment(t, clientset, ns, "web")
 	rec := newRecorder(t, recorder.Config{Clientset: clientset})
 	rec.Event(web, corev1.EventTypeNormal, "Before", "done")
 	eventually(t, "the first event is there", func() bool { return rec.Stats().Kubernetes.Published == 1 })
@@ -159,7 +159,7 @@ func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
 	if s := rec.Stats().Kubernetes; s.Failed != 0 || s.Dropped != 0 {
 		t.Errorf("%+v", s)
 	}
-	list, err := clientset.CoreV1().Events("away").List(t.Context(), metav1.ListOptions{})
+	list, err := clientset.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != n+1 {
 		t.Errorf("%d events, %v", len(list.Items), err)
 	}
@@ -169,8 +169,8 @@ func TestAnAPIServerThatIsAwayHoldsUpNeitherRecordingNorClose(t *testing.T) {
 	t.Parallel()
 	srv := kubetest.Start(t)
 	clientset := client(t, srv.Config())
-	namespace(t, clientset, "gone")
-	web := deployment(t, clientset, "gone", "web")
+	ns := namespace(t, clientset)
+	web := deployment(t, clientset, ns, "web")
 	rec := newRecorder(t, recorder.Config{Clientset: clientset})
 	srv.Kill()
 	begin := time.Now()
@@ -195,8 +195,8 @@ func TestAnAPIServerThatIsAwayHoldsUpNeitherRecordingNorClose(t *testing.T) {
 func TestAMissingRightIsNamedAndHealsWhenItIsGranted(t *testing.T) {
 	t.Parallel()
 	admin := client(t, shared.Config())
-	namespace(t, admin, "rights")
-	web := deployment(t, admin, "rights", "web")
+	ns := namespace(t, admin)
+	web := deployment(t, admin, ns, "web")
 	rec := newRecorder(t, recorder.Config{Clientset: client(t, shared.ConfigFor("rita"))})
 	rec.Event(web, corev1.EventTypeNormal, "Refused", "done")
 	eventually(t, "the event was refused", func() bool { return rec.Stats().Kubernetes.Failed == 1 })
@@ -205,23 +205,23 @@ func TestAMissingRightIsNamedAndHealsWhenItIsGranted(t *testing.T) {
 		t.Errorf("error: %v", err)
 	}
 
-	grantEvents(t, "rights", "rita")
+	grantEvents(t, ns, "rita")
 	refused := 1
 	eventually(t, "an event is there", func() bool {
 		refused++
 		rec.Event(web, corev1.EventTypeNormal, fmt.Sprint("Tried", refused), "done")
-		return len(events(t, admin, "rights", web)) > 0
+		return len(events(t, admin, ns, web)) > 0
 	})
 }
 
 func TestANamespaceThatGoesAwayHoldsUpNoOtherEvents(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
-	namespace(t, clientset, "going")
-	namespace(t, clientset, "staying")
-	gone, web := deployment(t, clientset, "going", "web"), deployment(t, clientset, "staying", "web")
+	going := namespace(t, clientset)
+	staying := namespace(t, clientset)
+	gone, web := deployment(t, clientset, going, "web"), deployment(t, clientset, staying, "web")
 	// No controller empties the namespace, so it stays as it is.
-	if err := clientset.CoreV1().Namespaces().Delete(t.Context(), "going", metav1.DeleteOptions{}); err != nil {
+	if err := clientset.CoreV1().Namespaces().Delete(t.Context(), going, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	rec := newRecorder(t, recorder.Config{Clientset: clientset})

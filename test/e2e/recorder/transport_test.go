@@ -45,14 +45,14 @@ func recorderOnABadDay(t *testing.T, ask bool, spoil func() (*http.Response, err
 func TestAnEventWhoseAnswerWasLostIsThereOnceAndIsRepeatedWithACount(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
-	namespace(t, clientset, "lost")
-	web := deployment(t, clientset, "lost", "web")
+	ns := namespace(t, clientset)
+	web := deployment(t, clientset, ns, "web")
 	rec := recorderOnABadDay(t, true, func() (*http.Response, error) { return nil, errors.New("connection reset by peer") })
 	for range 3 {
 		rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
 	}
 	flush(t, rec)
-	if found := events(t, clientset, "lost", web); len(found) != 1 || found[0].Count != 3 {
+	if found := events(t, clientset, ns, web); len(found) != 1 || found[0].Count != 3 {
 		t.Errorf("%+v", found)
 	}
 	if s := rec.Stats().Kubernetes; s.Published != 3 || s.Failed != 0 {
@@ -63,8 +63,8 @@ func TestAnEventWhoseAnswerWasLostIsThereOnceAndIsRepeatedWithACount(t *testing.
 func TestAnAPIServerThatIsBusyIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
-	namespace(t, clientset, "busy")
-	web := deployment(t, clientset, "busy", "web")
+	ns := namespace(t, clientset)
+	web := deployment(t, clientset, ns, "web")
 	rec := recorderOnABadDay(t, false, func() (*http.Response, error) {
 		body := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcd is away","reason":"ServiceUnavailable","code":503}`
 		return &http.Response{
@@ -75,7 +75,7 @@ func TestAnAPIServerThatIsBusyIsAskedAgain(t *testing.T) {
 	})
 	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
 	flush(t, rec)
-	if found := events(t, clientset, "busy", web); len(found) != 1 {
+	if found := events(t, clientset, ns, web); len(found) != 1 {
 		t.Errorf("%+v", found)
 	}
 	if s := rec.Stats().Kubernetes; s.Published != 1 || s.Failed != 0 {
