@@ -1,8 +1,6 @@
 package controllerruntime
 
 import (
-	"bytes"
-	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +22,7 @@ type appliedState struct {
 	owner   kubeOwner
 	hash    string // of what was sent
 	version string
-	managed string // the fields that the server gave us
+	managed string // hash of the fields that the server gave us
 }
 
 // appliedStates are the last applies of this process by key.
@@ -64,32 +62,46 @@ func (s *appliedStates) forget(key string) {
 // upToDate tells whether an apply would change nothing: the same was applied last, and nobody has touched any of it since.
 // The server takes a field out of our set when somebody else sets it to another value or removes it.
 func (k *Kube[T]) upToDate(c *configuration, existing metav1.Object) bool {
+	last, known := k.applied.of(c.key, existing.GetUID())
+	known = known && last.hash == c.hash
+	if known && last.version == existing.GetResourceVersion() {
+		return true
+	}
 	managed := managedBy(existing, c.manager, k.resource.GroupVersion())
-	if last, ok := k.applied.of(c.key, existing.GetUID()); ok && last.hash == c.hash {
-		if last.version == existing.GetResourceVersion() {
-			return true
-		}
-		return managed != "" && managed == last.managed
-	}
-	if managed == "" || existing.GetAnnotations()[AppliedHashAnnotation] != c.hash {
+	if managed == nil {
 		return false
 	}
-	set := &fieldpath.Set{}
-	if set.FromJSON(strings.NewReader(managed)) != nil {
-		return false
+	if known {
+		return hashOfSet(managed) == last.managed
 	}
-	return coversObject(set, c.fields)
+	return existing.GetAnnotations()[AppliedHashAnnotation] == c.hash && coversObject(managed, c.fields)
 }
 
-// managedBy returns the fields that a manager applied, "" if there are none.
-func managedBy(obj metav1.Object, manager string, version schema.GroupVersion) string {
+// managedBy returns the fields that a manager applied, nil if there are none.
+func managedBy(obj metav1.Object, manager string, version schema.GroupVersion) *fieldpath.Set {
 	for _, entry := range obj.GetManagedFields() {
 		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" &&
 			entry.APIVersion == version.String() && entry.FieldsV1 != nil {
-			return string(bytes.TrimSpace(entry.FieldsV1.GetRawBytes()))
+			set := &fieldpath.Set{}
+			if set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+				return nil
+			}
+			return set
 		}
 	}
-	return ""
+	return nil
+}
+
+// hashOfSet is of the set and not of its text: in that the order depends on who encoded it. "" is of no set.
+func hashOfSet(set *fieldpath.Set) string {
+	if set == nil {
+		return ""
+	}
+	text, err := set.ToJSON()
+	if err != nil {
+		return ""
+	}
+	return shortHash(text)
 }
 
 // coversObject tells whether a set of managed fields has every field of a configuration. Which lists are sets, maps or

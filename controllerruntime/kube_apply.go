@@ -96,8 +96,7 @@ func (k *Kube[T]) configuration(ctx context.Context, obj T, opts []ApplyOption) 
 	if err != nil {
 		return nil, fmt.Errorf("apply %s %q: encode: %w", resourceName(k.resource), c.key, err)
 	}
-	sum := sha256.Sum256(data)
-	c.hash = hex.EncodeToString(sum[:16])
+	c.hash = shortHash(data)
 	annotations := desired.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -105,6 +104,11 @@ func (k *Kube[T]) configuration(ctx context.Context, obj T, opts []ApplyOption) 
 	annotations[AppliedHashAnnotation] = c.hash
 	desired.SetAnnotations(annotations)
 	return c, nil
+}
+
+func shortHash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
 }
 
 // managerIn is the field manager of a write under ctx.
@@ -169,7 +173,7 @@ func (k *Kube[T]) sendApply(ctx context.Context, c *configuration, condition, va
 	k.wrote(ctx, c.key, returned)
 	k.applied.put(c.key, appliedState{
 		uid: returned.GetUID(), owner: c.owner, hash: c.hash,
-		version: returned.GetResourceVersion(), managed: managedBy(returned, c.manager, k.resource.GroupVersion()),
+		version: returned.GetResourceVersion(), managed: hashOfSet(managedBy(returned, c.manager, k.resource.GroupVersion())),
 	})
 	return returned, nil
 }

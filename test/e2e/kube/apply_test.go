@@ -1,0 +1,396 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/nagi-runtime/nagi/controllerruntime"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+)
+
+// manager names the field manager outside of reconciles, owner the primary.
+var manager = controllerruntime.WithFieldManager("nagi-test")
+
+func (w *world) mine(name, value string) *corev1.ConfigMap {
+	return of(w.configMap(name, value), "home", "here")
+}
+
+func (w *world) shows(maps *controllerruntime.Kube[*corev1.ConfigMap], name, version string) {
+	w.t.Helper()
+	eventually(w.t, "the cache shows it", func() bool {
+		item, ok, err := maps.Informer().GetStore().GetByKey(w.key(name))
+		return ok && err == nil && item.(metav1.Object).GetResourceVersion() == version
+	})
+}
+
+// TestApplyInAReconcileSetsTheOwnerAndTheFieldManager without any options.
+func TestApplyInAReconcileSetsTheOwnerAndTheFieldManager(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.maps()
+	must(t, w.inReconcile("home", func(ctx context.Context) error {
+		result, err := maps.Apply(ctx, w.configMap("settings", "one"))
+		if result != controllerruntime.OperationResultCreated {
+			t.Errorf("the result is %q, want created", result)
+		}
+		return err
+	}, maps.Owns()))
+	m := w.liveMap("settings")
+	if kind, key, _ := controllerruntime.OwnerOf(m); kind != "Site" || key != "home" || m.Labels[controllerruntime.OwnerInstanceLabel] == "" {
+		t.Errorf("it is owned by %s %q, labels %v", kind, key, m.Labels)
+	}
+	if len(m.ManagedFields) != 1 || m.ManagedFields[0].Manager != "sites" || m.ManagedFields[0].Operation != metav1.ManagedFieldsOperationApply {
+		t.Errorf("the managers are %+v, want sites by Apply and nobody else", m.ManagedFields)
+	}
+}
+
+// TestApplyWritesNothingWhenNothingChanged, though other fields do: neither by the process that applied it nor by one that
+// knows only what the cache has.
+func TestApplyWritesNothingWhenNothingChanged(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		resource schema.GroupVersionResource
+		apply    func(w *world) func() (controllerruntime.OperationResult, error) // a handle of a new process each time
+	}{
+		"typed": {configMaps, func(w *world) func() (controllerruntime.OperationResult, error) {
+			maps := w.maps(manager)
+			return func() (controllerruntime.OperationResult, error) {
+				return maps.Apply(t.Context(), w.mine("settings", "one"))
+			}
+		}},
+		"metadata only": {configMaps, func(w *world) func() (controllerruntime.OperationResult, error) {
+			informer := w.metadataOnly(configMaps, w.namespace)
+			maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, informer, manager)
+			must(t, err)
+			w.awaitSync(w.start(informer))
+			return func() (controllerruntime.OperationResult, error) {
+				return maps.Apply(t.Context(), w.mine("settings", "one"))
+			}
+		}},
+		"deployment": {appsv1.SchemeGroupVersion.WithResource("deployments"), func(w *world) func() (controllerruntime.OperationResult, error) {
+			informer := informers.NewSharedInformerFactory(w.clientset, 0).Apps().V1().Deployments().Informer()
+			deployments, err := controllerruntime.NewKube[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
+			must(t, err)
+			w.awaitSync(w.start(informer))
+			return func() (controllerruntime.OperationResult, error) {
+				return deployments.Apply(t.Context(), w.deployment("settings"))
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			at := w.dynamic.Resource(test.resource).Namespace(w.namespace)
+			apply := test.apply(w)
+			result, err := apply()
+			if err != nil || result != controllerruntime.OperationResultCreated {
+				t.Fatalf("first: %q, %v", result, err)
+			}
+			before, err := at.Get(t.Context(), "settings", metav1.GetOptions{})
+			must(t, err)
+			same := func(who string, apply func() (controllerruntime.OperationResult, error)) {
+				t.Helper()
+				writes := w.requests.writes(test.resource.Resource)
+				result, err := apply()
+				if err != nil || result != controllerruntime.OperationResultNone {
+					t.Errorf("%s: %q, %v", who, result, err)
+				}
+				if n := w.requests.writes(test.resource.Resource) - writes; n != 0 {
+					t.Errorf("%s: %d writes were sent, want none", who, n)
+				}
+			}
+			same("at once", apply)
+			other := test.apply(w)
+			same("another process", other)
+			// A field of somebody else's changes; nothing is to be done about it.
+			_, err = at.Patch(t.Context(), "settings", types.MergePatchType, []byte(`{"metadata":{"labels":{"somebodys":"label"}}}`), metav1.PatchOptions{FieldManager: "somebody"})
+			must(t, err)
+			same("after a change of another field", apply)
+			same("after a change of another field, another process", test.apply(w))
+			after, err := at.Get(t.Context(), "settings", metav1.GetOptions{})
+			must(t, err)
+			if after.GetGeneration() != before.GetGeneration() || after.GetLabels()["somebodys"] != "label" {
+				t.Errorf("it is %v now, generation %d before", after.Object["metadata"], before.GetGeneration())
+			}
+		})
+	}
+}
+
+// deployment has every sort of field: maps, lists by key with defaults in the key, lists of scalars, empty structs.
+func (w *world) deployment(name string) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	replicas := int32(2)
+	return of(&appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Finalizers: []string{"example.com/a", "example.com/b"}},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{
+						{
+							Name: "web", Image: "web:1", Args: []string{"--a", "--b"},
+							Ports: []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 443, Protocol: corev1.ProtocolTCP, Name: "tls"}},
+							Env:   []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},
+							Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+								corev1.ResourceCPU: resource.MustParse("1000m"), corev1.ResourceMemory: resource.MustParse("1024Mi"),
+							}},
+							VolumeMounts:   []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
+							ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80)}}},
+						},
+						{Name: "sidecar", Image: "sidecar:1"},
+					},
+					Volumes: []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+				},
+			},
+		},
+	}, "home", "here")
+}
+
+// TestDriftIsRepaired: whatever somebody does to a field of ours is undone by the next Apply, also by a process that did not
+// apply it itself.
+func TestDriftIsRepaired(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*corev1.ConfigMap){
+		"changed":            func(m *corev1.ConfigMap) { m.Data["value"] = "somebody's" },
+		"removed":            func(m *corev1.ConfigMap) { delete(m.Data, "value") },
+		"all removed":        func(m *corev1.ConfigMap) { m.Data = nil },
+		"hash changed":       func(m *corev1.ConfigMap) { m.Annotations[controllerruntime.AppliedHashAnnotation] = "x" },
+		"owner's annotation": func(m *corev1.ConfigMap) { delete(m.Annotations, controllerruntime.OwnerKeyAnnotation) },
+		"owner's label":      func(m *corev1.ConfigMap) { delete(m.Labels, controllerruntime.OwnerKeyLabel) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			maps := w.maps(manager)
+			for _, process := range []*controllerruntime.Kube[*corev1.ConfigMap]{maps, w.maps(manager)} {
+				_, err := maps.Apply(t.Context(), w.mine("settings", "one"))
+				must(t, err)
+				before := w.liveMap("settings")
+				drifted := w.updateMap("settings", change)
+				w.shows(process, "settings", drifted.ResourceVersion)
+				result, err := process.Apply(t.Context(), w.mine("settings", "one"))
+				if err != nil || result != controllerruntime.OperationResultUpdated {
+					t.Errorf("the result is %q, %v, want updated", result, err)
+				}
+				after := w.liveMap("settings")
+				if fmt.Sprint(after.Data, after.Labels, after.Annotations) != fmt.Sprint(before.Data, before.Labels, before.Annotations) {
+					t.Errorf("it was not repaired: %v, %v, %v", after.Data, after.Labels, after.Annotations)
+				}
+				w.shows(maps, "settings", after.ResourceVersion)
+			}
+		})
+	}
+}
+
+// TestAForcedTakeOverByAnotherApplyIsDrift, which no value in our set shows, but the set itself.
+func TestAForcedTakeOverByAnotherApplyIsDrift(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.maps(manager)
+	_, err := maps.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+	force := true
+	_, err = w.clientset.CoreV1().ConfigMaps(w.namespace).Patch(t.Context(), "settings", types.ApplyPatchType,
+		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"value":"two"}}`), metav1.PatchOptions{FieldManager: "somebody", Force: &force})
+	must(t, err)
+	w.shows(maps, "settings", w.liveMap("settings").ResourceVersion)
+	_, err = maps.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+	if m := w.liveMap("settings"); m.Data["value"] != "one" {
+		t.Errorf("the value is %q", m.Data["value"])
+	}
+}
+
+// TestFieldsThatAreNotAppliedAnyMoreAreRemoved, and those of others stay.
+func TestFieldsThatAreNotAppliedAnyMoreAreRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.maps(manager)
+	m := w.mine("settings", "one")
+	m.Data["extra"] = "one"
+	_, err := maps.Apply(t.Context(), m)
+	must(t, err)
+	w.updateMap("settings", func(m *corev1.ConfigMap) { m.Data["others"] = "one" })
+	result, err := maps.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+	if got := w.liveMap("settings").Data; result != controllerruntime.OperationResultUpdated || got["extra"] != "" || got["others"] != "one" || got["value"] != "one" {
+		t.Errorf("%q: the data are %v", result, got)
+	}
+}
+
+// TestWithoutForceAConflictNamesFieldsAndManagers, and writes nothing.
+func TestWithoutForceAConflictNamesFieldsAndManagers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.maps(manager)
+	_, err := maps.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+	w.updateMap("settings", func(m *corev1.ConfigMap) { m.Data["value"] = "two" })
+	w.shows(maps, "settings", w.liveMap("settings").ResourceVersion)
+	_, err = maps.Apply(t.Context(), w.mine("settings", "one"), controllerruntime.WithoutForce())
+	var conflict *controllerruntime.ApplyConflictError
+	if !errors.As(err, &conflict) || !isConflict(err) {
+		t.Fatalf("the error is %v, want an ApplyConflictError that is a conflict", err)
+	}
+	says(t, err, "configmaps/v1", w.key("settings"), ".data.value", "somebody")
+	if len(conflict.Conflicts) != 1 || conflict.Conflicts[0].Field != ".data.value" {
+		t.Errorf("the conflicts are %+v", conflict.Conflicts)
+	}
+	if m := w.liveMap("settings"); m.Data["value"] != "two" {
+		t.Errorf("it was written all the same: %v", m.Data)
+	}
+}
+
+// TestOfManyWhoApplyTheSameNameOneGetsIt: each for another owner, at the same moment, with caches that show nothing.
+func TestOfManyWhoApplyTheSameNameOneGetsIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for round := range 10 {
+		const racers = 8
+		name := fmt.Sprint("settings-", round)
+		var handles [racers]*controllerruntime.Kube[*corev1.ConfigMap]
+		for i := range racers {
+			handles[i] = w.deaf()
+		}
+		var wins, refusals int
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for i, maps := range handles {
+			wg.Go(func() {
+				m := of(w.configMap(name, fmt.Sprint(i)), fmt.Sprint("site-", i), "here")
+				<-start
+				_, err := maps.Apply(t.Context(), m)
+				var exists *controllerruntime.ResourceExistsError
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					wins++
+				case errors.As(err, &exists):
+					refusals++
+				default:
+					t.Errorf("site-%d: %v", i, err)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		m := w.liveMap(name)
+		if wins != 1 || refusals != racers-1 || m.Annotations[controllerruntime.OwnerKeyAnnotation] != "site-"+m.Data["value"] || m.Generation > 1 {
+			t.Fatalf("%d won, %d were refused: %v %v", wins, refusals, m.Annotations, m.Data)
+		}
+	}
+}
+
+// deaf is a handle whose cache shows nothing.
+func (w *world) deaf() *controllerruntime.Kube[*corev1.ConfigMap] {
+	w.t.Helper()
+	maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{}), manager)
+	must(w.t, err)
+	return maps
+}
+
+// TestApplyMakesAgainWhatWasReplacedBehindTheCache: the object went and another one has its name; the cache does not know.
+func TestApplyMakesAgainWhatWasReplacedBehindTheCache(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.deaf()
+	at := w.clientset.CoreV1().ConfigMaps(w.namespace)
+	_, err := maps.Apply(t.Context(), w.mine("settings", "one")) // from now on its own write shows it
+	must(t, err)
+
+	must(t, at.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
+	result, err := maps.Apply(t.Context(), w.mine("settings", "two"))
+	if err != nil || w.liveMap("settings").Data["value"] != "two" {
+		t.Errorf("deleted behind its back: %q, %v", result, err)
+	}
+
+	must(t, at.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
+	w.createMap(w.configMap("settings", "somebody's"))
+	_, err = maps.Apply(t.Context(), w.mine("settings", "three"))
+	var exists *controllerruntime.ResourceExistsError
+	if !errors.As(err, &exists) || w.liveMap("settings").Data["value"] != "somebody's" {
+		t.Errorf("replaced by somebody: %v, %v", err, w.liveMap("settings").Data)
+	}
+}
+
+// TestWhatAdmissionMakesOfAnApplyIsNoDrift: a policy changes what is applied, as a mutating webhook would, and Apply does not
+// write for ever against it. Another process does not either.
+func TestWhatAdmissionMakesOfAnApplyIsNoDrift(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy("mutatingadmissionpolicies", map[string]any{
+		"reinvocationPolicy": "Never",
+		"mutations":          []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{"expression": `[JSONPatch{op: "replace", path: "/data/value", value: "mutated"}]`}}},
+	}, func() bool {
+		m, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), w.configMap("probe", "one"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil && m.Data["value"] == "mutated"
+	})
+	first := w.maps(manager)
+	_, err := first.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+	if m := w.liveMap("settings"); m.Data["value"] != "mutated" {
+		t.Fatalf("the policy did not change it: %v", m.Data)
+	}
+	before := w.requests.writes("configmaps")
+	for _, process := range []*controllerruntime.Kube[*corev1.ConfigMap]{first, w.maps(manager)} {
+		for range 3 {
+			result, err := process.Apply(t.Context(), w.mine("settings", "one"))
+			if err != nil || result != controllerruntime.OperationResultNone {
+				t.Errorf("%q, %v", result, err)
+			}
+		}
+	}
+	if n := w.requests.writes("configmaps") - before; n != 0 {
+		t.Errorf("%d writes were sent, want none", n)
+	}
+}
+
+// TestStrippedManagedFieldsCostARequestAndNoWrite: a transform may drop them from the cache.
+func TestStrippedManagedFieldsCostARequestAndNoWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	informer := w.typed()
+	must(t, informer.SetTransform(func(obj any) (any, error) {
+		if m, ok := obj.(*corev1.ConfigMap); ok {
+			m.ManagedFields = nil
+		}
+		return obj, nil
+	}))
+	maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, informer, manager)
+	must(t, err)
+	w.awaitSync(w.start(informer))
+	_, err = maps.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+	before := w.requests.writes("configmaps")
+	_, err = maps.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+	if n := w.requests.writes("configmaps") - before; n != 0 {
+		t.Errorf("%d requests though nobody touched it", n)
+	}
+	drifted := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Data["value"] = "two" })
+	w.shows(maps, "settings", drifted.ResourceVersion)
+	result, err := maps.Apply(t.Context(), w.mine("settings", "one"))
+	if err != nil || result != controllerruntime.OperationResultUpdated || w.liveMap("settings").Data["value"] != "one" {
+		t.Errorf("%q, %v: drift is not repaired", result, err)
+	}
+	version := w.liveMap("settings").ResourceVersion
+	other := w.maps(manager)
+	if _, err := other.Apply(t.Context(), w.mine("settings", "one")); err != nil || w.liveMap("settings").ResourceVersion != version {
+		t.Errorf("written though nothing changed: %v", err)
+	}
+}

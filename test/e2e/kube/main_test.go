@@ -1,0 +1,30 @@
+// Package kube holds the promises about Kubernetes secondaries and tertiaries, on a real API server.
+package kube
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/nagi-runtime/nagi/test/kubetest"
+	"go.uber.org/goleak"
+)
+
+// shared is the API server of the tests that break none; each test has a namespace of its own there.
+var shared *kubetest.Server
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(withServer{m}) }
+
+// withServer runs the tests between start and end of the shared server, so that its goroutines count as leaks too.
+type withServer struct{ m *testing.M }
+
+func (w withServer) Run() int {
+	var err error
+	if shared, err = kubetest.Open(context.Background(), ""); err != nil {
+		fmt.Fprintln(os.Stderr, "start the API server:", err)
+		return 1
+	}
+	defer shared.Close()
+	return w.m.Run()
+}
