@@ -231,13 +231,7 @@ func worldDiff(t *testing.T, sites *entity.Client[*site], pages *entity.Client[*
 // the one that was killed is taken away, or each round would wait until it runs out.
 func startCrashChild(t *testing.T, w *world, sites *entity.Client[*site]) *exec.Cmd {
 	t.Helper()
-	_, revision, err := sites.Records().GetReserved(t.Context(), reservedLease)
-	if err == nil {
-		err = sites.Records().DeleteReserved(t.Context(), reservedLease, revision)
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
+	takeLeaseAway(t, sites)
 	child := exec.Command(os.Args[0])
 	child.Env = append(slices.Clone(os.Environ()), childEnv+"=crash", "NAGI_TEST_URL="+w.server.URL())
 	child.Stderr = os.Stderr
@@ -249,4 +243,15 @@ func startCrashChild(t *testing.T, w *world, sites *entity.Client[*site]) *exec.
 		t.Fatalf("the child said %q: %v", line, err)
 	}
 	return child
+}
+
+func takeLeaseAway(t *testing.T, sites *entity.Client[*site]) {
+	t.Helper()
+	_, revision, err := sites.Records().GetReserved(t.Context(), reservedLease)
+	if err == nil {
+		err = sites.Records().DeleteReserved(t.Context(), reservedLease, revision)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
 }

@@ -12,16 +12,20 @@ import (
 const childEnv = "NAGI_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	switch child := os.Getenv(childEnv); child {
+	var err error
+	switch child, url := os.Getenv(childEnv), os.Getenv("NAGI_TEST_URL"); child {
 	case "":
 		goleak.VerifyTestMain(m)
 	case "crash":
-		if err := crashChild(os.Getenv("NAGI_TEST_URL")); err != nil {
-			fmt.Fprintln(os.Stderr, "child:", err)
-			os.Exit(1)
-		}
+		err = crashChild(url)
+	case "teardown":
+		err = teardownChild(url, os.Getenv("NAGI_TEST_MOMENT"))
 	default:
 		fmt.Fprintf(os.Stderr, "no such child: %s=%s\n", childEnv, child)
 		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+		os.Exit(1)
 	}
 }
