@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -185,11 +186,14 @@ func reconciledCondition(status metav1.ConditionStatus, reason, message string, 
 }
 
 // sameCondition tells whether there is no transition to write. The message of a retry may change with each attempt: it
-// is written with the transition only, or a failing key would write without end.
+// is written with the transition only, or a failing key would write without end. What a key waits for does not change.
 func sameCondition(conditions []metav1.Condition, want metav1.Condition) bool {
 	have := meta.FindStatusCondition(conditions, entity.ConditionReconciled)
 	if have == nil || have.Status != want.Status || have.Reason != want.Reason {
 		return false
+	}
+	if strings.HasPrefix(have.Message, waitsFor) || strings.HasPrefix(want.Message, waitsFor) {
+		return have.ObservedGeneration == want.ObservedGeneration && have.Message == want.Message
 	}
 	return want.Reason == entity.ReasonSynced || have.ObservedGeneration == want.ObservedGeneration
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -20,6 +21,8 @@ type reconcileContext struct {
 
 	once   sync.Once
 	logger logr.Logger
+
+	pending pendingNote
 }
 
 type reconcileKey struct{}
@@ -42,6 +45,8 @@ func (c *reconcileContext) Value(key any) any {
 		return &c.writes.kube
 	case c.engine.loggerKey:
 		return c.log()
+	case external.RuntimeKey{}:
+		return externalRuntime{c}
 	}
 	return c.Context.Value(key)
 }

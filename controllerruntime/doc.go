@@ -32,6 +32,13 @@
 // of what is known, and at least ten, would go, or the bucket's stream is not the one that was known, nothing goes until
 // [Controller.ReleaseBrake].
 //
+// # Resources behind other APIs
+//
+// [OwnsExternal] makes secondaries of what is behind an API that is neither NATS nor Kubernetes: listed on an interval,
+// compared by version, cascaded and swept like the rest. While the API is away the keys that need it wait, at no cost to
+// them, and it is polled once for all. external.Reconcile drives a typed driver through create, update and delete, with
+// the intent written down before, so that a crash neither creates twice nor forgets.
+//
 // # Replicas
 //
 // One replica works, the others wait with warm caches: Run holds a lease in the status bucket. A status bucket serves one
@@ -45,5 +52,5 @@
 // # What it does not do
 //
 // KV has no UID: a delete and a re-create that are seen late are an update. If a record and its document both vanish while
-// the controller is down, that delete is lost. External resources ([OwnsExternal]) are not built yet; New fails with them.
+// the controller is down, that delete is lost.
 package controllerruntime

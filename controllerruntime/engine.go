@@ -22,7 +22,8 @@ type engine struct {
 	opts         options
 
 	primary    primary
-	sources    []source // the primary first
+	sources    []source          // the primary first
+	externals  []*externalSource // those of them that are behind APIs
 	reconciler Reconciler
 	queue      *queue
 	mappings   *mappings
@@ -32,6 +33,7 @@ type engine struct {
 	parked     parkedKeys
 	written    ownWrites
 	cleanUps   cleanUps
+	intents    intents
 	stats      counters
 	flights    *flights
 

@@ -119,7 +119,7 @@ func NewControllerRuntime[
 		opts = append(opts, kumoriKube(informer, i, "tertiary", r.handleTertiary))
 	}
 	for _, client := range secondaryExternalClients {
-		opts = append(opts, OwnsExternal(client))
+		opts = append(opts, kumoriExternal(client, r.handleSecondary))
 	}
 	r.controller, r.err = New(name, primaryNatsClient, ReconcilerFunc(r.reconcile), opts...)
 	if r.err == nil && primaryNatsClient.Kind() != kind {

@@ -322,11 +322,12 @@ func failing(t *testing.T, w *world) map[string]struct {
 		says []string
 	}
 	return map[string]c{
-		"another kind":       {kumori{sites: sites, kind: "Page"}, []string{`"Page"`, `"Site"`}},
-		"no primary":         {kumori{kind: "Site"}, []string{"client is nil"}},
-		"external resources": {kumori{sites: sites, externals: []external.IExternalClient{buckets{}}}, []string{"external resources are not built yet", "S3Bucket"}},
-		"negative interval":  {kumori{sites: sites, resync: -1}, []string{"WithResyncInterval"}},
-		"nil informer":       {kumori{sites: sites, secondaries: make([]cache.SharedIndexInformer, 1)}, []string{"secondary shared informer 0 is nil"}},
+		"another kind":      {kumori{sites: sites, kind: "Page"}, []string{`"Page"`, `"Site"`}},
+		"no primary":        {kumori{kind: "Site"}, []string{"client is nil"}},
+		"external twice":    {kumori{sites: sites, externals: []external.IExternalClient{buckets{}, buckets{}}}, []string{"S3Bucket", "a kind of its own"}},
+		"external nil":      {kumori{sites: sites, externals: []external.IExternalClient{nil}}, []string{"secondary external client", "client is needed"}},
+		"negative interval": {kumori{sites: sites, resync: -1}, []string{"WithResyncInterval"}},
+		"nil informer":      {kumori{sites: sites, secondaries: make([]cache.SharedIndexInformer, 1)}, []string{"secondary shared informer 0 is nil"}},
 		"no status bucket": {kumori{sites: w.client("Site", "bare", func(cfg *entity.Config) { cfg.StatusBucket = entity.NoStatusBucket })},
 			[]string{"StatusBucket"}},
 	}

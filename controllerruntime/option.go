@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/nagi-runtime/nagi/external"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 )
@@ -338,17 +337,6 @@ func WithDeleter(d Deleter) SourceOption {
 		}
 		o.deleter = d
 		return nil
-	}
-}
-
-// OwnsExternal is for resources behind an API that is neither NATS nor Kubernetes. It is not built yet: New fails.
-func OwnsExternal(client external.IExternalClient) Option {
-	return func(*options) error {
-		kind := "nil"
-		if !isNil(client) {
-			kind = client.Kind()
-		}
-		return fmt.Errorf("OwnsExternal(%s): external resources are not built yet; reconcile them in your Reconciler and take the option away", kind)
 	}
 }
 

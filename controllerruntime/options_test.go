@@ -95,9 +95,16 @@ func TestNewRefusesWhatCannotBeHonouredAndSaysWhatToDo(t *testing.T) {
 		{"deleter of entities", []Option{Owns(pages, WithDeleter(deleter))}, []string{"Owns(Page)", "deleted through their client"}},
 		{"deleter of watched entities", []Option{Watches(pages, noPages, WithDeleter(deleter))}, []string{"Watches(Page)", "WithDeleter"}},
 		{"deleter of watched objects", []Option{WatchesKube(pods, noObjects, WithDeleter(deleter))}, []string{"WatchesKube", "never deleted"}},
-		{"external", []Option{OwnsExternal(&disks{})}, []string{"OwnsExternal(Disk)", "not built yet", "take the option away"}},
-		{"external nil", []Option{OwnsExternal(nil)}, []string{"OwnsExternal(nil)", "not built yet"}},
-		{"external nil pointer", []Option{OwnsExternal(noDisks)}, []string{"OwnsExternal(nil)", "not built yet"}},
+		{"external nil", []Option{OwnsExternal(nil)}, []string{"OwnsExternal(nil)", "client is needed"}},
+		{"external nil pointer", []Option{OwnsExternal(noDisks)}, []string{"OwnsExternal(nil)", "client is needed"}},
+		{"external nil configured", []Option{OwnsExternal(external.Configure(nil, external.Config{}))}, []string{"OwnsExternal(nil)", "client is needed"}},
+		{"external twice", []Option{OwnsExternal(&disks{}), OwnsExternal(&disks{})}, []string{"OwnsExternal Disk", "a kind of its own"}},
+		{"external negative interval", []Option{OwnsExternal(external.Configure(&disks{}, external.Config{Interval: -1}))},
+			[]string{"OwnsExternal(Disk)", "Interval", "must not be negative"}},
+		{"external burst without rate", []Option{OwnsExternal(external.Configure(&disks{}, external.Config{Burst: 1}))},
+			[]string{"OwnsExternal(Disk)", "Burst 1", "positive rate"}},
+		{"external backoff upside down", []Option{OwnsExternal(external.Configure(&disks{}, external.Config{BackoffMin: 2, BackoffMax: 1}))},
+			[]string{"OwnsExternal(Disk)", "BackoffMax"}},
 		{"dry run of no sweep", []Option{WithoutTeardown(), WithSweepDryRun()}, []string{"WithSweepDryRun", "WithoutTeardown()", "take one of them away"}},
 		{"window of no brake", []Option{WithBrakeWindow(time.Second), WithoutTeardown()}, []string{"WithBrakeWindow", "WithoutTeardown()"}},
 		{"callback of no brake", []Option{WithOnBrake(func(BrakeState) {}), WithoutTeardown()}, []string{"WithOnBrake", "WithoutTeardown()"}},
@@ -163,7 +170,8 @@ func TestEveryLimitOfAnOptionIsAccepted(t *testing.T) {
 		WithEventRecorder(record.NewFakeRecorder(1)), WithLogConstructor(func(base logr.Logger, _ Request) logr.Logger { return base }),
 		WithBrakeWindow(1), WithSweepDryRun(), WithLeaseTiming(LeaseTiming{time.Second, 700 * time.Millisecond, 200 * time.Millisecond}),
 		WithPrimary(), WithPrimary(WithPredicate(PredicateFuncs{})), Owns(pages), Owns(pages), Watches(pages, noPages),
-		OwnsKube(pods), WatchesKube(pods, noObjects))
+		OwnsKube(pods), WatchesKube(pods, noObjects),
+		OwnsExternal(external.Configure(&disks{}, external.Config{Interval: 1, Timeout: 1, Rate: 0.1, BackoffMin: 1, BackoffMax: 1, Settle: 1})))
 	must(t, err)
 }
 

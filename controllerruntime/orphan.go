@@ -21,13 +21,16 @@ const reservedLeft = entity.ReservedPrefix + ".left."
 // longestLeft is the longest key that is named as it is: the server and the client limit the length of a key.
 const longestLeft = 512
 
-func leftName(key string) string {
+func leftName(key string) string { return reservedName(reservedLeft, key) }
+
+// reservedName is the reserved key that says something about a key.
+func reservedName(prefix, key string) string {
 	key = strings.Replace(key, "/", ".", 1)
 	if len(key) > longestLeft {
 		hash := sha256.Sum256([]byte(key))
 		key = hex.EncodeToString(hash[:])
 	}
-	return reservedLeft + key
+	return prefix + key
 }
 
 // leave remembers that what the key owned was left on purpose.

@@ -147,6 +147,9 @@ func (e *engine) sweep(ctx context.Context) {
 			found = append(found, o)
 		}
 	}
+	if o := e.forgottenIntents(ctx); o.count > 0 {
+		found = append(found, o)
+	}
 	e.unusedLeft = left.forgetUnused(ctx, e.unusedLeft)
 	e.stats.orphaned.Store(int64(countOrphaned(found)))
 	if e.opts.sweepDryRun {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -60,6 +61,28 @@ func kumoriKube(informer cache.SharedIndexInformer, number int, role string, han
 			s.indexed = role == "secondary"
 			s.events = &handlerSink{source: s, handle: handle}
 			return s, nil
+		})
+		return nil
+	}
+}
+
+// kumoriExternal hands over external resources as such.
+func kumoriExternal(client external.IExternalClient, handle func(any)) Option {
+	return func(o *options) error {
+		inner, config, err := checkExternal(client)
+		if err != nil {
+			return fmt.Errorf("secondary external client %s: %w", externalKind(inner), err)
+		}
+		o.sources = append(o.sources, func(e *engine) (source, error) {
+			s := newExternalSource(e, "secondary", inner, config)
+			sink := &handlerSink{source: s, handle: func(obj any) { handle(obj.(*externalObject).resource) }}
+			s.events = sink
+			s.pushed = func(owner string) {
+				for _, obj := range s.cache.ownedBy(owner) {
+					sink.call(context.Background(), obj)
+				}
+			}
+			return s, e.addExternal(s)
 		})
 		return nil
 	}

@@ -19,13 +19,14 @@ type counters struct {
 	recordErrors, leaderErrors      atomic.Uint64
 	brakeEngaged                    atomic.Uint64
 	terms                           atomic.Uint64
+	breakerOpened                   atomic.Uint64
 }
 
 func (c *counters) reconciled(a attempt) {
 	c.reconciles.Add(1)
 	c.seconds.Add(int64(a.took))
-	if a.err == nil {
-		return
+	if a.err == nil || a.breaker != nil {
+		return // that an API is away is not the key's failure
 	}
 	c.failures.Add(1)
 	if isTerminal(a.err) {
@@ -68,6 +69,20 @@ type Stats struct {
 	// MapperErrors counts failed calls of mappers, RecordErrors failed writes of records, LeaderErrors failed reads from
 	// the leader of the primaries' stream, without which nothing is deleted.
 	MapperErrors, RecordErrors, LeaderErrors uint64
+	// External are the external clients, by kind; BreakerOpened is how often an API of theirs went away.
+	External      map[string]ExternalStats
+	BreakerOpened uint64
+}
+
+// ExternalStats are the state of an external client.
+type ExternalStats struct {
+	// Resources is how many the last list showed.
+	Resources int
+	// Away tells whether the API is away, since when, and why. Waiting is the number of keys that wait for it.
+	Away    bool
+	Since   time.Time
+	Reason  string
+	Waiting int
 }
 
 func (e *engine) snapshot() Stats {
@@ -92,5 +107,12 @@ func (e *engine) snapshot() Stats {
 		s.Brake = e.brake.snapshot()
 	}
 	s.Degraded = e.degraded.all()
+	s.BreakerOpened = c.breakerOpened.Load()
+	for _, source := range e.externals {
+		if s.External == nil {
+			s.External = map[string]ExternalStats{}
+		}
+		s.External[source.resources] = source.breaker.snapshot()
+	}
 	return s
 }

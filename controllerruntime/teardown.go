@@ -100,7 +100,7 @@ func (e *engine) teardown(t *term, it item) {
 		a.nextDue = time.Now().Add(after)
 		e.report(t, it, a)
 		e.queue.forget(it.key)
-		e.queue.addAfter(it.key, union(e.deleteOperation(it), operations(OperationRequeue)), prioBackground, after, timerRequeue)
+		e.queue.addAfter(it.key, union(e.unowed(it), union(e.deleteOperation(it), operations(OperationRequeue))), prioBackground, after, timerRequeue)
 		e.queue.done(it.key)
 		return
 	}
@@ -122,7 +122,7 @@ func (e *engine) finish(t *term, it item, a attempt) {
 		a.nextDue = time.Now().Add(pause)
 		e.reportAttempted(t, it, a)
 		e.queue.forget(it.key)
-		e.queue.addAfter(it.key, operations(OperationRequeue), prioBackground, pause, timerRequeue)
+		e.queue.addAfter(it.key, union(e.unowed(it), operations(OperationRequeue)), prioBackground, pause, timerRequeue)
 		e.queue.done(it.key)
 		return
 	}
@@ -137,11 +137,22 @@ func (e *engine) forgetGone(key string) {
 	e.primary.vanishings().forget(key)
 	e.parked.forget(key)
 	e.cleanUps.end(key)
+	e.forgetAsked(key)
+	e.resumed(key)
 	e.written.take(key)
 	if e.anchors != nil {
 		e.anchors.backoff.reset(key)
 	}
 	e.queue.forget(key)
+}
+
+// unowed is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells that there is
+// something left to do.
+func (e *engine) unowed(it item) Operations {
+	if it.ops.explicit() && !anchored(e.anchors.cached(it.key)) {
+		return operations(OperationDelete) | explicitBit
+	}
+	return 0
 }
 
 // cleanUps are the teardowns whose reconciler has succeeded, and which wait until what they deleted is gone.
@@ -216,13 +227,22 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 	if err := a.still(ctx); err != nil {
 		return false, err
 	}
+	if told, err := e.intentsTold(ctx, key); err != nil || !told {
+		return false, err
+	}
 	if !e.opts.withoutCascade {
+		if !e.caughtUp(key) {
+			return false, nil
+		}
 		gone, err := e.cascade(ctx, a)
 		if err != nil || !gone {
 			return false, err
 		}
 	}
 	if err := a.still(ctx); err != nil {
+		return false, err
+	}
+	if err := e.removeIntents(ctx, key); err != nil {
 		return false, err
 	}
 	return true, e.removeAnchor(ctx, key)
@@ -429,6 +449,9 @@ func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
 		e.queue.addAfter(it.key, operations(OperationPut), prioLive, goneCheckInterval, timerRetry)
 		e.queue.done(it.key)
 		return
+	case e.breakerFor(a.err) != nil:
+		a.breaker = e.breakerFor(a.err)
+		a.breaker.wait(it, a.err)
 	case isTerminal(a.err):
 		e.parked.park(it.key, view{})
 		e.queue.forget(it.key)
@@ -468,6 +491,8 @@ func (e *engine) reconcileGone(t *term, it item) {
 		return
 	}
 	switch {
+	case a.breaker != nil:
+		a.breaker.wait(it, a.err)
 	case a.err == nil:
 		e.succeeded(it, &a)
 		if a.nextDue.IsZero() {

@@ -61,6 +61,9 @@ func (e *engine) process(t *term, it item) {
 		e.queue.done(it.key)
 		return
 	}
+	if v.presence != absent {
+		e.forgetAsked(it.key)
+	}
 	if e.anchors != nil && v.presence != absent {
 		e.brake.settled(it.key)
 		if err := e.anchors.restore(t.ctx, it.key, v); err != nil {
@@ -161,8 +164,14 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 	}
 	condition := reconciledCondition(metav1.ConditionTrue, entity.ReasonSynced, "", v.revision)
 	switch {
+	case attempt.err == nil && attempt.pending != "":
+		e.succeeded(it, &attempt)
+		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, waitsFor+attempt.pending, v.revision)
 	case attempt.err == nil:
 		e.succeeded(it, &attempt)
+	case attempt.breaker != nil:
+		attempt.breaker.wait(it, attempt.err)
+		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, attempt.breaker.message(), v.revision)
 	case isTerminal(attempt.err):
 		e.parked.park(it.key, v)
 		e.queue.forget(it.key)
@@ -218,7 +227,9 @@ type attempt struct {
 	err     error
 	took    time.Duration
 	nextDue time.Time
-	wrote   bool // through our clients
+	wrote   bool        // through our clients
+	pending string      // what external.Reconcile waits for; the key is not reconciled yet
+	breaker *apiBreaker // the error says that this one's API is away
 }
 
 // attempt calls the reconciler once the caches show what the key's last reconcile wrote. If the term is over by then it
@@ -246,6 +257,13 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 	e.stats.running.Add(-1)
 	cancel()
 	a.wrote = !own.writes.nats.Empty()
+	a.breaker = e.breakerFor(a.err)
+	if after, what := own.pending.get(); what != "" && a.err == nil {
+		a.pending = what
+		if a.result.RequeueAfter <= 0 || after < a.result.RequeueAfter {
+			a.result.RequeueAfter = after
+		}
+	}
 	e.written.put(it.key, &own.writes)
 	return a, true
 }
@@ -265,6 +283,7 @@ func (e *engine) awaitOwnWrites(t *term, key string) {
 func (e *engine) succeeded(it item, a *attempt) {
 	e.queue.forget(it.key)
 	e.parked.forget(it.key)
+	e.resumed(it.key)
 	if after := a.result.RequeueAfter; after > 0 {
 		a.nextDue = time.Now().Add(after)
 		e.queue.addAfter(it.key, operations(OperationRequeue), prioBackground, after, timerRequeue)
@@ -288,7 +307,9 @@ func (e *engine) retry(t *term, it item, a *attempt) {
 // report counts an attempt, logs its failure and tells the user's callback.
 func (e *engine) report(t *term, it item, a attempt) {
 	e.stats.reconciled(a)
-	if a.err != nil && t.ctx.Err() == nil {
+	if a.breaker != nil {
+		t.logger.V(2).Info("Key waits for an API", "key", it.key, "operations", it.ops.public(), "err", a.err)
+	} else if a.err != nil && t.ctx.Err() == nil {
 		t.logger.Error(a.err, "Reconcile failed", "key", it.key, "operations", it.ops.public(), "attempt", a.number, "nextDue", a.nextDue)
 	}
 	if f := e.opts.onResult; f != nil {

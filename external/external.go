@@ -1,27 +1,38 @@
-// Package external describes resources behind an API that is neither NATS nor Kubernetes.
 package external
 
 import "context"
 
-// IExternalClient lists and deletes the resources of one kind behind an API.
+// IExternalClient lists and deletes the resources of one kind behind an API. Its methods may be called concurrently, and
+// must return soon after their context has ended.
 type IExternalClient interface {
-	// Kind names the resources in logs and events.
+	// Kind names the resources in logs and events. It is the same at each call, and of one client per controller.
 	Kind() string
-	// List returns all resources that this installation manages, with their owners. An error changes nothing.
+	// List returns all resources that this installation manages, with their owners. What is not in it is gone. An error
+	// changes nothing.
 	List(ctx context.Context) ([]Resource, error)
-	// Delete removes a resource. One that is absent is success.
+	// Delete removes a resource. One that is absent is success. It may return before the resource is gone: the runtime
+	// lists until it is.
 	Delete(ctx context.Context, id string) error
 }
 
 // Resource is one resource behind an API.
 type Resource struct {
-	ID       string // as the API names it
+	ID       string // as the API names it; not empty, and of one resource only
 	OwnerKey string // key of the primary it belongs to
 	Version  string // etag or digest of the live state: any difference is drift
 }
 
 // Watcher is an optional interface of an IExternalClient whose API can push changes.
 type Watcher interface {
-	// Watch calls changed with the owner of each resource that changed, until the context ends.
+	// Watch calls changed with the owner of each resource that changed, until the context ends. When it returns earlier it
+	// is called again, with backoff, and the resources are listed, because something may have been missed. changed returns
+	// at once and may be called concurrently.
 	Watch(ctx context.Context, changed func(ownerKey string)) error
+}
+
+// ConditionalDeleter is an optional interface of an IExternalClient whose API can delete on the condition that a resource
+// has not changed. It is called instead of Delete.
+type ConditionalDeleter interface {
+	// DeleteSeen removes a resource if it still is what was seen, and fails if it is not. One that is absent is success.
+	DeleteSeen(ctx context.Context, seen Resource) error
 }

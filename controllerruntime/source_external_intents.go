@@ -1,0 +1,275 @@
+package controllerruntime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// What external.Reconcile is about to do for a primary is written down in a reserved key of the status bucket, one for
+// each primary, and goes when it was seen to be done. One that is left when the primary is gone keeps its teardown owed:
+// something may have been created that nobody has seen.
+
+// reservedIntents is the prefix of those keys.
+const reservedIntents = entity.ReservedPrefix + ".intents."
+
+func intentsName(key string) string { return reservedName(reservedIntents, key) }
+
+// keptIntents is the value of such a key.
+type keptIntents struct {
+	Key       string                    `json:"key"` // the name may be a hash
+	Resources map[string]external.Entry `json:"resources"`
+}
+
+// intents knows of which keys this process has written down something: the cache of the status bucket may be behind.
+type intents struct{ keyed[struct{}] }
+
+// externalRuntime is what external.Reconcile gets of a reconcile.
+type externalRuntime struct{ *reconcileContext }
+
+var _ external.Runtime = externalRuntime{}
+
+// Owner implements external.Runtime.
+func (r externalRuntime) Owner() external.Owner {
+	return external.Owner{Kind: r.engine.kind, Key: r.req.Key, Instance: r.engine.instanceID()}
+}
+
+// Store implements external.Runtime.
+func (r externalRuntime) Store() external.Store {
+	return intentStore{engine: r.engine, key: r.req.Key}
+}
+
+// Gate implements external.Runtime.
+func (r externalRuntime) Gate(kind string) external.Gate {
+	if s := r.engine.external(kind); s != nil {
+		return s.breaker
+	}
+	return nil
+}
+
+// Pending implements external.Runtime.
+func (r externalRuntime) Pending(what string, after time.Duration) {
+	r.reconcileContext.pending.add(what, after)
+}
+
+// ReasonDrifted is the reason of the event about an external resource that has drifted and is left so.
+const ReasonDrifted = "Drifted"
+
+// Drifted implements external.Runtime.
+func (r externalRuntime) Drifted(what string) {
+	v := r.engine.primary.view(r.req.Key)
+	r.engine.event(r.engine.regarding(r.req.Key, v), corev1.EventTypeWarning, ReasonDrifted, what)
+}
+
+// pendingNote is what a reconcile waits for, and when to look again.
+type pendingNote struct {
+	mu    sync.Mutex
+	what  string
+	after time.Duration
+}
+
+func (p *pendingNote) add(what string, after time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.what == "" || after < p.after {
+		p.after = after
+	}
+	if p.what == "" {
+		p.what = what
+	}
+}
+
+func (p *pendingNote) get() (after time.Duration, what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.after, p.what
+}
+
+// intentStore keeps the intents of one primary.
+type intentStore struct {
+	engine *engine
+	key    string
+}
+
+var errNoIntents = errors.New("WithoutTeardown there is no status bucket to write intents to; external.Reconcile needs one")
+
+// Load implements external.Store.
+func (s intentStore) Load(ctx context.Context, resource string) (external.Entry, error) {
+	if s.engine.records == nil {
+		return external.Entry{}, errNoIntents
+	}
+	kept, _, err := s.engine.readIntents(ctx, s.key)
+	return kept.Resources[resource], err
+}
+
+// Save implements external.Store.
+func (s intentStore) Save(ctx context.Context, resource string, before, after external.Entry) error {
+	if s.engine.records == nil {
+		return errNoIntents
+	}
+	for tries := 0; ; tries++ {
+		kept, revision, err := s.engine.readIntents(ctx, s.key)
+		if err != nil {
+			return err
+		}
+		if !kept.Resources[resource].Same(before) {
+			return fmt.Errorf("the intents of %s %q (%s in bucket %s): somebody else has changed what is kept of %s; two reconciles of one resource at once?",
+				s.engine.kind, s.key, intentsName(s.key), s.engine.statusBucket, resource)
+		}
+		if kept.Resources == nil {
+			kept.Resources = map[string]external.Entry{}
+		}
+		kept.Key = s.key
+		kept.Resources[resource] = after
+		if after.IsZero() {
+			delete(kept.Resources, resource)
+		}
+		err = s.engine.writeIntents(ctx, kept, revision)
+		if err == nil || tries == maxConflicts || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+}
+
+// readIntents reads live what is kept for a key.
+func (e *engine) readIntents(ctx context.Context, key string) (kept keptIntents, revision uint64, err error) {
+	name := intentsName(key)
+	data, revision, err := e.records.GetReserved(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return keptIntents{Key: key}, 0, nil
+	}
+	if err != nil {
+		return kept, 0, fmt.Errorf("read %s in bucket %s: %w", name, e.statusBucket, err)
+	}
+	if err := json.Unmarshal(data, &kept); err != nil {
+		return kept, 0, fmt.Errorf("%s in bucket %s does not decode; mend it, or delete it if nothing is under way: %w", name, e.statusBucket, err)
+	}
+	if kept.Key != key {
+		return kept, 0, fmt.Errorf("%s in bucket %s is of key %q, not of %q; mend it, or delete it if nothing is under way", name, e.statusBucket, kept.Key, key)
+	}
+	return kept, revision, nil
+}
+
+func (e *engine) writeIntents(ctx context.Context, kept keptIntents, revision uint64) error {
+	name := intentsName(kept.Key)
+	if len(kept.Resources) == 0 {
+		if revision == 0 {
+			return nil
+		}
+		err := e.records.DeleteReserved(ctx, name, revision)
+		if apierrors.IsNotFound(err) {
+			err = nil
+		}
+		if err == nil {
+			e.intents.forget(kept.Key)
+		}
+		return err
+	}
+	data, err := json.Marshal(kept)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	e.intents.put(kept.Key, struct{}{})
+	_, err = e.records.PutReserved(ctx, name, data, revision)
+	return err
+}
+
+// mayHaveIntents tells without asking a server whether anything may be kept for a key.
+func (e *engine) mayHaveIntents(key string) bool {
+	if _, ok := e.intents.get(key); ok || e.filtered {
+		return true // the cache of a part of the bucket has no reserved keys
+	}
+	_, exists, err := e.records.Informer().GetStore().GetByKey(intentsName(key))
+	return exists || err != nil
+}
+
+// intentsTold tells whether the caches show what came of the intents that were left open for a primary that is gone, whose
+// reconciler did not settle them. A call that was sent before a crash may arrive after it.
+func (e *engine) intentsTold(ctx context.Context, key string) (bool, error) {
+	if !e.mayHaveIntents(key) {
+		return true, nil
+	}
+	kept, _, err := e.readIntents(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	told := true
+	for resource, entry := range kept.Resources {
+		if entry.Intent == nil {
+			continue
+		}
+		kind, _, _ := strings.Cut(resource, "/")
+		s := e.external(kind)
+		if s == nil {
+			return false, fmt.Errorf("%s of external %s, for %s %q, was begun and not seen to be done, and this controller has no client that could list it: "+
+				"call external.ReconcileAbsent in the reconcile of the delete, or give it the client (OwnsExternal); or delete %s in bucket %s if nothing is left",
+				entry.Intent.Action, resource, e.kind, key, intentsName(key), e.statusBucket)
+		}
+		if !s.listedFor(ctx, key, entry.Intent.Tried.Add(s.config.Timeout+s.config.Settle)) {
+			told = false
+		}
+	}
+	return told, nil
+}
+
+// removeIntents forgets what was kept for a primary that is gone.
+func (e *engine) removeIntents(ctx context.Context, key string) error {
+	if !e.mayHaveIntents(key) {
+		return nil
+	}
+	name := intentsName(key)
+	_, revision, err := e.records.GetReserved(ctx, name)
+	if err == nil {
+		err = e.records.DeleteReserved(ctx, name, revision)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove the intents of %s %q: %w", e.kind, key, err)
+	}
+	e.intents.forget(key)
+	return nil
+}
+
+// forgottenIntents are those of keys that neither exist nor owe a teardown: somebody has removed the record. A system that
+// is healthy has as many intents as things go on, and nothing is asked of a server for those.
+func (e *engine) forgottenIntents(ctx context.Context) orphaned {
+	found := orphaned{source: "intents", owners: map[string]int{}}
+	names := map[string]struct{}{}
+	for _, name := range e.records.Informer().GetStore().ListKeys() {
+		if strings.HasPrefix(name, reservedIntents) {
+			names[name] = struct{}{}
+		}
+	}
+	if len(names) == 0 {
+		return found
+	}
+	found.known = len(names)
+	for _, key := range e.primary.keys() {
+		delete(names, intentsName(key))
+	}
+	for _, key := range e.records.Keys() {
+		if anchored(e.anchors.cached(key)) {
+			delete(names, intentsName(key))
+		}
+	}
+	for name := range names {
+		var kept keptIntents
+		if held, err := e.load(ctx, name, &kept); err != nil || !held || intentsName(kept.Key) != name {
+			continue
+		}
+		if e.primary.exists(kept.Key) || anchored(e.anchors.cached(kept.Key)) || !e.wellFormed(kept.Key) {
+			continue
+		}
+		found.owners[kept.Key]++
+		found.count++
+	}
+	return found
+}

@@ -1,0 +1,163 @@
+package controllerruntime
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// listSchedule says when the next list is due. The zero value, with wake, lists at once.
+type listSchedule struct {
+	wake chan struct{}
+
+	mu       sync.Mutex
+	next     time.Time // on the interval
+	wanted   time.Time // by somebody; zero: nobody
+	earliest time.Time // of a list that is wanted
+	running  time.Time // when the one that runs was begun
+	last     time.Time // when the last one that succeeded was begun
+}
+
+const (
+	// Between two lists that somebody wants at least wantedGap passes, and as long as a list takes: many teardowns or pushes
+	// share one list, and the API is not kept busy with lists alone.
+	wantedGap = 50 * time.Millisecond
+	// askedGap is how often somebody who waits for a list is reminded.
+	askedGap = 5 * time.Second
+)
+
+func (l *listSchedule) begin() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running, l.wanted = time.Now(), time.Time{}
+	return l.running
+}
+
+// end is told that a list is over; succeeded is when it was begun, zero if it failed.
+func (l *listSchedule) end(interval time.Duration, succeeded time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.next = now.Add(interval)
+	l.earliest = now.Add(max(wantedGap, now.Sub(l.running)))
+	if !succeeded.IsZero() {
+		l.last = succeeded
+	}
+}
+
+func (l *listSchedule) want(at time.Time) {
+	l.mu.Lock()
+	if l.wanted.IsZero() || at.Before(l.wanted) {
+		l.wanted = at
+	}
+	l.mu.Unlock()
+	l.poke()
+}
+
+func (l *listSchedule) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// wantList asks for a list that begins at this time or soon after. While the API is away it is polled instead.
+func (s *externalSource) wantList(at time.Time) { s.lists.want(at) }
+
+// untilList is how long to wait for the next list.
+func (s *externalSource) untilList() time.Duration {
+	if poll, open := s.breaker.nextPoll(); open {
+		return time.Until(poll)
+	}
+	l := &s.lists
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due := l.next
+	if !l.wanted.IsZero() {
+		wanted := l.wanted
+		if wanted.Before(l.earliest) {
+			wanted = l.earliest
+		}
+		if wanted.Before(due) {
+			due = wanted
+		}
+	}
+	return time.Until(due)
+}
+
+// askedList is for a key whose teardown waits for a list that was begun after a moment.
+type askedList struct{ since time.Time }
+
+// laggingSource is a source whose cache does not show by itself what was written: it must be asked to look.
+type laggingSource interface {
+	// caughtUp tells whether the cache is from a time after it was first asked for the key. If not, the key is due again
+	// when it is.
+	caughtUp(key string) bool
+}
+
+// caughtUp implements laggingSource. What the last reconcile created is in such a list, and so is whether what was deleted
+// is gone.
+func (s *externalSource) caughtUp(key string) bool {
+	asked, ok := s.asked.get(key)
+	if !ok {
+		asked = askedList{since: time.Now().Add(s.config.Settle)}
+		s.asked.put(key, asked)
+	}
+	if s.listedSince(asked.since) {
+		s.asked.forget(key)
+		return true
+	}
+	return false
+}
+
+// listedSince tells whether the cache is of a list begun after this time. If not, one is wanted.
+func (s *externalSource) listedSince(since time.Time) bool {
+	s.lists.mu.Lock()
+	last := s.lists.last
+	s.lists.mu.Unlock()
+	if last.After(since) {
+		return true
+	}
+	s.wantList(since)
+	return false
+}
+
+// wakeAsked makes the keys due that waited for a list begun at this time, or that have to ask for another.
+func (s *externalSource) wakeAsked(begun time.Time) {
+	for _, key := range s.asked.all() {
+		if asked, ok := s.asked.get(key); ok && begun.After(asked.since) {
+			s.engine.noticed(key, operations(OperationExternal), prioSecondary)
+		} else if ok {
+			s.wantList(asked.since)
+		}
+	}
+}
+
+// caughtUp asks all sources that lag.
+func (e *engine) caughtUp(key string) bool {
+	all := true
+	for _, s := range e.externals {
+		if !s.caughtUp(key) {
+			all = false
+		}
+	}
+	return all
+}
+
+// forgetAsked is for a key that has a document: what it waited for is of no interest any more.
+func (e *engine) forgetAsked(key string) {
+	for _, s := range e.externals {
+		s.asked.forget(key)
+	}
+}
+
+// listedFor makes sure that a key whose teardown has to know is due when a list was begun after this time.
+func (s *externalSource) listedFor(_ context.Context, key string, since time.Time) bool {
+	if s.listedSince(since) {
+		return true
+	}
+	if asked, ok := s.asked.get(key); !ok || asked.since.Before(since) {
+		s.asked.put(key, askedList{since: since})
+	}
+	return false
+}

@@ -1,0 +1,93 @@
+package external
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config says how the runtime uses a client. The zero value of each field is its default.
+type Config struct {
+	// Interval is how often the resources are listed, give or take a tenth. The default is one minute.
+	Interval time.Duration
+	// Timeout bounds each call of the API: List, Delete, and the calls of a Driver. The default is 30 s.
+	Timeout time.Duration
+	// Rate is how many calls a second are made at most, on the average, and Burst how many at once. List, Delete and the calls of a
+	// Driver of the same kind count together. The default is no limit; Burst without Rate is an error, Rate without Burst a
+	// burst of one.
+	Rate  float64
+	Burst int
+	// BackoffMin and BackoffMax bound the pauses between polls of an API that is away, and before Watch is called again. The
+	// defaults are 1 s and 1 min; a pause doubles each time, with jitter.
+	BackoffMin, BackoffMax time.Duration
+	// Settle is how long after a write List may not show it yet. Teardowns wait that long before they believe that nothing is
+	// left. The default, 0, is for an API whose lists show every write that was answered.
+	Settle time.Duration
+}
+
+const (
+	defaultInterval   = time.Minute
+	defaultTimeout    = 30 * time.Second
+	defaultBackoffMin = time.Second
+	defaultBackoffMax = time.Minute
+)
+
+// Configure returns the client with settings of its own. Of two Configure around one client the outer counts. What is wrong
+// with the settings is told by whoever uses the client, such as controllerruntime.New.
+func Configure(client IExternalClient, config Config) IExternalClient {
+	inner, _ := Unwrap(client)
+	return &configured{IExternalClient: inner, config: config}
+}
+
+type configured struct {
+	IExternalClient
+	config Config
+}
+
+// Unwrap returns the client that was given to Configure, whose optional interfaces can be asked for, and the settings as they
+// were given.
+func Unwrap(client IExternalClient) (IExternalClient, Config) {
+	if c, ok := client.(*configured); ok {
+		return c.IExternalClient, c.config
+	}
+	return client, Config{}
+}
+
+// WithDefaults returns the settings with the defaults filled in, or what is wrong with them.
+func (c Config) WithDefaults() (Config, error) {
+	var errs []error
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Interval", c.Interval}, {"Timeout", c.Timeout}, {"BackoffMin", c.BackoffMin}, {"BackoffMax", c.BackoffMax}, {"Settle", c.Settle},
+	} {
+		if d.value < 0 {
+			errs = append(errs, fmt.Errorf("%s is %v, it must not be negative", d.name, d.value))
+		}
+	}
+	if c.Rate < 0 || c.Burst < 0 || c.Burst > 0 && c.Rate == 0 {
+		errs = append(errs, fmt.Errorf("Rate %v with Burst %d: want a positive rate, or neither", c.Rate, c.Burst))
+	}
+	if c.Rate > 0 && c.Burst == 0 {
+		c.Burst = 1
+	}
+	setDefault(&c.Interval, defaultInterval)
+	setDefault(&c.Timeout, defaultTimeout)
+	if c.BackoffMax == 0 {
+		c.BackoffMax = max(defaultBackoffMax, c.BackoffMin)
+	}
+	if c.BackoffMin == 0 {
+		c.BackoffMin = min(defaultBackoffMin, c.BackoffMax)
+	}
+	if c.BackoffMax < c.BackoffMin {
+		errs = append(errs, fmt.Errorf("BackoffMax %v is less than BackoffMin %v", c.BackoffMax, c.BackoffMin))
+	}
+	return c, errors.Join(errs...)
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}

@@ -1,0 +1,27 @@
+// Package external is for resources behind an API that is neither NATS nor Kubernetes: buckets, DNS records, machines.
+//
+// There are two halves, and each is useful without the other.
+//
+// An [IExternalClient] lists and deletes. Given to controllerruntime.OwnsExternal it makes the resources secondaries: the
+// runtime lists them on its own interval, compares each [Resource.Version] with what it saw, and enqueues the owner on any
+// difference; it deletes what a primary owned when it goes, and sweeps what has no owner. [Configure] sets the interval,
+// the rate limit and the rest.
+//
+// A [Driver] is for the reconcile itself. [Reconcile] observes, compares and applies, and writes down what it is about to
+// do before it does it, so that a crash at any point neither creates twice nor forgets:
+//
+//	result, err := external.Reconcile(ctx, driver, &desired)
+//	if err != nil {
+//		return controllerruntime.Result{}, err
+//	}
+//	return controllerruntime.Result{RequeueAfter: result.RequeueAfter}, nil
+//
+// and, where the primary is gone, external.ReconcileAbsent(ctx, driver).
+//
+// # When the API is away
+//
+// An error that [IsUnavailable] is no fault of the primary whose reconcile met it. The runtime then stops calling the API
+// for anybody, polls it once with backoff, and hands the waiting keys back when it answers. No attempt is counted as
+// failed. The errors of a driver that come from the network count by themselves; [Unavailable] marks others, such as an
+// answer 503.
+package external

@@ -1,0 +1,158 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// settleIntent brings an intent to its end that an earlier reconcile left open: after a crash, an error, or while an
+// operation goes on. Until that is settled nothing else is done: settled is false, and result is what to return.
+func (r *run[Desired, Observed]) settleIntent(ctx context.Context) (settled bool, result Result[Observed], err error) {
+	if r.entry.Intent.Operation != "" {
+		over, result, err := r.pollOperation(ctx)
+		if !over || err != nil {
+			return false, result, err
+		}
+	}
+	if r.observeOnly {
+		// Somebody changed the policy. What was begun is not gone on with.
+		return true, Result[Observed]{}, r.drop(ctx)
+	}
+	seen, err := r.observe(ctx)
+	if err != nil {
+		return false, Result[Observed]{}, err
+	}
+	if seen.presence == busy {
+		return r.adopt(ctx, seen)
+	}
+	settled, result, err = r.conclude(ctx, seen, false)
+	if settled || err != nil {
+		// Once more from the beginning: what is desired may be something else by now.
+		return settled, result, err
+	}
+	switch r.entry.Intent.Action {
+	case ActionCreate:
+		return r.settleCreate(ctx, seen)
+	case ActionUpdate:
+		return r.settleUpdate(ctx, seen)
+	default:
+		return r.settleDelete(ctx, seen)
+	}
+}
+
+// pollOperation asks how the intent's operation is getting on.
+func (r *run[Desired, Observed]) pollOperation(ctx context.Context) (over bool, result Result[Observed], err error) {
+	intent := r.entry.Intent
+	poller, ok := r.driver.(Poller)
+	if !ok {
+		return false, result, fmt.Errorf("operation %q is under way, and the driver has no Poll (see Poller)", intent.Operation)
+	}
+	var progress Progress
+	err = r.call(ctx, func(ctx context.Context) (err error) {
+		progress, err = poller.Poll(ctx, r.target(intent.Token), intent.Operation)
+		return err
+	})
+	switch {
+	case err != nil:
+		return false, result, fmt.Errorf("poll operation %q: %w", intent.Operation, err)
+	case !progress.Over:
+		return false, r.goesOn(intent.Operation, progress.After), nil
+	case progress.Err != nil:
+		// The API is done with this token: another try is another intent.
+		return false, result, errors.Join(fmt.Errorf("operation %q (%s) failed: %w", intent.Operation, intent.Action, progress.Err), r.drop(ctx))
+	}
+	return true, result, r.amend(ctx, answered)
+}
+
+// adopt takes up an operation that was begun before a crash, and of which only the API knew.
+func (r *run[Desired, Observed]) adopt(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
+	if _, ok := r.driver.(Poller); !ok || seen.operation == "" {
+		return false, r.pending(nil, "a change that goes on", 0), nil
+	}
+	err := r.amend(ctx, func(i *Intent) { i.Operation = seen.operation })
+	return false, r.goesOn(seen.operation, 0), err
+}
+
+// fresh tells whether the API may not show yet what the intent has done.
+func (r *run[Desired, Observed]) fresh() bool { return time.Since(r.entry.Intent.Tried) < r.settle }
+
+// settleCreate is for a resource that was to be created and is absent, or exists in another shape.
+func (r *run[Desired, Observed]) settleCreate(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
+	intent := r.entry.Intent
+	switch {
+	case seen.presence == exists && intent.Answered && r.fresh():
+		return false, r.pending(&seen.observed, "the result of create to be seen", 0), nil
+	case seen.presence == exists:
+		return true, Result[Observed]{}, r.save(ctx, r.applied(intent.Digest)) // created; what differs is an update
+	case intent.Answered && r.fresh():
+		return false, r.pending(nil, "what was created to be seen", 0), nil
+	case intent.Answered:
+		return true, Result[Observed]{}, r.drop(ctx) // it was there, and somebody has deleted it
+	case r.desired == nil && r.fresh():
+		// The call may have arrived and not be done: what comes after we forgot would stay for ever.
+		return false, r.pending(nil, "what may have been created to be seen", 0), nil
+	case r.desired == nil:
+		return true, Result[Observed]{}, r.drop(ctx)
+	}
+	result, err := r.apply(ctx, seen, intent, nil)
+	if intent.Digest == r.desired.digest {
+		return false, result, err
+	}
+	if err != nil {
+		return r.outdated(ctx, err)
+	}
+	return r.entry.Intent == nil, result, nil
+}
+
+// outdated is for a creation that was to be settled, of something that is no longer desired, and to which the API has
+// answered with an error: if there is nothing, and the API has said so after it, nothing came of the first try either.
+func (r *run[Desired, Observed]) outdated(ctx context.Context, failed error) (bool, Result[Observed], error) {
+	if r.entry.Intent == nil {
+		return true, Result[Observed]{}, nil // refused
+	}
+	if ctx.Err() != nil || !errors.Is(failed, errOfAPI) || IsUnavailable(failed) {
+		return false, Result[Observed]{}, failed
+	}
+	seen, err := r.observe(ctx)
+	if err != nil || seen.presence != absent {
+		return false, Result[Observed]{}, errors.Join(failed, err)
+	}
+	return true, Result[Observed]{}, r.drop(ctx)
+}
+
+// settleUpdate is for a resource that is absent, or not as it was to be.
+func (r *run[Desired, Observed]) settleUpdate(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
+	intent := r.entry.Intent
+	switch {
+	case seen.presence == absent:
+		return true, Result[Observed]{}, r.drop(ctx) // deleted meanwhile
+	case r.desired == nil || r.desired.digest != intent.Digest:
+		return true, Result[Observed]{}, r.drop(ctx) // what was to be is no longer wanted, and an update cannot make two
+	case intent.Answered && r.fresh():
+		return false, r.pending(&seen.observed, "the result of update to be seen", 0), nil
+	case intent.Answered:
+		changes := r.driver.Diff(r.desired.value, seen.observed)
+		return false, Result[Observed]{}, errors.Join(
+			fmt.Errorf("update was done %v ago, and it still differs: %s", time.Since(intent.Tried).Round(time.Second), describe(changes)), r.drop(ctx))
+	}
+	result, err := r.apply(ctx, seen, intent, r.driver.Diff(r.desired.value, seen.observed))
+	return false, result, err
+}
+
+// settleDelete is for a resource that was to be deleted and is there.
+func (r *run[Desired, Observed]) settleDelete(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
+	intent := r.entry.Intent
+	switch {
+	case intent.Answered && r.fresh():
+		return false, r.pending(&seen.observed, "what was deleted to be gone", 0), nil
+	case intent.Answered:
+		return false, Result[Observed]{}, errors.Join(
+			fmt.Errorf("delete was done %v ago, and it is still there", time.Since(intent.Tried).Round(time.Second)), r.drop(ctx))
+	case r.desired != nil:
+		return true, Result[Observed]{}, r.drop(ctx) // it is wanted again; if the delete was on its way it is created again
+	}
+	result, err := r.remove(ctx, seen, intent)
+	return false, result, err
+}
