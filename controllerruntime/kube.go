@@ -41,6 +41,7 @@ type Kube[T KubeObject] struct {
 	informer cache.SharedIndexInformer
 	own      *kubeOverlay
 	applied  *appliedStates
+	watching *watchErrors
 }
 
 // KubeOption configures a Kube. See NewKube.
@@ -110,13 +111,13 @@ func NewKube[T KubeObject](client dynamic.Interface, resource schema.GroupVersio
 	if err := addOwnerIndex(informer); err != nil {
 		return nil, fmt.Errorf("NewKube(%s): index the informer by owner: %w", resourceName(resource), err)
 	}
-	watchErrorsOf(informer) // the earlier the better: once it runs it is too late
 	if o.kind == "" {
 		o.kind = kindOfType[T]()
 	}
 	return &Kube[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
 		informer: informer, own: newKubeOverlay(informer), applied: newAppliedStates(),
+		watching: watchErrorsOf(informer), // the earlier the better: once it runs it is too late
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package controllerruntime
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -82,7 +83,16 @@ func applyConflict(resource schema.GroupVersionResource, key string, err error) 
 }
 
 func (k *Kube[T]) explain(doing, key string, err error) error {
+	if unreachable(err) {
+		k.watching.report(err) // a watch tries again by itself and tells nobody
+	}
 	return explainKube(doing, k.resource, key, err)
+}
+
+// unreachable tells whether an error is of the way to the API server and not of it.
+func unreachable(err error) bool {
+	var network net.Error
+	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && errors.As(err, &network) && !errors.Is(err, context.Canceled)
 }
 
 // explainKube says what was being done, and what to do about an error of the API server, which it wraps.
@@ -101,7 +111,6 @@ func explainKube(doing string, resource schema.GroupVersionResource, key string,
 }
 
 func kubeAdvice(err error) string {
-	var network net.Error
 	switch {
 	case unknownResource(err):
 		return "the API server does not have this resource: install its CustomResourceDefinition, or mend group, version and resource"
@@ -119,7 +128,7 @@ func kubeAdvice(err error) string {
 		return "the API server does not accept the object: mend the field that it names"
 	case apierrors.IsConflict(err):
 		return "it has changed since it was read; the next try sees what it is now"
-	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && errors.As(err, &network):
+	case unreachable(err):
 		return "the API server cannot be reached; it is tried again"
 	}
 	return ""

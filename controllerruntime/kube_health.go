@@ -94,20 +94,28 @@ func (w *watchErrors) chain(h cache.WatchErrorHandlerWithContext) {
 }
 
 func (w *watchErrors) handle(ctx context.Context, r *cache.Reflector, err error) {
+	w.report(err)
 	w.mu.Lock()
 	chained := w.chained
-	if isFault(err) {
-		w.last = err
-		for _, tell := range w.listeners {
-			tell(err)
-		}
-	}
 	w.mu.Unlock()
 	if len(chained) == 0 {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	}
 	for _, h := range chained {
 		h(ctx, r, err)
+	}
+}
+
+// report tells the listeners, also of what else shows that the informer cannot follow.
+func (w *watchErrors) report(err error) {
+	if !isFault(err) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = err
+	for _, tell := range w.listeners {
+		tell(err)
 	}
 }
 

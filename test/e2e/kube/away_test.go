@@ -1,0 +1,110 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/test/kubetest"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestTheAPIServerMayDieAtAnyMoment: killed and started again while sites are created, changed and deleted. In the end
+// there is what there should be, nothing twice and nothing left; and meanwhile what needs no Kubernetes went on.
+func TestTheAPIServerMayDieAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	w := newWorldOn(t, kubetest.Start(t))
+	maps := w.maps()
+	var seen calls
+	sawDegraded := make(chan error, 1000)
+	c := w.applied(func(ctx context.Context, key string) error {
+		if key == "fine" {
+			return nil
+		}
+		s, err := w.sites.Lister().Get(key)
+		if err != nil {
+			return err
+		}
+		for i := range 2 {
+			if _, err := maps.Apply(ctx, w.configMap(fmt.Sprintf("%s-%d", key, i), s.Spec.Title)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, &seen, maps.Owns(), controllerruntime.WithWorkers(4), controllerruntime.WithOnSourceError(func(_ string, err error) {
+		select {
+		case sawDegraded <- err:
+		default:
+		}
+	}))
+	w.run(c)
+	const count, rounds = 20, 3
+	titles := map[string]string{}
+	for round := range rounds {
+		down := make(chan struct{})
+		go func() {
+			defer close(down)
+			w.server.Kill()
+			if round == 0 {
+				// Long enough that the informer fails to list.
+				w.othersGoOn(&seen)
+				select {
+				case <-sawDegraded:
+				case <-time.After(patience):
+					t.Error("nobody said that the API server is away")
+				}
+			}
+			if err := w.server.Restart(); err != nil {
+				t.Error(err)
+			}
+		}()
+		for i := range count {
+			key := fmt.Sprint("site-", i)
+			switch _, there := titles[key]; {
+			case !there:
+				s := newSite(key)
+				s.Spec.Title = fmt.Sprint("round-", round)
+				must(t, w.sites.Create(t.Context(), s))
+				titles[key] = s.Spec.Title
+			case (i+round)%3 == 0:
+				must(t, w.sites.Delete(t.Context(), key))
+				delete(titles, key)
+			default:
+				titles[key] = fmt.Sprint("round-", round)
+				must(t, w.sites.Patch(t.Context(), key, fmt.Appendf(nil, `{"spec":{"title":%q}}`, titles[key])))
+			}
+		}
+		<-down
+	}
+	eventually(t, "Kubernetes agrees with the sites", func() bool {
+		list, err := w.dynamic.Resource(configMaps).Namespace(w.namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 2*len(titles) {
+			return false
+		}
+		for key, title := range titles {
+			for i := range 2 {
+				m := w.liveMap(fmt.Sprintf("%s-%d", key, i))
+				if m == nil || m.Data["value"] != title {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	eventually(t, "all is calm", func() bool { s := c.Stats(); return s.Failing == 0 && len(s.Degraded) == 0 })
+}
+
+// TestAnAPIServerThatIsAwayIsAClearError.
+func TestAnAPIServerThatIsAwayIsAClearError(t *testing.T) {
+	t.Parallel()
+	w := newWorldOn(t, kubetest.Start(t))
+	maps := w.maps(manager)
+	w.server.Kill()
+	_, err := maps.Apply(t.Context(), w.mine("settings", "one"))
+	says(t, err, "apply configmaps/v1", w.key("settings"), "the API server cannot be reached")
+	must(t, w.server.Restart())
+	_, err = maps.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+}
