@@ -61,8 +61,8 @@ vet:
 	@for module in . $(NESTED); do (set -x; cd $$module; $(GO) vet ./...); done
 
 .PHONY: staticcheck
-staticcheck:
-	$(STATICCHECK) ./...
+staticcheck: # not of test/kubetest/apiserver, for it would read all of Kubernetes
+	@for module in . $(filter-out %/apiserver,$(NESTED)); do (set -x; cd $$module; $(STATICCHECK) ./...); done
 
 .PHONY: fmt
 fmt:
