@@ -71,9 +71,15 @@ type ControllerRuntime[
 	mu       sync.Mutex
 	began    bool // Run was called
 	custom   IController
-	recorder *recorder.Recorder    // while Run runs
-	sweep    func()                // while garbage is collected
-	syncing  map[string]Operations // what the keys are synced for that are synced now
+	recorder *recorder.Recorder // while Run runs
+	sweep    func()             // while garbage is collected
+	syncing  map[string]syncing // the keys that are synced now
+}
+
+// syncing is a call of SyncHandler. It has the context because SyncHandler, which gets nothing but a key, can ask for it.
+type syncing struct {
+	ctx        context.Context
+	operations Operations
 }
 
 // NewControllerRuntime makes a runtime; what is wrong with the arguments is told by Run, through its error channel. The
@@ -101,7 +107,7 @@ func NewControllerRuntime[
 	resyncInterval time.Duration,
 ) *ControllerRuntime[TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4] {
 	r := &ControllerRuntime[TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4]{
-		name: name, kubeClientset: kubeClientset, syncing: map[string]Operations{},
+		name: name, kubeClientset: kubeClientset, syncing: map[string]syncing{},
 	}
 	opts := []Option{WithResyncInterval(resyncInterval), WithGracePeriod(-1), func(o *options) error {
 		o.withoutCascade = true
@@ -232,7 +238,19 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKeyAfter(k
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Operations(key string) Operations {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.syncing[key]
+	return r.syncing[key].operations
+}
+
+// Context returns, inside SyncHandler, the context of this sync: it ends when the controller has to stop, carries the logger,
+// and with it CreateOrUpdate and the methods of Kube write for this key, as in a reconcile of a Controller. Of a key that is
+// not synced now it is context.Background().
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Context(key string) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := r.syncing[key]; ok {
+		return s.ctx
+	}
+	return context.Background()
 }
 
 // SetOwner makes the primary with that key the owner of obj: kind, key and the id of this installation.
@@ -335,9 +353,9 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Stats() Stats {
 	return r.controller.Stats()
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) reconcile(_ context.Context, req Request) (Result, error) {
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) reconcile(ctx context.Context, req Request) (Result, error) {
 	r.mu.Lock()
-	r.syncing[req.Key] = req.Operations
+	r.syncing[req.Key] = syncing{ctx, req.Operations}
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()

@@ -1,0 +1,70 @@
+package kube
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/entity"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+)
+
+type kumoriRuntime = controllerruntime.ControllerRuntime[*site, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None]
+
+// shop is a controller in the Kumori style: a ConfigMap for each site.
+type shop struct {
+	*kumoriRuntime
+	w     *world
+	maps  *controllerruntime.Kube[*corev1.ConfigMap]
+	syncs atomic.Int32
+}
+
+func (s *shop) SyncHandler(key string) error {
+	s.syncs.Add(1)
+	ctx := s.Context(key)
+	if operations := s.Operations(key); operations.Has(controllerruntime.OperationDelete) {
+		owned, err := s.maps.OwnedBy("Site", key)
+		for _, m := range owned {
+			if err == nil {
+				err = s.maps.Delete(ctx, m)
+			}
+		}
+		return err
+	}
+	_, err := s.maps.Apply(ctx, s.w.configMap(key, "one"))
+	return err
+}
+
+// TestAKumoriControllerWritesWithTheContextOfItsKey: the handle sets the owner, so events find it, and the sync that cleans
+// up finds what is its own.
+func TestAKumoriControllerWritesWithTheContextOfItsKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := &shop{w: w, maps: w.maps()}
+	s.kumoriRuntime = controllerruntime.NewControllerRuntime[*site, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None](
+		"shops", "Site", w.clientset, w.sites, []cache.SharedIndexInformer{s.maps.Informer()}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, 0)
+	s.SetCustomController(s)
+	stop, errs := make(chan struct{}), make(chan error, 1)
+	var running wait.Group
+	running.Start(func() { s.Run(2, stop, errs) })
+	defer running.Wait()
+	defer close(stop)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	eventually(t, "it is there", func() bool { return w.liveMap("home") != nil })
+	m := w.liveMap("home")
+	if obj, key, err := s.DecomposeKubeSecondaryResource(cache.DeletedFinalStateUnknown{Key: w.key("home"), Obj: m}); err != nil || key != "home" || obj.GetUID() != m.UID {
+		t.Errorf("the owner of what was applied is %q, %v", key, err)
+	}
+	must(t, w.clientset.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), "home", metav1.DeleteOptions{}))
+	eventually(t, "it is made again", func() bool { again := w.liveMap("home"); return again != nil && again.UID != m.UID })
+	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "it is cleaned up", func() bool { return w.liveMap("home") == nil })
+	select {
+	case err := <-errs:
+		t.Error(err)
+	default:
+	}
+}
