@@ -25,10 +25,11 @@ func beKilled() {
 	select {}
 }
 
-func TestAKilledTestLeavesNoServerAndNoStore(t *testing.T) {
-	t.Parallel()
-	temporary := t.TempDir()
-	child := exec.Command(os.Args[0])
+// startChild starts a process that opens a server and stores below the directory. What it says is its output.
+func startChild(t *testing.T) (child *exec.Cmd, output *bufio.Reader, temporary string) {
+	t.Helper()
+	temporary = t.TempDir()
+	child = exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), childVariable+"=1", "TMPDIR="+temporary)
 	out, err := child.StdoutPipe()
 	if err != nil {
@@ -37,19 +38,41 @@ func TestAKilledTestLeavesNoServerAndNoStore(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line, _ := bufio.NewReader(out).ReadString('\n')
-	started, stored := processes(t, temporary), files(t, temporary)
+	t.Cleanup(func() {
+		_ = child.Process.Kill() // if the test ends early
+		_ = child.Wait()
+	})
+	return child, bufio.NewReader(out), temporary
+}
+
+// leavesNothing kills the child, and sees that its server and its files go.
+func leavesNothing(t *testing.T, child *exec.Cmd, temporary string) {
+	t.Helper()
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = child.Wait() // it says that it was killed
-	if !strings.HasPrefix(line, "https://") || len(started) != 1 || len(stored) != 1 {
-		t.Fatalf("it started %v with %v and said %q", started, stored, line)
-	}
 	eventually(t, "the server is gone", func() bool { return len(processes(t, temporary)) == 0 })
 	if left := files(t, temporary); len(left) != 0 {
 		t.Errorf("files are left: %v", left)
 	}
+}
+
+func TestAKilledTestLeavesNoServerAndNoStore(t *testing.T) {
+	t.Parallel()
+	child, output, temporary := startChild(t)
+	line, _ := output.ReadString('\n')
+	if started, stored := processes(t, temporary), files(t, temporary); !strings.HasPrefix(line, "https://") || len(started) != 1 || len(stored) != 1 {
+		t.Fatalf("it started %v with %v and said %q", started, stored, line)
+	}
+	leavesNothing(t, child, temporary)
+}
+
+func TestATestThatIsKilledWhileItsServerStartsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	child, _, temporary := startChild(t)
+	eventually(t, "the server starts", func() bool { return len(processes(t, temporary)) == 1 })
+	leavesNothing(t, child, temporary)
 }
 
 // processes are the command lines of all servers that store below dir.

@@ -57,7 +57,8 @@ func Start(t testing.TB, opts ...Option) *Server {
 
 // Open starts an API server that stores in dir, and returns when it serves and has made the default namespace. What an
 // earlier server left in dir is there again. If dir is empty, the store is temporary: Close removes it, and so does
-// the server if this process dies. The caller must call Close. ctx bounds Open, the build of the binary included, not the server's life.
+// the server, if it runs, when this process dies. The caller must call Close. ctx bounds Open, the build of the binary
+// included, not the server's life.
 func Open(ctx context.Context, dir string, opts ...Option) (*Server, error) {
 	binary, err := Binary(ctx)
 	if err != nil {
@@ -208,7 +209,7 @@ func (s *Server) flags() []string {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+s.creds.serviceAccountKeyFile,
 		"--service-account-signing-key-file="+s.creds.serviceAccountKeyFile,
-		"--service-cluster-ip-range=10.0.0.0/24",
+		"--service-cluster-ip-range=10.0.0.0/16",
 		// Nobody makes the default ServiceAccount of a namespace, so Pods must do without.
 		"--disable-admission-plugins=ServiceAccount",
 		// A machine may have no address but loopback, which must not become an endpoint of the service "kubernetes".

@@ -32,23 +32,21 @@ func main() {
 }
 
 func run(store, temporary string, args []string) error {
-	etcd, err := startEtcd(store)
-	if err != nil {
-		return fmt.Errorf("start etcd: %w", err)
-	}
-	defer etcd.Close()
-
 	command := app.NewAPIServerCommand()
 	// A Ctrl-C goes to every process of the terminal. The one that started us decides when the API server has to end.
 	signal.Ignore(os.Interrupt)
 	go watchParent(temporary)
 
+	etcd, err := startEtcd(store)
+	if err != nil {
+		return fmt.Errorf("start etcd: %w", err)
+	}
+	defer etcd.Close()
 	command.SetArgs(append([]string{"--etcd-servers=http://" + etcd.Clients[0].Addr().String()}, args...))
 	return command.Execute()
 }
 
-// watchParent ends the process when standard input says so. It reads from the start, so that a process whose parent dies
-// while it starts ends as well.
+// watchParent ends the process when standard input says so, also while it starts.
 func watchParent(temporary string) {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
