@@ -167,11 +167,12 @@ func (b *brake) start(ctx context.Context) error {
 	records := e.anchoredRecords()
 	known = highestKnown(known, records)
 	now := b.streamNow(ctx, known)
+	written := b.writtenOver(records)
 	b.calmIn = nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.state, b.release, b.sweptOnce = kept.BrakeState, requested, false
-	b.known = sameStream(known, now)
+	b.known = sameStream(known, now, written)
 	clear(b.suspects)
 	clear(b.held)
 	clear(b.swept)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
 )
 
 // documentsPatience is how long a new leader waits until its cache of documents has what the records tell of. Longer, and
@@ -43,13 +45,35 @@ func (b *brake) streamNow(ctx context.Context, known streamIdentity) streamIdent
 	return b.engine.primary.stream()
 }
 
+// writtenOver tells whether a document stands at a sequence at which the records know one that is gone. No stream has two
+// messages at one sequence: it was restored to an earlier state, and written to again past where it was. Where what was
+// written there has been replaced too, nothing is left that could tell, and only the number of what is missing counts.
+func (b *brake) writtenOver(records map[string]*entity.Record) bool {
+	primary := b.engine.primary
+	stream, gone := primary.streamID(), map[uint64]struct{}{}
+	for key, record := range records {
+		if record.Stream == stream && record.DocumentRevision > 0 && !primary.exists(key) {
+			gone[record.DocumentRevision] = struct{}{}
+		}
+	}
+	if len(gone) == 0 {
+		return false
+	}
+	for _, key := range primary.keys() {
+		if _, taken := gone[primary.view(key).revision]; taken {
+			return true
+		}
+	}
+	return false
+}
+
 // sameStream is the stream that was known, marked as another one where the stream of now is not it.
-func sameStream(known, now streamIdentity) streamIdentity {
+func sameStream(known, now streamIdentity, writtenOver bool) streamIdentity {
 	if known.Created == "" {
 		return now // never seen before
 	}
 	known.Changes = now.Changes
-	if known.Created != now.Created || now.Highest < known.Highest {
+	if known.Created != now.Created || now.Highest < known.Highest || writtenOver {
 		known.Changes-- // never equal to what the informer counts from now on
 	}
 	return known
