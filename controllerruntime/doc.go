@@ -39,6 +39,14 @@
 // them, and it is polled once for all. external.Reconcile drives a typed driver through create, update and delete, with
 // the intent written down before, so that a crash neither creates twice nor forgets.
 //
+// # Kubernetes objects
+//
+// A [Kube] is a handle for the objects of one Kubernetes resource over an informer of the user's. Its Owns makes them
+// secondaries, with cascade, sweep and brake as for entities in NATS; its Apply, CreateOrUpdate, Delete and AdoptOrFail write
+// for the reconciled primary, never touch what is somebody else's, and are read back at once. [OwnsKube] and [WatchesKube]
+// take any informer without a handle, typed, unstructured or metadata-only; what cascade and sweep delete there a deleter
+// deletes, as [KubeDeleter].
+//
 // # Replicas
 //
 // One replica works, the others wait with warm caches: Run holds a lease in the status bucket. A status bucket serves one

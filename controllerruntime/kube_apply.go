@@ -28,16 +28,17 @@ func WithoutForce() ApplyOption { return func(o *kubeApplyOptions) { o.withoutFo
 
 // Apply makes the fields that obj has what they are in obj, by server-side apply; fields that were applied before and are
 // not in obj any more are removed, all others are left to who manages them. obj itself is not modified. Status is not
-// applied, nor what the server sets. In a Go struct a zero field that is not omitted when empty counts as there.
+// applied, nor what the server sets. In a Go struct a zero field that is not omitted when empty counts as there. So obj is
+// what the controller wants and nothing else, not a copy of what was read.
 //
 // Inside a reconcile the reconciled primary becomes the owner. An object of that name that is not this primary's is a
 // *ResourceExistsError, and an event on the primary says so: adoption is explicit, see AdoptOrFail. Apply and another writer
 // of the same moment do not get past each other: what is created must not exist, what is changed must still be the same.
 //
 // Nothing is written when nothing changed: the annotation AppliedHashAnnotation tells what was applied, and the server's
-// managedFields that all of it is still as it was. So a field that somebody else changed or removed is noticed, and
-// applied again. An informer whose transform drops the managedFields cannot tell after any change; then Apply asks the server, where it is
-// no write. Do not mix Apply and CreateOrUpdate on one object: what the latter set, the former cannot remove.
+// managedFields that all of it is still as it was. So a field that somebody else changed or removed is noticed, and applied
+// again. An informer whose transform drops the managedFields cannot tell after any change; then Apply asks the server,
+// where it is no write. Do not mix Apply and CreateOrUpdate on one object: what the latter set, the former cannot remove.
 func (k *Kube[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (OperationResult, error) {
 	c, err := k.configuration(ctx, obj, opts)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 
 const (
 	// kubeOverlayTTL bounds how long an own write hides what the cache says. It only matters when the informer cannot watch.
-	kubeOverlayTTL = 30 * time.Second
+	// After an API server was away for some time a watch may pause for a minute before it tries again.
+	kubeOverlayTTL = 2 * time.Minute
 	// kubeOverlayMost bounds how many own writes are remembered until the cache shows them.
 	kubeOverlayMost = 16384
 )

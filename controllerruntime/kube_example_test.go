@@ -1,0 +1,62 @@
+package controllerruntime_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/entity"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+)
+
+type shopSpec struct {
+	Greeting string `json:"greeting"`
+}
+
+type shop = entity.Object[shopSpec, struct{}]
+
+// A shop in NATS has a ConfigMap in Kubernetes. What somebody changes of it by hand is put right, and it goes with its shop.
+func ExampleKube_Apply() {
+	run := func(ctx context.Context, shops *entity.Client[*shop], clientset kubernetes.Interface, client dynamic.Interface) error {
+		factory := informers.NewSharedInformerFactory(clientset, 0)
+		settings, err := controllerruntime.NewKube[*corev1.ConfigMap](client,
+			corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
+		if err != nil {
+			return err
+		}
+		reconcile := controllerruntime.ReconcilerFunc(func(ctx context.Context, req controllerruntime.Request) (controllerruntime.Result, error) {
+			shop, err := shops.Lister().Get(req.Key)
+			if err != nil {
+				return controllerruntime.Result{}, nil // it is gone, and the runtime deletes what it owned
+			}
+			_, err = settings.Apply(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: shop.Name},
+				Data:       map[string]string{"greeting": shop.Spec.Greeting},
+			})
+			var exists *controllerruntime.ResourceExistsError
+			if errors.As(err, &exists) {
+				return controllerruntime.Result{}, controllerruntime.TerminalError(err) // somebody else's: wait for another name
+			}
+			return controllerruntime.Result{}, err
+		})
+		controller, err := controllerruntime.New("shops", shops, reconcile, settings.Owns())
+		if err != nil {
+			return err
+		}
+		factory.StartWithContext(ctx) // the informers are yours to run
+		defer factory.Shutdown()
+		return controller.Run(ctx)
+	}
+	_ = run
+}
+
+func ExampleResourceExistsError() {
+	err := &controllerruntime.ResourceExistsError{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Key: "default/books"}
+	fmt.Println(err)
+	// Output: Resource "default/books" already exists and is not managed by this controller: this object of configmaps/v1 names no owner; use another name, or take it over with AdoptOrFail
+}
