@@ -25,6 +25,7 @@ type cloud struct {
 	next       int
 	calls      map[string]int // by method and kind of path
 	created    map[string]int // how often a disk was created, by owner and name
+	doubles    []string       // owners and names that had a disk when another was created
 
 	status int                                    // answered to every call; 0: works
 	hangUp bool                                   // every connection is closed without an answer
@@ -162,6 +163,11 @@ func (c *cloud) change(token string, disk cloudDisk, do func()) cloudAnswer {
 }
 
 func (c *cloud) create(disk cloudDisk) {
+	for _, other := range c.disks {
+		if other.Owner == disk.Owner && other.Name == disk.Name && other.Instance == disk.Instance {
+			c.doubles = append(c.doubles, disk.Owner+"/"+disk.Name)
+		}
+	}
 	c.next++
 	disk.ID, disk.Version, disk.shows = "disk-"+strconv.Itoa(c.next), 1, time.Now().Add(c.lag)
 	c.disks[disk.ID] = &disk

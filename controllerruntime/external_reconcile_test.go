@@ -160,7 +160,7 @@ func TestACreationWhoseAnswerIsLostIsNotMadeTwice(t *testing.T) {
 			}
 		}
 	}
-	w.cloud.set(func(c *cloud) { c.stage, c.lag = lost, 100 * time.Millisecond })
+	w.cloud.set(func(c *cloud) { c.stage, c.lag = lost, 100*time.Millisecond })
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "created", func() bool { return w.reconciled("home") })

@@ -18,6 +18,8 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 	case "crash":
 		err = crashChild(url)
+	case "external":
+		err = externalChild(url, os.Getenv("NAGI_TEST_CLOUD"))
 	case "teardown":
 		err = teardownChild(url, os.Getenv("NAGI_TEST_MOMENT"))
 	default:

@@ -1,0 +1,91 @@
+package controllerruntime
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/external"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+func TestKumoriHandleSecondaryGetsTheExternalResourceItself(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	things := newListed()
+	c := kumori{sites: sites, externals: []external.IExternalClient{external.Configure(things, quick)}}.listening(nil)
+	c.then = c.custom.HandleSecondary
+	got := func(want external.Resource) bool {
+		return c.secondaries.any(func(obj any) bool { return obj == want })()
+	}
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	must(t, sites.Create(t.Context(), newSite("shop", "")))
+	runKumori(t, c.custom)
+	eventually(t, "the sites are synced", func() bool { return c.seen.count("home") == 1 && c.seen.count("shop") == 1 })
+
+	first := external.Resource{ID: "a", OwnerKey: "home", Version: "1"}
+	things.list.Store(&[]external.Resource{first})
+	eventually(t, "one that appeared is handed over", func() bool { return got(first) && c.seen.with("home", OperationSecondary) == 1 })
+	moved := external.Resource{ID: "a", OwnerKey: "shop", Version: "1"}
+	things.list.Store(&[]external.Resource{moved})
+	eventually(t, "one that moved wakes both", func() bool {
+		return got(moved) && c.seen.with("home", OperationSecondary) == 2 && c.seen.with("shop", OperationSecondary) == 1
+	})
+	things.list.Store(&[]external.Resource{})
+	eventually(t, "one that vanished is handed over as it was", func() bool { return c.seen.with("shop", OperationSecondary) == 2 })
+}
+
+func TestKumoriGarbageSecondariesFindsExternalResourcesWithoutOwner(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	things := newListed(external.Resource{ID: "a", OwnerKey: "ghost", Version: "1"})
+	var c *custom
+	c = kumori{sites: sites, resync: 50 * time.Millisecond, externals: []external.IExternalClient{external.Configure(things, quick)}}.custom(func(key string) error {
+		if c.Operations(key).Has(OperationDelete) {
+			return things.Delete(c.Context(key), "a")
+		}
+		return nil
+	})
+	runKumori(t, c)
+	eventually(t, "the missing owner is synced with OperationDelete", func() bool { return c.seen.with("ghost", OperationDelete) > 0 })
+	if id := <-things.deleted; id != "a" {
+		t.Errorf("deleted %q", id)
+	}
+}
+
+func TestKumoriSyncHandlerMayUseExternalReconcile(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	api := newCloud(t)
+	var c *custom
+	driver := newDiskDriver(api.server.URL, func() string { return c.controller.engine.instanceID() })
+	t.Cleanup(driver.http.CloseIdleConnections)
+	c = kumori{sites: sites, externals: []external.IExternalClient{external.Configure(diskClient{driver}, withInterval(notInATest))}}.custom(func(key string) error {
+		s, err := sites.Lister().Get(key)
+		if err == nil {
+			_, err = external.Reconcile(c.Context(key), driver, diskSpec{Size: s.Spec.Pages}, quickly...)
+			return err
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		_, err = external.ReconcileAbsent(c.Context(key), driver, quickly...)
+		return err
+	})
+	runKumori(t, c)
+	must(t, sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "created", func() bool { return api.of("home") == "=1" })
+	api.goAway(false)
+	must(t, sites.Create(t.Context(), sized("shop", 2)))
+	eventually(t, "it waits for the API", func() bool { return c.Stats().External["Disk"].Waiting == 1 && c.Stats().Failures == 0 })
+	api.comeBack()
+	eventually(t, "created", func() bool { return api.of("shop") == "=2" })
+	must(t, sites.Delete(t.Context(), "home"))
+	eventually(t, "gone", func() bool {
+		_, err := sites.Record(t.Context(), "home")
+		return api.of("home") == "" && apierrors.IsNotFound(err)
+	})
+	if _, err := external.ReconcileAbsent(c.Context("nobody"), driver); err == nil || errors.Is(err, external.ErrUnavailable) {
+		t.Errorf("outside of SyncHandler: %v", err)
+	}
+}
