@@ -11,7 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -230,4 +232,32 @@ func TestNewKubeRefusesWhatCannotWork(t *testing.T) {
 	says(t, err, "WithFieldManager", "an informer")
 	_, err = NewKube[KubeObject](nil, resource, stillInformer())
 	says(t, err, "pointer to a struct")
+}
+
+// TestAWatchErrorHandlerOfTheUserIsCalledToo, instead of client-go's.
+func TestAWatchErrorHandlerOfTheUserIsCalledToo(t *testing.T) {
+	w := newWorld(t)
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return nil, errDone },
+		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return nil, errDone },
+	}, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	called := make(chan error, 100)
+	c, err := New("sites", w.sites(), noReconciler, shortSync(), OwnsKube(informer, WithWatchErrorHandler(
+		func(_ context.Context, _ *cache.Reflector, err error) {
+			select {
+			case called <- err:
+			default:
+			}
+		})))
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		informer.RunWithContext(ctx)
+	}()
+	says(t, w.run(c).failed(), "OwnsKube ConfigMap (informer 1)", "done")
+	cancel()
+	<-done
+	says(t, <-called, "done")
 }

@@ -195,6 +195,27 @@ func TestDriftIsRepaired(t *testing.T) {
 	}
 }
 
+// TestAnObjectThatLostAllTraceOfItsOwnerIsRepaired by the process that applied it, which knows its uid. To another process it
+// is nobody's, for it may be another installation's.
+func TestAnObjectThatLostAllTraceOfItsOwnerIsRepaired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps, other := w.maps(manager), w.maps(manager)
+	_, err := maps.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+	stripped := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Labels, m.Annotations = nil, nil })
+	w.shows(maps, "settings", stripped.ResourceVersion)
+	var exists *controllerruntime.ResourceExistsError
+	if _, err := other.Apply(t.Context(), w.mine("settings", "one")); !errors.As(err, &exists) {
+		t.Errorf("another process: %v, want a ResourceExistsError", err)
+	}
+	_, err = maps.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+	if _, key, _ := controllerruntime.OwnerOf(w.liveMap("settings")); key != "home" {
+		t.Errorf("its owner is %q", key)
+	}
+}
+
 // TestAForcedTakeOverByAnotherApplyIsDrift, which no value in our set shows, but the set itself.
 func TestAForcedTakeOverByAnotherApplyIsDrift(t *testing.T) {
 	t.Parallel()
@@ -392,5 +413,56 @@ func TestStrippedManagedFieldsCostARequestAndNoWrite(t *testing.T) {
 	other := w.maps(manager)
 	if _, err := other.Apply(t.Context(), w.mine("settings", "one")); err != nil || w.liveMap("settings").ResourceVersion != version {
 		t.Errorf("written though nothing changed: %v", err)
+	}
+}
+
+// TestAConvergedSystemIsCalm: each site's objects are written once, and a controller that starts anew writes nothing.
+func TestAConvergedSystemIsCalm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const count = 30
+	for i := range count {
+		must(t, w.sites.Create(t.Context(), newSite(fmt.Sprint("site-", i))))
+	}
+	for run := range 2 {
+		informer := informers.NewSharedInformerFactoryWithOptions(w.clientset, 0, informers.WithNamespace(w.namespace)).Apps().V1().Deployments().Informer()
+		deployments, err := controllerruntime.NewKube[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer)
+		must(t, err)
+		var seen calls
+		c := w.applied(func(ctx context.Context, key string) error {
+			_, err := deployments.Apply(ctx, w.deployment(key))
+			return err
+		}, &seen, deployments.Owns())
+		w.start(informer)
+		r := w.run(c)
+		eventually(t, "all sites are reconciled, and then nothing is to be done", func() bool {
+			s := c.Stats()
+			for i := range count {
+				if seen.count(fmt.Sprint("site-", i)) == 0 {
+					return false
+				}
+			}
+			return s.Running == 0 && s.Ready == [3]int{} && s.Delayed == 0
+		})
+		// An event of the last write may be on its way: one more round of each, with a cache that has all.
+		owned, err := deployments.List(nil)
+		if err != nil || len(owned) != count {
+			t.Fatalf("run %d: %d deployments, %v", run, len(owned), err)
+		}
+		for i := range count {
+			c.Enqueue(fmt.Sprint("site-", i), controllerruntime.OperationManual)
+		}
+		eventually(t, "all again", func() bool {
+			for i := range count {
+				if seen.with(fmt.Sprint("site-", i), controllerruntime.OperationManual) == 0 {
+					return false
+				}
+			}
+			return c.Stats().Running == 0
+		})
+		r.halt()
+		if n := w.requests.writes("deployments"); n != count {
+			t.Errorf("run %d: %d writes were sent so far, want %d", run, n, count)
+		}
 	}
 }

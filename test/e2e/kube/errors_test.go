@@ -68,6 +68,37 @@ func TestAMissingCustomResourceIsAClearErrorUntilItIsInstalled(t *testing.T) {
 	})
 }
 
+// TestACustomResourceThatIsInstalledLateIsWaitedFor: Run waits for its informer, and then works.
+func TestACustomResourceThatIsInstalledLateIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	resource, crd := w.widgets("Namespaced")
+	informer := w.unstructured(resource, w.namespace)
+	widgets, err := controllerruntime.NewKube[*unstructured.Unstructured](w.dynamic, resource, informer)
+	must(t, err)
+	var seen calls
+	news := make(chan error, 100)
+	c := w.applied(func(ctx context.Context, key string) error {
+		_, err := widgets.Apply(ctx, w.widget(resource, w.namespace, key, "one"))
+		return err
+	}, &seen, widgets.Owns(), controllerruntime.WithOnSourceError(func(source string, err error) { news <- err }))
+	w.start(informer)
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	select {
+	case err := <-news:
+		says(t, err, "install its CustomResourceDefinition")
+	case <-time.After(patience):
+		t.Fatal("nobody said what Run waits for")
+	}
+	if n := seen.count("home"); n != 0 {
+		t.Errorf("reconciled %d times before the cache has synced", n)
+	}
+	w.install(resource, crd)
+	eventually(t, "it is there", func() bool { _, err := widgets.Get(w.key("home")); return err == nil })
+	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
+}
+
 // TestAnInformerThatCannotListFailsRunByName, and says why: the resource is missing, or RBAC forbids it; whether the informer
 // was started before the controller was made or after it.
 func TestAnInformerThatCannotListFailsRunByName(t *testing.T) {

@@ -312,3 +312,34 @@ func TestCreateOrUpdateTriesAgainWhenSomebodyWasFaster(t *testing.T) {
 		t.Errorf("%s increments, want %d: a write was lost or made twice", got, writers*each)
 	}
 }
+
+// TestAHandleOfAClusterScopedResource reads, writes and deletes by name alone.
+func TestAHandleOfAClusterScopedResource(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	resource, crd := w.widgets("Cluster")
+	w.install(resource, crd)
+	informer := w.unstructured(resource, "")
+	widgets, err := controllerruntime.NewKube[*unstructured.Unstructured](w.dynamic, resource, informer, manager)
+	must(t, err)
+	w.awaitSync(w.start(informer))
+	result, err := widgets.Apply(t.Context(), of(w.widget(resource, "", "a", "one"), "home", "here"))
+	if err != nil || result != controllerruntime.OperationResultCreated {
+		t.Fatalf("%q, %v", result, err)
+	}
+	result, err = widgets.CreateOrUpdate(t.Context(), of(w.widget(resource, "", "a", ""), "home", "here"), func(u *unstructured.Unstructured) error {
+		return unstructured.SetNestedField(u.Object, "two", "spec", "value")
+	})
+	if err != nil || result != controllerruntime.OperationResultUpdated {
+		t.Fatalf("%q, %v", result, err)
+	}
+	u, err := widgets.Get("a")
+	must(t, err)
+	if value, _, _ := unstructured.NestedString(u.Object, "spec", "value"); value != "two" {
+		t.Errorf("it is %v", u.Object)
+	}
+	must(t, widgets.Delete(t.Context(), u))
+	if _, err := widgets.Get("a"); !isNotFound(err) {
+		t.Errorf("after Delete: %v", err)
+	}
+}
