@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -79,7 +78,7 @@ func TestApplyWritesNothingWhenNothingChanged(t *testing.T) {
 			}
 		}},
 		"deployment": {appsv1.SchemeGroupVersion.WithResource("deployments"), func(w *world) func() (controllerruntime.OperationResult, error) {
-			informer := informers.NewSharedInformerFactory(w.clientset, 0).Apps().V1().Deployments().Informer()
+			informer := w.deployments()
 			deployments, err := controllerruntime.NewKube[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
 			must(t, err)
 			w.awaitSync(w.start(informer))
@@ -425,7 +424,7 @@ func TestAConvergedSystemIsCalm(t *testing.T) {
 		must(t, w.sites.Create(t.Context(), newSite(fmt.Sprint("site-", i))))
 	}
 	for run := range 2 {
-		informer := informers.NewSharedInformerFactoryWithOptions(w.clientset, 0, informers.WithNamespace(w.namespace)).Apps().V1().Deployments().Informer()
+		informer := w.deployments()
 		deployments, err := controllerruntime.NewKube[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer)
 		must(t, err)
 		var seen calls

@@ -46,7 +46,7 @@ var (
 
 // world is a namespace of an API server, a NATS server, and clients of both.
 type world struct {
-	t         *testing.T
+	t         testing.TB
 	server    *kubetest.Server
 	namespace string
 	clientset kubernetes.Interface
@@ -59,9 +59,9 @@ type world struct {
 
 var worlds atomic.Int64
 
-func newWorld(t *testing.T) *world { t.Helper(); return newWorldOn(t, shared) }
+func newWorld(t testing.TB) *world { t.Helper(); return newWorldOn(t, shared) }
 
-func newWorldOn(t *testing.T, server *kubetest.Server) *world {
+func newWorldOn(t testing.TB, server *kubetest.Server) *world {
 	t.Helper()
 	w := &world{t: t, server: server, namespace: fmt.Sprint("world-", worlds.Add(1)), requests: &requests{}}
 	cfg := server.Config()
@@ -154,6 +154,10 @@ func (w *world) typed() cache.SharedIndexInformer {
 	return informers.NewSharedInformerFactoryWithOptions(w.clientset, 0, informers.WithNamespace(w.namespace)).Core().V1().ConfigMaps().Informer()
 }
 
+func (w *world) deployments() cache.SharedIndexInformer {
+	return informers.NewSharedInformerFactoryWithOptions(w.clientset, 0, informers.WithNamespace(w.namespace)).Apps().V1().Deployments().Informer()
+}
+
 func (w *world) unstructured(resource schema.GroupVersionResource, namespace string) cache.SharedIndexInformer {
 	return dynamicinformer.NewFilteredDynamicInformer(w.dynamic, resource, namespace, 0, cache.Indexers{}, nil).Informer()
 }
@@ -242,7 +246,7 @@ func of[T metav1.Object](obj T, key, instance string) T {
 
 // running is a controller that runs, and is stopped at the end of the test.
 type running struct {
-	t    *testing.T
+	t    testing.TB
 	stop context.CancelFunc
 	done chan struct{}
 	err  error
@@ -324,7 +328,7 @@ func (w *world) inReconcile(key string, f func(context.Context) error, opts ...c
 	return nil
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -332,7 +336,7 @@ func must(t *testing.T, err error) {
 }
 
 // says checks that an error names what it is about.
-func says(t *testing.T, err error, words ...string) {
+func says(t testing.TB, err error, words ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatalf("no error, want one that says %q", words)
@@ -347,7 +351,7 @@ func says(t *testing.T, err error, words ...string) {
 // patience is how long a test waits for what has to happen before it fails; it says nothing about how fast it should be.
 const patience = 60 * time.Second
 
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
