@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
@@ -67,7 +68,8 @@ func restoredUnderTheBrake(t *testing.T, format, when string, write func(*world)
 	w := admin.away()
 	proxy := natstest.StartProxy(t, admin.server.URL())
 	_, w.js = natstest.Connect(t, proxy.URL())
-	m := w.massed()
+	// A lease that outlasts the outage: another term would decide anew, and this is about the first decision.
+	m := w.massed(WithLeaseTiming(LeaseTiming{Duration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: time.Second}))
 	w.make(m.sites, many-3)
 	w.settled(m.c, m.sites, many-3)
 	snapshot := admin.snapshotOf("sites", format)

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // putMany puts a document to each of the keys, pipelined, and returns when the server has them all.
 func (w *world) putMany(keys int, name func(int) string, document func(int) string) {
 	w.t.Helper()
 	for i := range keys {
-		_, err := w.js.PublishAsync("$KV.sites."+name(i), []byte(document(i)))
+		_, err := w.js.PublishAsync("$KV.sites."+name(i), []byte(document(i)), jetstream.WithStallWait(patience))
 		must(w.t, err)
 	}
 	select {
@@ -129,7 +130,7 @@ func TestAnInitialListIsReconciledOnceAndLeavesNothingBehindWhenItGoes(t *testin
 		t.Errorf("%d keys were reconciled %d times", n, total)
 	}
 	for i := range keys {
-		_, err := w.js.PublishMsgAsync(deleteMarker(keyNumber(i)))
+		_, err := w.js.PublishMsgAsync(deleteMarker(keyNumber(i)), jetstream.WithStallWait(patience))
 		must(t, err)
 	}
 	eventuallyGrows(t, "keys torn down", keys, func() int { return int(c.Stats().TornDown) })

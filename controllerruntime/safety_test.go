@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,11 +73,15 @@ func (w *world) emptied(bucket string) {
 
 func siteName(i int) string { return fmt.Sprintf("site-%02d", i) }
 
-// make puts n documents.
+// make puts n documents, again where nobody answered: the server may have been restarted.
 func (w *world) make(sites *entity.Client[*site], n int) {
 	w.t.Helper()
 	for i := range n {
-		err := sites.Create(w.t.Context(), newSite(siteName(i), "t"))
+		var err error
+		deadline := time.Now().Add(patience)
+		for again := true; again; again = errors.Is(err, context.DeadlineExceeded) && time.Now().Before(deadline) {
+			err = sites.Create(w.t.Context(), newSite(siteName(i), "t"))
+		}
 		if !apierrors.IsAlreadyExists(err) {
 			must(w.t, err)
 		}

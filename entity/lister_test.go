@@ -201,6 +201,10 @@ func TestTheListerSaysInvalidForWhatDoesNotDecode(t *testing.T) {
 	wantError(t, "first seen", apierrors.IsInvalid, err)
 
 	must(t, client.Create(t.Context(), website("a")))
+	eventually(t, "the watch has seen it", func() bool { // what was replaced before is never seen
+		_, there, _ := client.Informer().GetStore().GetByKey("a")
+		return there
+	})
 	_, err = kv.PutString(t.Context(), "a", `{"spec":{"replicas":"x"}}`)
 	must(t, err)
 	eventually(t, "the update is invalid", func() bool {
