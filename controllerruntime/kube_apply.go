@@ -135,7 +135,8 @@ const absentVersion = "1"
 
 func (k *Kube[T]) applyOver(ctx context.Context, c *configuration, existing metav1.Object) (OperationResult, error) {
 	if existing == nil {
-		if _, err := k.sendApply(ctx, c, "resourceVersion", absentVersion); err != nil {
+		// By force, so that where there is one after all the answer is this conflict and not one of fields.
+		if _, err := k.sendApply(ctx, c, true, "resourceVersion", absentVersion); err != nil {
 			return OperationResultNone, err
 		}
 		return OperationResultCreated, nil
@@ -147,7 +148,7 @@ func (k *Kube[T]) applyOver(ctx context.Context, c *configuration, existing meta
 		return OperationResultNone, nil
 	}
 	// With the uid an object that somebody replaced meanwhile is not touched, and one that went is not made again unseen.
-	returned, err := k.sendApply(ctx, c, "uid", string(existing.GetUID()))
+	returned, err := k.sendApply(ctx, c, c.force, "uid", string(existing.GetUID()))
 	if err != nil {
 		return OperationResultNone, err
 	}
@@ -158,7 +159,7 @@ func (k *Kube[T]) applyOver(ctx context.Context, c *configuration, existing meta
 }
 
 // sendApply applies under the condition that a field of the metadata has that value.
-func (k *Kube[T]) sendApply(ctx context.Context, c *configuration, condition, value string) (*unstructured.Unstructured, error) {
+func (k *Kube[T]) sendApply(ctx context.Context, c *configuration, force bool, condition, value string) (*unstructured.Unstructured, error) {
 	metadata := c.fields["metadata"].(map[string]any)
 	metadata[condition] = value
 	data, err := json.Marshal(c.fields)
@@ -167,7 +168,7 @@ func (k *Kube[T]) sendApply(ctx context.Context, c *configuration, condition, va
 		return nil, fmt.Errorf("encode: %w", err)
 	}
 	returned, err := k.at(c.namespace).Patch(ctx, c.name, types.ApplyPatchType, data,
-		metav1.PatchOptions{FieldManager: c.manager, Force: &c.force})
+		metav1.PatchOptions{FieldManager: c.manager, Force: &force})
 	if err != nil {
 		return nil, err
 	}

@@ -101,5 +101,5 @@ func (d *kubeDeleter) whyNotListed(ctx context.Context) error {
 		return nil
 	}
 	_, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{Limit: 1})
-	return explainKube("list", d.resource, "", err)
+	return explainKube("list in all namespaces", d.resource, "", err)
 }

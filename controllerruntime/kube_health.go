@@ -39,6 +39,17 @@ func WithWatchErrorHandler(h cache.WatchErrorHandlerWithContext) SourceOption {
 	}
 }
 
+// onlyForKube refuses what would do nothing for a source in NATS.
+func (o *sourceOptions) onlyForKube() error {
+	switch {
+	case o.name != "":
+		return errors.New("WithSourceName is for Kubernetes sources; one in NATS is named by its kind and bucket")
+	case o.watchErrorHandler != nil:
+		return errors.New("WithWatchErrorHandler is for Kubernetes sources; WithOnSourceError tells of those in NATS")
+	}
+	return nil
+}
+
 // watchErrors hands an informer's watch errors to all who share the informer.
 type watchErrors struct {
 	mu        sync.Mutex

@@ -223,6 +223,18 @@ func TestControllersThatShareAnInformerAllHearOfItsErrors(t *testing.T) {
 	}
 }
 
+// TestOptionsOfKubernetesSourcesAreRefusedElsewhere, where they would do nothing.
+func TestOptionsOfKubernetesSourcesAreRefusedElsewhere(t *testing.T) {
+	w := newWorld(t)
+	handler := WithWatchErrorHandler(func(context.Context, *cache.Reflector, error) {})
+	for name, opt := range map[string]SourceOption{"WithSourceName": WithSourceName("x"), "WithWatchErrorHandler": handler} {
+		for _, where := range []Option{Owns(w.pages(), opt), WithPrimary(opt)} {
+			_, err := New("sites", w.sites(), noReconciler, where)
+			says(t, err, name, "Kubernetes sources")
+		}
+	}
+}
+
 // TestNewKubeRefusesWhatCannotWork.
 func TestNewKubeRefusesWhatCannotWork(t *testing.T) {
 	resource := corev1.SchemeGroupVersion.WithResource("configmaps")

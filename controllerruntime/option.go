@@ -312,6 +312,9 @@ func WithPrimary(opts ...SourceOption) Option {
 		if so.deleter != nil {
 			return errors.New("WithPrimary: WithDeleter is for Kubernetes sources; the runtime never deletes primaries")
 		}
+		if err := so.onlyForKube(); err != nil {
+			return fmt.Errorf("WithPrimary: %w", err)
+		}
 		o.primary.predicates = append(o.primary.predicates, so.predicates...)
 		return nil
 	}

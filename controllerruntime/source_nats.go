@@ -67,6 +67,9 @@ func natsSourceOptions(role, kind string, opts []SourceOption) (sourceOptions, e
 	if so.deleter != nil {
 		return so, fmt.Errorf("%s(%s): WithDeleter is for Kubernetes sources; NATS entities are deleted through their client", role, kind)
 	}
+	if err := so.onlyForKube(); err != nil {
+		return so, fmt.Errorf("%s(%s): %w", role, kind, err)
+	}
 	return so, nil
 }
 

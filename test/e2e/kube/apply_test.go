@@ -316,6 +316,18 @@ func TestOfManyWhoApplyTheSameNameOneGetsIt(t *testing.T) {
 	}
 }
 
+// TestSomebodysObjectIsRefusedWithoutForceToo: that the cache does not know an object does not make another error of it.
+func TestSomebodysObjectIsRefusedWithoutForceToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.createMap(w.configMap("settings", "somebody's"))
+	_, err := w.deaf().Apply(t.Context(), w.mine("settings", "one"), controllerruntime.WithoutForce())
+	var exists *controllerruntime.ResourceExistsError
+	if !errors.As(err, &exists) || w.liveMap("settings").Data["value"] != "somebody's" {
+		t.Errorf("%v, want a ResourceExistsError", err)
+	}
+}
+
 // deaf is a handle whose cache shows nothing.
 func (w *world) deaf() *controllerruntime.Kube[*corev1.ConfigMap] {
 	w.t.Helper()
