@@ -22,8 +22,9 @@ func startEtcd(dir string) (*embed.Etcd, error) {
 	cfg.UnsafeNoFsync = true
 	cfg.LogLevel = "warn"
 	cfg.LogOutputs = []string{"stderr"}
-	// On a busy machine each request is slow. It says nothing about etcd.
+	// On a busy machine each request is slow, which says nothing about etcd. Without a value every request is logged.
 	cfg.WarningApplyDuration = 5 * time.Second
+	cfg.WarningUnaryRequestDuration = 5 * time.Second
 
 	etcd, err := embed.StartEtcd(cfg)
 	if err != nil {
