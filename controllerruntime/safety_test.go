@@ -79,7 +79,7 @@ func (w *world) make(sites *entity.Client[*site], n int) {
 	for i := range n {
 		var err error
 		deadline := time.Now().Add(patience)
-		for again := true; again; again = errors.Is(err, context.DeadlineExceeded) && time.Now().Before(deadline) {
+		for again := true; again; again = errors.Is(err, entity.ErrOutcomeUnknown) && time.Now().Before(deadline) {
 			err = sites.Create(w.t.Context(), newSite(siteName(i), "t"))
 		}
 		if !apierrors.IsAlreadyExists(err) {
