@@ -32,6 +32,7 @@ type engine struct {
 	brake      *brake
 	parked     parkedKeys
 	written    ownWrites
+	kubeAway   keyed[struct{}] // keys that failed because a Kubernetes API server could not be reached
 	cleanUps   cleanUps
 	intents    intents
 	stats      counters

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/url"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,8 +91,8 @@ func (k *Kube[T]) explain(doing, key string, err error) error {
 
 // unreachable tells whether an error is of the way to the API server and not of it.
 func unreachable(err error) bool {
-	var network net.Error
-	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && errors.As(err, &network) && !errors.Is(err, context.Canceled)
+	var transport *url.Error
+	return errors.As(err, &transport) && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.Is(err, context.Canceled)
 }
 
 // explainKube says what was being done, and what to do about an error of the API server, which it wraps.

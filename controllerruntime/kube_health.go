@@ -159,6 +159,11 @@ const (
 	kubeHealAfter = 75 * time.Second
 	// kubeHealLook is how often a look is taken at an informer that had an error.
 	kubeHealLook = 250 * time.Millisecond
+	// An API server that is away is asked whether it is back, first after kubeProbe, then ever more rarely.
+	kubeProbe     = 500 * time.Millisecond
+	kubeProbeMost = 10 * time.Second
+	// kubeProbePatience is how long it has for an answer.
+	kubeProbePatience = 5 * time.Second
 )
 
 // kubeHealth is whether an informer follows the API server. It is told of errors; that they are over shows in a resource
@@ -166,6 +171,7 @@ const (
 type kubeHealth struct {
 	informer cache.SharedIndexInformer
 	errors   *watchErrors
+	probe    func(context.Context) error // asks the API server for anything; nil if nobody can
 
 	mu      sync.Mutex
 	failure error
@@ -182,18 +188,19 @@ func newKubeHealth(informer cache.SharedIndexInformer, errors *watchErrors) *kub
 	return &kubeHealth{informer: informer, errors: errors, ended: make(chan struct{})}
 }
 
-// start listens; changed is called when err has another answer, without a lock.
-func (h *kubeHealth) start(ctx context.Context, changed func()) {
+// start listens until ctx ends. changed is called when err has another answer, answered when the API server, or the
+// informer, works again after a failure; both without a lock.
+func (h *kubeHealth) start(ctx context.Context, changed, answered func()) {
 	h.release = h.errors.listen(func(err error) {
 		if ctx.Err() != nil {
 			return
 		}
-		h.fail(err, changed)
+		h.fail(ctx, err, changed, answered)
 	})
 }
 
 // fail is called by the informer itself and must not wait.
-func (h *kubeHealth) fail(err error, changed func()) {
+func (h *kubeHealth) fail(ctx context.Context, err error, changed, answered func()) {
 	h.mu.Lock()
 	h.failure, h.at, h.version = err, time.Now(), h.informer.LastSyncResourceVersion()
 	look := !h.looking
@@ -201,14 +208,17 @@ func (h *kubeHealth) fail(err error, changed func()) {
 	h.mu.Unlock()
 	changed()
 	if look {
-		h.loops.Go(func() { h.look(changed) })
+		h.loops.Go(func() { h.look(ctx, changed, answered) })
 	}
 }
 
-// look ends when the informer works again.
-func (h *kubeHealth) look(changed func()) {
+// look ends when the informer works again. An API server that was away answers long before a watch, which pauses for up to
+// a minute between its tries, shows it.
+func (h *kubeHealth) look(ctx context.Context, changed, answered func()) {
 	tick := time.NewTicker(kubeHealLook)
 	defer tick.Stop()
+	pause := kubeProbe
+	next := time.Now().Add(pause)
 	for {
 		select {
 		case <-h.ended:
@@ -218,9 +228,32 @@ func (h *kubeHealth) look(changed func()) {
 		if h.healed() {
 			h.errors.forget()
 			changed()
+			answered()
 			return
 		}
+		if time.Now().Before(next) {
+			continue
+		}
+		if h.answers(ctx) {
+			answered()
+		}
+		pause = min(2*pause, kubeProbeMost)
+		next = time.Now().Add(pause)
 	}
+}
+
+// answers tells whether an API server that could not be reached says anything by now, be it no.
+func (h *kubeHealth) answers(ctx context.Context) bool {
+	h.mu.Lock()
+	away := unreachable(h.failure)
+	h.mu.Unlock()
+	if !away || h.probe == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, kubeProbePatience)
+	defer cancel()
+	err := h.probe(ctx)
+	return ctx.Err() == nil && !unreachable(err)
 }
 
 func (h *kubeHealth) healed() bool {

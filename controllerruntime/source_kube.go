@@ -101,6 +101,9 @@ func newKubeSource(e *engine, role string, informer cache.SharedIndexInformer, s
 	errors := watchErrorsOf(informer)
 	errors.chain(so.watchErrorHandler)
 	s.watching = newKubeHealth(informer, errors)
+	if d, ok := so.deleter.(interface{ whyNotListed(context.Context) error }); ok {
+		s.watching.probe = d.whyNotListed
+	}
 	return s
 }
 
@@ -123,7 +126,7 @@ func (s *kubeSource) start(ctx context.Context) error {
 	if s.informer.IsStopped() {
 		return fmt.Errorf("%s: the informer has been stopped already and cannot run again; give the controller a new one", s)
 	}
-	s.watching.start(ctx, func() { s.engine.sourceHealth(ctx, s) })
+	s.watching.start(ctx, func() { s.engine.sourceHealth(ctx, s) }, s.engine.kubeAnswers)
 	if s.indexed {
 		if err := addOwnerIndex(s.informer); err != nil {
 			return fmt.Errorf("%s: %w", s, err)
@@ -195,8 +198,8 @@ func (s *kubeSource) whyNotSynced(ctx context.Context) error {
 	if informer, ok := s.informer.(interface{ HasStarted() bool }); ok && !informer.HasStarted() {
 		return errors.New("the informer was not started: run it, or start its factory")
 	}
-	if d, ok := s.deleter.(interface{ whyNotListed(context.Context) error }); ok {
-		return d.whyNotListed(ctx)
+	if s.watching.probe != nil {
+		return s.watching.probe(ctx)
 	}
 	return nil
 }
@@ -216,6 +219,9 @@ func (s *kubeSource) all() []metav1.Object { return storeObjects(s.informer.GetS
 
 func (s *kubeSource) remove(ctx context.Context, obj metav1.Object) error {
 	err := guard(func() error { return s.deleter.Delete(ctx, obj) })
+	if unreachable(err) {
+		s.watching.errors.report(err)
+	}
 	if err != nil && (!apierrors.IsNotFound(err) || unknownResource(err)) {
 		return err
 	}

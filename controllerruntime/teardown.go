@@ -140,6 +140,7 @@ func (e *engine) forgetGone(key string) {
 	e.forgetAsked(key)
 	e.resumed(key)
 	e.written.take(key)
+	e.kubeAway.forget(key)
 	if e.anchors != nil {
 		e.anchors.backoff.reset(key)
 	}
@@ -460,6 +461,7 @@ func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
 		}
 	case a.number == 0:
 		// The reconciler was not called, so this is no attempt of its.
+		e.noteKubeAway(it.key, a.err)
 		delay := e.queue.failed(it.key)
 		if t.ctx.Err() == nil {
 			t.logger.Error(a.err, "Teardown does not go on, will try again", "key", it.key, "noticed", where, "after", delay)

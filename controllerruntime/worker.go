@@ -281,6 +281,7 @@ func (e *engine) awaitOwnWrites(t *term, key string) {
 }
 
 func (e *engine) succeeded(it item, a *attempt) {
+	e.kubeAway.forget(it.key)
 	e.queue.forget(it.key)
 	e.parked.forget(it.key)
 	e.resumed(it.key)
@@ -292,6 +293,7 @@ func (e *engine) succeeded(it item, a *attempt) {
 
 // retry gives the operations back, so that the attempt which succeeds knows all its reasons.
 func (e *engine) retry(t *term, it item, a *attempt) {
+	e.noteKubeAway(it.key, a.err)
 	delay := e.queue.failed(it.key)
 	if f := e.opts.errorPolicy; f != nil {
 		var chosen Result

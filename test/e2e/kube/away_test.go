@@ -108,3 +108,33 @@ func TestAnAPIServerThatIsAwayIsAClearError(t *testing.T) {
 	_, err = maps.Apply(t.Context(), w.mine("settings", "one"))
 	must(t, err)
 }
+
+// TestWhenTheAPIServerIsBackNobodyWaitsForHisBackoff, which is ten minutes here: neither what is to be written nor what is
+// to be deleted.
+func TestWhenTheAPIServerIsBackNobodyWaitsForHisBackoff(t *testing.T) {
+	t.Parallel()
+	w := newWorldOn(t, kubetest.Start(t))
+	maps := w.maps()
+	var seen calls
+	c := w.applied(func(ctx context.Context, key string) error {
+		s, err := w.sites.Lister().Get(key)
+		if err == nil {
+			_, err = maps.Apply(ctx, w.configMap(key, s.Spec.Title))
+		}
+		return err
+	}, &seen, maps.Owns(), controllerruntime.WithBackoff(10*time.Minute, 10*time.Minute))
+	w.run(c)
+	for _, key := range []string{"changed", "deleted"} {
+		must(t, w.sites.Create(t.Context(), newSite(key)))
+		eventually(t, "it is there", func() bool { _, err := maps.Get(w.key(key)); return err == nil })
+	}
+	eventually(t, "all is calm", func() bool { s := c.Stats(); return s.Running == 0 && s.Ready == [3]int{} })
+	w.server.Kill()
+	must(t, w.sites.Patch(t.Context(), "changed", []byte(`{"spec":{"title":"two"}}`)))
+	must(t, w.sites.Delete(t.Context(), "deleted"))
+	eventually(t, "both have failed", func() bool { return c.Stats().Failing == 2 })
+	must(t, w.server.Restart())
+	eventually(t, "both are done", func() bool {
+		return w.liveMap("changed").Data["value"] == "two" && w.liveMap("deleted") == nil && c.Stats().TornDown == 1
+	})
+}
