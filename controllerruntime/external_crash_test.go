@@ -36,11 +36,10 @@ func externalChild(url, cloudURL string) error {
 	if err != nil {
 		return err
 	}
-	var c *Controller[*site]
-	driver := newDiskDriver(cloudURL, func() string { return c.engine.instanceID() })
+	driver := newDiskDriver(cloudURL)
 	config := quick
 	config.Interval, config.Timeout = 100*time.Millisecond, time.Second
-	c, err = New("crash", sites, disksOf(sites, driver, quickly...), OwnsExternal(external.Configure(diskClient{driver}, config)),
+	c, err := New("crash", sites, disksOf(sites, driver, quickly...), OwnsExternal(external.Configure(diskClient{driver}, config)),
 		WithWorkers(4), WithResyncInterval(500*time.Millisecond))
 	if err != nil {
 		return err

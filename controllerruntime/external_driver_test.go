@@ -19,17 +19,16 @@ import (
 
 // diskDriver drives the disks of a cloud.
 type diskDriver struct {
-	url      string
-	http     *http.Client
-	instance func() string
+	url  string
+	http *http.Client
 }
 
 type diskSpec struct {
 	Size int `json:"size"`
 }
 
-func newDiskDriver(url string, instance func() string) *diskDriver {
-	return &diskDriver{url: url, http: &http.Client{Transport: &http.Transport{}}, instance: instance}
+func newDiskDriver(url string) *diskDriver {
+	return &diskDriver{url: url, http: &http.Client{Transport: &http.Transport{}}}
 }
 
 func (d *diskDriver) Kind() string { return "Disk" }
@@ -135,7 +134,7 @@ type diskClient struct{ *diskDriver }
 
 func (d diskClient) List(ctx context.Context) ([]external.Resource, error) {
 	var disks []cloudDisk
-	if _, err := d.call(ctx, http.MethodGet, "/disks?instance="+url.QueryEscape(d.instance()), nil, &disks); err != nil {
+	if _, err := d.call(ctx, http.MethodGet, "/disks?instance="+url.QueryEscape(external.InstanceOf(ctx)), nil, &disks); err != nil {
 		return nil, err
 	}
 	resources := make([]external.Resource, len(disks))
@@ -186,7 +185,7 @@ func newCloudWorld(t *testing.T, config external.Config, reconcile func(*cloudWo
 	t.Helper()
 	w := &cloudWorld{world: newWorld(t), cloud: newCloud(t), config: config}
 	w.sites = w.world.sites()
-	w.driver = newDiskDriver(w.cloud.server.URL, func() string { return w.c.engine.instanceID() })
+	w.driver = newDiskDriver(w.cloud.server.URL)
 	t.Cleanup(w.driver.http.CloseIdleConnections)
 	w.controller(reconcile, opts...)
 	return w

@@ -58,7 +58,7 @@ func TestKumoriSyncHandlerMayUseExternalReconcile(t *testing.T) {
 	sites := w.sites()
 	api := newCloud(t)
 	var c *custom
-	driver := newDiskDriver(api.server.URL, func() string { return c.controller.engine.instanceID() })
+	driver := newDiskDriver(api.server.URL)
 	t.Cleanup(driver.http.CloseIdleConnections)
 	c = kumori{sites: sites, externals: []external.IExternalClient{external.Configure(diskClient{driver}, withInterval(notInATest))}}.custom(func(key string) error {
 		s, err := sites.Lister().Get(key)

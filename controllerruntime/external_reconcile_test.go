@@ -395,7 +395,7 @@ func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListT
 func TestAnIntentNobodyCanTellAboutKeepsTheTeardownOwedAndSaysWhatToDo(t *testing.T) {
 	w := &cloudWorld{world: newWorld(t), cloud: newCloud(t)}
 	w.sites = w.world.sites()
-	w.driver = newDiskDriver(w.cloud.server.URL, func() string { return w.c.engine.instanceID() })
+	w.driver = newDiskDriver(w.cloud.server.URL)
 	t.Cleanup(w.driver.http.CloseIdleConnections)
 	var settles atomic.Bool
 	reconcile := disksOf(w.sites, w.driver, quickly...)

@@ -263,7 +263,7 @@ func (s *externalSource) turn(ctx context.Context) (context.Context, context.Can
 			return nil, nil, fmt.Errorf("wait for the rate limit of %s: %w", s.resources, err)
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	limited, cancel := context.WithTimeout(external.WithInstance(ctx, s.engine.instanceID()), s.config.Timeout)
 	return limited, cancel, nil
 }
 
@@ -277,6 +277,7 @@ func jittered(d time.Duration) time.Duration {
 // watch takes the pushes of the API, again and again.
 func (s *externalSource) watch(ctx context.Context, watcher external.Watcher) {
 	backoff := newBackoff(s.config.BackoffMin, s.config.BackoffMax)
+	ctx = external.WithInstance(ctx, s.engine.instanceID())
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
 		err := guard(func() error {

@@ -7,8 +7,8 @@ import "context"
 type IExternalClient interface {
 	// Kind names the resources in logs and events. It is the same at each call, and of one client per controller.
 	Kind() string
-	// List returns all resources that this installation manages, with their owners. What is not in it is gone. An error
-	// changes nothing.
+	// List returns all resources that this installation manages (see InstanceOf), with their owners. What is not in it is
+	// gone. An error changes nothing.
 	List(ctx context.Context) ([]Resource, error)
 	// Delete removes a resource. One that is absent is success. It may return before the resource is gone: the runtime
 	// lists until it is.
@@ -24,9 +24,9 @@ type Resource struct {
 
 // Watcher is an optional interface of an IExternalClient whose API can push changes.
 type Watcher interface {
-	// Watch calls changed with the owner of each resource that changed, until the context ends. When it returns earlier it
-	// is called again, with backoff, and the resources are listed, because something may have been missed. changed returns
-	// at once and may be called concurrently.
+	// Watch calls changed with the owner of each resource that changed, until the context ends; "" where the API does not say
+	// whose it is: the resources are then only listed, soon. When Watch returns earlier it is called again, with backoff, and
+	// the resources are listed, because something may have been missed. changed returns at once and may be called concurrently.
 	Watch(ctx context.Context, changed func(ownerKey string)) error
 }
 

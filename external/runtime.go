@@ -37,6 +37,20 @@ func WithRuntime(ctx context.Context, runtime Runtime) context.Context {
 	return context.WithValue(ctx, RuntimeKey{}, runtime)
 }
 
+type instanceKey struct{}
+
+// WithInstance returns a context that says for which installation a client is called.
+func WithInstance(ctx context.Context, instance string) context.Context {
+	return context.WithValue(ctx, instanceKey{}, instance)
+}
+
+// InstanceOf returns the id of the installation for which the engine calls List, Delete or Watch, "" if nobody said. It is
+// the Owner.Instance that a driver marks resources with; List returns those only.
+func InstanceOf(ctx context.Context) string {
+	instance, _ := ctx.Value(instanceKey{}).(string)
+	return instance
+}
+
 func runtimeOf(ctx context.Context) (Runtime, bool) {
 	runtime, ok := ctx.Value(RuntimeKey{}).(Runtime)
 	return runtime, ok && runtime != nil

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The metadata of a stream or consumer that name its primary, as labels do in Kubernetes.
+const (
+	ownerKind     = "nagi-owner-kind"
+	ownerKey      = "nagi-owner-key"
+	ownerInstance = "nagi-owner-instance"
+)
+
+func marked(metadata map[string]string, owner external.Owner) map[string]string {
+	out := maps.Clone(metadata)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[ownerKind], out[ownerKey], out[ownerInstance] = owner.Kind, owner.Key, owner.Instance
+	return out
+}
+
+func ownedBy(metadata map[string]string, owner external.Owner) bool {
+	key, ok := ownerIn(metadata, owner.Kind, owner.Instance)
+	return ok && key == owner.Key
+}
+
+// ownerIn returns the key of the primary of this kind and installation; "" is any installation.
+func ownerIn(metadata map[string]string, kind, instance string) (key string, ok bool) {
+	if metadata[ownerKind] != kind || instance != "" && metadata[ownerInstance] != instance {
+		return "", false
+	}
+	return metadata[ownerKey], true
+}
+
+var errNotOurs = errors.New("is not ours")
+
+func notOurs(what, name string) error {
+	return fmt.Errorf("%s %q %w: it is left alone; use another name, or delete it", what, name, errNotOurs)
+}
+
+// mineOnly lets the teardown of a primary end that never got what it wanted, because it was somebody else's.
+func mineOnly(err error) error {
+	if errors.Is(err, errNotOurs) {
+		return nil
+	}
+	return err
+}
+
+// away marks the errors that say that JetStream does not answer, and nothing about the stream that was asked for.
+func away(err error) error {
+	for _, cause := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrDisconnected, jetstream.ErrNoStreamResponse, jetstream.ErrJetStreamNotEnabled} {
+		if errors.Is(err, cause) {
+			return external.Unavailable(err)
+		}
+	}
+	return err
+}
+
+// digest is the version of a configuration.
+func digest(config any) string {
+	data, err := json.Marshal(config)
+	if err != nil {
+		return err.Error()
+	}
+	sum := sha256.Sum256(data)
+	return " " + hex.EncodeToString(sum[:8])
+}
