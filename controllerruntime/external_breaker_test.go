@@ -279,3 +279,25 @@ func TestOnSourceErrorHearsThatAnAPIWentAwayAndCameBack(t *testing.T) {
 		}
 	}
 }
+
+func TestAReplicaThatTakesOverWaitsForTheAPIToo(t *testing.T) {
+	timing := WithLeaseTiming(LeaseTiming{time.Second, 700 * time.Millisecond, 200 * time.Millisecond})
+	w := newCloudWorld(t, withInterval(notInATest), nil, timing)
+	first := w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("old", 1)))
+	eventually(t, "the disk is there", func() bool { return w.reconciled("old") })
+	other := &cloudWorld{world: w.world, cloud: w.cloud, sites: w.world.sites(), driver: w.driver, config: w.config}
+	other.controller(nil, timing)
+	w.run(other.c)
+	eventually(t, "the other is warm", func() bool { return other.c.Stats().External["Disk"].Resources == 1 })
+	w.cloud.goAway(false)
+	must(t, w.sites.Create(t.Context(), sized("new", 1)))
+	must(t, w.sites.Delete(t.Context(), "old"))
+	eventually(t, "both wait", func() bool { return w.c.Stats().External["Disk"].Waiting == 2 })
+	first.halt()
+	eventually(t, "both wait at the other", func() bool { return other.c.Stats().External["Disk"].Waiting == 2 })
+	w.cloud.comeBack()
+	eventually(t, "and are done", func() bool {
+		return w.cloud.of("new") == "=1" && w.cloud.of("old") == "" && w.reconciled("new") && w.gone("old")
+	})
+}

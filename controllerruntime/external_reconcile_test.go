@@ -558,3 +558,93 @@ func TestSeveralResourcesOfAPrimaryAreToldApartByName(t *testing.T) {
 		t.Errorf("%d failures", s.Failures)
 	}
 }
+
+func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *testing.T) {
+	w := apart(t, nil)
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "created", func() bool { return w.reconciled("home") })
+	status := w.cloud.failing("PUT disks", http.StatusOK) // answered, and nothing is done
+	w.resize("home", 2)
+	eventually(t, "it is waited for", func() bool { return strings.Contains(w.condition("home", entity.ReasonRetrying), "result of update") })
+	if s := w.c.Stats(); s.Failures != 0 {
+		t.Errorf("%d failures before the time to settle is over", s.Failures)
+	}
+	eventually(t, "then it is told", func() bool {
+		return strings.Contains(w.condition("home", entity.ReasonRetrying), "still differs: size: 1 → 2")
+	})
+	status.Store(0)
+	eventually(t, "updated", func() bool { return w.cloud.of("home") == "=2" && w.reconciled("home") })
+
+	status = w.cloud.failing("DELETE disks", http.StatusOK)
+	failures := w.c.Stats().Failures
+	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "a delete without effect is told", func() bool { return w.c.Stats().Failures > failures })
+	if w.gone("home") {
+		t.Error("forgotten though the disk is there")
+	}
+	status.Store(0)
+	eventually(t, "gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
+}
+
+func TestAChangeThatSomebodyElseHasBegunIsWaitedFor(t *testing.T) {
+	w := apart(t, nil)
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "created", func() bool { return w.reconciled("home") })
+	w.cloud.set(func(c *cloud) {
+		disk := w.diskFor("home", "")
+		c.operations["theirs"] = &cloudOperation{ID: "theirs", disk: disk, do: func() {}}
+	})
+	w.resize("home", 2)
+	eventually(t, "it is waited for", func() bool {
+		return strings.Contains(w.condition("home", entity.ReasonRetrying), "somebody else has begun")
+	})
+	if n := w.cloud.called("PUT disks"); n != 0 {
+		t.Errorf("%d changes meanwhile", n)
+	}
+	w.cloud.finish("")
+	eventually(t, "updated", func() bool { return w.cloud.of("home") == "=2" && w.reconciled("home") })
+}
+
+// pollless is a driver without Poll.
+type pollless struct {
+	external.Driver[diskSpec, cloudDisk]
+}
+
+func TestAnOperationOfADriverThatCannotPollIsAnError(t *testing.T) {
+	failed := make(chan error, 1000)
+	w := apart(t, func(w *cloudWorld) ReconcilerFunc {
+		return func(ctx context.Context, _ Request) (Result, error) {
+			_, err := external.Reconcile(ctx, external.Driver[diskSpec, cloudDisk](pollless{w.driver}), diskSpec{Size: 1}, quickly...)
+			return Result{}, err
+		}
+	}, WithOnResult(func(r ReconcileResult) { failed <- r.Err }))
+	w.cloud.set(func(c *cloud) { c.async = true })
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "Poll") {
+		t.Errorf("error %v does not say that Poll is missing", err)
+	}
+}
+
+func TestWhatIsWrongWithOptionsOrTheContextIsSaid(t *testing.T) {
+	done := make(chan struct{})
+	w := apart(t, func(w *cloudWorld) ReconcilerFunc {
+		return func(ctx context.Context, _ Request) (Result, error) {
+			defer close(done)
+			for word, opt := range map[string]external.Option{
+				"Settle(-1ns)": external.Settle(-1), "PollInterval(0)": external.PollInterval(0), "PollInterval(-1ns)": external.PollInterval(-1),
+				"Drift(9)": external.Drift(9),
+			} {
+				if _, err := external.Reconcile(ctx, w.driver, diskSpec{}, opt); err == nil || !strings.Contains(err.Error(), word) {
+					t.Errorf("error %v does not say %q", err, word)
+				}
+			}
+			return Result{}, nil
+		}
+	})
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	<-done
+}

@@ -170,6 +170,11 @@ func TestMalformedResourcesAreReportedAndTheRestIsNotLost(t *testing.T) {
 			strings.Contains(reason.Error(), `"nobody" names no owner`)
 	})
 	eventually(t, "what is well formed counts", func() bool { return seen.with("home", OperationExternal) > before })
+	lists, heard := things.lists.Load(), seen.with("home", OperationExternal)
+	eventually(t, "it is listed again and again", func() bool { return things.lists.Load() > lists+5 })
+	if n := seen.with("home", OperationExternal); n > heard+1 {
+		t.Errorf("woken %d times by lists that say the same", n-heard)
+	}
 
 	// What several resources call themselves is nobody's to delete, and neither is what nobody owns.
 	must(t, sites.Delete(t.Context(), "home"))
