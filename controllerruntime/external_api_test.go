@@ -32,7 +32,7 @@ type cloud struct {
 	fault  func(call string, r *http.Request) int // a status, or 0; called before anything is done
 	lag    time.Duration                          // how late lists and finds show what was created
 	async  bool                                   // changes are operations, until finish is called
-	stage  func(stage, call string)               // told "before" and "after" something is changed; may block
+	stage  func(stage, call, owner string)        // told "before" and "after" a call is carried out; may block
 }
 
 type cloudDisk struct {
@@ -93,14 +93,22 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "as the test wishes", status)
 		return
 	}
+	var sent cloudDisk
+	if r.Method == http.MethodPost || r.Method == http.MethodPut {
+		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	owner := c.ownerOf(r, sent)
 	if stage != nil {
-		stage("before", call)
+		stage("before", call, owner)
 	}
 	c.mu.Lock()
-	answer := c.answer(call, r)
+	answer := c.answer(call, r, sent)
 	c.mu.Unlock()
 	if stage != nil {
-		stage("after", call)
+		stage("after", call, owner)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(answer.status)
@@ -109,14 +117,26 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (c *cloud) answer(call string, r *http.Request) cloudAnswer {
-	var sent cloudDisk
-	if r.Method == http.MethodPost || r.Method == http.MethodPut {
-		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
-			return cloudAnswer{http.StatusBadRequest, nil}
-		}
+// ownerOf is whose disk a call is about.
+func (c *cloud) ownerOf(r *http.Request, sent cloudDisk) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := lastOf(r.URL.Path)
+	switch {
+	case sent.Owner != "":
+		return sent.Owner
+	case c.disks[id] != nil:
+		return c.disks[id].Owner
+	case c.operations[id] != nil:
+		return c.operations[id].disk.Owner
 	}
-	id := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	return r.URL.Query().Get("owner")
+}
+
+func lastOf(path string) string { return path[strings.LastIndex(path, "/")+1:] }
+
+func (c *cloud) answer(call string, r *http.Request, sent cloudDisk) cloudAnswer {
+	id := lastOf(r.URL.Path)
 	switch call {
 	case "GET disks":
 		return cloudAnswer{http.StatusOK, c.list(r.URL.Query().Get("instance"))}

@@ -8,8 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,61 +167,85 @@ func TestSIGKILLBetweenIntentApplyAndRecord(t *testing.T) {
 		{"deleted, about to be observed", "before", "GET find", "DELETE disks", false},
 	}
 	for _, moment := range moments {
-		for _, then := range []string{"goes on", "deleted meanwhile", "changed meanwhile"} {
-			t.Run(moment.name+", "+then, func(t *testing.T) {
-				t.Parallel()
-				w := newCrashedCloud(t)
-				keys := []string{"home"}
-				first := w.startChild()
-				if !strings.HasPrefix(moment.call, "POST") && moment.after != "POST disks" && !moment.async {
-					w.put("home", 1)
-					w.converges(keys)
+		t.Run(moment.name, func(t *testing.T) {
+			t.Parallel()
+			w := newCrashedCloud(t)
+			first := w.startChild()
+			made := func(call string) bool { return call == moment.call || call == moment.after }
+			creates := made("POST disks") || made("GET operations")
+			for _, key := range crashKeys {
+				if !creates {
+					w.put(key, 1)
 				}
-				arrived, release := make(chan struct{}), make(chan struct{})
-				var once, made atomic.Bool
-				w.cloud.set(func(c *cloud) {
-					c.async = moment.async
-					c.stage = func(stage, call string) {
-						if stage == "after" && call == moment.after {
-							made.Store(true)
-						}
-						if stage == moment.stage && call == moment.call && (moment.after == "" || made.Load()) && once.CompareAndSwap(false, true) {
-							close(arrived)
-							<-release
-						}
-					}
-				})
+			}
+			if !creates {
+				w.converges(crashKeys)
+			}
+			held := w.hold(moment.stage, moment.call, moment.after, moment.async)
+			for _, key := range crashKeys {
 				switch {
-				case strings.HasPrefix(moment.call, "DELETE") || moment.after == "DELETE disks":
-					w.put("home", 0)
-				case w.want["home"] > 0:
-					w.put("home", 2)
+				case made("DELETE disks"):
+					w.put(key, 0)
+				case creates:
+					w.put(key, 1)
 				default:
-					w.put("home", 1)
+					w.put(key, 2)
 				}
+			}
+			for range crashKeys {
 				select {
-				case <-arrived:
+				case <-held.arrived:
 				case <-time.After(patience):
 					t.Fatal("the moment does not come")
 				}
-				kill(t, first)
-				switch _, exists := w.want["home"]; {
-				case then == "deleted meanwhile" && exists:
-					w.put("home", 0)
-				case then != "goes on":
-					w.put("home", 3)
-				}
-				second := w.startChild()
-				defer kill(t, second)
-				close(release) // what was on its way when the first was killed arrives now
-				w.cloud.set(func(c *cloud) { c.async = false })
-				done := make(chan struct{})
-				defer close(done)
-				go finishing(w.cloud, done)
-				w.converges(keys)
-			})
-		}
+			}
+			kill(t, first)
+			w.put("changed", 3)
+			if w.want["deleted"] > 0 {
+				w.put("deleted", 0)
+			}
+			second := w.startChild()
+			defer kill(t, second)
+			close(held.release) // what was on its way when the first was killed arrives now
+			w.cloud.set(func(c *cloud) { c.async = false })
+			done := make(chan struct{})
+			defer close(done)
+			go finishing(w.cloud, done)
+			w.converges(crashKeys)
+		})
 	}
+}
+
+// crashKeys are sites that go on as they were, are deleted, or changed while nobody runs.
+var crashKeys = []string{"goeson", "deleted", "changed"}
+
+// heldCalls are calls that the API holds up, the first for each site.
+type heldCalls struct{ arrived, release chan struct{} }
+
+// hold holds up a call at a stage, for each site; with after, one that comes after another call.
+func (w *crashedCloud) hold(stage, call, after string, async bool) heldCalls {
+	held := heldCalls{arrived: make(chan struct{}, len(crashKeys)), release: make(chan struct{})}
+	var mu sync.Mutex
+	made, once := map[string]bool{"": after == ""}, map[string]bool{"": true}
+	w.cloud.set(func(c *cloud) {
+		c.async = async
+		c.stage = func(at, what, owner string) {
+			mu.Lock()
+			holds := at == stage && what == call && (made[owner] || made[""]) && !once[owner]
+			if holds {
+				once[owner] = true
+			}
+			if at == "after" && what == after {
+				made[owner] = true
+			}
+			mu.Unlock()
+			if holds {
+				held.arrived <- struct{}{}
+				<-held.release
+			}
+		}
+	})
+	return held
 }
 
 // finishing ends the operations of a cloud now and then.
@@ -266,7 +289,7 @@ func TestSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
 	}
 	w.cloud.set(func(c *cloud) {
 		c.lag = 20 * time.Millisecond
-		c.stage = func(string, string) { <-time.After(time.Duration(rand.IntN(8)) * time.Millisecond) } // the API takes its time
+		c.stage = func(_, _, _ string) { <-time.After(time.Duration(rand.IntN(8)) * time.Millisecond) } // the API takes its time
 	})
 	done := make(chan struct{})
 	defer close(done)

@@ -151,7 +151,7 @@ func TestTheIntentIsWrittenBeforeApplyAndTheTokenIsReusedForTheSameIntentOnly(t 
 func TestACreationWhoseAnswerIsLostIsNotMadeTwice(t *testing.T) {
 	w := apart(t, nil)
 	var once sync.Once
-	lost := func(stage, call string) {
+	lost := func(stage, call, _ string) {
 		if stage == "after" && call == "POST disks" {
 			drop := false
 			once.Do(func() { drop = true })
@@ -344,7 +344,7 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	arrive := make(chan struct{})
 	var held atomic.Bool
 	w.cloud.set(func(c *cloud) {
-		c.stage = func(stage, call string) {
+		c.stage = func(stage, call, _ string) {
 			if stage == "before" && call == "POST disks" && held.CompareAndSwap(false, true) {
 				<-arrive
 			}
@@ -376,7 +376,7 @@ func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListT
 	// The creation is made, never answered, and shows late.
 	w.cloud.set(func(c *cloud) {
 		c.lag = 400 * time.Millisecond
-		c.stage = func(stage, call string) {
+		c.stage = func(stage, call, _ string) {
 			if stage == "after" && call == "POST disks" {
 				panic(http.ErrAbortHandler)
 			}
@@ -434,7 +434,7 @@ func TestIntentsOfAKeyWhoseRecordSomebodyRemovedAreCleanedUp(t *testing.T) {
 	r := w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 	w.cloud.set(func(c *cloud) {
-		c.stage = func(stage, call string) {
+		c.stage = func(stage, call, _ string) {
 			if stage == "after" && call == "POST disks" {
 				panic(http.ErrAbortHandler)
 			}
