@@ -22,6 +22,12 @@ const (
 	kubeRequestTimeout = 15 * time.Second
 	kubeMinBackoff     = 50 * time.Millisecond
 	kubeMaxBackoff     = 5 * time.Second
+
+	// A server that was away refuses everybody until it has loaded RBAC's rules, which takes it seconds.
+	kubeStartGrace = 30 * time.Second
+	// A change of etcd's leader is an internal error for a second or two; a webhook that is broken is one for good, and may
+	// not hold up the other events.
+	kubeInternalGrace = 5 * time.Second
 )
 
 // kubeSink writes events to the API server. It waits itself for a server that is away: client-go's broadcaster would look
@@ -35,7 +41,9 @@ type kubeSink struct {
 	lastErr atomic.Pointer[error]
 	flushed chan struct{}
 
-	busy sync.Mutex // held while an event is sent
+	busy          sync.Mutex // held while an event is sent, and for what follows
+	awayAt        time.Time  // when the server last did not answer as a server in order does
+	internalSince time.Time  // of a row of internal errors
 }
 
 var _ record.EventSink = (*kubeSink)(nil)
@@ -91,13 +99,14 @@ func (s *kubeSink) send(event *corev1.Event, request func(ctx context.Context, a
 		switch {
 		case err == nil:
 			s.counts.published.Add(1)
+			s.internalSince = time.Time{}
 			return written, nil
 		case s.ctx.Err() != nil:
 			s.counts.dropped.Add(1)
 			return nil, err
 		case apierrors.IsNotFound(err) && event.Count > 1:
 			return nil, err // it aged out on the server, or its namespace is gone: client-go creates it next
-		case !isTemporary(err):
+		case !s.mayPass(err):
 			s.counts.failed.Add(1)
 			s.report(event, err)
 			return nil, err
@@ -129,7 +138,27 @@ func (s *kubeSink) report(event *corev1.Event, err error) {
 	s.lastErr.Store(&err)
 }
 
-// isTemporary tells whether the same request can succeed later.
+// mayPass tells whether the request that failed with err can succeed later.
+func (s *kubeSink) mayPass(err error) bool {
+	now := time.Now()
+	switch {
+	case isTemporary(err):
+		s.awayAt = now
+		return true
+	case apierrors.IsInternalError(err):
+		if s.internalSince.IsZero() {
+			s.internalSince = now
+		}
+		return now.Sub(s.internalSince) < kubeInternalGrace
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return false
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return now.Sub(s.awayAt) < kubeStartGrace
+	}
+	return false
+}
+
+// isTemporary tells whether err is of a server that is away or busy.
 func isTemporary(err error) bool {
 	var construction *rest.RequestConstructionError
 	if errors.As(err, &construction) {

@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/test/kubetest"
@@ -165,6 +166,40 @@ func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
 	}
 }
 
+// A server that has just started answers 403 until it has loaded the rules, which is no refusal. Cluster administrators do
+// not see it, and those with rights from RBAC, as controllers are, do.
+func TestNoEventOfAnOrdinaryUserIsLostWhenTheAPIServerRestarts(t *testing.T) {
+	t.Parallel()
+	srv := kubetest.Start(t)
+	admin := client(t, srv.Config())
+	ns := namespace(t, admin)
+	web := deployment(t, admin, ns, "web")
+	grantEvents(t, admin, ns, "erin")
+	rec := newRecorder(t, recorder.Config{Clientset: client(t, srv.ConfigFor("erin"))})
+	const perRound = 200
+	sent := uint64(0)
+	for round := range 3 {
+		srv.Kill()
+		for i := range perRound {
+			about := web.DeepCopy() // others, for one object causes a limited number of events
+			about.Name = fmt.Sprintf("web-%d-%d", round, i)
+			rec.Event(about, corev1.EventTypeWarning, "Away", "done")
+		}
+		sent += perRound
+		eventually(t, "the recorder met the server's absence", func() bool { return rec.Err() != nil })
+		if err := srv.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "all events were tried", func() bool {
+			s := rec.Stats().Kubernetes
+			return s.Published+s.Failed+s.Dropped == sent
+		})
+	}
+	if s := rec.Stats().Kubernetes; s.Published != sent {
+		t.Errorf("%+v, the last error: %v", s, rec.Err())
+	}
+}
+
 func TestAnAPIServerThatIsAwayHoldsUpNeitherRecordingNorClose(t *testing.T) {
 	t.Parallel()
 	srv := kubetest.Start(t)
@@ -205,7 +240,7 @@ func TestAMissingRightIsNamedAndHealsWhenItIsGranted(t *testing.T) {
 		t.Errorf("error: %v", err)
 	}
 
-	grantEvents(t, ns, "rita")
+	grantEvents(t, admin, ns, "rita")
 	refused := 1
 	eventually(t, "an event is there", func() bool {
 		refused++
@@ -237,9 +272,9 @@ func TestANamespaceThatGoesAwayHoldsUpNoOtherEvents(t *testing.T) {
 }
 
 // grantEvents lets a user write events in a namespace.
-func grantEvents(t *testing.T, namespace, user string) {
+func grantEvents(t *testing.T, admin kubernetes.Interface, namespace, user string) {
 	t.Helper()
-	rbac := client(t, shared.Config()).RbacV1()
+	rbac := admin.RbacV1()
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}},

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nagi-runtime/nagi/recorder"
 )
@@ -18,15 +20,19 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// recorderOnABadDay gets, for its first write, what spoil returns instead of the server's answer. If ask is false, the
-// server was not even asked. All later writes pass.
-func recorderOnABadDay(t *testing.T, ask bool, spoil func() (*http.Response, error)) *recorder.Recorder {
+// recorderOnBadDays gets, for its first writes, what spoil returns instead of the server's answers, one each. If ask is
+// false, the server was not even asked. All later writes pass.
+func recorderOnBadDays(t *testing.T, ask bool, spoil ...func() (*http.Response, error)) *recorder.Recorder {
 	t.Helper()
 	cfg := shared.Config()
-	var spoiled atomic.Bool
+	var writes atomic.Int32
 	cfg.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodGet || !spoiled.CompareAndSwap(false, true) {
+			if r.Method == http.MethodGet {
+				return next.RoundTrip(r)
+			}
+			write := int(writes.Add(1))
+			if write > len(spoil) {
 				return next.RoundTrip(r)
 			}
 			if ask {
@@ -36,10 +42,24 @@ func recorderOnABadDay(t *testing.T, ask bool, spoil func() (*http.Response, err
 				}
 				response.Body.Close()
 			}
-			return spoil()
+			return spoil[write-1]()
 		})
 	}
 	return newRecorder(t, recorder.Config{Clientset: client(t, cfg)})
+}
+
+func reset() (*http.Response, error) { return nil, errors.New("connection reset by peer") }
+
+// answer is what an API server says that does not do what it was asked.
+func answer(code int, reason metav1.StatusReason) func() (*http.Response, error) {
+	return func() (*http.Response, error) {
+		body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"spoilt","reason":%q,"code":%d}`, reason, code)
+		return &http.Response{
+			StatusCode: code,
+			Header:     http.Header{"Content-Type": {"application/json"}},
+			Body:       io.NopCloser(strings.NewReader(body)),
+		}, nil
+	}
 }
 
 func TestAnEventWhoseAnswerWasLostIsThereOnceAndIsRepeatedWithACount(t *testing.T) {
@@ -47,7 +67,7 @@ func TestAnEventWhoseAnswerWasLostIsThereOnceAndIsRepeatedWithACount(t *testing.
 	clientset := client(t, shared.Config())
 	ns := namespace(t, clientset)
 	web := deployment(t, clientset, ns, "web")
-	rec := recorderOnABadDay(t, true, func() (*http.Response, error) { return nil, errors.New("connection reset by peer") })
+	rec := recorderOnBadDays(t, true, reset)
 	for range 3 {
 		rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
 	}
@@ -60,25 +80,44 @@ func TestAnEventWhoseAnswerWasLostIsThereOnceAndIsRepeatedWithACount(t *testing.
 	}
 }
 
-func TestAnAPIServerThatIsBusyIsAskedAgain(t *testing.T) {
+func TestAnAPIServerThatIsNotItselfIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string][]func() (*http.Response, error){
+		"busy":                          {answer(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)},
+		"etcd changes its leader":       {answer(http.StatusInternalServerError, metav1.StatusReasonInternalError)},
+		"starts, no rules loaded yet":   {reset, answer(http.StatusForbidden, metav1.StatusReasonForbidden)},
+		"starts, no tokens loaded yet":  {reset, answer(http.StatusUnauthorized, metav1.StatusReasonUnauthorized)},
+		"starts behind a load balancer": {answer(http.StatusServiceUnavailable, ""), answer(http.StatusForbidden, metav1.StatusReasonForbidden)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clientset := client(t, shared.Config())
+			ns := namespace(t, clientset)
+			web := deployment(t, clientset, ns, "web")
+			rec := recorderOnBadDays(t, false, answers...)
+			rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
+			flush(t, rec)
+			if found := events(t, clientset, ns, web); len(found) != 1 {
+				t.Errorf("%+v", found)
+			}
+			if s := rec.Stats().Kubernetes; s.Published != 1 || s.Failed != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// A refusal by a server that was not away is final, or one missing right would hold up all other events.
+func TestARefusalHoldsUpNoOtherEvents(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
 	ns := namespace(t, clientset)
 	web := deployment(t, clientset, ns, "web")
-	rec := recorderOnABadDay(t, false, func() (*http.Response, error) {
-		body := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcd is away","reason":"ServiceUnavailable","code":503}`
-		return &http.Response{
-			StatusCode: http.StatusServiceUnavailable,
-			Header:     http.Header{"Content-Type": {"application/json"}},
-			Body:       io.NopCloser(strings.NewReader(body)),
-		}, nil
-	})
+	rec := recorderOnBadDays(t, false, answer(http.StatusForbidden, metav1.StatusReasonForbidden))
+	rec.Event(web, corev1.EventTypeNormal, "Refused", "done")
 	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
 	flush(t, rec)
-	if found := events(t, clientset, ns, web); len(found) != 1 {
-		t.Errorf("%+v", found)
-	}
-	if s := rec.Stats().Kubernetes; s.Published != 1 || s.Failed != 0 {
+	if s := rec.Stats().Kubernetes; s.Published != 1 || s.Failed != 1 {
 		t.Errorf("%+v", s)
 	}
 }
