@@ -24,6 +24,22 @@ func (d kubeHandleDeleter[T]) whyNotListed(ctx context.Context) error {
 
 func (d kubeHandleDeleter[T]) name() string { return d.k.deleter.name() }
 
+// unseen are own writes that the cache does not show yet. A teardown that trusted the cache alone would take its end for
+// done and leave them behind.
+func (d kubeHandleDeleter[T]) unseen(kind, key string) []metav1.Object {
+	var objects []metav1.Object
+	for name := range d.k.own.keys() {
+		obj := d.k.lookup(name)
+		if obj == nil {
+			continue
+		}
+		if ownerKind, ownerKey, ok := OwnerOf(obj); ok && ownerKind == kind && ownerKey == key {
+			objects = append(objects, obj)
+		}
+	}
+	return objects
+}
+
 // Delete deletes obj as it was read, with preconditions on its uid and resourceVersion; see KubeDeleter. One that is absent is
 // success. Inside a reconcile, an object that is not the primary's is a *ResourceExistsError. The object may outlive the
 // call, with a deletionTimestamp, where finalizers hold it.

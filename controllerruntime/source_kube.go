@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -204,11 +205,20 @@ func (s *kubeSource) whyNotSynced(ctx context.Context) error {
 	return nil
 }
 
+// ownedBy is what the cache has, also where the own deletes of a handle say that it is going: a teardown waits until the
+// cache shows it gone. And it is what the handle wrote that the cache does not have yet.
 func (s *kubeSource) ownedBy(key string) ([]metav1.Object, error) {
+	var unseen []metav1.Object
+	if d, ok := s.deleter.(interface {
+		unseen(kind, key string) []metav1.Object
+	}); ok {
+		unseen = d.unseen(s.engine.kind, key) // before the cache is read, which may have it by then
+	}
 	items, err := s.informer.GetIndexer().ByIndex(ownerIndex, s.engine.kind+"/"+key)
-	var objects []metav1.Object
+	objects := unseen
 	for _, item := range items {
-		if obj, ok := metaObject(item); ok {
+		obj, ok := metaObject(item)
+		if ok && !slices.ContainsFunc(unseen, func(own metav1.Object) bool { return objectKey(own) == objectKey(obj) }) {
 			objects = append(objects, obj)
 		}
 	}
