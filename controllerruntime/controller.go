@@ -98,6 +98,11 @@ func (c *Controller[T]) LastKnown(ctx context.Context, key string) (T, error) {
 // annotations. The id is known once Run has begun, so it belongs into a reconcile; CreateOrUpdate calls it there.
 func (c *Controller[T]) SetOwner(obj metav1.Object, key string) { c.engine.setOwner(obj, key) }
 
+// Instance returns the id of this installation, which everything that belongs to it is marked with; "" before Run has begun.
+// It belongs on resources behind an API that the reconciler creates by itself: the client's List must tell those of this
+// installation from others (see external.OwnerFrom). external.Reconcile hands it to the driver, and SetOwner writes it.
+func (c *Controller[T]) Instance() string { return c.engine.instanceID() }
+
 // ReleaseBrake lets the deletes go that the brake holds, and takes the bucket's stream, as it is now, for the known one.
 // It returns when the release is kept in the status bucket, for whichever replica leads; an engaged brake is released
 // within moments after. Without anything to release it changes nothing.

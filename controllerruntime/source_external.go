@@ -263,8 +263,14 @@ func (s *externalSource) turn(ctx context.Context) (context.Context, context.Can
 			return nil, nil, fmt.Errorf("wait for the rate limit of %s: %w", s.resources, err)
 		}
 	}
-	limited, cancel := context.WithTimeout(external.WithInstance(ctx, s.engine.instanceID()), s.config.Timeout)
+	limited, cancel := context.WithTimeout(s.called(ctx), s.config.Timeout)
 	return limited, cancel, nil
+}
+
+// called says in the context for whom the client is called: resources carry neither kind nor instance, so only the client can
+// tell those of this controller from others.
+func (s *externalSource) called(ctx context.Context) context.Context {
+	return external.WithOwner(ctx, external.Owner{Kind: s.engine.kind, Instance: s.engine.instanceID()})
 }
 
 func (s *externalSource) nextInterval() time.Duration { return jittered(s.config.Interval) }
@@ -277,7 +283,7 @@ func jittered(d time.Duration) time.Duration {
 // watch takes the pushes of the API, again and again.
 func (s *externalSource) watch(ctx context.Context, watcher external.Watcher) {
 	backoff := newBackoff(s.config.BackoffMin, s.config.BackoffMax)
-	ctx = external.WithInstance(ctx, s.engine.instanceID())
+	ctx = s.called(ctx)
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
 		err := guard(func() error {

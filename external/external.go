@@ -7,8 +7,9 @@ import "context"
 type IExternalClient interface {
 	// Kind names the resources in logs and events. It is the same at each call, and of one client per controller.
 	Kind() string
-	// List returns all resources that this installation manages (see InstanceOf), with their owners. What is not in it is
-	// gone. An error changes nothing.
+	// List returns all resources of the caller's kind and instance, and only those: see OwnerFrom. They are taken for the
+	// caller's own, so that those of another controller or installation would be deleted, because their owners are not
+	// there. What is not in it is gone. An error changes nothing.
 	List(ctx context.Context) ([]Resource, error)
 	// Delete removes a resource. One that is absent is success. It may return before the resource is gone: the runtime
 	// lists until it is.

@@ -37,19 +37,23 @@ func WithRuntime(ctx context.Context, runtime Runtime) context.Context {
 	return context.WithValue(ctx, RuntimeKey{}, runtime)
 }
 
-type instanceKey struct{}
+type ownerKey struct{}
 
-// WithInstance returns a context that says for which installation a client is called.
-func WithInstance(ctx context.Context, instance string) context.Context {
-	return context.WithValue(ctx, instanceKey{}, instance)
+// WithOwner returns a context that says for whom a client is called: see OwnerFrom.
+func WithOwner(ctx context.Context, owner Owner) context.Context {
+	return context.WithValue(ctx, ownerKey{}, owner)
 }
 
-// InstanceOf returns the id of the installation for which the engine calls List, Delete or Watch, "" if nobody said. It is
-// the Owner.Instance that a driver marks resources with; List returns those only.
-func InstanceOf(ctx context.Context) string {
-	instance, _ := ctx.Value(instanceKey{}).(string)
-	return instance
+// OwnerFrom returns for whom the engine calls List, Delete or Watch: the kind of the primaries and the id of the installation,
+// which resources are marked with; the zero Owner if nobody said. Key is "": it is not for one primary. Several controllers
+// may share one client, and each call is then for one of them.
+func OwnerFrom(ctx context.Context) Owner {
+	owner, _ := ctx.Value(ownerKey{}).(Owner)
+	return owner
 }
+
+// InstanceOf returns the Instance of OwnerFrom.
+func InstanceOf(ctx context.Context) string { return OwnerFrom(ctx).Instance }
 
 func runtimeOf(ctx context.Context) (Runtime, bool) {
 	runtime, ok := ctx.Value(RuntimeKey{}).(Runtime)
