@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 )
 
 const (
@@ -21,6 +22,10 @@ const (
 	modulePath = "github.com/nagi-runtime/nagi"
 	// sourceDir is where the module of the server is, below the root of Nagi.
 	sourceDir = "test/kubetest/apiserver"
+
+	binaryPrefix = "kube-apiserver-"
+	// keepUnused is how long a binary is kept that nobody uses. A branch may be left for holidays.
+	keepUnused = 30 * 24 * time.Hour
 )
 
 // buildFlags make the binary small, without symbols for debuggers. Packages are compiled as everywhere, so that go vet and
@@ -46,8 +51,8 @@ func Binary(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(cache, "kube-apiserver-"+key)
-	if isFile(path) { // it is complete: the last step of a build gives it its name
+	path := filepath.Join(cache, binaryPrefix+key)
+	if use(path) {
 		return path, nil
 	}
 	unlock, err := lock(ctx, filepath.Join(cache, "lock"))
@@ -55,10 +60,35 @@ func Binary(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("wait for another process that builds kube-apiserver: %w", err)
 	}
 	defer unlock()
-	if isFile(path) {
+	if use(path) {
 		return path, nil
 	}
+	removeUnused(cache)
 	return path, build(ctx, source, path)
+}
+
+// use tells whether the binary is there, and marks it for removeUnused once a day. One that is there is complete: the last
+// step of a build gives it its name.
+func use(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	now := time.Now()
+	if now.Sub(info.ModTime()) < 24*time.Hour {
+		return true
+	}
+	return !errors.Is(os.Chtimes(path, now, now), os.ErrNotExist) // a cache that may only be read will do
+}
+
+// removeUnused removes the binaries of former sources and Go versions, for each takes 100 MB. The caller holds the lock.
+func removeUnused(cache string) {
+	binaries, _ := filepath.Glob(filepath.Join(cache, binaryPrefix+"*")) // it fails for bad patterns only
+	for _, path := range binaries {
+		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > keepUnused {
+			_ = os.Remove(path) // it takes space, no more
+		}
+	}
 }
 
 func readyMade(path string) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -84,27 +85,98 @@ func TestOtherSourcesAreAnotherBinary(t *testing.T) {
 	}
 }
 
-func TestAHalfBuiltBinaryIsNotUsedAndDoesNotStay(t *testing.T) {
+// stuckGo is a go command whose build writes half a binary and then does nothing until it is killed.
+const stuckGo = `#!/bin/sh
+test "$1" = build || exec %s "$@"
+while test "$1" != -o; do shift; done
+printf half >"$2"
+exec sleep 600
+`
+
+func TestABuildThatIsKilledHalfwayIsNotUsedAndDoesNotStay(t *testing.T) {
 	source(t, emptyProgram)
 	dir := cache(t)
-	half := filepath.Join(dir, "unfinished-1")
-	if err := os.WriteFile(half, []byte("half"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if path, err := kubetest.Binary(ctx); err == nil {
-		t.Errorf("a build that was not done gave %s", path)
-	}
-	path, err := kubetest.Binary(t.Context())
+	realGo, err := exec.LookPath("go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if content, err := os.ReadFile(path); err != nil || string(content) == "half" {
-		t.Errorf("%s is %q, %v", path, content, err)
+	commands, path := t.TempDir(), os.Getenv("PATH")
+	if err := os.WriteFile(filepath.Join(commands, "go"), fmt.Appendf(nil, stuckGo, realGo), 0o700); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Stat(half); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what a killed build left: %v", err)
+	t.Setenv("PATH", commands+string(filepath.ListSeparator)+path)
+
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	built := make(chan error, 1)
+	go func() {
+		_, err := kubetest.Binary(ctx)
+		built <- err
+	}()
+	halves := func() (found []string) {
+		for _, name := range files(t, dir) {
+			if content, _ := os.ReadFile(filepath.Join(dir, name)); string(content) == "half" {
+				found = append(found, name)
+			}
+		}
+		return found
+	}
+	eventually(t, "half is built", func() bool { return len(halves()) == 1 })
+	waiting, giveUp := context.WithTimeout(t.Context(), time.Second)
+	defer giveUp()
+	if path, err := kubetest.Binary(waiting); err == nil {
+		t.Errorf("while it was being built somebody else got %s", path)
+	}
+	kill()
+	if err := <-built; err == nil {
+		t.Error("a build that was killed says nothing")
+	}
+
+	t.Setenv("PATH", path)
+	binary, err := kubetest.Binary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.Command(binary).Run(); err != nil {
+		t.Errorf("the binary does not run: %v", err)
+	}
+	if left := halves(); len(left) != 0 {
+		t.Errorf("the killed build left %v", left)
+	}
+}
+
+func TestBinariesThatNobodyUsesAnyMoreGo(t *testing.T) {
+	dir := cache(t)
+	long := time.Now().AddDate(0, -2, 0)
+	build := func(program string) string {
+		source(t, program)
+		path, err := kubetest.Binary(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	old, recent := filepath.Join(dir, "kube-apiserver-old"), filepath.Join(dir, "kube-apiserver-recent")
+	for _, path := range []string{old, recent} {
+		if err := os.WriteFile(path, nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := build(emptyProgram)
+	for _, path := range []string{old, used} {
+		if err := os.Chtimes(path, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build(emptyProgram)                  // it is there, and is used again
+	build(emptyProgram + "// changed\n") // which makes another one
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a binary of two months ago: %v", err)
+	}
+	for _, path := range []string{recent, used} {
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("a binary that was used lately: %v", err)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@
 //
 // It is built from k8s.io/kubernetes, once per machine, by the Go module in the directory apiserver beside this
 // package. That takes minutes and network access the first time; the binary, about 100 MB, is then kept in the user's
-// cache directory, under a name that changes with its sources and the Go version. Test processes that come
+// cache directory, under a name that changes with its sources and the Go version, until it was not used for a month. Test processes that come
 // meanwhile wait for the one build. A binary that cannot be built fails the test, with the compiler's output; no test is skipped.
 // To have it built before tests with a time limit run:
 //

@@ -21,13 +21,13 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+		locked, err := tryLock(file)
+		if err != nil {
 			_ = file.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if locked {
+			return func() { _ = file.Close() }, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -36,4 +36,14 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		case <-again.C:
 		}
 	}
+}
+
+// tryLock takes the lock that is the file, for as long as it is open, unless somebody else has it. The server that is started
+// by this process does not inherit it.
+func tryLock(file *os.File) (bool, error) {
+	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -22,12 +22,12 @@ const startLimit = 2 * time.Minute
 // Server is a Kubernetes API server with its own etcd, in a process of its own. It can be stopped, killed and started
 // again on the same address and store. Its methods may be called by several goroutines at once.
 type Server struct {
-	binary  string
-	dir     string
-	ownsDir bool
-	port    int
-	args    []string
-	creds   *credentials
+	binary string
+	dir    string
+	owner  *os.File // keeps a temporary store from being taken for an orphan; else nil
+	port   int
+	args   []string
+	creds  *credentials
 
 	mu      sync.Mutex
 	process *process // nil while stopped
@@ -57,8 +57,8 @@ func Start(t testing.TB, opts ...Option) *Server {
 
 // Open starts an API server that stores in dir, and returns when it serves and has made the default namespace. What an
 // earlier server left in dir is there again. If dir is empty, the store is temporary: Close removes it, and so does
-// the server, if it runs, when this process dies. The caller must call Close. ctx bounds Open, the build of the binary
-// included, not the server's life.
+// the server, if it runs, when this process dies; if it is down at that time, whoever opens the next one does. The caller
+// must call Close. ctx bounds Open, the build of the binary included, not the server's life.
 func Open(ctx context.Context, dir string, opts ...Option) (*Server, error) {
 	binary, err := Binary(ctx)
 	if err != nil {
@@ -92,9 +92,8 @@ func prepare(binary, dir string, cfg config) (*Server, error) {
 		}
 	}
 	if dir == "" {
-		s.ownsDir = true
-		if s.dir, err = os.MkdirTemp("", "nagi-kubetest-"); err != nil {
-			return nil, fmt.Errorf("create a temporary store: %w", err)
+		if s.dir, s.owner, err = newStore(); err != nil {
+			return nil, err
 		}
 	} else {
 		if s.dir, err = filepath.Abs(dir); err != nil {
@@ -163,12 +162,13 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	if !s.ownsDir {
+	if s.owner == nil {
 		s.endLocked((*process).stop)
 		return
 	}
 	s.endLocked((*process).kill) // nobody will look at the store again
 	_ = os.RemoveAll(s.dir)      // nobody is left to tell, and it is a temporary directory
+	_ = s.owner.Close()
 }
 
 func (s *Server) start(ctx context.Context) error {
@@ -196,7 +196,7 @@ func (s *Server) start(ctx context.Context) error {
 
 func (s *Server) flags() []string {
 	var flags []string
-	if s.ownsDir {
+	if s.owner != nil {
 		flags = append(flags, "-temporary", s.dir)
 	}
 	return append(append(flags, "-store", filepath.Join(s.dir, "etcd"), "--",
