@@ -14,6 +14,10 @@
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{NewCache: ...}) // see the type cacheWith
 //	ctrl.NewControllerManagedBy(mgr).For(&v1.Website{}).Complete(reconciler)
 //
+// With the latter, Owns finds the Websites of Kubernetes objects by ownerReferences. It takes a RESTMapper that knows the kind,
+// and a uid. But the garbage collector of a cluster, which cannot find such an owner, complains of it for ever: Watches with the
+// owner annotations of package entity does the same without. See TestWhatAWebsiteInNATSOwnsInKubernetesIsRepaired.
+//
 // What controller-runtime does not give to a guest is what Nagi's own engine is for: a delete that happened while the
 // controller was down reaches nobody there, as in Kubernetes without a finalizer.
 package guest
