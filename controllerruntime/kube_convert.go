@@ -1,9 +1,11 @@
 package controllerruntime
 
 import (
+	"encoding/base64"
 	"fmt"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,12 +75,40 @@ func (k *Kube[T]) configOf(obj T) (map[string]any, error) {
 	}
 	fields["apiVersion"] = k.resource.GroupVersion().String()
 	delete(fields, "status")
+	if k.resource == secretResource {
+		stringDataIsData(fields)
+	}
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
 		for _, name := range setByServer {
 			delete(metadata, name)
 		}
 	}
 	return fields, nil
+}
+
+var secretResource = corev1.SchemeGroupVersion.WithResource("secrets")
+
+// stringDataIsData does what the API server does to a Secret. It would keep what was applied as stringData, which is then in
+// no object, as ours, and the data as nobody's: a change of that would never show.
+func stringDataIsData(fields map[string]any) {
+	texts, ok := fields["stringData"].(map[string]any)
+	if !ok {
+		return
+	}
+	data, _ := fields["data"].(map[string]any)
+	if data == nil {
+		data = map[string]any{}
+	}
+	for name, text := range texts {
+		text, ok := text.(string)
+		if !ok {
+			return // the API server says what is wrong
+		}
+		data[name] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	if delete(fields, "stringData"); len(data) > 0 {
+		fields["data"] = data
+	}
 }
 
 var setByServer = []string{"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation",
