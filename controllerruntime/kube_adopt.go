@@ -23,8 +23,8 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	if err != nil {
 		return fmt.Errorf("adopt %s %q: %w", resourceName(k.resource), key, err)
 	}
-	existing := k.lookup(key)
-	if existing == nil || k.mayWrite(key, owner, manager, existing) == nil {
+	// Where the cache has nothing there may be something all the same: an informer may be confined to what is owned.
+	if existing := k.lookup(key); existing != nil && k.mayWrite(key, owner, manager, existing) == nil {
 		return nil
 	}
 	for tries := 0; ; tries++ {
