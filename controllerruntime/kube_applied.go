@@ -14,7 +14,8 @@ import (
 // managedFields still tell, at the cost of a walk through them.
 const appliedMost = 65536
 
-// appliedState is what the server returned for the last apply of an object. Not all of it is as it was sent: an admission
+// appliedState is what is known of an object for having written it, or having found it to be right: whose it is, and what the
+// server returned for the last apply, or for a patch that changed nothing. Not all of it is as it was sent: an admission
 // webhook may have changed it, or the server may have dropped a field that it does not know. So the next apply compares with
 // what came of the last one, and not with what it asked for, or it would write for ever.
 type appliedState struct {
@@ -36,6 +37,24 @@ func newAppliedStates() *appliedStates { return &appliedStates{byKey: map[string
 func (s *appliedStates) put(key string, state appliedState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.putLocked(key, state)
+}
+
+// owned remembers whose this very object is, in case that somebody takes the owner off it.
+func (s *appliedStates) owned(key string, uid types.UID, owner kubeOwner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.byKey[key]
+	if state.uid != uid {
+		state = appliedState{uid: uid}
+	}
+	if state.owner != owner {
+		state.owner = owner
+		s.putLocked(key, state)
+	}
+}
+
+func (s *appliedStates) putLocked(key string, state appliedState) {
 	if _, ok := s.byKey[key]; !ok && len(s.byKey) >= appliedMost {
 		for victim := range s.byKey {
 			delete(s.byKey, victim)
@@ -74,7 +93,7 @@ func (k *Kube[T]) upToDate(c *configuration, existing metav1.Object) bool {
 	if known {
 		return hashOfSet(managed) == last.managed
 	}
-	return existing.GetAnnotations()[AppliedHashAnnotation] == c.hash && coversObject(managed, c.fields)
+	return existing.GetAnnotations()[AppliedHashAnnotation(c.manager)] == c.hash && coversObject(managed, c.fields)
 }
 
 // managedBy returns the fields that a manager applied, nil if there are none.

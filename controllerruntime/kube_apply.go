@@ -12,10 +12,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// AppliedHashAnnotation holds a hash of the configuration that Apply last applied.
-const AppliedHashAnnotation = "nagi/applied-hash"
+// AppliedHashAnnotation is the annotation in which Apply, as that field manager, keeps a hash of the configuration that it last
+// applied. Each manager of an object has one of its own.
+func AppliedHashAnnotation(manager string) string {
+	if name := appliedHashPrefix + manager; len(validation.IsQualifiedName(name)) == 0 {
+		return name
+	}
+	return appliedHashPrefix + shortHash([]byte(manager))
+}
+
+const appliedHashPrefix = "nagi/applied-hash."
 
 // ApplyOption configures one Apply.
 type ApplyOption func(*kubeApplyOptions)
@@ -102,7 +111,7 @@ func (k *Kube[T]) configuration(ctx context.Context, obj T, opts []ApplyOption) 
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[AppliedHashAnnotation] = c.hash
+	annotations[AppliedHashAnnotation(c.manager)] = c.hash
 	desired.SetAnnotations(annotations)
 	return c, nil
 }
@@ -182,6 +191,7 @@ func (k *Kube[T]) sendApply(ctx context.Context, c *configuration, force bool, c
 
 // wrote remembers an own write for readers, and for the key's next reconcile.
 func (k *Kube[T]) wrote(ctx context.Context, key string, returned *unstructured.Unstructured) {
+	k.applied.owned(key, returned.GetUID(), ownerNamedBy(returned))
 	k.remember(ctx, key, writeOf(returned))
 }
 

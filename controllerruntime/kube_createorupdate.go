@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,7 +17,11 @@ import (
 // it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Inside a reconcile the
 // reconciled primary becomes the owner; an object of that name that is not its is a *ResourceExistsError, and an event on the
 // primary says so. Nothing is written when nothing changed; status is not looked at and not written. What changed is sent
-// as a merge patch on the resourceVersion that was read, so fields that T does not know stay.
+// as a merge patch on the resourceVersion that was read, so fields that T does not know stay, in items of lists too: an item is
+// told by its name, key or id, else by its place. To keep those, where the cache does not have them, a change of a list reads live.
+//
+// A mutate that replaces a whole spec takes away what the API server has set by default, and each call is a change to it. The
+// server makes nothing of that: the result is None, and this handle does not ask for the same again. Better set single fields.
 //
 // Elsewhere obj must name its owner as it comes (SetOwner), or have none.
 //
@@ -83,7 +88,7 @@ func (k *Kube[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.Obj
 	if existing == nil {
 		return k.create(ctx, obj, manager)
 	}
-	return k.update(ctx, before, obj, manager)
+	return k.update(ctx, existing, before, obj, manager)
 }
 
 func (k *Kube[T]) create(ctx context.Context, obj T, manager string) (OperationResult, error) {
@@ -99,7 +104,7 @@ func (k *Kube[T]) create(ctx context.Context, obj T, manager string) (OperationR
 	return OperationResultCreated, k.read(returned, obj)
 }
 
-func (k *Kube[T]) update(ctx context.Context, before, obj T, manager string) (OperationResult, error) {
+func (k *Kube[T]) update(ctx context.Context, existing metav1.Object, before, obj T, manager string) (OperationResult, error) {
 	if equality.Semantic.DeepEqual(before, obj) {
 		return OperationResultNone, nil
 	}
@@ -112,14 +117,49 @@ func (k *Kube[T]) update(ctx context.Context, before, obj T, manager string) (Op
 		return OperationResultNone, err
 	}
 	patch := mergeDiff(old, fields)
+	if replacesItems(old, patch) {
+		full, err := k.allFields(ctx, existing)
+		if err != nil {
+			return OperationResultNone, err
+		}
+		patch = mergeDiff(full, carryOver(full, old, fields).(map[string]any))
+	}
 	if patch == nil {
+		return OperationResultNone, nil
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return OperationResultNone, fmt.Errorf("encode: %w", err)
+	}
+	key, asked := objectKey(obj), shortHash(data)
+	if last, ok := k.applied.of(key, existing.GetUID()); ok && last.hash == asked && last.version == existing.GetResourceVersion() {
+		assign(obj, before)
 		return OperationResultNone, nil
 	}
 	returned, err := k.mergePatch(ctx, before, patch, manager)
 	if err != nil {
 		return OperationResultNone, err
 	}
-	return OperationResultUpdated, k.read(returned, obj)
+	if returned.GetResourceVersion() != existing.GetResourceVersion() {
+		return OperationResultUpdated, k.read(returned, obj)
+	}
+	k.applied.put(key, appliedState{uid: returned.GetUID(), owner: ownerNamedBy(returned), hash: asked, version: returned.GetResourceVersion()})
+	return OperationResultNone, k.read(returned, obj)
+}
+
+// allFields returns all that the API server has of an object, as it was when it was read.
+func (k *Kube[T]) allFields(ctx context.Context, existing metav1.Object) (map[string]any, error) {
+	if _, ok := existing.(*unstructured.Unstructured); ok {
+		return fieldsOf(existing)
+	}
+	live, err := k.live(ctx, objectKey(existing))
+	if err != nil {
+		return nil, err
+	}
+	if live == nil || live.GetUID() != existing.GetUID() || live.GetResourceVersion() != existing.GetResourceVersion() {
+		return nil, &overtakenError{apierrors.NewConflict(k.resource.GroupResource(), objectKey(existing), errors.New("it has changed since the cache saw it"))}
+	}
+	return fieldsOf(live)
 }
 
 // mergePatch patches what was seen and nothing else.

@@ -4,12 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/url"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,6 +43,29 @@ func TestAMergeDiffMakesOneObjectOfTheOther(t *testing.T) {
 		}
 		if again := mergeDiff(after, after); again != nil {
 			t.Fatalf("%v for two that are equal", again)
+		}
+	})
+}
+
+// TestWhatATypeKnowsAllOfIsCarriedOverAsItIs: with nothing that it does not know, lists included, the result is what was wanted.
+func TestWhatATypeKnowsAllOfIsCarriedOverAsItIs(t *testing.T) {
+	item := rapid.Custom(func(t *rapid.T) any {
+		fields := map[string]any{"value": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "value")}
+		if name := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "name"); name != "" {
+			fields["name"] = name
+		}
+		return fields
+	})
+	object := rapid.Custom(func(t *rapid.T) map[string]any {
+		return map[string]any{
+			"items": rapid.SliceOfN(item, 0, 5).Draw(t, "items"),
+			"spec":  rapid.MapOfN(rapid.SampledFrom([]string{"a", "b"}), item, 0, 2).Draw(t, "spec"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		before, after := object.Draw(t, "before"), object.Draw(t, "after")
+		if got := carryOver(before, before, after); !reflect.DeepEqual(got, after) {
+			t.Fatalf("%v, want %v", got, after)
 		}
 	})
 }
@@ -272,4 +299,47 @@ func TestAWatchErrorHandlerOfTheUserIsCalledToo(t *testing.T) {
 	cancel()
 	<-done
 	says(t, <-called, "done")
+}
+
+// TestAWatchErrorHandlerThatPanicsEndsNothing.
+func TestAWatchErrorHandlerThatPanicsEndsNothing(t *testing.T) {
+	errors := watchErrorsOf(stillInformer())
+	called := 0
+	errors.chain(func(context.Context, *cache.Reflector, error) { panic("tick tack") })
+	errors.chain(func(context.Context, *cache.Reflector, error) { called++ })
+	errors.handle(t.Context(), nil, errDone)
+	if called != 1 {
+		t.Errorf("the next handler was called %d times, want once", called)
+	}
+}
+
+// TestOnlyTheWayToTheAPIServerMakesItUnreachable, and not a deadline of the reconcile, a stop, or an answer.
+func TestOnlyTheWayToTheAPIServerMakesItUnreachable(t *testing.T) {
+	way := func(err error) error { return &url.Error{Op: "Patch", URL: "https://server", Err: err} }
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"refused":          {way(syscall.ECONNREFUSED), true},
+		"wrapped":          {fmt.Errorf("apply: %w", way(io.ErrUnexpectedEOF)), true},
+		"deadline":         {way(context.DeadlineExceeded), false},
+		"stop":             {way(context.Canceled), false},
+		"a deadline alone": {context.DeadlineExceeded, false},
+		"an answer":        {apierrors.NewInternalError(errDone), false},
+		"none":             {nil, false},
+	} {
+		if got := unreachable(test.err); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// TestAForgottenNamespaceIsNamedAsAReason.
+func TestAForgottenNamespaceIsNamedAsAReason(t *testing.T) {
+	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
+	missing := apierrors.NewGenericServerResponse(404, "patch", resource.GroupResource(), "settings", "", 0, true)
+	says(t, explainKube("apply", resource, "settings", missing), "lacks its namespace")
+	if err := explainKube("apply", resource, "shop/settings", missing); strings.Contains(err.Error(), "lacks") {
+		t.Errorf("it has one: %v", err)
+	}
 }

@@ -40,7 +40,7 @@ func ownerNamedBy(obj metav1.Object) kubeOwner {
 }
 
 // mayWrite refuses what is not the owner's. An object is the owner's if its annotations say so, or, where somebody took
-// them away, its labels, or if this process itself applied this very object for it. Where nothing is to be owned, an object is
+// them away, its labels, or if this process itself wrote this very object for it, or has seen that it was the owner's. Where nothing is to be owned, an object is
 // ours that nobody owns and that our field manager has written.
 func (k *Kube[T]) mayWrite(key string, owner kubeOwner, manager string, existing metav1.Object) error {
 	named := ownerNamedBy(existing)
@@ -51,6 +51,7 @@ func (k *Kube[T]) mayWrite(key string, owner kubeOwner, manager string, existing
 		return k.exists(key, existing)
 	}
 	if named.allows(owner) {
+		k.applied.owned(key, existing.GetUID(), owner)
 		return nil
 	}
 	if named == (kubeOwner{}) {

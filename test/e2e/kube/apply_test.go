@@ -166,7 +166,7 @@ func TestDriftIsRepaired(t *testing.T) {
 		"changed":            func(m *corev1.ConfigMap) { m.Data["value"] = "somebody's" },
 		"removed":            func(m *corev1.ConfigMap) { delete(m.Data, "value") },
 		"all removed":        func(m *corev1.ConfigMap) { m.Data = nil },
-		"hash changed":       func(m *corev1.ConfigMap) { m.Annotations[controllerruntime.AppliedHashAnnotation] = "x" },
+		"hash changed":       func(m *corev1.ConfigMap) { m.Annotations[controllerruntime.AppliedHashAnnotation("nagi-test")] = "x" },
 		"owner's annotation": func(m *corev1.ConfigMap) { delete(m.Annotations, controllerruntime.OwnerKeyAnnotation) },
 		"owner's label":      func(m *corev1.ConfigMap) { delete(m.Labels, controllerruntime.OwnerKeyLabel) },
 	} {
@@ -204,6 +204,7 @@ func TestAnObjectThatLostAllTraceOfItsOwnerIsRepaired(t *testing.T) {
 	must(t, err)
 	stripped := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Labels, m.Annotations = nil, nil })
 	w.shows(maps, "settings", stripped.ResourceVersion)
+	w.shows(other, "settings", stripped.ResourceVersion)
 	var exists *controllerruntime.ResourceExistsError
 	if _, err := other.Apply(t.Context(), w.mine("settings", "one")); !errors.As(err, &exists) {
 		t.Errorf("another process: %v, want a ResourceExistsError", err)
