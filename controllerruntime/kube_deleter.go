@@ -101,5 +101,9 @@ func (d *kubeDeleter) whyNotListed(ctx context.Context) error {
 		return nil
 	}
 	_, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{Limit: 1})
-	return explainKube("list in all namespaces", d.resource, "", err)
+	if apierrors.IsForbidden(err) {
+		// So it may be for an informer that looks into one namespace only, and then says nothing about that one.
+		return fmt.Errorf("maybe because of missing rights: %w", explainKube("list in all namespaces", d.resource, "", err))
+	}
+	return explainKube("list", d.resource, "", err)
 }

@@ -89,10 +89,12 @@ func (k *Kube[T]) explain(doing, key string, err error) error {
 	return explainKube(doing, k.resource, key, err)
 }
 
-// unreachable tells whether an error is of the way to the API server and not of it.
+// unreachable tells whether an error is of the way to the API server and not of it. A deadline that has passed tells nothing:
+// it may be the reconcile's own.
 func unreachable(err error) bool {
 	var transport *url.Error
-	return errors.As(err, &transport) && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.Is(err, context.Canceled)
+	return errors.As(err, &transport) && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown &&
+		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // explainKube says what was being done, and what to do about an error of the API server, which it wraps.
@@ -104,7 +106,11 @@ func explainKube(doing string, resource schema.GroupVersionResource, key string,
 	if key != "" {
 		what += fmt.Sprintf(" %q", key)
 	}
-	if advice := kubeAdvice(err); advice != "" {
+	advice := kubeAdvice(err)
+	if key != "" && !strings.Contains(key, "/") && (unknownResource(err) || apierrors.IsMethodNotSupported(err)) {
+		advice = "if the resource is namespaced, the object lacks its namespace; else " + advice
+	}
+	if advice != "" {
 		return fmt.Errorf("%s: %w (%s)", what, err, advice)
 	}
 	return fmt.Errorf("%s: %w", what, err)
@@ -114,6 +120,8 @@ func kubeAdvice(err error) string {
 	switch {
 	case unknownResource(err):
 		return "the API server does not have this resource: install its CustomResourceDefinition, or mend group, version and resource"
+	case apierrors.IsMethodNotSupported(err):
+		return "the API server does not allow this for the resource"
 	case apierrors.IsNotFound(err) && missingNamespace(err):
 		return "create the namespace"
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

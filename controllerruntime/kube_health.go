@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // WithSourceName names a Kubernetes source in errors, logs and Stats. The default is the resource where the deleter knows
@@ -113,7 +114,9 @@ func (w *watchErrors) handle(ctx context.Context, r *cache.Reflector, err error)
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	}
 	for _, h := range chained {
-		h(ctx, r, err)
+		if panicked := guard(func() error { h(ctx, r, err); return nil }); panicked != nil {
+			klog.FromContext(ctx).Error(panicked, "Watch error handler panicked", "watchError", err.Error())
+		}
 	}
 }
 
@@ -219,6 +222,7 @@ func (h *kubeHealth) look(ctx context.Context, changed, answered func()) {
 	defer tick.Stop()
 	pause := kubeProbe
 	next := time.Now().Add(pause)
+	var told time.Time // of which failure it was told that the API server answers: once, or a key would never rest that fails all the same
 	for {
 		select {
 		case <-h.ended:
@@ -234,12 +238,19 @@ func (h *kubeHealth) look(ctx context.Context, changed, answered func()) {
 		if time.Now().Before(next) {
 			continue
 		}
-		if h.answers(ctx) {
+		if failed := h.failedAt(); failed != told && h.answers(ctx) {
+			told = failed
 			answered()
 		}
 		pause = min(2*pause, kubeProbeMost)
 		next = time.Now().Add(pause)
 	}
+}
+
+func (h *kubeHealth) failedAt() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.at
 }
 
 // answers tells whether an API server that could not be reached says anything by now, be it no.
