@@ -39,7 +39,7 @@ func externalChild(url, cloudURL string) error {
 	config := quick
 	config.Interval, config.Timeout = 100*time.Millisecond, time.Second
 	c, err := New("crash", sites, disksOf(sites, driver, quickly...), OwnsExternal(external.Configure(diskClient{driver}, config)),
-		WithWorkers(4), WithResyncInterval(500*time.Millisecond))
+		WithWorkers(4), WithResyncInterval(0)) // no sweep makes up for what is forgotten
 	if err != nil {
 		return err
 	}

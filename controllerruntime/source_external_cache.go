@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -35,8 +36,8 @@ func (s *externalSource) newObject(resource external.Resource) *externalObject {
 type externalCache struct {
 	mu        sync.Mutex
 	byID      map[string]*externalObject
-	byOwner   map[string]map[string]*externalObject
-	doubtful  map[string]*externalObject // as they were last known, nil if they were not
+	byOwner   map[string][]*externalObject
+	doubtful  map[string]*externalObject // as they were last known, nil if they were not; in none of the others
 	malformed error
 }
 
@@ -52,49 +53,74 @@ func (c *externalCache) replace(s *externalSource, list []external.Resource) []e
 	if malformed != nil {
 		s.engine.stats.malformed.Add(1)
 	}
+	if c.byID == nil {
+		c.byID, c.byOwner = make(map[string]*externalObject, len(now)), make(map[string][]*externalObject, len(now))
+	}
 	var changes []externalChange
-	byID := make(map[string]*externalObject, len(now))
 	for id, resource := range now {
-		before := c.knownLocked(id)
-		if before != nil && before.resource == resource {
-			byID[id] = before
+		held := c.byID[id]
+		if held != nil && held.resource == resource {
 			continue
 		}
-		after := s.newObject(resource)
-		byID[id] = after
-		changes = append(changes, externalChange{before, after})
-	}
-	doubtful := make(map[string]*externalObject, len(unclear))
-	for id := range unclear {
-		doubtful[id] = c.knownLocked(id)
-	}
-	for _, known := range []map[string]*externalObject{c.byID, c.doubtful} {
-		for id, before := range known {
-			_, still := byID[id]
-			_, unclear := doubtful[id]
-			if before != nil && !still && !unclear {
-				changes = append(changes, externalChange{before: before})
-			}
+		before, after := held, s.newObject(resource)
+		if held == nil {
+			before = c.doubtful[id]
+		}
+		c.holdLocked(id, held, after)
+		if before == nil || before.resource != resource {
+			changes = append(changes, externalChange{before, after})
 		}
 	}
-	c.byID, c.doubtful = byID, doubtful
-	c.byOwner = map[string]map[string]*externalObject{}
-	for id, o := range byID {
-		if _, key, ok := OwnerOf(o); ok {
-			if c.byOwner[key] == nil {
-				c.byOwner[key] = map[string]*externalObject{}
-			}
-			c.byOwner[key][id] = o
-		}
-	}
-	return changes
+	return append(changes, c.dropLocked(now, unclear)...)
 }
 
-func (c *externalCache) knownLocked(id string) *externalObject {
-	if o, ok := c.byID[id]; ok {
-		return o
+// dropLocked takes out what a list does not show, and what nobody can tell as what it is there.
+func (c *externalCache) dropLocked(now map[string]external.Resource, unclear map[string]struct{}) (gone []externalChange) {
+	doubtful := make(map[string]*externalObject, len(unclear))
+	for id := range unclear {
+		doubtful[id] = c.doubtful[id]
 	}
-	return c.doubtful[id]
+	if len(c.byID) > len(now) {
+		for id, held := range c.byID {
+			if _, still := now[id]; still {
+				continue
+			}
+			c.holdLocked(id, held, nil)
+			if _, ok := unclear[id]; ok {
+				doubtful[id] = held
+				continue
+			}
+			gone = append(gone, externalChange{before: held})
+		}
+	}
+	for id, before := range c.doubtful {
+		_, listed := now[id]
+		_, still := unclear[id]
+		if before != nil && !listed && !still {
+			gone = append(gone, externalChange{before: before})
+		}
+	}
+	c.doubtful = doubtful
+	return gone
+}
+
+// holdLocked replaces what is held of an ID; nil is nothing.
+func (c *externalCache) holdLocked(id string, before, after *externalObject) {
+	if before != nil && before.Annotations != nil {
+		key := before.resource.OwnerKey
+		c.byOwner[key] = slices.DeleteFunc(c.byOwner[key], func(o *externalObject) bool { return o == before })
+		if len(c.byOwner[key]) == 0 {
+			delete(c.byOwner, key)
+		}
+	}
+	if after == nil {
+		delete(c.byID, id)
+		return
+	}
+	c.byID[id] = after
+	if after.Annotations != nil {
+		c.byOwner[after.resource.OwnerKey] = append(c.byOwner[after.resource.OwnerKey], after)
+	}
 }
 
 // malformedNamed bounds how many malformed resources an error names.

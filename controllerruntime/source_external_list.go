@@ -22,8 +22,6 @@ const (
 	// Between two lists that somebody wants at least wantedGap passes, and as long as a list takes: many teardowns or pushes
 	// share one list, and the API is not kept busy with lists alone.
 	wantedGap = 50 * time.Millisecond
-	// askedGap is how often somebody who waits for a list is reminded.
-	askedGap = 5 * time.Second
 )
 
 func (l *listSchedule) begin() time.Time {

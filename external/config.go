@@ -67,7 +67,7 @@ func (c Config) WithDefaults() (Config, error) {
 		}
 	}
 	if c.Rate < 0 || c.Burst < 0 || c.Burst > 0 && c.Rate == 0 {
-		errs = append(errs, fmt.Errorf("Rate %v with Burst %d: want a positive rate, or neither", c.Rate, c.Burst))
+		errs = append(errs, fmt.Errorf("want a positive rate, or neither rate nor burst: Rate %v, Burst %d", c.Rate, c.Burst))
 	}
 	if c.Rate > 0 && c.Burst == 0 {
 		c.Burst = 1

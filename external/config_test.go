@@ -61,7 +61,8 @@ func TestConfigHasDefaultsAndSaysWhatIsWrong(t *testing.T) {
 
 func TestUnavailableIsWhatWasMarkedOrComesFromTheNetwork(t *testing.T) {
 	_, refused := http.Get("http://127.0.0.1:1/")
-	_, scheme := url.Parse("http://[::1")
+	broken := "http://[::1"
+	_, scheme := url.Parse(broken)
 	for name, test := range map[string]struct {
 		err  error
 		want bool
