@@ -50,7 +50,12 @@ race = @test "$$($(GO) env CGO_ENABLED)" = 1 || \
 	{ echo 'the race detector needs cgo and a C compiler' >&2; exit 1; }
 
 .PHONY: bench
-bench: ## all benchmarks; PKGS and BENCH=regexp for some
+bench: kubetest ## measures against the peers, into docs/benchmarks.md; BENCHFLAGS='-scale 0.01 -only job' for less, to the terminal
+	@mkdir -p docs
+	cd test/bench && $(GO) run . $(or $(BENCHFLAGS),-out $(CURDIR)/docs/benchmarks.md)
+
+.PHONY: microbench
+microbench: ## the packages' own benchmarks; PKGS and BENCH=regexp for some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout $(BENCH_TIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: lint

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// childVariable is set in the processes that this program starts from itself, and names what they are.
+const childVariable = "NAGI_BENCH_CHILD"
+
+// request and answer are one line each, in JSON.
+type request struct {
+	Do   string
+	With json.RawMessage
+}
+
+type answer struct {
+	Error  string          `json:",omitempty"`
+	Result json.RawMessage `json:",omitempty"`
+}
+
+// command is what a child does when it is told to.
+type command func(ctx context.Context, with json.RawMessage) (any, error)
+
+// role makes the commands of a child from its configuration. stop is called when the parent closes the child's input.
+type role func(ctx context.Context, config json.RawMessage) (commands map[string]command, stop func() error, err error)
+
+var roles = map[string]role{
+	"nats":       roleNATS,
+	"controller": roleController,
+	"engine":     roleEngine,
+	"cache":      roleCache,
+	"scale":      roleScale,
+}
+
+// serveChild reads the configuration, then request after request, and ends when in does: also when the parent dies.
+func serveChild(name string, in io.Reader, out io.Writer) int {
+	ctrl.SetLogger(klog.Background()) // to standard error, which is shown if something fails
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	lines := bufio.NewReader(in)
+	encoder := json.NewEncoder(out)
+	reply := func(result any, err error) {
+		a := answer{}
+		if err == nil {
+			a.Result, err = json.Marshal(result)
+		}
+		if err != nil {
+			a.Error = err.Error()
+		}
+		_ = encoder.Encode(a) // a parent that is gone is noticed at the next read
+	}
+	config, err := lines.ReadBytes('\n')
+	if err != nil {
+		return 1
+	}
+	start, ok := roles[name]
+	if !ok {
+		reply(nil, fmt.Errorf("there is no role %q", name))
+		return 1
+	}
+	commands, stop, err := start(ctx, config)
+	reply(struct{}{}, err)
+	if err != nil {
+		return 1
+	}
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		reply(perform(ctx, commands, line))
+	}
+	if err := stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop:", err)
+		return 1
+	}
+	return 0
+}
+
+func perform(ctx context.Context, commands map[string]command, line []byte) (any, error) {
+	var r request
+	if err := json.Unmarshal(line, &r); err != nil {
+		return nil, err
+	}
+	if do, ok := commands[r.Do]; ok {
+		return do(ctx, r.With)
+	}
+	if r.Do == "usage" {
+		return usageNow()
+	}
+	return nil, fmt.Errorf("there is no command %q", r.Do)
+}
+
+// heapNow is the live heap, after everything that can go is gone.
+func heapNow() float64 {
+	runtime.GC()
+	runtime.GC()
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}

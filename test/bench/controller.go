@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// controllerConfig says what controller a child runs.
+type controllerConfig struct {
+	Runtime string // "nagi" or "controller-runtime"
+	NATS    string
+	Kube    *kubeAddress
+	// Place is the bucket or the namespace of the primaries.
+	Place string
+	// Secondaries is how many each primary has. With none, reconciling is reading the primary, and nothing is written.
+	Secondaries int
+	// KubeSecondary keeps them in Kubernetes, where the primaries are not.
+	KubeSecondary bool
+	ClientGoQueue bool
+	Workers       int
+}
+
+// underTest is a controller that runs.
+type underTest interface {
+	// awaitReady returns when caches are complete and workers work.
+	awaitReady(ctx context.Context) error
+	// writes is how many requests that write the controller sent, if it can tell.
+	writes() int64
+	stop() error
+}
+
+// roleController runs a controller from the moment that it has its configuration.
+func roleController(ctx context.Context, config json.RawMessage) (map[string]command, func() error, error) {
+	var cfg controllerConfig
+	if err := json.Unmarshal(config, &cfg); err != nil {
+		return nil, nil, err
+	}
+	start := map[string]func(context.Context, controllerConfig, *observer) (underTest, error){
+		"nagi": startNagi, "controller-runtime": startOther,
+	}[cfg.Runtime]
+	if start == nil {
+		return nil, nil, fmt.Errorf("there is no runtime %q", cfg.Runtime)
+	}
+	seen := newObserver()
+	c, err := start(ctx, cfg, seen)
+	if err != nil {
+		return nil, nil, err
+	}
+	elapsed := func(err error) (any, error) { return time.Since(seen.began).Seconds(), err }
+	return map[string]command{
+		"ready": func(ctx context.Context, _ json.RawMessage) (any, error) { return elapsed(c.awaitReady(ctx)) },
+		"await": func(ctx context.Context, with json.RawMessage) (any, error) {
+			var n int
+			if err := json.Unmarshal(with, &n); err != nil {
+				return nil, err
+			}
+			return elapsed(seen.await(ctx, n))
+		},
+		"calm": func(ctx context.Context, _ json.RawMessage) (any, error) {
+			return nil, seen.awaitCalm(ctx, time.Second)
+		},
+		"samples":    func(context.Context, json.RawMessage) (any, error) { return seen.take(), nil },
+		"reconciles": func(context.Context, json.RawMessage) (any, error) { return seen.reconciles.Load(), nil },
+		"writes":     func(context.Context, json.RawMessage) (any, error) { return c.writes(), nil },
+	}, c.stop, nil
+}
+
+// startController starts a controller in a process of its own and waits until it works.
+func startController(ctx context.Context, cfg controllerConfig) (*process, error) {
+	p, err := startProcess(ctx, "controller", cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.call(ctx, "ready", nil, nil); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return p, nil
+}

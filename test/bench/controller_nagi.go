@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/entity"
+	v1 "github.com/nagi-runtime/nagi/test/bench/api/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// resyncInterval is controller-runtime's default. Ours, 10 minutes, would be work that the other one does not do.
+const resyncInterval = 10 * time.Hour
+
+// nagiController is a controller as Nagi's README writes it.
+type nagiController struct {
+	cfg        controllerConfig
+	seen       *observer
+	sites      *entity.Client[*v1.Website]
+	configMaps *entity.Client[*corev1.ConfigMap] // nil with secondaries in Kubernetes, or none
+	kube       *nagi.Kube[*corev1.ConfigMap]
+	controller *nagi.Controller[*v1.Website]
+	cancel     context.CancelFunc
+	ended      chan error
+}
+
+func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (underTest, error) {
+	js, err := connect(cfg.NATS)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	c := &nagiController{cfg: cfg, seen: seen, cancel: cancel, ended: make(chan error, 1)}
+	if c.sites, err = entity.NewClient[*v1.Website](ctx, js, entity.Config{Kind: "Website", Bucket: cfg.Place}); err != nil {
+		return nil, err
+	}
+	opts := []nagi.Option{nagi.WithWorkers(cfg.Workers), nagi.WithResyncInterval(resyncInterval)}
+	switch {
+	case cfg.Secondaries == 0:
+	case cfg.KubeSecondary:
+		if err := c.useKube(ctx); err != nil {
+			return nil, err
+		}
+		opts = append(opts, c.kube.Owns())
+	default:
+		c.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{Kind: "ConfigMap", Bucket: cfg.Place + "-secondaries"})
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, nagi.Owns(c.configMaps))
+	}
+	if c.controller, err = nagi.New("websites", c.sites, c, opts...); err != nil {
+		return nil, err
+	}
+	go func() { c.ended <- c.controller.Run(ctx) }()
+	return c, nil
+}
+
+// useKube makes a handle for ConfigMaps. Objects of core types are asked for in protobuf, as Kubernetes' own components do.
+func (c *nagiController) useKube(ctx context.Context) error {
+	protobuf := rest.CopyConfig(c.cfg.Kube.config())
+	protobuf.ContentType, protobuf.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	clientset, err := kubernetes.NewForConfig(protobuf)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(c.cfg.Kube.config())
+	if err != nil {
+		return err
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(c.cfg.Place))
+	c.kube, err = nagi.NewKube[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
+	if err != nil {
+		return err
+	}
+	factory.Start(ctx.Done())
+	return nil
+}
+
+// Reconcile makes the secondaries what the primary says, and writes its status.
+func (c *nagiController) Reconcile(ctx context.Context, req nagi.Request) (nagi.Result, error) {
+	site, err := c.sites.Lister().Get(req.Key)
+	if apierrors.IsNotFound(err) {
+		return nagi.Result{}, nil
+	}
+	if err != nil {
+		return nagi.Result{}, err
+	}
+	c.seen.reconciled(req.Key, site.Spec.Sent)
+	if c.cfg.Secondaries == 0 {
+		return nagi.Result{}, nil
+	}
+	for i := range c.cfg.Secondaries {
+		if err := c.secondary(ctx, site, i); err != nil {
+			return nagi.Result{}, err
+		}
+	}
+	site.Status = statusOf(site)
+	return nagi.Result{}, c.sites.UpdateStatus(ctx, site)
+}
+
+func (c *nagiController) secondary(ctx context.Context, site *v1.Website, i int) (err error) {
+	if c.kube != nil {
+		configMap := newConfigMap(secondaryName(site.Name, i), site)
+		configMap.Namespace = c.cfg.Place
+		_, err = c.kube.Apply(ctx, configMap)
+		return err
+	}
+	configMap := &corev1.ConfigMap{}
+	configMap.Name = secondaryName(site.Name, i)
+	_, err = nagi.CreateOrUpdate(ctx, c.configMaps, configMap, func(configMap *corev1.ConfigMap) error {
+		fillConfigMap(configMap, site)
+		return nil
+	})
+	return err
+}
+
+func (c *nagiController) awaitReady(ctx context.Context) error {
+	return awaitLeading(ctx, c.controller, c.ended)
+}
+
+// awaitLeading waits until a controller of ours works: its caches are complete, and it holds the lease.
+func awaitLeading(ctx context.Context, c interface{ Stats() nagi.Stats }, ended chan error) error {
+	return wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
+		select {
+		case err := <-ended:
+			ended <- err
+			return false, errors.Join(errors.New("the controller ended"), err)
+		default:
+			return c.Stats().Leading, nil
+		}
+	})
+}
+
+// writes are counted by the parent, from the streams.
+func (c *nagiController) writes() int64 { return 0 }
+
+func (c *nagiController) stop() error {
+	c.cancel()
+	err := <-c.ended
+	c.sites.Close()
+	if c.configMaps != nil {
+		c.configMaps.Close()
+	}
+	return err
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// section is one part of the report.
+type section struct {
+	name string
+	run  func(context.Context, *bench) (*chapter, error)
+}
+
+var sections = []section{
+	{"job", runJob},
+	{"engine", runEngine},
+	{"cache", runCache},
+	{"fanin", runFanIn},
+	{"restart", runRestart},
+	{"scale", runScale},
+}
+
+func main() {
+	if role := os.Getenv(childVariable); role != "" {
+		os.Exit(serveChild(role, os.Stdin, os.Stdout))
+	}
+	b := &bench{progress: os.Stderr}
+	names := make([]string, len(sections))
+	for i, s := range sections {
+		names[i] = s.name
+	}
+	only := flag.String("only", "", "sections to run, with commas between them: "+strings.Join(names, ", ")+" (default all)")
+	out := flag.String("out", "", "file to write the report to (default standard output)")
+	flag.Float64Var(&b.scale, "scale", 1, "share of the full sizes and durations; 0.01 for a try")
+	flag.IntVar(&b.rounds, "rounds", 0, "turns of each measurement (default what each section needs)")
+	flag.Parse()
+	ctrl.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, b, *only, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "FAILED:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs the sections and writes the report, also if a section failed: what was measured before is not lost.
+func run(ctx context.Context, b *bench, only, out string) error {
+	chosen, err := choose(only)
+	if err != nil {
+		return err
+	}
+	r := &report{began: time.Now(), load: load(), scale: b.scale, partial: len(chosen) < len(sections)}
+	var errs []error
+	for _, s := range chosen {
+		began := time.Now()
+		b.say("== %s", s.name)
+		chapter, err := s.run(ctx, b)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("section %s: %w", s.name, err))
+			b.say("== %s failed: %v", s.name, err)
+		}
+		if chapter != nil {
+			chapter.failed = err
+			chapter.took = time.Since(began)
+			r.chapters = append(r.chapters, chapter)
+		}
+		b.say("== %s took %.0f s", s.name, time.Since(began).Seconds())
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	r.took, r.kubernetes = time.Since(r.began), b.kubernetes
+	return errors.Join(append(errs, write(out, r))...)
+}
+
+func choose(only string) ([]section, error) {
+	if only == "" {
+		return sections, nil
+	}
+	var chosen []section
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(sections, func(s section) bool { return s.name == strings.TrimSpace(name) })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no section %q", name)
+		}
+		chosen = append(chosen, sections[i])
+	}
+	return chosen, nil
+}
+
+func write(out string, r *report) error {
+	text := r.markdown()
+	if out == "" {
+		_, err := io.WriteString(os.Stdout, text)
+		return err
+	}
+	return os.WriteFile(out, []byte(text), 0o644)
+}
+
+// bench is what the sections have in common.
+type bench struct {
+	scale    float64
+	rounds   int
+	progress io.Writer
+	// kubernetes is the version of the API server, once one was started.
+	kubernetes string
+}
+
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.progress, "%s "+format+"\n", append([]any{time.Now().Format("15:04:05")}, args...)...)
+}
+
+// size is n at this scale, and at least a few.
+func (b *bench) size(n int) int { return max(int(float64(n)*b.scale), 20) }
+
+// duration is d at this scale, and at least two seconds.
+func (b *bench) duration(d time.Duration) time.Duration {
+	return max(time.Duration(float64(d)*b.scale), 2*time.Second)
+}
+
+// turns is how often a measurement is taken.
+func (b *bench) turns(normal int) int {
+	if b.rounds > 0 {
+		return b.rounds
+	}
+	return normal
+}

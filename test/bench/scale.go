@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/entity"
+	v1 "github.com/nagi-runtime/nagi/test/bench/api/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// scaleConfig says what a child of the section about scale runs.
+type scaleConfig struct {
+	NATS      string
+	Place     string // bucket of the primaries
+	Primaries int
+	Resync    time.Duration
+}
+
+// moments are when something was, in nanoseconds since 1970.
+type moments struct {
+	Started, Ready, All int64
+	Sweeps              []int64 // when each began
+}
+
+// census notes which primaries were reconciled, by the number in their names, in little memory: its own would be counted with
+// the controller's.
+type census struct {
+	began  int64
+	seen   []atomic.Bool
+	newest []atomic.Int64 // when the newest version was written of which a sample was taken
+	count  atomic.Int64
+
+	mu      sync.Mutex
+	samples []sample
+	reached chan struct{}
+}
+
+func newCensus(n int) *census {
+	return &census{began: time.Now().UnixNano(), seen: make([]atomic.Bool, n), newest: make([]atomic.Int64, n), reached: make(chan struct{}, 1)}
+}
+
+// again starts counting anew.
+func (c *census) again() {
+	c.count.Store(0)
+	for i := range c.seen {
+		c.seen[i].Store(false)
+	}
+}
+
+func (c *census) reconciled(key string, sent int64) {
+	now := time.Now().UnixNano()
+	i, err := strconv.Atoi(key[strings.LastIndexByte(key, '-')+1:])
+	if err != nil || i >= len(c.seen) {
+		return
+	}
+	if sent > c.began && c.newest[i].Swap(sent) < sent {
+		c.mu.Lock()
+		c.samples = append(c.samples, sample{At: sent, Took: float64(now-sent) / 1e9})
+		c.mu.Unlock()
+	}
+	if !c.seen[i].Swap(true) && c.count.Add(1) == int64(len(c.seen)) {
+		c.reached <- struct{}{}
+	}
+}
+
+func (c *census) await(ctx context.Context) error {
+	select {
+	case <-c.reached:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *census) take() []sample {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	samples := c.samples
+	c.samples = nil
+	return samples
+}
+
+// scaled is a controller of many primaries, each with a secondary, whose reconciler reads the primary and writes nothing.
+type scaled struct {
+	cfg        scaleConfig
+	census     *census
+	sites      *entity.Client[*v1.Website]
+	configMaps *entity.Client[*corev1.ConfigMap]
+	controller *nagi.Controller[*v1.Website]
+	all        chan struct{} // a trigger that enqueues every primary
+	cancel     context.CancelFunc
+	ended      chan error
+	empty      float64 // heap before the start
+
+	mu   sync.Mutex
+	when moments
+}
+
+func roleScale(ctx context.Context, config json.RawMessage) (map[string]command, func() error, error) {
+	s := &scaled{all: make(chan struct{}), ended: make(chan error, 1)}
+	if err := json.Unmarshal(config, &s.cfg); err != nil {
+		return nil, nil, err
+	}
+	s.census = newCensus(s.cfg.Primaries)
+	s.empty = heapNow()
+	if err := s.start(ctx); err != nil {
+		return nil, nil, err
+	}
+	return map[string]command{
+		"ready":   func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.ready(ctx) },
+		"first":   func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.first(ctx) },
+		"pass":    func(ctx context.Context, _ json.RawMessage) (any, error) { return s.pass(ctx) },
+		"heap":    func(context.Context, json.RawMessage) (any, error) { return heapNow() - s.empty, nil },
+		"samples": func(context.Context, json.RawMessage) (any, error) { return s.census.take(), nil },
+		"moments": func(context.Context, json.RawMessage) (any, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.when, nil
+		},
+	}, s.stop, nil
+}
+
+func (s *scaled) start(ctx context.Context) error {
+	ctx, s.cancel = context.WithCancel(ctx)
+	js, err := connect(s.cfg.NATS)
+	if err != nil {
+		return err
+	}
+	if s.sites, err = entity.NewClient[*v1.Website](ctx, js, entity.Config{Kind: "Website", Bucket: s.cfg.Place}); err != nil {
+		return err
+	}
+	if s.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{Kind: "ConfigMap", Bucket: s.cfg.Place + "-secondaries"}); err != nil {
+		return err
+	}
+	s.controller, err = nagi.New("websites", s.sites, s, nagi.Owns(s.configMaps), nagi.WithWorkers(8), nagi.WithReconcileAllOn(s.all),
+		nagi.WithResyncInterval(s.cfg.Resync), nagi.WithCacheSyncTimeout(time.Hour))
+	if err != nil {
+		return err
+	}
+	s.when.Started = time.Now().UnixNano()
+	go func() { s.ended <- s.controller.Run(ctx) }()
+	go s.noteSweeps(ctx)
+	return nil
+}
+
+// Reconcile reads the primary.
+func (s *scaled) Reconcile(_ context.Context, req nagi.Request) (nagi.Result, error) {
+	site, err := s.sites.Lister().Get(req.Key)
+	if apierrors.IsNotFound(err) {
+		return nagi.Result{}, nil
+	}
+	if err != nil {
+		return nagi.Result{}, err
+	}
+	s.census.reconciled(req.Key, site.Spec.Sent)
+	return nagi.Result{}, nil
+}
+
+// noteSweeps notes when each sweep begins.
+func (s *scaled) noteSweeps(ctx context.Context) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for seen := uint64(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if sweeps := s.controller.Stats().Sweeps; sweeps > seen {
+			seen = sweeps
+			s.mu.Lock()
+			s.when.Sweeps = append(s.when.Sweeps, time.Now().UnixNano())
+			s.mu.Unlock()
+		}
+	}
+}
+
+func (s *scaled) ready(ctx context.Context) error {
+	err := awaitLeading(ctx, s.controller, s.ended)
+	s.note(&s.when.Ready)
+	return err
+}
+
+func (s *scaled) first(ctx context.Context) error {
+	err := s.census.await(ctx)
+	s.note(&s.when.All)
+	return err
+}
+
+func (s *scaled) note(moment *int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*moment = time.Now().UnixNano()
+}
+
+// pass has every primary reconciled once, at full speed, and returns when it began and ended.
+func (s *scaled) pass(ctx context.Context) (span, error) {
+	s.census.again()
+	began := time.Now().UnixNano()
+	s.all <- struct{}{}
+	err := s.census.await(ctx)
+	return span{began, time.Now().UnixNano()}, err
+}
+
+func (s *scaled) stop() error {
+	s.cancel()
+	err := <-s.ended
+	s.sites.Close()
+	s.configMaps.Close()
+	return err
+}
