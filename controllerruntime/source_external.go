@@ -163,7 +163,7 @@ func (s *externalSource) ownedBy(key string) ([]metav1.Object, error) {
 // remove deletes a resource. The next list shows whether it is gone.
 func (s *externalSource) remove(ctx context.Context, obj metav1.Object) error {
 	resource := obj.(*externalObject).resource
-	limited, cancel, err := s.breaker.Enter(ctx)
+	limited, cancel, err := keyGate{s.breaker, resource.OwnerKey}.Enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (s *externalSource) list(ctx context.Context) {
 		close(s.listed)
 	}
 	s.lists.end(s.nextInterval(), begun)
-	s.breaker.answered()
+	s.breaker.listed()
 	s.engine.sourceHealth(ctx, s)
 	s.wakeAsked(begun)
 }

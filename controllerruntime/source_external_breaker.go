@@ -12,7 +12,12 @@ import (
 )
 
 // apiBreaker stands before the API of an external client. While it is open nobody calls the API but the polls of the
-// source, and the keys whose reconciles need it wait here, with their operations. It implements external.Gate.
+// source, and the keys whose reconciles need it wait here, with their operations.
+//
+// A list that fails tells that the API is away, and one that succeeds after it that it is back. The call of a key that fails
+// tells less: it may be the fault of that key alone, whose spec names an endpoint where nobody answers. It opens the breaker
+// too, but when a list has succeeded after it one key tries first, and the others stay until it got its answer. A key
+// that fails again though others got theirs, or few failed at all, is at fault itself, and fails like any other.
 type apiBreaker struct {
 	source  *externalSource
 	backoff *backoff
@@ -22,75 +27,152 @@ type apiBreaker struct {
 
 	mu       sync.Mutex
 	open     bool
+	unlisted bool      // a list has failed since it opened
 	since    time.Time // when it opened
 	closedAt time.Time
 	reason   error
 	failures int // in a row; an API that fails again soon after it answered goes on being polled as rarely
 	pause    time.Duration
 	poll     time.Time
+	suspects map[string]time.Time // keys whose calls failed, and when first, while lists may have succeeded
+	answers  time.Time            // when a key was last known to have got its answer
+	trying   string               // the key that tries first; "" if none does
 }
+
+// fewSuspects is up to how many keys whose calls fail, while lists succeed and no other key has got an answer, are at fault
+// themselves. More are not by chance.
+const fewSuspects = 2
 
 func newAPIBreaker(s *externalSource) *apiBreaker {
-	return &apiBreaker{source: s, backoff: newBackoff(s.config.BackoffMin, s.config.BackoffMax), life: context.Background()}
+	return &apiBreaker{
+		source: s, backoff: newBackoff(s.config.BackoffMin, s.config.BackoffMax), life: context.Background(), suspects: map[string]time.Time{},
+	}
 }
 
+// keyGate is the breaker for the calls of one key. It implements external.Gate.
+type keyGate struct {
+	breaker *apiBreaker
+	key     string
+}
+
+var _ external.Gate = keyGate{}
+
 // Enter implements external.Gate.
-func (b *apiBreaker) Enter(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	if err := b.refuses(); err != nil {
+func (g keyGate) Enter(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if err := g.breaker.refuses(g.key); err != nil {
 		return nil, nil, err
 	}
-	limited, cancel, err := b.source.turn(ctx)
+	limited, cancel, err := g.breaker.source.turn(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := b.refuses(); err != nil { // it may have opened while this call waited for its turn
+	if err := g.breaker.refuses(g.key); err != nil { // it may have opened while this call waited for its turn
 		cancel()
 		return nil, nil, err
 	}
 	return limited, cancel, nil
 }
 
-// refuses returns why no call is to be made.
-func (b *apiBreaker) refuses() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.open {
-		return nil
-	}
-	return external.UnavailableOf(b.source.resources, b.reason)
-}
+// Timeout implements external.Gate.
+func (g keyGate) Timeout() time.Duration { return g.breaker.source.config.Timeout }
 
-// Report implements external.Gate.
-func (b *apiBreaker) Report(err error) {
-	if err != nil {
-		b.trip(err)
-		return
-	}
+// Report implements external.Gate. That a call has failed is told early: others need not fail first.
+func (g keyGate) Report(err error) {
+	b := g.breaker
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.open {
-		b.failures = 0
-	}
-}
-
-// trip opens the breaker. One that is open stays as it is.
-func (b *apiBreaker) trip(err error) {
-	b.mu.Lock()
-	opened := !b.open
-	if opened {
-		b.failedLocked(err)
+	_, suspect := b.suspects[g.key]
+	if err == nil {
+		b.answers = time.Now()
+		if !b.open {
+			b.failures = 0
+		}
 	}
 	b.mu.Unlock()
+	if err != nil && !suspect && !isRefusal(err) {
+		b.trip(g.key, err)
+	}
+}
+
+// refusal is the reason of a call that was not made because the breaker is open. It says nothing new about the API.
+type refusal struct{ reason error }
+
+func (r *refusal) Error() string { return r.reason.Error() }
+func (r *refusal) Unwrap() error { return r.reason }
+
+func isRefusal(err error) bool {
+	_, refused := errors.AsType[*refusal](err)
+	return refused
+}
+
+// refuses returns why no call is to be made for a key.
+func (b *apiBreaker) refuses(key string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open || b.trying == key {
+		return nil
+	}
+	return b.refusalLocked()
+}
+
+func (b *apiBreaker) refusalLocked() error {
+	return external.UnavailableOf(b.source.resources, &refusal{b.reason})
+}
+
+// cannotList returns the refusal while lists fail; nil if they do not.
+func (b *apiBreaker) cannotList() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.open || !b.unlisted {
+		return nil
+	}
+	return b.refusalLocked()
+}
+
+// ownFault tells whether a call that failed is the fault of its key alone. If so, whoever waits for this key to try first
+// need not wait any more.
+func (b *apiBreaker) ownFault(key string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	since, suspect := b.suspects[key]
+	if !suspect || b.open && b.trying != key {
+		return false
+	}
+	if b.answers.After(since) {
+		return true
+	}
+	suspects := 0
+	for _, since := range b.suspects {
+		if since.After(b.answers) {
+			suspects++
+		}
+	}
+	return suspects <= fewSuspects
+}
+
+// trip opens the breaker, because a call of a key failed. One that is open stays so.
+func (b *apiBreaker) trip(key string, err error) {
+	b.mu.Lock()
+	opened := !b.open
+	if _, suspect := b.suspects[key]; !suspect {
+		b.suspects[key] = time.Now()
+	}
+	if opened || b.trying == key {
+		b.failedLocked(err)
+		b.trying = ""
+	}
+	b.mu.Unlock()
+	b.source.lists.poke()
 	if opened {
-		b.source.lists.poke()
 		b.source.engine.sourceHealth(b.life, b.source)
 	}
 }
 
-// pollFailed opens the breaker, or says when the next poll is.
+// pollFailed opens the breaker, or says when the next poll is. Whose call failed meanwhile is not at fault.
 func (b *apiBreaker) pollFailed(err error) {
 	b.mu.Lock()
 	b.failedLocked(err)
+	b.unlisted, b.trying = true, ""
+	clear(b.suspects)
 	b.mu.Unlock()
 	b.source.engine.sourceHealth(b.life, b.source)
 }
@@ -99,17 +181,21 @@ func (b *apiBreaker) failedLocked(err error) {
 	if unavailable, ok := errors.AsType[*external.UnavailableError](err); ok {
 		err = unavailable.Err
 	}
-	now := time.Now()
 	if !b.open {
-		if now.Sub(b.closedAt) > 2*b.pause {
+		if time.Since(b.closedAt) > 2*b.pause {
 			b.failures = 0
 		}
-		b.open, b.since, b.reason = true, now, err
+		b.open, b.since, b.reason = true, time.Now(), err
 		b.source.engine.stats.breakerOpened.Add(1)
 	}
+	b.pauseLocked()
+}
+
+// pauseLocked says when the next poll is.
+func (b *apiBreaker) pauseLocked() {
 	b.pause = b.backoff.delay(b.failures)
 	b.failures++
-	b.poll = now.Add(b.pause)
+	b.poll = time.Now().Add(b.pause)
 }
 
 // nextPoll is when the API is to be asked whether it is back.
@@ -119,11 +205,62 @@ func (b *apiBreaker) nextPoll() (at time.Time, open bool) {
 	return b.poll, b.open
 }
 
+// listed is told of a list that succeeded. If keys wait because one of them failed, one of them tries first.
+func (b *apiBreaker) listed() {
+	b.mu.Lock()
+	key := ""
+	if b.open && !b.unlisted {
+		if b.trying != "" {
+			b.pauseLocked() // it is at it since the last poll: none of the pauses is too long
+		} else {
+			b.poll = time.Now().Add(b.pause)
+		}
+		key = b.firstLocked()
+		b.trying = key
+	}
+	b.mu.Unlock()
+	if key == "" {
+		b.answered()
+		return
+	}
+	if it, ok := b.waiting.take(key); ok {
+		b.source.engine.resume(it)
+	}
+}
+
+// firstLocked chooses who tries first: one that has not failed, if there is one. "" if nobody waits.
+func (b *apiBreaker) firstLocked() (first string) {
+	for _, key := range b.waiting.all() {
+		first = key
+		if _, suspect := b.suspects[key]; !suspect {
+			break
+		}
+	}
+	return first
+}
+
+// attempted is told of a key whose attempt has ended otherwise than because the API is away.
+func (b *apiBreaker) attempted(key string, succeeded bool) {
+	b.mu.Lock()
+	first := b.open && b.trying == key
+	if first && succeeded {
+		b.answers = time.Now()
+	}
+	if succeeded {
+		delete(b.suspects, key)
+	}
+	b.mu.Unlock()
+	if first {
+		b.answered()
+		b.source.engine.sourceHealth(b.life, b.source)
+	}
+}
+
 // answered closes the breaker, and hands the waiting keys back. They come in the background, behind what users change now.
 func (b *apiBreaker) answered() {
 	b.mu.Lock()
 	was := b.open
-	b.open, b.reason = false, nil
+	b.open, b.unlisted, b.reason, b.trying = false, false, nil, ""
 	if was {
 		b.closedAt = time.Now()
 	}
@@ -139,7 +276,8 @@ func (b *apiBreaker) answered() {
 	}
 }
 
-// wait lets a key wait until the API is back. The breaker opens if it is not open: the key has met what it is for.
+// wait lets a key wait until the API is back. The breaker opens if it is not open and the key has met what it is for. A
+// call that was refused before the API came back says nothing: the key is then due at once.
 func (b *apiBreaker) wait(it item, err error) {
 	b.waiting.change(it.key, func(before item, waits bool) item {
 		if waits {
@@ -147,7 +285,15 @@ func (b *apiBreaker) wait(it item, err error) {
 		}
 		return it
 	})
-	b.trip(err)
+	if !isRefusal(err) {
+		b.trip(it.key, err)
+		return
+	}
+	if _, open := b.nextPoll(); !open {
+		if it, ok := b.waiting.take(it.key); ok {
+			b.source.engine.resume(it)
+		}
+	}
 }
 
 // err is why the API is away; nil if it is not.
@@ -163,43 +309,55 @@ func (b *apiBreaker) err() error {
 // waitsFor begins the messages of conditions that tell what a key waits for.
 const waitsFor = "waits for "
 
-// message is what a waiting key's condition says. It is the same as long as the breaker is open, or each event would write it.
+// message is what a waiting key's condition says. It is always the same, or each time that the breaker opens all would be
+// written anew, with what another key has met; why the API is away is in Stats and in the log.
 func (b *apiBreaker) message() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	message := waitsFor + "the API of " + b.source.resources + ", which is away"
-	if b.reason != nil {
-		message += ": " + b.reason.Error()
-	}
-	return message
+	return waitsFor + "the API of " + b.source.resources + ", which is away"
 }
 
 func (b *apiBreaker) snapshot() ExternalStats {
+	s := ExternalStats{Resources: b.source.cache.len(), Waiting: b.waiting.len()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := ExternalStats{Resources: b.source.cache.len(), Waiting: b.waiting.len(), Away: b.open}
 	if b.open {
-		s.Since, s.Reason = b.since, b.reason.Error()
+		s.Away, s.Since, s.Reason = true, b.since, b.reason.Error()
 	}
 	return s
 }
 
-// breakerFor finds the breaker in which a key has to wait after this error; nil if it is none of that kind. An error that
-// does not tell which API it means is about the only one there is.
-func (e *engine) breakerFor(err error) *apiBreaker {
+// breakerFor finds the breaker in which a key has to wait after this error; nil if it is none of that kind, or the key's own
+// fault. An error that does not tell which API it means is about the only one there is.
+func (e *engine) breakerFor(key string, err error) *apiBreaker {
 	if len(e.externals) == 0 || isTerminal(err) || !errors.Is(err, external.ErrUnavailable) {
 		return nil
 	}
+	var found *externalSource
 	if unavailable, ok := errors.AsType[*external.UnavailableError](err); ok && unavailable.Kind != "" {
-		if s := e.external(unavailable.Kind); s != nil {
-			return s.breaker
-		}
+		found = e.external(unavailable.Kind)
+	} else if len(e.externals) == 1 {
+		found = e.externals[0]
+	}
+	if found == nil || !isRefusal(err) && found.breaker.ownFault(key) {
 		return nil
 	}
-	if len(e.externals) == 1 {
-		return e.externals[0].breaker
+	return found.breaker
+}
+
+// takeWaiting adds the operations with which a key waits for APIs: this attempt is for them too.
+func (e *engine) takeWaiting(it item) item {
+	for _, s := range e.externals {
+		if waited, ok := s.breaker.waiting.take(it.key); ok {
+			it.ops = union(waited.ops, it.ops)
+		}
 	}
-	return nil
+	return it
+}
+
+// attempted tells the breakers that an attempt, or a step of a teardown, has ended otherwise than because an API is away.
+func (e *engine) attempted(key string, succeeded bool) {
+	for _, s := range e.externals {
+		s.breaker.attempted(key, succeeded)
+	}
 }
 
 // resume makes a key due that has waited for an API. While another replica works, one that is gone is forgotten: the record
@@ -217,5 +375,6 @@ func (e *engine) resume(it item) {
 func (e *engine) resumed(key string) {
 	for _, s := range e.externals {
 		s.breaker.waiting.forget(key)
+		s.breaker.attempted(key, true)
 	}
 }

@@ -51,7 +51,7 @@ func (r externalRuntime) Store() external.Store {
 // Gate implements external.Runtime.
 func (r externalRuntime) Gate(kind string) external.Gate {
 	if s := r.engine.external(kind); s != nil {
-		return s.breaker
+		return keyGate{s.breaker, r.req.Key}
 	}
 	return nil
 }

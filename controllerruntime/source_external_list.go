@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -86,15 +87,9 @@ func (s *externalSource) untilList() time.Duration {
 // askedList is for a key whose teardown waits for a list that was begun after a moment.
 type askedList struct{ since time.Time }
 
-// laggingSource is a source whose cache does not show by itself what was written: it must be asked to look.
-type laggingSource interface {
-	// caughtUp tells whether the cache is from a time after it was first asked for the key. If not, the key is due again
-	// when it is.
-	caughtUp(key string) bool
-}
-
-// caughtUp implements laggingSource. What the last reconcile created is in such a list, and so is whether what was deleted
-// is gone.
+// caughtUp tells whether the cache, which does not show by itself what was written, is from a time after it was first asked
+// for the key. If not, the key is due again when it is. What the last reconcile created is in such a list, and so is
+// whether what was deleted is gone.
 func (s *externalSource) caughtUp(key string) bool {
 	asked, ok := s.asked.get(key)
 	if !ok {
@@ -140,6 +135,17 @@ func (e *engine) caughtUp(key string) bool {
 		}
 	}
 	return all
+}
+
+// cannotList is why a key that waits for a list waits longer: it belongs into the breaker of an API that is away. nil if all
+// can be listed.
+func (e *engine) cannotList(key string) error {
+	for _, s := range e.externals {
+		if err := s.breaker.cannotList(); err != nil {
+			return fmt.Errorf("list what %s %q owns: %w", e.kind, key, err)
+		}
+	}
+	return nil
 }
 
 // forgetAsked is for a key that has a document: what it waited for is of no interest any more.

@@ -98,6 +98,7 @@ func (e *engine) teardown(t *term, it item) {
 	if after := a.result.RequeueAfter; after > 0 {
 		// Not finished yet, as a finalizer would say it: the anchor stays.
 		a.nextDue = time.Now().Add(after)
+		e.attempted(it.key, true)
 		e.report(t, it, a)
 		e.queue.forget(it.key)
 		e.queue.addAfter(it.key, union(e.unowed(it), union(e.deleteOperation(it), operations(OperationRequeue))), prioBackground, after, timerRequeue)
@@ -113,12 +114,13 @@ func (e *engine) teardown(t *term, it item) {
 func (e *engine) finish(t *term, it item, a attempt) {
 	gone, err := e.cleanUp(t.ctx, it.key)
 	if err != nil {
-		a.err = err
+		a.err, a.breaker = err, e.breakerFor(it.key, err)
 		e.teardownFailed(t, it, a, "after the reconciler")
 		return
 	}
 	if !gone {
 		pause := e.cleanUps.pause(it.key)
+		e.attempted(it.key, true)
 		a.nextDue = time.Now().Add(pause)
 		e.reportAttempted(t, it, a)
 		e.queue.forget(it.key)
@@ -139,7 +141,7 @@ func (e *engine) forgetGone(key string) {
 	e.cleanUps.end(key)
 	e.forgetAsked(key)
 	e.resumed(key)
-	e.written.take(key)
+	e.written.forget(key)
 	e.kubeAway.forget(key)
 	if e.anchors != nil {
 		e.anchors.backoff.reset(key)
@@ -228,16 +230,23 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 	if err := a.still(ctx); err != nil {
 		return false, err
 	}
-	if told, err := e.intentsTold(ctx, key); err != nil || !told {
+	if told, err := e.intentsTold(ctx, key); err != nil {
 		return false, err
+	} else if !told {
+		return false, e.cannotList(key)
 	}
 	if !e.opts.withoutCascade {
-		if !e.caughtUp(key) {
-			return false, nil
-		}
+		// What is known goes at once, even while some API cannot tell what else there is.
+		caughtUp := e.caughtUp(key)
 		gone, err := e.cascade(ctx, a)
-		if err != nil || !gone {
+		if err != nil {
 			return false, err
+		}
+		if !caughtUp {
+			return false, e.cannotList(key)
+		}
+		if !gone {
+			return false, nil
 		}
 	}
 	if err := a.still(ctx); err != nil {
@@ -439,6 +448,9 @@ func (e *engine) removeAnchor(ctx context.Context, key string) error {
 
 // teardownFailed tries again later, or not at all where the document is back or the error is terminal.
 func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
+	if a.breaker == nil {
+		e.attempted(it.key, false)
+	}
 	switch {
 	case errors.Is(a.err, errBackAgain):
 		t.logger.V(2).Info("Document exists again, nothing is deleted", "key", it.key, "noticed", where)
@@ -450,8 +462,7 @@ func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
 		e.queue.addAfter(it.key, operations(OperationPut), prioLive, goneCheckInterval, timerRetry)
 		e.queue.done(it.key)
 		return
-	case e.breakerFor(a.err) != nil:
-		a.breaker = e.breakerFor(a.err)
+	case a.breaker != nil:
 		a.breaker.wait(it, a.err)
 	case isTerminal(a.err):
 		e.parked.park(it.key, view{})
@@ -505,6 +516,9 @@ func (e *engine) reconcileGone(t *term, it item) {
 		e.queue.forget(it.key)
 	default:
 		e.retry(t, it, &a)
+	}
+	if a.err != nil && a.breaker == nil {
+		e.attempted(it.key, false)
 	}
 	e.report(t, it, a)
 	e.queue.done(it.key)

@@ -55,6 +55,7 @@ func (e *engine) process(t *term, it item) {
 		e.queue.done(it.key)
 		return
 	}
+	it = e.takeWaiting(it)
 	v := e.primary.view(it.key)
 	if v.presence == coming {
 		e.queue.addAfter(it.key, it.ops, it.prio, comingPause, timerRetry) // the event will be sooner
@@ -181,6 +182,9 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 		e.retry(t, it, &attempt)
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, attempt.err.Error(), v.revision)
 	}
+	if attempt.err != nil && attempt.breaker == nil {
+		e.attempted(it.key, false)
+	}
 	e.report(t, it, attempt)
 	if e.anchors == nil || t.ctx.Err() != nil && attempt.err != nil {
 		e.queue.done(it.key)
@@ -257,7 +261,7 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 	e.stats.running.Add(-1)
 	cancel()
 	a.wrote = !own.writes.nats.Empty()
-	a.breaker = e.breakerFor(a.err)
+	a.breaker = e.breakerFor(it.key, a.err)
 	if after, what := own.pending.get(); what != "" && a.err == nil {
 		a.pending = what
 		if a.result.RequeueAfter <= 0 || after < a.result.RequeueAfter {
