@@ -37,11 +37,12 @@ func TestWhatSomebodyChangesBehindTheAPIIsSeenAndRepaired(t *testing.T) {
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 7)))
 	eventually(t, "the disk is there", func() bool { return w.cloud.of("home") == "=7" && w.reconciled("home") })
-	eventually(t, "it is listed, and its owner has heard of it", func() bool { return w.seen.with("home", OperationExternal) == 1 })
+	eventually(t, "it is listed, and its owner has heard of it and is done", func() bool {
+		return w.seen.with("home", OperationExternal) == 1 && w.c.Stats().Reconciles == uint64(w.seen.count("home"))
+	})
 	w.cloud.edit("home", func(d *cloudDisk) { d.Size = 3 })
 	eventually(t, "the edit is undone", func() bool { return w.cloud.of("home") == "=7" })
-	heard := w.seen.with("home", OperationExternal)
-	if heard < 2 {
+	if w.seen.with("home", OperationExternal) < 2 {
 		t.Errorf("no reconcile with OperationExternal for the edit: %v", w.seen.of("home"))
 	}
 	w.cloud.remove("home")
