@@ -16,6 +16,11 @@ BENCH         ?= .
 KUBETEST  := github.com/nagi-runtime/nagi/test/kubetest
 kube_tests = $(GO) list -test -f '{{range .Deps}}{{if eq . "$(KUBETEST)"}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS) | sed -n 's/\.test$$//p'
 
+# The packages of PKGS that hold how often something allocates. The race detector allocates too, so these tests run without it.
+alloc_tests = $(GO) list -f '{{range .TestGoFiles}}{{if eq . "allocs_test.go"}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS)
+test_allocations = packages=$$($(alloc_tests) | $(1)); test -z "$$packages" || \
+	(set -x; $(GO) test -run '^TestAllocations' -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages)
+
 # Modules of their own below test/: what they depend on is not to become what Nagi depends on.
 NESTED := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod test/*/*/go.mod))
 
@@ -31,12 +36,14 @@ test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entit
 	$(race)
 	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube"); \
 	set -x; $(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
+	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -vxF "$$kube" || true; })
 
 .PHONY: e2e
 e2e: kubetest ## all tests on a real Kubernetes API server, then those of the modules below test/; PKGS, TESTFLAGS as above
 	$(race)
 	@packages=$$($(kube_tests)); set -x; \
 	test -z "$$packages" || $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
+	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -xF "$$kube" || true; })
 	@for module in $(NESTED); do cd $(CURDIR)/$$module; \
 		packages=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); \
 		test -z "$$packages" || (set -x; $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages); \

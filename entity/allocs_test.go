@@ -1,0 +1,93 @@
+//go:build !race
+
+package entity
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+// What is allocated does not depend on what else the machine does, so it is held where times cannot be. A limit is what was
+// measured and a tenth more. The race detector allocates too: these tests run without it.
+
+type allocsSpec struct {
+	Host   string            `json:"host"`
+	Paths  []string          `json:"paths"`
+	Labels map[string]string `json:"labels"`
+}
+
+type allocsStatus struct {
+	Ready bool `json:"ready"`
+}
+
+type allocsSite = Object[allocsSpec, allocsStatus]
+
+const allocsDocument = `{"apiVersion":"example/v1","kind":"Website","metadata":{"name":"site-1","labels":{"app":"shop","team":"web"}},` +
+	`"spec":{"host":"shop.example.com","paths":["/","/cart","/checkout"],"labels":{"tier":"front"}}}`
+
+// atMost fails the test if f allocates more often than the limit.
+func atMost(t *testing.T, what string, limit float64, f func()) {
+	t.Helper()
+	got := testing.AllocsPerRun(1000, f)
+	t.Logf("%s: %v allocations", what, got)
+	if got > limit {
+		t.Errorf("%s allocates %v times, want at most %v", what, got, limit)
+	}
+}
+
+func TestAllocationsOfDecoding(t *testing.T) {
+	cfg := Config{Kind: "Website", Bucket: "websites"}.withDefaults()
+	c, err := newCodec[*allocsSite](cfg, newKeyspace(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := []byte(allocsDocument)
+	atMost(t, "decoding a document", 13, func() {
+		if _, err := c.decode("site-1", 7, document); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAllocationsOfReadingFromTheCache(t *testing.T) {
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	client, err := NewClient[*allocsSite](t.Context(), js, Config{Kind: "Website", Bucket: "websites", Storage: jetstream.MemoryStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	stop, err := client.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	<-client.Informer().HasSyncedChecker().Done()
+	site := &allocsSite{ObjectMeta: metav1.ObjectMeta{Name: "site-1", Labels: map[string]string{"app": "shop"}},
+		Spec: allocsSpec{Host: "shop.example.com", Paths: []string{"/", "/cart"}}}
+	if err := client.Create(t.Context(), site); err != nil {
+		t.Fatal(err)
+	}
+	site.Status.Ready = true
+	if err := client.UpdateStatus(t.Context(), site); err != nil {
+		t.Fatal(err)
+	}
+	record, err := client.Record(t.Context(), "site-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Informer().WaitKey(t.Context(), "site-1", uint64(site.Generation)); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Records().Informer().WaitKey(t.Context(), "site-1", record.Revision); err != nil {
+		t.Fatal(err)
+	}
+	atMost(t, "Lister().Get of an entity with a status", 9, func() {
+		if _, err := client.Lister().Get("site-1"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
