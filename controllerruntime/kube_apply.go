@@ -71,6 +71,7 @@ func (k *Kube[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Operat
 		if existing, err = k.live(ctx, c.key); err != nil {
 			return OperationResultNone, err
 		}
+		k.noteUncovered(ctx, c.key, existing)
 	}
 }
 

@@ -43,6 +43,7 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 			if existing, err = k.live(ctx, key); err != nil {
 				return OperationResultNone, err
 			}
+			k.noteUncovered(ctx, key, existing)
 			assign(obj, template.DeepCopyObject().(T))
 		}
 		result, err := k.createOrUpdate(ctx, obj, existing, owner, manager, mutate)

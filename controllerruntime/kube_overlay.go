@@ -18,6 +18,8 @@ const (
 	kubeOverlayTTL = 2 * time.Minute
 	// kubeOverlayMost bounds how many own writes are remembered until the cache shows them.
 	kubeOverlayMost = 16384
+	// kubeOverlayPrune is how often those are dropped that the cache shows, while there are any.
+	kubeOverlayPrune = 10 * time.Second
 )
 
 // kubeOverlay holds the last own write of each object until the informer has it, so that a read after a write sees it.
@@ -31,6 +33,10 @@ type kubeOverlay struct {
 	mu      sync.RWMutex
 	entries map[string]kubeWrite
 	turns   []kubeTurn // oldest first
+	// uncovered are whose the objects are that were written, and that the cache never showed though it has come so far, by key.
+	// Maybe somebody deleted them soon; maybe the informer does not cover them.
+	uncovered map[string]kubeOwner
+	pruning   *time.Timer // nil while there is nothing to prune
 }
 
 // kubeWrite is a write that succeeded: the object as the server returned it, or none for a delete.
@@ -49,7 +55,7 @@ type kubeTurn struct {
 func newKubeOverlay(informer cache.SharedIndexInformer) *kubeOverlay {
 	gates := features.FeatureGates()
 	return &kubeOverlay{
-		informer: informer, entries: map[string]kubeWrite{},
+		informer: informer, entries: map[string]kubeWrite{}, uncovered: map[string]kubeOwner{},
 		ordered: gates.Enabled(features.InOrderInformers) && gates.Enabled(features.AtomicFIFO),
 	}
 }
@@ -69,6 +75,21 @@ func (o *kubeOverlay) add(key string, w kubeWrite) {
 	o.entries[key] = w
 	o.turns = append(o.turns, kubeTurn{key, w.at})
 	o.size.Store(int64(len(o.entries)))
+	if o.pruning == nil {
+		o.pruning = time.AfterFunc(kubeOverlayPrune, o.pruneAgain)
+	}
+}
+
+// pruneAgain lets go of what the cache shows where no other write comes. It ends by itself: nothing is kept for longer than
+// kubeOverlayTTL.
+func (o *kubeOverlay) pruneAgain() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.prune()
+	o.pruning = nil
+	if len(o.entries) > 0 {
+		o.pruning = time.AfterFunc(kubeOverlayPrune, o.pruneAgain)
+	}
 }
 
 // follows tells whether w is the later one of two writes of this process.
@@ -95,6 +116,7 @@ func (o *kubeOverlay) prune() {
 		if !o.shown(turn.key, w) && len(o.entries) < kubeOverlayMost {
 			break
 		}
+		o.uncoverUnshown(turn.key, w)
 		delete(o.entries, turn.key)
 	}
 	o.turns = o.turns[n:]
@@ -102,6 +124,58 @@ func (o *kubeOverlay) prune() {
 		o.turns = nil // let the array go
 	}
 	o.size.Store(int64(len(o.entries)))
+}
+
+func (o *kubeOverlay) uncoverUnshown(key string, w kubeWrite) {
+	if w.object != nil && !w.shownBy(o.stored(key)) {
+		o.uncoverLocked(key, ownerNamedBy(w.object))
+	}
+}
+
+func (o *kubeOverlay) uncover(key string, owner kubeOwner) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.uncoverLocked(key, owner)
+}
+
+func (o *kubeOverlay) uncoverLocked(key string, owner kubeOwner) {
+	if owner != (kubeOwner{}) && len(o.uncovered) < kubeOverlayMost {
+		o.uncovered[key] = owner
+	}
+}
+
+// cover forgets an object that there is not.
+func (o *kubeOverlay) cover(key string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.uncovered, key)
+}
+
+// notShown are the keys of a primary's objects that were written and that the cache does not have though it has come so far.
+func (o *kubeOverlay) notShown(kind, key string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for name, w := range o.entries {
+		if o.reached(w) {
+			o.uncoverUnshown(name, w)
+		}
+	}
+	var names []string
+	for name, owner := range o.uncovered {
+		if owner.kind == kind && owner.key == key {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// lacks tells whether the cache does not have an object although it has come to where it should.
+func (o *kubeOverlay) lacks(key string, live metav1.Object) bool {
+	if !o.ordered || !o.informer.HasSynced() || o.stored(key) != nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(o.informer.GetStore().LastStoreSyncResourceVersion(), live.GetResourceVersion())
+	return err == nil && order >= 0
 }
 
 // lookup returns the object of a key, own or cached, whichever is later; nil if there is none.

@@ -12,7 +12,7 @@ type counters struct {
 	running                         atomic.Int64
 	mapperErrors                    atomic.Uint64
 	malformed, invalid              atomic.Uint64
-	foreign                         atomic.Uint64
+	foreign, uncovered              atomic.Uint64
 	tornDown, cascaded              atomic.Uint64
 	sweeps                          atomic.Uint64
 	orphaned                        atomic.Int64
@@ -64,6 +64,9 @@ type Stats struct {
 	Orphaned int
 	// Foreign counts encounters with objects of another installation that name an owner of this kind.
 	Foreign uint64
+	// Uncovered counts encounters with objects that a primary owns and a Kubernetes informer does not show, since it is confined
+	// to others: when the primary goes, only the process that wrote them knows of them.
+	Uncovered uint64
 	// Malformed and Invalid count reports of keys of a wrong shape and of documents that do not decode.
 	Malformed, Invalid uint64
 	// MapperErrors counts failed calls of mappers, RecordErrors failed writes of records, LeaderErrors failed reads from
@@ -96,7 +99,7 @@ func (e *engine) snapshot() Stats {
 		Leading: e.terms.leading(), Terms: c.terms.Load(),
 		BrakeEngaged: c.brakeEngaged.Load(),
 		TornDown:     c.tornDown.Load(), Cascaded: c.cascaded.Load(),
-		Sweeps: c.sweeps.Load(), Orphaned: int(c.orphaned.Load()), Foreign: c.foreign.Load(),
+		Sweeps: c.sweeps.Load(), Orphaned: int(c.orphaned.Load()), Foreign: c.foreign.Load(), Uncovered: c.uncovered.Load(),
 		Malformed: c.malformed.Load(), Invalid: c.invalid.Load(),
 		MapperErrors: c.mapperErrors.Load(), RecordErrors: c.recordErrors.Load(), LeaderErrors: c.leaderErrors.Load(),
 	}

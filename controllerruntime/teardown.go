@@ -317,7 +317,7 @@ func (e *engine) marked(ctx context.Context, key string) (bool, error) {
 // gone.
 func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error) {
 	key := a.key
-	targets, err := e.ownedObjects(key)
+	targets, err := e.toDelete(ctx, key)
 	if err != nil || len(targets) == 0 {
 		return err == nil, err
 	}
@@ -352,8 +352,17 @@ func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error)
 	if log.Wait(patience) != nil {
 		return false, nil
 	}
-	targets, err = e.ownedObjects(key)
+	targets, err = e.toDelete(ctx, key)
 	return len(targets) == 0, err
+}
+
+// toDelete is what a primary that is gone still owns.
+func (e *engine) toDelete(ctx context.Context, key string) ([]ownedObject, error) {
+	targets, err := e.ownedObjects(key)
+	if err == nil && len(targets) == 0 {
+		targets, err = e.unseenObjects(ctx, key)
+	}
+	return targets, err
 }
 
 // ownedObject is a secondary of this installation and where it lives.

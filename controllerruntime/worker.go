@@ -13,10 +13,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ownWritesPatience bounds how long a reconcile waits for the caches to show what the key's last one wrote. A cache
-// that is cut off must not stop the rest: after that the reconcile runs on what there is.
-const ownWritesPatience = 5 * time.Second
-
 // comingPause is when the worker looks again for a document that the cache is about to have.
 const comingPause = 20 * time.Millisecond
 
@@ -236,10 +232,13 @@ type attempt struct {
 	breaker *apiBreaker // the error says that this one's API is away
 }
 
-// attempt calls the reconciler once the caches show what the key's last reconcile wrote. If the term is over by then it
-// does not start: the key is given back.
+// attempt calls the reconciler if the caches show what the key's last reconcile wrote, or have been waited for. Else, or if the
+// term is over, it does not start: the key is given back.
 func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
-	e.awaitOwnWrites(t, it.key)
+	if again := e.ownWritesMissing(t, it.key); again > 0 {
+		e.queue.addAfter(it.key, it.ops, it.prio, again, timerRetry)
+		return attempt{}, false
+	}
 	if t.over() {
 		e.queue.giveBack(it)
 		return attempt{}, false
@@ -272,21 +271,20 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 	return a, true
 }
 
-func (e *engine) awaitOwnWrites(t *term, key string) {
-	log, _ := e.written.take(key)
-	if log == nil {
-		return
+// ownWritesMissing tells after which pause to look again for what the key's last reconcile wrote; 0 if it need not wait for it.
+func (e *engine) ownWritesMissing(t *term, key string) time.Duration {
+	shown, again := e.written.look(t.ctx, key)
+	if !shown && again == 0 && t.ctx.Err() == nil {
+		t.logger.Info("Caches do not show the key's last writes yet, reconciling on what there is", "key", key, "after", ownWritesPatience)
 	}
-	patience, cancel := context.WithTimeout(t.ctx, ownWritesPatience)
-	defer cancel()
-	if err := log.Wait(patience); err != nil && t.ctx.Err() == nil {
-		t.logger.Info("Caches do not show the key's last writes yet, reconciling on what there is", "key", key, "err", err)
-	}
+	return again
 }
 
 func (e *engine) succeeded(it item, a *attempt) {
 	e.kubeAway.forget(it.key)
-	e.queue.forget(it.key)
+	if a.pending == "" {
+		e.queue.forget(it.key) // what goes on behind an API may fail yet, and the next try then comes later
+	}
 	e.parked.forget(it.key)
 	e.resumed(it.key)
 	if after := a.result.RequeueAfter; after > 0 {

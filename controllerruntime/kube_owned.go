@@ -1,0 +1,104 @@
+package controllerruntime
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/entity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+)
+
+// A teardown that sees nothing more in the caches asks once more before it removes the anchor: after that nothing would ever
+// delete what a cache was behind with, or does not cover.
+
+// liveOwner can find secondaries that the cache does not show.
+type liveOwner interface {
+	ownedLive(ctx context.Context, kind, key string) ([]metav1.Object, error)
+}
+
+// unseenObjects are what a primary owns and no cache shows.
+func (e *engine) unseenObjects(ctx context.Context, key string) ([]ownedObject, error) {
+	var found []ownedObject
+	for _, s := range e.ownedSources() {
+		kube, ok := s.(*kubeSource)
+		if !ok {
+			continue
+		}
+		asked, ok := kube.deleter.(liveOwner)
+		if !ok {
+			continue
+		}
+		objects, err := asked.ownedLive(ctx, e.kind, key)
+		if err != nil {
+			return nil, err
+		}
+		for _, obj := range objects {
+			if e.mine(obj) {
+				found = append(found, ownedObject{source: s, object: obj})
+			}
+		}
+	}
+	return found, nil
+}
+
+// ownedLive lists by labels what a primary owns, of all who write it: one request. Where it may not be listed the cache alone
+// has to tell.
+func (d *kubeDeleter) ownedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
+	if d.invalid != nil {
+		return nil, d.invalid
+	}
+	selector := labels.SelectorFromSet(labels.Set{
+		OwnerkindLabel: entity.OwnerLabelValue(kind), OwnerKeyLabel: entity.OwnerLabelValue(key),
+	})
+	list, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if apierrors.IsForbidden(err) || unknownResource(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, explainKube("list what "+kind+" "+key+" owns in", d.resource, "", err)
+	}
+	var objects []metav1.Object
+	for i := range list.Items {
+		if ownedBy(&list.Items[i], kind, key) {
+			objects = append(objects, &list.Items[i])
+		}
+	}
+	return objects, nil
+}
+
+// ownedLive reads what the handle wrote and its cache never showed: no request where there is nothing.
+func (d kubeHandleDeleter[T]) ownedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
+	var objects []metav1.Object
+	for _, name := range d.k.own.notShown(kind, key) {
+		live, err := d.k.live(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if live == nil || !ownedBy(live, kind, key) {
+			d.k.own.cover(name)
+			continue
+		}
+		objects = append(objects, live)
+	}
+	return objects, nil
+}
+
+func ownedBy(obj metav1.Object, kind, key string) bool {
+	ownerKind, ownerKey, ok := OwnerOf(obj)
+	return ok && ownerKind == kind && ownerKey == key
+}
+
+// noteUncovered is for an object that the API server has, is the reconciled primary's, and is not in a cache which has
+// reached it.
+func (k *Kube[T]) noteUncovered(ctx context.Context, key string, live metav1.Object) {
+	r, ok := reconcileOf(ctx)
+	if !ok || live == nil || !ownedBy(live, r.engine.kind, r.req.Key) || !r.engine.mine(live) || !k.own.lacks(key, live) {
+		return
+	}
+	k.own.uncover(key, ownerNamedBy(live))
+	r.engine.stats.uncovered.Add(1)
+	klog.FromContext(ctx).Error(nil, "The informer does not show what this primary owns: let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",
+		"resource", resourceName(k.resource), "object", key)
+}
