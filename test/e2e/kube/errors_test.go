@@ -118,6 +118,7 @@ func TestAnInformerThatCannotListFailsRunByName(t *testing.T) {
 				informer := w.unstructured(resource, w.namespace)
 				if started {
 					w.start(informer)
+					eventually(t, "it has started", informer.(interface{ HasStarted() bool }).HasStarted)
 				}
 				c := w.controller(new(calls).reconciler(nil), controllerruntime.WithCacheSyncTimeout(2*time.Second),
 					controllerruntime.OwnsKube(informer, controllerruntime.WithDeleter(controllerruntime.KubeDeleter(w.dynamic, resource))))
