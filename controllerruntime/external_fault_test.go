@@ -254,7 +254,10 @@ func TestTeardownOfAPrimaryWithoutResourcesBehindTheAPIGoesAsFarAsItCanWhileTheA
 	}, Owns(pages))
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("plain", 1)))
-	eventually(t, "it has its page", func() bool { _, err := pages.Get(t.Context(), "plain-page"); return err == nil && w.reconciled("plain") })
+	eventually(t, "it has its page", func() bool {
+		_, err := pages.Get(t.Context(), "plain-page")
+		return err == nil && w.reconciled("plain")
+	})
 	w.cloud.set(func(c *cloud) { c.status = http.StatusServiceUnavailable })
 	must(t, w.sites.Delete(t.Context(), "plain"))
 	eventually(t, "what can be deleted is, and the key waits for the API", func() bool {

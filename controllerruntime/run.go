@@ -243,6 +243,7 @@ func (e *engine) serve(ctx, life, stop context.Context) {
 	if err := e.queue.waitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
 		e.brake.keepStreamAtEnd(life)
 	}
+	e.forgetAllAsked()
 	loops.Wait()
 }
 

@@ -214,6 +214,11 @@ func (e *engine) intentsTold(ctx context.Context, key string) (bool, error) {
 				"call external.ReconcileAbsent in the reconcile of the delete, or give it the client (OwnsExternal); or delete %s in bucket %s if nothing is left",
 				entry.Intent.Action, resource, e.kind, key, intentsName(key), e.statusBucket)
 		}
+		if entry.Intent != nil && entry.Intent.Operation != "" {
+			return false, fmt.Errorf("operation %q (%s) of external %s, for %s %q, was begun and not seen to be over; only its driver can ask for it: "+
+				"call external.ReconcileAbsent in the reconcile of the delete; or delete %s in bucket %s if nothing is left",
+				entry.Intent.Operation, entry.Intent.Action, resource, e.kind, key, intentsName(key), e.statusBucket)
+		}
 		if !s.listedFor(ctx, key, entry.Intent.Tried.Add(s.config.Timeout+s.config.Settle)) {
 			told = false
 		}

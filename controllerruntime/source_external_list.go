@@ -119,7 +119,9 @@ func (s *externalSource) listedSince(since time.Time) bool {
 func (s *externalSource) wakeAsked(begun time.Time) {
 	for _, key := range s.asked.all() {
 		if asked, ok := s.asked.get(key); ok && begun.After(asked.since) {
-			s.engine.noticed(key, operations(OperationExternal), prioSecondary)
+			if !s.engine.noticed(key, operations(OperationExternal), prioSecondary) {
+				s.asked.forget(key) // another replica works
+			}
 		} else if ok {
 			s.wantList(asked.since)
 		}
@@ -146,6 +148,16 @@ func (e *engine) cannotList(key string) error {
 		}
 	}
 	return nil
+}
+
+// forgetAllAsked is for the end of a term: what was asked for is the next one's business, maybe of another replica, and a list
+// that was asked for in this one says nothing about what that one does.
+func (e *engine) forgetAllAsked() {
+	for _, s := range e.externals {
+		for _, key := range s.asked.all() {
+			s.asked.forget(key)
+		}
+	}
 }
 
 // forgetAsked is for a key that has a document: what it waited for is of no interest any more.

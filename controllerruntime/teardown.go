@@ -100,7 +100,9 @@ func (e *engine) teardown(t *term, it item) {
 		a.nextDue = time.Now().Add(after)
 		e.attempted(it.key, true)
 		e.report(t, it, a)
-		e.queue.forget(it.key)
+		if a.pending == "" {
+			e.queue.forget(it.key)
+		}
 		e.queue.addAfter(it.key, union(e.unowed(it), union(e.deleteOperation(it), operations(OperationRequeue))), prioBackground, after, timerRequeue)
 		e.queue.done(it.key)
 		return
