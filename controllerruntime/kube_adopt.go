@@ -37,7 +37,7 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 			continue
 		}
 		if exists, ok := errors.AsType[*ResourceExistsError](err); ok {
-			recordResourceExists(ctx, exists)
+			k.recordResourceExists(ctx, exists)
 			return err
 		}
 		return k.explain("adopt", key, err)

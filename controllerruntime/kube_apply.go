@@ -46,7 +46,7 @@ func WithoutForce() ApplyOption { return func(o *kubeApplyOptions) { o.withoutFo
 //
 // Nothing is written when nothing changed: the annotation AppliedHashAnnotation tells what was applied, and the server's
 // managedFields that all of it is still as it was. So a field that somebody else changed or removed is noticed, and applied
-// again. An informer whose transform drops the managedFields cannot tell after any change; then Apply asks the server,
+// again; the order alone of a list by key, such as containers, is no drift. An informer whose transform drops the managedFields cannot tell after any change; then Apply asks the server,
 // where it is no write. Do not mix Apply and CreateOrUpdate on one object: what the latter set, the former cannot remove.
 func (k *Kube[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (OperationResult, error) {
 	c, err := k.configuration(ctx, obj, opts)
@@ -62,7 +62,7 @@ func (k *Kube[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Operat
 		again := kubeOvertaken(err)
 		if exists, ok := errors.AsType[*ResourceExistsError](err); ok {
 			if again = tries == 0; !again { // what the cache says may be old
-				recordResourceExists(ctx, exists)
+				k.recordResourceExists(ctx, exists)
 			}
 		}
 		if !again || tries == maxConflicts {

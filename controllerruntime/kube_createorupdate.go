@@ -58,7 +58,7 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 		switch {
 		case again && tries < maxConflicts:
 		case foreign:
-			recordResourceExists(ctx, exists)
+			k.recordResourceExists(ctx, exists)
 			return OperationResultNone, err
 		default:
 			return OperationResultNone, k.explain("create or update", key, err)

@@ -73,6 +73,9 @@ func (d kubeHandleDeleter[T]) ownedLive(ctx context.Context, kind, key string) (
 	var objects []metav1.Object
 	for _, name := range d.k.own.notShown(kind, key) {
 		live, err := d.k.live(ctx, name)
+		if unknownResource(err) {
+			continue // the CustomResourceDefinition is gone, and with it all objects
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -2,10 +2,8 @@ package controllerruntime
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/nagi-runtime/nagi/entity"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -101,13 +99,4 @@ func (k *Kube[T]) exists(key string, existing metav1.Object) *ResourceExistsErro
 		err.Controller = ref.Kind + " " + ref.Name
 	}
 	return err
-}
-
-// recordResourceExists records the event on the reconciled primary.
-func recordResourceExists(ctx context.Context, exists *ResourceExistsError) {
-	if r, ok := reconcileOf(ctx); ok {
-		e := r.engine
-		e.event(e.regarding(r.req.Key, e.primary.view(r.req.Key)), corev1.EventTypeWarning, ReasonErrResourceExists,
-			fmt.Sprintf(MessageErrResourceExists, exists.Key))
-	}
 }

@@ -31,7 +31,11 @@ const ownerIndex = "nagi/owner"
 
 // OwnsKube makes the objects of a Kubernetes informer secondaries of the primary. The informer is the user's to start
 // and to stop; it may be one of typed objects, of unstructured ones, or of metadata only. With a deleter (WithDeleter) cascade
-// and sweep delete those whose owner is gone; without one they are left.
+// and sweep delete those whose owner is gone; without one they are left. Before a teardown ends, a KubeDeleter asks the API
+// server, in all namespaces, for what the cache is behind with; a user who may not list there has to rely on the cache.
+//
+// Who is the owner says an annotation, and Kubernetes copies annotations: those of a Deployment to its ReplicaSets. In an
+// informer of such copies they count as secondaries, and go with the primary.
 //
 // To be able to say why an informer does not sync or falls behind, New sets its watch error handler, if it has not been
 // started; see WithWatchErrorHandler.
@@ -94,6 +98,7 @@ type kubeSource struct {
 	indexed  bool
 	handlers handlers
 	watching *kubeHealth
+	blocked  blockedKeys
 }
 
 func newKubeSource(e *engine, role string, informer cache.SharedIndexInformer, so sourceOptions) *kubeSource {
@@ -144,9 +149,17 @@ func (s *kubeSource) start(ctx context.Context) error {
 			after, ok2 := metaObject(newObj)
 			if ok1 && ok2 {
 				s.events.updated(ctx, before, after)
+				if s.blocked.len() > 0 && changedHands(before, after) {
+					s.unblock(after)
+				}
 			}
 		},
-		DeleteFunc: func(obj any) { s.events.deleted(ctx, obj) },
+		DeleteFunc: func(gone any) {
+			s.events.deleted(ctx, gone)
+			if obj, ok := metaObject(gone); ok {
+				s.unblock(obj)
+			}
+		},
 	})
 }
 
