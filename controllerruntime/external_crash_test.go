@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -108,8 +109,9 @@ func (w *crashedCloud) diff(keys []string) string {
 	}
 	for _, key := range keys {
 		size, exists := w.want[key]
-		if _, _, err := w.sites.Records().GetReserved(ctx, intentsName(key)); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("an intent of %s is left (%v)", key, err)
+		kept, _, err := w.sites.Records().GetReserved(ctx, intentsName(key))
+		if exists && strings.Contains(string(kept), `"intent"`) || !exists && !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("an intent of %s is left: %s (%v)", key, kept, err)
 		}
 		record, err := w.sites.Record(ctx, key)
 		switch {

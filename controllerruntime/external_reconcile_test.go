@@ -58,7 +58,7 @@ func TestReconcileCreatesUpdatesAndDeletesAndLeavesNothingBehind(t *testing.T) {
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "created", func() bool { return w.cloud.of("home") == "=1" && w.reconciled("home") })
-	if w.intents("home") != "" {
+	if w.intentOf("home") != nil {
 		t.Errorf("an intent is left: %s", w.intents("home"))
 	}
 	w.resize("home", 2)

@@ -15,9 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// What external.Reconcile is about to do for a primary is written down in a reserved key of the status bucket, one for
-// each primary, and goes when it was seen to be done. One that is left when the primary is gone keeps its teardown owed:
-// something may have been created that nobody has seen.
+// What external.Reconcile is about to do for a primary, and what it has done, is written down in a reserved key of the status
+// bucket, one for each primary that has external resources. An intent that is open when the primary is gone keeps its teardown
+// owed: something may have been created that nobody has seen.
 
 // reservedIntents is the prefix of those keys.
 const reservedIntents = entity.ReservedPrefix + ".intents."
@@ -30,8 +30,42 @@ type keptIntents struct {
 	Resources map[string]external.Entry `json:"resources"`
 }
 
-// intents knows of which keys this process has written down something: the cache of the status bucket may be behind.
-type intents struct{ keyed[struct{}] }
+// intents knows of which keys this process has written down something: the cache of the status bucket may be behind. Of the
+// entries that have to be waited for it knows when it first met them.
+type intents struct {
+	keyed[map[string]external.Entry]
+}
+
+func (i *intents) wrote(key string) {
+	i.change(key, func(known map[string]external.Entry, _ bool) map[string]external.Entry { return known })
+}
+
+// met returns an entry with when this process first met it as it is, where that may have to be known.
+func (i *intents) met(key, resource string, entry external.Entry) external.Entry {
+	now := time.Now()
+	if entry.Intent == nil && (entry.Created == nil || !entry.Created.At.After(now)) {
+		if _, ok := i.get(key); ok {
+			i.change(key, func(known map[string]external.Entry, _ bool) map[string]external.Entry {
+				delete(known, resource)
+				return known
+			})
+		}
+		return entry
+	}
+	entry.Seen = now
+	i.change(key, func(known map[string]external.Entry, _ bool) map[string]external.Entry {
+		if before, ok := known[resource]; ok && before.Same(entry) {
+			entry.Seen = before.Seen
+			return known
+		}
+		if known == nil {
+			known = map[string]external.Entry{}
+		}
+		known[resource] = entry
+		return known
+	})
+	return entry
+}
 
 // externalRuntime is what external.Reconcile gets of a reconcile.
 type externalRuntime struct{ *reconcileContext }
@@ -45,7 +79,7 @@ func (r externalRuntime) Owner() external.Owner {
 
 // Store implements external.Runtime.
 func (r externalRuntime) Store() external.Store {
-	return intentStore{engine: r.engine, key: r.req.Key}
+	return intentStore{engine: r.engine, key: r.req.Key, saving: &r.saving}
 }
 
 // Gate implements external.Runtime.
@@ -98,6 +132,7 @@ func (p *pendingNote) get() (after time.Duration, what string) {
 type intentStore struct {
 	engine *engine
 	key    string
+	saving *sync.Mutex
 }
 
 var errNoIntents = errors.New("WithoutTeardown there is no status bucket to write intents to; external.Reconcile needs one")
@@ -108,7 +143,10 @@ func (s intentStore) Load(ctx context.Context, resource string) (external.Entry,
 		return external.Entry{}, errNoIntents
 	}
 	kept, _, err := s.engine.readIntents(ctx, s.key)
-	return kept.Resources[resource], err
+	if err != nil {
+		return external.Entry{}, err
+	}
+	return s.engine.intents.met(s.key, resource, kept.Resources[resource]), nil
 }
 
 // Save implements external.Store.
@@ -116,6 +154,8 @@ func (s intentStore) Save(ctx context.Context, resource string, before, after ex
 	if s.engine.records == nil {
 		return errNoIntents
 	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
 	for tries := 0; ; tries++ {
 		kept, revision, err := s.engine.readIntents(ctx, s.key)
 		if err != nil {
@@ -134,6 +174,9 @@ func (s intentStore) Save(ctx context.Context, resource string, before, after ex
 			delete(kept.Resources, resource)
 		}
 		err = s.engine.writeIntents(ctx, kept, revision)
+		if err == nil {
+			s.engine.intents.met(s.key, resource, after)
+		}
 		if err == nil || tries == maxConflicts || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
@@ -178,7 +221,7 @@ func (e *engine) writeIntents(ctx context.Context, kept keptIntents, revision ui
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	e.intents.put(kept.Key, struct{}{})
+	e.intents.wrote(kept.Key)
 	_, err = e.records.PutReserved(ctx, name, data, revision)
 	return err
 }
@@ -204,11 +247,11 @@ func (e *engine) intentsTold(ctx context.Context, key string) (bool, error) {
 	}
 	told := true
 	for resource, entry := range kept.Resources {
-		if entry.Intent == nil {
-			continue
-		}
 		kind, _, _ := strings.Cut(resource, "/")
 		s := e.external(kind)
+		if entry.Intent == nil && (s == nil || entry.ObserveOnly) {
+			continue
+		}
 		if s == nil {
 			return false, fmt.Errorf("%s of external %s, for %s %q, was begun and not seen to be done, and this controller has no client that could list it: "+
 				"call external.ReconcileAbsent in the reconcile of the delete, or give it the client (OwnsExternal); or delete %s in bucket %s if nothing is left",
@@ -219,7 +262,8 @@ func (e *engine) intentsTold(ctx context.Context, key string) (bool, error) {
 				"call external.ReconcileAbsent in the reconcile of the delete; or delete %s in bucket %s if nothing is left",
 				entry.Intent.Operation, entry.Intent.Action, resource, e.kind, key, intentsName(key), e.statusBucket)
 		}
-		if !s.listedFor(ctx, key, entry.Intent.Tried.Add(s.config.Timeout+s.config.Settle)) {
+		entry = e.intents.met(key, resource, entry)
+		if !s.listedFor(ctx, key, entry.Settled(s.config.Timeout, s.config.Settle)) {
 			told = false
 		}
 	}
@@ -243,8 +287,45 @@ func (e *engine) removeIntents(ctx context.Context, key string) error {
 	return nil
 }
 
-// forgottenIntents are those of keys that neither exist nor owe a teardown: somebody has removed the record. A system that
-// is healthy has as many intents as things go on, and nothing is asked of a server for those.
+// spare leaves out of what a primary owned the resources that its reconciler only observed.
+func (e *engine) spare(ctx context.Context, key string, targets []ownedObject) (rest []ownedObject, spared bool, err error) {
+	if len(e.externals) == 0 || !e.mayHaveIntents(key) {
+		return targets, false, nil
+	}
+	kept, _, err := e.readIntents(ctx, key)
+	if err != nil {
+		return nil, false, err
+	}
+	observed, managed := map[string]int{}, map[string]string{}
+	for resource, entry := range kept.Resources {
+		kind, _, _ := strings.Cut(resource, "/")
+		if entry.ObserveOnly {
+			observed[kind]++
+		} else {
+			managed[kind] = resource
+		}
+	}
+	left := map[string]int{}
+	for _, target := range targets {
+		s, ok := target.source.(*externalSource)
+		if !ok || observed[s.resources] == 0 {
+			rest = append(rest, target)
+			continue
+		}
+		left[s.resources]++
+	}
+	for kind, n := range left {
+		if managed[kind] != "" && n > observed[kind] {
+			return nil, false, fmt.Errorf("%s %q has several external %s, of which some are only observed, and the list does not tell which: "+
+				"call external.ReconcileAbsent for %s in the reconcile of the delete", e.kind, key, kind, managed[kind])
+		}
+	}
+	return rest, len(left) > 0, nil
+}
+
+// forgottenIntents are those of keys that neither exist nor owe a teardown: somebody has removed the record. Nothing is asked
+// of a server for the others.
+// Where the client has a Config.Filter the cache has no reserved keys, and none are found.
 func (e *engine) forgottenIntents(ctx context.Context) orphaned {
 	found := orphaned{source: "intents", owners: map[string]int{}}
 	names := map[string]struct{}{}

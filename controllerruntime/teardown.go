@@ -254,6 +254,13 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 	if err := a.still(ctx); err != nil {
 		return false, err
 	}
+	if a.spared {
+		// What says so outlives the anchor, or the next teardown after a crash would not know.
+		if err := e.removeAnchor(ctx, key); err != nil {
+			return false, err
+		}
+		return true, e.removeIntents(ctx, key)
+	}
 	if err := e.removeIntents(ctx, key); err != nil {
 		return false, err
 	}
@@ -266,6 +273,7 @@ type absence struct {
 	engine *engine
 	key    string
 	asked  time.Time // the leader
+	spared bool      // something that it owned stays: external.ObserveOnly
 }
 
 // absenceTrusted is how long the leader's answer is acted on, with the cache alone to say otherwise.
@@ -319,7 +327,7 @@ func (e *engine) marked(ctx context.Context, key string) (bool, error) {
 // gone.
 func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error) {
 	key := a.key
-	targets, err := e.toDelete(ctx, key)
+	targets, err := e.toDelete(ctx, a)
 	if err != nil || len(targets) == 0 {
 		return err == nil, err
 	}
@@ -354,15 +362,22 @@ func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error)
 	if log.Wait(patience) != nil {
 		return false, nil
 	}
-	targets, err = e.toDelete(ctx, key)
-	return len(targets) == 0, err
+	targets, err = e.toDelete(ctx, a)
+	return err == nil && len(targets) == 0, err
 }
 
-// toDelete is what a primary that is gone still owns.
-func (e *engine) toDelete(ctx context.Context, key string) ([]ownedObject, error) {
-	targets, err := e.ownedObjects(key)
+// toDelete is what a primary that is gone still owns, but for what is to stay. Of that the sweep has to know.
+func (e *engine) toDelete(ctx context.Context, a *absence) ([]ownedObject, error) {
+	targets, err := e.ownedObjects(a.key)
 	if err == nil && len(targets) == 0 {
-		targets, err = e.unseenObjects(ctx, key)
+		targets, err = e.unseenObjects(ctx, a.key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	targets, a.spared, err = e.spare(ctx, a.key, targets)
+	if err == nil && a.spared && len(targets) == 0 {
+		err = e.leave(ctx, a.key)
 	}
 	return targets, err
 }

@@ -2,7 +2,6 @@ package external
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -23,19 +22,33 @@ func (r *run[Desired, Observed]) newIntent(action Action) *Intent {
 func (r *run[Desired, Observed]) begin(ctx context.Context, intent *Intent) error {
 	begun := *intent
 	begun.Tried, begun.Answered, begun.Operation = time.Now().UTC(), false, ""
-	return r.save(ctx, Entry{Intent: &begun, Applied: r.entry.Applied})
+	begun.Settle = r.settle + r.timeout()
+	return r.save(ctx, r.with(&begun))
+}
+
+// timeout is how long a call may be under way. Without a gate nobody bounds it but the reconcile's context.
+func (r *run[Desired, Observed]) timeout() time.Duration {
+	if r.gate == nil {
+		return 0
+	}
+	return r.gate.Timeout()
+}
+
+// with is the entry with another intent, or none.
+func (r *run[Desired, Observed]) with(intent *Intent) Entry {
+	return Entry{Intent: intent, Applied: r.entry.Applied, Created: r.entry.Created}
 }
 
 // amend changes what is known of the open intent.
 func (r *run[Desired, Observed]) amend(ctx context.Context, change func(*Intent)) error {
 	intent := *r.entry.Intent
 	change(&intent)
-	return r.save(ctx, Entry{Intent: &intent, Applied: r.entry.Applied})
+	return r.keep(ctx, r.with(&intent))
 }
 
 // drop forgets the open intent: it is over, and has not come to what it was for.
 func (r *run[Desired, Observed]) drop(ctx context.Context) error {
-	return r.save(ctx, Entry{Applied: r.entry.Applied})
+	return r.keep(ctx, r.with(nil))
 }
 
 // apply does what the intent says, which is a new one or one that is tried again.
@@ -44,8 +57,9 @@ func (r *run[Desired, Observed]) apply(ctx context.Context, seen Observation[Obs
 	if seen.presence == exists {
 		request.Observed = &seen.observed
 	}
-	if err := json.Unmarshal(intent.Desired, &request.Desired); err != nil {
-		return Result[Observed]{}, fmt.Errorf("decode what was desired: %w", err)
+	var err error
+	if request.Desired, err = r.wished(intent); err != nil {
+		return Result[Observed]{}, err
 	}
 	return r.try(ctx, intent, func(ctx context.Context) (Outcome, error) { return r.driver.Apply(ctx, request) })
 }
@@ -58,14 +72,17 @@ func (r *run[Desired, Observed]) remove(ctx context.Context, seen Observation[Ob
 
 // try writes the intent down, calls the API, and looks what came of it.
 func (r *run[Desired, Observed]) try(ctx context.Context, intent *Intent, do func(context.Context) (Outcome, error)) (Result[Observed], error) {
+	// The turn comes first: from the time that is written down the call is under way for as long as its Timeout, not longer.
+	limited, leave, err := r.enter(ctx)
+	if err != nil {
+		return Result[Observed]{}, fmt.Errorf("%s: %w", intent.Action, err)
+	}
 	if err := r.begin(ctx, intent); err != nil {
+		leave()
 		return Result[Observed]{}, err
 	}
-	var outcome Outcome
-	err := r.call(ctx, func(ctx context.Context) (err error) {
-		outcome, err = do(ctx)
-		return err
-	})
+	outcome, err := func() (Outcome, error) { defer leave(); return do(limited) }()
+	err = ofAPI(err)
 	if errors.Is(err, ErrRefused) {
 		return Result[Observed]{}, errors.Join(fmt.Errorf("%s: %w", intent.Action, err), r.drop(ctx))
 	}
@@ -82,16 +99,18 @@ func (r *run[Desired, Observed]) try(ctx context.Context, intent *Intent, do fun
 	seen, err := r.observe(ctx)
 	if err != nil {
 		// What is known is kept: that it was done.
-		return Result[Observed]{}, errors.Join(err, r.amend(ctx, answered))
+		return Result[Observed]{}, errors.Join(err, r.amend(ctx, r.answered))
 	}
 	settled, result, err := r.conclude(ctx, seen, true)
 	if settled || err != nil {
 		return result, err
 	}
-	return result, r.amend(ctx, answered)
+	return result, r.amend(ctx, r.answered)
 }
 
-func answered(i *Intent) { i.Answered, i.Operation, i.Tried = true, "", time.Now().UTC() }
+func (r *run[Desired, Observed]) answered(i *Intent) {
+	i.Answered, i.Operation, i.Tried, i.Settle = true, "", time.Now().UTC(), r.settle
+}
 
 func (r *run[Desired, Observed]) goesOn(operation string, after time.Duration) Result[Observed] {
 	return r.pending(nil, fmt.Sprintf("operation %q (%s)", operation, r.entry.Intent.Action), after)
@@ -104,15 +123,15 @@ func (r *run[Desired, Observed]) conclude(ctx context.Context, seen Observation[
 	case seen.presence == busy:
 		return false, r.pending(nil, "a change that goes on", 0), nil
 	case intent.Action == ActionDelete && seen.presence == absent:
-		return true, Result[Observed]{State: StateAbsent, Did: ActionDelete}, r.save(ctx, Entry{})
+		return true, Result[Observed]{State: StateAbsent, Did: ActionDelete}, r.keep(ctx, Entry{})
 	case intent.Action != ActionDelete && seen.presence == exists:
-		var desired Desired
-		if err := json.Unmarshal(intent.Desired, &desired); err != nil {
-			return false, Result[Observed]{}, fmt.Errorf("decode what was desired: %w", err)
+		desired, err := r.wished(intent)
+		if err != nil {
+			return false, Result[Observed]{}, err
 		}
 		if len(r.driver.Diff(desired, seen.observed)) == 0 {
 			result := Result[Observed]{State: StateSynced, Observed: &seen.observed, Did: intent.Action}
-			return true, result, r.save(ctx, r.applied(intent.Digest))
+			return true, result, r.keep(ctx, r.over(intent))
 		}
 	}
 	if !done {
@@ -149,16 +168,17 @@ func (r *run[Desired, Observed]) target(token string) Target {
 
 // call calls the API when its turn has come.
 func (r *run[Desired, Observed]) call(ctx context.Context, f func(context.Context) error) error {
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if r.gate != nil {
-		var err error
-		if limited, cancel, err = r.gate.Enter(ctx); err != nil {
-			return err
-		}
+	limited, leave, err := r.enter(ctx)
+	if err != nil {
+		return err
 	}
-	defer cancel()
-	if err := f(limited); err != nil {
-		return &apiError{err: err}
+	defer leave()
+	return ofAPI(f(limited))
+}
+
+func (r *run[Desired, Observed]) enter(ctx context.Context) (limited context.Context, leave context.CancelFunc, err error) {
+	if r.gate == nil {
+		return ctx, func() {}, nil
 	}
-	return nil
+	return r.gate.Enter(ctx)
 }

@@ -8,20 +8,22 @@ import (
 
 // Config says how the runtime uses a client. The zero value of each field is its default.
 type Config struct {
-	// Interval is how often the resources are listed, give or take a tenth. The default is one minute.
+	// Interval is how often the resources are listed, give or take a tenth. Each replica lists, and watches, whether it leads
+	// or not. The default is one minute.
 	Interval time.Duration
 	// Timeout bounds each call of the API: List, Delete, and the calls of a Driver. The default is 30 s.
 	Timeout time.Duration
 	// Rate is how many calls a second are made at most, on the average, and Burst how many at once. List, Delete and the calls of a
-	// Driver of the same kind count together. The default is no limit; Burst without Rate is an error, Rate without Burst a
-	// burst of one.
+	// Driver of the same kind count together, in each controller and each replica for itself. The default is no limit; Burst
+	// without Rate is an error, Rate without Burst a burst of one.
 	Rate  float64
 	Burst int
 	// BackoffMin and BackoffMax bound the pauses between polls of an API that is away, and before Watch is called again. The
 	// defaults are 1 s and 1 min; a pause doubles each time, with jitter.
 	BackoffMin, BackoffMax time.Duration
 	// Settle is how long after a write List may not show it yet. Teardowns wait that long before they believe that nothing is
-	// left. The default, 0, is for an API whose lists show every write that was answered.
+	// left, or the Settle of Reconcile where that is longer. The default, 0, is for an API whose lists show every write that was
+	// answered.
 	Settle time.Duration
 }
 

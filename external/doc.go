@@ -18,6 +18,9 @@
 //
 // and, where the primary is gone, external.ReconcileAbsent(ctx, driver).
 //
+// What is remembered of the resources, such as an intent that is open, is one reserved key of the status bucket for each
+// primary that has any, until the primary is gone.
+//
 // # When the API is away
 //
 // An error that [IsUnavailable] is no fault of the primary whose reconcile met it. The runtime then stops calling the API

@@ -2,6 +2,7 @@ package external
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,18 +12,21 @@ import (
 //
 // A type that is an IExternalClient too needs another Delete there: embed the driver in a type of its own.
 type Driver[Desired, Observed any] interface {
-	// Kind is the client's kind, if there is a client (controllerruntime.OwnsExternal): they share breaker and rate limit.
+	// Kind is the client's kind, if there is a client (controllerruntime.OwnsExternal): they share breaker and rate limit. It has
+	// no slash.
 	Kind() string
 	// Observe looks, without side effects. It finds the resource by the owner and name that Apply marked it with, by a name
 	// made from them, or by the token of an open intent. What it does not know it must not guess: an error, like Unknown,
-	// neither creates nor deletes. Absent means that the API, asked now, would know the resource if it were there.
+	// neither creates nor deletes. Absent means that the API says so; an API, or a replica of it, that shows late what was done is
+	// what Settle is for.
 	Observe(ctx context.Context, target Target) (Observation[Observed], error)
 	// Diff says what differs, and nothing where nothing has to be changed. It is pure. What the API adds by itself is no
 	// difference.
 	Diff(desired Desired, observed Observed) []Change
 	// Apply creates the resource or changes it, and marks it with its owner. Called again with the same token it must not
 	// create again: the API knows tokens, or the resource's name follows from the token or the target, or Apply looks for the
-	// token first. What an error has done is not known, unless it is Unavailable or Refused, see there.
+	// token first. What an error has done is not known, unless it is Refused. The answer of a call counts also where its context
+	// has ended meanwhile, so return an operation that the API has told rather than the context's error.
 	Apply(ctx context.Context, request ApplyRequest[Desired, Observed]) (Outcome, error)
 	// Delete removes the resource. One that is absent is success.
 	Delete(ctx context.Context, request DeleteRequest[Observed]) (Outcome, error)
@@ -30,9 +34,13 @@ type Driver[Desired, Observed any] interface {
 
 // Poller is an optional interface of a Driver whose Apply or Delete return operations that go on.
 type Poller interface {
-	// Poll asks how an operation is getting on. An error says nothing about the operation.
+	// Poll asks how an operation is getting on. An error says nothing about the operation, but for ErrNoOperation.
 	Poll(ctx context.Context, target Target, operation string) (Progress, error)
 }
+
+// ErrNoOperation is what an error of Poll wraps where the API does not know the operation (any more), as many forget theirs after
+// a while. The operation is then over, and Observe tells what came of it.
+var ErrNoOperation = errors.New("no such operation")
 
 // Owner names the primary of a resource, as its marks must.
 type Owner struct {

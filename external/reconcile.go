@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -42,17 +43,25 @@ type Result[Observed any] struct {
 // a new token, applies, and observes again. Only what was observed is reported as done: what goes on is StatePending. An
 // error leaves the intent as it is, and the next call goes on from there; one that IsUnavailable makes the engine wait for
 // the API.
+//
+// What is desired is written down with the intent, as JSON, in plain text, in the status bucket, and after a crash read from
+// there: Desired must be the same when it was encoded and decoded, or Reconcile refuses it. A secret does not belong into it; let
+// it name the secret, and the driver look it up. What is desired has also to be the same each time it is: with the time of day in
+// it, each reconcile has another wish.
 func Reconcile[Desired, Observed any](ctx context.Context, driver Driver[Desired, Observed], desired Desired, opts ...Option) (Result[Observed], error) {
 	document, err := json.Marshal(desired)
 	if err != nil {
 		return Result[Observed]{State: StateUnknown}, fmt.Errorf("encode what is desired of %s: %w", driver.Kind(), err)
+	}
+	if err := survives(desired, document); err != nil {
+		return Result[Observed]{State: StateUnknown}, fmt.Errorf("write down what is desired of %s: %w", driver.Kind(), err)
 	}
 	return reconcile(ctx, driver, &wish[Desired]{desired, document, digestOf(document)}, opts)
 }
 
 // ReconcileAbsent makes sure that the resource is gone, and settles what was left open. For the reconcile of a primary that
 // is gone, and of one that no longer wants the resource. Until the State is StateAbsent the engine keeps the primary's
-// teardown owed.
+// teardown owed. With ObserveOnly nothing is deleted, and nothing kept owed.
 func ReconcileAbsent[Desired, Observed any](ctx context.Context, driver Driver[Desired, Observed], opts ...Option) (Result[Observed], error) {
 	return reconcile(ctx, driver, nil, opts)
 }
@@ -62,6 +71,17 @@ type wish[Desired any] struct {
 	value    Desired
 	document []byte
 	digest   string
+}
+
+// wished is what an intent is to apply. While that is what is desired now, it is the reconciler's own value.
+func (r *run[Desired, Observed]) wished(intent *Intent) (desired Desired, err error) {
+	if r.desired != nil && r.desired.digest == intent.Digest {
+		return r.desired.value, nil
+	}
+	if err := json.Unmarshal(intent.Desired, &desired); err != nil {
+		return desired, fmt.Errorf("decode what was desired: %w", err)
+	}
+	return desired, nil
 }
 
 func digestOf(document []byte) string {
@@ -97,6 +117,9 @@ func reconcile[Desired, Observed any](ctx context.Context, driver Driver[Desired
 	if settings.name != "" {
 		r.resource += "/" + settings.name
 	}
+	if kind == "" || strings.Contains(kind, "/") {
+		return unknown, fmt.Errorf("reconcile external %q: the driver's kind must be one, without a slash", kind)
+	}
 	result, err := r.reconcile(ctx)
 	away := err != nil && ctx.Err() == nil && errors.Is(err, errOfAPI) && IsUnavailable(err)
 	if away {
@@ -122,6 +145,13 @@ type apiError struct{ err error }
 
 func (e *apiError) Error() string   { return e.err.Error() }
 func (e *apiError) Unwrap() []error { return []error{errOfAPI, e.err} }
+
+func ofAPI(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &apiError{err: err}
+}
 
 func (r *run[Desired, Observed]) reconcile(ctx context.Context) (Result[Observed], error) {
 	entry, err := r.runtime.Store().Load(ctx, r.resource)
@@ -153,16 +183,17 @@ func (r *run[Desired, Observed]) converge(ctx context.Context, seen Observation[
 	switch {
 	case seen.presence == busy:
 		return r.pending(nil, "a change that somebody else has begun", 0), nil
+	case r.observeOnly:
+		return r.look(ctx, seen)
+	case seen.presence == absent && r.entry.Created != nil && r.fresh():
+		// Some replica of the API has shown it and another does not: it is there.
+		return r.pending(nil, "what was created to be seen again", 0), nil
 	case r.desired == nil && seen.presence == absent:
 		return Result[Observed]{State: StateAbsent}, r.save(ctx, Entry{})
-	case r.desired == nil && r.observeOnly:
-		return Result[Observed]{State: StateDrifted, Observed: &seen.observed}, r.save(ctx, Entry{})
 	case r.desired == nil:
 		return r.remove(ctx, seen, r.newIntent(ActionDelete))
-	case seen.presence == absent && r.leaves():
-		return r.drifted(nil, nil), nil
-	case seen.presence == absent && r.observeOnly:
-		return Result[Observed]{State: StateAbsent}, nil
+	case seen.presence == absent && r.leaves(seen):
+		return r.drifted(ctx, nil, nil)
 	case seen.presence == absent:
 		return r.apply(ctx, seen, r.newIntent(ActionCreate), nil)
 	}
@@ -170,20 +201,38 @@ func (r *run[Desired, Observed]) converge(ctx context.Context, seen Observation[
 	switch {
 	case len(changes) == 0:
 		return Result[Observed]{State: StateSynced, Observed: &seen.observed}, r.save(ctx, r.applied(r.desired.digest))
-	case r.observeOnly:
-		return Result[Observed]{State: StateDrifted, Observed: &seen.observed, Drift: changes}, nil
-	case r.leaves():
-		return r.drifted(&seen.observed, changes), nil
+	case r.leaves(seen):
+		return r.drifted(ctx, &seen.observed, changes)
 	}
 	return r.apply(ctx, seen, r.newIntent(ActionUpdate), changes)
 }
 
-// leaves tells whether what differs is drift that the policy leaves as it is.
-func (r *run[Desired, Observed]) leaves() bool {
-	return r.drift != DriftCorrect && !r.observeOnly && r.entry.Applied == r.desired.digest
+// look is the reconcile of ObserveOnly. All it does is to remember that nobody may delete the resource for the primary.
+func (r *run[Desired, Observed]) look(ctx context.Context, seen Observation[Observed]) (Result[Observed], error) {
+	err := r.save(ctx, Entry{Applied: r.entry.Applied, ObserveOnly: true})
+	if seen.presence == absent {
+		return Result[Observed]{State: StateAbsent}, err
+	}
+	result := Result[Observed]{State: StateDrifted, Observed: &seen.observed}
+	if r.desired != nil {
+		if result.Drift = r.driver.Diff(r.desired.value, seen.observed); len(result.Drift) == 0 {
+			result.State = StateSynced
+		}
+	}
+	return result, err
 }
 
-func (r *run[Desired, Observed]) drifted(observed *Observed, changes []Change) Result[Observed] {
+// leaves tells whether what differs is drift that the policy leaves as it is. So does what was there before anything was
+// applied: nobody knows that it is no drift.
+func (r *run[Desired, Observed]) leaves(seen Observation[Observed]) bool {
+	if r.drift == DriftCorrect {
+		return false
+	}
+	return r.entry.Applied == r.desired.digest || r.entry.Applied == "" && seen.presence == exists
+}
+
+// drifted leaves a resource as it is. Against what is desired now a wish that comes later is told.
+func (r *run[Desired, Observed]) drifted(ctx context.Context, observed *Observed, changes []Change) (Result[Observed], error) {
 	if r.drift == DriftReport {
 		what := "it is missing"
 		if observed != nil {
@@ -191,15 +240,21 @@ func (r *run[Desired, Observed]) drifted(observed *Observed, changes []Change) R
 		}
 		r.runtime.Drifted(r.resource + " has drifted and is left so: " + what)
 	}
-	return Result[Observed]{State: StateDrifted, Observed: observed, Drift: changes}
+	return Result[Observed]{State: StateDrifted, Observed: observed, Drift: changes}, r.save(ctx, r.applied(r.desired.digest))
 }
 
-// applied is the entry once an intent with this digest is over.
+// applied is the entry of a resource that is as was desired with this digest.
 func (r *run[Desired, Observed]) applied(digest string) Entry {
-	if r.drift == DriftCorrect {
-		return Entry{} // nobody asks
+	return Entry{Applied: digest, Created: r.entry.Created}
+}
+
+// over is the entry once an intent has come to what it was for.
+func (r *run[Desired, Observed]) over(intent *Intent) Entry {
+	entry := r.applied(intent.Digest)
+	if intent.Action == ActionCreate && r.settle > 0 {
+		entry.Created = &Creation{At: time.Now().UTC(), Settle: r.settle}
 	}
-	return Entry{Applied: digest}
+	return entry
 }
 
 func (r *run[Desired, Observed]) pending(observed *Observed, what string, after time.Duration) Result[Observed] {
@@ -218,5 +273,27 @@ func (r *run[Desired, Observed]) save(ctx context.Context, entry Entry) error {
 		return fmt.Errorf("write down the intent: %w", err)
 	}
 	r.entry = entry
+	r.entry.Seen = time.Now()
 	return nil
+}
+
+// keepFor is how long after the reconcile's context has ended what the API has said is still written down.
+const keepFor = 5 * time.Second
+
+// keep is save of what the API has said. A lost lease, a stop or a reconcile that takes too long ends the context, often
+// while the API works, and its answer may be the only trace of what goes on there. Whoever leads by then is not overwritten:
+// the store refuses if it has changed anything.
+func (r *run[Desired, Observed]) keep(ctx context.Context, entry Entry) error {
+	kept, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() {
+		defer end()
+		patience := time.NewTimer(keepFor)
+		defer patience.Stop()
+		select {
+		case <-patience.C:
+		case <-kept.Done():
+		}
+	})()
+	return r.save(kept, entry)
 }

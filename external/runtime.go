@@ -25,6 +25,8 @@ type Gate interface {
 	// Enter waits for the turn of one call, and returns the call's context, which the call must end. The error is an
 	// UnavailableError while the API is known to be away.
 	Enter(ctx context.Context) (context.Context, context.CancelFunc, error)
+	// Timeout bounds each call: from Enter on that long it may be carried out, though the caller is dead by then.
+	Timeout() time.Duration
 	// Report is told how a reconcile that called the API ended: with an error that IsUnavailable, or nil.
 	Report(err error)
 }

@@ -55,6 +55,8 @@ func (r *run[Desired, Observed]) pollOperation(ctx context.Context) (over bool, 
 		return err
 	})
 	switch {
+	case errors.Is(err, ErrNoOperation):
+		// It is over, and how is to be observed.
 	case err != nil:
 		return false, result, fmt.Errorf("poll operation %q: %w", intent.Operation, err)
 	case !progress.Over:
@@ -63,7 +65,7 @@ func (r *run[Desired, Observed]) pollOperation(ctx context.Context) (over bool, 
 		// The API is done with this token: another try is another intent.
 		return false, result, errors.Join(fmt.Errorf("operation %q (%s) failed: %w", intent.Operation, intent.Action, progress.Err), r.drop(ctx))
 	}
-	return true, result, r.amend(ctx, answered)
+	return true, result, r.amend(ctx, r.answered)
 }
 
 // adopt takes up an operation that was begun before a crash, and of which only the API knew.
@@ -75,8 +77,10 @@ func (r *run[Desired, Observed]) adopt(ctx context.Context, seen Observation[Obs
 	return false, r.goesOn(seen.operation, 0), err
 }
 
-// fresh tells whether the API may not show yet what the intent has done.
-func (r *run[Desired, Observed]) fresh() bool { return time.Since(r.entry.Intent.Tried) < r.settle }
+// fresh tells whether the API may not show yet what the intent has done, or the last creation.
+func (r *run[Desired, Observed]) fresh() bool {
+	return time.Now().Before(r.entry.Settled(r.timeout(), r.settle))
+}
 
 // settleCreate is for a resource that was to be created and is absent, or exists in another shape.
 func (r *run[Desired, Observed]) settleCreate(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
@@ -85,7 +89,7 @@ func (r *run[Desired, Observed]) settleCreate(ctx context.Context, seen Observat
 	case seen.presence == exists && intent.Answered && r.fresh():
 		return false, r.pending(&seen.observed, "the result of create to be seen", 0), nil
 	case seen.presence == exists:
-		return true, Result[Observed]{}, r.save(ctx, r.applied(intent.Digest)) // created; what differs is an update
+		return true, Result[Observed]{}, r.keep(ctx, r.over(intent)) // created; what differs is an update
 	case intent.Answered && r.fresh():
 		return false, r.pending(nil, "what was created to be seen", 0), nil
 	case intent.Answered:

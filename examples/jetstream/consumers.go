@@ -143,13 +143,13 @@ func (r *consumers) onStream(_ context.Context, stream *Stream) (keys []string, 
 func (r *consumers) Reconcile(ctx context.Context, req nagi.Request) (nagi.Result, error) {
 	wish, err := r.entities.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
-		result, err := external.ReconcileAbsent(ctx, r.driver)
+		result, err := external.ReconcileAbsent(ctx, r.driver, atOnce)
 		return nagi.Result{RequeueAfter: result.RequeueAfter}, mineOnly(err)
 	}
 	if err != nil {
 		return nagi.Result{}, err
 	}
-	result, err := external.Reconcile(ctx, r.driver, wish.Spec)
+	result, err := external.Reconcile(ctx, r.driver, wish.Spec, atOnce)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		wish.Status.Note = "waits for its stream" // whose event will wake it

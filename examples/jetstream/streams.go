@@ -128,17 +128,20 @@ type streams struct {
 	driver   streamDriver
 }
 
+// atOnce: the leader is asked, and knows what it has done. What somebody deletes is made again without a wait for replicas.
+var atOnce = external.Settle(0)
+
 // Reconcile hands the wish over; what a deleted Stream leaves the driver removes.
 func (r *streams) Reconcile(ctx context.Context, req nagi.Request) (nagi.Result, error) {
 	wish, err := r.entities.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
-		result, err := external.ReconcileAbsent(ctx, r.driver)
+		result, err := external.ReconcileAbsent(ctx, r.driver, atOnce)
 		return nagi.Result{RequeueAfter: result.RequeueAfter}, mineOnly(err)
 	}
 	if err != nil {
 		return nagi.Result{}, err
 	}
-	result, err := external.Reconcile(ctx, r.driver, wish.Spec)
+	result, err := external.Reconcile(ctx, r.driver, wish.Spec, atOnce)
 	if err != nil {
 		return nagi.Result{}, err
 	}

@@ -128,7 +128,14 @@ func (w *world) recordDifferences(ctx context.Context, shops []*shop) (differenc
 		case !strings.HasPrefix(key, entity.ReservedPrefix):
 			records[key] = true
 		case strings.HasPrefix(key, entity.ReservedPrefix+".intents."):
-			differences = append(differences, "an intent is open: "+key)
+			kept, err := bucket.Get(ctx, key)
+			name := strings.TrimPrefix(key, entity.ReservedPrefix+".intents.")
+			switch {
+			case err == nil && strings.Contains(string(kept.Value()), `"intent"`):
+				differences = append(differences, "an intent is open: "+key)
+			case err == nil && !slices.ContainsFunc(shops, func(s *shop) bool { return s.Name == name }):
+				differences = append(differences, fmt.Sprintf("%s has no shop", key))
+			}
 		}
 	}
 	for _, s := range shops {

@@ -1,0 +1,192 @@
+package controllerruntime
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
+)
+
+// keep writes down an entry for a site's disk, as another process would have left it.
+func (w *cloudWorld) keep(name string, entry external.Entry) {
+	w.t.Helper()
+	data, err := json.Marshal(keptIntents{Key: name, Resources: map[string]external.Entry{"Disk": entry}})
+	must(w.t, err)
+	_, err = w.sites.Records().PutReserved(w.t.Context(), intentsName(name), data, 0)
+	must(w.t, err)
+}
+
+// unanswered is an intent to create a disk, as a process leaves it that is killed in Apply.
+func unanswered(tried time.Time) external.Entry {
+	return external.Entry{Intent: &external.Intent{
+		Token: "t", Action: external.ActionCreate, Digest: "x", Desired: json.RawMessage(`{"size":3}`), Tried: tried,
+	}}
+}
+
+// cleaningLeft reconciles, and leaves it to the runtime to clean up.
+func cleaningLeft(opts ...external.Option) func(*cloudWorld) ReconcilerFunc {
+	return func(w *cloudWorld) ReconcilerFunc {
+		reconcile := disksOf(w.sites, w.driver, opts...)
+		return func(ctx context.Context, req Request) (Result, error) {
+			if req.Operations.Has(OperationDelete) {
+				return Result{}, nil
+			}
+			return reconcile(ctx, req)
+		}
+	}
+}
+
+// hidden makes finds answer that there is nothing, while it is set.
+func (c *cloud) hidden() *atomic.Bool {
+	var hides atomic.Bool
+	c.set(func(c *cloud) {
+		c.fault = func(call string, _ *http.Request) int {
+			if call == "GET find" && hides.Load() {
+				return http.StatusNotFound
+			}
+			return 0
+		}
+	})
+	return &hides
+}
+
+func TestAReplicaOfTheAPIThatLagsMakesNoSecondResource(t *testing.T) {
+	// Seen once, and then not, within Settle; also by a controller that has not made it.
+	lag := with(external.Settle(time.Hour))
+	w := apart(t, lag)
+	r := w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "created", func() bool { return w.reconciled("home") })
+	hides := w.cloud.hidden()
+	for range 2 {
+		hides.Store(true)
+		finds := w.cloud.called("GET find")
+		w.c.Enqueue("home", OperationManual)
+		eventually(t, "it is looked for again and again", func() bool { return w.cloud.called("GET find") > finds+3 })
+		eventually(t, "the condition says so", func() bool {
+			return strings.Contains(w.condition("home", entity.ReasonRetrying), "what was created to be seen again")
+		})
+		hides.Store(false)
+		eventually(t, "it is there", func() bool { return w.reconciled("home") })
+		r.halt()
+		w.controller(lag)
+		r = w.run(w.c)
+		eventually(t, "the next controller leads", func() bool { return w.c.Stats().Leading })
+	}
+	if n := w.cloud.called("POST disks"); n != 1 {
+		t.Errorf("%d creates, want 1", n)
+	}
+}
+
+func TestAReplicaOfTheAPIThatLagsForgetsNothingWhenThePrimaryGoes(t *testing.T) {
+	w := apart(t, with(external.Settle(time.Hour)))
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "created", func() bool { return w.reconciled("home") })
+	hides := w.cloud.hidden()
+	hides.Store(true)
+	finds := w.cloud.called("GET find")
+	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "it is looked for again and again", func() bool { return w.cloud.called("GET find") > finds+3 })
+	if w.gone("home") {
+		t.Error("forgotten")
+	}
+	hides.Store(false)
+	eventually(t, "gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
+}
+
+func TestWhatSomebodyDeletesIsMadeAgainOnceTheTimeToSettleIsOver(t *testing.T) {
+	w := apart(t, nil)
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "created", func() bool { return w.reconciled("home") })
+	w.cloud.remove("home")
+	w.c.Enqueue("home", OperationManual)
+	eventually(t, "made again", func() bool { return w.cloud.createdFor("home") == 2 && w.reconciled("home") })
+}
+
+func TestATeardownWaitsForACallThatMayStillBeUnderWay(t *testing.T) {
+	// A process was killed in Apply: for Timeout the call may arrive, and for Settle after it not be seen.
+	config := withInterval(notInATest)
+	config.Timeout = 3 * time.Second
+	w := newCloudWorld(t, config, nil, WithResyncInterval(0))
+	w.keep("home", unanswered(time.Now()))
+	must(t, w.sites.Create(t.Context(), sized("home", 0)))
+	start := time.Now()
+	w.run(w.c)
+	eventually(t, "the intent is found", func() bool { return w.seen.count("home") > 0 })
+	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "the delete is reconciled", func() bool { return w.seen.with("home", OperationDelete) > 0 })
+	eventually(t, "forgotten", func() bool { return w.gone("home") })
+	if took := time.Since(start); took < config.Timeout {
+		t.Errorf("forgotten after %v, though the call may arrive for %v", took, config.Timeout)
+	}
+}
+
+func TestATeardownThatTheReconcilerLeavesToTheRuntimeWaitsForTheReconcilersSettle(t *testing.T) {
+	config := quick
+	config.Timeout = 200 * time.Millisecond // and no Settle
+	w := newCloudWorld(t, config, cleaningLeft(external.Settle(5*time.Second), external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
+	w.cloud.set(func(c *cloud) { c.lag = 2 * time.Second })
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "created, and not seen", func() bool { return w.cloud.count() == 1 && w.intentOf("home") != nil })
+	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "all is gone", func() bool { return w.gone("home") })
+	if w.cloud.count() != 0 {
+		t.Errorf("the disk was forgotten: %s", w.cloud.of("home"))
+	}
+}
+
+func TestAClockThatWasAheadStopsNothing(t *testing.T) {
+	ahead := time.Now().Add(time.Hour)
+	for name, entry := range map[string]external.Entry{
+		"done, and not seen":  {Intent: &external.Intent{Token: "t", Action: external.ActionCreate, Digest: "x", Desired: json.RawMessage(`{"size":3}`), Tried: ahead, Answered: true}},
+		"created, and seen":   {Applied: "x", Created: &external.Creation{At: ahead, Settle: time.Second}},
+		"nobody has answered": unanswered(ahead),
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := quick
+			config.Timeout = 500 * time.Millisecond
+			w := newCloudWorld(t, config, nil)
+			w.keep("home", entry)
+			must(t, w.sites.Create(t.Context(), sized("home", 3)))
+			w.run(w.c)
+			eventually(t, "created", func() bool { return w.cloud.of("home") == "=3" && w.reconciled("home") })
+		})
+	}
+	t.Run("in a teardown", func(t *testing.T) {
+		config := quick
+		config.Timeout = 500 * time.Millisecond
+		w := newCloudWorld(t, config, cleaningLeft())
+		r := w.run(w.c)
+		must(t, w.sites.Create(t.Context(), sized("home", 0)))
+		eventually(t, "known", func() bool { return w.reconciled("home") })
+		r.halt()
+		w.keep("home", unanswered(ahead))
+		w.controller(cleaningLeft())
+		must(t, w.sites.Delete(t.Context(), "home"))
+		w.run(w.c)
+		eventually(t, "gone", func() bool { return w.gone("home") })
+	})
+}
+
+func TestAClockThatWasBehindMakesNobodyBelieveTooEarlyThatNothingWasDone(t *testing.T) {
+	config := withInterval(notInATest)
+	config.Timeout = 2 * time.Second
+	w := newCloudWorld(t, config, nil, WithResyncInterval(0))
+	w.keep("home", unanswered(time.Now().Add(-time.Hour)))
+	must(t, w.sites.Create(t.Context(), sized("home", 0)))
+	start := time.Now()
+	w.run(w.c)
+	eventually(t, "forgotten", func() bool { return w.intents("home") == "" })
+	if took := time.Since(start); took < config.Timeout {
+		t.Errorf("forgotten after %v, though the call may arrive for %v", took, config.Timeout)
+	}
+}

@@ -1,0 +1,108 @@
+package external
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// errLost says that a field of what is desired is not written down with the intent. After a crash the intent is all there is,
+// and something else would be applied.
+type errLost struct{ field string }
+
+func (e errLost) Error() string {
+	return fmt.Sprintf("%s is not in its JSON, which is all that is left after a crash; give it a json tag, or, where it is not to be written down "+
+		"in plain text, let the driver look it up by a name that is", e.field)
+}
+
+// survives tells whether what is desired is the same after it was written down and read.
+func survives(desired any, document []byte) error {
+	if desired == nil {
+		return nil
+	}
+	read := reflect.New(reflect.TypeOf(desired))
+	if err := json.Unmarshal(document, read.Interface()); err != nil {
+		return fmt.Errorf("its JSON does not decode: %w", err)
+	}
+	again, err := json.Marshal(read.Elem().Interface())
+	if err != nil || !bytes.Equal(again, document) {
+		return fmt.Errorf("it is not the same after it was written as JSON and read: %s became %s (%v)", document, again, err)
+	}
+	if field := lost(reflect.ValueOf(desired), read.Elem(), reflect.TypeOf(desired).String()); field != "" {
+		return errLost{field}
+	}
+	return nil
+}
+
+// lost names a field that is set before and not after; "" if there is none. A type that encodes itself knows what it does, and
+// an empty slice or map may become nil.
+func lost(before, after reflect.Value, path string) string {
+	if encodesItself(before.Type()) {
+		return ""
+	}
+	switch before.Kind() {
+	case reflect.Struct:
+		for i := range before.NumField() {
+			if field := lost(before.Field(i), after.Field(i), path+"."+before.Type().Field(i).Name); field != "" {
+				return field
+			}
+		}
+	case reflect.Pointer:
+		if before.IsNil() || after.IsNil() {
+			return lostIf(before.IsNil() != after.IsNil(), path)
+		}
+		return lost(before.Elem(), after.Elem(), path)
+	case reflect.Slice, reflect.Array:
+		if before.Len() != after.Len() {
+			return path
+		}
+		for i := range before.Len() {
+			if field := lost(before.Index(i), after.Index(i), fmt.Sprintf("%s[%d]", path, i)); field != "" {
+				return field
+			}
+		}
+	case reflect.Map:
+		if before.Len() != after.Len() {
+			return path
+		}
+		for _, key := range before.MapKeys() {
+			value := after.MapIndex(key)
+			if !value.IsValid() {
+				return path
+			}
+			if field := lost(before.MapIndex(key), value, fmt.Sprintf("%s[%v]", path, key)); field != "" {
+				return field
+			}
+		}
+	case reflect.Interface:
+		return lostIf(before.IsNil() != after.IsNil(), path) // what it holds is of another type, such as a float64 for an int
+	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		return lostIf(!before.IsNil(), path)
+	default:
+		return lostIf(!before.Equal(after), path)
+	}
+	return ""
+}
+
+func lostIf(is bool, path string) string {
+	if is {
+		return path
+	}
+	return ""
+}
+
+var (
+	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+func encodesItself(t reflect.Type) bool {
+	for _, as := range []reflect.Type{t, reflect.PointerTo(t)} {
+		if as.Implements(jsonMarshaler) || as.Implements(textMarshaler) {
+			return true
+		}
+	}
+	return false
+}
