@@ -23,6 +23,7 @@ type reconcileContext struct {
 	logger logr.Logger
 
 	pending pendingNote
+	saving  sync.Mutex // of intents: several resources reconciled side by side share a key
 }
 
 type reconcileKey struct{}

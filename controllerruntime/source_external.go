@@ -25,6 +25,12 @@ import (
 // fails, opens the client's breaker. Keys then wait in it without an attempt counted, external.Reconcile fails at once, and
 // the API is polled, with backoff, once for all. When it answers the keys are due again.
 //
+// A replica that does not lead lists and watches too, so that it can take over warm: a rate limit holds for each replica, and
+// for each controller that has the client.
+//
+// What was begun for a primary by external.Reconcile and not seen to be done is settled before its teardown ends. Only the
+// driver can ask for an operation that goes on: call external.ReconcileAbsent in the reconcile of the delete.
+//
 // The resources must be listed once before anything is reconciled; if that fails for WithCacheSyncTimeout, Run fails.
 func OwnsExternal(client external.IExternalClient) Option {
 	return func(o *options) error {
@@ -240,6 +246,7 @@ func (s *externalSource) listNow(ctx context.Context) (resources []external.Reso
 		return nil, err
 	}
 	defer cancel()
+	s.lists.turn()
 	err = guard(func() (err error) {
 		resources, err = s.client.List(limited)
 		return err

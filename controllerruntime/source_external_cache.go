@@ -44,25 +44,30 @@ type externalCache struct {
 // externalChange is what a list showed of a resource, against the one before. Either may be nil.
 type externalChange struct{ before, after *externalObject }
 
-// replace takes a list, and tells what differs from the last one.
+// replace takes a list, and tells what differs from the last one. Nobody else writes the cache: it is compared without the
+// lock, and locked for what differs only.
 func (c *externalCache) replace(s *externalSource, list []external.Resource) []externalChange {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now, unclear, malformed := wholeList(list)
-	c.malformed = malformed
+	now, unclear, malformed := s.wholeList(list)
 	if malformed != nil {
 		s.engine.stats.malformed.Add(1)
 	}
+	var altered []*externalObject
+	for id, resource := range now {
+		if held := c.byID[id]; held == nil || held.resource != resource {
+			altered = append(altered, s.newObject(resource))
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.malformed = malformed
 	if c.byID == nil {
 		c.byID, c.byOwner = make(map[string]*externalObject, len(now)), make(map[string][]*externalObject, len(now))
 	}
 	var changes []externalChange
-	for id, resource := range now {
+	for _, after := range altered {
+		resource, id := after.resource, after.resource.ID
 		held := c.byID[id]
-		if held != nil && held.resource == resource {
-			continue
-		}
-		before, after := held, s.newObject(resource)
+		before := held
 		if held == nil {
 			before = c.doubtful[id]
 		}
@@ -128,7 +133,7 @@ const malformedNamed = 5
 
 // wholeList sorts out what is malformed. Resources of one ID that do not agree are doubtful: they exist, and nobody knows
 // whose they are, so nothing is done about them.
-func wholeList(list []external.Resource) (resources map[string]external.Resource, doubtful map[string]struct{}, err error) {
+func (s *externalSource) wholeList(list []external.Resource) (resources map[string]external.Resource, doubtful map[string]struct{}, err error) {
 	resources, doubtful = make(map[string]external.Resource, len(list)), map[string]struct{}{}
 	var errs []error
 	for i, resource := range list {
@@ -145,6 +150,9 @@ func wholeList(list []external.Resource) (resources map[string]external.Resource
 		case twice:
 		case resource.OwnerKey == "":
 			errs = append(errs, fmt.Errorf("resource %q names no owner", resource.ID))
+			resources[resource.ID] = resource
+		case !s.engine.wellFormed(resource.OwnerKey):
+			errs = append(errs, fmt.Errorf("resource %q names the owner %q, which is no key of %s", resource.ID, resource.OwnerKey, s.engine.kind))
 			resources[resource.ID] = resource
 		default:
 			resources[resource.ID] = resource

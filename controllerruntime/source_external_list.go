@@ -16,20 +16,30 @@ type listSchedule struct {
 	wanted   time.Time // by somebody; zero: nobody
 	earliest time.Time // of a list that is wanted
 	running  time.Time // when the one that runs was begun
+	called   time.Time // when its turn came
 	last     time.Time // when the last one that succeeded was begun
 }
 
 const (
-	// Between two lists that somebody wants at least wantedGap passes, and as long as a list takes: many teardowns or pushes
-	// share one list, and the API is not kept busy with lists alone.
-	wantedGap = 50 * time.Millisecond
+	// Between two lists that somebody wants at least wantedGap passes, and wantedGapLists times as long as a list takes: many
+	// teardowns or pushes share one list, and the API is busy with those lists for a small part of the time only.
+	wantedGap      = 50 * time.Millisecond
+	wantedGapLists = 10
 )
 
 func (l *listSchedule) begin() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running, l.wanted = time.Now(), time.Time{}
+	l.called = l.running
 	return l.running
+}
+
+// turn is told that the list that was begun is made now: it has waited for the rate limit.
+func (l *listSchedule) turn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.called = time.Now()
 }
 
 // end is told that a list is over; succeeded is when it was begun, zero if it failed.
@@ -38,7 +48,7 @@ func (l *listSchedule) end(interval time.Duration, succeeded time.Time) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	l.next = now.Add(interval)
-	l.earliest = now.Add(max(wantedGap, now.Sub(l.running)))
+	l.earliest = now.Add(max(wantedGap, wantedGapLists*now.Sub(l.called)))
 	if !succeeded.IsZero() {
 		l.last = succeeded
 	}

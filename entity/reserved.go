@@ -69,14 +69,17 @@ func (r *Records) reservedConflict(name string, err error) error {
 }
 
 func (r *Records) checkReserved(name string) error {
+	want := fmt.Sprintf("want %q and then letters, digits, '-', '_', '=' and dots between them", ReservedPrefix+".")
 	rest, ok := strings.CutPrefix(name, ReservedPrefix+".")
-	if ok {
-		plain := keyspace{maxLength: r.keys.maxLength}
-		if err := plain.check(rest); err == nil {
-			return nil
-		}
+	if !ok {
+		return newInvalid("reserved key", r.bucket.name, name, "name", want)
 	}
-	return newInvalid("reserved key", r.bucket.name, name, "name", fmt.Sprintf("want %q and then letters, digits, '-', '_', '=' and dots between them", ReservedPrefix+"."))
+	// Config.MaxKeyLength is for the user's keys. One that is as long as that has reserved keys too, whose names are longer.
+	plain := keyspace{maxLength: maxKeyLengthLimit - len(ReservedPrefix+".")}
+	if err := plain.check(rest); err != nil {
+		return newInvalid("reserved key", r.bucket.name, name, "name", want+": "+err.Error())
+	}
+	return nil
 }
 
 // reservedObject is a reserved key in the store of its informer.
