@@ -17,7 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// section is one part of the report.
+// section is one part of the report. What run had measured when it failed is in the chapter that it returns.
 type section struct {
 	name string
 	run  func(context.Context, *bench) (*chapter, error)
@@ -61,9 +61,18 @@ func run(ctx context.Context, b *bench, only, out string) error {
 	if err != nil {
 		return err
 	}
+	r, err := b.measure(ctx, chosen)
+	return errors.Join(err, write(out, r))
+}
+
+// measure runs sections, one after the other.
+func (b *bench) measure(ctx context.Context, chosen []section) (*report, error) {
 	r := &report{began: time.Now(), load: load(), scale: b.scale, partial: len(chosen) < len(sections)}
 	var errs []error
 	for _, s := range chosen {
+		if ctx.Err() != nil {
+			break
+		}
 		began := time.Now()
 		b.say("== %s", s.name)
 		chapter, err := s.run(ctx, b)
@@ -71,18 +80,12 @@ func run(ctx context.Context, b *bench, only, out string) error {
 			errs = append(errs, fmt.Errorf("section %s: %w", s.name, err))
 			b.say("== %s failed: %v", s.name, err)
 		}
-		if chapter != nil {
-			chapter.failed = err
-			chapter.took = time.Since(began)
-			r.chapters = append(r.chapters, chapter)
-		}
-		b.say("== %s took %.0f s", s.name, time.Since(began).Seconds())
-		if ctx.Err() != nil {
-			break
-		}
+		chapter.failed, chapter.took = err, time.Since(began)
+		r.chapters = append(r.chapters, chapter)
+		b.say("== %s took %.0f s", s.name, chapter.took.Seconds())
 	}
 	r.took, r.kubernetes = time.Since(r.began), b.kubernetes
-	return errors.Join(append(errs, write(out, r))...)
+	return r, errors.Join(errs...)
 }
 
 func choose(only string) ([]section, error) {
@@ -125,9 +128,9 @@ func (b *bench) say(format string, args ...any) {
 // size is n at this scale, and at least a few.
 func (b *bench) size(n int) int { return max(int(float64(n)*b.scale), 20) }
 
-// duration is d at this scale, and at least two seconds.
+// duration is d at this scale, and at least half a second.
 func (b *bench) duration(d time.Duration) time.Duration {
-	return max(time.Duration(float64(d)*b.scale), 2*time.Second)
+	return max(time.Duration(float64(d)*b.scale), 500*time.Millisecond)
 }
 
 // turns is how often a measurement is taken.

@@ -28,7 +28,7 @@ type fanIn struct {
 
 // runFanIn updates primaries at a fixed rate, with a reconciler that reads and writes nothing.
 func runFanIn(ctx context.Context, b *bench) (c *chapter, err error) {
-	primaries, duration := b.size(10_000), b.duration(time.Minute)
+	primaries, duration := max(b.size(10_000), 10*writers), b.duration(time.Minute) // no two writers at one primary
 	c = &chapter{title: "4. Fan-in under load", setup: fmt.Sprintf("%d updates per second for %.0f s over %s primaries of 450 B. From before the write until a reconcile, of 8 workers, has read that\n"+
 		"version from its cache (the write is part of it). The reconciler writes nothing. Nagi writes two records for each new\n"+
 		"revision, which are its promise that a delete is never lost. controller-runtime gets the rate that it can hold: %.0f %%\n"+

@@ -232,7 +232,7 @@ func (s *scaleRun) warm(ctx context.Context) (err error) {
 	s.table.times[scaleAll].add(s.name, first.seconds())
 	s.b.say("scale: %s: restart: synced %s, then all %s", s.name, format(syncing.seconds(), "s"), format(first.seconds(), "s"))
 
-	idle, err := s.idle(ctx, 3*time.Second)
+	idle, err := s.idle(ctx, s.b.duration(3*time.Second))
 	if err != nil {
 		return err
 	}
