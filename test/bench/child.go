@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,6 +18,9 @@ import (
 
 // childVariable is set in the processes that this program starts from itself, and names what they are.
 const childVariable = "NAGI_BENCH_CHILD"
+
+// profileVariable names the directory for CPU profiles, if they are wanted.
+const profileVariable = "NAGI_BENCH_PROFILE"
 
 // request and answer are one line each, in JSON.
 type request struct {
@@ -47,6 +52,7 @@ func serveChild(name string, in io.Reader, out io.Writer) int {
 	ctrl.SetLogger(klog.Background()) // to standard error, which is shown if something fails
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	defer profiled(name)()
 	lines := bufio.NewReader(in)
 	encoder := json.NewEncoder(out)
 	reply := func(result any, err error) {
@@ -85,6 +91,26 @@ func serveChild(name string, in io.Reader, out io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// profiled writes a CPU profile of this process until it is told to stop, if that is wanted.
+func profiled(name string) (stop func()) {
+	dir := os.Getenv(profileVariable)
+	if dir == "" {
+		return func() {}
+	}
+	file, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s-%d.pprof", name, os.Getpid())))
+	if err == nil {
+		err = pprof.StartCPUProfile(file)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "no profile:", err)
+		return func() {}
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = file.Close()
+	}
 }
 
 func perform(ctx context.Context, commands map[string]command, line []byte) (any, error) {

@@ -45,7 +45,14 @@ func main() {
 	out := flag.String("out", "", "file to write the report to (default standard output)")
 	flag.Float64Var(&b.scale, "scale", 1, "share of the full sizes and durations; 0.01 for a try")
 	flag.IntVar(&b.rounds, "rounds", 0, "turns of each measurement (default what each section needs)")
+	profiles := flag.String("profile", "", "directory to which each child writes its CPU profile, as role-pid.pprof")
 	flag.Parse()
+	if *profiles != "" {
+		if err := os.Setenv(profileVariable, *profiles); err != nil { // children inherit it
+			fmt.Fprintln(os.Stderr, "FAILED:", err)
+			os.Exit(1)
+		}
+	}
 	ctrl.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -101,10 +101,10 @@ func (f *figure) median(name string) float64 {
 // markdown is the whole report.
 func (r *report) markdown() string {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\nWritten by `make bench` (test/bench); do not edit. The median of the turns that were taken, in turns with the\n" +
-		"others' in the same run, and in brackets the least and the most. `better` and `worse` compare medians with Nagi's, the\n" +
-		"first row of each figure; **where somebody is better than Nagi it is in bold**. Absolute figures are this machine's,\n" +
-		"and all processes share its cores, the servers and the one that plays the user included.\n\n")
+	b.WriteString("# Benchmarks\n\nWritten by `make bench` (test/bench); do not edit. Each figure was taken in turns, ours, theirs, ours, theirs, in one run;\n" +
+		"median, and the least and the most. `better` and `worse` compare medians with Nagi's, the first row of each figure;\n" +
+		"**where somebody is better than Nagi it is in bold**. Absolute figures are this machine's: all processes share its\n" +
+		"cores, the servers and the one that plays the user included.\n\n")
 	b.WriteString(r.machine())
 	if r.partial || r.scale != 1 {
 		fmt.Fprintf(&b, "\n**This is not the full run: scale %g, partial: %v. Its figures are worth nothing.**\n", r.scale, r.partial)

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/nagi-runtime/nagi/test/bench/api/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // scaleConfig says what a child of the section about scale runs.
@@ -117,6 +118,7 @@ func roleScale(ctx context.Context, config json.RawMessage) (map[string]command,
 	return map[string]command{
 		"ready":   func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.ready(ctx) },
 		"first":   func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.first(ctx) },
+		"calm":    func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.calm(ctx) },
 		"pass":    func(ctx context.Context, _ json.RawMessage) (any, error) { return s.pass(ctx) },
 		"heap":    func(context.Context, json.RawMessage) (any, error) { return heapNow() - s.empty, nil },
 		"samples": func(context.Context, json.RawMessage) (any, error) { return s.census.take(), nil },
@@ -193,6 +195,14 @@ func (s *scaled) first(ctx context.Context) error {
 	err := s.census.await(ctx)
 	s.note(&s.when.All)
 	return err
+}
+
+// calm returns when nothing waits to be reconciled: after a start, secondaries bring their owners once more.
+func (s *scaled) calm(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
+		now := s.controller.Stats()
+		return now.Running == 0 && now.Ready == [3]int{}, nil
+	})
 }
 
 func (s *scaled) note(moment *int64) {

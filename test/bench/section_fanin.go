@@ -13,8 +13,8 @@ const (
 	fanInOurs = "Nagi"
 	fanInSlow = "Nagi, at the rate of controller-runtime"
 	fanInCR   = "controller-runtime"
-	// fanInShare of the highest rate that a competitor reached is what it can hold.
-	fanInShare = 0.8
+	// fanInShare of the highest rate that was reached against a competitor is what it can hold for long, with room to breathe.
+	fanInShare = 0.6
 )
 
 // fanIn is one load on one controller, and what came of it.

@@ -64,7 +64,7 @@ func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 	faster := rate.median(jobOurs) / rate.median(jobTheir)
 	sooner := one.median(jobTheir) / one.median(jobOurs)
 	c.reach(faster >= 20, "at least 20 times the throughput of controller-runtime, NATS to NATS", "%s", times(faster))
-	c.reach(sooner >= 10, "at most a tenth of its median latency", "a %s", "1/"+number(sooner))
+	c.reach(sooner >= 10, "at most a tenth of its median latency", "1/%s of it", number(sooner))
 	return c, nil
 }
 

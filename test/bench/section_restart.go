@@ -21,8 +21,8 @@ const (
 func runRestart(ctx context.Context, b *bench) (c *chapter, err error) {
 	primaries := b.size(100_000)
 	c = &chapter{title: "5. Restart", setup: fmt.Sprintf("%s primaries, each with two secondaries and a status, are there as the controller leaves them, which was stopped in good\n"+
-		"order (for controller-runtime they were written directly, as it would). It is started again, with 16 workers: from its start until its caches have synced and its workers work (for Nagi\n"+
-		"that includes its lease), until every primary was reconciled, and how many writes it sent until it was calm again.", number(float64(primaries)))}
+		"order (for controller-runtime they were written directly, as it would). It is started again, with 16 workers: from its\n"+
+		"start until its caches have synced and its workers work (for Nagi that includes its lease), until every primary was reconciled, and how many writes it sent until it was calm again.", number(float64(primaries)))}
 	nats, err := startNATS(ctx)
 	if err != nil {
 		return c, err

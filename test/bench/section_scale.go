@@ -47,8 +47,8 @@ func runScale(ctx context.Context, b *bench) (c *chapter, err error) {
 	resync := b.duration(10 * time.Second)
 	c = &chapter{title: "6. Scale", setup: fmt.Sprintf("One controller of Nagi with 8 workers, whose primaries have one secondary each, in NATS; the reconciler reads its primary and\n"+
 		"writes nothing. Every 20 ms one primary is changed: from before the write until a reconcile has read it. The resync\n"+
-		"interval is %.0f s here (the default is 10 minutes), so that a resync of all is spread over that time, and a sweep follows it.\n"+
-		"Heap is of documents, records and secondaries, all decoded, per primary.", resync.Seconds())}
+		"interval is %v here (the default is 10 minutes), so that a resync of all is spread over that time, and a sweep follows it.\n"+
+		"Heap is of documents, records and secondaries, all decoded, per primary.", resync)}
 	nats, err := startNATS(ctx)
 	if err != nil {
 		return c, err
@@ -232,6 +232,9 @@ func (s *scaleRun) warm(ctx context.Context) (err error) {
 	s.table.times[scaleAll].add(s.name, first.seconds())
 	s.b.say("scale: %s: restart: synced %s, then all %s", s.name, format(syncing.seconds(), "s"), format(first.seconds(), "s"))
 
+	if err := p.call(ctx, "calm", nil, nil); err != nil {
+		return err
+	}
 	idle, err := s.idle(ctx, s.b.duration(3*time.Second))
 	if err != nil {
 		return err
