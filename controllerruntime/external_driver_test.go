@@ -72,7 +72,11 @@ func (d *diskDriver) Delete(ctx context.Context, req external.DeleteRequest[clou
 
 func (d *diskDriver) Poll(ctx context.Context, _ external.Target, operation string) (external.Progress, error) {
 	var state cloudOperation
-	if _, err := d.call(ctx, http.MethodGet, "/operations/"+operation, nil, &state); err != nil {
+	status, err := d.call(ctx, http.MethodGet, "/operations/"+operation, nil, &state)
+	if status == http.StatusNotFound {
+		return external.Progress{}, fmt.Errorf("%w: %w", external.ErrNoOperation, err)
+	}
+	if err != nil {
 		return external.Progress{}, err
 	}
 	progress := external.Progress{Over: state.Over}
