@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/entity"
@@ -23,7 +24,8 @@ type reconcileContext struct {
 	logger logr.Logger
 
 	pending pendingNote
-	saving  sync.Mutex // of intents: several resources reconciled side by side share a key
+	began   atomic.Bool // an API was called
+	saving  sync.Mutex  // of intents: several resources reconciled side by side share a key
 }
 
 type reconcileKey struct{}

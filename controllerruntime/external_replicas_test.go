@@ -90,6 +90,7 @@ func TestTwoReplicasThatTakeTurnsNeitherCreateTwiceNorForget(t *testing.T) {
 				must(t, w.sites.Delete(t.Context(), key))
 			}
 			if i == sites/2 {
+				eventually(t, "one leads", func() bool { return w.c.Stats().Leading || other.Stats().Leading })
 				loseLease(t, w.sites)
 			}
 		}

@@ -108,6 +108,8 @@ type externalSource struct {
 	listed  chan struct{} // closed after the first list that succeeded
 	asked   keyed[askedList]
 
+	turnedAway keyed[struct{}] // keys whose turn would have been long in coming
+
 	end   context.CancelFunc
 	loops sync.WaitGroup
 }
@@ -169,7 +171,7 @@ func (s *externalSource) ownedBy(key string) ([]metav1.Object, error) {
 // remove deletes a resource. The next list shows whether it is gone.
 func (s *externalSource) remove(ctx context.Context, obj metav1.Object) error {
 	resource := obj.(*externalObject).resource
-	limited, cancel, err := keyGate{s.breaker, resource.OwnerKey}.Enter(ctx)
+	limited, cancel, err := keyGate{s.breaker, resource.OwnerKey, nil}.Enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -270,6 +272,11 @@ func (s *externalSource) turn(ctx context.Context) (context.Context, context.Can
 			return nil, nil, fmt.Errorf("wait for the rate limit of %s: %w", s.resources, err)
 		}
 	}
+	return s.bounded(ctx)
+}
+
+// bounded is the context of one call.
+func (s *externalSource) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	limited, cancel := context.WithTimeout(s.called(ctx), s.config.Timeout)
 	return limited, cancel, nil
 }

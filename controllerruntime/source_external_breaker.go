@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
@@ -53,6 +54,7 @@ func newAPIBreaker(s *externalSource) *apiBreaker {
 type keyGate struct {
 	breaker *apiBreaker
 	key     string
+	began   *atomic.Bool // a call of this reconcile was let through: what is begun goes on; nil: each call is for itself
 }
 
 var _ external.Gate = keyGate{}
@@ -62,9 +64,18 @@ func (g keyGate) Enter(ctx context.Context) (context.Context, context.CancelFunc
 	if err := g.breaker.refuses(g.key); err != nil {
 		return nil, nil, err
 	}
-	limited, cancel, err := g.breaker.source.turn(ctx)
+	turn := g.breaker.source.turnSoon
+	if g.began != nil && g.began.Load() {
+		turn = g.breaker.source.turn
+	}
+	limited, cancel, err := turn(ctx)
 	if err != nil {
+		g.breaker.source.noteTurnedAway(g.key, err)
 		return nil, nil, err
+	}
+	g.breaker.source.turnedAway.forget(g.key)
+	if g.began != nil {
+		g.began.Store(true)
 	}
 	if err := g.breaker.refuses(g.key); err != nil { // it may have opened while this call waited for its turn
 		cancel()
@@ -325,10 +336,24 @@ func (b *apiBreaker) snapshot() ExternalStats {
 	return s
 }
 
-// breakerFor finds the breaker in which a key has to wait after this error; nil if it is none of that kind, or the key's own
-// fault. An error that does not tell which API it means is about the only one there is.
-func (e *engine) breakerFor(key string, err error) *apiBreaker {
-	if len(e.externals) == 0 || isTerminal(err) || !errors.Is(err, external.ErrUnavailable) {
+// waitsForAPI is what a key waits for without having failed.
+type waitsForAPI interface {
+	// wait lets the key wait, with the operations of this attempt.
+	wait(it item, err error)
+	// message is what its condition says.
+	message() string
+}
+
+// waiterFor finds what a key has to wait for after this error: its turn, or, in a breaker, an API that is away. nil if it is
+// none of that kind, or the key's own fault. An error that does not tell which API it means is about the only one there is.
+func (e *engine) waiterFor(key string, err error) waitsForAPI {
+	if len(e.externals) == 0 || isTerminal(err) {
+		return nil
+	}
+	if turn, ok := errors.AsType[*turnError](err); ok {
+		return turn
+	}
+	if !errors.Is(err, external.ErrUnavailable) {
 		return nil
 	}
 	var found *externalSource
@@ -375,6 +400,7 @@ func (e *engine) resume(it item) {
 func (e *engine) resumed(key string) {
 	for _, s := range e.externals {
 		s.breaker.waiting.forget(key)
+		s.turnedAway.forget(key)
 		s.breaker.attempted(key, true)
 	}
 }

@@ -85,7 +85,7 @@ func (r externalRuntime) Store() external.Store {
 // Gate implements external.Runtime.
 func (r externalRuntime) Gate(kind string) external.Gate {
 	if s := r.engine.external(kind); s != nil {
-		return keyGate{s.breaker, r.req.Key}
+		return keyGate{s.breaker, r.req.Key, &r.began}
 	}
 	return nil
 }

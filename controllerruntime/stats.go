@@ -25,8 +25,8 @@ type counters struct {
 func (c *counters) reconciled(a attempt) {
 	c.reconciles.Add(1)
 	c.seconds.Add(int64(a.took))
-	if a.err == nil || a.breaker != nil {
-		return // that an API is away is not the key's failure
+	if a.err == nil || a.waits != nil {
+		return // that an API is away, or busy, is not the key's failure
 	}
 	c.failures.Add(1)
 	if isTerminal(a.err) {

@@ -116,7 +116,7 @@ func (e *engine) teardown(t *term, it item) {
 func (e *engine) finish(t *term, it item, a attempt) {
 	gone, err := e.cleanUp(t.ctx, it.key)
 	if err != nil {
-		a.err, a.breaker = err, e.breakerFor(it.key, err)
+		a.err, a.waits = err, e.waiterFor(it.key, err)
 		e.teardownFailed(t, it, a, "after the reconciler")
 		return
 	}
@@ -474,7 +474,7 @@ func (e *engine) removeAnchor(ctx context.Context, key string) error {
 
 // teardownFailed tries again later, or not at all where the document is back or the error is terminal.
 func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
-	if a.breaker == nil {
+	if a.waits == nil {
 		e.attempted(it.key, false)
 	}
 	switch {
@@ -488,8 +488,8 @@ func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
 		e.queue.addAfter(it.key, operations(OperationPut), prioLive, goneCheckInterval, timerRetry)
 		e.queue.done(it.key)
 		return
-	case a.breaker != nil:
-		a.breaker.wait(it, a.err)
+	case a.waits != nil:
+		a.waits.wait(it, a.err)
 	case isTerminal(a.err):
 		e.parked.park(it.key, view{})
 		e.queue.forget(it.key)
@@ -530,8 +530,8 @@ func (e *engine) reconcileGone(t *term, it item) {
 		return
 	}
 	switch {
-	case a.breaker != nil:
-		a.breaker.wait(it, a.err)
+	case a.waits != nil:
+		a.waits.wait(it, a.err)
 	case a.err == nil:
 		e.succeeded(it, &a)
 		if a.nextDue.IsZero() {
@@ -543,7 +543,7 @@ func (e *engine) reconcileGone(t *term, it item) {
 	default:
 		e.retry(t, it, &a)
 	}
-	if a.err != nil && a.breaker == nil {
+	if a.err != nil && a.waits == nil {
 		e.attempted(it.key, false)
 	}
 	e.report(t, it, a)

@@ -166,9 +166,9 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, waitsFor+attempt.pending, v.revision)
 	case attempt.err == nil:
 		e.succeeded(it, &attempt)
-	case attempt.breaker != nil:
-		attempt.breaker.wait(it, attempt.err)
-		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, attempt.breaker.message(), v.revision)
+	case attempt.waits != nil:
+		attempt.waits.wait(it, attempt.err)
+		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, attempt.waits.message(), v.revision)
 	case isTerminal(attempt.err):
 		e.parked.park(it.key, v)
 		e.queue.forget(it.key)
@@ -178,7 +178,7 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 		e.retry(t, it, &attempt)
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, attempt.err.Error(), v.revision)
 	}
-	if attempt.err != nil && attempt.breaker == nil {
+	if attempt.err != nil && attempt.waits == nil {
 		e.attempted(it.key, false)
 	}
 	e.report(t, it, attempt)
@@ -229,7 +229,7 @@ type attempt struct {
 	nextDue time.Time
 	wrote   bool        // through our clients
 	pending string      // what external.Reconcile waits for; the key is not reconciled yet
-	breaker *apiBreaker // the error says that this one's API is away
+	waits   waitsForAPI // the error is no failure: the key has to wait for an API
 }
 
 // attempt calls the reconciler if the caches show what the key's last reconcile wrote, or have been waited for. Else, or if the
@@ -260,7 +260,7 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 	e.stats.running.Add(-1)
 	cancel()
 	a.wrote = !own.writes.nats.Empty()
-	a.breaker = e.breakerFor(it.key, a.err)
+	a.waits = e.waiterFor(it.key, a.err)
 	if after, what := own.pending.get(); what != "" && a.err == nil {
 		a.pending = what
 		if a.result.RequeueAfter <= 0 || after < a.result.RequeueAfter {
@@ -311,7 +311,7 @@ func (e *engine) retry(t *term, it item, a *attempt) {
 // report counts an attempt, logs its failure and tells the user's callback.
 func (e *engine) report(t *term, it item, a attempt) {
 	e.stats.reconciled(a)
-	if a.breaker != nil {
+	if a.waits != nil {
 		t.logger.V(2).Info("Key waits for an API", "key", it.key, "operations", it.ops.public(), "err", a.err)
 	} else if a.err != nil && t.ctx.Err() == nil {
 		t.logger.Error(a.err, "Reconcile failed", "key", it.key, "operations", it.ops.public(), "attempt", a.number, "nextDue", a.nextDue)
