@@ -23,7 +23,9 @@ import (
 //
 // While the API is away its primaries are not punished: a reconcile that fails with external.ErrUnavailable, or a list that
 // fails, opens the client's breaker. Keys then wait in it without an attempt counted, external.Reconcile fails at once, and
-// the API is polled, with backoff, once for all. When it answers the keys are due again.
+// the API is polled, with backoff, once for all. When it answers the keys are due again. A key whose calls alone fail is not
+// taken for the API's fault (see package external). A key that would wait long for its turn under a rate limit comes back
+// later, and holds no worker. A teardown deletes what it knows of at once, and ends when each API has been listed.
 //
 // A replica that does not lead lists and watches too, so that it can take over warm: a rate limit holds for each replica, and
 // for each controller that has the client.

@@ -27,4 +27,8 @@
 // for anybody, polls it once with backoff, and hands the waiting keys back when it answers. No attempt is counted as
 // failed. The errors of a driver that come from the network count by themselves; [Unavailable] marks others, such as an
 // answer 503.
+//
+// A poll is a List. If it succeeds and only the calls of a Driver fail, one key tries first after each poll, and the others
+// stay until it got its answer. A key whose calls fail again, though another's succeed or hardly any other fails, is at fault
+// itself, as one whose spec names an endpoint where nobody answers: it fails, and is retried, like any other.
 package external
