@@ -40,7 +40,6 @@ type site = entity.Object[siteSpec, siteStatus]
 
 var (
 	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
-	namespaces = corev1.SchemeGroupVersion.WithResource("namespaces")
 	crds       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
