@@ -60,7 +60,7 @@ func TestAResourceThatWasThereBeforeIsLeftAsItIsWhereDriftIsReportedOrIgnored(t 
 			must(t, w.sites.Create(t.Context(), sized("home", 1)))
 			eventually(t, "reconciled", func() bool { return w.reconciled("home") })
 			if w.cloud.of("home") != "=99" {
-				t.Errorf("the disk is %s, want it as it was", w.cloud.of("home"))
+				t.Fatalf("the disk is %s, want it as it was", w.cloud.of("home"))
 			}
 			if test.events {
 				if event := <-recorder.Events; !strings.Contains(event, "size: 99 → 1") {

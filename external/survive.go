@@ -8,11 +8,11 @@ import (
 	"reflect"
 )
 
-// errLost says that a field of what is desired is not written down with the intent. After a crash the intent is all there is,
+// lostError says that a field of what is desired is not written down with the intent. After a crash the intent is all there is,
 // and something else would be applied.
-type errLost struct{ field string }
+type lostError struct{ field string }
 
-func (e errLost) Error() string {
+func (e lostError) Error() string {
 	return fmt.Sprintf("%s is not in its JSON, which is all that is left after a crash; give it a json tag, or, where it is not to be written down "+
 		"in plain text, let the driver look it up by a name that is", e.field)
 }
@@ -31,7 +31,7 @@ func survives(desired any, document []byte) error {
 		return fmt.Errorf("it is not the same after it was written as JSON and read: %s became %s (%v)", document, again, err)
 	}
 	if field := lost(reflect.ValueOf(desired), read.Elem(), reflect.TypeOf(desired).String()); field != "" {
-		return errLost{field}
+		return lostError{field}
 	}
 	return nil
 }
