@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"math"
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestMain makes this binary what startProcess needs: a child, if it is told to be one.
@@ -91,5 +93,19 @@ func TestTheReportNamesTheKubernetesThatIsBuilt(t *testing.T) {
 	}
 	if !strings.Contains(string(module), "k8s.io/kubernetes "+kubernetesVersion+"\n") {
 		t.Errorf("%s is not what test/kubetest/apiserver builds", kubernetesVersion)
+	}
+}
+
+// TestSizesAreWhatTheReportSays of primaries and secondaries as JSON.
+func TestSizesAreWhatTheReportSays(t *testing.T) {
+	site := newWebsite("site-12345", 12345, time.Now().UnixNano())
+	for _, obj := range []any{site, newConfigMap("site-12345-0", site)} {
+		data, err := json.Marshal(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(data) < 430 || len(data) > 520 {
+			t.Errorf("%T has %d bytes, want about 450: %s", obj, len(data), data)
+		}
 	}
 }

@@ -24,6 +24,9 @@ type process struct {
 	ended   bool
 }
 
+// callLimit is how long a child may take for one command: more than any needs, so that nothing waits for ever.
+const callLimit = 15 * time.Minute
+
 // stopLimit is how long a child may take to end by itself.
 const stopLimit = time.Minute
 
@@ -63,6 +66,8 @@ func (p *process) call(ctx context.Context, do string, with, result any) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
 	if err := p.exchange(ctx, request{Do: do, With: data}, result); err != nil {
 		return fmt.Errorf("%s: %s: %w", p.role, do, err)
 	}

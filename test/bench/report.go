@@ -101,7 +101,7 @@ func (f *figure) median(name string) float64 {
 // markdown is the whole report.
 func (r *report) markdown() string {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\nWritten by `make bench` (test/bench); do not edit. Each figure was taken in turns, ours, theirs, ours, theirs, in one run;\n" +
+	b.WriteString("# Benchmarks\n\nWritten by `make bench` (test/bench); do not edit. Where a figure has several turns they were taken ours, theirs, ours, theirs, in one run;\n" +
 		"median, and the least and the most. `better` and `worse` compare medians with Nagi's, the first row of each figure;\n" +
 		"**where somebody is better than Nagi it is in bold**. Absolute figures are this machine's: all processes share its\n" +
 		"cores, the servers and the one that plays the user included.\n\n")

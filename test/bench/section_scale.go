@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -311,14 +310,13 @@ func (s *scaleRun) resyncing(ctx context.Context) (err error) {
 	if err := p.call(ctx, "samples", nil, &samples); err != nil {
 		return err
 	}
-	for i, next := range when.Sweeps[1:] {
-		took := next - when.Sweeps[i] - int64(s.resync)
-		sweep := span{when.Sweeps[i], when.Sweeps[i] + took}
-		s.table.times[scaleSweep].add(s.name, math.Max(0, sweep.seconds()))
+	whole := when.Sweeps[1:] // the first interval has the start in it
+	for i, next := range whole[1:] {
+		took := max(0, next-whole[i]-int64(s.resync))
+		sweep := span{whole[i], whole[i] + took}
+		s.table.times[scaleSweep].add(s.name, sweep.seconds())
 		s.sort(samples, whileSweep, sweep)
-		if i > 0 { // the first interval has the start in it
-			s.sort(samples, whileResync, span{sweep.To, next})
-		}
+		s.sort(samples, whileResync, span{sweep.To, next})
 	}
 	s.b.say("scale: %s: a sweep %s, a change while resyncing %s", s.name,
 		format(s.table.times[scaleSweep].median(s.name), "s"), format(s.table.change[whileResync].median(s.name), "s"))
@@ -377,6 +375,8 @@ func (s *scaleRun) change(ctx context.Context) (stop func() error) {
 
 // remove makes room for more.
 func (s *scaleRun) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience) // without a deadline it is five seconds
+	defer cancel()
 	for _, bucket := range []string{s.place, s.place + "-status", s.place + "-secondaries"} {
 		if err := s.nats.js.DeleteKeyValue(ctx, bucket); err != nil {
 			return fmt.Errorf("delete bucket %s: %w", bucket, err)
