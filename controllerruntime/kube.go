@@ -114,10 +114,12 @@ func NewKube[T KubeObject](client dynamic.Interface, resource schema.GroupVersio
 	if o.kind == "" {
 		o.kind = kindOfType[T]()
 	}
+	watching := watchErrorsOf(informer) // the earlier the better: once it runs it is too late
+	watching.canAsk(deleter.whyNotListed)
 	return &Kube[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
 		informer: informer, own: newKubeOverlay(informer), applied: newAppliedStates(),
-		watching: watchErrorsOf(informer), // the earlier the better: once it runs it is too late
+		watching: watching,
 	}, nil
 }
 

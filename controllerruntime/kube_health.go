@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,11 +26,12 @@ func WithSourceName(name string) SourceOption {
 	}
 }
 
-// WithWatchErrorHandler has h called for each list or watch of a Kubernetes source's informer that fails, instead of
-// client-go's handler, which logs. An informer has one watch error handler, which cannot be read, and which can only be set
+// WithWatchErrorHandler has h called for each list or watch of a Kubernetes source's informer that fails, until the
+// controller stops, instead of client-go's handler, which logs. An informer has one watch error handler, which cannot be read, and which can only be set
 // before it is started. New, and NewKube, set it, to be able to say in Stats and in Run's error why a cache does not follow;
 // so one that was set before is replaced: give it here. Where the informer has been started already nothing is set, and what
-// is wrong shows only in the log and, by asking the API server, in the error of a Run whose source does not sync.
+// is wrong shows only in the log and, by asking the API server, in the error of a Run whose source does not sync. The Kumori
+// API, which has no place for options, leaves the handler of its informers alone, unless a handle (NewKube) has set it.
 func WithWatchErrorHandler(h cache.WatchErrorHandlerWithContext) SourceOption {
 	return func(o *sourceOptions) error {
 		if h == nil {
@@ -56,8 +58,13 @@ type watchErrors struct {
 	mu        sync.Mutex
 	last      error
 	next      int
-	listeners map[int]func(error)
-	chained   []cache.WatchErrorHandlerWithContext
+	listeners map[int]listener
+	asks      func(context.Context) error // asks the API server for anything; nil if nobody can
+}
+
+type listener struct {
+	tell  func(error)                        // or nil
+	chain cache.WatchErrorHandlerWithContext // or nil; the user's
 }
 
 // watchErrorsIndex is an index without values. Several controllers may share an informer, which has one watch error handler
@@ -71,7 +78,7 @@ func watchErrorsOf(informer cache.SharedIndexInformer) *watchErrors {
 	if found := findWatchErrors(informer); found != nil {
 		return found
 	}
-	made := &watchErrors{listeners: map[int]func(error){}}
+	made := newWatchErrors()
 	err := informer.AddIndexers(cache.Indexers{watchErrorsIndex: func(obj any) ([]string, error) {
 		if probe, ok := obj.(*watchErrorsProbe); ok {
 			probe.found = made
@@ -88,6 +95,8 @@ func watchErrorsOf(informer cache.SharedIndexInformer) *watchErrors {
 	return made
 }
 
+func newWatchErrors() *watchErrors { return &watchErrors{listeners: map[int]listener{}} }
+
 func findWatchErrors(informer cache.SharedIndexInformer) *watchErrors {
 	probe := &watchErrorsProbe{}
 	if _, err := informer.GetIndexer().Index(watchErrorsIndex, probe); err != nil {
@@ -96,20 +105,9 @@ func findWatchErrors(informer cache.SharedIndexInformer) *watchErrors {
 	return probe.found
 }
 
-func (w *watchErrors) chain(h cache.WatchErrorHandlerWithContext) {
-	if h == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.chained = append(w.chained, h)
-}
-
 func (w *watchErrors) handle(ctx context.Context, r *cache.Reflector, err error) {
 	w.report(err)
-	w.mu.Lock()
-	chained := w.chained
-	w.mu.Unlock()
+	chained := w.chained()
 	if len(chained) == 0 {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	}
@@ -120,6 +118,18 @@ func (w *watchErrors) handle(ctx context.Context, r *cache.Reflector, err error)
 	}
 }
 
+func (w *watchErrors) chained() []cache.WatchErrorHandlerWithContext {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var chained []cache.WatchErrorHandlerWithContext
+	for _, l := range w.listeners {
+		if l.chain != nil {
+			chained = append(chained, l.chain)
+		}
+	}
+	return chained
+}
+
 // report tells the listeners, also of what else shows that the informer cannot follow.
 func (w *watchErrors) report(err error) {
 	if !isFault(err) {
@@ -128,8 +138,10 @@ func (w *watchErrors) report(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = err
-	for _, tell := range w.listeners {
-		tell(err)
+	for _, l := range w.listeners {
+		if l.tell != nil {
+			l.tell(err)
+		}
 	}
 }
 
@@ -139,15 +151,15 @@ func isFault(err error) bool {
 		!apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
 }
 
-// listen calls tell for each error from now on, and for the last one if there was any.
-func (w *watchErrors) listen(tell func(error)) (cancel func()) {
+// listen calls l for each error from now on, and tells it the last one if there was any.
+func (w *watchErrors) listen(l listener) (cancel func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := w.next
 	w.next++
-	w.listeners[id] = tell
-	if w.last != nil {
-		tell(w.last)
+	w.listeners[id] = l
+	if w.last != nil && l.tell != nil {
+		l.tell(w.last)
 	}
 	return func() {
 		w.mu.Lock()
@@ -167,6 +179,11 @@ const (
 	kubeProbeMost = 10 * time.Second
 	// kubeProbePatience is how long it has for an answer.
 	kubeProbePatience = 5 * time.Second
+
+	// kubeFollowLook is how often a look is taken at an informer that has no error, in its own memory.
+	kubeFollowLook = time.Second
+	// kubeFollowAsk is how long nothing comes from an informer before the API server is asked for a sign of life.
+	kubeFollowAsk = 15 * time.Second
 )
 
 // kubeHealth is whether an informer follows the API server. It is told of errors; that they are over shows in a resource
@@ -174,38 +191,105 @@ const (
 type kubeHealth struct {
 	informer cache.SharedIndexInformer
 	errors   *watchErrors
-	probe    func(context.Context) error // asks the API server for anything; nil if nobody can
 
 	mu      sync.Mutex
 	failure error
 	at      time.Time
 	version string // of the informer when it failed
 	looking bool
+	// lastSeen is when it was seen to fail the last time, be it by asking.
+	lastSeen time.Time
 
-	ended   chan struct{}
+	stopped atomic.Bool
+
 	loops   sync.WaitGroup
 	release func()
 }
 
-func newKubeHealth(informer cache.SharedIndexInformer, errors *watchErrors) *kubeHealth {
-	return &kubeHealth{informer: informer, errors: errors, ended: make(chan struct{})}
+// newKubeHealth has chain, if it is not nil, called until stop: an informer may fail before its controller runs.
+func newKubeHealth(informer cache.SharedIndexInformer, errors *watchErrors, chain cache.WatchErrorHandlerWithContext) *kubeHealth {
+	h := &kubeHealth{informer: informer, errors: errors, release: func() {}}
+	if chain != nil {
+		h.release = errors.listen(listener{chain: chain})
+	}
+	return h
 }
 
 // start listens until ctx ends. changed is called when err has another answer, answered when the API server, or the
 // informer, works again after a failure; both without a lock.
 func (h *kubeHealth) start(ctx context.Context, changed, answered func()) {
-	h.release = h.errors.listen(func(err error) {
-		if ctx.Err() != nil {
-			return
+	ctx, cancel := context.WithCancel(ctx)
+	unchain := h.release
+	unlisten := h.errors.listen(listener{tell: func(err error) {
+		if ctx.Err() == nil {
+			h.fail(ctx, err, changed, answered)
 		}
-		h.fail(ctx, err, changed, answered)
-	})
+	}})
+	h.release = func() {
+		unlisten()
+		unchain()
+		cancel()
+	}
+	h.loops.Go(func() { h.follow(ctx, changed) })
+}
+
+// follow sees what no watch error tells: that the informer was stopped; and that the API server is away, for a watch that is
+// refused is tried again by client-go itself.
+func (h *kubeHealth) follow(ctx context.Context, changed func()) {
+	tick := time.NewTicker(kubeFollowLook)
+	defer tick.Stop()
+	stopped := 0
+	version, since := h.informer.LastSyncResourceVersion(), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if h.informer.IsStopped() {
+			// A program that ends stops everything at once, and that is no news.
+			if stopped++; stopped == 3 {
+				h.stopped.Store(true)
+				changed()
+				return
+			}
+			continue
+		}
+		if now := h.informer.LastSyncResourceVersion(); now != version || h.failing() {
+			version, since = now, time.Now()
+		}
+		if time.Since(since) < kubeFollowAsk {
+			continue
+		}
+		if err := h.ask(ctx); unreachable(err) {
+			h.errors.report(err)
+		}
+		since = time.Now()
+	}
+}
+
+// ask asks the API server for a sign of life; a refusal is one too. Where nobody can ask it is nil.
+func (h *kubeHealth) ask(ctx context.Context) error {
+	asks := h.errors.asker()
+	if asks == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, kubeProbePatience)
+	defer cancel()
+	return asks(ctx)
+}
+
+func (h *kubeHealth) failing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failure != nil
 }
 
 // fail is called by the informer itself and must not wait.
 func (h *kubeHealth) fail(ctx context.Context, err error, changed, answered func()) {
 	h.mu.Lock()
 	h.failure, h.at, h.version = err, time.Now(), h.informer.LastSyncResourceVersion()
+	h.lastSeen = h.at
 	look := !h.looking
 	h.looking = true
 	h.mu.Unlock()
@@ -225,7 +309,7 @@ func (h *kubeHealth) look(ctx context.Context, changed, answered func()) {
 	var told time.Time // of which failure it was told that the API server answers: once, or a key would never rest that fails all the same
 	for {
 		select {
-		case <-h.ended:
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
@@ -258,20 +342,28 @@ func (h *kubeHealth) answers(ctx context.Context) bool {
 	h.mu.Lock()
 	away := unreachable(h.failure)
 	h.mu.Unlock()
-	if !away || h.probe == nil {
+	if !away || h.errors.asker() == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, kubeProbePatience)
-	defer cancel()
-	err := h.probe(ctx)
-	return ctx.Err() == nil && !unreachable(err)
+	err := h.ask(ctx)
+	if unreachable(err) {
+		h.stillAway()
+	}
+	return ctx.Err() == nil && !unreachable(err) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// stillAway keeps a failure from being taken for healed by the time that has passed.
+func (h *kubeHealth) stillAway() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastSeen = time.Now()
 }
 
 func (h *kubeHealth) healed() bool {
 	version := h.informer.LastSyncResourceVersion()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.informer.HasSynced() || version == h.version && time.Since(h.at) < kubeHealAfter {
+	if !h.informer.HasSynced() || version == h.version && time.Since(h.lastSeen) < kubeHealAfter {
 		return false
 	}
 	h.failure, h.looking = nil, false
@@ -285,7 +377,25 @@ func (w *watchErrors) forget() {
 	w.last = nil
 }
 
+// canAsk gives the informer who can ask the API server for a sign of life; the first stays.
+func (w *watchErrors) canAsk(asks func(context.Context) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.asks == nil {
+		w.asks = asks
+	}
+}
+
+func (w *watchErrors) asker() func(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asks
+}
+
 func (h *kubeHealth) err() error {
+	if h.stopped.Load() {
+		return errors.New("the informer was stopped, so no event comes any more; stop it after the controller, which needs a new one now")
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.failure == nil {
@@ -298,13 +408,6 @@ func (h *kubeHealth) err() error {
 }
 
 func (h *kubeHealth) stop() {
-	if h.release != nil {
-		h.release()
-	}
-	select {
-	case <-h.ended:
-	default:
-		close(h.ended)
-	}
+	h.release()
 	h.loops.Wait()
 }

@@ -238,13 +238,13 @@ func TestControllersThatShareAnInformerAllHearOfItsErrors(t *testing.T) {
 		t.Fatal("each has its own: the second took the first one's news away")
 	}
 	var heard []string
-	cancel := first.listen(func(err error) { heard = append(heard, "first "+err.Error()) })
-	second.listen(func(err error) { heard = append(heard, "second "+err.Error()) })
+	cancel := first.listen(listener{tell: func(err error) { heard = append(heard, "first "+err.Error()) }})
+	second.listen(listener{tell: func(err error) { heard = append(heard, "second "+err.Error()) }})
 	first.report(context.Canceled) // is no fault
 	cancel()
 	first.report(errDone)
 	late := ""
-	second.listen(func(err error) { late = err.Error() })
+	second.listen(listener{tell: func(err error) { late = err.Error() }})
 	if !reflect.DeepEqual(heard, []string{"second done"}) || late != "done" {
 		t.Errorf("heard: %v, late: %q", heard, late)
 	}
@@ -305,11 +305,31 @@ func TestAWatchErrorHandlerOfTheUserIsCalledToo(t *testing.T) {
 func TestAWatchErrorHandlerThatPanicsEndsNothing(t *testing.T) {
 	errors := watchErrorsOf(stillInformer())
 	called := 0
-	errors.chain(func(context.Context, *cache.Reflector, error) { panic("tick tack") })
-	errors.chain(func(context.Context, *cache.Reflector, error) { called++ })
+	errors.listen(listener{chain: func(context.Context, *cache.Reflector, error) { panic("tick tack") }})
+	errors.listen(listener{chain: func(context.Context, *cache.Reflector, error) { called++ }})
 	errors.handle(t.Context(), nil, errDone)
 	if called != 1 {
 		t.Errorf("the next handler was called %d times, want once", called)
+	}
+}
+
+// TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore: an informer may outlive many controllers.
+func TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore(t *testing.T) {
+	w := newWorld(t)
+	informer := stillInformer()
+	called := map[string]int{}
+	controller := func(name string) *Controller[*site] {
+		c, err := New("sites", w.sites(), noReconciler, shortSync(), OwnsKube(informer, WithWatchErrorHandler(
+			func(context.Context, *cache.Reflector, error) { called[name]++ })))
+		must(t, err)
+		return c
+	}
+	stopped := controller("stopped")
+	controller("other")
+	says(t, w.run(stopped).failed(), "not synced")
+	watchErrorsOf(informer).handle(t.Context(), nil, errDone)
+	if want := map[string]int{"other": 1}; !reflect.DeepEqual(called, want) {
+		t.Errorf("called: %v, want %v", called, want)
 	}
 }
 

@@ -104,12 +104,16 @@ type kubeSource struct {
 func newKubeSource(e *engine, role string, informer cache.SharedIndexInformer, so sourceOptions) *kubeSource {
 	s := &kubeSource{engine: e, informer: informer, deleter: so.deleter}
 	s.name = fmt.Sprintf("%s %s (informer %d)", role, informerName(informer, so), len(e.sources))
-	errors := watchErrorsOf(informer)
-	errors.chain(so.watchErrorHandler)
-	s.watching = newKubeHealth(informer, errors)
-	if d, ok := so.deleter.(interface{ whyNotListed(context.Context) error }); ok {
-		s.watching.probe = d.whyNotListed
+	errors := findWatchErrors(informer)
+	if errors == nil && so.keepWatchErrorHandler {
+		errors = newWatchErrors() // of which only the controller itself knows
+	} else if errors == nil {
+		errors = watchErrorsOf(informer)
 	}
+	if d, ok := so.deleter.(interface{ whyNotListed(context.Context) error }); ok {
+		errors.canAsk(d.whyNotListed)
+	}
+	s.watching = newKubeHealth(informer, errors, so.watchErrorHandler)
 	return s
 }
 
@@ -212,8 +216,8 @@ func (s *kubeSource) whyNotSynced(ctx context.Context) error {
 	if informer, ok := s.informer.(interface{ HasStarted() bool }); ok && !informer.HasStarted() {
 		return errors.New("the informer was not started: run it, or start its factory")
 	}
-	if s.watching.probe != nil {
-		return s.watching.probe(ctx)
+	if asks := s.watching.errors.asker(); asks != nil {
+		return asks(ctx)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func kumoriKube(informer cache.SharedIndexInformer, number int, role string, han
 			return fmt.Errorf("%s shared informer %d is nil", role, number)
 		}
 		o.sources = append(o.sources, func(e *engine) (source, error) {
-			s := newKubeSource(e, role, informer, sourceOptions{})
+			s := newKubeSource(e, role, informer, sourceOptions{keepWatchErrorHandler: true})
 			s.indexed = role == "secondary"
 			s.events = &handlerSink{source: s, handle: handle}
 			return s, nil

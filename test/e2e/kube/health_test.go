@@ -1,0 +1,231 @@
+package kube
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/kubetest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// stays checks for a while that something is so.
+func stays(t testing.TB, d time.Duration, what string, holds func() bool) {
+	t.Helper()
+	end := time.NewTimer(d)
+	defer end.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if !holds() {
+			t.Fatalf("no longer so: %s", what)
+		}
+		select {
+		case <-end.C:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// whenPatching is a client's configuration with which each patch gets f's answer.
+func (w *world) whenPatching(f func(*http.Request) (*http.Response, error)) *rest.Config {
+	cfg := w.server.Config()
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			if req.Method == http.MethodPatch {
+				return f(req)
+			}
+			return next.RoundTrip(req)
+		})
+	})
+	return cfg
+}
+
+// TestAnOwnDeadlineKeepsItsBackoff: that a write takes longer than its reconcile may, as of a slow webhook, is no absence of
+// the API server.
+func TestAnOwnDeadlineKeepsItsBackoff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.use(w.whenPatching(func(req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}))
+	maps := w.maps()
+	errs := make(chan error, 1000)
+	var seen calls
+	c := w.applied(func(ctx context.Context, key string) error {
+		_, err := maps.Apply(ctx, w.configMap("settings", "one"))
+		errs <- err
+		return err
+	}, &seen, maps.Owns(), controllerruntime.WithReconcileTimeout(200*time.Millisecond), controllerruntime.WithBackoff(10*time.Minute, 10*time.Minute))
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	says(t, <-errs, "deadline exceeded")
+	stays(t, 4*time.Second, "one run, and nothing is degraded", func() bool {
+		return seen.count("home") == 1 && len(c.Stats().Degraded) == 0
+	})
+}
+
+// TestAnAPIServerThatIsAwayInAQuietWorldIsReported: nobody writes, and the watch tries again by itself and tells nobody.
+func TestAnAPIServerThatIsAwayInAQuietWorldIsReported(t *testing.T) {
+	t.Parallel()
+	w := newWorldOn(t, kubetest.Start(t))
+	maps := w.maps()
+	var seen calls
+	news := make(chan error, 1000)
+	c := w.controller(seen.reconciler(nil), maps.Owns(), controllerruntime.WithOnSourceError(func(_ string, err error) { news <- err }))
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
+	w.server.Kill()
+	eventually(t, "it is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
+	says(t, <-news, "the API server cannot be reached")
+	w.othersGoOn(&seen)
+	must(t, w.server.Restart())
+	m := w.configMap("settings", "one")
+	c.SetOwner(m, "home")
+	w.createMap(m)
+	eventually(t, "the event is not lost", func() bool { return seen.with("home", controllerruntime.OperationSecondary) == 1 })
+	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
+}
+
+// TestAnInformerThatIsStoppedUnderAControllerIsReported: from then on no event comes.
+func TestAnInformerThatIsStoppedUnderAControllerIsReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	informer := w.typed()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		informer.RunWithContext(ctx)
+	}()
+	var seen calls
+	c := w.controller(seen.reconciler(nil), controllerruntime.OwnsKube(informer, controllerruntime.WithSourceName("ConfigMaps")))
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
+	stop()
+	<-done
+	eventually(t, "it is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
+	says(t, c.Stats().Degraded["OwnsKube ConfigMaps (informer 1)"], "informer", "stopped")
+	w.othersGoOn(&seen)
+}
+
+// TestANamespaceThatTerminatesHoldsUpNobodyElse: what is to be created in it is tried until it is there again, what is to be
+// deleted in it is deleted.
+func TestANamespaceThatTerminatesHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.maps()
+	errs := make(chan error, 10000)
+	var seen calls
+	c := w.applied(func(ctx context.Context, key string) error {
+		if key == "fine" {
+			return nil
+		}
+		_, err := maps.Apply(ctx, w.configMap(key, "one"))
+		if err != nil {
+			errs <- err
+		}
+		return err
+	}, &seen, maps.Owns())
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("old")))
+	eventually(t, "it is there", func() bool { _, err := maps.Get(w.key("old")); return err == nil })
+
+	namespaces := w.clientset.CoreV1().Namespaces()
+	must(t, namespaces.Delete(t.Context(), w.namespace, metav1.DeleteOptions{}))
+	var terminating *corev1.Namespace
+	eventually(t, "it is terminating", func() bool {
+		var err error
+		terminating, err = namespaces.Get(t.Context(), w.namespace, metav1.GetOptions{})
+		return err == nil && terminating.Status.Phase == corev1.NamespaceTerminating
+	})
+	must(t, w.sites.Create(t.Context(), newSite("new")))
+	says(t, <-errs, "apply configmaps/v1", w.key("new"), "namespace is being deleted")
+	w.othersGoOn(&seen)
+	must(t, w.sites.Delete(t.Context(), "old"))
+	eventually(t, "what is to go goes", func() bool { return w.liveMap("old") == nil && c.Stats().TornDown == 1 })
+
+	terminating.Spec.Finalizers = nil // as the namespace controller does when it is empty
+	_, err := namespaces.Finalize(t.Context(), terminating, metav1.UpdateOptions{})
+	must(t, err)
+	eventually(t, "it is gone", func() bool {
+		_, err := namespaces.Get(t.Context(), w.namespace, metav1.GetOptions{})
+		return isNotFound(err)
+	})
+	_, err = namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{})
+	must(t, err)
+	eventually(t, "what was to be created is there", func() bool { return w.liveMap("new") != nil })
+	eventually(t, "nothing fails", func() bool { return c.Stats().Failing == 0 })
+}
+
+// TestACustomResourceThatIsRemovedWhileAControllerRunsHoldsUpNobodyElse: its source degrades, a teardown finds nothing left to
+// delete, and when it is installed again all goes on.
+func TestACustomResourceThatIsRemovedWhileAControllerRunsHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	resource, crd := w.widgets("Namespaced")
+	w.install(resource, crd)
+	informer := w.unstructured(resource, w.namespace)
+	widgets, err := controllerruntime.NewKube[*unstructured.Unstructured](w.dynamic, resource, informer)
+	must(t, err)
+	w.start(informer)
+	var seen calls
+	c := w.applied(func(ctx context.Context, key string) error {
+		if key == "fine" {
+			return nil
+		}
+		_, err := widgets.Apply(ctx, w.widget(resource, w.namespace, key, "one"))
+		return err
+	}, &seen, widgets.Owns())
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	eventually(t, "it is there", func() bool { _, err := widgets.Get(w.key("home")); return err == nil })
+
+	must(t, w.dynamic.Resource(crds).Delete(t.Context(), crd.GetName(), metav1.DeleteOptions{}))
+	eventually(t, "its source is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
+	for _, err := range c.Stats().Degraded {
+		says(t, err, "install its CustomResourceDefinition")
+	}
+	w.othersGoOn(&seen)
+	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+
+	_, crd = w.widgets("Namespaced")
+	w.install(resource, crd)
+	must(t, w.sites.Create(t.Context(), newSite("away")))
+	eventually(t, "it is there", func() bool {
+		_, err := w.dynamic.Resource(resource).Namespace(w.namespace).Get(t.Context(), "away", metav1.GetOptions{})
+		return err == nil
+	})
+	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
+}
+
+// TestKumoriKeepsTheUsersWatchErrorHandler, for which its API has no option.
+func TestKumoriKeepsTheUsersWatchErrorHandler(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	resource, _ := w.widgets("Namespaced") // not installed: each list fails
+	informer := w.unstructured(resource, w.namespace)
+	called := make(chan error, 1000)
+	must(t, informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { called <- err }))
+	_ = controllerruntime.NewControllerRuntime[*site, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None](
+		"shops", "Site", w.clientset, w.sites, []cache.SharedIndexInformer{informer}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, 0)
+	w.start(informer)
+	select {
+	case <-called:
+	case <-time.After(patience):
+		t.Fatal("it is not called")
+	}
+}
