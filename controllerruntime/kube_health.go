@@ -306,7 +306,7 @@ func (h *kubeHealth) look(ctx context.Context, changed, answered func()) {
 	defer tick.Stop()
 	pause := kubeProbe
 	next := time.Now().Add(pause)
-	var told time.Time // of which failure it was told that the API server answers: once, or a key would never rest that fails all the same
+	told := false // that the API server answers: once for each absence, or a key would never rest that fails all the same
 	for {
 		select {
 		case <-ctx.Done():
@@ -322,34 +322,28 @@ func (h *kubeHealth) look(ctx context.Context, changed, answered func()) {
 		if time.Now().Before(next) {
 			continue
 		}
-		if failed := h.failedAt(); failed != told && h.answers(ctx) {
-			told = failed
-			answered()
+		if h.away() {
+			switch err := h.ask(ctx); {
+			case unreachable(err):
+				told = false
+				h.stillAway()
+			case err != nil && ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded): // it says nothing
+			case !told:
+				told = true
+				answered()
+			}
 		}
 		pause = min(2*pause, kubeProbeMost)
 		next = time.Now().Add(pause)
 	}
 }
 
-func (h *kubeHealth) failedAt() time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.at
-}
-
-// answers tells whether an API server that could not be reached says anything by now, be it no.
-func (h *kubeHealth) answers(ctx context.Context) bool {
+// away tells whether the API server could not be reached, and can be asked whether it can by now.
+func (h *kubeHealth) away() bool {
 	h.mu.Lock()
 	away := unreachable(h.failure)
 	h.mu.Unlock()
-	if !away || h.errors.asker() == nil {
-		return false
-	}
-	err := h.ask(ctx)
-	if unreachable(err) {
-		h.stillAway()
-	}
-	return ctx.Err() == nil && !unreachable(err) && !errors.Is(err, context.DeadlineExceeded)
+	return away && h.errors.asker() != nil
 }
 
 // stillAway keeps a failure from being taken for healed by the time that has passed.

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"net/http"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,6 +73,23 @@ func TestAnOwnDeadlineKeepsItsBackoff(t *testing.T) {
 	stays(t, 4*time.Second, "one run, and nothing is degraded", func() bool {
 		return seen.count("home") == 1 && len(c.Stats().Degraded) == 0
 	})
+}
+
+// TestAWriteThatNeverGetsThroughKeepsItsBackoff: that the API server answers others makes it due once, not again and again.
+func TestAWriteThatNeverGetsThroughKeepsItsBackoff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.use(w.whenPatching(func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNRESET }))
+	maps := w.maps()
+	var seen calls
+	c := w.applied(func(ctx context.Context, key string) error {
+		_, err := maps.Apply(ctx, w.configMap("settings", "one"))
+		return err
+	}, &seen, maps.Owns(), controllerruntime.WithBackoff(10*time.Minute, 10*time.Minute))
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	eventually(t, "it is tried again, as the API server answers", func() bool { return seen.count("home") == 2 })
+	stays(t, 5*time.Second, "it rests", func() bool { return seen.count("home") <= 3 }) // one more if the informer moves
 }
 
 // TestAnAPIServerThatIsAwayInAQuietWorldIsReported: nobody writes, and the watch tries again by itself and tells nobody.
