@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -246,4 +247,28 @@ func TestKumoriKeepsTheUsersWatchErrorHandler(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("it is not called")
 	}
+}
+
+// TestRightsInANamespaceAreNotTakenForTheReasonOfASlowList: who may list in one namespace only is refused the list of all,
+// which says nothing about an informer in that namespace.
+func TestRightsInANamespaceAreNotTakenForTheReasonOfASlowList(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.grant("dora", "reader", "get", "list", "watch")
+	dora := w.server.ConfigFor("dora")
+	asks, err := dynamic.NewForConfig(dora)
+	must(t, err)
+	slow := rest.CopyConfig(dora)
+	slow.Wrap(func(http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		})
+	})
+	w.use(slow)
+	informer := w.typed()
+	w.start(informer)
+	c := w.controller(new(calls).reconciler(nil), controllerruntime.WithCacheSyncTimeout(2*time.Second),
+		controllerruntime.OwnsKube(informer, controllerruntime.WithDeleter(controllerruntime.KubeDeleter(asks, configMaps))))
+	says(t, w.run(c).failed(), "not synced: OwnsKube configmaps/v1", "maybe because of missing rights", "in all namespaces")
 }
