@@ -1,8 +1,9 @@
 // Bench measures Nagi beside what a user would pick instead, on the same work and in the same run, and writes what it found
 // as Markdown.
 //
-//	make bench                                     # everything, into docs/benchmarks.md; some twenty minutes
-//	go run . -scale 0.01 -only job,engine          # in this directory: two sections, small, to the terminal
+//	make bench                                     # everything, into docs/benchmarks.md; some 25 minutes on two cores
+//	go run . -scale 0.5 -out ../../docs/benchmarks.md   # in this directory: half the sizes, in some 13 minutes
+//	go run . -scale 0.01 -only job,engine          # two sections, small, to the terminal
 //
 // Who takes part runs in a process of its own: the NATS server (JetStream, file storage), the API server (kube-apiserver and
 // etcd, from package kubetest), and each controller, whose CPU seconds and memory are read from the kernel. This process is

@@ -106,13 +106,30 @@ func (r *report) markdown() string {
 		"**where somebody is better than Nagi it is in bold**. Absolute figures are this machine's: all processes share its\n" +
 		"cores, the servers and the one that plays the user included.\n\n")
 	b.WriteString(r.machine())
-	if r.partial || r.scale != 1 {
-		fmt.Fprintf(&b, "\n**This is not the full run: scale %g, partial: %v. Its figures are worth nothing.**\n", r.scale, r.partial)
-	}
+	b.WriteString(r.caveat())
 	for _, c := range r.chapters {
 		c.markdown(&b)
 	}
 	return b.String()
+}
+
+// caveat says in what this is not the full run.
+func (r *report) caveat() string {
+	const tooSmall = 0.2
+	var caveat string
+	if r.scale != 1 {
+		caveat += fmt.Sprintf(" Sizes and durations are %g of the full ones.", r.scale)
+	}
+	if r.scale < tooSmall {
+		caveat += " With sizes so small the figures are worth nothing."
+	}
+	if r.partial {
+		caveat += " Not all sections were run."
+	}
+	if caveat != "" {
+		caveat = "\n**This is not the full run.**" + caveat + "\n"
+	}
+	return caveat
 }
 
 func (c *chapter) markdown(b *strings.Builder) {
