@@ -182,13 +182,14 @@ func TestTheLaterOfCacheAndOwnWriteIsShown(t *testing.T) {
 
 // TestOwnWritesOfKubernetesObjectsAreBounded, and go as soon as the cache shows them.
 func TestOwnWritesOfKubernetesObjectsAreBounded(t *testing.T) {
-	o, store := overlaid()
+	o, _ := overlaid()
 	for n := range kubeOverlayMost + 100 {
 		o.add(fmt.Sprint("shop/", n), writeOf(version("a", fmt.Sprint(n+1))))
 	}
 	if n := len(o.entries); n > kubeOverlayMost {
 		t.Errorf("%d are kept, want at most %d", n, kubeOverlayMost)
 	}
+	var store cache.Store
 	o, store = overlaid()
 	for n := range 1000 {
 		m := version("a", fmt.Sprint(n+1))
@@ -277,8 +278,8 @@ func TestNewKubeRefusesWhatCannotWork(t *testing.T) {
 func TestAWatchErrorHandlerOfTheUserIsCalledToo(t *testing.T) {
 	w := newWorld(t)
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
-		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return nil, errDone },
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return nil, errDone },
+		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, errDone },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, errDone },
 	}, &corev1.ConfigMap{}, 0, cache.Indexers{})
 	called := make(chan error, 100)
 	c, err := New("sites", w.sites(), noReconciler, shortSync(), OwnsKube(informer, WithWatchErrorHandler(
