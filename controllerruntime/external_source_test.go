@@ -249,6 +249,27 @@ func TestAPushWakesTheOwnerAndListsSoon(t *testing.T) {
 	}
 }
 
+// TestAPushThatComesBeforeWhatItTellsIsNotLost: some APIs say that they delete before they have done it, so a look at once
+// still sees the resource.
+func TestAPushThatComesBeforeWhatItTellsIsNotLost(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	things := &pushing{listed: newListed(external.Resource{ID: "a", OwnerKey: "home", Version: "1"}), pushes: make(chan string), ends: make(chan string)}
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(nil), OwnsExternal(external.Configure(things, withInterval(notInATest))))
+	must(t, err)
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	w.run(c)
+	eventually(t, "the thing is known", func() bool { return c.Stats().External["Thing"].Resources == 1 })
+	lists := things.lists.Load()
+	things.pushes <- "home"
+	eventually(t, "the owner is woken, and has seen nothing new", func() bool { return seen.with("home", OperationExternal) > 0 })
+	eventually(t, "neither has a list", func() bool { return things.lists.Load() > lists })
+	woken := seen.with("home", OperationExternal)
+	things.list.Store(&[]external.Resource{})
+	eventually(t, "the owner is woken again, as it is gone", func() bool { return seen.with("home", OperationExternal) > woken })
+}
+
 func TestCascadeDeletesWhatAPrimaryOwnsBehindAnAPIAndWaitsUntilItIsGone(t *testing.T) {
 	createOnly := func(w *cloudWorld) ReconcilerFunc {
 		reconcile := disksOf(w.sites, w.driver, quickly...)

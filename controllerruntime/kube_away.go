@@ -10,10 +10,12 @@ func (e *engine) noteKubeAway(key string, err error) {
 	e.kubeAway.forget(key)
 }
 
-// kubeAnswers makes the keys due that failed while an API server was away.
+// kubeAnswers makes the keys due that failed while an API server was away. What they failed of then is over, so it does not
+// count against them: one that has just started refuses everybody but administrators until it has read who may do what.
 func (e *engine) kubeAnswers() {
 	for _, key := range e.kubeAway.all() {
 		if _, ok := e.kubeAway.take(key); ok {
+			e.queue.forget(key)
 			e.resume(item{key: key})
 		}
 	}

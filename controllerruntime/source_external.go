@@ -329,7 +329,7 @@ func (s *externalSource) push(ctx context.Context, owner string) {
 			klog.FromContext(ctx).Error(err, "Push failed", "source", s.String(), "owner", owner)
 		}
 	}
-	s.wantList(time.Now())
+	s.lists.push(s.config.Settle)
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -14,6 +14,7 @@ type listSchedule struct {
 	mu       sync.Mutex
 	next     time.Time // on the interval
 	wanted   time.Time // by somebody; zero: nobody
+	pushed   time.Time // until when what was pushed may not be shown yet
 	earliest time.Time // of a list that is wanted
 	running  time.Time // when the one that runs was begun
 	called   time.Time // when its turn came
@@ -25,6 +26,8 @@ const (
 	// teardowns or pushes share one list, and the API is busy with those lists for a small part of the time only.
 	wantedGap      = 50 * time.Millisecond
 	wantedGapLists = 10
+	// pushSeen is how long a list may not show yet what was pushed: APIs tell of a change before they have made it.
+	pushSeen = 500 * time.Millisecond
 )
 
 func (l *listSchedule) begin() time.Time {
@@ -32,7 +35,18 @@ func (l *listSchedule) begin() time.Time {
 	defer l.mu.Unlock()
 	l.running, l.wanted = time.Now(), time.Time{}
 	l.called = l.running
+	if l.running.Before(l.pushed) {
+		l.wanted = l.pushed // once more
+	}
 	return l.running
+}
+
+// push is told that something has changed, or is about to.
+func (l *listSchedule) push(settle time.Duration) {
+	l.mu.Lock()
+	l.pushed = time.Now().Add(max(pushSeen, settle))
+	l.mu.Unlock()
+	l.want(time.Now())
 }
 
 // turn is told that the list that was begun is made now: it has waited for the rate limit.

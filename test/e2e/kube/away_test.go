@@ -3,6 +3,11 @@ package kube
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,4 +142,53 @@ func TestWhenTheAPIServerIsBackNobodyWaitsForHisBackoff(t *testing.T) {
 	eventually(t, "both are done", func() bool {
 		return w.liveMap("changed").Data["value"] == "two" && w.liveMap("deleted") == nil && c.Stats().TornDown == 1
 	})
+}
+
+// TestAnOutageDoesNotCountAgainstThoseWhoFailedInIt: an API server that has just started refuses ordinary users for a moment,
+// and who met that after a long outage would else wait many times as long.
+func TestAnOutageDoesNotCountAgainstThoseWhoFailedInIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var away atomic.Bool
+	var refusals atomic.Int32
+	cfg := w.server.Config()
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			switch {
+			case away.Load():
+				return nil, syscall.ECONNREFUSED
+			case req.Method == http.MethodPatch && refusals.Add(-1) >= 0:
+				return forbidden(req), nil
+			}
+			return next.RoundTrip(req)
+		})
+	})
+	w.use(cfg)
+	maps := w.maps()
+	var seen calls
+	c := w.applied(func(ctx context.Context, key string) error {
+		_, err := maps.Apply(ctx, w.configMap(key, "one"))
+		return err
+	}, &seen, maps.Owns(), controllerruntime.WithBackoff(500*time.Millisecond, 10*time.Minute))
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("first")))
+	eventually(t, "all is calm", func() bool { return w.liveMap("first") != nil && c.Stats().Running == 0 })
+	away.Store(true)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	eventually(t, "it has failed often", func() bool { return seen.count("home") == 5 })
+	refusals.Store(3)
+	away.Store(false)
+	eventually(t, "it is done, after three refusals", func() bool { return w.liveMap("home") != nil })
+	if n := refusals.Load(); n >= 0 {
+		t.Errorf("it was not refused three times: %d are left", n)
+	}
+}
+
+// forbidden is the answer of an API server that does not know yet who may do what.
+func forbidden(req *http.Request) *http.Response {
+	status := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps is forbidden"}`
+	return &http.Response{
+		StatusCode: http.StatusForbidden, Status: "403 Forbidden", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(status)),
+	}
 }
