@@ -52,6 +52,18 @@ func TestWhatSomebodyChangesBehindTheAPIIsSeenAndRepaired(t *testing.T) {
 	}
 }
 
+// TestWhatIsDeletedBeforeAnyListShowedItIsMadeAgain: no two lists differ by it.
+func TestWhatIsDeletedBeforeAnyListShowedItIsMadeAgain(t *testing.T) {
+	config := quick
+	config.Interval = time.Second
+	w := newCloudWorld(t, config, nil)
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 7)))
+	eventually(t, "the disk is there", func() bool { return w.cloud.of("home") == "=7" && w.reconciled("home") })
+	w.cloud.remove("home")
+	eventually(t, "the disk is made again", func() bool { return w.cloud.of("home") == "=7" && w.cloud.createdFor("home") == 2 })
+}
+
 func TestAResourceThatStaysTheSameWakesNobody(t *testing.T) {
 	w := newCloudWorld(t, quick, leaveDisks)
 	w.run(w.c)

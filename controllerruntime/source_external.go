@@ -109,6 +109,7 @@ type externalSource struct {
 	lists   listSchedule
 	listed  chan struct{} // closed after the first list that succeeded
 	asked   keyed[askedList]
+	made    keyed[madeHere]
 
 	turnedAway keyed[struct{}] // keys whose turn would have been long in coming
 
@@ -242,6 +243,7 @@ func (s *externalSource) list(ctx context.Context) {
 	s.breaker.listed()
 	s.engine.sourceHealth(ctx, s)
 	s.wakeAsked(begun)
+	s.wakeMade(begun)
 }
 
 func (s *externalSource) listNow(ctx context.Context) (resources []external.Resource, err error) {

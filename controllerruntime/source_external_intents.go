@@ -176,6 +176,7 @@ func (s intentStore) Save(ctx context.Context, resource string, before, after ex
 		err = s.engine.writeIntents(ctx, kept, revision)
 		if err == nil {
 			s.engine.intents.met(s.key, resource, after)
+			s.engine.made(s.key, resource, kept, before, after)
 		}
 		if err == nil || tries == maxConflicts || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return err

@@ -3,8 +3,11 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/nagi-runtime/nagi/external"
 )
 
 // listSchedule says when the next list is due. The zero value, with wake, lists at once.
@@ -148,6 +151,53 @@ func (s *externalSource) wakeAsked(begun time.Time) {
 			}
 		} else if ok {
 			s.wantList(asked.since)
+		}
+	}
+}
+
+// madeHere is that a list begun after a moment has to show so many resources of a key, because its reconcile made them. What is
+// deleted before any list has shown it is missed by no comparison of two lists.
+type madeHere struct {
+	since time.Time
+	least int
+}
+
+// made is told of what was written down about a resource: maybe that it was created.
+func (e *engine) made(key, resource string, kept keptIntents, before, after external.Entry) {
+	kind, _, _ := strings.Cut(resource, "/")
+	s := e.external(kind)
+	created := before.Intent != nil && before.Intent.Action == external.ActionCreate && after.Intent == nil && after.Applied == before.Intent.Digest
+	if s == nil || !created {
+		return
+	}
+	settle := s.config.Settle
+	if after.Created != nil {
+		settle = max(settle, after.Created.Settle)
+	}
+	made := madeHere{since: time.Now().Add(settle)}
+	for other, entry := range kept.Resources {
+		if of, _, _ := strings.Cut(other, "/"); of == kind && entry.Intent == nil && !entry.ObserveOnly {
+			made.least++
+		}
+	}
+	s.made.put(key, made)
+}
+
+// wakeMade makes the keys due whose resources were made before a list that was begun at this time, and are not in it.
+func (s *externalSource) wakeMade(begun time.Time) {
+	for _, key := range s.made.all() {
+		made, ok := s.made.take(key)
+		switch {
+		case !ok:
+		case !begun.After(made.since):
+			s.made.change(key, func(newer madeHere, known bool) madeHere {
+				if known {
+					return newer
+				}
+				return made
+			})
+		case len(s.cache.ownedBy(key)) < made.least:
+			s.engine.noticed(key, operations(OperationExternal), prioSecondary)
 		}
 	}
 }
