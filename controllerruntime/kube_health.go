@@ -316,7 +316,9 @@ func (h *kubeHealth) look(ctx context.Context, changed, answered func()) {
 		if h.healed() {
 			h.errors.forget()
 			changed()
-			answered()
+			if !told {
+				answered()
+			}
 			return
 		}
 		if time.Now().Before(next) {

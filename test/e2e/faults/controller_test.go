@@ -39,8 +39,7 @@ const (
 )
 
 func newShops(ctx context.Context, js jetstream.JetStream) (*entity.Client[*shop], error) {
-	// A purge leaves no trace, and no event says so: how soon it is noticed is how often the cache is compared.
-	return entity.NewClient[*shop](ctx, js, entity.Config{Kind: "Shop", Bucket: "shops", CompareInterval: 2 * time.Second})
+	return entity.NewClient[*shop](ctx, js, entity.Config{Kind: "Shop", Bucket: "shops"})
 }
 
 func newRoutes(ctx context.Context, js jetstream.JetStream) (*entity.Client[*route], error) {
