@@ -16,6 +16,12 @@
 //  6. Nothing outlives the informer, neither a goroutine nor a consumer on the server.
 //  7. It stays open: no fault of the server ends it, only its context does.
 //
+// # What does not hold yet
+//
+// A server without replicas that is killed soon after a purge through the API may come back with an older revision of the
+// purged key, at a sequence that was read long ago. Nothing tells of it and the set of keys is as it was, so the store may keep
+// the newer revision until the key is written again or the informer is made anew.
+//
 // # How it works
 //
 // A list is a pull consumer over the whole stream, read until the consumer itself says that it has come to the end (see
