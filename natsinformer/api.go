@@ -237,21 +237,22 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64)
 	return s.src.decodeAnswer(subject, answer, &r, func() *apiError { return r.Error })
 }
 
-// deleteConsumer asks for a consumer's deletion; done is told whether it is certainly gone.
-func (s *session) deleteConsumer(name string, done func(gone bool, err error)) {
+// deleteConsumer asks for a consumer's deletion; done is told whether it is certainly gone, and whether it was already.
+func (s *session) deleteConsumer(name string, done func(gone, already bool, err error)) {
 	subject := s.src.api("CONSUMER.DELETE.%s.%s", name)
+	already := false
 	s.ask(subject, nil, quickRequest, func(answer []byte, err error) {
 		if err == nil {
 			var r struct {
 				Error *apiError `json:"error"`
 			}
 			err = s.src.decodeAnswer(subject, answer, &r, func() *apiError {
-				if r.Error.is(jetstream.JSErrCodeConsumerNotFound) {
+				if already = r.Error.is(jetstream.JSErrCodeConsumerNotFound); already {
 					return nil
 				}
 				return r.Error
 			})
 		}
-		done(err == nil || errors.Is(err, jetstream.ErrBucketNotFound), err)
+		done(err == nil || errors.Is(err, jetstream.ErrBucketNotFound), already, err)
 	})
 }

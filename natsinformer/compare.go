@@ -50,8 +50,22 @@ type counted struct {
 	exact       bool      // a list has just told which keys there are
 	notBefore   time.Time // when the server may be asked again
 	relisted    time.Time
-	unexplained int  // the difference for which that was done
-	foreign     bool // the stream has subjects that are not the bucket's, so that a count needs a filter
+	unexplained int       // the difference for which that was done
+	foreign     bool      // the stream has subjects that are not the bucket's, so that a count needs a filter
+	listAt      time.Time // when to list again because the server may have lost something, zero if it has not
+}
+
+// errDoubted is why a stream is listed again that the server may have lost something of.
+var errDoubted = errors.New("the server had lost the consumer, and may have lost deletes with it")
+
+// doubt has the stream listed again before long, because the server did not have our consumer any more: it was started again,
+// and maybe killed before. Then a key that was purged can have come back with the revision before, at a sequence that
+// was read long ago, and neither a message nor the number of keys says so. It is not done at once, since a server that has
+// just come back has enough to do.
+func (w *worker) doubt(now time.Time) {
+	if w.counted.listAt.IsZero() {
+		w.counted.listAt = now.Add(jittered(w.cfg.CompareInterval / 10))
+	}
 }
 
 // passed is told where the cursor is after each message.
@@ -71,6 +85,18 @@ func (w *worker) begin(now time.Time) {
 		return
 	}
 	w.compareIn(now, 0)
+}
+
+// doubted ends the session when it is time to list again because of a doubt, and tells when that will be.
+func (w *worker) doubted(now time.Time) (wake time.Time, err error) {
+	switch at := w.counted.listAt; {
+	case at.IsZero():
+		return now.Add(time.Minute), nil
+	case now.Before(at):
+		return at, nil
+	}
+	w.relistCause = errDoubted
+	return now, errDoubted
 }
 
 func (w *worker) compareIn(now time.Time, d time.Duration) {

@@ -43,6 +43,7 @@ type Config struct {
 	// Indexers are added to the store before the informer starts.
 	Indexers cache.Indexers
 	// CompareInterval is how often the store is compared with the server's key set, jittered by a tenth.
+	// A tenth of it after the server was started again, the stream is listed once more.
 	// The zero value means 5 minutes.
 	CompareInterval time.Duration
 }

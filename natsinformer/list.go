@@ -37,19 +37,22 @@ func (w *worker) list(ctx context.Context, s *session, m mode, info *streamInfo)
 		before = newKeys()
 	}
 	if w.initial {
-		w.install(next, cursor)
+		w.install(s, next, cursor)
 		w.reportInvalid(before, next)
 	} else {
-		w.emitDifference(ctx, before, next, cursor, m)
+		w.emitDifference(ctx, s, before, next, cursor, m)
 	}
 	return nil
 }
 
-func (w *worker) install(next *keys, cursor uint64) {
+func (w *worker) install(s *session, next *keys, cursor uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.keys, w.cursor, w.listed = next, cursor, true
-	w.counted.exact = true
+	w.counted.exact, w.counted.listAt = true, time.Time{}
+	for name := range w.consumers {
+		w.consumers[name] = name == s.consumer // that one of before is missing means nothing any more
+	}
 }
 
 // collect reads all messages until the consumer has come to an end at or behind the last sequence the leader had
@@ -216,13 +219,13 @@ func versionOf(object runtime.Object) string {
 
 // emitDifference brings the store from before to next. Its events are not in the order of sequences, so the cursor
 // stands still until all of them are applied.
-func (w *worker) emitDifference(ctx context.Context, before, next *keys, cursor uint64, m mode) {
+func (w *worker) emitDifference(ctx context.Context, s *session, before, next *keys, cursor uint64, m mode) {
 	still := w.progress.cursor()
 	if m != listing {
 		still = 0 // sequences of another stream say nothing
 	}
 	w.progress.freeze(still)
-	w.install(next, cursor)
+	w.install(s, next, cursor)
 	gone, changed := difference(before, next, cursor, m == relisted)
 	for _, e := range slices.Concat(gone, changed) {
 		w.emit(ctx, e.Event)

@@ -21,14 +21,17 @@ func (w *worker) live(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
+		again, err := w.doubted(time.Now())
+		if err != nil {
+			return err
+		}
+		wake = earlier(wake, again)
 		if w.progress.open() {
-			again, err := s.probe(time.Now())
+			again, err = s.probe(time.Now())
 			if err != nil {
 				return err
 			}
-			if again.Before(wake) {
-				wake = again
-			}
+			wake = earlier(wake, again)
 		}
 		batch, err := s.receive(ctx, wake)
 		if err != nil {
@@ -56,6 +59,13 @@ func (w *worker) live(ctx context.Context, s *session) error {
 			return err
 		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // take turns messages into items and decodes them. With old, what is known from there is not decoded again.

@@ -8,7 +8,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if store := os.Getenv(childStore); store != "" {
+		serveUntilKilled(store, os.Getenv(childPort))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // soak multiplies the rounds of the tests that look for races: NAGI_SOAK=n.
 func soak(rounds int) int {

@@ -35,7 +35,7 @@ type worker struct {
 	events  chan watch.Event // where a watch goes
 
 	status    chan nats.Status
-	consumers map[string]bool // names of consumers that may exist on the server
+	consumers map[string]bool // names of consumers that may exist on the server, and whether they should
 	items     []item
 	emitted   uint64 // resourceVersion of the last event
 	relists   int
@@ -176,7 +176,7 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	}
 	m = w.notice(m)
 	name := "nagi-" + nuid.Next()
-	w.consumers[name] = true
+	w.consumers[name] = false
 	after := w.cursor
 	if m != resume {
 		after = 0
@@ -184,6 +184,7 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	if err := s.createConsumer(ctx, name, after); err != nil {
 		return 0, nil, err
 	}
+	w.consumers[name] = true
 	if err := s.start(name, m != resume); err != nil {
 		return 0, nil, err
 	}
@@ -198,9 +199,12 @@ func (w *worker) deleteOthers(ctx context.Context, s *session) {
 		if name == s.consumer {
 			continue
 		}
-		s.deleteConsumer(name, func(gone bool, err error) {
+		s.deleteConsumer(name, func(gone, already bool, err error) {
 			switch {
 			case gone:
+				if already && w.consumers[name] {
+					w.doubt(time.Now())
+				}
 				delete(w.consumers, name)
 				w.undeletable = nil
 			case errors.Is(err, nats.ErrPermissionViolation):
@@ -343,7 +347,11 @@ func (w *worker) compareBehind(ctx context.Context, s *session, seq uint64) (mod
 
 // cleanUp deletes our consumers. It takes as long as the server needs to answer, and no longer than stopTimeout.
 func (w *worker) cleanUp() {
-	if len(w.consumers) == 0 || !w.js.Conn().IsConnected() {
+	if len(w.consumers) == 0 {
+		return
+	}
+	if !w.js.Conn().IsConnected() {
+		w.doubt(time.Now())
 		return
 	}
 	for len(w.status) > 0 {
@@ -358,8 +366,11 @@ func (w *worker) cleanUp() {
 	defer s.close()
 	left := len(w.consumers)
 	answered := false
-	for name := range w.consumers {
-		s.deleteConsumer(name, func(bool, error) {
+	for name, should := range w.consumers {
+		s.deleteConsumer(name, func(_, already bool, _ error) {
+			if already && should {
+				w.doubt(time.Now()) // between a list and its watch
+			}
 			left--
 			answered = left == 0
 		})

@@ -1,0 +1,117 @@
+package natsinformer
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+// They make this test binary a NATS server.
+const (
+	childStore = "NAGI_TEST_STORE"
+	childPort  = "NAGI_TEST_PORT"
+)
+
+func serveUntilKilled(store, port string) {
+	n, err := strconv.Atoi(port)
+	if err == nil {
+		_, err = natstest.New(natstest.WithStoreDir(store), natstest.WithPort(n))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println("serving")
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent
+	os.Exit(1)
+}
+
+// mortal is a NATS server in a process of its own, which a test can kill.
+type mortal struct {
+	store, port, url string
+	cmd              *exec.Cmd
+	stdin            io.Closer
+}
+
+func startMortal(t *testing.T) *mortal {
+	t.Helper()
+	place := natstest.Start(t) // chooses a free port
+	place.Stop()
+	m := &mortal{store: t.TempDir(), port: strconv.Itoa(place.Port()), url: place.URL()}
+	m.start(t)
+	t.Cleanup(m.kill)
+	return m
+}
+
+func (m *mortal) start(t *testing.T) {
+	t.Helper()
+	m.cmd = exec.Command(os.Args[0])
+	m.cmd.Env = append(os.Environ(), childStore+"="+m.store, childPort+"="+m.port)
+	m.cmd.Stderr = os.Stderr
+	stdin, err := m.cmd.StdinPipe()
+	must(t, err)
+	m.stdin = stdin
+	stdout, err := m.cmd.StdoutPipe()
+	must(t, err)
+	must(t, m.cmd.Start())
+	_, err = bufio.NewReader(stdout).ReadString('\n')
+	must(t, err)
+}
+
+func (m *mortal) kill() {
+	_ = m.cmd.Process.Kill() // the test fails otherwise if it is gone already
+	_ = m.cmd.Wait()
+	_ = m.stdin.Close()
+}
+
+// TestWhatAKilledServerBringsBackIsNoticed: a server that is killed after a purge comes back with the revision before the one that
+// was purged, because it had not yet written down that this one was replaced. Its sequence was read long ago, and the stream
+// has as many keys as before.
+func TestWhatAKilledServerBringsBackIsNoticed(t *testing.T) {
+	const keys = 100 // more than are looked at to know the stream again
+	server := startMortal(t)
+	js := connect(t, server.url)
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	first := put(t, kv, "updated", 1)
+	put(t, kv, "deleted", 1)
+	r := start(t, js, Config{Bucket: "b", CompareInterval: 10 * time.Second}).synced(t)
+	r.follows(t, kv, "updated", 2, prompt)
+	must(t, kv.Delete(t.Context(), "deleted"))
+	for i := range keys {
+		put(t, kv, fmt.Sprint("k", i), i)
+	}
+	r.converges(t, kv, prompt)
+
+	stream, err := js.Stream(t.Context(), "KV_b")
+	must(t, err)
+	must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.updated")))
+	must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.deleted")))
+	server.kill()
+	server.start(t)
+
+	answers(t, js, "b")
+	if now := contents(t, kv); now["updated"] != first || len(now) != keys+2 {
+		t.Fatalf("the server has updated at %d (it was %d first) and %d keys: this test has lost its subject", now["updated"], first, len(now))
+	}
+	r.converges(t, kv, 10*time.Second)
+	if e := r.seen.last("updated"); e.kind != "update" || e.n != 1 {
+		t.Errorf("the handler was told %+v of what came back", e)
+	}
+	if st := r.Status(); st.StreamChanges != 0 {
+		t.Errorf("%d changes of the stream", st.StreamChanges)
+	}
+	lists := r.Status().Lists
+	r.follows(t, kv, "k1", 5000, prompt)
+	if more := r.Status().Lists - lists; more != 0 || lists != 2 {
+		t.Errorf("%d lists, and %d when all was quiet again", lists, more)
+	}
+}
