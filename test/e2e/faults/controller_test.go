@@ -39,7 +39,8 @@ const (
 )
 
 func newShops(ctx context.Context, js jetstream.JetStream) (*entity.Client[*shop], error) {
-	return entity.NewClient[*shop](ctx, js, entity.Config{Kind: "Shop", Bucket: "shops"})
+	// A purge leaves no trace, and no event says so: how soon it is noticed is how often the cache is compared.
+	return entity.NewClient[*shop](ctx, js, entity.Config{Kind: "Shop", Bucket: "shops", CompareInterval: 2 * time.Second})
 }
 
 func newRoutes(ctx context.Context, js jetstream.JetStream) (*entity.Client[*route], error) {
