@@ -39,11 +39,14 @@ func (a *anchors) covers(record *entity.Record, v view, stream string) bool {
 
 // anchorFor is the record that has to be written before the reconcile of v.
 func (a *anchors) anchorFor(before *entity.Record, v view, stream string) (*entity.Record, error) {
+	record := a.next(before)
+	if a.covers(before, v, stream) && len(before.LastDocument) > 0 {
+		return record, nil
+	}
 	document, err := a.engine.primary.encode(v.object.(runtime.Object))
 	if err != nil {
 		return nil, fmt.Errorf("encode document: %w", err)
 	}
-	record := a.next(before)
 	if record.Stream != stream {
 		record.ObservedRevision = 0 // of a stream that is no more
 	}
@@ -52,6 +55,17 @@ func (a *anchors) anchorFor(before *entity.Record, v view, stream string) (*enti
 	record.LastDocument = a.engine.limited(document)
 	record.DeletionPolicy = v.object.GetAnnotations()[DeletionPolicyAnnotation]
 	return record, nil
+}
+
+// withDocumentOf gives a cached record, which has no last document, the one of the record that was written, if that is of the same
+// revision.
+func withDocumentOf(written, cached *entity.Record) *entity.Record {
+	if cached == nil || written == nil || cached.DocumentRevision != written.DocumentRevision || cached.Stream != written.Stream {
+		return cached
+	}
+	record := *cached
+	record.LastDocument = written.LastDocument
+	return &record
 }
 
 // limited leaves out a document that is too large to be kept twice.

@@ -187,7 +187,7 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 		return
 	}
 	if attempt.wrote {
-		record = e.anchors.cached(it.key) // maybe its status
+		record = withDocumentOf(record, e.anchors.cached(it.key)) // maybe its status
 	}
 	e.recordOutcome(t, it, v, record, condition)
 }
