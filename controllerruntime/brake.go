@@ -339,8 +339,8 @@ func (b *brake) goingAlreadyLocked() int {
 
 func (e *engine) countAnchored() int {
 	count := 0
-	for _, key := range e.records.Keys() {
-		if anchored(e.anchors.cached(key)) {
+	for _, record := range e.records.All() {
+		if anchored(record) {
 			count++
 		}
 	}

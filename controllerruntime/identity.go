@@ -216,8 +216,8 @@ func (e *engine) present(ctx context.Context, key string) (bool, error) {
 // anchoredRecords are the records in the cache under which a teardown is owed once the document is gone.
 func (e *engine) anchoredRecords() map[string]*entity.Record {
 	records := map[string]*entity.Record{}
-	for _, key := range e.records.Keys() {
-		if record, ok := e.records.Cached(key); ok && anchored(record) {
+	for key, record := range e.records.All() {
+		if anchored(record) {
 			records[key] = record
 		}
 	}

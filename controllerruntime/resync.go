@@ -110,8 +110,8 @@ func (e *engine) remindOwed() {
 		return
 	}
 	owed := map[string]struct{}{}
-	for _, key := range e.records.Keys() {
-		if !anchored(e.anchors.cached(key)) || e.primary.exists(key) || e.brake.holds(key) {
+	for key, record := range e.records.All() {
+		if !anchored(record) || e.primary.exists(key) || e.brake.holds(key) {
 			continue
 		}
 		owed[key] = struct{}{}

@@ -342,8 +342,8 @@ func (e *engine) forgottenIntents(ctx context.Context) orphaned {
 	for _, key := range e.primary.keys() {
 		delete(names, intentsName(key))
 	}
-	for _, key := range e.records.Keys() {
-		if anchored(e.anchors.cached(key)) {
+	for key, record := range e.records.All() {
+		if anchored(record) {
 			delete(names, intentsName(key))
 		}
 	}

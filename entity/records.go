@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync/atomic"
 
@@ -116,29 +117,37 @@ func (c *recordCache) get(key string) *RecordObject {
 
 // Keys returns the keys that have a cached record, in no order.
 func (r *Records) Keys() []string {
-	c := r.current()
-	if !c.isRunning() {
-		return nil
-	}
-	own := c.writes.all() // before the store is listed: what is over by then is in it
-	stored := c.store.GetStore().List()
-	keys := make([]string, 0, len(stored)+len(own))
-	for _, item := range stored {
-		o, ok := item.(*RecordObject)
-		if !ok || o.Record == nil {
-			continue
-		}
-		key := o.key()
-		if _, written := own[key]; !written {
-			keys = append(keys, key)
-		}
-	}
-	for key := range own {
-		if c.get(key) != nil {
-			keys = append(keys, key)
-		}
+	var keys []string
+	for key := range r.All() {
+		keys = append(keys, key)
 	}
 	return keys
+}
+
+// All goes over the records that [Records.Cached] has when it begins, in no order.
+func (r *Records) All() iter.Seq2[string, *Record] {
+	return func(yield func(string, *Record) bool) {
+		c := r.current()
+		if !c.isRunning() {
+			return
+		}
+		own := c.writes.all() // before the store is listed: what is over by then is in it
+		for _, item := range c.store.GetStore().List() {
+			o, ok := item.(*RecordObject)
+			if !ok || o.Record == nil {
+				continue
+			}
+			key := o.key()
+			if _, written := own[key]; !written && !yield(key, o.Record) {
+				return
+			}
+		}
+		for key := range own {
+			if o := c.get(key); o != nil && !yield(key, o.Record) {
+				return
+			}
+		}
+	}
 }
 
 // Put writes a record if the one there is at rec.Revision; 0 means that there must be none. It sets rec.Revision and
