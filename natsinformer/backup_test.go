@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -178,4 +179,30 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	stream, err := js.Stream(t.Context(), "KV_b")
 	must(t, err)
 	return stream.CachedInfo().State.LastSeq
+}
+
+// TestARestoreIsToldFromAListThatWasDueAnyway: a stream that is restored and written past the cursor while another list is due, as
+// after a server was started again, is still known as a restored one: what is missing in it nobody has deleted.
+func TestARestoreIsToldFromAListThatWasDueAnyway(t *testing.T) {
+	b := startBackedUp(t, "old")
+	b.r.stop()
+	b.restore(t)
+	for i := range 60 {
+		put(t, b.kv, fmt.Sprint("later", i), 2000+i)
+	}
+	src := b.r.Informer.(*informer).src
+	w := newWorker(src)
+	w.relistCause = errDoubted
+	s, err := newSession(src, make(chan nats.Status))
+	must(t, err)
+	defer s.close()
+	info, err := s.info(t.Context())
+	must(t, err)
+	if info.State.LastSeq < w.cursor || !info.Created.Equal(w.created) {
+		t.Fatalf("the stream is at %d and the cursor at %d: nothing but its messages must tell", info.State.LastSeq, w.cursor)
+	}
+	m, err := w.identify(t.Context(), s, info)
+	if err != nil || m != restored {
+		t.Errorf("it is taken for %d (%v), and it is %d", m, err, restored)
+	}
 }

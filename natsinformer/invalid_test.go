@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -224,5 +225,5 @@ func TestKeysAndValuesAtTheirLimits(t *testing.T) {
 	}
 	_, err := kv.Put(context.Background(), "large0", append(value[:largest-1], '\n'))
 	must(t, err)
-	eventually(t, prompt, "updated", func() bool { return r.seen.last("large0").kind == "update" })
+	eventually(t, 30*time.Second, "updated", func() bool { return r.seen.last("large0").kind == "update" })
 }

@@ -251,13 +251,18 @@ func (w *worker) identify(ctx context.Context, s *session, info *streamInfo) (mo
 		return relisted, nil
 	case info.State.LastSeq < w.cursor:
 		return restored, nil
-	case w.relistCause != nil:
-		w.relistCause = nil
-		return listing, nil
-	case w.cursor == 0:
-		return resume, nil
 	}
-	return w.compareAnchors(ctx, s)
+	m := resume
+	if w.cursor > 0 {
+		var err error
+		if m, err = w.compareAnchors(ctx, s); err != nil {
+			return 0, err
+		}
+	}
+	if m == resume && w.relistCause != nil {
+		m = listing // only now: a stream that was restored meanwhile must be told from this one
+	}
+	return m, nil
 }
 
 // Times and pause after which the last sequence of a stream is believed to be below what was read of it.
