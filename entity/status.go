@@ -35,6 +35,9 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, obj T) error {
 	if rec != nil && conditional && rec.StatusRevision != read {
 		rec = nil // one of the two is behind; the leader says which
 	}
+	if rec == nil && conditional && read == 0 && c.awaitsRecord(key) {
+		rec = &Record{}
+	}
 	for {
 		if rec == nil {
 			if rec, err = c.recordForStatus(ctx, key, natsKey); err != nil {
@@ -72,6 +75,16 @@ func (r *Records) recentCopy(key string) *Record {
 		return rec
 	}
 	return nil
+}
+
+// awaitsRecord tells whether the caches have the document of a key and no record. If they are behind, the write conflicts.
+func (c *Client[T]) awaitsRecord(key string) bool {
+	g := c.current.Load()
+	if g == nil || !g.running.Load() || !g.hasSynced() {
+		return false
+	}
+	_, _, exists := g.lookup(key)
+	return exists && g.records.get(key) == nil
 }
 
 // recordForStatus reads the record live. Where there is none it returns a new one that anchors nothing, if there is a document.

@@ -1,6 +1,7 @@
 package entity_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -124,6 +125,37 @@ func TestAStatusWithoutARecordMakesNoAnchor(t *testing.T) {
 	if rec.Anchor() {
 		t.Error("the record makes a teardown owed, and nobody reconciled")
 	}
+}
+
+// TestTheFirstStatusOfAKeyIsOneRequest where the caches say that there is no record: the leader is not asked twice before.
+func TestTheFirstStatusOfAKeyIsOneRequest(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	start(t, client)
+	const keys = 20
+	var sites []*Website
+	for i := range keys {
+		key := fmt.Sprint("site-", i)
+		must(t, client.Create(t.Context(), website(key)))
+		site, err := client.Lister().Get(key)
+		must(t, err)
+		site.Status.Ready = true
+		sites = append(sites, site)
+	}
+	deleted, overtaken := sites[0].DeepCopyObject().(*Website), sites[1].DeepCopyObject().(*Website)
+	before := js.Conn().Stats().OutMsgs
+	for _, site := range sites {
+		must(t, client.UpdateStatus(t.Context(), site))
+	}
+	if sent := js.Conn().Stats().OutMsgs - before; sent >= 2*keys { // the caches may ask for something meanwhile
+		t.Errorf("%d requests for %d statuses", sent, keys)
+	}
+	wantError(t, "somebody was first", apierrors.IsConflict, client.UpdateStatus(t.Context(), overtaken))
+	must(t, client.Delete(t.Context(), "site-0"))
+	record, err := client.Record(t.Context(), "site-0")
+	must(t, err)
+	must(t, client.Records().Delete(t.Context(), "site-0", record.Revision))
+	wantError(t, "deleted", apierrors.IsNotFound, client.UpdateStatus(t.Context(), deleted))
 }
 
 func TestStatusOfNothingIsNotFound(t *testing.T) {
