@@ -18,8 +18,10 @@ type controllerConfig struct {
 	Secondaries int
 	// KubeSecondary keeps them in Kubernetes, where the primaries are not.
 	KubeSecondary bool
-	ClientGoQueue bool
-	Workers       int
+	// WithoutTeardown writes no records but those of status.
+	WithoutTeardown bool
+	ClientGoQueue   bool
+	Workers         int
 }
 
 // underTest is a controller that runs.

@@ -43,6 +43,9 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 		return nil, err
 	}
 	opts := []nagi.Option{nagi.WithWorkers(cfg.Workers), nagi.WithResyncInterval(resyncInterval)}
+	if cfg.WithoutTeardown {
+		opts = append(opts, nagi.WithoutTeardown())
+	}
 	switch {
 	case cfg.Secondaries == 0:
 	case cfg.KubeSecondary:
