@@ -49,6 +49,8 @@ type member struct {
 	meta    server.RaftzGroup // its place in the group that keeps the cluster's JetStream configuration
 	places  []string          // for streams, as the leader sees them
 	stream  bool              // nothing to catch up with in the stream that was asked for
+	place   bool              // it has a replica of that stream
+	last    uint64            // the last sequence of that replica
 }
 
 func (c *Cluster) members(stream string) []member {
@@ -61,11 +63,26 @@ func (c *Cluster) members(stream string) []member {
 				m.places = srv.JetStreamClusterPeers()
 			}
 			const account = server.DEFAULT_GLOBAL_ACCOUNT
-			m.stream = !srv.JetStreamIsStreamAssigned(account, stream) || srv.JetStreamIsStreamCurrent(account, stream)
+			m.place = srv.JetStreamIsStreamAssigned(account, stream)
+			m.stream = !m.place || srv.JetStreamIsStreamCurrent(account, stream)
+			m.last = lastSequence(srv, account, stream)
 			members = append(members, m)
 		})
 	}
 	return members
+}
+
+func lastSequence(srv *server.Server, account, stream string) uint64 {
+	detail, err := srv.JszAccount(&server.JSzOptions{Account: account, Streams: true})
+	if err != nil {
+		return 0 // it has no stream at all
+	}
+	for _, s := range detail.Streams {
+		if s.Name == stream {
+			return s.State.LastSeq
+		}
+	}
+	return 0
 }
 
 func metaGroup(srv *server.Server) server.RaftzGroup {
@@ -131,13 +148,17 @@ func (c *Cluster) streamNotReady(stream string) error {
 	if err := c.missing(members); err != nil {
 		return err
 	}
-	for _, m := range members {
-		if !m.stream {
+	leader := c.StreamLeader(stream)
+	if leader < 0 {
+		return errors.New("it has no leader")
+	}
+	// One that has not heard of what the leader restored takes itself for up to date.
+	var want uint64
+	c.servers[leader].ask(func(srv *server.Server) { want = lastSequence(srv, server.DEFAULT_GLOBAL_ACCOUNT, stream) })
+	for _, m := range c.members(stream) {
+		if !m.stream || m.place && m.last < want {
 			return fmt.Errorf("its replica on %s is not up to date", m.name)
 		}
-	}
-	if c.StreamLeader(stream) < 0 {
-		return errors.New("it has no leader")
 	}
 	return nil
 }
