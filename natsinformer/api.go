@@ -102,7 +102,7 @@ func (s *session) askInfo(q infoQuery, done func(*streamInfo, error)) {
 	c := &call{subject: subject, deadline: time.Now().Add(quickRequest)}
 	if q.Filter != "" {
 		c.payload, _ = json.Marshal(q) // strings and numbers only
-		c.deadline, c.once = time.Now().Add(slowRequest), true
+		c.deadline, c.once, c.counts = time.Now().Add(slowRequest), true, true
 	}
 	c.done = func(answer []byte, err error) {
 		if err != nil {
@@ -130,6 +130,8 @@ type messageQuery struct {
 	Seq     uint64 `json:"seq,omitempty"`
 	LastFor string `json:"last_by_subj,omitempty"`
 	NextFor string `json:"next_by_subj,omitempty"`
+
+	once bool // one of many: another of each would only make more of them wait
 }
 
 // storedMessage identifies a message; its value is not read.
@@ -143,7 +145,8 @@ type storedMessage struct {
 func (s *session) askMessage(q messageQuery, done func(*storedMessage, error)) {
 	payload, _ := json.Marshal(q)
 	subject := s.src.api("STREAM.MSG.GET.%s")
-	s.ask(subject, payload, quickRequest, func(answer []byte, err error) {
+	c := &call{subject: subject, payload: payload, once: q.once, deadline: time.Now().Add(quickRequest)}
+	c.done = func(answer []byte, err error) {
 		if err != nil {
 			done(nil, err)
 			return
@@ -159,7 +162,8 @@ func (s *session) askMessage(q messageQuery, done func(*storedMessage, error)) {
 			return r.Error
 		})
 		done(r.Message, err)
-	})
+	}
+	s.request(c)
 }
 
 // message asks and waits, while no consumer delivers.

@@ -397,7 +397,7 @@ func TestExpiredTombstonesCostNoList(t *testing.T) {
 		return err == nil && info.State.NumSubjects == 1
 	})
 	compares := r.Status().Compares
-	eventually(t, 5*time.Second, "compared", func() bool { return r.Status().Compares >= compares+2 })
+	eventually(t, 20*time.Second, "compared", func() bool { return r.Status().Compares >= compares+2 })
 	if lists := r.Status().Lists; lists != 1 {
 		t.Errorf("%d lists", lists)
 	}

@@ -228,7 +228,7 @@ func (w *worker) checkTombstone(s *session) {
 	c.tombs = c.tombs[1:]
 	c.checks++
 	t := w.keys.tombs[key]
-	s.askMessage(messageQuery{LastFor: w.cfg.prefix() + key}, func(m *storedMessage, err error) {
+	s.askMessage(messageQuery{LastFor: w.cfg.prefix() + key, once: true}, func(m *storedMessage, err error) {
 		c.checks--
 		if err != nil {
 			c.err = err

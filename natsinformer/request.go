@@ -27,6 +27,7 @@ type call struct {
 	payload  []byte
 	before   error     // the connection's last error when the request was sent
 	once     bool      // it is not sent again while no answer comes
+	counts   bool      // until it has answered, the server does nothing else with the stream
 	resend   time.Time // when it is, zero if never
 	deadline time.Time
 	done     func(answer []byte, err error)
@@ -58,7 +59,7 @@ func (s *session) settle(c *call, answer []byte, err error) {
 	if i := slices.Index(s.calls, c); i >= 0 {
 		s.calls = slices.Delete(s.calls, i, i+1)
 		s.nudged = true
-		if c.once {
+		if c.counts {
 			s.heard = time.Now() // nothing could be heard before
 		}
 		c.done(answer, err)

@@ -258,7 +258,7 @@ func (s *session) housekeep(now time.Time) (wake time.Time, err error) {
 
 func (s *session) silence() time.Duration {
 	for _, c := range s.calls {
-		if c.once { // the server counts, and does nothing else with the stream
+		if c.counts {
 			return countSilence
 		}
 	}
