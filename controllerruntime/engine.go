@@ -32,7 +32,7 @@ type engine struct {
 	brake      *brake
 	parked     parkedKeys
 	written    ownWrites
-	kubeAway   keyed[struct{}] // keys that failed because a Kubernetes API server could not be reached
+	kubeAway   keyed[*watchErrors] // keys that failed because a Kubernetes API server did not answer
 	cleanUps   cleanUps
 	intents    intents
 	stats      counters

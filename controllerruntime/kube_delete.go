@@ -52,7 +52,7 @@ func (k *Kube[T]) Delete(ctx context.Context, obj metav1.Object) error {
 		}
 	}
 	if err := k.deleter.Delete(ctx, obj); err != nil {
-		return err
+		return k.watching.noteUnanswered(err)
 	}
 	k.applied.forget(key)
 	w := kubeWrite{uid: obj.GetUID(), at: time.Now()}

@@ -83,19 +83,23 @@ func applyConflict(resource schema.GroupVersionResource, key string, err error) 
 }
 
 func (k *Kube[T]) explain(doing, key string, err error) error {
-	if unreachable(err) {
-		k.watching.report(err) // a watch tries again by itself and tells nobody
-	}
-	return explainKube(doing, k.resource, key, err)
+	return k.watching.noteUnanswered(explainKube(doing, k.resource, key, err))
 }
 
-// unreachable tells whether an error is of the way to the API server and not of it. A deadline that has passed tells nothing:
-// it may be the reconcile's own.
-func unreachable(err error) bool {
+// noAnswer tells whether an error is of the way to the API server and not of it, or of the time that has passed. Maybe it is
+// away; maybe only this request was lost, or its deadline is one of the reconcile's own: whoever needs to know asks it.
+func noAnswer(err error) bool {
 	var transport *url.Error
-	return errors.As(err, &transport) && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown &&
-		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	return errors.As(err, &transport) && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.Is(err, context.Canceled)
 }
+
+// unansweredError marks an unanswered request with the informer of its source.
+type unansweredError struct {
+	error
+	by *watchErrors
+}
+
+func (e *unansweredError) Unwrap() error { return e.error }
 
 // explainKube says what was being done, and what to do about an error of the API server, which it wraps.
 func explainKube(doing string, resource schema.GroupVersionResource, key string, err error) error {
@@ -136,7 +140,9 @@ func kubeAdvice(err error) string {
 		return "the API server does not accept the object: mend the field that it names"
 	case apierrors.IsConflict(err):
 		return "it has changed since it was read; the next try sees what it is now"
-	case unreachable(err):
+	case noAnswer(err) && errors.Is(err, context.DeadlineExceeded):
+		return "the API server did not answer in time; it is tried again"
+	case noAnswer(err):
 		return "the API server cannot be reached; it is tried again"
 	}
 	return ""

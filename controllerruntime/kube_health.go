@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,15 +56,20 @@ func (o *sourceOptions) onlyForKube() error {
 
 // watchErrors hands an informer's watch errors to all who share the informer.
 type watchErrors struct {
+	informer cache.SharedIndexInformer
+
 	mu        sync.Mutex
 	last      error
+	at        time.Time // of the last
+	version   string    // of the informer then
 	next      int
 	listeners map[int]listener
 	asks      func(context.Context) error // asks the API server for anything; nil if nobody can
 }
 
 type listener struct {
-	tell  func(error)                        // or nil
+	tell  func(error)                        // of a watch error; or nil
+	doubt func()                             // of anything else that was not answered; or nil
 	chain cache.WatchErrorHandlerWithContext // or nil; the user's
 }
 
@@ -78,7 +84,7 @@ func watchErrorsOf(informer cache.SharedIndexInformer) *watchErrors {
 	if found := findWatchErrors(informer); found != nil {
 		return found
 	}
-	made := newWatchErrors()
+	made := newWatchErrors(informer)
 	err := informer.AddIndexers(cache.Indexers{watchErrorsIndex: func(obj any) ([]string, error) {
 		if probe, ok := obj.(*watchErrorsProbe); ok {
 			probe.found = made
@@ -95,7 +101,9 @@ func watchErrorsOf(informer cache.SharedIndexInformer) *watchErrors {
 	return made
 }
 
-func newWatchErrors() *watchErrors { return &watchErrors{listeners: map[int]listener{}} }
+func newWatchErrors(informer cache.SharedIndexInformer) *watchErrors {
+	return &watchErrors{informer: informer, listeners: map[int]listener{}}
+}
 
 func findWatchErrors(informer cache.SharedIndexInformer) *watchErrors {
 	probe := &watchErrorsProbe{}
@@ -130,19 +138,35 @@ func (w *watchErrors) chained() []cache.WatchErrorHandlerWithContext {
 	return chained
 }
 
-// report tells the listeners, also of what else shows that the informer cannot follow.
+// report tells the listeners that the informer cannot follow.
 func (w *watchErrors) report(err error) {
 	if !isFault(err) {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last = err
+	w.last, w.at, w.version = err, time.Now(), w.informer.LastSyncResourceVersion()
 	for _, l := range w.listeners {
 		if l.tell != nil {
 			l.tell(err)
 		}
 	}
+}
+
+// noteUnanswered has the listeners ask whether the API server is away, if err, of a request to it, may mean that. It returns
+// err, with a mark of where it comes from.
+func (w *watchErrors) noteUnanswered(err error) error {
+	if !noAnswer(err) {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.listeners {
+		if l.doubt != nil && w.asks != nil {
+			l.doubt()
+		}
+	}
+	return &unansweredError{error: err, by: w}
 }
 
 // isFault is false for how a watch ends every few minutes.
@@ -151,14 +175,14 @@ func isFault(err error) bool {
 		!apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
 }
 
-// listen calls l for each error from now on, and tells it the last one if there was any.
+// listen calls l for each error from now on, and tells it the last one unless that is over.
 func (w *watchErrors) listen(l listener) (cancel func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := w.next
 	w.next++
 	w.listeners[id] = l
-	if w.last != nil && l.tell != nil {
+	if w.last != nil && l.tell != nil && w.version == w.informer.LastSyncResourceVersion() && time.Since(w.at) < kubeHealAfter {
 		l.tell(w.last)
 	}
 	return func() {
@@ -174,7 +198,7 @@ const (
 	kubeHealAfter = 75 * time.Second
 	// kubeHealLook is how often a look is taken at an informer that had an error.
 	kubeHealLook = 250 * time.Millisecond
-	// An API server that is away is asked whether it is back, first after kubeProbe, then ever more rarely.
+	// An API server that may be away is asked whether it is there, first after kubeProbe, then ever more rarely.
 	kubeProbe     = 500 * time.Millisecond
 	kubeProbeMost = 10 * time.Second
 	// kubeProbePatience is how long it has for an answer.
@@ -182,28 +206,40 @@ const (
 
 	// kubeFollowLook is how often a look is taken at an informer that has no error, in its own memory.
 	kubeFollowLook = time.Second
-	// kubeFollowAsk is how long nothing comes from an informer before the API server is asked for a sign of life.
-	kubeFollowAsk = 15 * time.Second
+	// kubeFollowAsk is how long nothing comes from an informer before the API server is asked for a sign of life. One in order
+	// sends a bookmark each minute, so an idle controller asks nothing.
+	kubeFollowAsk = 90 * time.Second
 )
 
 // kubeHealth is whether an informer follows the API server. It is told of errors; that they are over shows in a resource
 // version that has moved.
+//
+// A request that is not answered is no more than a doubt: maybe only that one did not get through. Whether the API server is
+// away tells asking it, and that it is back tells its answer.
 type kubeHealth struct {
 	informer cache.SharedIndexInformer
 	errors   *watchErrors
+	events   kubeHealthEvents // set by start
 
 	mu      sync.Mutex
 	failure error
-	at      time.Time
 	version string // of the informer when it failed
-	looking bool
 	// lastSeen is when it was seen to fail the last time, be it by asking.
 	lastSeen time.Time
+	doubted  bool
+	looking  bool
 
 	stopped atomic.Bool
 
 	loops   sync.WaitGroup
 	release func()
+}
+
+// kubeHealthEvents are called without a lock.
+type kubeHealthEvents struct {
+	changed  func()      // err has another answer
+	answered func()      // the API server was away and answers again
+	stopping func() bool // the controller is, so that an informer may be stopped
 }
 
 // newKubeHealth has chain, if it is not nil, called until stop: an informer may fail before its controller runs.
@@ -215,27 +251,26 @@ func newKubeHealth(informer cache.SharedIndexInformer, errors *watchErrors, chai
 	return h
 }
 
-// start listens until ctx ends. changed is called when err has another answer, answered when the API server, or the
-// informer, works again after a failure; both without a lock.
-func (h *kubeHealth) start(ctx context.Context, changed, answered func()) {
+// start listens until ctx ends.
+func (h *kubeHealth) start(ctx context.Context, events kubeHealthEvents) {
 	ctx, cancel := context.WithCancel(ctx)
+	h.events = events
 	unchain := h.release
-	unlisten := h.errors.listen(listener{tell: func(err error) {
-		if ctx.Err() == nil {
-			h.fail(ctx, err, changed, answered)
-		}
-	}})
+	unlisten := h.errors.listen(listener{
+		tell:  func(err error) { h.fail(ctx, err) },
+		doubt: func() { h.doubt(ctx) },
+	})
 	h.release = func() {
 		unlisten()
 		unchain()
 		cancel()
 	}
-	h.loops.Go(func() { h.follow(ctx, changed) })
+	h.loops.Go(func() { h.follow(ctx) })
 }
 
 // follow sees what no watch error tells: that the informer was stopped; and that the API server is away, for a watch that is
 // refused is tried again by client-go itself.
-func (h *kubeHealth) follow(ctx context.Context, changed func()) {
+func (h *kubeHealth) follow(ctx context.Context) {
 	tick := time.NewTicker(kubeFollowLook)
 	defer tick.Stop()
 	stopped := 0
@@ -249,90 +284,104 @@ func (h *kubeHealth) follow(ctx context.Context, changed func()) {
 		if h.informer.IsStopped() {
 			// A program that ends stops everything at once, and that is no news.
 			if stopped++; stopped == 3 {
-				h.stopped.Store(true)
-				changed()
+				if !h.events.stopping() {
+					h.stopped.Store(true)
+					h.events.changed()
+				}
 				return
 			}
 			continue
 		}
-		if now := h.informer.LastSyncResourceVersion(); now != version || h.failing() {
+		if now := h.informer.LastSyncResourceVersion(); now != version || h.busy() {
 			version, since = now, time.Now()
 		}
-		if time.Since(since) < kubeFollowAsk {
-			continue
+		if time.Since(since) >= kubeFollowAsk && h.errors.asker() != nil {
+			since = time.Now()
+			h.doubt(ctx)
 		}
-		if err := h.ask(ctx); unreachable(err) {
-			h.errors.report(err)
-		}
-		since = time.Now()
 	}
 }
 
-// ask asks the API server for a sign of life; a refusal is one too. Where nobody can ask it is nil.
-func (h *kubeHealth) ask(ctx context.Context) error {
-	asks := h.errors.asker()
-	if asks == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, kubeProbePatience)
-	defer cancel()
-	return asks(ctx)
-}
-
-func (h *kubeHealth) failing() bool {
+// busy tells whether it is looked after already.
+func (h *kubeHealth) busy() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.failure != nil
+	return h.looking
 }
 
 // fail is called by the informer itself and must not wait.
-func (h *kubeHealth) fail(ctx context.Context, err error, changed, answered func()) {
+func (h *kubeHealth) fail(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
 	h.mu.Lock()
-	h.failure, h.at, h.version = err, time.Now(), h.informer.LastSyncResourceVersion()
-	h.lastSeen = h.at
-	look := !h.looking
-	h.looking = true
+	h.failLocked(err)
+	h.lookLocked(ctx)
 	h.mu.Unlock()
-	changed()
-	if look {
-		h.loops.Go(func() { h.look(ctx, changed, answered) })
+	h.events.changed()
+}
+
+func (h *kubeHealth) failLocked(err error) {
+	h.failure, h.version, h.lastSeen = err, h.informer.LastSyncResourceVersion(), time.Now()
+}
+
+// doubt has the API server asked whether it is away. It is for where somebody can ask.
+func (h *kubeHealth) doubt(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.doubted = true
+	h.lookLocked(ctx)
+}
+
+func (h *kubeHealth) lookLocked(ctx context.Context) {
+	if !h.looking {
+		h.looking = true
+		h.loops.Go(func() { h.look(ctx) })
 	}
 }
 
-// look ends when the informer works again. An API server that was away answers long before a watch, which pauses for up to
-// a minute between its tries, shows it.
-func (h *kubeHealth) look(ctx context.Context, changed, answered func()) {
+// look ends when the informer works and nothing is in doubt. An API server that was away answers long before a watch, which
+// pauses for up to a minute between its tries, shows it.
+func (h *kubeHealth) look(ctx context.Context) {
 	tick := time.NewTicker(kubeHealLook)
 	defer tick.Stop()
 	pause := kubeProbe
 	next := time.Now().Add(pause)
-	told := false // that the API server answers: once for each absence, or a key would never rest that fails all the same
+	away := false // which only an answer ends: the informer may have another way to the API server than who writes
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if h.healed() {
-			h.errors.forget()
-			changed()
-			if !told {
-				answered()
+		if !away {
+			if over, healed := h.heal(); healed {
+				h.events.changed()
+				if noAnswer(over) && h.errors.asker() == nil {
+					h.events.answered() // there is no other sign of it
+				}
+				return
 			}
-			return
 		}
-		if time.Now().Before(next) {
+		if !h.mustAsk() || time.Now().Before(next) {
 			continue
 		}
-		if h.away() {
-			switch err := h.ask(ctx); {
-			case unreachable(err):
-				told = false
-				h.stillAway()
-			case err != nil && ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded): // it says nothing
-			case !told:
-				told = true
-				answered()
+		switch err := h.ask(ctx); {
+		case ctx.Err() != nil:
+			return
+		case noAnswer(err):
+			away = true
+			h.noteAway(err)
+			h.events.changed()
+		case errors.Is(err, context.DeadlineExceeded): // it was not even sent, so it says nothing
+		default:
+			h.noteAnswer()
+			if away { // once for each absence, or a key would never rest that fails all the same
+				away = false
+				h.events.answered()
 			}
 		}
 		pause = min(2*pause, kubeProbeMost)
@@ -340,37 +389,48 @@ func (h *kubeHealth) look(ctx context.Context, changed, answered func()) {
 	}
 }
 
-// away tells whether the API server could not be reached, and can be asked whether it can by now.
-func (h *kubeHealth) away() bool {
-	h.mu.Lock()
-	away := unreachable(h.failure)
-	h.mu.Unlock()
-	return away && h.errors.asker() != nil
-}
-
-// stillAway keeps a failure from being taken for healed by the time that has passed.
-func (h *kubeHealth) stillAway() {
+// mustAsk tells whether the API server may be away, and can be asked.
+func (h *kubeHealth) mustAsk() bool {
+	asker := h.errors.asker()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return asker != nil && (h.doubted || noAnswer(h.failure))
+}
+
+// ask asks the API server for a sign of life; a refusal is one too.
+func (h *kubeHealth) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, kubeProbePatience)
+	defer cancel()
+	return h.errors.asker()(ctx)
+}
+
+// noteAway keeps a failure from being taken for healed by the time that has passed.
+func (h *kubeHealth) noteAway(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failure == nil {
+		h.failLocked(err)
+	}
 	h.lastSeen = time.Now()
 }
 
-func (h *kubeHealth) healed() bool {
+func (h *kubeHealth) noteAnswer() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.doubted = false
+}
+
+// heal ends the look if nothing is wrong any more, and returns what was.
+func (h *kubeHealth) heal() (over error, healed bool) {
 	version := h.informer.LastSyncResourceVersion()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.informer.HasSynced() || version == h.version && time.Since(h.lastSeen) < kubeHealAfter {
-		return false
+	if h.doubted || h.failure != nil && (!h.informer.HasSynced() || version == h.version && time.Since(h.lastSeen) < kubeHealAfter) {
+		return nil, false
 	}
+	over = h.failure
 	h.failure, h.looking = nil, false
-	return true
-}
-
-// forget keeps an error that is over from being told to who listens later.
-func (w *watchErrors) forget() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last = nil
+	return over, true
 }
 
 // canAsk gives the informer who can ask the API server for a sign of life; the first stays.
@@ -397,7 +457,7 @@ func (h *kubeHealth) err() error {
 	if h.failure == nil {
 		return nil
 	}
-	if advice := kubeAdvice(h.failure); advice != "" {
+	if advice := kubeAdvice(h.failure); advice != "" && !strings.Contains(h.failure.Error(), advice) {
 		return fmt.Errorf("%w (%s)", h.failure, advice)
 	}
 	return h.failure

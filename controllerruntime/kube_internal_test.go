@@ -334,8 +334,8 @@ func TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore(t *testing.T
 	}
 }
 
-// TestOnlyTheWayToTheAPIServerMakesItUnreachable, and not a deadline of the reconcile, a stop, or an answer.
-func TestOnlyTheWayToTheAPIServerMakesItUnreachable(t *testing.T) {
+// TestOnlyWhatWasNotAnsweredMayMeanThatTheAPIServerIsAway, and not a stop or an answer.
+func TestOnlyWhatWasNotAnsweredMayMeanThatTheAPIServerIsAway(t *testing.T) {
 	way := func(err error) error { return &url.Error{Op: "Patch", URL: "https://server", Err: err} }
 	for name, test := range map[string]struct {
 		err  error
@@ -343,13 +343,13 @@ func TestOnlyTheWayToTheAPIServerMakesItUnreachable(t *testing.T) {
 	}{
 		"refused":          {way(syscall.ECONNREFUSED), true},
 		"wrapped":          {fmt.Errorf("apply: %w", way(io.ErrUnexpectedEOF)), true},
-		"deadline":         {way(context.DeadlineExceeded), false},
+		"deadline":         {way(context.DeadlineExceeded), true},
 		"stop":             {way(context.Canceled), false},
 		"a deadline alone": {context.DeadlineExceeded, false},
 		"an answer":        {apierrors.NewInternalError(errDone), false},
 		"none":             {nil, false},
 	} {
-		if got := unreachable(test.err); got != test.want {
+		if got := noAnswer(test.err); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

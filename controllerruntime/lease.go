@@ -63,6 +63,13 @@ func (ts *terms) end() {
 	ts.current = nil
 }
 
+// over tells whether the controller stops.
+func (ts *terms) over() bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.closed
+}
+
 func (ts *terms) close() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

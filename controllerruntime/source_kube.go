@@ -106,7 +106,7 @@ func newKubeSource(e *engine, role string, informer cache.SharedIndexInformer, s
 	s.name = fmt.Sprintf("%s %s (informer %d)", role, informerName(informer, so), len(e.sources))
 	errors := findWatchErrors(informer)
 	if errors == nil && so.keepWatchErrorHandler {
-		errors = newWatchErrors() // of which only the controller itself knows
+		errors = newWatchErrors(informer) // of which only the controller itself knows
 	} else if errors == nil {
 		errors = watchErrorsOf(informer)
 	}
@@ -136,7 +136,11 @@ func (s *kubeSource) start(ctx context.Context) error {
 	if s.informer.IsStopped() {
 		return fmt.Errorf("%s: the informer has been stopped already and cannot run again; give the controller a new one", s)
 	}
-	s.watching.start(ctx, func() { s.engine.sourceHealth(ctx, s) }, s.engine.kubeAnswers)
+	s.watching.start(ctx, kubeHealthEvents{
+		changed:  func() { s.engine.sourceHealth(ctx, s) },
+		answered: func() { s.engine.kubeAnswers(s.watching.errors) },
+		stopping: s.engine.terms.over,
+	})
 	if s.indexed {
 		if err := addOwnerIndex(s.informer); err != nil {
 			return fmt.Errorf("%s: %w", s, err)
@@ -246,11 +250,8 @@ func (s *kubeSource) all() []metav1.Object { return storeObjects(s.informer.GetS
 
 func (s *kubeSource) remove(ctx context.Context, obj metav1.Object) error {
 	err := guard(func() error { return s.deleter.Delete(ctx, obj) })
-	if unreachable(err) {
-		s.watching.errors.report(err)
-	}
 	if err != nil && (!apierrors.IsNotFound(err) || unknownResource(err)) {
-		return err
+		return s.watching.errors.noteUnanswered(err)
 	}
 	uid, key := obj.GetUID(), objectKey(obj)
 	logKubeWrite(ctx, s.informer, key, func() bool {

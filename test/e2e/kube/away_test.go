@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -181,6 +182,55 @@ func TestAnOutageDoesNotCountAgainstThoseWhoFailedInIt(t *testing.T) {
 	eventually(t, "it is done, after three refusals", func() bool { return w.liveMap("home") != nil })
 	if n := refusals.Load(); n >= 0 {
 		t.Errorf("it was not refused three times: %d are left", n)
+	}
+}
+
+// TestAnAPIServerThatDoesNotAnswerIsAway, as a machine that is switched off or behind a firewall: what is sent to it runs
+// into a timeout, be it one of the connection or the reconcile's own.
+func TestAnAPIServerThatDoesNotAnswerIsAway(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(*http.Request) error{
+		"dial timeout": func(*http.Request) error {
+			_, err := (&net.Dialer{Timeout: time.Nanosecond}).Dial("tcp", "127.0.0.1:1")
+			return err
+		},
+		"silence": func(req *http.Request) error {
+			<-req.Context().Done()
+			return req.Context().Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			var away atomic.Bool
+			cfg := w.server.Config()
+			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(req *http.Request) (*http.Response, error) {
+					if away.Load() {
+						return nil, answer(req)
+					}
+					return next.RoundTrip(req)
+				})
+			})
+			w.use(cfg)
+			maps := w.maps()
+			var seen calls
+			c := w.applied(func(ctx context.Context, key string) error {
+				_, err := maps.Apply(ctx, w.configMap(key, "one"))
+				return err
+			}, &seen, maps.Owns(), controllerruntime.WithReconcileTimeout(2*time.Second), controllerruntime.WithBackoff(10*time.Minute, 10*time.Minute))
+			w.run(c)
+			must(t, w.sites.Create(t.Context(), newSite("first")))
+			eventually(t, "all is calm", func() bool { return w.liveMap("first") != nil && c.Stats().Running == 0 })
+			away.Store(true)
+			must(t, w.sites.Create(t.Context(), newSite("home")))
+			eventually(t, "its source is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
+			for _, err := range c.Stats().Degraded {
+				says(t, err, "the API server did not answer in time")
+			}
+			away.Store(false)
+			eventually(t, "it is done, and does not wait for its backoff", func() bool { return w.liveMap("home") != nil })
+		})
 	}
 }
 

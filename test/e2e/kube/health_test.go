@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"syscall"
 	"testing"
@@ -76,28 +77,67 @@ func TestAnOwnDeadlineKeepsItsBackoff(t *testing.T) {
 	})
 }
 
-// TestAWriteThatNeverGetsThroughKeepsItsBackoff: that the API server answers others makes it due once, not again and again.
+// TestAWriteThatNeverGetsThroughKeepsItsBackoff while the API server answers others: that is no absence of it, and its source
+// is as healthy as before, whether or not the informer moves.
 func TestAWriteThatNeverGetsThroughKeepsItsBackoff(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.use(w.whenPatching(func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNRESET }))
-	maps := w.maps()
-	var seen calls
-	c := w.applied(func(ctx context.Context, key string) error {
-		_, err := maps.Apply(ctx, w.configMap("settings", "one"))
-		return err
-	}, &seen, maps.Owns(), controllerruntime.WithBackoff(10*time.Minute, 10*time.Minute))
-	w.run(c)
-	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "it is tried again, as the API server answers", func() bool { return seen.count("home") == 2 })
-	stays(t, 5*time.Second, "it rests", func() bool { return seen.count("home") <= 3 }) // one more if the informer moves
+	for name, busy := range map[string]bool{"quiet": false, "busy": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.use(w.whenPatching(func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNRESET }))
+			maps := w.maps()
+			if busy {
+				w.keepChanging("noise")
+			}
+			news := make(chan error, 1000)
+			var seen calls
+			c := w.applied(func(ctx context.Context, key string) error {
+				_, err := maps.Apply(ctx, w.configMap("settings", "one"))
+				return err
+			}, &seen, maps.Owns(), controllerruntime.WithBackoff(10*time.Minute, 10*time.Minute),
+				controllerruntime.WithOnSourceError(func(_ string, err error) { news <- err }))
+			w.run(c)
+			must(t, w.sites.Create(t.Context(), newSite("home")))
+			eventually(t, "it is tried", func() bool { return seen.count("home") == 1 })
+			stays(t, 5*time.Second, "it rests, and nothing is reported", func() bool { return seen.count("home") == 1 && len(news) == 0 })
+		})
+	}
 }
 
-// TestAnAPIServerThatIsAwayInAQuietWorldIsReported: nobody writes, and the watch tries again by itself and tells nobody.
-func TestAnAPIServerThatIsAwayInAQuietWorldIsReported(t *testing.T) {
+// keepChanging has somebody write a ConfigMap all the time until the test ends.
+func (w *world) keepChanging(name string) {
+	w.createMap(w.configMap(name, "0"))
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for n := 1; ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			_, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Update(ctx, w.configMap(name, fmt.Sprint(n)), metav1.UpdateOptions{})
+			if err != nil && ctx.Err() == nil {
+				w.t.Errorf("change %s: %v", name, err)
+				return
+			}
+		}
+	}()
+	w.t.Cleanup(func() {
+		stop()
+		<-done
+	})
+}
+
+// TestAnAPIServerThatIsAwayIsReportedUntilItIsBack: the watch tries again by itself and tells nobody, but somebody's write fails.
+func TestAnAPIServerThatIsAwayIsReportedUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	w := newWorldOn(t, kubetest.Start(t))
-	maps := w.maps()
+	maps := w.maps(manager)
 	var seen calls
 	news := make(chan error, 1000)
 	c := w.controller(seen.reconciler(nil), maps.Owns(), controllerruntime.WithOnSourceError(func(_ string, err error) { news <- err }))
@@ -105,6 +145,9 @@ func TestAnAPIServerThatIsAwayInAQuietWorldIsReported(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
 	w.server.Kill()
+	if _, err := maps.Apply(t.Context(), w.mine("settings", "one")); err == nil {
+		t.Error("it is not away")
+	}
 	eventually(t, "it is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
 	says(t, <-news, "the API server cannot be reached")
 	w.othersGoOn(&seen)
@@ -135,8 +178,9 @@ func TestAnInformerThatIsStoppedUnderAControllerIsReported(t *testing.T) {
 	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
 	stop()
 	<-done
-	eventually(t, "it is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
-	says(t, c.Stats().Degraded["OwnsKube ConfigMaps (informer 1)"], "informer", "stopped")
+	const source = "OwnsKube ConfigMaps (informer 1)"
+	eventually(t, "it is degraded", func() bool { return c.Stats().Degraded[source] != nil })
+	says(t, c.Stats().Degraded[source], "informer", "stopped")
 	w.othersGoOn(&seen)
 }
 
