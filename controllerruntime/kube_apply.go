@@ -198,7 +198,9 @@ func (k *Kube[T]) wrote(ctx context.Context, key string, returned *unstructured.
 
 func (k *Kube[T]) remember(ctx context.Context, key string, w kubeWrite) {
 	k.own.add(key, w)
-	logKubeWrite(ctx, k.own, key, func() bool { return k.own.shown(key, w) })
+	logKubeWrite(ctx, k.own, key, func() bool {
+		return k.own.shown(key, w) || k.informer.IsStopped() // it never will, so nobody waits for it
+	})
 }
 
 func (k *Kube[T]) applyFailed(c *configuration, err error) error {

@@ -48,8 +48,10 @@ func ExampleKube_Apply() {
 		if err != nil {
 			return err
 		}
-		factory.StartWithContext(ctx) // the informers are yours to run
+		informing, stopInforming := context.WithCancel(context.WithoutCancel(ctx))
+		factory.StartWithContext(informing) // the informers are yours to run, until the controller has stopped
 		defer factory.Shutdown()
+		defer stopInforming()
 		return controller.Run(ctx)
 	}
 	_ = run

@@ -240,7 +240,7 @@ func (o *kubeOverlay) shown(key string, w kubeWrite) bool {
 
 // reached is shown as far as the store as a whole tells.
 func (o *kubeOverlay) reached(w kubeWrite) bool {
-	if time.Since(w.at) > kubeOverlayTTL || o.informer.IsStopped() {
+	if time.Since(w.at) > kubeOverlayTTL {
 		return true
 	}
 	if w.object == nil || !o.ordered || !o.informer.HasSynced() {

@@ -184,6 +184,54 @@ func TestAnInformerThatIsStoppedUnderAControllerIsReported(t *testing.T) {
 	w.othersGoOn(&seen)
 }
 
+// TestAnOrdinaryShutdownIsNoNews: one signal ends the informers at once, while the last reconcile goes on in the grace period,
+// and sees what it writes.
+func TestAnOrdinaryShutdownIsNoNews(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	informer := w.typed()
+	maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, informer)
+	must(t, err)
+	ctx, signal := context.WithCancel(t.Context())
+	defer signal()
+	informed := make(chan struct{})
+	go func() {
+		defer close(informed)
+		informer.RunWithContext(ctx)
+	}()
+	news := make(chan error, 100)
+	began := make(chan struct{})
+	c := w.applied(func(own context.Context, key string) error {
+		close(began)
+		<-informed
+		if _, err := maps.Apply(own, w.configMap(key, "one")); err != nil {
+			return err
+		}
+		select { // for longer than an informer that was stopped goes unreported
+		case <-time.After(5 * time.Second):
+		case <-own.Done():
+		}
+		if _, err := maps.Get(w.key(key)); err != nil {
+			t.Errorf("it does not see what it wrote: %v", err)
+		}
+		return own.Err()
+	}, new(calls), maps.Owns(), controllerruntime.WithGracePeriod(patience), controllerruntime.WithOnSourceError(func(_ string, err error) { news <- err }))
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	<-began
+	signal()
+	must(t, <-done)
+	if w.liveMap("home") == nil {
+		t.Error("the last reconcile did not come to its end")
+	}
+	select {
+	case err := <-news:
+		t.Errorf("reported: %v", err)
+	default:
+	}
+}
+
 // TestANamespaceThatTerminatesHoldsUpNobodyElse: what is to be created in it is tried until it is there again, what is to be
 // deleted in it is deleted.
 func TestANamespaceThatTerminatesHoldsUpNobodyElse(t *testing.T) {
