@@ -206,8 +206,8 @@ const (
 
 	// kubeFollowLook is how often a look is taken at an informer that has no error, in its own memory.
 	kubeFollowLook = time.Second
-	// kubeFollowAsk is how long nothing comes from an informer before the API server is asked for a sign of life. One in order
-	// sends a bookmark each minute, so an idle controller asks nothing.
+	// kubeFollowAsk is how long nothing comes from an informer before the API server is asked for a sign of life. It sends a
+	// bookmark each minute, with a new version where etcd tells of its progress, so an idle controller asks little or nothing.
 	kubeFollowAsk = 90 * time.Second
 )
 

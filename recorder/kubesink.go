@@ -28,6 +28,9 @@ const (
 	// A change of etcd's leader is an internal error for a second or two; a webhook that is broken is one for good, and may
 	// not hold up the other events.
 	kubeInternalGrace = 5 * time.Second
+	// Nobody notices the absence of a server while nothing is recorded. So who refuses is asked again for this long, unless it
+	// has taken an event this short a time before: then it knows who may do what, and a missing right may not hold up the others.
+	kubeRefusalGrace = 5 * time.Second
 )
 
 // kubeSink writes events to the API server. It waits itself for a server that is away: client-go's broadcaster would look
@@ -42,8 +45,10 @@ type kubeSink struct {
 	flushed chan struct{}
 
 	busy          sync.Mutex // held while an event is sent, and for what follows
-	awayAt        time.Time  // when the server last did not answer as a server in order does
-	internalSince time.Time  // of a row of internal errors
+	awayAt        time.Time  // when the server was last away
+	takenAt       time.Time  // when it last took an event
+	internalSince time.Time  // of internal errors since then
+	refusedSince  time.Time  // of refusals since then
 }
 
 var _ record.EventSink = (*kubeSink)(nil)
@@ -99,7 +104,7 @@ func (s *kubeSink) send(event *corev1.Event, request func(ctx context.Context, a
 		switch {
 		case err == nil:
 			s.counts.published.Add(1)
-			s.internalSince = time.Time{}
+			s.taken()
 			return written, nil
 		case s.ctx.Err() != nil:
 			s.counts.dropped.Add(1)
@@ -126,6 +131,10 @@ func (s *kubeSink) send(event *corev1.Event, request func(ctx context.Context, a
 	}
 }
 
+func (s *kubeSink) taken() {
+	s.takenAt, s.internalSince, s.refusedSince = time.Now(), time.Time{}, time.Time{}
+}
+
 // waitIdle returns when the event that is being sent, if any, has come to its end. It is for after the context's end.
 func (s *kubeSink) waitIdle() {
 	s.busy.Lock()
@@ -143,19 +152,29 @@ func (s *kubeSink) mayPass(err error) bool {
 	now := time.Now()
 	switch {
 	case isTemporary(err):
-		s.awayAt = now
+		if !isBusy(err) {
+			s.awayAt = now
+		}
 		return true
 	case apierrors.IsInternalError(err):
-		if s.internalSince.IsZero() {
-			s.internalSince = now
-		}
-		return now.Sub(s.internalSince) < kubeInternalGrace
+		return within(kubeInternalGrace, &s.internalSince, now)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return false
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return now.Sub(s.awayAt) < kubeStartGrace
+		if now.Sub(s.awayAt) < kubeStartGrace {
+			return true
+		}
+		return now.Sub(s.takenAt) >= kubeRefusalGrace && within(kubeRefusalGrace, &s.refusedSince, now)
 	}
 	return false
+}
+
+// within tells whether the grace of what began at since, or begins now, lasts.
+func within(grace time.Duration, since *time.Time, now time.Time) bool {
+	if since.IsZero() {
+		*since = now
+	}
+	return now.Sub(*since) < grace
 }
 
 // isTemporary tells whether err is of a server that is away or busy.
@@ -168,6 +187,9 @@ func isTemporary(err error) bool {
 	if !errors.As(err, &status) {
 		return true // nothing that the server said
 	}
-	return apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
-		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
+	return isBusy(err) || apierrors.IsServiceUnavailable(err)
+}
+
+func isBusy(err error) bool {
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }

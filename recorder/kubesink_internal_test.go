@@ -16,10 +16,48 @@ var (
 	errInternal  = apierrors.NewInternalError(errors.New("webhook"))
 )
 
+// A server that was away while nobody recorded anything may just have started too, for all the recorder knows.
+func TestARefusalHoldsUpEventsForAFewSecondsOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &kubeSink{}
+		for range 2 {
+			if !s.mayPass(errForbidden) {
+				t.Error("the first is final")
+			}
+			time.Sleep(kubeRefusalGrace)
+			for range 2 {
+				if s.mayPass(errForbidden) {
+					t.Error("it is asked for ever, or the next event waits as long as the first")
+				}
+				time.Sleep(time.Hour)
+			}
+			s.taken()
+			if s.mayPass(errForbidden) {
+				t.Error("a server that has just taken an event refuses another, and is asked again")
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
+func TestABusyServersRefusalHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	s := &kubeSink{}
+	s.taken()
+	if !s.mayPass(apierrors.NewTooManyRequests("later", 1)) {
+		t.Error("a busy server is not asked again")
+	}
+	if s.mayPass(errForbidden) {
+		t.Error("a busy server is taken for one that has just started")
+	}
+}
+
 func TestARefusalIsFinalAgainSomeTimeAfterTheServersReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &kubeSink{}
+		s.taken()
 		if s.mayPass(errForbidden) {
 			t.Error("a server that was never away refuses, and is asked again")
 		}
@@ -27,6 +65,7 @@ func TestARefusalIsFinalAgainSomeTimeAfterTheServersReturn(t *testing.T) {
 			t.Error("a server that has just started refuses, and is not asked again")
 		}
 		time.Sleep(kubeStartGrace)
+		s.taken()
 		if s.mayPass(errForbidden) {
 			t.Error("a server that has been back for long refuses, and is asked again")
 		}
