@@ -350,21 +350,19 @@ func (h *kubeHealth) look(ctx context.Context) {
 	defer tick.Stop()
 	pause := kubeProbe
 	next := time.Now().Add(pause)
-	away := false // which only an answer ends: the informer may have another way to the API server than who writes
+	away := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if !away {
-			if over, healed := h.heal(); healed {
-				h.events.changed()
-				if noAnswer(over) && h.errors.asker() == nil {
-					h.events.answered() // there is no other sign of it
-				}
-				return
+		if over, healed := h.heal(); healed {
+			h.events.changed()
+			if noAnswer(over) && h.errors.asker() == nil {
+				h.events.answered() // there is no other sign of it
 			}
+			return
 		}
 		if !h.mustAsk() || time.Now().Before(next) {
 			continue
@@ -377,12 +375,10 @@ func (h *kubeHealth) look(ctx context.Context) {
 			h.noteAway(err)
 			h.events.changed()
 		case errors.Is(err, context.DeadlineExceeded): // it was not even sent, so it says nothing
-		default:
-			h.noteAnswer()
-			if away { // once for each absence, or a key would never rest that fails all the same
-				away = false
-				h.events.answered()
-			}
+			h.doubt(ctx)
+		case away: // once for each absence, or a key would never rest that fails all the same
+			away = false
+			h.events.answered()
 		}
 		pause = min(2*pause, kubeProbeMost)
 		next = time.Now().Add(pause)
@@ -397,27 +393,25 @@ func (h *kubeHealth) mustAsk() bool {
 	return asker != nil && (h.doubted || noAnswer(h.failure))
 }
 
-// ask asks the API server for a sign of life; a refusal is one too.
+// ask asks the API server for a sign of life; a refusal is one too. What comes up from now on is not settled by its answer.
 func (h *kubeHealth) ask(ctx context.Context) error {
+	h.mu.Lock()
+	h.doubted = false
+	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, kubeProbePatience)
 	defer cancel()
 	return h.errors.asker()(ctx)
 }
 
-// noteAway keeps a failure from being taken for healed by the time that has passed.
+// noteAway has the API server asked until it answers: that the informer moves is no answer, for it may have another way there.
+// And it keeps a failure from being taken for healed by the time that has passed.
 func (h *kubeHealth) noteAway(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.failure == nil {
 		h.failLocked(err)
 	}
-	h.lastSeen = time.Now()
-}
-
-func (h *kubeHealth) noteAnswer() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.doubted = false
+	h.lastSeen, h.doubted = time.Now(), true
 }
 
 // heal ends the look if nothing is wrong any more, and returns what was.

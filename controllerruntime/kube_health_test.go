@@ -33,13 +33,19 @@ type watched struct {
 }
 
 func watchInformer(t *testing.T) *watched {
-	w := &watched{informer: &following{SharedIndexInformer: stillInformer()}}
+	w := watchOnly(t)
 	w.answers(nil)
-	errors := newWatchErrors(w.informer)
-	errors.canAsk(func(ctx context.Context) error {
+	w.errors.canAsk(func(ctx context.Context) error {
 		w.asked.Add(1)
 		return (*w.answer.Load())(ctx)
 	})
+	return w
+}
+
+// watchOnly is where nobody can ask the API server.
+func watchOnly(t *testing.T) *watched {
+	w := &watched{informer: &following{SharedIndexInformer: stillInformer()}}
+	errors := newWatchErrors(w.informer)
 	w.kubeHealth = newKubeHealth(w.informer, errors, nil)
 	w.start(t.Context(), kubeHealthEvents{
 		changed: func() { w.changed.Add(1) }, answered: func() { w.answered.Add(1) }, stopping: func() bool { return false },
@@ -103,6 +109,23 @@ func TestAnAbsenceIsOverOnceTheAPIServerAnswers(t *testing.T) {
 	})
 }
 
+// TestAnAbsenceIsSettledWhateverTheWatchFailedOfBefore.
+func TestAnAbsenceIsSettledWhateverTheWatchFailedOfBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watchInformer(t)
+		defer w.stop()
+		w.errors.report(errDone)
+		w.answers(wayFailed(syscall.ECONNREFUSED))
+		_ = w.errors.noteUnanswered(wayFailed(syscall.ECONNREFUSED))
+		advance(time.Minute)
+		w.answers(nil)
+		advance(2 * kubeProbeMost)
+		if n := w.answered.Load(); n != 1 {
+			t.Errorf("it is said to be back %d times, want once", n)
+		}
+	})
+}
+
 // TestAnAPIServerThatIsSilentIsAway, but one that was not even asked, as of a client's rate limit, is not.
 func TestAnAPIServerThatIsSilentIsAway(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -144,9 +167,28 @@ func TestAWatchThatTimesOutIsNoSignOfHealth(t *testing.T) {
 		advance(10 * kubeHealAfter)
 		says(t, w.err(), "the API server did not answer in time")
 		w.answers(nil)
-		advance(kubeProbeMost + kubeHealAfter)
+		advance(2 * kubeProbeMost)
+		says(t, w.err(), "the API server did not answer in time") // the watch has yet to be made again
+		advance(kubeHealAfter)
 		if err := w.err(); err != nil {
 			t.Errorf("it has not healed: %v", err)
+		}
+	})
+}
+
+// TestWhereNobodyCanAskTheInformerTells that the API server is away, and is back.
+func TestWhereNobodyCanAskTheInformerTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watchOnly(t)
+		defer w.stop()
+		w.errors.report(wayFailed(syscall.ECONNREFUSED))
+		_ = w.errors.noteUnanswered(wayFailed(syscall.ECONNREFUSED))
+		advance(kubeHealAfter / 2)
+		says(t, w.err(), "the API server cannot be reached")
+		w.informer.version.Add(1)
+		advance(time.Second)
+		if err := w.err(); err != nil || w.answered.Load() != 1 {
+			t.Errorf("%v; it is said to be back %d times, want once", err, w.answered.Load())
 		}
 	})
 }
