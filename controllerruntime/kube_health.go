@@ -198,7 +198,8 @@ const (
 	kubeHealAfter = 75 * time.Second
 	// kubeHealLook is how often a look is taken at an informer that had an error.
 	kubeHealLook = 250 * time.Millisecond
-	// An API server that may be away is asked whether it is there, first after kubeProbe, then ever more rarely.
+	// An API server that may be away is asked whether it is there: at once, for an absence may be short, but no more often than
+	// this, and then ever more rarely.
 	kubeProbe     = 500 * time.Millisecond
 	kubeProbeMost = 10 * time.Second
 	// kubeProbePatience is how long it has for an answer.
@@ -227,6 +228,7 @@ type kubeHealth struct {
 	// lastSeen is when it was seen to fail the last time, be it by asking.
 	lastSeen time.Time
 	doubted  bool
+	asked    time.Time // when the API server was asked the last time
 	looking  bool
 
 	stopped atomic.Bool
@@ -348,15 +350,8 @@ func (h *kubeHealth) lookLocked(ctx context.Context) {
 func (h *kubeHealth) look(ctx context.Context) {
 	tick := time.NewTicker(kubeHealLook)
 	defer tick.Stop()
-	pause := kubeProbe
-	next := time.Now().Add(pause)
 	away := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for pause := kubeProbe; ; {
 		if over, healed := h.heal(); healed {
 			h.events.changed()
 			if noAnswer(over) && h.errors.asker() == nil {
@@ -364,33 +359,36 @@ func (h *kubeHealth) look(ctx context.Context) {
 			}
 			return
 		}
-		if !h.mustAsk() || time.Now().Before(next) {
-			continue
+		if h.mustAsk(pause) {
+			switch err := h.ask(ctx); {
+			case ctx.Err() != nil:
+				return
+			case noAnswer(err):
+				away = true
+				h.noteAway(err)
+				h.events.changed()
+			case errors.Is(err, context.DeadlineExceeded): // it was not even sent, so it says nothing
+				h.doubt(ctx)
+			case away: // once for each absence, or a key would never rest that fails all the same
+				away = false
+				h.events.answered()
+			}
+			pause = min(2*pause, kubeProbeMost)
 		}
-		switch err := h.ask(ctx); {
-		case ctx.Err() != nil:
+		select {
+		case <-ctx.Done():
 			return
-		case noAnswer(err):
-			away = true
-			h.noteAway(err)
-			h.events.changed()
-		case errors.Is(err, context.DeadlineExceeded): // it was not even sent, so it says nothing
-			h.doubt(ctx)
-		case away: // once for each absence, or a key would never rest that fails all the same
-			away = false
-			h.events.answered()
+		case <-tick.C:
 		}
-		pause = min(2*pause, kubeProbeMost)
-		next = time.Now().Add(pause)
 	}
 }
 
-// mustAsk tells whether the API server may be away, and can be asked.
-func (h *kubeHealth) mustAsk() bool {
+// mustAsk tells whether the API server may be away, can be asked, and was not within pause.
+func (h *kubeHealth) mustAsk(pause time.Duration) bool {
 	asker := h.errors.asker()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return asker != nil && (h.doubted || noAnswer(h.failure))
+	return asker != nil && (h.doubted || noAnswer(h.failure)) && time.Since(h.asked) >= pause
 }
 
 // ask asks the API server for a sign of life; a refusal is one too. What comes up from now on is not settled by its answer.
@@ -398,6 +396,11 @@ func (h *kubeHealth) ask(ctx context.Context) error {
 	h.mu.Lock()
 	h.doubted = false
 	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.asked = time.Now()
+		h.mu.Unlock()
+	}()
 	ctx, cancel := context.WithTimeout(ctx, kubeProbePatience)
 	defer cancel()
 	return h.errors.asker()(ctx)

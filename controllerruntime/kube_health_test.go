@@ -80,6 +80,37 @@ func TestALostRequestIsNoNews(t *testing.T) {
 	})
 }
 
+// TestAnAbsenceMayBeShort: who failed in it is due when it is over.
+func TestAnAbsenceMayBeShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watchInformer(t)
+		defer w.stop()
+		w.answers(wayFailed(syscall.ECONNREFUSED))
+		_ = w.errors.noteUnanswered(wayFailed(syscall.ECONNREFUSED))
+		advance(10 * time.Millisecond)
+		w.answers(nil)
+		advance(3 * kubeProbe)
+		if n := w.answered.Load(); n != 1 {
+			t.Errorf("it is said to be back %d times, want once", n)
+		}
+	})
+}
+
+// TestManyLostRequestsCostFewQuestions.
+func TestManyLostRequestsCostFewQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watchInformer(t)
+		defer w.stop()
+		for range 1000 {
+			_ = w.errors.noteUnanswered(wayFailed(syscall.ECONNRESET))
+			advance(10 * time.Millisecond)
+		}
+		if n := w.asked.Load(); n > int64(10*time.Second/kubeProbe)+1 {
+			t.Errorf("asked %d times in 10 s", n)
+		}
+	})
+}
+
 // TestAnAbsenceIsOverOnceTheAPIServerAnswers, and not because the informer moves, which may have another way to it.
 func TestAnAbsenceIsOverOnceTheAPIServerAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
