@@ -25,7 +25,8 @@ import (
 // fails, opens the client's breaker. Keys then wait in it without an attempt counted, external.Reconcile fails at once, and
 // the API is polled, with backoff, once for all. When it answers the keys are due again. A key whose calls alone fail is not
 // taken for the API's fault (see package external). A key that would wait long for its turn under a rate limit comes back
-// later, and holds no worker. A teardown deletes what it knows of at once, and ends when each API has been listed.
+// later, and holds no worker. A teardown deletes what each API has when that has been listed anew, for somebody else may own by
+// now what an older list shows, and ends when all have been; what is not behind an API it deletes at once.
 //
 // A replica that does not lead lists and watches too, so that it can take over warm: a rate limit holds for each replica, and
 // for each controller that has the client.
@@ -108,7 +109,7 @@ type externalSource struct {
 	cache   externalCache
 	lists   listSchedule
 	listed  chan struct{} // closed after the first list that succeeded
-	asked   keyed[askedList]
+	asked   keyed[*askedList]
 	made    keyed[madeHere]
 
 	turnedAway keyed[struct{}] // keys whose turn would have been long in coming
@@ -179,6 +180,7 @@ func (s *externalSource) remove(ctx context.Context, obj metav1.Object) error {
 		return err
 	}
 	defer cancel()
+	s.asked.forget(resource.OwnerKey) // a later list has to tell what came of it
 	err = guard(func() error {
 		if conditional, ok := s.client.(external.ConditionalDeleter); ok {
 			return conditional.DeleteSeen(limited, resource)

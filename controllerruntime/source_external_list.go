@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
@@ -111,23 +112,22 @@ func (s *externalSource) untilList() time.Duration {
 	return time.Until(due)
 }
 
-// askedList is for a key whose teardown waits for a list that was begun after a moment.
-type askedList struct{ since time.Time }
+// askedList is for a key whose teardown needs a list that was begun after a moment.
+type askedList struct {
+	since time.Time
+	came  atomic.Bool // and the key was made due
+}
 
 // caughtUp tells whether the cache, which does not show by itself what was written, is from a time after it was first asked
 // for the key. If not, the key is due again when it is. What the last reconcile created is in such a list, and so is
-// whether what was deleted is gone.
+// whether what was deleted is gone. That holds until the key's next delete: the lists of other sources may come later.
 func (s *externalSource) caughtUp(key string) bool {
 	asked, ok := s.asked.get(key)
 	if !ok {
-		asked = askedList{since: time.Now().Add(s.config.Settle)}
+		asked = &askedList{since: time.Now().Add(s.config.Settle)}
 		s.asked.put(key, asked)
 	}
-	if s.listedSince(asked.since) {
-		s.asked.forget(key)
-		return true
-	}
-	return false
+	return s.listedSince(asked.since)
 }
 
 // listedSince tells whether the cache is of a list begun after this time. If not, one is wanted.
@@ -145,12 +145,15 @@ func (s *externalSource) listedSince(since time.Time) bool {
 // wakeAsked makes the keys due that waited for a list begun at this time, or that have to ask for another.
 func (s *externalSource) wakeAsked(begun time.Time) {
 	for _, key := range s.asked.all() {
-		if asked, ok := s.asked.get(key); ok && begun.After(asked.since) {
-			if !s.engine.noticed(key, operations(OperationExternal), prioSecondary) {
-				s.asked.forget(key) // another replica works
-			}
-		} else if ok {
+		asked, ok := s.asked.get(key)
+		switch {
+		case !ok || asked.came.Load():
+		case !begun.After(asked.since):
 			s.wantList(asked.since)
+		case s.engine.noticed(key, operations(OperationExternal), prioSecondary):
+			asked.came.Store(true)
+		default:
+			s.asked.forget(key) // another replica works
 		}
 	}
 }
@@ -202,15 +205,14 @@ func (s *externalSource) wakeMade(begun time.Time) {
 	}
 }
 
-// caughtUp asks all sources that lag.
-func (e *engine) caughtUp(key string) bool {
-	all := true
+// behind asks all sources that lag, and returns them: nil if none does.
+func (e *engine) behind(key string) (behind []ownedSource) {
 	for _, s := range e.externals {
 		if !s.caughtUp(key) {
-			all = false
+			behind = append(behind, s)
 		}
 	}
-	return all
+	return behind
 }
 
 // cannotList is why a key that waits for a list waits longer: it belongs into the breaker of an API that is away. nil if all
@@ -247,7 +249,7 @@ func (s *externalSource) listedFor(_ context.Context, key string, since time.Tim
 		return true
 	}
 	if asked, ok := s.asked.get(key); !ok || asked.since.Before(since) {
-		s.asked.put(key, askedList{since: since})
+		s.asked.put(key, &askedList{since: since})
 	}
 	return false
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -238,13 +239,13 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 		return false, e.cannotList(key)
 	}
 	if !e.opts.withoutCascade {
-		// What is known goes at once, even while some API cannot tell what else there is.
-		caughtUp := e.caughtUp(key)
+		// What is known goes at once, even while some API cannot tell what there is.
+		a.behind = e.behind(key)
 		gone, err := e.cascade(ctx, a)
 		if err != nil {
 			return false, err
 		}
-		if !caughtUp {
+		if len(a.behind) > 0 {
 			return false, e.cannotList(key)
 		}
 		if !gone {
@@ -272,8 +273,9 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 type absence struct {
 	engine *engine
 	key    string
-	asked  time.Time // the leader
-	spared bool      // something that it owned stays: external.ObserveOnly
+	asked  time.Time     // the leader
+	spared bool          // something that it owned stays: external.ObserveOnly
+	behind []ownedSource // whose last list is older than the teardown: what it shows may be somebody else's by now
 }
 
 // absenceTrusted is how long the leader's answer is acted on, with the cache alone to say otherwise.
@@ -375,6 +377,7 @@ func (e *engine) toDelete(ctx context.Context, a *absence) ([]ownedObject, error
 	if err != nil {
 		return nil, err
 	}
+	targets = slices.DeleteFunc(targets, func(o ownedObject) bool { return slices.Contains(a.behind, o.source) })
 	targets, a.spared, err = e.spare(ctx, a.key, targets)
 	if err == nil && a.spared && len(targets) == 0 {
 		err = e.leave(ctx, a.key)

@@ -1,0 +1,67 @@
+package controllerruntime
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/external"
+)
+
+// listNow makes the disks of a cloud known that were made without the controller.
+func (w *cloudWorld) listNow(resources int) {
+	w.t.Helper()
+	w.c.engine.external("Disk").wantList(time.Now())
+	eventually(w.t, "the disks are listed", func() bool { return w.c.Stats().External["Disk"].Resources == resources })
+}
+
+func TestCascadeLeavesWhatAnotherPrimaryHasTakenOverSinceTheLastList(t *testing.T) {
+	w := newCloudWorld(t, withInterval(notInATest), leaveDisks)
+	must(t, w.sites.Create(t.Context(), sized("old", 1)))
+	must(t, w.sites.Create(t.Context(), sized("new", 1)))
+	w.run(w.c)
+	eventually(t, "both are reconciled", func() bool { return w.reconciled("old") && w.reconciled("new") })
+	w.cloud.add(w.diskFor("old", ""))
+	w.listNow(1)
+	w.cloud.edit("old", func(d *cloudDisk) { d.Owner = "new" })
+	must(t, w.sites.Delete(t.Context(), "old"))
+	eventually(t, "the old one is torn down", func() bool { return w.gone("old") })
+	if w.cloud.of("new") != "=1" {
+		t.Error("the disk of the other primary was deleted")
+	}
+}
+
+// slowList is a client whose lists take a while.
+type slowList struct {
+	*listed
+	kind  string
+	takes time.Duration
+}
+
+func (s *slowList) Kind() string { return s.kind }
+
+func (s *slowList) List(ctx context.Context) ([]external.Resource, error) {
+	if !sleep(ctx, s.takes) {
+		return nil, ctx.Err()
+	}
+	return s.listed.List(ctx)
+}
+
+func TestTeardownEndsWhereTheListsOfSeveralClientsTakeDifferentTimes(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	owned := external.Resource{ID: "a", OwnerKey: "home", Version: "1"}
+	one, two := &slowList{newListed(owned), "One", 20 * time.Millisecond}, &slowList{newListed(owned), "Two", 150 * time.Millisecond}
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(nil), OwnsExternal(external.Configure(one, withInterval(notInATest))),
+		OwnsExternal(external.Configure(two, withInterval(notInATest))))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "reconciled", func() bool { return seen.count("home") > 0 })
+	must(t, sites.Delete(t.Context(), "home"))
+	eventually(t, "the teardown ends", func() bool { return c.Stats().TornDown == 1 })
+	if n, m := len(one.deleted), len(two.deleted); n != 1 || m != 1 {
+		t.Errorf("deleted %d and %d times, want once each", n, m)
+	}
+}
