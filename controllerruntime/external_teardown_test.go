@@ -65,3 +65,30 @@ func TestTeardownEndsWhereTheListsOfSeveralClientsTakeDifferentTimes(t *testing.
 		t.Errorf("deleted %d and %d times, want once each", n, m)
 	}
 }
+
+// TestTeardownEndsUnderALowRate: neither the reconcile of the delete nor what was deleted already may take the turn that the
+// cascade needs, again and again.
+func TestTeardownEndsUnderALowRate(t *testing.T) {
+	config := withInterval(notInATest)
+	config.Rate, config.Burst = 0.9, 1
+	w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {
+		return func(ctx context.Context, req Request) (Result, error) {
+			if !req.Operations.Has(OperationDelete) {
+				return Result{}, nil
+			}
+			result, err := external.ReconcileAbsent(ctx, w.driver, quickly...)
+			return Result{RequeueAfter: result.RequeueAfter}, err
+		}
+	}, WithResyncInterval(0))
+	must(t, w.sites.Create(t.Context(), sized("home", 0)))
+	w.run(w.c)
+	eventually(t, "reconciled", func() bool { return w.reconciled("home") })
+	w.cloud.add(w.diskFor("home", "left to the cascade"))
+	w.cloud.add(w.diskFor("home", "and another"))
+	w.listNow(2)
+	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "the teardown ends", func() bool { return w.c.Stats().TornDown == 1 })
+	if n := w.cloud.count(); n > 0 {
+		t.Errorf("%d disks are left", n)
+	}
+}

@@ -118,6 +118,9 @@ func (e *engine) finish(t *term, it item, a attempt) {
 	gone, err := e.cleanUp(t.ctx, it.key)
 	if err != nil {
 		a.err, a.waits = err, e.waiterFor(it.key, err)
+		if a.waits != nil {
+			it.ops = e.unowed(it) // the reconciler has done its part: it would take the turns that the cascade waits for
+		}
 		e.teardownFailed(t, it, a, "after the reconciler")
 		return
 	}
