@@ -37,7 +37,7 @@ type apiBreaker struct {
 	poll     time.Time
 	suspects map[string]time.Time // keys whose calls failed, and when first, while lists may have succeeded
 	answers  time.Time            // when a key was last known to have got its answer
-	trying   string               // the key that tries first; "" if none does
+	trying   map[string]struct{}  // the keys that try first: one more after each poll, for one may take long, or never try
 }
 
 // fewSuspects is up to how many keys whose calls fail, while lists succeed and no other key has got an answer, are at fault
@@ -46,7 +46,8 @@ const fewSuspects = 2
 
 func newAPIBreaker(s *externalSource) *apiBreaker {
 	return &apiBreaker{
-		source: s, backoff: newBackoff(s.config.BackoffMin, s.config.BackoffMax), life: context.Background(), suspects: map[string]time.Time{},
+		source: s, backoff: newBackoff(s.config.BackoffMin, s.config.BackoffMax), life: context.Background(),
+		suspects: map[string]time.Time{}, trying: map[string]struct{}{},
 	}
 }
 
@@ -119,10 +120,15 @@ func isRefusal(err error) bool {
 func (b *apiBreaker) refuses(key string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.open || b.trying == key {
+	if !b.open || b.triesLocked(key) {
 		return nil
 	}
 	return b.refusalLocked()
+}
+
+func (b *apiBreaker) triesLocked(key string) bool {
+	_, tries := b.trying[key]
+	return tries
 }
 
 func (b *apiBreaker) refusalLocked() error {
@@ -145,7 +151,7 @@ func (b *apiBreaker) ownFault(key string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	since, suspect := b.suspects[key]
-	if !suspect || b.open && b.trying != key {
+	if !suspect || b.open && !b.triesLocked(key) {
 		return false
 	}
 	if b.answers.After(since) {
@@ -167,9 +173,9 @@ func (b *apiBreaker) trip(key string, err error) {
 	if _, suspect := b.suspects[key]; !suspect {
 		b.suspects[key] = time.Now()
 	}
-	if opened || b.trying == key {
+	if opened || b.triesLocked(key) {
 		b.failedLocked(err)
-		b.trying = ""
+		delete(b.trying, key)
 	}
 	b.mu.Unlock()
 	b.source.lists.poke()
@@ -182,7 +188,8 @@ func (b *apiBreaker) trip(key string, err error) {
 func (b *apiBreaker) pollFailed(err error) {
 	b.mu.Lock()
 	b.failedLocked(err)
-	b.unlisted, b.trying = true, ""
+	b.unlisted = true
+	clear(b.trying)
 	clear(b.suspects)
 	b.mu.Unlock()
 	b.source.engine.sourceHealth(b.life, b.source)
@@ -221,13 +228,14 @@ func (b *apiBreaker) listed() {
 	b.mu.Lock()
 	key := ""
 	if b.open && !b.unlisted {
-		if b.trying != "" {
-			b.pauseLocked() // it is at it since the last poll: none of the pauses is too long
+		if len(b.trying) > 0 {
+			b.pauseLocked() // one is at it since the last poll: none of the pauses is too long
 		} else {
 			b.poll = time.Now().Add(b.pause)
 		}
-		key = b.firstLocked()
-		b.trying = key
+		if key = b.firstLocked(); key != "" {
+			b.trying[key] = struct{}{}
+		}
 	}
 	b.mu.Unlock()
 	if key == "" {
@@ -253,7 +261,7 @@ func (b *apiBreaker) firstLocked() (first string) {
 // attempted is told of a key whose attempt has ended otherwise than because the API is away.
 func (b *apiBreaker) attempted(key string, succeeded bool) {
 	b.mu.Lock()
-	first := b.open && b.trying == key
+	first := b.open && b.triesLocked(key)
 	if first && succeeded {
 		b.answers = time.Now()
 	}
@@ -271,7 +279,8 @@ func (b *apiBreaker) attempted(key string, succeeded bool) {
 func (b *apiBreaker) answered() {
 	b.mu.Lock()
 	was := b.open
-	b.open, b.unlisted, b.reason, b.trying = false, false, nil, ""
+	b.open, b.unlisted, b.reason = false, false, nil
+	clear(b.trying)
 	if was {
 		b.closedAt = time.Now()
 	}
