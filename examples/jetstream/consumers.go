@@ -104,7 +104,7 @@ func (c consumerClient) List(ctx context.Context) (found []external.Resource, er
 		consumers := handle.ListConsumers(ctx)
 		for info := range consumers.Info() {
 			if key, ok := ownerIn(info.Config.Metadata, "Consumer", external.InstanceOf(ctx)); ok {
-				found = append(found, external.Resource{ID: stream.Config.Name + "." + info.Name, OwnerKey: key, Version: info.Created.String() + digest(info.Config)})
+				found = append(found, external.Resource{ID: stream.Config.Name + "." + info.Name, OwnerKey: key, Version: version(info.Created, info.Config)})
 			}
 		}
 		if err := consumers.Err(); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -116,6 +116,21 @@ func (c consumerClient) List(ctx context.Context) (found []external.Resource, er
 
 func (c consumerClient) Delete(ctx context.Context, id string) error {
 	return deleteConsumer(ctx, c.js, id)
+}
+
+func (c consumerClient) DeleteSeen(ctx context.Context, seen external.Resource) error {
+	stream, name := split(seen.ID)
+	consumer, err := c.js.Consumer(ctx, stream, name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return away(err)
+	}
+	if info := consumer.CachedInfo(); version(info.Created, info.Config) != seen.Version {
+		return changed("consumer", seen.ID)
+	}
+	return c.Delete(ctx, seen.ID)
 }
 
 func (c consumerClient) Watch(ctx context.Context, changed func(string)) error {

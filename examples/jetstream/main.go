@@ -86,15 +86,17 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 	return scenario(ctx, out, w)
 }
 
+const streamsBucket = "nagi-sample-streams"
+
 func newWorld(ctx context.Context, nc *nats.Conn) (w *world, err error) {
 	w = &world{}
 	if w.js, err = jetstream.New(nc); err != nil {
 		return nil, err
 	}
-	if w.streams, err = entity.NewClient[*Stream](ctx, w.js, entity.Config{Kind: "Stream", Bucket: "streams"}); err != nil {
+	if w.streams, err = entity.NewClient[*Stream](ctx, w.js, entity.Config{Kind: "Stream", Bucket: streamsBucket}); err != nil {
 		return nil, err
 	}
-	w.consumers, err = entity.NewClient[*Consumer](ctx, w.js, entity.Config{Kind: "Consumer", Bucket: "consumers"})
+	w.consumers, err = entity.NewClient[*Consumer](ctx, w.js, entity.Config{Kind: "Consumer", Bucket: "nagi-sample-consumers"})
 	return w, err
 }
 

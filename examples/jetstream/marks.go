@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nats-io/nats.go"
@@ -66,12 +67,17 @@ func away(err error) error {
 	return err
 }
 
-// digest is the version of a configuration.
-func digest(config any) string {
+// changed is why something is not deleted that is no longer what the list showed.
+func changed(what, name string) error {
+	return fmt.Errorf("%s %q has changed since it was listed", what, name)
+}
+
+// version differs for each configuration, marks included, and for what somebody deleted and made again as it was.
+func version(created time.Time, config any) string {
 	data, err := json.Marshal(config)
 	if err != nil {
 		return err.Error()
 	}
 	sum := sha256.Sum256(data)
-	return " " + hex.EncodeToString(sum[:8])
+	return created.String() + " " + hex.EncodeToString(sum[:8])
 }

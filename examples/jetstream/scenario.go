@@ -15,6 +15,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// What the scenario makes has names that a server of the user's is not likely to have.
+const (
+	ordersName = "nagi-sample-orders"
+	billingKey = ordersName + ".billing"
+	theirsName = "nagi-sample-of-somebody-else"
+
+	orders  = "nagi-sample.orders.>"
+	paid    = "nagi-sample.orders.paid"
+	refunds = "nagi-sample.refunds.>"
+	theirs  = "nagi-sample.theirs.>"
+)
+
+// scenarioMark is in the metadata of the stream that the scenario makes as somebody else. No other is the scenario's to delete.
+const scenarioMark = "nagi-sample-scenario"
+
 // stepPatience is how long a step may take until the world matches.
 const stepPatience = 20 * time.Second
 
@@ -76,51 +91,51 @@ func (w *world) making() []step {
 	return []step{{
 		name: "a clean table",
 		do: func(ctx context.Context) error {
-			return errors.Join(ignoreNotFound(w.consumers.Delete(ctx, "orders.billing")), ignoreNotFound(w.streams.Delete(ctx, "orders")),
-				ignoreNotFound(w.streams.Delete(ctx, "audit")), deleteStream(ctx, w.js, "audit"))
+			return errors.Join(ignoreNotFound(w.consumers.Delete(ctx, billingKey)), ignoreNotFound(w.streams.Delete(ctx, ordersName)),
+				ignoreNotFound(w.streams.Delete(ctx, theirsName)), w.deleteTheirs(ctx))
 		},
 		want: func(ctx context.Context) (string, error) {
-			return "nothing of an earlier run is left", errors.Join(w.gone(ctx, "orders"), w.gone(ctx, "audit"))
+			return "nothing of an earlier run is left", errors.Join(w.gone(ctx, ordersName), w.gone(ctx, theirsName))
 		},
 	}, {
-		name: `create Consumer "orders.billing"`,
+		name: `create Consumer "` + billingKey + `"`,
 		do: func(ctx context.Context) error {
-			return w.consumers.Create(ctx, &Consumer{ObjectMeta: metav1.ObjectMeta{Name: "orders.billing"}, Spec: ConsumerSpec{Filter: "orders.paid"}})
+			return w.consumers.Create(ctx, &Consumer{ObjectMeta: metav1.ObjectMeta{Name: billingKey}, Spec: ConsumerSpec{Filter: paid}})
 		},
 		want: func(ctx context.Context) (string, error) {
-			consumer, err := w.consumers.Get(ctx, "orders.billing")
+			consumer, err := w.consumers.Get(ctx, billingKey)
 			if err == nil && consumer.Status.Note != "waits for its stream" {
 				err = fmt.Errorf("its status is %q", consumer.Status.Note)
 			}
 			return "there is no stream yet: it waits", err
 		},
 	}, {
-		name: `create Stream "orders"`,
+		name: `create Stream "` + ordersName + `"`,
 		do: func(ctx context.Context) error {
-			return w.streams.Create(ctx, &Stream{ObjectMeta: metav1.ObjectMeta{Name: "orders"}, Spec: StreamSpec{Subjects: []string{"orders.>"}, MaxMessages: 1000}})
+			return w.streams.Create(ctx, &Stream{ObjectMeta: metav1.ObjectMeta{Name: ordersName}, Spec: StreamSpec{Subjects: []string{orders}, MaxMessages: 1000}})
 		},
 		want: func(ctx context.Context) (string, error) {
-			return "the real stream and consumer are there", w.matches(ctx, 1000, "orders.paid", "orders.>")
+			return "the real stream and consumer are there", w.matches(ctx, 1000, paid, orders)
 		},
 	}, {
 		name: "publish an order",
 		do: func(ctx context.Context) error {
-			_, err := w.js.Publish(ctx, "orders.paid", []byte("one"))
+			_, err := w.js.Publish(ctx, paid, []byte("one"))
 			return err
 		},
 		want: w.delivered,
 	}, {
 		name: "another program puts raw JSON over the Stream",
 		do: func(ctx context.Context) error {
-			kv, err := w.js.KeyValue(ctx, "streams")
+			kv, err := w.js.KeyValue(ctx, streamsBucket)
 			if err != nil {
 				return err
 			}
-			_, err = kv.Put(ctx, "orders", []byte(`{"spec":{"subjects":["orders.>","refunds.>"],"maxMessages":2000}}`))
+			_, err = kv.Put(ctx, ordersName, []byte(`{"spec":{"subjects":["`+orders+`","`+refunds+`"],"maxMessages":2000}}`))
 			return err
 		},
 		want: func(ctx context.Context) (string, error) {
-			return "the real stream follows", w.matches(ctx, 2000, "orders.paid", "orders.>", "refunds.>")
+			return "the real stream follows", w.matches(ctx, 2000, paid, orders, refunds)
 		},
 	}}
 }
@@ -128,25 +143,25 @@ func (w *world) making() []step {
 func (w *world) meddling() []step {
 	want := func(seen string) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
-			return seen, w.matches(ctx, 2000, "orders.paid", "orders.>", "refunds.>")
+			return seen, w.matches(ctx, 2000, paid, orders, refunds)
 		}
 	}
 	var messages uint64
 	return []step{{
 		name: "somebody edits the real stream by hand",
 		do: func(ctx context.Context) error {
-			stream, err := w.js.Stream(ctx, "orders")
+			stream, err := w.js.Stream(ctx, ordersName)
 			if err != nil {
 				return err
 			}
 			messages = stream.CachedInfo().State.Msgs
 			config := stream.CachedInfo().Config
-			config.MaxMsgs, config.Subjects = 5, []string{"mine.>"}
+			config.MaxMsgs, config.Subjects = 5, []string{"nagi-sample.mine.>"}
 			_, err = w.js.UpdateStream(ctx, config)
 			return err
 		},
 		want: func(ctx context.Context) (string, error) {
-			stream, err := w.js.Stream(ctx, "orders")
+			stream, err := w.js.Stream(ctx, ordersName)
 			if err == nil && stream.CachedInfo().State.Msgs != messages {
 				err = fmt.Errorf("%d messages, there were %d", stream.CachedInfo().State.Msgs, messages)
 			}
@@ -157,22 +172,22 @@ func (w *world) meddling() []step {
 		},
 	}, {
 		name: "somebody deletes the real consumer by hand",
-		do:   func(ctx context.Context) error { return w.js.DeleteConsumer(ctx, "orders", "billing") },
+		do:   func(ctx context.Context) error { return w.js.DeleteConsumer(ctx, ordersName, "billing") },
 		want: want("it is made again"),
 	}, {
 		name: "somebody deletes the real stream by hand",
-		do:   func(ctx context.Context) error { return w.js.DeleteStream(ctx, "orders") },
+		do:   func(ctx context.Context) error { return w.js.DeleteStream(ctx, ordersName) },
 		want: want("it is made again, and its consumer"),
 	}, {
-		name: `a Stream "audit", where a stream is somebody else's`,
+		name: "a Stream, where a stream is somebody else's",
 		do: func(ctx context.Context) error {
-			if _, err := w.js.CreateStream(ctx, jetstream.StreamConfig{Name: "audit", Subjects: []string{"theirs.>"}}); err != nil {
+			if _, err := w.js.CreateStream(ctx, jetstream.StreamConfig{Name: theirsName, Subjects: []string{theirs}, Metadata: map[string]string{scenarioMark: "somebody else"}}); err != nil {
 				return err
 			}
-			return w.streams.Create(ctx, &Stream{ObjectMeta: metav1.ObjectMeta{Name: "audit"}, Spec: StreamSpec{Subjects: []string{"audit.>"}}})
+			return w.streams.Create(ctx, &Stream{ObjectMeta: metav1.ObjectMeta{Name: theirsName}, Spec: StreamSpec{Subjects: []string{"nagi-sample.ours.>"}}})
 		},
 		want: func(ctx context.Context) (string, error) {
-			record, err := w.streams.Record(ctx, "audit")
+			record, err := w.streams.Record(ctx, theirsName)
 			if err != nil {
 				return "", err
 			}
@@ -190,34 +205,34 @@ func (w *world) ending() []step {
 	return []step{{
 		name: "delete all that was created",
 		do: func(ctx context.Context) error {
-			return errors.Join(w.streams.Delete(ctx, "audit"), w.consumers.Delete(ctx, "orders.billing"), w.streams.Delete(ctx, "orders"))
+			return errors.Join(w.streams.Delete(ctx, theirsName), w.consumers.Delete(ctx, billingKey), w.streams.Delete(ctx, ordersName))
 		},
 		want: func(ctx context.Context) (string, error) {
-			if err := errors.Join(w.gone(ctx, "orders"), w.theirs(ctx)); err != nil {
+			if err := errors.Join(w.gone(ctx, ordersName), w.theirs(ctx)); err != nil {
 				return "", err
 			}
-			_, err := w.streams.Record(ctx, "audit")
+			_, err := w.streams.Record(ctx, theirsName)
 			if err == nil {
-				return "", errors.New("the record of audit is still there")
+				return "", errors.New("the record of our Stream is still there")
 			}
 			return "ours are gone, theirs is there", ignoreNotFound(err)
 		},
 	}, {
 		name: "clean up after them",
-		do:   func(ctx context.Context) error { return w.js.DeleteStream(ctx, "audit") },
-		want: func(ctx context.Context) (string, error) { return "done", w.gone(ctx, "audit") },
+		do:   w.deleteTheirs,
+		want: func(ctx context.Context) (string, error) { return "done", w.gone(ctx, theirsName) },
 	}}
 }
 
 // matches reads live whether the real stream and consumer are as they should be, and the statuses name them.
 func (w *world) matches(ctx context.Context, messages int64, filter string, subjects ...string) error {
-	stream, err := w.js.Stream(ctx, "orders")
+	stream, err := w.js.Stream(ctx, ordersName)
 	if err != nil {
 		return err
 	}
 	info := stream.CachedInfo()
 	if info.Config.MaxMsgs != messages || !slices.Equal(info.Config.Subjects, subjects) {
-		return fmt.Errorf("stream orders has %v and %d messages at most, want %v and %d", info.Config.Subjects, info.Config.MaxMsgs, subjects, messages)
+		return fmt.Errorf("the real stream has %v and %d messages at most, want %v and %d", info.Config.Subjects, info.Config.MaxMsgs, subjects, messages)
 	}
 	consumer, err := stream.Consumer(ctx, "billing")
 	if err != nil {
@@ -226,7 +241,7 @@ func (w *world) matches(ctx context.Context, messages int64, filter string, subj
 	if have := consumer.CachedInfo().Config.FilterSubject; have != filter {
 		return fmt.Errorf("consumer billing filters %q, want %q", have, filter)
 	}
-	wish, err := w.streams.Get(ctx, "orders")
+	wish, err := w.streams.Get(ctx, ordersName)
 	if err == nil && wish.Status.Created != info.Created.Format(time.RFC3339Nano) {
 		err = fmt.Errorf("the status is of a stream made at %q, the real one was at %v", wish.Status.Created, info.Created)
 	}
@@ -235,7 +250,7 @@ func (w *world) matches(ctx context.Context, messages int64, filter string, subj
 
 // delivered reads the order through the consumer.
 func (w *world) delivered(ctx context.Context) (string, error) {
-	consumer, err := w.js.Consumer(ctx, "orders", "billing")
+	consumer, err := w.js.Consumer(ctx, ordersName, "billing")
 	if err != nil {
 		return "", err
 	}
@@ -267,11 +282,26 @@ func (w *world) gone(ctx context.Context, name string) error {
 
 // theirs reads live whether the other stream is as its owner made it.
 func (w *world) theirs(ctx context.Context) error {
-	stream, err := w.js.Stream(ctx, "audit")
-	if err == nil && !slices.Equal(stream.CachedInfo().Config.Subjects, []string{"theirs.>"}) {
-		err = fmt.Errorf("stream audit has %v now", stream.CachedInfo().Config.Subjects)
+	stream, err := w.js.Stream(ctx, theirsName)
+	if err == nil && !slices.Equal(stream.CachedInfo().Config.Subjects, []string{theirs}) {
+		err = fmt.Errorf("their stream has %v now", stream.CachedInfo().Config.Subjects)
 	}
 	return err
+}
+
+// deleteTheirs deletes the other stream if the scenario has made it, in this run or an earlier one.
+func (w *world) deleteTheirs(ctx context.Context) error {
+	stream, err := w.js.Stream(ctx, theirsName)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if stream.CachedInfo().Config.Metadata[scenarioMark] == "" {
+		return notOurs("stream", theirsName)
+	}
+	return deleteStream(ctx, w.js, theirsName)
 }
 
 func ignoreNotFound(err error) error {

@@ -97,8 +97,7 @@ func (c streamClient) List(ctx context.Context) (found []external.Resource, err 
 	list := c.js.ListStreams(ctx)
 	for info := range list.Info() {
 		if key, ok := ownerIn(info.Config.Metadata, "Stream", external.InstanceOf(ctx)); ok {
-			// The time too: a stream that somebody deleted and made again as it was is another one.
-			found = append(found, external.Resource{ID: info.Config.Name, OwnerKey: key, Version: info.Created.String() + digest(info.Config)})
+			found = append(found, external.Resource{ID: info.Config.Name, OwnerKey: key, Version: version(info.Created, info.Config)})
 		}
 	}
 	return found, away(list.Err())
@@ -106,6 +105,21 @@ func (c streamClient) List(ctx context.Context) (found []external.Resource, err 
 
 func (c streamClient) Delete(ctx context.Context, id string) error {
 	return deleteStream(ctx, c.js, id)
+}
+
+// DeleteSeen is what the runtime calls: since the list somebody may have made another stream of that name.
+func (c streamClient) DeleteSeen(ctx context.Context, seen external.Resource) error {
+	stream, err := c.js.Stream(ctx, seen.ID)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return away(err)
+	}
+	if info := stream.CachedInfo(); version(info.Created, info.Config) != seen.Version {
+		return changed("stream", seen.ID)
+	}
+	return c.Delete(ctx, seen.ID)
 }
 
 // Watch takes the server's advisories: an edit is seen at once, and not only at the next list.
