@@ -35,6 +35,32 @@ func TestKumoriHandleSecondaryGetsTheExternalResourceItself(t *testing.T) {
 	eventually(t, "one that vanished is handed over as it was", func() bool { return c.seen.with("shop", OperationSecondary) == 2 })
 }
 
+func TestKumoriHandleSecondaryIsToldOfWhatWasDeletedBeforeAnyListShowedIt(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	api := newCloud(t)
+	driver := newDiskDriver(api.server.URL)
+	t.Cleanup(driver.http.CloseIdleConnections)
+	c := kumori{sites: sites, externals: []external.IExternalClient{external.Configure(diskClient{driver}, withInterval(notInATest))}}.listening(nil)
+	c.sync = func(key string) error {
+		_, err := external.Reconcile(c.Context(key), driver, diskSpec{Size: 1}, quickly...)
+		return err
+	}
+	runKumori(t, c)
+	must(t, sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "created", func() bool { return api.of("home") == "=1" && c.Stats().Running == 0 && c.Stats().Delayed == 0 })
+	api.remove("home")
+	synced := c.seen.count("home")
+	c.controller.engine.external("Disk").wantList(time.Now().Add(time.Second)) // past Settle
+	eventually(t, "it is told", c.secondaries.any(func(obj any) bool { return obj == external.Resource{OwnerKey: "home"} }))
+	lists := api.called("GET disks")
+	c.controller.engine.external("Disk").wantList(time.Now())
+	eventually(t, "it is listed again", func() bool { return api.called("GET disks") > lists })
+	if n := c.seen.count("home"); n != synced {
+		t.Errorf("synced %d times more, though HandleSecondary enqueued nothing", n-synced)
+	}
+}
+
 func TestKumoriGarbageSecondariesFindsExternalResourcesWithoutOwner(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()

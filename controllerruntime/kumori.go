@@ -38,7 +38,8 @@ type IController interface {
 	SyncHandler(key string) error
 	// HandleSecondary is called with each secondary that was added, updated (its status too) or deleted. Only it enqueues
 	// for a secondary. It gets the object itself; of a deleted one the last known, or the cache.DeletedFinalStateUnknown
-	// that client-go gives. Objects of a Kubernetes informer are its cache's and must not be modified. It must not block.
+	// that client-go gives. An external.Resource of which only OwnerKey is known was made and deleted before any list showed
+	// it. Objects of a Kubernetes informer are its cache's and must not be modified. It must not block.
 	HandleSecondary(obj any)
 	// GarbageSecondaries is called after the first sync and each resync interval, to find secondaries whose owner is gone.
 	GarbageSecondaries()

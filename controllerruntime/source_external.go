@@ -45,6 +45,7 @@ func OwnsExternal(client external.IExternalClient) Option {
 			s := newExternalSource(e, "OwnsExternal", inner, config)
 			s.events = &events{engine: e, source: s, keys: e.owners, operation: OperationExternal}
 			s.pushed = func(owner string) { e.noticed(owner, operations(OperationExternal), prioSecondary) }
+			s.missing = s.pushed
 			return s, e.addExternal(s)
 		})
 		return nil
@@ -103,6 +104,7 @@ type externalSource struct {
 	config    external.Config
 	events    sink
 	pushed    func(owner string) // a push of the API
+	missing   func(owner string) // something was made for it and deleted before any list has shown it
 
 	limiter *rate.Limiter
 	breaker *apiBreaker
@@ -245,7 +247,7 @@ func (s *externalSource) list(ctx context.Context) {
 	s.breaker.listed()
 	s.engine.sourceHealth(ctx, s)
 	s.wakeAsked(begun)
-	s.wakeMade(begun)
+	s.tellMissing(begun)
 }
 
 func (s *externalSource) listNow(ctx context.Context) (resources []external.Resource, err error) {

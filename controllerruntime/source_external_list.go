@@ -186,8 +186,8 @@ func (e *engine) made(key, resource string, kept keptIntents, before, after exte
 	s.made.put(key, made)
 }
 
-// wakeMade makes the keys due whose resources were made before a list that was begun at this time, and are not in it.
-func (s *externalSource) wakeMade(begun time.Time) {
+// tellMissing tells of the keys whose resources were made before a list that was begun at this time, and are not in it.
+func (s *externalSource) tellMissing(begun time.Time) {
 	for _, key := range s.made.all() {
 		made, ok := s.made.take(key)
 		switch {
@@ -200,7 +200,7 @@ func (s *externalSource) wakeMade(begun time.Time) {
 				return made
 			})
 		case len(s.cache.ownedBy(key)) < made.least:
-			s.engine.noticed(key, operations(OperationExternal), prioSecondary)
+			s.missing(key)
 		}
 	}
 }

@@ -82,6 +82,9 @@ func kumoriExternal(client external.IExternalClient, handle func(any)) Option {
 					sink.call(context.Background(), obj)
 				}
 			}
+			s.missing = func(owner string) {
+				sink.call(context.Background(), &externalObject{resource: external.Resource{OwnerKey: owner}})
+			}
 			return s, e.addExternal(s)
 		})
 		return nil
