@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -188,5 +189,45 @@ func TestAClockThatWasBehindMakesNobodyBelieveTooEarlyThatNothingWasDone(t *test
 	eventually(t, "forgotten", func() bool { return w.intents("home") == "" })
 	if took := time.Since(start); took < config.Timeout {
 		t.Errorf("forgotten after %v, though the call may arrive for %v", took, config.Timeout)
+	}
+}
+
+// lostAnswer is a driver whose first Apply is done, and answered with an error that does not say so.
+type lostAnswer struct {
+	*diskDriver
+	lost atomic.Bool
+}
+
+func (d *lostAnswer) Apply(ctx context.Context, req external.ApplyRequest[diskSpec, cloudDisk]) (external.Outcome, error) {
+	outcome, err := d.diskDriver.Apply(ctx, req)
+	if err == nil && d.lost.CompareAndSwap(false, true) {
+		return external.Outcome{}, errors.New("500: the answer got lost")
+	}
+	return outcome, err
+}
+
+// oneDisk reconciles each site to a disk of size 1.
+func oneDisk(driver external.Driver[diskSpec, cloudDisk], opts ...external.Option) ReconcilerFunc {
+	return func(ctx context.Context, _ Request) (Result, error) {
+		_, err := external.Reconcile(ctx, driver, diskSpec{Size: 1}, opts...)
+		return Result{}, err
+	}
+}
+
+// TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource: what may have been created is waited for, as Settle says, before
+// there is another token.
+func TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource(t *testing.T) {
+	config := withInterval(notInATest)
+	config.Timeout = time.Second
+	w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {
+		return oneDisk(&lostAnswer{diskDriver: w.driver}, external.Settle(2*time.Second), external.PollInterval(10*time.Millisecond))
+	})
+	w.cloud.set(func(c *cloud) { c.lag = time.Second }) // well within Settle
+	w.keep("home", unanswered(time.Now()))              // of size 3, and the wish is 1 by now
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	w.run(w.c)
+	eventually(t, "reconciled", func() bool { return w.reconciled("home") })
+	if have := w.cloud.of("home"); have != "=1" {
+		t.Errorf("disks %s, want one of size 1", have)
 	}
 }

@@ -94,36 +94,14 @@ func (r *run[Desired, Observed]) settleCreate(ctx context.Context, seen Observat
 		return false, r.pending(nil, "what was created to be seen", 0), nil
 	case intent.Answered:
 		return true, Result[Observed]{}, r.drop(ctx) // it was there, and somebody has deleted it
-	case r.desired == nil && r.fresh():
-		// The call may have arrived and not be done: what comes after we forgot would stay for ever.
-		return false, r.pending(nil, "what may have been created to be seen", 0), nil
-	case r.desired == nil:
-		return true, Result[Observed]{}, r.drop(ctx)
-	}
-	result, err := r.apply(ctx, seen, intent, nil)
-	if intent.Digest == r.desired.digest {
+	case r.desired != nil && r.desired.digest == intent.Digest:
+		result, err := r.apply(ctx, seen, intent, nil)
 		return false, result, err
+	case r.fresh():
+		// The call may have arrived and not be done: what comes after we forgot would stay for ever, or be a second one.
+		return false, r.pending(nil, "what may have been created to be seen", 0), nil
 	}
-	if err != nil {
-		return r.outdated(ctx, err)
-	}
-	return r.entry.Intent == nil, result, nil
-}
-
-// outdated is for a creation that was to be settled, of something that is no longer desired, and to which the API has
-// answered with an error: if there is nothing, and the API has said so after it, nothing came of the first try either.
-func (r *run[Desired, Observed]) outdated(ctx context.Context, failed error) (bool, Result[Observed], error) {
-	if r.entry.Intent == nil {
-		return true, Result[Observed]{}, nil // refused
-	}
-	if ctx.Err() != nil || !errors.Is(failed, errOfAPI) || IsUnavailable(failed) {
-		return false, Result[Observed]{}, failed
-	}
-	seen, err := r.observe(ctx)
-	if err != nil || seen.presence != absent {
-		return false, Result[Observed]{}, errors.Join(failed, err)
-	}
-	return true, Result[Observed]{}, r.drop(ctx)
+	return true, Result[Observed]{}, r.drop(ctx) // nothing came of it, and it is no longer wanted
 }
 
 // settleUpdate is for a resource that is absent, or not as it was to be.
