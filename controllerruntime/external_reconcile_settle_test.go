@@ -231,3 +231,47 @@ func TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource(t *testing.T)
 		t.Errorf("disks %s, want one of size 1", have)
 	}
 }
+
+func TestAClockThatWasBehindCreatesNothingTwice(t *testing.T) {
+	w := apart(t, with(external.Settle(time.Hour)))
+	// Created a moment ago by another process, whose clock is two hours behind.
+	w.keep("home", external.Entry{Applied: "x", Created: &external.Creation{At: time.Now().Add(-2 * time.Hour), Settle: time.Hour}})
+	w.cloud.hidden().Store(true)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	w.run(w.c)
+	eventually(t, "it is looked for again and again", func() bool { return w.cloud.called("GET find") > 3 })
+	if n := w.cloud.called("POST disks"); n > 0 {
+		t.Errorf("created %d times more within Settle", n)
+	}
+}
+
+// TestADeleteThatFailedIsNotOverBecauseAReplicaLags: what was created a moment ago is not believed to be gone because one look does
+// not show it.
+func TestADeleteThatFailedIsNotOverBecauseAReplicaLags(t *testing.T) {
+	w := apart(t, with(external.Settle(time.Hour)), WithResyncInterval(0))
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "created", func() bool { return w.reconciled("home") })
+	var deleted, lags atomic.Bool
+	lags.Store(true)
+	w.cloud.set(func(c *cloud) {
+		c.fault = func(call string, _ *http.Request) int {
+			switch {
+			case call == "DELETE disks" && deleted.CompareAndSwap(false, true):
+				return http.StatusInternalServerError // nothing was done
+			case call == "GET find" && deleted.Load() && lags.Load():
+				return http.StatusNotFound
+			}
+			return 0
+		}
+	})
+	w.resize("home", 0) // it is no longer wanted
+	eventually(t, "the delete was tried", deleted.Load)
+	finds := w.cloud.called("GET find")
+	eventually(t, "it is looked for again and again", func() bool { return w.cloud.called("GET find") > finds+3 })
+	if w.intents("home") == "" {
+		t.Error("taken for deleted, and it is there")
+	}
+	lags.Store(false)
+	eventually(t, "it is deleted", func() bool { return w.cloud.count() == 0 && w.intents("home") == "" })
+}

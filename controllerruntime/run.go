@@ -231,6 +231,7 @@ func (e *engine) serve(ctx, life, stop context.Context) {
 	}
 	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
 	loops.Go(func() { e.keepClaim(klog.NewContext(ctx, logger)) })
+	e.intents.since = time.Now()
 	e.terms.begin(&term{ctx: termCtx, stop: stop, logger: logger})
 	<-ctx.Done()
 	e.terms.end()

@@ -34,6 +34,7 @@ type keptIntents struct {
 // entries that have to be waited for it knows when it first met them.
 type intents struct {
 	keyed[map[string]external.Entry]
+	since time.Time // when the term began; written between terms
 }
 
 func (i *intents) wrote(key string) {
@@ -43,6 +44,7 @@ func (i *intents) wrote(key string) {
 // met returns an entry with when this process first met it as it is, where that may have to be known.
 func (i *intents) met(key, resource string, entry external.Entry) external.Entry {
 	now := time.Now()
+	entry.Since = i.since
 	if entry.Intent == nil && (entry.Created == nil || !entry.Created.At.After(now)) {
 		if _, ok := i.get(key); ok {
 			i.change(key, func(known map[string]external.Entry, _ bool) map[string]external.Entry {

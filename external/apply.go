@@ -122,7 +122,7 @@ func (r *run[Desired, Observed]) conclude(ctx context.Context, seen Observation[
 	switch {
 	case seen.presence == busy:
 		return false, r.pending(nil, "a change that goes on", 0), nil
-	case intent.Action == ActionDelete && seen.presence == absent:
+	case intent.Action == ActionDelete && seen.presence == absent && (done || intent.Answered || !r.createdLately()):
 		return true, Result[Observed]{State: StateAbsent, Did: ActionDelete}, r.keep(ctx, Entry{})
 	case intent.Action != ActionDelete && seen.presence == exists:
 		desired, err := r.wished(intent)

@@ -55,6 +55,9 @@ type Entry struct {
 	// Seen is when this process first read or wrote the entry as it is now. Store.Load sets it. What has to be waited for
 	// counts from then, because the clock of another machine may be ahead or behind; zero where nobody knows.
 	Seen time.Time `json:"-"`
+	// Since is from when on nobody but this process has written entries. Store.Load sets it. What was created before is waited for
+	// from then, because the clock of who created it may have been behind; zero where nobody knows.
+	Since time.Time `json:"-"`
 }
 
 // IsZero tells whether there is nothing to remember.
@@ -67,7 +70,7 @@ func (e Entry) IsZero() bool {
 func (e Entry) Settled(timeout, settle time.Duration) time.Time {
 	var until time.Time
 	if e.Created != nil {
-		until = e.since(e.Created.At).Add(max(e.Created.Settle, settle))
+		until = e.created().Add(max(e.Created.Settle, settle))
 	}
 	if e.Intent == nil {
 		return until
@@ -85,12 +88,16 @@ func (e Entry) Settled(timeout, settle time.Duration) time.Time {
 	return until
 }
 
-// since is a time that was written down, or, where some clock was ahead, when this process saw it.
-func (e Entry) since(written time.Time) time.Time {
-	if !e.Seen.IsZero() && written.After(e.Seen) {
+// created is when the last creation was seen to be done, or, where some clock was ahead or behind, when that was at the latest.
+func (e Entry) created() time.Time {
+	switch at := e.Created.At; {
+	case !e.Seen.IsZero() && at.After(e.Seen):
 		return e.Seen
+	case at.Before(e.Since):
+		return e.Since
+	default:
+		return at
 	}
-	return written
 }
 
 // Same tells whether two entries say the same.

@@ -185,7 +185,7 @@ func (r *run[Desired, Observed]) converge(ctx context.Context, seen Observation[
 		return r.pending(nil, "a change that somebody else has begun", 0), nil
 	case r.observeOnly:
 		return r.look(ctx, seen)
-	case seen.presence == absent && r.entry.Created != nil && r.fresh():
+	case seen.presence == absent && r.createdLately():
 		// Some replica of the API has shown it and another does not: it is there.
 		return r.pending(nil, "what was created to be seen again", 0), nil
 	case r.desired == nil && seen.presence == absent:
@@ -272,8 +272,8 @@ func (r *run[Desired, Observed]) save(ctx context.Context, entry Entry) error {
 	if err := r.runtime.Store().Save(ctx, r.resource, r.entry, entry); err != nil {
 		return fmt.Errorf("write down the intent: %w", err)
 	}
+	entry.Seen, entry.Since = time.Now(), r.entry.Since
 	r.entry = entry
-	r.entry.Seen = time.Now()
 	return nil
 }
 

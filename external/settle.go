@@ -82,6 +82,13 @@ func (r *run[Desired, Observed]) fresh() bool {
 	return time.Now().Before(r.entry.Settled(r.timeout(), r.settle))
 }
 
+// createdLately tells whether the API may not show yet what was created last.
+func (r *run[Desired, Observed]) createdLately() bool {
+	creation := r.entry
+	creation.Intent = nil
+	return time.Now().Before(creation.Settled(r.timeout(), r.settle))
+}
+
 // settleCreate is for a resource that was to be created and is absent, or exists in another shape.
 func (r *run[Desired, Observed]) settleCreate(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
 	intent := r.entry.Intent
@@ -123,10 +130,12 @@ func (r *run[Desired, Observed]) settleUpdate(ctx context.Context, seen Observat
 	return false, result, err
 }
 
-// settleDelete is for a resource that was to be deleted and is there.
+// settleDelete is for a resource that was to be deleted and is there, or was created lately.
 func (r *run[Desired, Observed]) settleDelete(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
 	intent := r.entry.Intent
 	switch {
+	case seen.presence == absent:
+		return false, r.pending(nil, "what was created to be seen again", 0), nil
 	case intent.Answered && r.fresh():
 		return false, r.pending(&seen.observed, "what was deleted to be gone", 0), nil
 	case intent.Answered:
