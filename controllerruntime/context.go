@@ -3,7 +3,6 @@ package controllerruntime
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/entity"
@@ -24,8 +23,8 @@ type reconcileContext struct {
 	logger logr.Logger
 
 	pending pendingNote
-	began   atomic.Bool // an API was called
-	saving  sync.Mutex  // of intents: several resources reconciled side by side share a key
+	began   keyed[struct{}] // kinds whose API was called
+	saving  sync.Mutex      // of intents: several resources reconciled side by side share a key
 }
 
 type reconcileKey struct{}

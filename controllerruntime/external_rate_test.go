@@ -5,20 +5,14 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/external"
 )
 
 func TestARateLimitHoldsUpNoPrimaryThatNeedsNoAPI(t *testing.T) {
 	config := withInterval(notInATest)
-	config.Rate, config.Burst = 0.01, 4 // what comes after the burst does not come in a test
-	w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {
-		reconcile := disksOf(w.sites, w.driver, quickly...)
-		return func(ctx context.Context, req Request) (Result, error) {
-			if req.Key == "plain" {
-				return Result{}, nil
-			}
-			return reconcile(ctx, req)
-		}
-	}, WithWorkers(8))
+	config.Rate, config.Burst = 0.01, 4                                                      // what comes after the burst does not come in a test
+	w := newCloudWorld(t, config, plainBeside, WithWorkers(8), WithGracePeriod(time.Second)) // the one that goes on waits
 	w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 	w.manySites(20)
@@ -60,4 +54,64 @@ func TestWhoIsTurnedAwayByARateLimitGetsItsTurn(t *testing.T) {
 		}
 	}
 	eventually(t, "so do teardowns", func() bool { return w.cloud.count() == sites-4 && w.gone("s0") && w.gone("s3") })
+}
+
+// TestARateLimitWithABurstHoldsOneWorker: the burst lets each of them begin, and none of them end.
+func TestARateLimitWithABurstHoldsOneWorker(t *testing.T) {
+	config := withInterval(notInATest)
+	config.Rate, config.Burst = 0.01, 5 // the first list, and a find for each worker
+	began := make(chan struct{})
+	w := newCloudWorld(t, config, plainBeside, WithWorkers(4), WithGracePeriod(time.Second))
+	w.cloud.set(func(c *cloud) {
+		c.stage = func(stage, call, _ string) {
+			if stage == "before" && call == "GET find" {
+				<-began
+			}
+		}
+	})
+	w.manySites(20)
+	w.run(w.c)
+	eventually(t, "all have begun", func() bool { return w.cloud.called("GET find") == 4 })
+	close(began)
+	must(t, w.sites.Create(t.Context(), sized("plain", 1)))
+	eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
+}
+
+// plainBeside reconciles the site "plain" without the API, and the rest as usual.
+func plainBeside(w *cloudWorld) ReconcilerFunc {
+	reconcile := disksOf(w.sites, w.driver, quickly...)
+	return func(ctx context.Context, req Request) (Result, error) {
+		if req.Key == "plain" {
+			return Result{}, nil
+		}
+		return reconcile(ctx, req)
+	}
+}
+
+// thingDriver makes things, which are disks of another name.
+type thingDriver struct{ *diskDriver }
+
+func (thingDriver) Kind() string { return "Thing" }
+
+func TestARateLimitHoldsUpNobodyWhoHasCalledAnotherAPI(t *testing.T) {
+	config := withInterval(notInATest)
+	config.Rate, config.Burst = 0.01, 1
+	w := newCloudWorld(t, withInterval(notInATest), func(w *cloudWorld) ReconcilerFunc {
+		disks, things := plainBeside(w), oneDisk(thingDriver{w.driver}, quickly...)
+		return func(ctx context.Context, req Request) (Result, error) {
+			result, err := disks(ctx, req)
+			if err != nil || req.Key == "plain" {
+				return result, err
+			}
+			return things(ctx, req)
+		}
+	}, WithWorkers(4), OwnsExternal(external.Configure(newListed(), config)), WithGracePeriod(time.Second))
+	w.run(w.c)
+	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+	w.manySites(6)
+	eventually(t, "all have disks, and were turned away by the other API", func() bool {
+		return w.cloud.count() == 6 && w.c.engine.external("Thing").turnedAway.len() == 6
+	})
+	must(t, w.sites.Create(t.Context(), sized("plain", 1)))
+	eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
 }

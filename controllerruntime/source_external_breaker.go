@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
@@ -55,7 +54,7 @@ func newAPIBreaker(s *externalSource) *apiBreaker {
 type keyGate struct {
 	breaker *apiBreaker
 	key     string
-	began   *atomic.Bool // a call of this reconcile was let through: what is begun goes on; nil: each call is for itself
+	began   *keyed[struct{}] // kinds of which a call of this reconcile was let through; nil: each call is for itself
 }
 
 var _ external.Gate = keyGate{}
@@ -65,24 +64,33 @@ func (g keyGate) Enter(ctx context.Context) (context.Context, context.CancelFunc
 	if err := g.breaker.refuses(g.key); err != nil {
 		return nil, nil, err
 	}
-	turn := g.breaker.source.turnSoon
-	if g.began != nil && g.began.Load() {
-		turn = g.breaker.source.turn
-	}
-	limited, cancel, err := turn(ctx)
+	limited, cancel, err := g.turn(ctx)
 	if err != nil {
 		g.breaker.source.noteTurnedAway(g.key, err)
 		return nil, nil, err
 	}
 	g.breaker.source.turnedAway.forget(g.key)
 	if g.began != nil {
-		g.began.Store(true)
+		g.began.put(g.breaker.source.resources, struct{}{})
 	}
 	if err := g.breaker.refuses(g.key); err != nil { // it may have opened while this call waited for its turn
 		cancel()
 		return nil, nil, err
 	}
 	return limited, cancel, nil
+}
+
+// turn waits for the turn of one call. What is begun goes on, or under a low rate all would begin and none would end; but it holds
+// one worker only.
+func (g keyGate) turn(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	s := g.breaker.source
+	if g.began != nil {
+		if _, began := g.began.get(s.resources); began && s.goesOn.TryLock() {
+			defer s.goesOn.Unlock()
+			return s.turn(ctx)
+		}
+	}
+	return s.turnSoon(ctx)
 }
 
 // Timeout implements external.Gate.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// turnPatience is how long a worker is held for the turn of a reconcile's first call. Where the API is called more than its
+// turnPatience is how long a worker is held for the turn of a call. Where the API is called more than its
 // rate allows that would soon be all of them, and primaries that need no API, or another one, would wait too.
 const turnPatience = time.Second
 
