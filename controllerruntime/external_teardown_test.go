@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -29,6 +30,29 @@ func TestCascadeLeavesWhatAnotherPrimaryHasTakenOverSinceTheLastList(t *testing.
 	if w.cloud.of("new") != "=1" {
 		t.Error("the disk of the other primary was deleted")
 	}
+}
+
+// TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen: what may have been begun is told by one list; the others are not
+// waited for it.
+func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
+	things := newListed()
+	w := newCloudWorld(t, withInterval(notInATest), cleaningLeft(quickly...), OwnsExternal(external.Configure(things, withInterval(notInATest))))
+	w.run(w.c)
+	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+	w.cloud.failing("POST disks", http.StatusInternalServerError)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
+	things.list.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
+	w.c.engine.external("Thing").wantList(time.Now())
+	eventually(t, "the thing is known", func() bool { return w.c.Stats().External["Thing"].Resources == 1 })
+	w.cloud.goAway(false)
+	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "the thing is deleted", func() bool { return len(things.deleted) == 1 })
+	if w.gone("home") {
+		t.Error("forgotten, though nobody knows what came of the intent")
+	}
+	w.cloud.comeBack()
+	eventually(t, "the teardown ends", func() bool { return w.c.Stats().TornDown == 1 })
 }
 
 // slowList is a client whose lists take a while.

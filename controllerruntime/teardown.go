@@ -236,24 +236,24 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 	if err := a.still(ctx); err != nil {
 		return false, err
 	}
-	if told, err := e.intentsTold(ctx, key); err != nil {
+	told, err := e.intentsTold(ctx, key)
+	if err != nil {
 		return false, err
-	} else if !told {
-		return false, e.cannotList(key)
 	}
 	if !e.opts.withoutCascade {
-		// What is known goes at once, even while some API cannot tell what there is.
+		// What is known goes at once, even while some API cannot tell what there is, or what came of an intent.
 		a.behind = e.behind(key)
 		gone, err := e.cascade(ctx, a)
 		if err != nil {
 			return false, err
 		}
-		if len(a.behind) > 0 {
-			return false, e.cannotList(key)
-		}
-		if !gone {
+		told = told && len(a.behind) == 0
+		if told && !gone {
 			return false, nil
 		}
+	}
+	if !told {
+		return false, e.cannotList(key)
 	}
 	if err := a.still(ctx); err != nil {
 		return false, err
