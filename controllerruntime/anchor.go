@@ -94,6 +94,11 @@ func (a *anchors) outcome(before *entity.Record, v view, stream string, conditio
 	return record, nil
 }
 
+// reconciled tells whether a record says that the primary is reconciled as it is now.
+func (a *anchors) reconciled(record *entity.Record, v view) bool {
+	return record != nil && record.ObservedRevision == v.revision && meta.IsStatusConditionTrue(record.Conditions, entity.ConditionReconciled)
+}
+
 // next copies a record for its next revision.
 func (a *anchors) next(before *entity.Record) *entity.Record {
 	record := entity.Record{}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 )
 
@@ -114,4 +115,54 @@ func TestARateLimitHoldsUpNobodyWhoHasCalledAnotherAPI(t *testing.T) {
 	})
 	must(t, w.sites.Create(t.Context(), sized("plain", 1)))
 	eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
+}
+
+// turnedAway is a world whose rate leaves no turns after the burst, and how many keys wait for one there.
+func turnedAway(t *testing.T, burst int) (w *cloudWorld, keys func() int) {
+	t.Helper()
+	config := withInterval(notInATest)
+	config.Rate, config.Burst = 0.01, burst
+	w = newCloudWorld(t, config, nil, WithGracePeriod(time.Second))
+	return w, func() int { return w.c.Stats().External["Disk"].TurnedAway }
+}
+
+func TestWhoWasTurnedAwayByARateLimitIsLetGoWithTheTerm(t *testing.T) {
+	w, keys := turnedAway(t, 1)
+	r := w.run(w.c)
+	w.manySites(6)
+	eventually(t, "all are turned away", func() bool { return keys() == 6 })
+	r.halt()
+	if n := keys(); n > 0 {
+		t.Errorf("%d keys are remembered, whose turns others would wait for", n)
+	}
+}
+
+func TestWhoWasTurnedAwayByARateLimitAndIsSuspendedIsLetGo(t *testing.T) {
+	w, keys := turnedAway(t, 1)
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "turned away", func() bool { return keys() == 1 })
+	must(t, w.sites.Patch(t.Context(), "home", []byte(`{"metadata":{"annotations":{"nagi/suspend":"true"}}}`)))
+	eventually(t, "let go", func() bool { return keys() == 0 })
+}
+
+func TestARateLimitLeavesTheConditionOfWhatIsReconciled(t *testing.T) {
+	w, keys := turnedAway(t, 4) // list, find, create, find
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "reconciled", func() bool { return w.reconciled("home") })
+	before, err := w.sites.Record(t.Context(), "home")
+	must(t, err)
+	for range 2 { // the second begins when what the first writes is written
+		attempts := w.seen.count("home")
+		w.c.Enqueue("home", OperationManual)
+		eventually(t, "turned away", func() bool { return keys() == 1 && w.seen.count("home") > attempts })
+	}
+	after, err := w.sites.Record(t.Context(), "home")
+	must(t, err)
+	if after.Revision != before.Revision {
+		t.Errorf("written for no more than a turn: %+v", after.Conditions)
+	}
+	w.resize("home", 2)
+	eventually(t, "what is not reconciled says so", func() bool { return w.condition("home", entity.ReasonRetrying) != "" })
 }

@@ -344,7 +344,7 @@ func (b *apiBreaker) message() string {
 }
 
 func (b *apiBreaker) snapshot() ExternalStats {
-	s := ExternalStats{Resources: b.source.cache.len(), Waiting: b.waiting.len()}
+	s := ExternalStats{Resources: b.source.cache.len(), Waiting: b.waiting.len(), TurnedAway: b.source.turnedAway.len()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open {
@@ -398,6 +398,7 @@ func (e *engine) takeWaiting(it item) item {
 // attempted tells the breakers that an attempt, or a step of a teardown, has ended otherwise than because an API is away.
 func (e *engine) attempted(key string, succeeded bool) {
 	for _, s := range e.externals {
+		s.turnedAway.forget(key)
 		s.breaker.attempted(key, succeeded)
 	}
 }
@@ -417,7 +418,6 @@ func (e *engine) resume(it item) {
 func (e *engine) resumed(key string) {
 	for _, s := range e.externals {
 		s.breaker.waiting.forget(key)
-		s.turnedAway.forget(key)
-		s.breaker.attempted(key, true)
 	}
+	e.attempted(key, true)
 }

@@ -226,12 +226,15 @@ func (e *engine) cannotList(key string) error {
 	return nil
 }
 
-// forgetAllAsked is for the end of a term: what was asked for is the next one's business, maybe of another replica, and a list
-// that was asked for in this one says nothing about what that one does.
+// forgetAllAsked is for the end of a term: what was asked for, and who was turned away, is the next one's business, maybe of
+// another replica, and a list that was asked for in this one says nothing about what that one does.
 func (e *engine) forgetAllAsked() {
 	for _, s := range e.externals {
 		for _, key := range s.asked.all() {
 			s.asked.forget(key)
+		}
+		for _, key := range s.turnedAway.all() {
+			s.turnedAway.forget(key)
 		}
 	}
 }

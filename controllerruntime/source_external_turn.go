@@ -49,6 +49,13 @@ func (s *externalSource) turnSoon(ctx context.Context) (context.Context, context
 	return s.bounded(ctx)
 }
 
+// letGo forgets that a key was turned away: it rests, and needs no turn.
+func (e *engine) letGo(key string) {
+	for _, s := range e.externals {
+		s.turnedAway.forget(key)
+	}
+}
+
 // noteTurnedAway spreads the keys that were turned away over the time that the rate needs for all of them, or they would come
 // back together again and again.
 func (s *externalSource) noteTurnedAway(key string, err error) {

@@ -86,6 +86,8 @@ type ExternalStats struct {
 	Since   time.Time
 	Reason  string
 	Waiting int
+	// TurnedAway is the number of keys that come back for their turn under the rate limit.
+	TurnedAway int
 }
 
 func (e *engine) snapshot() Stats {

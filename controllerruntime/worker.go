@@ -92,6 +92,7 @@ func (e *engine) rest(t *term, it item, v view, reason, message string) {
 			return
 		}
 	}
+	e.letGo(it.key)
 	e.queue.forget(it.key)
 	e.queue.done(it.key)
 }
@@ -168,6 +169,9 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 		e.succeeded(it, &attempt)
 	case attempt.waits != nil:
 		attempt.waits.wait(it, attempt.err)
+		if _, turn := attempt.waits.(*turnError); turn && e.anchors != nil && e.anchors.reconciled(record, v) {
+			break // it is, and a resync of all would write each record twice
+		}
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, attempt.waits.message(), v.revision)
 	case isTerminal(attempt.err):
 		e.parked.park(it.key, v)
