@@ -25,8 +25,10 @@ import (
 // fails, opens the client's breaker. Keys then wait in it without an attempt counted, external.Reconcile fails at once, and
 // the API is polled, with backoff, once for all. When it answers the keys are due again. A key whose calls alone fail is not
 // taken for the API's fault (see package external). A key that would wait long for its turn under a rate limit comes back
-// later; one at a time, which has begun, holds a worker. A teardown deletes what each API has when that has been listed anew, for somebody else may own by
-// now what an older list shows, and ends when all have been; what is not behind an API it deletes at once.
+// later; one at a time, which has begun, holds a worker.
+//
+// A teardown deletes at once what is in NATS and Kubernetes, and what an API has when that has been listed anew: somebody else
+// may own by now what an older list shows. It ends when each API has been listed.
 //
 // A replica that does not lead lists and watches too, so that it can take over warm: a rate limit holds for each replica, and
 // for each controller that has the client.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// turnPatience is how long a worker is held for the turn of a call. Where the API is called more than its
-// rate allows that would soon be all of them, and primaries that need no API, or another one, would wait too.
+// turnPatience is how long a worker is held for the turn of a call. Where the API is called more than its rate allows that would
+// soon be all of them, and primaries that need no API, or another one, would wait too.
 const turnPatience = time.Second
 
 // turnError says that the turn of a call would have been long in coming. The key is due again when it may be near.

@@ -70,7 +70,8 @@ func ObserveOnly() Option {
 // Settle says how long Observe may not show the effect of a call, now and then, as where replicas of the API lag behind each
 // other. Until then what was done and is not seen is waited for. What was created is not created again, though it was deleted
 // meanwhile. What may have been created is not believed to be absent: there Config.Timeout counts too, for the call may be under way
-// for that long; without a client of the driver's kind nobody knows how long that is, and Settle has to cover it. Teardowns
+// for that long; without a client of the driver's kind nobody knows how long that is, and Settle has to cover it. So long waits
+// also a wish that changes after a creation has failed, unless that was Refused. Teardowns
 // wait for the longer of this, which is written down with the intent, and Config.Settle, which says it of List. The default is
 // 10 s; 0 is for an API that always shows what it has answered.
 //
