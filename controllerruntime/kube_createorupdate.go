@@ -52,8 +52,8 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 		}
 		exists, foreign := errors.AsType[*ResourceExistsError](err)
 		_, again := errors.AsType[*overtakenError](err)
-		if foreign && cached && tries == 0 {
-			again = true // what the cache says may be old
+		if foreign {
+			again = k.awaitName(ctx, key) || cached && tries == 0 // what the cache says may be old
 		}
 		switch {
 		case again && tries < maxConflicts:

@@ -98,11 +98,11 @@ type kubeSource struct {
 	indexed  bool
 	handlers handlers
 	watching *kubeHealth
-	blocked  blockedKeys
+	blocked  *blockedKeys
 }
 
 func newKubeSource(e *engine, role string, informer cache.SharedIndexInformer, so sourceOptions) *kubeSource {
-	s := &kubeSource{engine: e, informer: informer, deleter: so.deleter}
+	s := &kubeSource{engine: e, informer: informer, deleter: so.deleter, blocked: newBlockedKeys()}
 	s.name = fmt.Sprintf("%s %s (informer %d)", role, informerName(informer, so), len(e.sources))
 	errors := findWatchErrors(informer)
 	if errors == nil && so.keepWatchErrorHandler {
@@ -157,7 +157,7 @@ func (s *kubeSource) start(ctx context.Context) error {
 			after, ok2 := metaObject(newObj)
 			if ok1 && ok2 {
 				s.events.updated(ctx, before, after)
-				if s.blocked.len() > 0 && changedHands(before, after) {
+				if s.blocked.wanted(objectKey(after)) && changedHands(before, after) {
 					s.unblock(after)
 				}
 			}

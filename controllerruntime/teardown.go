@@ -143,6 +143,7 @@ func (e *engine) forgetGone(key string) {
 	e.resumed(key)
 	e.written.forget(key)
 	e.kubeAway.forget(key)
+	e.forgetBlocked(key)
 	if e.anchors != nil {
 		e.anchors.backoff.reset(key)
 	}
