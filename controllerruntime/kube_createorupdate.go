@@ -17,8 +17,8 @@ import (
 // it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Inside a reconcile the
 // reconciled primary becomes the owner; an object of that name that is not its is a *ResourceExistsError, and an event on the
 // primary says so. Nothing is written when nothing changed; status is not looked at and not written. What changed is sent
-// as a merge patch on the resourceVersion that was read, so fields that T does not know stay, in items of lists too: an item is
-// told by its name, key or id, else by its place. To keep those, where the cache does not have them, a change of a list reads live.
+// as a merge patch on the resourceVersion that was read, so fields that T does not know stay, in items of lists too: a changed
+// item is told by its name, key or id where no other has the same, else by its place. To keep those, where the cache does not have them, a change of a list reads live.
 //
 // A mutate that replaces a whole spec takes away what the API server has set by default, and each call is a change to it. The
 // server makes nothing of that: the result is None, and this handle does not ask for the same again. Better set single fields.
