@@ -68,10 +68,15 @@ func (d *kubeDeleter) ownedLive(ctx context.Context, kind, key string) ([]metav1
 	return objects, nil
 }
 
-// ownedLive reads what the handle wrote and its cache never showed: no request where there is nothing.
+// ownedLive reads what the handle wrote and its cache never showed: no request where there is nothing. Where that was too
+// much to remember it lists.
 func (d kubeHandleDeleter[T]) ownedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
+	names, all := d.k.own.notShown(kind, key)
+	if !all {
+		return d.k.deleter.ownedLive(ctx, kind, key)
+	}
 	var objects []metav1.Object
-	for _, name := range d.k.own.notShown(kind, key) {
+	for _, name := range names {
 		live, err := d.k.live(ctx, name)
 		if unknownResource(err) {
 			continue // the CustomResourceDefinition is gone, and with it all objects
