@@ -118,13 +118,6 @@ func (k *Kube[T]) update(ctx context.Context, existing metav1.Object, before, ob
 		return OperationResultNone, err
 	}
 	patch := mergeDiff(old, fields)
-	if replacesItems(old, patch) {
-		full, err := k.allFields(ctx, existing)
-		if err != nil {
-			return OperationResultNone, err
-		}
-		patch = mergeDiff(full, carryOver(full, old, fields).(map[string]any))
-	}
 	if patch == nil {
 		return OperationResultNone, nil
 	}
@@ -136,6 +129,15 @@ func (k *Kube[T]) update(ctx context.Context, existing metav1.Object, before, ob
 	if last, ok := k.applied.of(key, existing.GetUID()); ok && last.hash == asked && last.version == existing.GetResourceVersion() {
 		assign(obj, before)
 		return OperationResultNone, nil
+	}
+	if replacesItems(old, patch) {
+		full, err := k.allFields(ctx, existing)
+		if err != nil {
+			return OperationResultNone, err
+		}
+		if patch = mergeDiff(full, carryOver(full, old, fields).(map[string]any)); patch == nil {
+			return OperationResultNone, nil // it is so already, where T does not look
+		}
 	}
 	returned, err := k.mergePatch(ctx, before, patch, manager)
 	if err != nil {
