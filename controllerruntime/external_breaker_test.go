@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
 // goAway makes the API be away, in one of two ways; comeBack ends that.
@@ -158,6 +161,83 @@ func TestACascadeWaitsForTheAPIToo(t *testing.T) {
 	}
 	w.cloud.set(func(c *cloud) { c.fault = nil })
 	eventually(t, "all is gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
+}
+
+// TestACascadeTriesAgainWhatFailedElsewhere: that an API is away holds up the delete of nothing that is not behind it.
+func TestACascadeTriesAgainWhatFailedElsewhere(t *testing.T) {
+	w := newWorld(t)
+	sites, pages, things := w.sites(), &hooked{Client: w.pages()}, newListed()
+	var deletes atomic.Int64
+	pages.onDelete = func(_ string, remove func() error) error {
+		if deletes.Add(1) == 1 {
+			return errors.New("as the test wishes")
+		}
+		return remove()
+	}
+	c, err := New("sites", sites, pagesOf(sites, pages), Owns(pages), OwnsExternal(external.Configure(things, quick)))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), siteWithPages("home", 1)))
+	eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	things.list.Store(&[]external.Resource{{ID: "one", OwnerKey: "home", Version: "1"}})
+	eventually(t, "the thing is known", func() bool { return c.Stats().External["Thing"].Resources == 1 })
+	away := errors.New("away")
+	things.err.Store(&away)
+	eventually(t, "its API is away", func() bool { return c.Stats().External["Thing"].Away })
+	must(t, sites.Delete(t.Context(), "home"))
+	eventually(t, "the page is gone", func() bool { return !exists(t, pages.Client, "home-0") })
+	eventually(t, "the teardown waits for the thing", func() bool { return c.Stats().External["Thing"].Waiting == 1 })
+	things.err.Store(nil)
+	eventually(t, "all is gone", func() bool { return c.Stats().TornDown == 1 })
+}
+
+// TestWhatFailedElsewhereIsTriedAgainWhileAnAPIIsAway, with backoff; and the key waits once the API is all that is missing.
+func TestWhatFailedElsewhereIsTriedAgainWhileAnAPIIsAway(t *testing.T) {
+	w := newWorld(t)
+	sites, things := w.sites(), newListed()
+	away := errors.New("away")
+	var seen calls
+	var mended atomic.Bool
+	c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
+		err := external.Unavailable(away)
+		if !mended.Load() {
+			err = fmt.Errorf("both: %w", errors.Join(err, errors.New("as the test wishes")))
+		}
+		return Result{}, err
+	}), OwnsExternal(external.Configure(things, quick)))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	eventually(t, "others are spared the API", func() bool { return c.Stats().BreakerOpened > 0 })
+	things.err.Store(&away)
+	eventually(t, "it is away", func() bool { return c.Stats().External["Thing"].Away })
+	tried := seen.count("home")
+	eventually(t, "it is tried again and again", func() bool { return seen.count("home") >= tried+3 })
+	if n := c.Stats().External["Thing"].Waiting; n != 0 {
+		t.Errorf("%d keys wait", n)
+	}
+	mended.Store(true)
+	eventually(t, "it waits", func() bool { return c.Stats().External["Thing"].Waiting == 1 })
+}
+
+// TestOfSeveralErrorsEachIsLookedAt, but one that wraps its kind and its cause is one.
+func TestOfSeveralErrorsEachIsLookedAt(t *testing.T) {
+	a, b, c := errors.New("a"), errors.New("b"), errors.New("c")
+	wrapped := fmt.Errorf("%w: %w", a, b)
+	for name, test := range map[string]struct {
+		err  error
+		want []error
+	}{
+		"one":       {a, []error{a}},
+		"kinds":     {wrapped, []error{wrapped}},
+		"joined":    {fmt.Errorf("all: %w", errors.Join(a, fmt.Errorf("some: %w", errors.Join(b, wrapped)))), []error{a, b, wrapped}},
+		"aggregate": {utilerrors.NewAggregate([]error{a, errors.Join(b, c)}), []error{a, b, c}},
+		"marked":    {external.Unavailable(errors.Join(a, b)), []error{external.Unavailable(errors.Join(a, b))}},
+	} {
+		if got := severalErrors(test.err); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
 }
 
 func TestAStopOfAWaitingControllerLosesNothing(t *testing.T) {

@@ -33,10 +33,15 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 			return err
 		}
 		err = k.adopt(ctx, live, desired, owner, manager)
-		if _, overtaken := errors.AsType[*overtakenError](err); overtaken && tries < maxConflicts {
+		_, again := errors.AsType[*overtakenError](err)
+		exists, foreign := errors.AsType[*ResourceExistsError](err)
+		if foreign {
+			again = k.awaitName(ctx, key)
+		}
+		if again && tries < maxConflicts {
 			continue
 		}
-		if exists, ok := errors.AsType[*ResourceExistsError](err); ok {
+		if foreign {
 			k.recordResourceExists(ctx, exists)
 			return err
 		}

@@ -60,12 +60,14 @@ func (k *Kube[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Operat
 			return result, nil
 		}
 		again := kubeOvertaken(err)
-		if exists, ok := errors.AsType[*ResourceExistsError](err); ok {
-			if again = tries == 0; !again { // what the cache says may be old
-				k.recordResourceExists(ctx, exists)
-			}
+		exists, foreign := errors.AsType[*ResourceExistsError](err)
+		if foreign {
+			again = k.awaitName(ctx, c.key) || tries == 0 // what the cache says may be old
 		}
 		if !again || tries == maxConflicts {
+			if foreign {
+				k.recordResourceExists(ctx, exists)
+			}
 			return OperationResultNone, k.applyFailed(c, err)
 		}
 		if existing, err = k.live(ctx, c.key); err != nil {

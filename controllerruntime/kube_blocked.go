@@ -3,26 +3,97 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"slices"
+	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// blockedKeys are the primaries that want the name of somebody's object, by that object's key. Their backoff may be long; when
-// the name is free they need not wait for its end.
-type blockedKeys struct{ keyed[[]string] }
+// blockedKeys are the primaries whose last attempt wanted the name of somebody's object. Their backoff may be long; when the
+// name is free they need not wait for its end.
+type blockedKeys struct {
+	size atomic.Int64 // objects, to keep the lock out of events while nobody waits
 
-func (b *blockedKeys) add(object, primary string) {
-	b.change(object, func(waiting []string, _ bool) []string {
-		if slices.Contains(waiting, primary) {
-			return waiting
-		}
-		return append(slices.Clip(waiting), primary)
-	})
+	mu                  sync.Mutex
+	byObject, byPrimary map[string]sets.Set[string]
 }
 
-// recordResourceExists records the event on the reconciled primary, and that it waits for the object to go.
+func newBlockedKeys() *blockedKeys {
+	return &blockedKeys{byObject: map[string]sets.Set[string]{}, byPrimary: map[string]sets.Set[string]{}}
+}
+
+// add tells whether it is news.
+func (b *blockedKeys) add(object, primary string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.byObject[object].Has(primary) {
+		return false
+	}
+	insertInto(b.byObject, object, primary)
+	insertInto(b.byPrimary, primary, object)
+	b.size.Store(int64(len(b.byObject)))
+	return true
+}
+
+// take returns who waits for an object, and forgets it.
+func (b *blockedKeys) take(object string) []string { return b.remove(b.byObject, b.byPrimary, object) }
+
+// forget is for a primary that is tried now, and says anew what it wants, or that is gone.
+func (b *blockedKeys) forget(primary string) { b.remove(b.byPrimary, b.byObject, primary) }
+
+// remove takes a key out of one map, and out of the other where it is a value.
+func (b *blockedKeys) remove(of, other map[string]sets.Set[string], key string) []string {
+	if b.size.Load() == 0 {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	values := of[key].UnsortedList()
+	delete(of, key)
+	for _, value := range values {
+		if other[value].Delete(key).Len() == 0 {
+			delete(other, value)
+		}
+	}
+	b.size.Store(int64(len(b.byObject)))
+	return values
+}
+
+// wanted tells whether anybody waits for an object.
+func (b *blockedKeys) wanted(object string) bool {
+	if b.size.Load() == 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.byObject[object].Len() > 0
+}
+
+func insertInto(m map[string]sets.Set[string], key, value string) {
+	if m[key] == nil {
+		m[key] = sets.New[string]()
+	}
+	m[key].Insert(value)
+}
+
+// awaitName has the reconciled primary wait for somebody's object to go. If that is news it has to look at the object once
+// more: it may have gone before, and no event will tell.
+func (k *Kube[T]) awaitName(ctx context.Context, object string) (news bool) {
+	r, ok := reconcileOf(ctx)
+	if !ok {
+		return false
+	}
+	for _, s := range r.engine.sources {
+		if s, ok := s.(*kubeSource); ok && s.informer == k.informer {
+			return s.blocked.add(object, r.req.Key)
+		}
+	}
+	return false
+}
+
+// recordResourceExists records the event on the reconciled primary.
 func (k *Kube[T]) recordResourceExists(ctx context.Context, exists *ResourceExistsError) {
 	r, ok := reconcileOf(ctx)
 	if !ok {
@@ -31,18 +102,20 @@ func (k *Kube[T]) recordResourceExists(ctx context.Context, exists *ResourceExis
 	e := r.engine
 	e.event(e.regarding(r.req.Key, e.primary.view(r.req.Key)), corev1.EventTypeWarning, ReasonErrResourceExists,
 		fmt.Sprintf(MessageErrResourceExists, exists.Key))
-	for _, s := range e.sources {
-		if s, ok := s.(*kubeSource); ok && s.informer == k.informer {
-			s.blocked.add(exists.Key, r.req.Key)
-		}
-	}
 }
 
 // unblock is for an object that is gone, or another's by now.
 func (s *kubeSource) unblock(obj metav1.Object) {
-	waiting, _ := s.blocked.take(objectKey(obj))
-	for _, key := range waiting {
+	for _, key := range s.blocked.take(objectKey(obj)) {
 		s.engine.resume(item{key: key})
+	}
+}
+
+func (e *engine) forgetBlocked(primary string) {
+	for _, s := range e.sources {
+		if s, ok := s.(*kubeSource); ok {
+			s.blocked.forget(primary)
+		}
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 // it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Inside a reconcile the
 // reconciled primary becomes the owner; an object of that name that is not its is a *ResourceExistsError, and an event on the
 // primary says so. Nothing is written when nothing changed; status is not looked at and not written. What changed is sent
-// as a merge patch on the resourceVersion that was read, so fields that T does not know stay, in items of lists too: an item is
-// told by its name, key or id, else by its place. To keep those, where the cache does not have them, a change of a list reads live.
+// as a merge patch on the resourceVersion that was read, so fields that T does not know stay, in items of lists too: a changed
+// item is told by its name, key or id where no other has the same, else by its place. To keep those, where the cache does not have them, a change of a list reads live.
 //
 // A mutate that replaces a whole spec takes away what the API server has set by default, and each call is a change to it. The
 // server makes nothing of that: the result is None, and this handle does not ask for the same again. Better set single fields.
@@ -52,8 +52,8 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 		}
 		exists, foreign := errors.AsType[*ResourceExistsError](err)
 		_, again := errors.AsType[*overtakenError](err)
-		if foreign && cached && tries == 0 {
-			again = true // what the cache says may be old
+		if foreign {
+			again = k.awaitName(ctx, key) || cached && tries == 0 // what the cache says may be old
 		}
 		switch {
 		case again && tries < maxConflicts:
@@ -118,13 +118,6 @@ func (k *Kube[T]) update(ctx context.Context, existing metav1.Object, before, ob
 		return OperationResultNone, err
 	}
 	patch := mergeDiff(old, fields)
-	if replacesItems(old, patch) {
-		full, err := k.allFields(ctx, existing)
-		if err != nil {
-			return OperationResultNone, err
-		}
-		patch = mergeDiff(full, carryOver(full, old, fields).(map[string]any))
-	}
 	if patch == nil {
 		return OperationResultNone, nil
 	}
@@ -136,6 +129,15 @@ func (k *Kube[T]) update(ctx context.Context, existing metav1.Object, before, ob
 	if last, ok := k.applied.of(key, existing.GetUID()); ok && last.hash == asked && last.version == existing.GetResourceVersion() {
 		assign(obj, before)
 		return OperationResultNone, nil
+	}
+	if replacesItems(old, patch) {
+		full, err := k.allFields(ctx, existing)
+		if err != nil {
+			return OperationResultNone, err
+		}
+		if patch = mergeDiff(full, carryOver(full, old, fields).(map[string]any)); patch == nil {
+			return OperationResultNone, nil // it is so already, where T does not look
+		}
 	}
 	returned, err := k.mergePatch(ctx, before, patch, manager)
 	if err != nil {

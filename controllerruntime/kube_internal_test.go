@@ -49,7 +49,7 @@ func TestAMergeDiffMakesOneObjectOfTheOther(t *testing.T) {
 
 // TestWhatATypeKnowsAllOfIsCarriedOverAsItIs: with nothing that it does not know, lists included, the result is what was wanted.
 func TestWhatATypeKnowsAllOfIsCarriedOverAsItIs(t *testing.T) {
-	item := rapid.Custom(func(t *rapid.T) any {
+	item := rapid.Custom(func(t *rapid.T) any { // names are not unique
 		fields := map[string]any{"value": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "value")}
 		if name := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "name"); name != "" {
 			fields["name"] = name
@@ -68,6 +68,34 @@ func TestWhatATypeKnowsAllOfIsCarriedOverAsItIs(t *testing.T) {
 			t.Fatalf("%v, want %v", got, after)
 		}
 	})
+}
+
+// TestWhatATypeDoesNotKnowStaysWithItsItem, though others have the same key, and whether items go, move, change or come.
+func TestWhatATypeDoesNotKnowStaysWithItsItem(t *testing.T) {
+	// Two tolerations may have one key. What the type does not know names each.
+	item := func(key, effect, unknown string) map[string]any {
+		fields := map[string]any{"key": key, "effect": effect}
+		if unknown != "" {
+			fields["unknown"] = unknown
+		}
+		return fields
+	}
+	full := []any{item("a", "NoSchedule", "first"), item("a", "NoExecute", "second"), item("b", "NoExecute", "third")}
+	before := []any{item("a", "NoSchedule", ""), item("a", "NoExecute", ""), item("b", "NoExecute", "")}
+	for name, test := range map[string]struct{ after, want []any }{
+		"one goes":                      {[]any{before[1], before[2]}, []any{full[1], full[2]}},
+		"they move":                     {[]any{before[2], before[1], before[0]}, []any{full[2], full[1], full[0]}},
+		"one changes":                   {[]any{before[0], before[1], item("b", "NoSchedule", "")}, []any{full[0], full[1], item("b", "NoSchedule", "third")}},
+		"one of a shared key changes":   {[]any{before[0], item("a", "Prefer", ""), before[2]}, []any{full[0], item("a", "Prefer", "second"), full[2]}},
+		"which of two has changed":      {[]any{item("a", "Prefer", ""), before[2]}, []any{item("a", "Prefer", ""), full[2]}},
+		"all of a shared key change":    {[]any{item("a", "X", ""), item("a", "Y", ""), before[2]}, []any{item("a", "X", "first"), item("a", "Y", "second"), full[2]}},
+		"one goes and another comes":    {[]any{before[1], item("a", "Prefer", ""), before[2]}, []any{full[1], item("a", "Prefer", ""), full[2]}},
+		"a second one of its key comes": {[]any{before[0], before[1], before[2], item("b", "Prefer", "")}, []any{full[0], full[1], full[2], item("b", "Prefer", "")}},
+	} {
+		if got := carryOver(full, before, test.after); !reflect.DeepEqual(got, any(test.want)) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
 }
 
 // merged is RFC 7386.

@@ -29,7 +29,8 @@ func isObject(value any) bool {
 }
 
 // carryOver returns full with what was changed between before and after: those are of a type that may not know all that is in
-// full. An item of a list is told by its name, key or id; one without is the one that was equal, or at the same place.
+// full. An item of a list is the one that was equal, or had the same name, key or id as no other has; else the one at the same
+// place, if the list is as long as it was.
 func carryOver(full, before, after any) any {
 	if reflect.DeepEqual(before, after) {
 		return full
@@ -93,19 +94,29 @@ func samePlaces(before, after []any) []int {
 	}
 	for i, item := range after {
 		places[i] = -1
-		if id := identity(item); id != "" {
+		find(i, func(place int) bool { return reflect.DeepEqual(before[place], item) })
+	}
+	was, is := identities(before), identities(after)
+	for i, item := range after {
+		if id := identity(item); id != "" && was[id] == 1 && is[id] == 1 {
 			find(i, func(place int) bool { return identity(before[place]) == id })
 		}
 	}
 	for i, item := range after {
-		find(i, func(place int) bool { return reflect.DeepEqual(before[place], item) })
-	}
-	for i, item := range after {
-		if len(before) == len(after) && identity(item) == "" {
-			find(i, func(place int) bool { return place == i && identity(before[place]) == "" })
+		if len(before) == len(after) {
+			find(i, func(place int) bool { return place == i && identity(before[place]) == identity(item) })
 		}
 	}
 	return places
+}
+
+// identities counts the items of a list by their identity, which need not be unique: two tolerations may have one key.
+func identities(items []any) map[string]int {
+	counts := map[string]int{}
+	for _, item := range items {
+		counts[identity(item)]++
+	}
+	return counts
 }
 
 // identity names an item of a list, as far as it can be known without a schema; "" if nothing does.

@@ -16,10 +16,12 @@ const (
 	// kubeOverlayTTL bounds how long an own write hides what the cache says. It only matters when the informer cannot watch.
 	// After an API server was away for some time a watch may pause for a minute before it tries again.
 	kubeOverlayTTL = 2 * time.Minute
-	// kubeOverlayMost bounds how many own writes are remembered until the cache shows them.
+	// kubeOverlayMost bounds how many own writes are remembered until the cache shows them, and how many that it does not show.
 	kubeOverlayMost = 16384
 	// kubeOverlayPrune is how often those are dropped that the cache shows, while there are any.
 	kubeOverlayPrune = 10 * time.Second
+	// kubeOverlayCover is how often at most those are looked through, for want of room, that the cache does not show.
+	kubeOverlayCover = time.Second
 )
 
 // kubeOverlay holds the last own write of each object until the informer has it, so that a read after a write sees it.
@@ -36,6 +38,8 @@ type kubeOverlay struct {
 	// uncovered are whose the objects are that were written, and that the cache never showed though it has come so far, by key.
 	// Maybe somebody deleted them soon; maybe the informer does not cover them.
 	uncovered map[string]kubeOwner
+	covered   time.Time   // when those were dropped the last time that the cache shows by now
+	forgot    bool        // there were too many of them
 	pruning   *time.Timer // nil while there is nothing to prune
 }
 
@@ -86,6 +90,7 @@ func (o *kubeOverlay) pruneAgain() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.prune()
+	o.dropCovered()
 	o.pruning = nil
 	if len(o.entries) > 0 {
 		o.pruning = time.AfterFunc(kubeOverlayPrune, o.pruneAgain)
@@ -139,9 +144,27 @@ func (o *kubeOverlay) uncover(key string, owner kubeOwner) {
 }
 
 func (o *kubeOverlay) uncoverLocked(key string, owner kubeOwner) {
-	if owner != (kubeOwner{}) && len(o.uncovered) < kubeOverlayMost {
-		o.uncovered[key] = owner
+	if owner == (kubeOwner{}) {
+		return
 	}
+	if len(o.uncovered) >= kubeOverlayMost && time.Since(o.covered) >= kubeOverlayCover {
+		o.dropCovered()
+	}
+	if len(o.uncovered) >= kubeOverlayMost {
+		o.forgot = true
+		return
+	}
+	o.uncovered[key] = owner
+}
+
+// dropCovered drops those that the cache shows after all, as it does when a watch goes on that had stalled.
+func (o *kubeOverlay) dropCovered() {
+	for key := range o.uncovered {
+		if o.stored(key) != nil {
+			delete(o.uncovered, key)
+		}
+	}
+	o.covered = time.Now()
 }
 
 // cover forgets an object that there is not.
@@ -151,8 +174,9 @@ func (o *kubeOverlay) cover(key string) {
 	delete(o.uncovered, key)
 }
 
-// notShown are the keys of a primary's objects that were written and that the cache does not have though it has come so far.
-func (o *kubeOverlay) notShown(kind, key string) []string {
+// notShown are the keys of a primary's objects that were written and that the cache does not have though it has come so far;
+// not all of them if there were too many to remember.
+func (o *kubeOverlay) notShown(kind, key string) (names []string, all bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for name, w := range o.entries {
@@ -160,13 +184,12 @@ func (o *kubeOverlay) notShown(kind, key string) []string {
 			o.uncoverUnshown(name, w)
 		}
 	}
-	var names []string
 	for name, owner := range o.uncovered {
 		if owner.kind == kind && owner.key == key {
 			names = append(names, name)
 		}
 	}
-	return names
+	return names, !o.forgot
 }
 
 // lacks tells whether the cache does not have an object although it has come to where it should.

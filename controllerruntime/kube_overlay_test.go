@@ -1,7 +1,10 @@
 package controllerruntime
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"testing"
 	"testing/synctest"
@@ -9,6 +12,9 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 )
 
 // TestOwnWritesThatTheCacheShowsAreLetGo without any other write, and those that it never shows in the end.
@@ -44,8 +50,83 @@ func TestOwnWritesThatTheCacheShowsAreLetGo(t *testing.T) {
 		if n := kept(); n != 0 || o.pruning != nil {
 			t.Errorf("%d are kept, and a timer: %v", n, o.pruning != nil)
 		}
-		if names := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{"shop/settings"}) {
+		if names, _ := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{"shop/settings"}) {
 			t.Errorf("a teardown has to look at %v", names)
 		}
 	})
+}
+
+// TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot: a watch that stalled for long does not make a teardown forget what
+// the informer does not cover.
+func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, store := overlaid()
+		notShown := func() int {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			return len(o.uncovered)
+		}
+		for n := range kubeOverlayMost {
+			m := mapOf(fmt.Sprint(n), "shop")
+			o.add(objectKey(m), writeOf(m))
+		}
+		time.Sleep(2 * kubeOverlayTTL)
+		if n := notShown(); n != kubeOverlayMost {
+			t.Fatalf("%d are not shown, want all", n)
+		}
+		for n := range kubeOverlayMost {
+			must(t, store.Add(mapOf(fmt.Sprint(n), "shop")))
+		}
+		uncovered := mapOf("elsewhere", "home")
+		o.uncover(objectKey(uncovered), ownerNamedBy(uncovered))
+		if names, all := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{objectKey(uncovered)}) || !all {
+			t.Errorf("a teardown has to look at %v, all: %v", names, all)
+		}
+		must(t, store.Add(uncovered))
+		o.add("shop/settings", writeOf(version("b", "2000")))
+		time.Sleep(2 * kubeOverlayPrune)
+		if n := notShown(); n != 0 {
+			t.Errorf("%d that the cache shows are kept", n)
+		}
+		time.Sleep(2 * kubeOverlayTTL)
+	})
+}
+
+// TestWhatTheInformerDoesNotCoverIsBounded, and a teardown asks the API server where there may be more.
+func TestWhatTheInformerDoesNotCoverIsBounded(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		more := mapOf("more", "home")
+		more.APIVersion, more.Kind = "v1", "ConfigMap"
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(&corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{*more}})
+	}))
+	defer server.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL, Transport: transport})
+	must(t, err)
+	maps, err := NewKube[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
+	must(t, err)
+	for n := range kubeOverlayMost {
+		maps.own.uncover(fmt.Sprint("elsewhere/", n), kubeOwner{"Site", "shop", "here"})
+	}
+	maps.own.uncover("elsewhere/more", kubeOwner{"Site", "home", "here"})
+	if n := len(maps.own.uncovered); n != kubeOverlayMost {
+		t.Errorf("%d are kept, want %d", n, kubeOverlayMost)
+	}
+	if _, all, err := maps.Deleter().(ownWriter).writtenLive(t.Context(), "Site", "home"); err != nil || all {
+		t.Errorf("all: %v, error %v", all, err)
+	}
+	found, err := maps.Deleter().(ownedLister).listOwned(t.Context(), "Site", []string{"home", "shop"})
+	must(t, err)
+	if len(found["home"]) != 1 || found["home"][0].GetName() != "more" || len(found["shop"]) != 0 {
+		t.Errorf("found %v", found)
+	}
+}
+
+func mapOf(name, owner string) *corev1.ConfigMap {
+	m := version(name, "1")
+	m.Name = name
+	entity.SetOwner(m, "Site", owner, "here")
+	return m
 }

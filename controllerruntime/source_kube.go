@@ -32,7 +32,8 @@ const ownerIndex = "nagi/owner"
 // OwnsKube makes the objects of a Kubernetes informer secondaries of the primary. The informer is the user's to start
 // and to stop; it may be one of typed objects, of unstructured ones, or of metadata only. With a deleter (WithDeleter) cascade
 // and sweep delete those whose owner is gone; without one they are left. Before a teardown ends, a KubeDeleter asks the API
-// server, in all namespaces, for what the cache is behind with; a user who may not list there has to rely on the cache.
+// server, in all namespaces and for many teardowns at once, for what the cache is behind with; a user who may not list there
+// has to rely on the cache.
 //
 // Who is the owner says an annotation, and Kubernetes copies annotations: those of a Deployment to its ReplicaSets. In an
 // informer of such copies they count as secondaries, and go with the primary.
@@ -98,11 +99,12 @@ type kubeSource struct {
 	indexed  bool
 	handlers handlers
 	watching *kubeHealth
-	blocked  blockedKeys
+	blocked  *blockedKeys
+	asked    *askedKeys
 }
 
 func newKubeSource(e *engine, role string, informer cache.SharedIndexInformer, so sourceOptions) *kubeSource {
-	s := &kubeSource{engine: e, informer: informer, deleter: so.deleter}
+	s := &kubeSource{engine: e, informer: informer, deleter: so.deleter, blocked: newBlockedKeys(), asked: newAskedKeys()}
 	s.name = fmt.Sprintf("%s %s (informer %d)", role, informerName(informer, so), len(e.sources))
 	errors := findWatchErrors(informer)
 	if errors == nil && so.keepWatchErrorHandler {
@@ -136,6 +138,9 @@ func (s *kubeSource) start(ctx context.Context) error {
 	if s.informer.IsStopped() {
 		return fmt.Errorf("%s: the informer has been stopped already and cannot run again; give the controller a new one", s)
 	}
+	if lister, ok := s.deleter.(ownedLister); ok {
+		s.asked.loop.Go(func() { s.answerAsked(ctx, lister) })
+	}
 	s.watching.start(ctx, kubeHealthEvents{
 		changed:  func() { s.engine.sourceHealth(ctx, s) },
 		answered: func() { s.engine.kubeAnswers(s.watching.errors) },
@@ -157,7 +162,7 @@ func (s *kubeSource) start(ctx context.Context) error {
 			after, ok2 := metaObject(newObj)
 			if ok1 && ok2 {
 				s.events.updated(ctx, before, after)
-				if s.blocked.len() > 0 && changedHands(before, after) {
+				if s.blocked.wanted(objectKey(after)) && changedHands(before, after) {
 					s.unblock(after)
 				}
 			}
@@ -213,6 +218,7 @@ func (s *kubeSource) deletable() bool             { return s.deleter != nil }
 func (s *kubeSource) stop() {
 	s.handlers.remove()
 	s.watching.stop()
+	s.asked.loop.Wait()
 }
 
 // whyNotSynced asks where the informer has not told.

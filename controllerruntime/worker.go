@@ -247,6 +247,7 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 		e.queue.giveBack(it)
 		return attempt{}, false
 	}
+	e.forgetBlocked(it.key)
 	req := Request{Key: it.key, Operations: it.ops.public()}
 	own := e.reconcileContext(t, req)
 	ctx, cancel := context.Context(own), func() {}

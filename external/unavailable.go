@@ -30,7 +30,8 @@ func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.E
 
 // Unavailable marks an error that says that the API is away, and nothing about the resource it was met at: too many
 // requests, 502, 503, maintenance. Unavailable(nil) is nil. Reconcile knows which API; a reconciler that calls an API by
-// itself, in a controller with several external clients, says so with UnavailableOf.
+// itself, in a controller with several external clients, says so with UnavailableOf. Joined with an error that says anything
+// else (errors.Join) it makes no key wait: what else has failed is tried again.
 func Unavailable(err error) error { return UnavailableOf("", err) }
 
 // UnavailableOf is Unavailable for the API of the client with this kind.

@@ -174,14 +174,15 @@ func TestAChangeThatTheServerUndoesIsNoUpdate(t *testing.T) {
 	if result := write(1); result != controllerruntime.OperationResultCreated {
 		t.Errorf("the first: %q", result)
 	}
-	writes := w.requests.writes("deployments")
+	writes, reads := w.requests.writes("deployments"), w.requests.of("GET deployments")
 	for range 5 {
 		if result := write(1); result != controllerruntime.OperationResultNone {
 			t.Errorf("again: %q", result)
 		}
 	}
-	if n := w.requests.writes("deployments") - writes; n > 1 {
-		t.Errorf("%d requests, though the first showed that it changes nothing", n)
+	// The first may find that the cache does not have its creation yet, and then reads once more.
+	if writes, reads := w.requests.writes("deployments")-writes, w.requests.of("GET deployments")-reads; writes > 1 || reads > 2 {
+		t.Errorf("%d writes and %d reads, though the first showed that it changes nothing", writes, reads)
 	}
 	if result := write(2); result != controllerruntime.OperationResultUpdated {
 		t.Errorf("a change: %q", result)
