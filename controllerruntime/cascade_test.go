@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -127,6 +128,41 @@ func orphaning(name string, pages int, title string) *site {
 
 // TestTheOrphanPolicyLeavesWhatWasOwned, also where the document was too large for the record, also when the delete was
 // missed; and the sweep does not take it for garbage afterwards, not even in another process.
+// TestSweepsDoNotForgetWhatATeardownIsAboutToLeave: between the step that notes it and the end of the teardown may lie any number
+// of sweeps.
+func TestSweepsDoNotForgetWhatATeardownIsAboutToLeave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	ctx := t.Context()
+	work := pagesOf(sites, pages)
+	var ready atomic.Bool
+	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+		if req.Operations.Has(OperationDelete) && !ready.Load() {
+			return Result{}, errors.New("not yet")
+		}
+		return work.Reconcile(ctx, req)
+	}), Owns(pages), WithResyncInterval(10*time.Millisecond), WithBackoff(time.Millisecond, 10*time.Millisecond))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(ctx, orphaning("home", 2, "small")))
+	eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	must(t, sites.Delete(ctx, "home"))
+	eventually(t, "its teardown has begun", func() bool { return c.Stats().Failures > 0 })
+	must(t, c.engine.leave(ctx, "home"))
+	sweeps := c.Stats().Sweeps
+	eventually(t, "sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
+	_, err = w.kv("sites-status").Get(ctx, leftName("home"))
+	must(t, err)
+	ready.Store(true)
+	eventually(t, "it is torn down", noRecord(t, sites, "home"))
+	sweeps = c.Stats().Sweeps
+	eventually(t, "sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
+	if n := count(t, pages); n != 2 {
+		t.Errorf("%d of 2 pages are left", n)
+	}
+}
+
 func TestTheOrphanPolicyLeavesWhatWasOwned(t *testing.T) {
 	t.Parallel()
 	for _, size := range []string{"small", "beyond the limit"} {

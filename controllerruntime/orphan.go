@@ -77,6 +77,11 @@ func (l *leftOwners) has(ctx context.Context, owner string) bool {
 		left, err := l.engine.leftBehind(ctx, owner)
 		return left || err != nil
 	}
+	return l.use(owner)
+}
+
+// use notes that there are secondaries of an owner. It tells whether they were left, or are about to be.
+func (l *leftOwners) use(owner string) bool {
 	if len(l.known) == 0 {
 		return false
 	}

@@ -194,8 +194,12 @@ func (e *engine) orphanedIn(ctx context.Context, s ownedSource, left *leftOwners
 			continue
 		}
 		found.known++
-		if e.primary.exists(key) || anchored(e.anchors.cached(key)) {
-			continue // it exists, or its teardown is owed anyway
+		if e.primary.exists(key) {
+			continue
+		}
+		if anchored(e.anchors.cached(key)) { // its teardown is owed anyway, and may be about to leave them
+			left.use(key)
+			continue
 		}
 		if left.has(ctx, key) {
 			continue
