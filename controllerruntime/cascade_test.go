@@ -126,8 +126,6 @@ func orphaning(name string, pages int, title string) *site {
 	return s
 }
 
-// TestTheOrphanPolicyLeavesWhatWasOwned, also where the document was too large for the record, also when the delete was
-// missed; and the sweep does not take it for garbage afterwards, not even in another process.
 // TestSweepsDoNotForgetWhatATeardownIsAboutToLeave: between the step that notes it and the end of the teardown may lie any number
 // of sweeps.
 func TestSweepsDoNotForgetWhatATeardownIsAboutToLeave(t *testing.T) {
@@ -163,6 +161,8 @@ func TestSweepsDoNotForgetWhatATeardownIsAboutToLeave(t *testing.T) {
 	}
 }
 
+// TestTheOrphanPolicyLeavesWhatWasOwned, also where the document was too large for the record, also when the delete was
+// missed; and the sweep does not take it for garbage afterwards, not even in another process.
 func TestTheOrphanPolicyLeavesWhatWasOwned(t *testing.T) {
 	t.Parallel()
 	for _, size := range []string{"small", "beyond the limit"} {

@@ -35,14 +35,13 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, obj T) error {
 	if rec != nil && conditional && rec.StatusRevision != read {
 		rec = nil // one of the two is behind; the leader says which
 	}
-	if rec == nil && conditional && read == 0 && c.awaitsRecord(key) {
-		rec = &Record{}
-	}
+	first := rec == nil && conditional && read == 0 && !isEmptyStatus(status) && c.awaitsRecord(key)
 	for {
 		if rec == nil {
-			if rec, err = c.recordForStatus(ctx, key, natsKey); err != nil {
+			if rec, err = c.recordForStatus(ctx, key, natsKey, first); err != nil {
 				return err
 			}
+			first = false
 		}
 		if conditional && rec.StatusRevision != read {
 			return newConflict("status of "+c.cfg.Kind, c.cfg.StatusBucket, key,
@@ -77,21 +76,20 @@ func (r *Records) recentCopy(key string) *Record {
 	return nil
 }
 
-// awaitsRecord tells whether the caches have the document of a key and no record. If they are behind, the write conflicts.
+// awaitsRecord tells whether the cache has no record of a key. If it is behind, the write conflicts.
 func (c *Client[T]) awaitsRecord(key string) bool {
 	g := c.current.Load()
-	if g == nil || !g.running.Load() || !g.hasSynced() {
-		return false
-	}
-	_, _, exists := g.lookup(key)
-	return exists && g.records.get(key) == nil
+	return g != nil && g.running.Load() && g.hasSynced() && g.records.get(key) == nil
 }
 
-// recordForStatus reads the record live. Where there is none it returns a new one that anchors nothing, if there is a document.
-func (c *Client[T]) recordForStatus(ctx context.Context, key, natsKey string) (*Record, error) {
-	rec, err := c.records.read(ctx, key, natsKey)
-	if err != nil || rec != nil {
-		return rec, err
+// recordForStatus reads the record live, unless this is the first. Where there is none it returns a new one that anchors
+// nothing, if there is a document.
+func (c *Client[T]) recordForStatus(ctx context.Context, key, natsKey string, first bool) (*Record, error) {
+	if !first {
+		rec, err := c.records.read(ctx, key, natsKey)
+		if err != nil || rec != nil {
+			return rec, err
+		}
 	}
 	last, err := c.documents.last(ctx, natsKey)
 	if err != nil {

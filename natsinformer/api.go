@@ -79,6 +79,9 @@ func (c *clusterInfo) led() bool {
 	return 2*fresh > len(c.Replicas)+1
 }
 
+// alone tells whether one server of a cluster has the only replica.
+func (c *clusterInfo) alone() bool { return c != nil && len(c.Replicas) == 0 }
+
 // codeNoLeader is the API's error while the stream or the cluster has no leader.
 const codeNoLeader jetstream.ErrorCode = 10008
 
@@ -241,22 +244,26 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64)
 	return s.src.decodeAnswer(subject, answer, &r, func() *apiError { return r.Error })
 }
 
-// deleteConsumer asks for a consumer's deletion; done is told whether it is certainly gone, and whether it was already.
+// deleteConsumer asks for a consumer's deletion; done is told whether it is certainly gone, and whether it was before: not by an
+// answer that may be to a second request.
 func (s *session) deleteConsumer(name string, done func(gone, already bool, err error)) {
 	subject := s.src.api("CONSUMER.DELETE.%s.%s", name)
 	already := false
-	s.ask(subject, nil, quickRequest, func(answer []byte, err error) {
+	c := &call{subject: subject, deadline: time.Now().Add(quickRequest)}
+	c.done = func(answer []byte, err error) {
 		if err == nil {
 			var r struct {
 				Error *apiError `json:"error"`
 			}
 			err = s.src.decodeAnswer(subject, answer, &r, func() *apiError {
-				if already = r.Error.is(jetstream.JSErrCodeConsumerNotFound); already {
+				if r.Error.is(jetstream.JSErrCodeConsumerNotFound) {
+					already = c.sent == 1
 					return nil
 				}
 				return r.Error
 			})
 		}
 		done(err == nil || errors.Is(err, jetstream.ErrBucketNotFound), already, err)
-	})
+	}
+	s.request(c)
 }

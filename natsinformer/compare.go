@@ -56,15 +56,22 @@ type counted struct {
 }
 
 // errDoubted is why a stream is listed again that the server may have lost something of.
-var errDoubted = errors.New("the server had lost the consumer, and may have lost deletes with it")
+var errDoubted = errors.New("the server may have been killed, and have brought back what was deleted")
 
-// doubt has the stream listed again before long, because the server did not have our consumer any more: it was started again,
-// and maybe killed before. Then a key that was purged can have come back with the revision before, at a sequence that
-// was read long ago, and neither a message nor the number of keys says so. It is not done at once, since a server that has
-// just come back has enough to do.
+// doubt has the stream listed again within the interval, because the server did not have our consumer any more: maybe it was
+// killed and started again. Then a key that was purged can have come back with the revision before, at a sequence that
+// was read long ago, and neither a message nor the number of keys says so. It is not done at once, nor by all informers at a
+// time, since a server that has just come back has enough to do.
 func (w *worker) doubt(now time.Time) {
 	if w.counted.listAt.IsZero() {
-		w.counted.listAt = now.Add(jittered(w.cfg.CompareInterval / 10))
+		w.counted.listAt = now.Add(rand.N(w.cfg.CompareInterval))
+	}
+}
+
+// postpone keeps a list that is due because of a doubt from being tried again at once.
+func (w *worker) postpone(now time.Time) {
+	if !w.counted.listAt.IsZero() {
+		w.counted.listAt = now.Add(jittered(w.cfg.CompareInterval))
 	}
 }
 
@@ -230,11 +237,14 @@ func (w *worker) checkTombstone(s *session) {
 	t := w.keys.tombs[key]
 	s.askMessage(messageQuery{LastFor: w.cfg.prefix() + key, once: true}, func(m *storedMessage, err error) {
 		c.checks--
-		if err != nil {
+		switch {
+		case errors.Is(err, nats.ErrTimeout): // it has enough to do; the next comparison asks again
+			c.tombs, c.at = nil, time.Now().Add(jittered(w.cfg.CompareInterval))
+			c.tries--
+		case err != nil:
 			c.err = err
 			return
-		}
-		if m == nil && w.keys.tombs[key] == t {
+		case m == nil && w.keys.tombs[key] == t:
 			c.forgot++
 			w.mu.Lock()
 			delete(w.keys.tombs, key)

@@ -43,7 +43,8 @@ type Config struct {
 	// Indexers are added to the store before the informer starts.
 	Indexers cache.Indexers
 	// CompareInterval is how often the store is compared with the server's key set, jittered by a tenth.
-	// A tenth of it after the server was started again, the stream is listed once more.
+	// Within it the stream is also listed once more after the server was started again, or was not reached for so long
+	// (30 s) that it has dropped the informer's consumer.
 	// The zero value means 5 minutes.
 	CompareInterval time.Duration
 }

@@ -83,7 +83,7 @@ func TestWhatAKilledServerBringsBackIsNoticed(t *testing.T) {
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	first := put(t, kv, "updated", 1)
 	put(t, kv, "deleted", 1)
-	r := start(t, js, Config{Bucket: "b", CompareInterval: 10 * time.Second}).synced(t)
+	r := start(t, js, Config{Bucket: "b", CompareInterval: 2 * time.Second}).synced(t)
 	r.follows(t, kv, "updated", 2, prompt)
 	must(t, kv.Delete(t.Context(), "deleted"))
 	for i := range keys {
@@ -113,5 +113,30 @@ func TestWhatAKilledServerBringsBackIsNoticed(t *testing.T) {
 	r.follows(t, kv, "k1", 5000, prompt)
 	if more := r.Status().Lists - lists; more != 0 || lists != 2 {
 		t.Errorf("%d lists, and %d when all was quiet again", lists, more)
+	}
+}
+
+// TestAReconnectInAClusterIsNoReasonForAList, unless one server has the only replica: its consumers are made again there when it
+// was killed, so nothing tells that it was.
+func TestAReconnectInAClusterIsNoReasonForAList(t *testing.T) {
+	cluster := natstest.StartCluster(t, 3)
+	for replicas, doubted := range map[int]bool{3: false, 1: true} {
+		js := connect(t, cluster.URLs())
+		name := fmt.Sprint("r", replicas)
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: name, Replicas: replicas})
+		must(t, cluster.WaitStream(t.Context(), "KV_"+name))
+		put(t, kv, "k", 0)
+		r := start(t, js, Config{Bucket: name}).synced(t)
+		for n := range 10 {
+			resumes := r.Status().Resumes
+			must(t, js.Conn().ForceReconnect())
+			eventually(t, 20*time.Second, "it goes on", func() bool { return r.Status().Resumes > resumes })
+			eventually(t, 20*time.Second, "it is connected", js.Conn().IsConnected)
+			r.follows(t, kv, "k", n+1, 20*time.Second)
+		}
+		r.stop()
+		if at := r.Informer.(*informer).src.counted.listAt; at.IsZero() == doubted {
+			t.Errorf("with %d replicas the next list is due at %v", replicas, at)
+		}
 	}
 }

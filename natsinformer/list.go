@@ -49,7 +49,7 @@ func (w *worker) install(s *session, next *keys, cursor uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.keys, w.cursor, w.listed = next, cursor, true
-	w.counted.exact, w.counted.listAt, w.relistCause = true, time.Time{}, nil
+	w.counted.exact, w.counted.listAt = true, time.Time{}
 	for name := range w.consumers {
 		w.consumers[name] = name == s.consumer // that one of before is missing means nothing any more
 	}

@@ -26,6 +26,7 @@ type call struct {
 	subject  string
 	payload  []byte
 	before   error     // the connection's last error when the request was sent
+	sent     int       // how often
 	once     bool      // it is not sent again while no answer comes
 	counts   bool      // until it has answered, the server does nothing else with the stream
 	resend   time.Time // when it is, zero if never
@@ -46,6 +47,7 @@ func (s *session) request(c *call) {
 }
 
 func (s *session) send(c *call) {
+	c.sent++
 	if c.resend = (time.Time{}); !c.once {
 		c.resend = time.Now().Add(resendAfter)
 	}

@@ -139,6 +139,9 @@ func (w *worker) attempt(ctx context.Context) error {
 		return w.ended(s, err)
 	}
 	if m != resume {
+		// Where a list cannot be finished, the watch goes on between its attempts.
+		w.relistCause = nil
+		w.postpone(time.Now())
 		s.patience = 1 << w.impatience
 		err := w.list(ctx, s, m, info)
 		if errors.Is(err, errSilent) {
@@ -175,6 +178,9 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 		return 0, nil, err
 	}
 	m = w.notice(m)
+	if len(w.consumers) > 0 && info.Cluster.alone() {
+		w.doubt(time.Now()) // a cluster makes the consumer again on a server that was killed
+	}
 	name := "nagi-" + nuid.Next()
 	w.consumers[name] = false
 	after := w.cursor
@@ -195,14 +201,15 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 // deleteOthers deletes the consumers of sessions before. What fails is tried again later, and the server drops them when
 // they are idle; but who may not delete must know, because they would pile up.
 func (w *worker) deleteOthers(ctx context.Context, s *session) {
-	for name := range w.consumers {
+	for name, should := range w.consumers {
 		if name == s.consumer {
 			continue
 		}
+		w.consumers[name] = false // in a cluster the answer to a second request may come first, and say that it does not
 		s.deleteConsumer(name, func(gone, already bool, err error) {
 			switch {
 			case gone:
-				if already && w.consumers[name] {
+				if already && should {
 					w.doubt(time.Now())
 				}
 				delete(w.consumers, name)
@@ -380,5 +387,7 @@ func (w *worker) cleanUp() {
 			answered = left == 0
 		})
 	}
-	_ = s.await(ctx, &answered) // what is left the server drops by itself
+	if s.await(ctx, &answered) != nil { // what is left the server drops by itself
+		w.doubt(time.Now())
+	}
 }
