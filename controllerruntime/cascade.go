@@ -15,9 +15,9 @@ import (
 // gone.
 func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error) {
 	key := a.key
-	targets, known, err := e.toDelete(ctx, a)
+	targets, err := e.toDelete(ctx, a)
 	if err != nil || len(targets) == 0 {
-		return err == nil && known, err
+		return err == nil, err
 	}
 	orphan, err := e.orphans(ctx, key)
 	if err != nil {
@@ -50,27 +50,25 @@ func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error)
 	if log.Wait(patience) != nil {
 		return false, nil
 	}
-	targets, known, err = e.toDelete(ctx, a)
-	return err == nil && known && len(targets) == 0, err
+	targets, err = e.toDelete(ctx, a)
+	return err == nil && len(targets) == 0, err
 }
 
-// toDelete is what a primary that is gone still owns, but for what is to stay, as far as it is known yet. Of what stays the
-// sweep has to know.
-func (e *engine) toDelete(ctx context.Context, a *absence) (targets []ownedObject, known bool, err error) {
-	known = true
-	targets, err = e.ownedObjects(a.key)
+// toDelete is what a primary that is gone still owns, but for what is to stay. Of that the sweep has to know.
+func (e *engine) toDelete(ctx context.Context, a *absence) ([]ownedObject, error) {
+	targets, err := e.ownedObjects(a.key)
 	if err == nil && len(targets) == 0 {
-		targets, known, err = e.unseenObjects(ctx, a.key)
+		targets, err = e.unseenObjects(ctx, a.key)
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	targets = slices.DeleteFunc(targets, func(o ownedObject) bool { return slices.Contains(a.behind, o.source) })
 	targets, a.spared, err = e.spare(ctx, a.key, targets)
 	if err == nil && a.spared && len(targets) == 0 {
 		err = e.leave(ctx, a.key)
 	}
-	return targets, known, err
+	return targets, err
 }
 
 // ownedObject is a secondary of this installation and where it lives.

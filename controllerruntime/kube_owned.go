@@ -2,101 +2,87 @@ package controllerruntime
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 )
 
 // A teardown that sees nothing more in the caches asks once more before it removes the anchor: after that nothing would ever
 // delete what a cache was behind with, or does not cover.
 
-// ownWriter knows what it wrote itself.
-type ownWriter interface {
-	// writtenLive are the objects of a primary that it wrote and the cache never showed; not all if they were too many to
-	// remember.
-	writtenLive(ctx context.Context, kind, key string) (objects []metav1.Object, all bool, err error)
+// liveOwner can find secondaries that the cache does not show.
+type liveOwner interface {
+	ownedLive(ctx context.Context, kind, key string) ([]metav1.Object, error)
 }
 
-// unseenObjects are what a primary owns and no cache shows. What is not known yet has been asked for, and the key is due when it
-// is.
-func (e *engine) unseenObjects(ctx context.Context, key string) (found []ownedObject, known bool, err error) {
-	known = true
+// unseenObjects are what a primary owns and no cache shows.
+func (e *engine) unseenObjects(ctx context.Context, key string) ([]ownedObject, error) {
+	var found []ownedObject
 	for _, s := range e.ownedSources() {
 		kube, ok := s.(*kubeSource)
 		if !ok {
 			continue
 		}
-		objects, answered, err := kube.unseenObjects(ctx, key)
-		if err != nil {
-			return nil, false, err
+		asked, ok := kube.deleter.(liveOwner)
+		if !ok {
+			continue
 		}
-		known = known && answered
+		objects, err := asked.ownedLive(ctx, e.kind, key)
+		if err != nil {
+			return nil, err
+		}
 		for _, obj := range objects {
 			if e.mine(obj) {
 				found = append(found, ownedObject{source: s, object: obj})
 			}
 		}
 	}
-	return found, known, nil
+	return found, nil
 }
 
-func (s *kubeSource) unseenObjects(ctx context.Context, key string) (objects []metav1.Object, known bool, err error) {
-	if writer, ok := s.deleter.(ownWriter); ok {
-		objects, all, err := writer.writtenLive(ctx, s.engine.kind, key)
-		if all || err != nil {
-			return objects, true, err
-		}
-	}
-	if _, ok := s.deleter.(ownedLister); !ok {
-		return nil, true, nil
-	}
-	return s.asked.ask(key)
-}
-
-// listOwned is one request. Where it may not be listed the cache alone has to tell.
-func (d *kubeDeleter) listOwned(ctx context.Context, kind string, keys []string) (map[string][]metav1.Object, error) {
+// ownedLive lists by labels what a primary owns, of all who write it: one request. Where it may not be listed the cache alone
+// has to tell.
+func (d *kubeDeleter) ownedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
 	if d.invalid != nil {
 		return nil, d.invalid
 	}
-	values := sets.New[string]()
-	for _, key := range keys {
-		values.Insert(entity.OwnerLabelValue(key))
-	}
-	selector := fmt.Sprintf("%s=%s,%s in (%s)", OwnerkindLabel, entity.OwnerLabelValue(kind), OwnerKeyLabel, strings.Join(sets.List(values), ","))
-	list, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	selector := labels.SelectorFromSet(labels.Set{
+		OwnerkindLabel: entity.OwnerLabelValue(kind), OwnerKeyLabel: entity.OwnerLabelValue(key),
+	})
+	list, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if apierrors.IsForbidden(err) || unknownResource(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, explainKube("list what primaries that are gone own in", d.resource, "", err)
+		return nil, explainKube("list what "+kind+" "+key+" owns in", d.resource, "", err)
 	}
-	found := map[string][]metav1.Object{}
+	var objects []metav1.Object
 	for i := range list.Items {
-		if ownerKind, key, ok := OwnerOf(&list.Items[i]); ok && ownerKind == kind {
-			found[key] = append(found[key], &list.Items[i])
+		if ownedBy(&list.Items[i], kind, key) {
+			objects = append(objects, &list.Items[i])
 		}
 	}
-	return found, nil
+	return objects, nil
 }
 
-// writtenLive makes no request where there is nothing.
-func (d kubeHandleDeleter[T]) writtenLive(ctx context.Context, kind, key string) (objects []metav1.Object, all bool, err error) {
+// ownedLive reads what the handle wrote and its cache never showed: no request where there is nothing. Where that was too
+// much to remember it lists.
+func (d kubeHandleDeleter[T]) ownedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
 	names, all := d.k.own.notShown(kind, key)
 	if !all {
-		return nil, false, nil
+		return d.k.deleter.ownedLive(ctx, kind, key)
 	}
+	var objects []metav1.Object
 	for _, name := range names {
 		live, err := d.k.live(ctx, name)
 		if unknownResource(err) {
 			continue // the CustomResourceDefinition is gone, and with it all objects
 		}
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if live == nil || !ownedBy(live, kind, key) {
 			d.k.own.cover(name)
@@ -104,11 +90,7 @@ func (d kubeHandleDeleter[T]) writtenLive(ctx context.Context, kind, key string)
 		}
 		objects = append(objects, live)
 	}
-	return objects, true, nil
-}
-
-func (d kubeHandleDeleter[T]) listOwned(ctx context.Context, kind string, keys []string) (map[string][]metav1.Object, error) {
-	return d.k.deleter.listOwned(ctx, kind, keys)
+	return objects, nil
 }
 
 func ownedBy(obj metav1.Object, kind, key string) bool {

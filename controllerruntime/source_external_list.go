@@ -237,22 +237,12 @@ func (e *engine) forgetAllAsked() {
 			s.turnedAway.forget(key)
 		}
 	}
-	for _, s := range e.sources {
-		if s, ok := s.(*kubeSource); ok {
-			s.asked.forgetAll()
-		}
-	}
 }
 
 // forgetAsked is for a key that has a document: what it waited for is of no interest any more.
 func (e *engine) forgetAsked(key string) {
 	for _, s := range e.externals {
 		s.asked.forget(key)
-	}
-	for _, s := range e.sources {
-		if s, ok := s.(*kubeSource); ok {
-			s.asked.forget(key)
-		}
 	}
 }
 

@@ -32,8 +32,7 @@ const ownerIndex = "nagi/owner"
 // OwnsKube makes the objects of a Kubernetes informer secondaries of the primary. The informer is the user's to start
 // and to stop; it may be one of typed objects, of unstructured ones, or of metadata only. With a deleter (WithDeleter) cascade
 // and sweep delete those whose owner is gone; without one they are left. Before a teardown ends, a KubeDeleter asks the API
-// server, in all namespaces and for many teardowns at once, for what the cache is behind with; a user who may not list there
-// has to rely on the cache.
+// server, in all namespaces, for what the cache is behind with; a user who may not list there has to rely on the cache.
 //
 // Who is the owner says an annotation, and Kubernetes copies annotations: those of a Deployment to its ReplicaSets. In an
 // informer of such copies they count as secondaries, and go with the primary.
@@ -100,11 +99,10 @@ type kubeSource struct {
 	handlers handlers
 	watching *kubeHealth
 	blocked  *blockedKeys
-	asked    *askedKeys
 }
 
 func newKubeSource(e *engine, role string, informer cache.SharedIndexInformer, so sourceOptions) *kubeSource {
-	s := &kubeSource{engine: e, informer: informer, deleter: so.deleter, blocked: newBlockedKeys(), asked: newAskedKeys()}
+	s := &kubeSource{engine: e, informer: informer, deleter: so.deleter, blocked: newBlockedKeys()}
 	s.name = fmt.Sprintf("%s %s (informer %d)", role, informerName(informer, so), len(e.sources))
 	errors := findWatchErrors(informer)
 	if errors == nil && so.keepWatchErrorHandler {
@@ -137,9 +135,6 @@ func (s *kubeSource) String() string { return s.name }
 func (s *kubeSource) start(ctx context.Context) error {
 	if s.informer.IsStopped() {
 		return fmt.Errorf("%s: the informer has been stopped already and cannot run again; give the controller a new one", s)
-	}
-	if lister, ok := s.deleter.(ownedLister); ok {
-		s.asked.loop.Go(func() { s.answerAsked(ctx, lister) })
 	}
 	s.watching.start(ctx, kubeHealthEvents{
 		changed:  func() { s.engine.sourceHealth(ctx, s) },
@@ -218,7 +213,6 @@ func (s *kubeSource) deletable() bool             { return s.deleter != nil }
 func (s *kubeSource) stop() {
 	s.handlers.remove()
 	s.watching.stop()
-	s.asked.loop.Wait()
 }
 
 // whyNotSynced asks where the informer has not told.

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/controllerruntime"
@@ -295,54 +292,4 @@ func TestATeardownDeletesWhatTheCacheDoesNotShowYet(t *testing.T) {
 		t.Error("it was left behind")
 	}
 	close(gate)
-}
-
-// TestManyTeardownsShareTheListsThatTheyEndWith: what a cache may be behind with is asked for many primaries at once, and a
-// list that takes long holds up no teardown that has not come so far.
-func TestManyTeardownsShareTheListsThatTheyEndWith(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	var lists atomic.Int64
-	answer := make(chan struct{})
-	cfg := w.server.Config()
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			if strings.Contains(req.URL.Query().Get("labelSelector"), controllerruntime.OwnerKeyLabel) {
-				lists.Add(1)
-				select {
-				case <-answer:
-				case <-req.Context().Done():
-				}
-			}
-			return next.RoundTrip(req)
-		})
-	})
-	w.use(cfg)
-	maps := w.maps()
-	var seen calls
-	c := w.applied(func(ctx context.Context, key string) error {
-		_, err := maps.Apply(ctx, w.configMap(key, "one"))
-		return err
-	}, &seen, controllerruntime.OwnsKube(maps.Informer(), controllerruntime.WithDeleter(controllerruntime.KubeDeleter(w.dynamic, configMaps))))
-	w.run(c)
-	const sites = 60
-	name := func(n int) string { return fmt.Sprint("site-", n) }
-	for n := range sites {
-		must(t, w.sites.Create(t.Context(), newSite(name(n))))
-	}
-	for n := range sites {
-		eventually(t, "its map is shown", func() bool { _, err := maps.Get(w.key(name(n))); return err == nil })
-	}
-	for n := range sites {
-		must(t, w.sites.Delete(t.Context(), name(n)))
-	}
-	eventually(t, "all maps are deleted", func() bool { return c.Stats().Cascaded == sites })
-	if n := c.Stats().TornDown; n != 0 {
-		t.Errorf("%d are torn down though no list was answered", n)
-	}
-	close(answer)
-	eventually(t, "all are torn down", func() bool { return c.Stats().TornDown == sites })
-	if n := lists.Load(); n > sites/10 {
-		t.Errorf("%d teardowns listed %d times, want a few", sites, n)
-	}
 }
