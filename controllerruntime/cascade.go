@@ -57,18 +57,20 @@ func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error)
 // toDelete is what a primary that is gone still owns, but for what is to stay. Of that the sweep has to know.
 func (e *engine) toDelete(ctx context.Context, a *absence) ([]ownedObject, error) {
 	targets, err := e.ownedObjects(a.key)
-	if err == nil && len(targets) == 0 {
-		targets, err = e.unseenObjects(ctx, a.key)
-	}
 	if err != nil {
 		return nil, err
 	}
 	targets = slices.DeleteFunc(targets, func(o ownedObject) bool { return slices.Contains(a.behind, o.source) })
-	targets, a.spared, err = e.spare(ctx, a.key, targets)
-	if err == nil && a.spared && len(targets) == 0 {
+	if targets, a.spared, err = e.spare(ctx, a.key, targets); err != nil || len(targets) > 0 {
+		return targets, err
+	}
+	if targets, err = e.unseenObjects(ctx, a.key); err != nil || len(targets) > 0 {
+		return targets, err
+	}
+	if a.spared {
 		err = e.leave(ctx, a.key)
 	}
-	return targets, err
+	return nil, err
 }
 
 // ownedObject is a secondary of this installation and where it lives.

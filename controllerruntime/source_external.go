@@ -185,13 +185,15 @@ func (s *externalSource) remove(ctx context.Context, obj metav1.Object) error {
 		return err
 	}
 	defer cancel()
-	s.asked.forget(resource.OwnerKey) // a later list has to tell what came of it
 	err = guard(func() error {
 		if conditional, ok := s.client.(external.ConditionalDeleter); ok {
 			return conditional.DeleteSeen(limited, resource)
 		}
 		return s.client.Delete(limited, resource.ID)
 	})
+	if err == nil {
+		s.asked.forget(resource.OwnerKey) // a later list has to tell what came of it
+	}
 	if err != nil && ctx.Err() == nil && external.IsUnavailable(err) {
 		return external.UnavailableOf(s.resources, err)
 	}

@@ -234,13 +234,15 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 	if err := a.still(ctx); err != nil {
 		return false, err
 	}
+	if !e.opts.withoutCascade {
+		a.behind = e.behind(key) // before the intents ask: for them a list may do that is older than the teardown
+	}
 	told, err := e.intentsTold(ctx, key)
 	if err != nil {
 		return false, err
 	}
 	if !e.opts.withoutCascade {
 		// What is known goes at once, even while some API cannot tell what there is, or what came of an intent.
-		a.behind = e.behind(key)
 		gone, err := e.cascade(ctx, a)
 		if err != nil {
 			return false, err
