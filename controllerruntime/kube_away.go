@@ -4,10 +4,10 @@ import "errors"
 
 // noteKubeAway remembers a key that failed because a request to an API server was not answered, and of which source the
 // API server is; nil if the error does not tell. Its backoff grows as for any other failure, so an outage of an hour would cost
-// it minutes more; but that is over as soon as the API server answers.
+// it minutes more; but that is over as soon as the API server answers. Who is refused meanwhile is still remembered: he may have
+// come before anybody has noticed that it is back.
 func (e *engine) noteKubeAway(key string, err error) {
 	if !noAnswer(err) {
-		e.kubeAway.forget(key)
 		return
 	}
 	var of *watchErrors

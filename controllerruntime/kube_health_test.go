@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/url"
 	"strconv"
@@ -314,6 +315,22 @@ func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 		e.kubeAnswers(by["one"])
 		if n := e.queue.depth(); n > 0 {
 			t.Errorf("%d are due for a second time", n)
+		}
+	})
+}
+
+// TestWhoIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForHisBackoff: his own retry may come before anybody asks the API server.
+func TestWhoIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForHisBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &engine{queue: newQueue(queueOptions{backoffMin: time.Hour, backoffMax: time.Hour})}
+		source := newWatchErrors(stillInformer())
+		e.sources = append(e.sources, &kubeSource{watching: &kubeHealth{errors: source}})
+		e.noteKubeAway("home", source.noteUnanswered(wayFailed(syscall.ECONNREFUSED)))
+		e.noteKubeAway("home", errors.New("forbidden"))
+		e.queue.failed("home")
+		e.kubeAnswers(source)
+		if n := e.queue.depth(); n != 1 || e.queue.attempts("home") != 0 {
+			t.Errorf("%d are due, after %d attempts", n, e.queue.attempts("home"))
 		}
 	})
 }
