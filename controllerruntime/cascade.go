@@ -112,10 +112,7 @@ func (e *engine) orphans(ctx context.Context, key string) (bool, error) {
 	if !anchored(record) {
 		return e.leftBehind(ctx, key)
 	}
-	if record.DeletionPolicy != "" {
-		return record.DeletionPolicy == DeletionPolicyOrphan, nil
-	}
-	if len(record.LastDocument) == 0 {
+	if record.DeletionPolicy != "" || len(record.LastDocument) == 0 {
 		return record.DeletionPolicy == DeletionPolicyOrphan, nil
 	}
 	var document metav1.PartialObjectMetadata

@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,29 @@ func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
 	}
 	w.cloud.comeBack()
 	eventually(t, "the teardown ends", func() bool { return w.c.Stats().TornDown == 1 })
+}
+
+// TestTeardownDeletesTheRestWhileAnOperationGoesOn: only the driver can ask for the operation, and its API keeps what it has, but what is behind
+// another one goes.
+func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
+	things := newListed()
+	w := newCloudWorld(t, withInterval(notInATest), onlyApply(quickly...), OwnsExternal(external.Configure(things, withInterval(notInATest))))
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "it is reconciled", func() bool { return w.reconciled("home") && w.cloud.of("home") == "=1" })
+	w.listNow(1)
+	things.list.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
+	w.c.engine.external("Thing").wantList(time.Now())
+	eventually(t, "the thing is known", func() bool { return w.c.Stats().External["Thing"].Resources == 1 })
+	w.cloud.set(func(c *cloud) { c.async = true })
+	w.resize("home", 2)
+	eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
+	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "the thing is deleted", func() bool { return len(things.deleted) == 1 })
+	eventually(t, "the teardown does not end", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.queue.attempts("home") > 3 })
+	if w.gone("home") || w.cloud.count() != 1 || w.cloud.called("DELETE disks") > 0 {
+		t.Errorf("gone: %v, disks: %d, asked to be deleted %d times; the operation goes on", w.gone("home"), w.cloud.count(), w.cloud.called("DELETE disks"))
+	}
 }
 
 // slowList is a client whose lists take a while.

@@ -28,7 +28,8 @@ import (
 // later; one at a time, which has begun, holds a worker.
 //
 // A teardown deletes at once what is in NATS and Kubernetes, and what an API has when that has been listed anew: somebody else
-// may own by now what an older list shows. It ends when each API has been listed.
+// may own by now what an older list shows. It ends when each API has been listed. While an operation goes on that was begun
+// for the primary, nothing else of its API is deleted.
 //
 // A replica that does not lead lists and watches too, so that it can take over warm: a rate limit holds for each replica, and
 // for each controller that has the client.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -238,39 +240,47 @@ func (e *engine) mayHaveIntents(key string) bool {
 	return exists || err != nil
 }
 
-// intentsTold tells whether the caches show what came of the intents that were left open for a primary that is gone, whose
-// reconciler did not settle them. A call that was sent before a crash may arrive after it.
-func (e *engine) intentsTold(ctx context.Context, key string) (bool, error) {
+// leftOpen is what is known of the intents that were left open for a primary that is gone, whose reconciler did not settle
+// them.
+type leftOpen struct {
+	told bool          // the caches show what came of those for which a list can tell
+	err  error         // of those for which no list can: somebody has to do something
+	held []ownedSource // the APIs of these, where an operation goes on: nothing of theirs is to be touched
+}
+
+// intentsLeft looks at the intents that were left open. A call that was sent before a crash may arrive after it.
+func (e *engine) intentsLeft(ctx context.Context, key string) (left leftOpen, err error) {
+	left.told = true
 	if !e.mayHaveIntents(key) {
-		return true, nil
+		return left, nil
 	}
 	kept, _, err := e.readIntents(ctx, key)
 	if err != nil {
-		return false, err
+		return left, err
 	}
-	told := true
-	for resource, entry := range kept.Resources {
+	for _, resource := range slices.Sorted(maps.Keys(kept.Resources)) { // sorted, so that the same reasons make the same text
+		entry := kept.Resources[resource]
 		kind, _, _ := strings.Cut(resource, "/")
 		s := e.external(kind)
-		if entry.Intent == nil && (s == nil || entry.ObserveOnly) {
-			continue
-		}
-		if s == nil {
-			return false, fmt.Errorf("%s of external %s, for %s %q, was begun and not seen to be done, and this controller has no client that could list it: "+
+		switch {
+		case entry.Intent == nil && (s == nil || entry.ObserveOnly):
+		case s == nil:
+			left.err = errors.Join(left.err, fmt.Errorf("%s of external %s, for %s %q, was begun and not seen to be done, and this controller has no client that could list it: "+
 				"call external.ReconcileAbsent in the reconcile of the delete, or give it the client (OwnsExternal); or delete %s in bucket %s if nothing is left",
-				entry.Intent.Action, resource, e.kind, key, intentsName(key), e.statusBucket)
-		}
-		if entry.Intent != nil && entry.Intent.Operation != "" {
-			return false, fmt.Errorf("operation %q (%s) of external %s, for %s %q, was begun and not seen to be over; only its driver can ask for it: "+
+				entry.Intent.Action, resource, e.kind, key, intentsName(key), e.statusBucket))
+		case entry.Intent != nil && entry.Intent.Operation != "":
+			left.held = append(left.held, s)
+			left.err = errors.Join(left.err, fmt.Errorf("operation %q (%s) of external %s, for %s %q, was begun and not seen to be over; only its driver can ask for it: "+
 				"call external.ReconcileAbsent in the reconcile of the delete; or delete %s in bucket %s if nothing is left",
-				entry.Intent.Operation, entry.Intent.Action, resource, e.kind, key, intentsName(key), e.statusBucket)
-		}
-		entry = e.intents.met(key, resource, entry)
-		if !s.listedFor(ctx, key, entry.Settled(s.config.Timeout, s.config.Settle)) {
-			told = false
+				entry.Intent.Operation, entry.Intent.Action, resource, e.kind, key, intentsName(key), e.statusBucket))
+		default:
+			entry = e.intents.met(key, resource, entry)
+			if !s.listedFor(ctx, key, entry.Settled(s.config.Timeout, s.config.Settle)) {
+				left.told = false
+			}
 		}
 	}
-	return told, nil
+	return left, nil
 }
 
 // removeIntents forgets what was kept for a primary that is gone.

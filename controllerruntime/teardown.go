@@ -237,20 +237,25 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 	if !e.opts.withoutCascade {
 		a.behind = e.behind(key) // before the intents ask: for them a list may do that is older than the teardown
 	}
-	told, err := e.intentsTold(ctx, key)
+	left, err := e.intentsLeft(ctx, key)
 	if err != nil {
 		return false, err
 	}
+	told := left.told
 	if !e.opts.withoutCascade {
 		// What is known goes at once, even while some API cannot tell what there is, or what came of an intent.
+		a.behind = append(a.behind, left.held...)
 		gone, err := e.cascade(ctx, a)
 		if err != nil {
-			return false, err
+			return false, errors.Join(err, left.err)
 		}
 		told = told && len(a.behind) == 0
 		if told && !gone {
-			return false, nil
+			return false, left.err
 		}
+	}
+	if left.err != nil {
+		return false, left.err
 	}
 	if !told {
 		return false, e.cannotList(key)
@@ -276,9 +281,11 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 type absence struct {
 	engine *engine
 	key    string
-	asked  time.Time     // the leader
-	spared bool          // something that it owned stays: external.ObserveOnly
-	behind []ownedSource // whose last list is older than the teardown: what it shows may be somebody else's by now
+	asked  time.Time // the leader
+	spared bool      // something that it owned stays: external.ObserveOnly
+	// behind is not to be touched: the last list is older than the teardown, and what it shows may be somebody else's by now, or an
+	// operation goes on.
+	behind []ownedSource
 }
 
 // absenceTrusted is how long the leader's answer is acted on, with the cache alone to say otherwise.

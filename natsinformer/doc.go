@@ -21,14 +21,14 @@
 // A list is a pull consumer over the whole stream, read until the consumer itself says that it has come to the end (see
 // end.go for why nothing else proves that no key is missing). A watch is the same consumer made from the cursor on: the
 // stream sequence that was processed last. When the consumer falls silent, is deleted, skips a sequence, or the
-// connection is lost, a new one is made from the cursor. Before that the stream's leader (nobody else is believed) is asked
-// whether it is still the same stream; if it is not, it is listed again inside the same watch, and the difference is
-// emitted as events. Every few minutes, and after each recovery, the number of keys is compared with the server's, which
-// finds those that vanished without a message. A server that was killed may even bring messages back: of a key that was
-// purged the revision before. So when the server no longer had our consumer, and after each interruption where one server of a
-// cluster has the only replica, the stream is also listed again, once within CompareInterval; what did not change is not
-// decoded again. All retries are inside, jittered, and at most
-// about a second apart, because client-go's reflector would wait up to a minute and list everything again.
+// connection is lost, a new one is made from the cursor. Before that the stream's leader (nobody else is believed) is
+// asked whether it is still the same stream; if it is not, it is listed again inside the same watch, and the difference
+// is emitted as events. Every few minutes, and after each recovery, the number of keys is compared with the server's,
+// which finds those that vanished without a message. A server that was killed may even bring messages back: of a key
+// that was purged the revision before. So when the server no longer had our consumer, and after each interruption where
+// one server of a cluster has the only replica, the stream is also listed again, once within CompareInterval; what did
+// not change is not decoded again. All retries are inside, jittered, and at most about a second apart, because
+// client-go's reflector would wait up to a minute and list everything again.
 //
 // Informer.Cursor tells up to which sequence the store is complete, and WaitCursor waits for it: to read one's own write, or
 // to know that something does not exist. Where the stream has a message for each sequence, that is known at once. Where
