@@ -52,8 +52,10 @@ func roleCache(_ context.Context, config json.RawMessage) (map[string]command, f
 	}
 	fill := func(ctx context.Context, _ json.RawMessage) (any, error) {
 		switch {
+		case cfg.Source == "raw" && cfg.ConfigMaps:
+			return fillRaw(ctx, cfg, cfg.Place+"-configmaps")
 		case cfg.Source == "raw":
-			return fillRaw(ctx, cfg)
+			return fillRaw(ctx, cfg, cfg.Place)
 		case cfg.Source == "nagi" && cfg.ConfigMaps:
 			return fillNagi[*corev1.ConfigMap](ctx, cfg, "ConfigMap", cfg.Place+"-configmaps")
 		case cfg.Source == "nagi":
@@ -68,16 +70,16 @@ func roleCache(_ context.Context, config json.RawMessage) (map[string]command, f
 }
 
 // fillRaw is what the informers are compared with: all messages are received, and that is all.
-func fillRaw(ctx context.Context, cfg cacheConfig) (any, error) {
+func fillRaw(ctx context.Context, cfg cacheConfig, bucket string) (any, error) {
 	js, err := connect(cfg.NATS)
 	if err != nil {
 		return nil, err
 	}
 	runtime.GC()
 	began := time.Now()
-	consumer, err := js.CreateConsumer(ctx, "KV_"+cfg.Place, jetstream.ConsumerConfig{
+	consumer, err := js.CreateConsumer(ctx, "KV_"+bucket, jetstream.ConsumerConfig{
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-		FilterSubject: "$KV." + cfg.Place + ".>",
+		FilterSubject: "$KV." + bucket + ".>",
 	})
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 
 // controllerConfig says what controller a child runs.
 type controllerConfig struct {
-	Runtime string // "nagi" or "controller-runtime"
+	Runtime string // "nagi", "controller-runtime" or "bare"
 	NATS    string
 	Kube    *kubeAddress
 	// Place is the bucket or the namespace of the primaries.
@@ -40,7 +40,7 @@ func roleController(ctx context.Context, config json.RawMessage) (map[string]com
 		return nil, nil, err
 	}
 	start := map[string]func(context.Context, controllerConfig, *observer) (underTest, error){
-		"nagi": startNagi, "controller-runtime": startOther,
+		"nagi": startNagi, "controller-runtime": startOther, "bare": startBare,
 	}[cfg.Runtime]
 	if start == nil {
 		return nil, nil, fmt.Errorf("there is no runtime %q", cfg.Runtime)

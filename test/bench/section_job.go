@@ -19,6 +19,8 @@ const (
 	jobKube  = "Nagi, secondary in Kubernetes"
 	jobTheir = "controller-runtime"
 	jobQueue = "controller-runtime, client-go's queue"
+	jobBare  = "no controller: a bare program writes the same"
+	jobLess  = "no controller: a bare program writes the same, without teardown"
 )
 
 // runJob measures the whole job: a primary is created, its controller creates a secondary and writes status.
@@ -27,7 +29,9 @@ func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 	c = &chapter{title: "1. The whole job", setup: fmt.Sprintf("A primary of 450 B is created; its controller, with 16 workers, creates one secondary of the same size and writes status; the\n"+
 		"user sees that by a watch. First %d one after the other, then %d from %d writers at once. Each turn is a controller\n"+
 		"process of its own, in an empty bucket or namespace. Nagi also writes two records that make a later delete safe;\n"+
-		"controller-runtime has no finalizer here, and Nagi without teardown promises and writes as little.", alone, many, writers)}
+		"controller-runtime has no finalizer here, and Nagi without teardown promises and writes as little. The bare program shows what\n"+
+		"NATS and nats.go take of it: it sends the same messages, as large, by compare-and-set and one after the other as Nagi must,\n"+
+		"and decodes, caches and checks nothing. No controller on them can be faster.", alone, many, writers)}
 	nats, err := startNATS(ctx)
 	if err != nil {
 		return c, err
@@ -42,12 +46,15 @@ func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 	one, tail := c.figure(jobOne, "s"), c.figure(jobTail, "s")
 	rate := c.figure(jobMany, "/s").higherIsBetter()
 	for turn := range turns {
-		for i, name := range []string{jobOurs, jobTheir, jobLight, jobKube, jobQueue} {
+		for i, name := range []string{jobOurs, jobTheir, jobLight, jobKube, jobQueue, jobBare, jobLess} {
 			cfg := controllerConfig{Place: fmt.Sprint("job-", turn, "-", i), NATS: nats.url, Kube: kube.address, Secondaries: 1, Workers: 16}
 			cfg.Runtime, cfg.KubeSecondary, cfg.ClientGoQueue = "nagi", name == jobKube, name == jobQueue
-			cfg.WithoutTeardown = name == jobLight
-			if name == jobTheir || name == jobQueue {
+			cfg.WithoutTeardown = name == jobLight || name == jobLess
+			switch name {
+			case jobTheir, jobQueue:
 				cfg.Runtime = "controller-runtime"
+			case jobBare, jobLess:
+				cfg.Runtime = "bare"
 			}
 			u, err := place(ctx, cfg, nats, kube)
 			if err != nil {
@@ -69,17 +76,21 @@ func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 		c.reach(faster >= 20, ours+": at least 20 times the throughput of controller-runtime", "%s", times(faster))
 		c.reach(sooner >= 10, ours+": at most a tenth of its median latency", "1/%s of it", number(sooner))
 	}
+	for _, bare := range []string{jobBare, jobLess} {
+		c.note("%s: %s the throughput of controller-runtime, and 1/%s of its median latency.", bare,
+			times(rate.median(bare)/rate.median(jobTheir)), number(one.median(jobTheir)/one.median(bare)))
+	}
 	return c, nil
 }
 
 // place makes the namespaces that a controller needs, and its user. Buckets are made by its clients.
 func place(ctx context.Context, cfg controllerConfig, nats *natsServer, kube *kubeServer) (user, error) {
-	if cfg.KubeSecondary || cfg.Runtime != "nagi" {
+	if cfg.KubeSecondary || cfg.Runtime == "controller-runtime" {
 		if err := kube.namespace(ctx, cfg.Place); err != nil {
 			return nil, err
 		}
 	}
-	if cfg.Runtime == "nagi" {
+	if cfg.Runtime != "controller-runtime" {
 		return &natsUser{js: nats.js, bucket: cfg.Place}, nil
 	}
 	return &kubeUser{client: kube.client, namespace: cfg.Place}, nil

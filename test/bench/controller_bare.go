@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nagi-runtime/nagi/entity"
+	v1 "github.com/nagi-runtime/nagi/test/bench/api/v1"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// bareController is no controller, but the messages of one: a program on nats.go that, for each primary, writes what Nagi
+// writes, as large, by compare-and-set, and waits where Nagi must. It reads what a controller has to watch and decodes
+// nothing, keeps no cache and checks nothing. What takes longer with Nagi is Nagi's; what takes as long here is NATS'.
+type bareController struct {
+	cfg     controllerConfig
+	seen    *observer
+	js      jetstream.JetStream
+	work    chan jetstream.Msg
+	watches []jetstream.MessagesContext
+	all     sync.WaitGroup
+	failed  chan error
+}
+
+func startBare(ctx context.Context, cfg controllerConfig, seen *observer) (underTest, error) {
+	js, err := connect(cfg.NATS)
+	if err != nil {
+		return nil, err
+	}
+	c := &bareController{cfg: cfg, seen: seen, js: js, work: make(chan jetstream.Msg, 1024), failed: make(chan error, 1)}
+	sites, err := entity.NewClient[*v1.Website](ctx, js, entity.Config{Kind: "Website", Bucket: cfg.Place})
+	if err != nil {
+		return nil, err
+	}
+	sites.Close()
+	configMaps, err := entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{Kind: "ConfigMap", Bucket: cfg.Place + "-secondaries"})
+	if err != nil {
+		return nil, err
+	}
+	configMaps.Close()
+	for bucket, handle := range map[string]func(jetstream.Msg){
+		cfg.Place: func(m jetstream.Msg) { c.work <- m }, cfg.Place + "-secondaries": func(jetstream.Msg) {}, cfg.Place + "-status": func(jetstream.Msg) {},
+	} {
+		if err := c.watch(ctx, bucket, handle); err != nil {
+			return nil, err
+		}
+	}
+	for range cfg.Workers {
+		c.all.Go(func() {
+			for m := range c.work {
+				if err := c.reconcile(m); err != nil {
+					select {
+					case c.failed <- err:
+					default:
+					}
+				}
+			}
+		})
+	}
+	return c, nil
+}
+
+func (c *bareController) watch(ctx context.Context, bucket string, handle func(jetstream.Msg)) error {
+	consumer, err := c.js.CreateConsumer(ctx, "KV_"+bucket, jetstream.ConsumerConfig{
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: "$KV." + bucket + ".>",
+	})
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", bucket, err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(512))
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", bucket, err)
+	}
+	c.watches = append(c.watches, messages)
+	go func() {
+		for m, err := messages.Next(); err == nil; m, err = messages.Next() {
+			handle(m)
+		}
+	}()
+	return nil
+}
+
+// reconcile writes an anchor, a secondary, the status and what came of it, each but the last when the one before is stored.
+func (c *bareController) reconcile(m jetstream.Msg) error {
+	ctx := context.Background()
+	name := strings.TrimPrefix(m.Subject(), "$KV."+c.cfg.Place+".")
+	status, secondary := "$KV."+c.cfg.Place+"-status."+name, "$KV."+c.cfg.Place+"-secondaries."+name+"-0"
+	const head = `{"schemaVersion":1,"controller":"websites","stream":"2026-01-01T00:00:00.000000000Z","documentRevision":1000,"lastDocument":`
+	const ready = `,"statusRevision":1,"status":{"ready":true,"address":"https://shop-1000.example.com"}`
+	var before uint64
+	if c.cfg.WithoutTeardown {
+		if _, err := c.js.Publish(ctx, secondary, m.Data(), jetstream.WithExpectLastSequencePerSubject(0)); err != nil {
+			return err
+		}
+		_, err := c.js.Publish(ctx, status, []byte(`{"schemaVersion":1`+ready+`}`), jetstream.WithExpectLastSequencePerSubject(0))
+		return err
+	}
+	anchor := slices.Concat([]byte(head), m.Data())
+	for _, write := range []struct {
+		subject  string
+		data     []byte
+		expected *uint64
+	}{{status, slices.Concat(anchor, []byte("}")), &before}, {secondary, m.Data(), new(uint64)}, {status, slices.Concat(anchor, []byte(ready+"}")), &before}} {
+		ack, err := c.js.Publish(ctx, write.subject, write.data, jetstream.WithExpectLastSequencePerSubject(*write.expected))
+		if err != nil {
+			return err
+		}
+		*write.expected = ack.Sequence
+	}
+	outcome := slices.Concat(anchor, []byte(ready+`,"observedRevision":1000,"conditions":[{"type":"Reconciled","status":"True","observedGeneration":1000,"lastTransitionTime":"2026-01-01T00:00:00Z","reason":"Synced","message":""}]}`))
+	_, err := c.js.PublishMsgAsync(&nats.Msg{Subject: status, Data: outcome}, jetstream.WithExpectLastSequencePerSubject(before))
+	return err
+}
+
+func (c *bareController) awaitReady(context.Context) error { return nil }
+
+func (c *bareController) writes() int64 { return 0 }
+
+func (c *bareController) stop() error {
+	for _, w := range c.watches {
+		w.Stop()
+	}
+	close(c.work)
+	c.all.Wait()
+	<-c.js.PublishAsyncComplete()
+	select {
+	case err := <-c.failed:
+		return err
+	default:
+		return nil
+	}
+}
