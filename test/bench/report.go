@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -176,8 +177,10 @@ func (f *figure) markdown(b *strings.Builder) {
 	}
 }
 
-// competes tells whether a user could pick it: neither a variant of ours nor what is no cache at all.
-func competes(name string) bool { return !strings.HasPrefix(name, "Nagi") && name != cacheRaw }
+// competes tells whether a user could pick it: neither a variant of ours nor what is no cache and no controller at all.
+func competes(name string) bool {
+	return !strings.HasPrefix(name, "Nagi") && !slices.Contains([]string{cacheRaw, jobBare, jobLess}, name)
+}
 
 // beside tells how a subject stands beside the first.
 func (f *figure) beside(s *subject) string {
