@@ -26,6 +26,23 @@ func deleteConsumers(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
+// relay is a connection whose JetStream requests are handed on, but for those that are dropped.
+func relay(t *testing.T, server *natstest.Server, drop func(*nats.Msg) bool) jetstream.JetStream {
+	t.Helper()
+	nc := connect(t, server.URL()).Conn()
+	sub, err := nc.Subscribe("relay.API.>", func(m *nats.Msg) {
+		if !drop(m) {
+			_ = nc.PublishRequest("$JS."+strings.TrimPrefix(m.Subject, "relay."), m.Reply, m.Data)
+		}
+	})
+	must(t, err)
+	must(t, nc.Flush())
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	js, err := jetstream.NewWithAPIPrefix(connect(t, server.URL()).Conn(), "relay.API")
+	must(t, err)
+	return js
+}
+
 // TestRecoveryIsPromptAfterALongSilence: however long nothing was heard of the consumers, the promise holds.
 func TestRecoveryIsPromptAfterALongSilence(t *testing.T) {
 	t.Parallel() // it waits
@@ -33,17 +50,8 @@ func TestRecoveryIsPromptAfterALongSilence(t *testing.T) {
 	admin := connect(t, server.URL())
 	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "k", 1)
-	nc := admin.Conn()
 	var mute atomic.Bool
-	sub, err := nc.Subscribe("mute.API.>", func(m *nats.Msg) {
-		if subject := strings.TrimPrefix(m.Subject, "mute."); !mute.Load() || !strings.Contains(subject, "MSG.NEXT") {
-			_ = nc.PublishRequest("$JS."+subject, m.Reply, m.Data)
-		}
-	})
-	must(t, err)
-	defer func() { must(t, sub.Unsubscribe()) }()
-	js, err := jetstream.NewWithAPIPrefix(connect(t, server.URL()).Conn(), "mute.API")
-	must(t, err)
+	js := relay(t, server, func(m *nats.Msg) bool { return mute.Load() && strings.Contains(m.Subject, "MSG.NEXT") })
 	var o told
 	r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
 	r.follows(t, kv, "k", 2, prompt)
@@ -54,6 +62,77 @@ func TestRecoveryIsPromptAfterALongSilence(t *testing.T) {
 	mute.Store(false)
 	r.follows(t, kv, "k", 3, prompt)
 	o.healed(t)
+}
+
+// TestAListThatCannotBeFinishedLetsTheWatchGoOn: between its attempts.
+func TestAListThatCannotBeFinishedLetsTheWatchGoOn(t *testing.T) {
+	t.Parallel() // it waits
+	server := natstest.Start(t)
+	admin := connect(t, server.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "k", 1)
+	put(t, kv, "same", 1) // by which the stream is known again
+	var mute atomic.Bool
+	var dropped atomic.Int64
+	js := relay(t, server, func(m *nats.Msg) bool {
+		drop := mute.Load() && strings.Contains(string(m.Data), fmt.Sprintf(`"expires":%d`, listExpires))
+		if drop {
+			dropped.Add(1)
+		}
+		return drop
+	})
+	r := start(t, js, Config{Bucket: "b", CompareInterval: time.Second}).synced(t)
+	r.follows(t, kv, "k", 2, prompt)
+	mute.Store(true)
+	deleteConsumers(t, admin) // a reason to list again
+	n := 2
+	for list := range int64(2) {
+		eventually(t, 20*time.Second, "a list is tried", func() bool { return dropped.Load() > list })
+		n++
+		r.follows(t, kv, "k", n, 2*silence+prompt)
+	}
+	if lists := r.Status().Lists; lists != 1 {
+		t.Fatalf("%d lists: this test has lost its subject", lists)
+	}
+	mute.Store(false)
+	eventually(t, 30*time.Second, "the list is finished", func() bool { return r.Status().Lists == 2 })
+	r.follows(t, kv, "k", n+1, prompt)
+}
+
+// TestATombstoneThatIsAskedForInVainIsNoFault: it is asked for again at the next comparison, and the watch does not end.
+func TestATombstoneThatIsAskedForInVainIsNoFault(t *testing.T) {
+	t.Parallel() // it waits
+	server := natstest.Start(t)
+	admin := connect(t, server.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
+	var mute atomic.Bool
+	var dropped atomic.Int64
+	js := relay(t, server, func(m *nats.Msg) bool {
+		drop := mute.Load() && strings.Contains(m.Subject, "MSG.GET")
+		if drop {
+			dropped.Add(1)
+		}
+		return drop
+	})
+	var o told
+	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond, OnError: o.add}).synced(t)
+	put(t, kv, "k", 1)
+	put(t, kv, "dies", 1)
+	mute.Store(true)
+	marker := &nats.Msg{Subject: "$KV.b.dies", Header: nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}}}
+	_, err := admin.PublishMsg(t.Context(), marker)
+	must(t, err)
+	eventually(t, 30*time.Second, "the tombstone is asked for in vain, and again", func() bool { return dropped.Load() >= 2 })
+	r.follows(t, kv, "k", 2, prompt)
+	if st := r.Status(); st.Resumes != 1 || st.Lists != 1 || o.count() != 0 {
+		t.Errorf("%d resumes, %d lists, told of %d errors", st.Resumes, st.Lists, o.count())
+	}
+	mute.Store(false)
+	compares := r.Status().Compares
+	eventually(t, 20*time.Second, "compared", func() bool { return r.Status().Compares > compares })
+	if st := r.Status(); st.Resumes != 1 || st.Lists != 1 {
+		t.Errorf("%d resumes, %d lists", st.Resumes, st.Lists)
+	}
 }
 
 // TestAnOutageIsForgotten: after it is over, the end of a session is no problem again.

@@ -139,11 +139,12 @@ func (w *worker) attempt(ctx context.Context) error {
 		return w.ended(s, err)
 	}
 	if m != resume {
-		// Where a list cannot be finished, the watch goes on between its attempts.
 		w.relistCause = nil
-		w.postpone(time.Now())
 		s.patience = 1 << w.impatience
 		err := w.list(ctx, s, m, info)
+		if err != nil {
+			w.postpone(time.Now()) // where a list cannot be finished, the watch goes on between its attempts
+		}
 		if errors.Is(err, errSilent) {
 			w.impatience = min(w.impatience+1, maxImpatience)
 		}
