@@ -49,7 +49,7 @@ func TestAllocationsOfDispatch(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	got := float64(after.Mallocs-before.Mallocs) / (keys * rounds)
 	t.Logf("%.2f allocations per key", got)
-	if limit := 4.5; got > limit {
+	if limit := 2.2; got > limit { // the context of the reconcile, and where more keys wait than are spared, what the queue knows of one
 		t.Errorf("a key allocates %.2f times, want at most %.2f", got, limit)
 	}
 }

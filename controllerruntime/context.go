@@ -30,8 +30,7 @@ type reconcileContext struct {
 type reconcileKey struct{}
 
 func (e *engine) reconcileContext(t *term, req Request) *reconcileContext {
-	c := &reconcileContext{engine: e, term: t, req: req}
-	c.Context = entity.WithWriteLog(t.ctx, &c.writes.nats)
+	c := &reconcileContext{Context: t.ctx, engine: e, term: t, req: req}
 	if e.opts.logConstructor != nil {
 		c.log()
 	}
@@ -43,6 +42,8 @@ func (c *reconcileContext) Value(key any) any {
 	switch key {
 	case reconcileKey{}:
 		return c
+	case entity.WriteLogKey{}:
+		return &c.writes.nats
 	case kubeWriteLogKey{}:
 		return &c.writes.kube
 	case c.engine.loggerKey:

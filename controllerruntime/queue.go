@@ -29,7 +29,8 @@ type queue struct {
 	wake    sync.Cond // a key became ready, or shutDown
 	closed  bool
 	entries map[string]*entry
-	most    int // entries since the map was made
+	most    int      // entries since the map was made
+	spare   []*entry // of keys that were forgotten, to be used again
 	ready   *order
 	timers  timers
 
@@ -405,10 +406,24 @@ func (q *queue) expire(t *timer, now time.Duration) {
 func (q *queue) entry(key string) *entry {
 	e := q.entries[key]
 	if e == nil {
-		e = &entry{key: key}
+		e = q.newEntry(key)
 		q.entries[key] = e
 		q.most = max(q.most, len(q.entries))
 	}
+	return e
+}
+
+// spareEntries is how many entries are kept to be used again: a key that comes and goes then costs no memory.
+const spareEntries = 256
+
+func (q *queue) newEntry(key string) *entry {
+	last := len(q.spare) - 1
+	if last < 0 {
+		return &entry{key: key}
+	}
+	e := q.spare[last]
+	q.spare = q.spare[:last]
+	e.key = key
 	return e
 }
 
@@ -421,6 +436,10 @@ func (q *queue) release(e *entry) {
 		return
 	}
 	delete(q.entries, e.key)
+	if len(q.spare) < spareEntries {
+		*e = entry{} // nobody has it any more
+		q.spare = append(q.spare, e)
+	}
 	if len(q.entries) == 0 && q.most > manyEntries {
 		// A map never shrinks: an initial list of millions would stay for good.
 		q.entries, q.most = map[string]*entry{}, 0

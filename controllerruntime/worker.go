@@ -120,17 +120,7 @@ func (e *engine) processPresent(t *term, it item, v view) {
 		return
 	}
 	if it.prio == prioBackground {
-		// Many keys are waiting: write ahead, and come back when the server has it.
-		e.flights.launch(e.records.PutAsync(it.key, record), func(_ context.Context, err error) {
-			if err != nil {
-				t.logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.key, "err", err)
-			} else {
-				e.anchors.written(t.ctx, it.key)
-			}
-			it.prio = prioSecondary
-			e.queue.giveBack(it)
-			e.queue.done(it.key)
-		})
+		e.anchorAhead(t, it, record)
 		return
 	}
 	if err := e.anchors.put(t.ctx, it.key, record); err != nil {
@@ -138,6 +128,20 @@ func (e *engine) processPresent(t *term, it item, v view) {
 		return
 	}
 	e.reconcilePresent(t, it, v, record)
+}
+
+// anchorAhead writes a key's anchor, while many keys are waiting: it comes back when the server has it.
+func (e *engine) anchorAhead(t *term, it item, record *entity.Record) {
+	e.flights.launch(e.records.PutAsync(it.key, record), func(_ context.Context, err error) {
+		if err != nil {
+			t.logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.key, "err", err)
+		} else {
+			e.anchors.written(t.ctx, it.key)
+		}
+		it.prio = prioSecondary
+		e.queue.giveBack(it)
+		e.queue.done(it.key)
+	})
 }
 
 // recordFailed puts a key back whose record could not be written: there is no reconcile without it, and none is lost.

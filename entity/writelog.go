@@ -20,16 +20,17 @@ type loggedWrite struct {
 	stream   uint64 // the informer's count of stream changes: revisions of another stream are never reached
 }
 
-type writeLogKey struct{}
+// WriteLogKey is the key under which a context has the *WriteLog of WithWriteLog, for contexts that have it without.
+type WriteLogKey struct{}
 
 // WithWriteLog returns a context under which the successful writes of every client are added to log: documents,
 // records, deletes. Writes of clients whose informers do not run are not, since no cache will show them.
 func WithWriteLog(ctx context.Context, log *WriteLog) context.Context {
-	return context.WithValue(ctx, writeLogKey{}, log)
+	return context.WithValue(ctx, WriteLogKey{}, log)
 }
 
 func logWrite(ctx context.Context, informer natsinformer.Informer, revision uint64) {
-	log, ok := ctx.Value(writeLogKey{}).(*WriteLog)
+	log, ok := ctx.Value(WriteLogKey{}).(*WriteLog)
 	if !ok || log == nil {
 		return
 	}
