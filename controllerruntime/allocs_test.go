@@ -83,7 +83,7 @@ func TestAllocationsOfCreateOrUpdateThatChangesNothing(t *testing.T) {
 	w.run(c)
 	allocations := <-got
 	t.Logf("%v allocations", allocations)
-	if limit := 77.0; allocations > limit {
+	if limit := 41.0; allocations > limit {
 		t.Errorf("CreateOrUpdate allocates %v times, want at most %v", allocations, limit)
 	}
 }
