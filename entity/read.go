@@ -44,7 +44,7 @@ func (c *Client[T]) joinLive(obj T, key string, rec *Record) T {
 	if rec == nil {
 		return c.codec.join(obj, nil)
 	}
-	return c.codec.join(obj, c.records.object(key, rec))
+	return c.codec.join(obj, c.records.object(key, rec.Clone()))
 }
 
 // document reads a document live, without its status.

@@ -121,6 +121,20 @@ func RecordOf(obj any) (rec *Record, key string, ok bool) {
 	return o.Record, o.key(), true
 }
 
+// SetResourceVersion does not write what is there already: an object that this process made may have readers when the
+// informer gets it.
+func (o *RecordObject) SetResourceVersion(version string) {
+	if o.ResourceVersion != version {
+		o.ResourceVersion = version
+	}
+}
+
+// setRevision is for an object that is not shared yet.
+func (o *RecordObject) setRevision(revision uint64) {
+	o.Record.Revision = revision
+	setRevision(o, revision)
+}
+
 func (o *RecordObject) key() string {
 	if o.Namespace == "" {
 		return o.Name

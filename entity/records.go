@@ -22,6 +22,7 @@ type Records struct {
 	limit  int // bytes of a record
 	status statusDecoder
 	recent *recordLRU
+	echoes *echoes
 	// current is the cache of the client's present generation; open makes one.
 	current func() *recordCache
 	open    func() *recordCache
@@ -192,7 +193,13 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 	if len(data) > r.limit {
 		return write{}, newTooLarge(r.cfg.Kind, r.bucket.name, key, len(data), r.limit, "the record (status and last document)")
 	}
-	return write{key: natsKey, value: data, expected: rec.Revision}, nil
+	w := write{key: natsKey, value: data, expected: rec.Revision}
+	if r.current().isRunning() {
+		if own := rec.Clone(); own.asDecoded(data) {
+			w.echo = r.echoes.add(natsKey, data, r.object(key, own))
+		}
+	}
+	return w, nil
 }
 
 // written ends a Put: a create that met a marker is done again over it, and a success is remembered.
@@ -203,12 +210,17 @@ func (r *Records) written(ctx context.Context, key string, w write, rec *Record,
 	}
 	if err != nil {
 		r.recent.remove(key)
+		r.echoes.forget(w.key, w.echo)
 		return r.conflict(key, err)
 	}
 	rec.Revision = revision
 	r.recent.put(key, rec)
 	if c := r.current(); c.isRunning() {
-		c.writes.put(key, revision, r.object(key, rec))
+		object := r.echoes.settle(w.echo, revision)
+		if object == nil {
+			object = r.object(key, rec.Clone())
+		}
+		c.writes.put(key, revision, object)
 		logWrite(ctx, c.store, revision)
 	}
 	return nil
@@ -254,6 +266,9 @@ func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if own := r.echoes.take(entry); own != nil {
+		return own, nil
+	}
 	rec, err := decodeRecord(entry.Value, entry.Revision)
 	if err != nil {
 		return nil, err
@@ -261,14 +276,13 @@ func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
 	return r.object(key, rec), nil
 }
 
-// object is the cached form of a record: without its last document, and with its status decoded once.
-func (r *Records) object(key string, rec *Record) *RecordObject {
-	slim := rec.Clone()
-	slim.LastDocument = nil
-	slim.share()
-	o := &RecordObject{Record: slim, status: r.status.decodeStatus(rec.Status)}
+// object makes a record of the caller's own the cached one: without its last document, and with its status decoded once.
+func (r *Records) object(key string, own *Record) *RecordObject {
+	own.LastDocument = nil
+	own.share()
+	o := &RecordObject{Record: own, status: r.status.decodeStatus(own.Status)}
 	o.Namespace, o.Name = splitKey(key)
-	setRevision(o, rec.Revision)
+	o.setRevision(own.Revision)
 	return o
 }
 
