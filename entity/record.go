@@ -92,10 +92,33 @@ func encodeRecord(rec *Record) ([]byte, error) { return jsonv1.Marshal(rec) }
 func decodeRecord(data []byte, revision uint64) (*Record, error) {
 	rec := &Record{}
 	if err := jsonv1.Unmarshal(data, rec); err != nil {
-		return nil, fmt.Errorf("record at revision %d does not decode: %w", revision, err)
+		return nil, undecodable(revision, err)
 	}
 	rec.Revision = revision
 	return rec, nil
+}
+
+// decodeSlim is decodeRecord without LastDocument, into an empty record.
+func decodeSlim(data []byte, revision uint64, rec *Record) error {
+	type record struct { // errors have its name
+		*Record
+		LastDocument skipped `json:"lastDocument"` // instead of the Record's
+	}
+	slim := record{Record: rec}
+	if err := jsonv1.Unmarshal(data, &slim); err != nil {
+		return undecodable(revision, err)
+	}
+	rec.Revision = revision
+	return nil
+}
+
+// skipped is a JSON value that is checked and not kept.
+type skipped struct{}
+
+func (*skipped) UnmarshalJSON([]byte) error { return nil }
+
+func undecodable(revision uint64, err error) error {
+	return fmt.Errorf("record at revision %d does not decode: %w", revision, err)
 }
 
 // RecordObject is a record in the store of Records.Informer. Its name and namespace are those of the entity. It is

@@ -1,8 +1,12 @@
 package entity
 
 import (
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
 )
@@ -22,7 +26,7 @@ func benchRecords(tb testing.TB) (*Records, natsinformer.Entry) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &Records{keys: c.keys, cfg: cfg, status: c, echoes: newEchoes()}, natsinformer.Entry{Key: "site-1", Revision: 7, Value: value}
+	return &Records{keys: c.keys, cfg: cfg, status: c, echoes: newEchoes()}, natsinformer.Entry{Key: "site-1", Revision: 123_456, Value: value}
 }
 
 // BenchmarkDecodeRecord makes the cached form of a record that came from the server: written by another process, or by this one.
@@ -46,4 +50,47 @@ func BenchmarkDecodeRecord(b *testing.B) {
 			}
 		}
 	})
+}
+
+func TestARecordDecodesForTheCacheAsItDoesInFull(t *testing.T) {
+	member := rapid.Custom(func(t *rapid.T) string {
+		name := rapid.SampledFrom([]string{
+			"schemaVersion", "controller", "observedRevision", "stream", "conditions", "status", "statusRevision", "lastDocument", "documentRevision",
+			"deletionPolicy", "LASTDOCUMENT", "Status", "last_document", "revision", "Revision", "record", "unknown", "",
+		}).Draw(t, "name")
+		value := rapid.SampledFrom([]string{
+			"null", "1", "-1", "1e3", `"x"`, `"a\u003cb"`, "\"\xff\"", `{"a":1,"a":2}`, "[]", "[{}]", "[null]", "true", "18446744073709551616", "{", "nul", "01", "",
+			`[{"type":"Reconciled","status":"True","reason":"Synced","lastTransitionTime":"2026-01-02T03:04:05Z","extra":0}]`, `[{"lastTransitionTime":"yesterday"}]`,
+		}).Draw(t, "value")
+		return strconv.Quote(name) + rapid.SampledFrom([]string{":", " : ", ""}).Draw(t, "colon") + value
+	})
+	document := rapid.Custom(func(t *rapid.T) string {
+		return rapid.SampledFrom([]string{"{", " {", "{", "[", ""}).Draw(t, "open") + strings.Join(rapid.SliceOfN(member, 0, 6).Draw(t, "members"), ",") +
+			rapid.SampledFrom([]string{"}", "} ", "}", "}}", "} x", ""}).Draw(t, "close")
+	})
+	agree := func(t rapid.TB, data string) {
+		want, wantErr := decodeRecord([]byte(data), 7)
+		got := &Record{}
+		gotErr := decodeSlim([]byte(data), 7, got)
+		if (gotErr == nil) != (wantErr == nil) {
+			t.Fatalf("%q: got error %v, want %v", data, gotErr, wantErr)
+		}
+		if wantErr != nil {
+			return
+		}
+		want.LastDocument = nil
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q\ngot  %+v\nwant %+v", data, got, want)
+		}
+	}
+	_, entry := benchRecords(t)
+	for _, data := range []string{
+		string(entry.Value), "", "null", " null ", "{}", "[]", "1", `"x"`, `{"lastDocument":{"a":]}`, `{"lastDocument":{"a":1}`, `{"lastDocument":"` + "\xff" + `"}`,
+		`{"lastDocument":null,"status":null}`, `{"lastDocument":1,"lastDocument":2,"controller":"c","Controller":"d"}`, `{"lastDocument":"\ud800"}`,
+		`{"LastDocument":{"b":1},"controller":"c"}`, `{"controller":1,"lastDocument":{}}`, `{"Record":{"controller":"c"}}`, `{"conditions":[{"type":1}]}`,
+		`{"lastDocument":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`,
+	} {
+		agree(t, data)
+	}
+	rapid.Check(t, func(t *rapid.T) { agree(t, document.Draw(t, "document")) })
 }

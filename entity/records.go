@@ -269,8 +269,8 @@ func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
 	if own := r.echoes.take(entry); own != nil {
 		return own, nil
 	}
-	rec, err := decodeRecord(entry.Value, entry.Revision)
-	if err != nil {
+	rec := &Record{}
+	if err := decodeSlim(entry.Value, entry.Revision, rec); err != nil {
 		return nil, err
 	}
 	return r.object(key, rec), nil
