@@ -82,7 +82,7 @@ func TestARecordThatThisProcessWroteIsNotDecodedAgain(t *testing.T) {
 		if written := client.records.current().writes.entries["a"].value; stored != written {
 			t.Fatalf("write %d was decoded again", i)
 		}
-		if stored.ResourceVersion != strconv.FormatUint(rec.Revision, 10) || stored.Record.Revision != rec.Revision || stored.Record.LastDocument != nil {
+		if stored.GetResourceVersion() != strconv.FormatUint(rec.Revision, 10) || stored.Record.Revision != rec.Revision || stored.Record.LastDocument != nil {
 			t.Fatalf("got %+v", stored.Record)
 		}
 	}
@@ -158,7 +158,7 @@ func TestAnEchoMayComeBackBeforeItsAcknowledgement(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := decodeEcho(t, r, 7, w.value)
-	if got != w.echo.object || got.Record.Revision != 7 || got.ResourceVersion != "7" {
+	if got != w.echo.object || got.Record.Revision != 7 || got.GetResourceVersion() != "7" {
 		t.Errorf("got %+v", got.Record)
 	}
 	// The same bytes had been written before: what came back was not this write.
@@ -222,6 +222,21 @@ func TestAnEchoIsWhatDecodingGives(t *testing.T) {
 			t.Fatalf("%s\ngot  %+v\nwant %+v", data, got, want)
 		}
 	})
+	for i, field := range []func(*Record) *string{
+		func(r *Record) *string { return &r.Controller },
+		func(r *Record) *string { return &r.Stream },
+		func(r *Record) *string { return &r.DeletionPolicy },
+		func(r *Record) *string { return &r.Conditions[0].Type },
+		func(r *Record) *string { return (*string)(&r.Conditions[0].Status) },
+		func(r *Record) *string { return &r.Conditions[0].Reason },
+		func(r *Record) *string { return &r.Conditions[0].Message },
+	} {
+		rec := echoRecord()
+		*field(rec) = "no \xff UTF-8"
+		if rec.asDecoded(must(encodeRecord(rec))) {
+			t.Errorf("text %d is not what decoding gives", i)
+		}
+	}
 	if rec := echoRecord(); !rec.asDecoded(must(encodeRecord(rec))) {
 		t.Error("an ordinary record is decoded again")
 	}

@@ -2,13 +2,17 @@ package entity
 
 import (
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // benchRecords are the records of a client without a server, and an entry of 700 bytes as the status bucket has them.
@@ -41,7 +45,7 @@ func BenchmarkDecodeRecord(b *testing.B) {
 		}
 	})
 	b.Run("own", func(b *testing.B) {
-		object := r.object("site-1", must(decodeRecord(entry.Value, entry.Revision)))
+		object := r.object("site-1", must(decodeCached(entry.Value, entry.Revision)))
 		b.ReportAllocs()
 		for b.Loop() {
 			r.echoes.add(entry.Key, entry.Value, object)
@@ -70,8 +74,7 @@ func TestARecordDecodesForTheCacheAsItDoesInFull(t *testing.T) {
 	})
 	agree := func(t rapid.TB, data string) {
 		want, wantErr := decodeRecord([]byte(data), 7)
-		got := &Record{}
-		gotErr := decodeSlim([]byte(data), 7, got)
+		cell, gotErr := decodeCached([]byte(data), 7)
 		if (gotErr == nil) != (wantErr == nil) {
 			t.Fatalf("%q: got error %v, want %v", data, gotErr, wantErr)
 		}
@@ -79,7 +82,7 @@ func TestARecordDecodesForTheCacheAsItDoesInFull(t *testing.T) {
 			return
 		}
 		want.LastDocument = nil
-		if !reflect.DeepEqual(got, want) {
+		if got := &cell.record.Record; !reflect.DeepEqual(got, want) {
 			t.Fatalf("%q\ngot  %+v\nwant %+v", data, got, want)
 		}
 	}
@@ -93,4 +96,81 @@ func TestARecordDecodesForTheCacheAsItDoesInFull(t *testing.T) {
 		agree(t, data)
 	}
 	rapid.Check(t, func(t *rapid.T) { agree(t, document.Draw(t, "document")) })
+}
+
+// BenchmarkRecordHeap is what a record takes in the store of the records' informer, beside the store's own map.
+func BenchmarkRecordHeap(b *testing.B) {
+	const n = 100_000
+	r, entry := benchRecords(b)
+	heap := func() (m runtime.MemStats) {
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m
+	}
+	for b.Loop() {
+		keys, objects := make([]string, n), make([]any, n)
+		for i := range keys {
+			keys[i] = "site-" + strconv.Itoa(i)
+		}
+		before := heap()
+		for i, key := range keys {
+			entry.Key, entry.Revision = key, uint64(1_000_000+i)
+			object, err := r.decode(entry)
+			if err != nil {
+				b.Fatal(err)
+			}
+			object.(metav1.Object).SetResourceVersion(strconv.FormatUint(entry.Revision, 10)) // as the informer does
+			objects[i] = object
+		}
+		after := heap()
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/n, "heap-B/record")
+		b.ReportMetric(float64(after.HeapObjects-before.HeapObjects)/n, "heap-objects/record")
+		runtime.KeepAlive(objects)
+		runtime.KeepAlive(keys)
+	}
+}
+
+func TestACachedRecordTellsWhichItIsAndHowItWasDeleted(t *testing.T) {
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	client, err := NewClient[*echoSite](t.Context(), js, Config{Kind: "Site", Bucket: "sites", Namespaced: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	informer := client.Records().Informer()
+	seen := make(chan *RecordObject, 2)
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { seen <- obj.(*RecordObject) },
+		DeleteFunc: func(obj any) { seen <- obj.(*RecordObject) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stop, err := client.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	is := func(o *RecordObject, version uint64, deletion natsinformer.Deletion) {
+		t.Helper()
+		if o.GetNamespace() != "shop" || o.GetName() != "home" || o.GetResourceVersion() != strconv.FormatUint(version, 10) || natsinformer.DeleteOf(o) != deletion {
+			t.Errorf("it is %s/%s at %s, %+v", o.GetNamespace(), o.GetName(), o.GetResourceVersion(), natsinformer.DeleteOf(o))
+		}
+	}
+	rec := echoRecord()
+	if err := client.Records().Put(t.Context(), "shop/home", rec); err != nil {
+		t.Fatal(err)
+	}
+	added := <-seen
+	if err := client.Records().Delete(t.Context(), "shop/home", rec.Revision); err != nil {
+		t.Fatal(err)
+	}
+	deleted := <-seen
+	is(deleted, rec.Revision+1, natsinformer.Deletion{Evidenced: true, Reason: natsinformer.PurgeMarker})
+	is(added, rec.Revision, natsinformer.Deletion{}) // the one before is as it was
+	if again := deleted.DeepCopyObject(); !reflect.DeepEqual(again, deleted) {
+		t.Errorf("got a copy %+v, want %+v", again, deleted)
+	}
+	if last, key, ok := RecordOf(deleted); !ok || key != "shop/home" || last.Revision != rec.Revision || last == added.Record {
+		t.Errorf("got %q %+v", key, last)
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -138,7 +137,7 @@ func (r *Records) All() iter.Seq2[string, *Record] {
 			if !ok || o.Record == nil {
 				continue
 			}
-			key := o.key()
+			key := o.key
 			if _, written := own[key]; !written && !yield(key, o.Record) {
 				return
 			}
@@ -195,7 +194,7 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 	}
 	w := write{key: natsKey, value: data, expected: rec.Revision}
 	if r.current().isRunning() {
-		if own := rec.Clone(); own.asDecoded(data) {
+		if own := copyOf(rec); own.record.asDecoded(data) {
 			w.echo = r.echoes.add(natsKey, data, r.object(key, own))
 		}
 	}
@@ -218,7 +217,7 @@ func (r *Records) written(ctx context.Context, key string, w write, rec *Record,
 	if c := r.current(); c.isRunning() {
 		object := r.echoes.settle(w.echo, revision)
 		if object == nil {
-			object = r.object(key, rec.Clone())
+			object = r.object(key, copyOf(rec))
 		}
 		c.writes.put(key, revision, object)
 		logWrite(ctx, c.store, revision)
@@ -260,35 +259,27 @@ func (r *Records) Delete(ctx context.Context, key string, revision uint64) error
 // decode makes the cached form of an entry of the status bucket.
 func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
 	if strings.HasPrefix(entry.Key, ReservedPrefix) {
-		return &RecordObject{ObjectMeta: metav1.ObjectMeta{Name: entry.Key}}, nil
+		return &RecordObject{recordMeta: recordMeta{key: entry.Key}}, nil
 	}
 	key, _, _, err := r.keys.fromNATS(entry.Key)
 	if err != nil {
 		return nil, err
 	}
-	if own := r.echoes.take(entry); own != nil {
-		return own, nil
+	if sent := r.echoes.take(entry); sent != nil {
+		return sent, nil
 	}
-	rec := &Record{}
-	if err := decodeSlim(entry.Value, entry.Revision, rec); err != nil {
+	own, err := decodeCached(entry.Value, entry.Revision)
+	if err != nil {
 		return nil, err
 	}
-	return r.object(key, rec), nil
+	return r.object(key, own), nil
 }
 
-// object makes a record of the caller's own the cached one: without its last document, and with its status decoded once.
-func (r *Records) object(key string, own *Record) *RecordObject {
-	own.LastDocument = nil
-	own.share()
-	o := &RecordObject{Record: own, status: r.status.decodeStatus(own.Status)}
-	o.Namespace, o.Name = splitKey(key)
-	o.setRevision(own.Revision)
+// object makes the cached form of a record, with its status decoded once.
+func (r *Records) object(key string, own *recordCell) *RecordObject {
+	o := own.object()
+	o.key, o.status = key, r.status.decodeStatus(o.Record.Status)
+	o.Record.share()
+	o.setRevision(o.Record.Revision)
 	return o
-}
-
-func splitKey(key string) (namespace, name string) {
-	if namespace, name, ok := strings.Cut(key, "/"); ok {
-		return namespace, name
-	}
-	return "", key
 }
