@@ -53,6 +53,21 @@ func TestAllocationsOfDecoding(t *testing.T) {
 	})
 }
 
+func TestAllocationsOfDecodingARecordForTheCache(t *testing.T) {
+	r, entry := benchRecords(t)
+	decode := func() {
+		if _, err := r.decode(entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	atMost(t, "decoding a record", 6, decode)
+	sent := r.object("site-1", must(decodeCached(entry.Value, entry.Revision)))
+	atMost(t, "sending a record and getting it back", 1, func() {
+		r.echoes.add(entry.Key, entry.Value, sent)
+		decode()
+	})
+}
+
 func TestAllocationsOfReadingFromTheCache(t *testing.T) {
 	_, js := natstest.Connect(t, natstest.Start(t).URL())
 	client, err := NewClient[*allocsSite](t.Context(), js, Config{Kind: "Website", Bucket: "websites", Storage: jetstream.MemoryStorage})

@@ -11,36 +11,31 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// decodedStatus is a status ready to be put into an entity: a value of the type of the field "status", or of
-// unstructured content. It is shared by everybody who reads the record, and never changed.
-type decodedStatus struct {
-	field   reflect.Value
-	content any
-}
-
-// statusDecoder is the part of a codec that records need.
+// statusDecoder is the part of a codec that records need: it makes a status ready to be put into an entity, a pointer to a
+// value of the type of the field "status", or unstructured content. It is shared by everybody who reads the record, and
+// never changed.
 type statusDecoder interface {
-	decodeStatus(raw []byte) *decodedStatus
+	decodeStatus(raw []byte) any
 }
 
 // decodeStatus returns nil for no status, and for one that does not decode into T's: it may be of another version, and
 // the entity must stay readable for the controller that will write a new one.
-func (c *codec[T]) decodeStatus(raw []byte) *decodedStatus {
+func (c *codec[T]) decodeStatus(raw []byte) any {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) || !c.hasStatus() {
 		return nil
 	}
 	if c.unstructured {
-		out := &decodedStatus{}
-		if utiljson.Unmarshal(raw, &out.content) != nil {
+		var content any
+		if utiljson.Unmarshal(raw, &content) != nil {
 			return nil
 		}
-		return out
+		return content
 	}
-	v := reflect.New(c.elem.FieldByIndex(c.status).Type)
-	if c.unmarshal(raw, v.Interface()) != nil {
+	field := reflect.New(c.elem.FieldByIndex(c.status).Type).Interface()
+	if c.unmarshal(raw, field) != nil {
 		return nil
 	}
-	return &decodedStatus{field: v.Elem()}
+	return field
 }
 
 // statusJSON is the status of obj, nil if it is the zero value.
@@ -102,12 +97,12 @@ func (c *codec[T]) joinStatus(document T, rec *RecordObject) T {
 		for name, value := range u.Object {
 			shallow[name] = value
 		}
-		shallow["status"] = rec.status.content
+		shallow["status"] = rec.status
 		return any((&unstructured.Unstructured{Object: shallow}).DeepCopy()).(T)
 	}
 	shallow := reflect.New(c.elem)
 	shallow.Elem().Set(reflect.ValueOf(document).Elem())
-	shallow.Elem().FieldByIndex(c.status).Set(rec.status.field)
+	shallow.Elem().FieldByIndex(c.status).Set(reflect.ValueOf(rec.status).Elem())
 	return shallow.Interface().(T).DeepCopyObject().(T)
 }
 

@@ -44,7 +44,7 @@ func (c *Client[T]) joinLive(obj T, key string, rec *Record) T {
 	if rec == nil {
 		return c.codec.join(obj, nil)
 	}
-	return c.codec.join(obj, c.records.object(key, rec))
+	return c.codec.join(obj, c.records.object(key, copyOf(rec)))
 }
 
 // document reads a document live, without its status.
@@ -72,7 +72,7 @@ func (c *Client[T]) List(ctx context.Context) ([]T, error) {
 		}
 		for _, item := range items {
 			if o, ok := item.(*RecordObject); ok && o.Record != nil {
-				records[o.key()] = o
+				records[o.key] = o
 			}
 		}
 	}

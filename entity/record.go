@@ -8,9 +8,6 @@ import (
 
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/cache"
 )
 
 // RecordSchemaVersion is the Record.SchemaVersion that this package writes.
@@ -92,51 +89,12 @@ func encodeRecord(rec *Record) ([]byte, error) { return jsonv1.Marshal(rec) }
 func decodeRecord(data []byte, revision uint64) (*Record, error) {
 	rec := &Record{}
 	if err := jsonv1.Unmarshal(data, rec); err != nil {
-		return nil, fmt.Errorf("record at revision %d does not decode: %w", revision, err)
+		return nil, undecodable(revision, err)
 	}
 	rec.Revision = revision
 	return rec, nil
 }
 
-// RecordObject is a record in the store of Records.Informer. Its name and namespace are those of the entity. It is
-// shared and must not be modified.
-type RecordObject struct {
-	metav1.ObjectMeta
-	// Record has no LastDocument. It is nil for a reserved key, whose name is the whole NATS key.
-	Record *Record
-
-	status *decodedStatus
-}
-
-// RecordOf returns the record and the key of an object that a handler of Records.Informer got, in a delete wrapped in
-// DeletedFinalStateUnknown or not. ok is false for reserved keys, which are no records.
-func RecordOf(obj any) (rec *Record, key string, ok bool) {
-	if unknown, is := obj.(cache.DeletedFinalStateUnknown); is {
-		obj = unknown.Obj
-	}
-	o, is := obj.(*RecordObject)
-	if !is || o.Record == nil {
-		return nil, "", false
-	}
-	return o.Record, o.key(), true
-}
-
-func (o *RecordObject) key() string {
-	if o.Namespace == "" {
-		return o.Name
-	}
-	return o.Namespace + "/" + o.Name
-}
-
-// GetObjectKind returns an empty kind: records are no API objects.
-func (o *RecordObject) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-
-// DeepCopyObject returns a copy that shares what is never changed.
-func (o *RecordObject) DeepCopyObject() runtime.Object {
-	out := &RecordObject{status: o.status}
-	o.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	if o.Record != nil {
-		out.Record = o.Record.Clone()
-	}
-	return out
+func undecodable(revision uint64, err error) error {
+	return fmt.Errorf("record at revision %d does not decode: %w", revision, err)
 }

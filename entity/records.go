@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -22,6 +21,7 @@ type Records struct {
 	limit  int // bytes of a record
 	status statusDecoder
 	recent *recordLRU
+	echoes *echoes
 	// current is the cache of the client's present generation; open makes one.
 	current func() *recordCache
 	open    func() *recordCache
@@ -137,7 +137,7 @@ func (r *Records) All() iter.Seq2[string, *Record] {
 			if !ok || o.Record == nil {
 				continue
 			}
-			key := o.key()
+			key := o.key
 			if _, written := own[key]; !written && !yield(key, o.Record) {
 				return
 			}
@@ -192,7 +192,13 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 	if len(data) > r.limit {
 		return write{}, newTooLarge(r.cfg.Kind, r.bucket.name, key, len(data), r.limit, "the record (status and last document)")
 	}
-	return write{key: natsKey, value: data, expected: rec.Revision}, nil
+	w := write{key: natsKey, value: data, expected: rec.Revision}
+	if r.current().isRunning() {
+		if own := copyOf(rec); own.record.asDecoded(data) {
+			w.echo = r.echoes.add(natsKey, data, r.object(key, own))
+		}
+	}
+	return w, nil
 }
 
 // written ends a Put: a create that met a marker is done again over it, and a success is remembered.
@@ -203,12 +209,17 @@ func (r *Records) written(ctx context.Context, key string, w write, rec *Record,
 	}
 	if err != nil {
 		r.recent.remove(key)
+		r.echoes.forget(w.key, w.echo)
 		return r.conflict(key, err)
 	}
 	rec.Revision = revision
 	r.recent.put(key, rec)
 	if c := r.current(); c.isRunning() {
-		c.writes.put(key, revision, r.object(key, rec))
+		object := r.echoes.settle(w.echo, revision)
+		if object == nil {
+			object = r.object(key, copyOf(rec))
+		}
+		c.writes.put(key, revision, object)
 		logWrite(ctx, c.store, revision)
 	}
 	return nil
@@ -248,33 +259,27 @@ func (r *Records) Delete(ctx context.Context, key string, revision uint64) error
 // decode makes the cached form of an entry of the status bucket.
 func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
 	if strings.HasPrefix(entry.Key, ReservedPrefix) {
-		return &RecordObject{ObjectMeta: metav1.ObjectMeta{Name: entry.Key}}, nil
+		return &RecordObject{recordMeta: recordMeta{key: entry.Key}}, nil
 	}
 	key, _, _, err := r.keys.fromNATS(entry.Key)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := decodeRecord(entry.Value, entry.Revision)
+	if sent := r.echoes.take(entry); sent != nil {
+		return sent, nil
+	}
+	own, err := decodeCached(entry.Value, entry.Revision)
 	if err != nil {
 		return nil, err
 	}
-	return r.object(key, rec), nil
+	return r.object(key, own), nil
 }
 
-// object is the cached form of a record: without its last document, and with its status decoded once.
-func (r *Records) object(key string, rec *Record) *RecordObject {
-	slim := rec.Clone()
-	slim.LastDocument = nil
-	slim.share()
-	o := &RecordObject{Record: slim, status: r.status.decodeStatus(rec.Status)}
-	o.Namespace, o.Name = splitKey(key)
-	setRevision(o, rec.Revision)
+// object makes the cached form of a record, with its status decoded once.
+func (r *Records) object(key string, own *recordCell) *RecordObject {
+	o := own.object()
+	o.key, o.status = key, r.status.decodeStatus(o.Record.Status)
+	o.Record.share()
+	o.setRevision(o.Record.Revision)
 	return o
-}
-
-func splitKey(key string) (namespace, name string) {
-	if namespace, name, ok := strings.Cut(key, "/"); ok {
-		return namespace, name
-	}
-	return "", key
 }

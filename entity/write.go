@@ -24,6 +24,7 @@ type write struct {
 	expected uint64 // the key's last revision, marker or not; 0 if the key must have none
 	op       string // "", operationDelete or operationPurge
 	id       string // tells our message from another with the same content; set by the first send
+	echo     *echo  // of a record that this process's informer will get back, or nil
 }
 
 // casError says that the key was not at the expected revision. The write was not applied, and never will be.

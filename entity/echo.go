@@ -1,0 +1,114 @@
+package entity
+
+import (
+	"bytes"
+	"hash/maphash"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+)
+
+// echoesMost bounds the records that are waited for. It is more than can be in flight, unless the informer cannot watch.
+const echoesMost = 2 * asyncPending
+
+// echoes are the records that this process has sent and that its informer has not got back yet: what was made here is not
+// decoded again. They are there before they are sent, since a record often comes back before its acknowledgement does. What
+// proves that it is the same record are its bytes; a revision alone would not, for a stream may be made anew or restored.
+type echoes struct {
+	seed maphash.Seed
+
+	mu    sync.Mutex
+	byKey map[string]*echo // by NATS key, the last one that was sent
+}
+
+// echo is a record as it was sent. Its revision is 0 until the acknowledgement or the informer tells it; from then on the
+// object is shared and never changed.
+type echo struct {
+	hash   uint64
+	object *RecordObject
+}
+
+func newEchoes() *echoes {
+	return &echoes{seed: maphash.MakeSeed(), byKey: map[string]*echo{}}
+}
+
+func (e *echoes) add(natsKey string, sent []byte, object *RecordObject) *echo {
+	own := &echo{hash: maphash.Bytes(e.seed, sent), object: object}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.byKey) >= echoesMost {
+		clear(e.byKey) // they are decoded then
+	}
+	e.byKey[natsKey] = own
+	return own
+}
+
+// take returns what decoding the entry would give, if this process has sent it; else nil.
+func (e *echoes) take(entry natsinformer.Entry) *RecordObject {
+	e.mu.Lock()
+	own := e.byKey[entry.Key]
+	e.mu.Unlock()
+	if own == nil || own.hash != maphash.Bytes(e.seed, entry.Value) {
+		return nil
+	}
+	object := e.settle(own, entry.Revision)
+	if object != nil {
+		e.forget(entry.Key, own)
+	}
+	return object
+}
+
+// settle returns the object of an echo at this revision; nil if there is no echo, or if it is known to be at another one, as
+// where the same bytes were written twice.
+func (e *echoes) settle(own *echo, revision uint64) *RecordObject {
+	if own == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if own.object.Record.Revision == 0 {
+		own.object.setRevision(revision)
+	}
+	if own.object.Record.Revision != revision {
+		return nil
+	}
+	return own.object
+}
+
+func (e *echoes) forget(natsKey string, own *echo) {
+	if own == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.byKey[natsKey] == own {
+		delete(e.byKey, natsKey)
+	}
+}
+
+// asDecoded turns a copy of a record into what decoding the encoded one gives; ok is false where it is not that simple.
+func (r *Record) asDecoded(encoded []byte) (ok bool) {
+	r.Revision = 0
+	if len(r.Status) == 0 {
+		r.Status = nil
+	}
+	r.Status = bytes.Clone(r.Status)       // the caller may use the memory again
+	ok = bytes.Contains(encoded, r.Status) // and it was not in need of being compacted or escaped
+	valid := func(s string) { ok = ok && utf8.ValidString(s) }
+	valid(r.Controller)
+	valid(r.Stream)
+	valid(r.DeletionPolicy)
+	for i := range r.Conditions {
+		c := &r.Conditions[i]
+		if !c.LastTransitionTime.IsZero() {
+			c.LastTransitionTime.Time = time.Unix(c.LastTransitionTime.Unix(), 0)
+		}
+		valid(c.Type)
+		valid(string(c.Status))
+		valid(c.Reason)
+		valid(c.Message)
+	}
+	return ok
+}

@@ -1,0 +1,250 @@
+package entity
+
+import (
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+type echoStatus struct {
+	Ready bool   `json:"ready,omitempty"`
+	Text  string `json:"text,omitempty"`
+}
+
+type echoSite = Object[struct{}, echoStatus]
+
+// echoClient is a client whose caches run.
+func echoClient(t *testing.T, js jetstream.JetStream) *Client[*echoSite] {
+	t.Helper()
+	client, err := NewClient[*echoSite](t.Context(), js, Config{Kind: "Site", Bucket: "sites"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	stop, err := client.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	<-client.Records().Informer().HasSyncedChecker().Done()
+	return client
+}
+
+func echoRecord() *Record {
+	return &Record{
+		Controller: "c", ObservedRevision: 5, Stream: "s", Status: json.RawMessage(`{"ready":true}`), StatusRevision: 2,
+		LastDocument: json.RawMessage(`{"spec":{}}`), DocumentRevision: 5,
+		Conditions: []metav1.Condition{{Type: ConditionReconciled, Status: metav1.ConditionTrue, Reason: ReasonSynced, LastTransitionTime: metav1.Now()}},
+	}
+}
+
+// storedObject waits for a revision of a record and returns what the informer's store has.
+func storedObject(t *testing.T, client *Client[*echoSite], key string, revision uint64) *RecordObject {
+	t.Helper()
+	informer := client.Records().Informer()
+	if err := informer.WaitKey(t.Context(), key, revision); err != nil {
+		t.Fatal(err)
+	}
+	item, _, err := informer.GetStore().GetByKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, ok := item.(*RecordObject)
+	if !ok {
+		t.Fatalf("the store has %T", item)
+	}
+	return o
+}
+
+func TestARecordThatThisProcessWroteIsNotDecodedAgain(t *testing.T) {
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	client := echoClient(t, js)
+	rec := echoRecord()
+	for i := range 20 {
+		put := func() error { return client.Records().Put(t.Context(), "a", rec) }
+		if i%2 == 1 {
+			put = func() error { return client.Records().PutAsync("a", rec)(t.Context()) }
+		}
+		rec.ObservedRevision++ // no two are the same
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		stored := storedObject(t, client, "a", rec.Revision)
+		if written := client.records.current().writes.entries["a"].value; stored != written {
+			t.Fatalf("write %d was decoded again", i)
+		}
+		if stored.GetResourceVersion() != strconv.FormatUint(rec.Revision, 10) || stored.Record.Revision != rec.Revision || stored.Record.LastDocument != nil {
+			t.Fatalf("got %+v", stored.Record)
+		}
+	}
+	if left := len(client.records.echoes.byKey); left != 0 {
+		t.Errorf("%d echoes are left", left)
+	}
+}
+
+func TestARecordThatAnotherProcessWroteIsDecoded(t *testing.T) {
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	client, other := echoClient(t, js), echoClient(t, js)
+	rec := echoRecord()
+	if err := client.Records().Put(t.Context(), "a", rec); err != nil {
+		t.Fatal(err)
+	}
+	rec.Status = json.RawMessage(`{"text":"theirs"}`)
+	if err := other.Records().Put(t.Context(), "a", rec); err != nil {
+		t.Fatal(err)
+	}
+	stored := storedObject(t, client, "a", rec.Revision)
+	if string(stored.Record.Status) != `{"text":"theirs"}` || stored.Record.Revision != rec.Revision {
+		t.Errorf("got %+v", stored.Record)
+	}
+	if stored == other.records.current().writes.entries["a"].value {
+		t.Error("it is the other client's object")
+	}
+}
+
+// decodeEcho decodes an entry, and fails the test if that fails.
+func decodeEcho(t *testing.T, r *Records, revision uint64, value []byte) *RecordObject {
+	t.Helper()
+	obj, err := r.decode(natsinformer.Entry{Key: "a", Revision: revision, Value: value})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj.(*RecordObject)
+}
+
+func TestAnEchoIsBelievedByItsBytesAndNotByItsRevision(t *testing.T) {
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	r := echoClient(t, js).Records()
+	w, err := r.write("a", echoRecord()) // and not sent
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.echoes.settle(w.echo, 7) // acknowledged
+	other := echoRecord()
+	other.Controller = "another"
+	value, err := encodeRecord(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := decodeEcho(t, r, 7, value); got == w.echo.object || got.Record.Controller != "another" {
+		t.Errorf("other bytes at its revision: got %+v", got.Record)
+	}
+	if got := decodeEcho(t, r, 8, w.value); got == w.echo.object || got.Record.Revision != 8 {
+		t.Errorf("its bytes at another revision: got %+v", got.Record)
+	}
+	if got := decodeEcho(t, r, 7, w.value); got != w.echo.object || got.Record.Revision != 7 {
+		t.Errorf("itself: got %+v", got.Record)
+	}
+	if got := decodeEcho(t, r, 7, w.value); got == w.echo.object {
+		t.Error("it is there after it was taken")
+	}
+}
+
+func TestAnEchoMayComeBackBeforeItsAcknowledgement(t *testing.T) {
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	r := echoClient(t, js).Records()
+	rec := echoRecord()
+	w, err := r.write("a", rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := decodeEcho(t, r, 7, w.value)
+	if got != w.echo.object || got.Record.Revision != 7 || got.GetResourceVersion() != "7" {
+		t.Errorf("got %+v", got.Record)
+	}
+	// The same bytes had been written before: what came back was not this write.
+	if err := r.written(t.Context(), "a", w, rec, 8, nil); err != nil {
+		t.Fatal(err)
+	}
+	if own := r.current().writes.entries["a"].value; own == got || own.Record.Revision != 8 || got.Record.Revision != 7 {
+		t.Errorf("got %+v", own.Record)
+	}
+}
+
+func TestEchoesAreBoundedWhereNothingComesBack(t *testing.T) {
+	e := newEchoes()
+	for i := range 3 * echoesMost {
+		e.add(time.Duration(i).String(), nil, nil)
+	}
+	if len(e.byKey) > echoesMost {
+		t.Errorf("%d echoes of at most %d", len(e.byKey), echoesMost)
+	}
+}
+
+func TestAnEchoIsWhatDecodingGives(t *testing.T) {
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "<a&b>", "no \xff UTF-8", "\u2028", `"`}))
+	status := rapid.Custom(func(t *rapid.T) json.RawMessage {
+		s := text.Draw(t, "text")
+		return rapid.SampledFrom([]json.RawMessage{
+			nil, {}, json.RawMessage("null"), json.RawMessage(`{"ready":true}`), json.RawMessage("{ \"ready\" : true }"), json.RawMessage(`{"text":"<&>"}`),
+			json.RawMessage("{\"text\":\"\xff\"}"), json.RawMessage(`{"ready":1}`), json.RawMessage(`{"a":1,"a":2}`), json.RawMessage(must(json.Marshal(echoStatus{true, s}))),
+		}).Draw(t, "status")
+	})
+	record := rapid.Custom(func(t *rapid.T) *Record {
+		rec := &Record{
+			SchemaVersion: RecordSchemaVersion, Controller: text.Draw(t, "controller"), ObservedRevision: rapid.Uint64().Draw(t, "observed"), Stream: text.Draw(t, "stream"),
+			Status: status.Draw(t, "status"), StatusRevision: rapid.Uint64().Draw(t, "statusRevision"), LastDocument: json.RawMessage(`{"spec":{}}`),
+			DocumentRevision: rapid.Uint64().Draw(t, "documentRevision"), DeletionPolicy: text.Draw(t, "policy"), Revision: 3,
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "conditions") {
+			c := metav1.Condition{Type: text.Draw(t, "type"), Status: metav1.ConditionStatus(text.Draw(t, "condition")), Reason: text.Draw(t, "reason"), Message: text.Draw(t, "message"), ObservedGeneration: rapid.Int64().Draw(t, "generation")}
+			if rapid.Bool().Draw(t, "timed") {
+				c.LastTransitionTime = metav1.NewTime(time.Unix(rapid.Int64Range(-1<<33, 1<<36).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).UTC())
+			}
+			rec.Conditions = append(rec.Conditions, c)
+		}
+		return rec
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		rec := record.Draw(t, "record")
+		data, err := encodeRecord(rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rec.Clone()
+		if !got.asDecoded(data) {
+			return // it will be decoded
+		}
+		want, err := decodeRecord(data, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s\ngot  %+v\nwant %+v", data, got, want)
+		}
+	})
+	for i, field := range []func(*Record) *string{
+		func(r *Record) *string { return &r.Controller },
+		func(r *Record) *string { return &r.Stream },
+		func(r *Record) *string { return &r.DeletionPolicy },
+		func(r *Record) *string { return &r.Conditions[0].Type },
+		func(r *Record) *string { return (*string)(&r.Conditions[0].Status) },
+		func(r *Record) *string { return &r.Conditions[0].Reason },
+		func(r *Record) *string { return &r.Conditions[0].Message },
+	} {
+		rec := echoRecord()
+		*field(rec) = "no \xff UTF-8"
+		if rec.asDecoded(must(encodeRecord(rec))) {
+			t.Errorf("text %d is not what decoding gives", i)
+		}
+	}
+	if rec := echoRecord(); !rec.asDecoded(must(encodeRecord(rec))) {
+		t.Error("an ordinary record is decoded again")
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

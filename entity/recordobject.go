@@ -1,0 +1,175 @@
+package entity
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+
+	jsonv1 "github.com/go-json-experiment/json/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// RecordObject is a record in the store of Records.Informer. Its name and namespace are those of the entity; it has no
+// labels, finalizers or other metadata, and setting them does nothing. It is shared and must not be modified.
+type RecordObject struct {
+	recordMeta
+	// Record has no LastDocument. It is nil for a reserved key, whose name is the whole NATS key.
+	Record *Record
+
+	status any // see statusDecoder
+}
+
+var _ metav1.Object = (*RecordObject)(nil)
+
+// RecordOf returns the record and the key of an object that a handler of Records.Informer got, in a delete wrapped in
+// DeletedFinalStateUnknown or not. ok is false for reserved keys, which are no records.
+func RecordOf(obj any) (rec *Record, key string, ok bool) {
+	if unknown, is := obj.(cache.DeletedFinalStateUnknown); is {
+		obj = unknown.Obj
+	}
+	o, is := obj.(*RecordObject)
+	if !is || o.Record == nil {
+		return nil, "", false
+	}
+	return o.Record, o.key, true
+}
+
+// setRevision is for an object that is not shared yet.
+func (o *RecordObject) setRevision(revision uint64) {
+	o.revision, o.Record.Revision = revision, revision
+}
+
+// GetObjectKind returns an empty kind: records are no API objects.
+func (o *RecordObject) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject returns a copy that shares what is never changed.
+func (o *RecordObject) DeepCopyObject() runtime.Object {
+	out := &RecordObject{}
+	if o.Record != nil {
+		out = copyOf(o.Record).object()
+	}
+	out.recordMeta, out.status = o.recordMeta, o.status
+	out.annotations = maps.Clone(o.annotations)
+	return out
+}
+
+// recordCell is a RecordObject with what it points to. A process may have a million of them, and what the garbage
+// collector does takes as long as there are objects.
+type recordCell struct {
+	own        RecordObject
+	record     cachedRecord
+	conditions [1]metav1.Condition // nearly all records have one
+}
+
+// cachedRecord is how a record is decoded for the cache.
+type cachedRecord struct {
+	LastDocument skipped `json:"lastDocument"` // instead of the Record's
+	Record
+}
+
+// skipped is a JSON value that is checked and not kept.
+type skipped struct{}
+
+func (*skipped) UnmarshalJSON([]byte) error { return nil }
+
+// decodeCached is decodeRecord without LastDocument.
+func decodeCached(data []byte, revision uint64) (*recordCell, error) {
+	c := &recordCell{}
+	c.record.Conditions = c.conditions[:0]
+	if err := jsonv1.Unmarshal(data, &c.record); err != nil {
+		return nil, undecodable(revision, err)
+	}
+	if len(c.record.Conditions) == 0 {
+		c.record.Conditions = nil
+	}
+	c.record.Revision = revision
+	return c, nil
+}
+
+// copyOf copies a record as Clone does, without LastDocument.
+func copyOf(rec *Record) *recordCell {
+	c := &recordCell{}
+	c.record.Record = *rec
+	c.record.Record.LastDocument, c.record.Conditions = nil, nil
+	if len(rec.Conditions) > 0 {
+		c.record.Conditions = append(c.conditions[:0], rec.Conditions...)
+	}
+	return c
+}
+
+func (c *recordCell) object() *RecordObject {
+	c.own.Record = &c.record.Record
+	return &c.own
+}
+
+// recordMeta are the metadata of a cached record. A metav1.ObjectMeta would be most of its size.
+type recordMeta struct {
+	noMeta
+	key         string // as client-go makes it of namespace and name
+	revision    uint64
+	annotations map[string]string // set by the informer, on what was deleted
+}
+
+func (m *recordMeta) GetNamespace() string { namespace, _ := splitKey(m.key); return namespace }
+func (m *recordMeta) GetName() string      { _, name := splitKey(m.key); return name }
+
+func (m *recordMeta) SetNamespace(namespace string) { m.key = joinKey(namespace, m.GetName()) }
+func (m *recordMeta) SetName(name string)           { m.key = joinKey(m.GetNamespace(), name) }
+
+func (m *recordMeta) GetResourceVersion() string { return strconv.FormatUint(m.revision, 10) }
+
+// SetResourceVersion takes revisions only. It does not write what is there already: an object that this process made may
+// have readers when the informer gets it.
+func (m *recordMeta) SetResourceVersion(version string) {
+	if revision, err := strconv.ParseUint(version, 10, 64); err == nil && revision != m.revision {
+		m.revision = revision
+	}
+}
+
+func (m *recordMeta) GetGeneration() int64 { return int64(m.revision) }
+
+func (m *recordMeta) GetAnnotations() map[string]string            { return m.annotations }
+func (m *recordMeta) SetAnnotations(annotations map[string]string) { m.annotations = annotations }
+
+func splitKey(key string) (namespace, name string) {
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		return namespace, name
+	}
+	return "", key
+}
+
+func joinKey(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// noMeta are the metadata that a record does not have. As metav1.Common says, to set them is a no-op.
+type noMeta struct{}
+
+func (noMeta) GetGenerateName() string                       { return "" }
+func (noMeta) SetGenerateName(string)                        {}
+func (noMeta) GetUID() types.UID                             { return "" }
+func (noMeta) SetUID(types.UID)                              {}
+func (noMeta) SetGeneration(int64)                           {}
+func (noMeta) GetSelfLink() string                           { return "" }
+func (noMeta) SetSelfLink(string)                            {}
+func (noMeta) GetCreationTimestamp() metav1.Time             { return metav1.Time{} }
+func (noMeta) SetCreationTimestamp(metav1.Time)              {}
+func (noMeta) GetDeletionTimestamp() *metav1.Time            { return nil }
+func (noMeta) SetDeletionTimestamp(*metav1.Time)             {}
+func (noMeta) GetDeletionGracePeriodSeconds() *int64         { return nil }
+func (noMeta) SetDeletionGracePeriodSeconds(*int64)          {}
+func (noMeta) GetLabels() map[string]string                  { return nil }
+func (noMeta) SetLabels(map[string]string)                   {}
+func (noMeta) GetFinalizers() []string                       { return nil }
+func (noMeta) SetFinalizers([]string)                        {}
+func (noMeta) GetOwnerReferences() []metav1.OwnerReference   { return nil }
+func (noMeta) SetOwnerReferences([]metav1.OwnerReference)    {}
+func (noMeta) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
+func (noMeta) SetManagedFields([]metav1.ManagedFieldsEntry)  {}
