@@ -258,6 +258,17 @@ func TestResultsAreToldInOrderPerKeyBeforeTheKeyRunsAgain(t *testing.T) {
 	for key := range state {
 		must(t, sites.Create(t.Context(), newSite(key, "one")))
 	}
+	// Its creation is a change of a primary, which starts the count of failed attempts anew.
+	eventually(t, "the creation of all has been seen", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for key := range state {
+			if !slices.ContainsFunc(requests[key], func(ops Operations) bool { return ops.Has(OperationPut) }) {
+				return false
+			}
+		}
+		return true
+	})
 	for range 100 * soak() {
 		for key := range state {
 			c.Enqueue(key, OperationManual)
