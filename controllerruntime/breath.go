@@ -13,29 +13,30 @@ import (
 // and then behind the workers. A breath is a pause in the hand-out of background keys until the network was polled. It
 // does not wait for reconciles, and live and secondary keys are handed out meanwhile. The queue's lock guards it.
 //
-// Measured by BenchmarkChangeInBacklog, on two processors that were shared with the server: a live change took 15 ms at
-// the median without breaths and 2 ms with them; half of the breaths took less than 8 µs, and the CPU time for each key
-// stayed the same within the noise. Workers that merely yield (runtime.Gosched) for 50 µs in each millisecond gave 5 to
-// 12 ms: a goroutine that yields is something to run.
+// Measured by BenchmarkChangeInBacklog, on two processors shared with the server and other loads, in turns: a live change
+// took 65 ms at the median without breaths and 4 ms with them, beside another queue with a backlog 219 ms and 3 ms; on a
+// quieter machine it was 6.5 ms and 3.6 ms. Half of the breaths took less than 8 µs, and the CPU time for each key stayed the same
+// within the noise. Workers that merely yield (runtime.Gosched) for 50 µs in each millisecond, while the others are held,
+// gave 5 to 12 ms where this gave 2 to 3 ms: a goroutine that yields is something to run.
 type breath struct {
 	poll   func() error // returns when the network was polled
 	taking bool
 	since  time.Duration // when the last one ended, or a worker found nothing to do: then a processor polls anyway
 	pause  time.Duration // from then to the next one
-	took   time.Duration // the last one
+	futile int           // how many in a row freed no processor
 }
 
 const (
-	// breathEvery is how long background keys are handed out in a row. Half of it made changes no faster, the double made
-	// them half as slow again.
+	// breathEvery is how long background keys are handed out in a row. Half of it made changes hardly faster, the double
+	// made them take about half as long again.
 	breathEvery = time.Millisecond
 	// breathFutile is how long a breath takes that did not free a processor: others compute too, and it was the scheduler's
 	// own poll, every 10 ms, that ended it. Another controller with a backlog ends one within about breathEvery.
 	breathFutile = 5 * time.Millisecond
-	// breathRest is how many times the length of futile breaths is the pause after them: about 3 % of the time is lost.
-	// Without it two goroutines that compute all the time, on two processors, left a tenth of the throughput. One long breath alone
-	// means nothing: about one in a hundred meets a garbage collection, or waits for a processor itself.
-	breathRest = 32
+	// breathRests bounds the pauses after futile breaths, which double from each to the next, to 31 times the length of the
+	// last: beside goroutines that never block about 3 % of the time is lost, where pauses of breathEvery left a tenth of the
+	// throughput. One alone means nothing: one in a hundred meets a garbage collection, or waits for a processor itself.
+	breathRests = 5
 )
 
 // breathe makes the workers breathe; end is called when they have ended. Without a pipe nothing but speed is lost.
@@ -55,11 +56,13 @@ func (b *breath) due(now time.Duration) bool { return !b.taking && now-b.since >
 
 // ended notes a breath that ended now.
 func (b *breath) ended(now, took time.Duration) {
-	b.taking, b.since, b.pause = false, now, breathEvery
-	if least := min(took, b.took); least >= breathFutile {
-		b.pause = breathRest * least
+	b.taking, b.since = false, now
+	if took < breathFutile {
+		b.futile, b.pause = 0, breathEvery
+		return
 	}
-	b.took = took
+	b.pause = max(breathEvery, took*(1<<b.futile-1))
+	b.futile = min(b.futile+1, breathRests)
 }
 
 // breathes makes workers breathe from now on; poll is called by one at a time. If it fails there are no more breaths.

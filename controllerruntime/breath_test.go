@@ -247,7 +247,16 @@ func TestAPollRunsWhoWaitsForWhatHasArrived(t *testing.T) {
 	must(t, read.Close())
 }
 
+func TestAPollCostsNothingWhileAProcessorIsFree(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(64)) // more than this test's process has goroutines that run
+	p, err := newPoller()
+	must(t, err)
+	must(t, p.close()) // a poll that used the pipe would fail
+	must(t, p.poll())
+}
+
 func TestAPollAfterCloseFails(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // or there could be one that is free
 	p, err := newPoller()
 	must(t, err)
 	must(t, p.poll())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/metrics"
 	"syscall"
 )
 
@@ -17,6 +18,7 @@ type poller struct {
 	written     bool
 	err         error
 	buf         [1]byte
+	samples     []metrics.Sample
 }
 
 // pollTurns is how often one poll goes through the scheduler: the first time it makes runnable who waits for the network,
@@ -28,7 +30,9 @@ func newPoller() (*poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe for polling the network: %w", err)
 	}
-	p := &poller{read: read, write: write}
+	p := &poller{read: read, write: write, samples: []metrics.Sample{
+		{Name: "/sched/goroutines/running:goroutines"}, {Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/gomaxprocs:threads"},
+	}}
 	p.wait = p.writeOnce
 	if p.raw, err = read.SyscallConn(); err != nil {
 		return nil, errors.Join(fmt.Errorf("poll a pipe: %w", err), p.close())
@@ -36,9 +40,13 @@ func newPoller() (*poller, error) {
 	return p, nil
 }
 
-// poll returns when the network was polled and whoever waited for it has run, as far as other processors let it. It fails
-// after close, and where pipes cannot be waited for as the network can, which is on Windows. One may call it at a time.
+// poll returns when the network was polled and whoever waited for it has run, as far as other processors let it; at once if
+// a processor is free, since that one polls. It fails after close, and where pipes cannot be waited for as the network can,
+// which is on Windows. One may call it at a time.
 func (p *poller) poll() error {
+	if p.someFree() {
+		return nil
+	}
 	for range pollTurns {
 		p.written, p.err = false, nil
 		if err := p.raw.Read(p.wait); err != nil {
@@ -52,6 +60,14 @@ func (p *poller) poll() error {
 		}
 	}
 	return nil
+}
+
+// someFree tells whether fewer goroutines run than could, and none waits to. It takes a tenth of a microsecond, while to wake a processor that
+// waits for the network takes some twenty, and made one worker on two processors slower by 3 to 5 %.
+func (p *poller) someFree() bool {
+	metrics.Read(p.samples)
+	running, runnable, processors := p.samples[0].Value.Uint64(), p.samples[1].Value.Uint64(), p.samples[2].Value.Uint64()
+	return runnable == 0 && running < processors
 }
 
 // writeOnce is called when the runtime has begun to look at the pipe. It returns false in order to be called again when
