@@ -20,6 +20,8 @@ func TestMain(m *testing.M) {
 		err = crashChild(url)
 	case "external":
 		err = externalChild(url, os.Getenv("NAGI_TEST_CLOUD"))
+	case "user":
+		err = userChild(os.Getenv("NAGI_BENCH_KEYS"))
 	case "teardown":
 		err = teardownChild(url, os.Getenv("NAGI_TEST_MOMENT"))
 	default:

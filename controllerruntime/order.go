@@ -53,6 +53,9 @@ func (o *order) move(e *entry) {
 // len returns the number of ready keys.
 func (o *order) len() int { return o.byAge.len }
 
+// onlyBackground tells whether no key of a higher priority is ready.
+func (o *order) onlyBackground() bool { return o.byAge.len == o.byPriority[prioBackground].len }
+
 // pop takes the next key: the first of the highest priority, or in every eighth
 // turn the oldest of all. There must be one.
 func (o *order) pop() *entry {

@@ -26,13 +26,14 @@ type queue struct {
 	epoch          time.Time // zero of the queue's clock
 
 	mu      sync.Mutex
-	wake    sync.Cond // a key became ready, or shutDown
+	wake    sync.Cond // a key became ready, a breath ended, or shutDown
 	closed  bool
 	entries map[string]*entry
 	most    int      // entries since the map was made
 	spare   []*entry // of keys that were forgotten, to be used again
 	ready   *order
 	timers  timers
+	breath  *breath // nil: none
 
 	running int
 	rerun   int           // of those, how many are due again
@@ -160,9 +161,7 @@ func (q *queue) giveBack(it item) { q.addAfter(it.key, it.ops, it.prio, 0, timer
 func (q *queue) get() (next item, shutdown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.ready.len() == 0 && !q.closed {
-		q.wake.Wait()
-	}
+	q.awaitNext()
 	if q.closed {
 		return item{}, true
 	}

@@ -123,6 +123,7 @@ func because(err error) string {
 
 // lead runs workers until ctx ends; they work while this replica holds the lease.
 func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc) error {
+	endBreaths := e.breathe(ctx)
 	var workers sync.WaitGroup
 	for range e.opts.workers {
 		workers.Go(e.work)
@@ -166,7 +167,7 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 		if e.flights != nil {
 			e.flights.stop()
 		}
-		return err
+		return errors.Join(err, endBreaths())
 	}
 	if stuck != nil {
 		go end() // when they return, if they ever do
