@@ -13,12 +13,11 @@ import (
 // and then behind the workers. A breath is a pause in the hand-out of background keys until the network was polled. It
 // does not wait for reconciles, and live and secondary keys are handed out meanwhile. The queue's lock guards it.
 //
-// Measured by BenchmarkChangeInBacklog, on two processors shared with the server and other loads, in turns: a live change
-// took 65 ms at the median without breaths and 4 ms with them, beside another queue with a backlog 219 ms and 3 ms; on a
-// quieter machine it was 6.5 ms and 3.6 ms. Half of the breaths took less than 8 µs. With an empty reconciler, and a goroutine
-// that adds keys meanwhile, a pass took about a tenth longer, with 5 % more CPU time. Workers that merely yield (runtime.Gosched) for
-// 50 µs in each millisecond, while the others are held,
-// gave 5 to 12 ms where this gave 2 to 3 ms: a goroutine that yields is something to run.
+// Measured by BenchmarkChangeInBacklog, on two processors shared with the server and other loads, with a breath in each
+// millisecond, in turns: a live change took 65 ms at the median without breaths and 4 ms with them, beside another queue with
+// a backlog 219 ms and 3 ms; on a quieter machine it was 6.5 ms and 3.6 ms. Half of the breaths took less than 8 µs. Workers
+// that merely yield (runtime.Gosched) for 50 µs in each millisecond, while the others are held, gave 5 to 12 ms where this
+// gave 2 to 3 ms: a goroutine that yields is something to run.
 type breath struct {
 	poll   func() error // returns when the network was polled
 	taking bool
