@@ -68,6 +68,13 @@ func (o *order) pop() *entry {
 	return e
 }
 
+// popFirst takes the first key of the highest priority. There must be one.
+func (o *order) popFirst() *entry {
+	e := o.first()
+	o.remove(e)
+	return e
+}
+
 // remove takes a ready key out.
 func (o *order) remove(e *entry) {
 	o.byPriority[e.placed].remove(e)

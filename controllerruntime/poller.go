@@ -34,6 +34,12 @@ func newPoller() (*poller, error) {
 		{Name: "/sched/goroutines/running:goroutines"}, {Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/gomaxprocs:threads"},
 	}}
 	p.wait = p.writeOnce
+	metrics.Read(p.samples)
+	for _, sample := range p.samples {
+		if sample.Value.Kind() != metrics.KindUint64 {
+			return nil, errors.Join(fmt.Errorf("this Go runtime has no metric %s", sample.Name), p.close())
+		}
+	}
 	if p.raw, err = read.SyscallConn(); err != nil {
 		return nil, errors.Join(fmt.Errorf("poll a pipe: %w", err), p.close())
 	}
@@ -62,8 +68,8 @@ func (p *poller) poll() error {
 	return nil
 }
 
-// someFree tells whether fewer goroutines run than could, and none waits to. It takes a tenth of a microsecond, while to wake a processor that
-// waits for the network takes some twenty, and made one worker on two processors slower by 3 to 5 %.
+// someFree tells whether fewer goroutines run than could, and none waits to. It takes a tenth of a microsecond, while to
+// wake a processor that waits for the network takes some twenty, and made one worker on two processors slower by 3 to 5 %.
 func (p *poller) someFree() bool {
 	metrics.Read(p.samples)
 	running, runnable, processors := p.samples[0].Value.Uint64(), p.samples[1].Value.Uint64(), p.samples[2].Value.Uint64()

@@ -165,7 +165,7 @@ func (q *queue) get() (next item, shutdown bool) {
 	if q.closed {
 		return item{}, true
 	}
-	e := q.ready.pop()
+	e := q.pop()
 	next = item{key: e.key, ops: e.ops, prio: e.prio, added: q.epoch.Add(e.added)}
 	e.ops = 0
 	e.running = true
@@ -317,6 +317,7 @@ func (q *queue) raise(e *entry, prio priority) {
 	e.prio = prio
 	if !e.running {
 		q.ready.move(e)
+		q.roused()
 	}
 }
 

@@ -248,6 +248,15 @@ type leftOpen struct {
 	held []ownedSource // the APIs of these, where an operation goes on: nothing of theirs is to be touched
 }
 
+// before is the error of a cleaning up that met another one too. What is left open is settled by somebody else, so the teardown is
+// tried again and again, whatever the other one says, but that the document is back.
+func (left *leftOpen) before(err error) error {
+	if left.err == nil || errors.Is(err, errBackAgain) {
+		return err
+	}
+	return fmt.Errorf("%w; and %v", left.err, err)
+}
+
 // intentsLeft looks at the intents that were left open. A call that was sent before a crash may arrive after it.
 func (e *engine) intentsLeft(ctx context.Context, key string) (left leftOpen, err error) {
 	left.told = true

@@ -247,7 +247,7 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 		a.behind = append(a.behind, left.held...)
 		gone, err := e.cascade(ctx, a)
 		if err != nil {
-			return false, errors.Join(err, left.err)
+			return false, left.before(err)
 		}
 		told = told && len(a.behind) == 0
 		if told && !gone {

@@ -10,8 +10,12 @@ import (
 	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
-// echoesMost bounds the records that are waited for. It is more than can be in flight, unless the informer cannot watch.
-const echoesMost = 2 * asyncPending
+// Records that are waited for are bounded by number and by bytes as sent. Those of a controller that keeps up are far from it;
+// the rest were replaced before they were delivered, or the informer cannot watch.
+const (
+	echoesMost  = 2 * asyncPending
+	echoesBytes = 16 << 20
+)
 
 // echoes are the records that this process has sent and that its informer has not got back yet: what was made here is not
 // decoded again. They are there before they are sent, since a record often comes back before its acknowledgement does. What
@@ -21,12 +25,14 @@ type echoes struct {
 
 	mu    sync.Mutex
 	byKey map[string]*echo // by NATS key, the last one that was sent
+	bytes int              // of all of them
 }
 
 // echo is a record as it was sent. Its revision is 0 until the acknowledgement or the informer tells it; from then on the
 // object is shared and never changed.
 type echo struct {
 	hash   uint64
+	size   int
 	object *RecordObject
 }
 
@@ -35,13 +41,16 @@ func newEchoes() *echoes {
 }
 
 func (e *echoes) add(natsKey string, sent []byte, object *RecordObject) *echo {
-	own := &echo{hash: maphash.Bytes(e.seed, sent), object: object}
+	own := &echo{hash: maphash.Bytes(e.seed, sent), size: len(sent), object: object}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.byKey) >= echoesMost {
+	e.removeLocked(natsKey)
+	if len(e.byKey) >= echoesMost || e.bytes+own.size > echoesBytes {
 		clear(e.byKey) // they are decoded then
+		e.bytes = 0
 	}
 	e.byKey[natsKey] = own
+	e.bytes += own.size
 	return own
 }
 
@@ -50,7 +59,11 @@ func (e *echoes) take(entry natsinformer.Entry) *RecordObject {
 	e.mu.Lock()
 	own := e.byKey[entry.Key]
 	e.mu.Unlock()
-	if own == nil || own.hash != maphash.Bytes(e.seed, entry.Value) {
+	if own == nil {
+		return nil
+	}
+	if own.hash != maphash.Bytes(e.seed, entry.Value) {
+		e.overtaken(entry, own)
 		return nil
 	}
 	object := e.settle(own, entry.Revision)
@@ -58,6 +71,15 @@ func (e *echoes) take(entry natsinformer.Entry) *RecordObject {
 		e.forget(entry.Key, own)
 	}
 	return object
+}
+
+// overtaken forgets an echo where a later record of the key has come instead.
+func (e *echoes) overtaken(entry natsinformer.Entry, own *echo) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if revision := own.object.Record.Revision; revision != 0 && revision < entry.Revision && e.byKey[entry.Key] == own {
+		e.removeLocked(entry.Key)
+	}
 }
 
 // settle returns the object of an echo at this revision; nil if there is no echo, or if it is known to be at another one, as
@@ -84,7 +106,21 @@ func (e *echoes) forget(natsKey string, own *echo) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.byKey[natsKey] == own {
+		e.removeLocked(natsKey)
+	}
+}
+
+// forgetKey is for a record that was deleted: its last revision may never be delivered.
+func (e *echoes) forgetKey(natsKey string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.removeLocked(natsKey)
+}
+
+func (e *echoes) removeLocked(natsKey string) {
+	if own, ok := e.byKey[natsKey]; ok {
 		delete(e.byKey, natsKey)
+		e.bytes -= own.size
 	}
 }
 

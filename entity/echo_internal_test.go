@@ -178,6 +178,89 @@ func TestEchoesAreBoundedWhereNothingComesBack(t *testing.T) {
 	if len(e.byKey) > echoesMost {
 		t.Errorf("%d echoes of at most %d", len(e.byKey), echoesMost)
 	}
+	large := make([]byte, echoesBytes/4)
+	for i := range 10 {
+		e.add(time.Duration(i).String(), large, nil)
+	}
+	if len(e.byKey) > 4 || e.bytes != len(e.byKey)*len(large) {
+		t.Errorf("%d echoes of %d bytes each, %d bytes are counted", len(e.byKey), len(large), e.bytes)
+	}
+}
+
+// TestNoEchoIsLeftOfARecordThatIsNoMore: of a record that is deleted, or written by another process, before it is delivered, nothing
+// may come back.
+func TestNoEchoIsLeftOfARecordThatIsNoMore(t *testing.T) {
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	client := echoClient(t, js)
+	r := client.Records()
+	for i := range 300 {
+		key, rec := strconv.Itoa(i), echoRecord()
+		if err := r.Put(t.Context(), key, rec); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Delete(t.Context(), key, rec.Revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec := echoRecord()
+	if err := r.Put(t.Context(), "last", rec); err != nil {
+		t.Fatal(err)
+	}
+	storedObject(t, client, "last", rec.Revision)
+	w, err := r.write("a", echoRecord())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.written(t.Context(), "a", w, echoRecord(), 1000, nil); err != nil {
+		t.Fatal(err)
+	}
+	theirs := echoRecord()
+	theirs.ObservedRevision++
+	decodeEcho(t, r, 1001, must(encodeRecord(theirs)))
+	if r.echoes.mu.Lock(); len(r.echoes.byKey) != 0 || r.echoes.bytes != 0 {
+		t.Errorf("%d echoes of %d bytes are left", len(r.echoes.byKey), r.echoes.bytes)
+	}
+	r.echoes.mu.Unlock()
+}
+
+// TestEveryFieldOfAnEchoIsWhatDecodingGives: also one that is added to a record later.
+func TestEveryFieldOfAnEchoIsWhatDecodingGives(t *testing.T) {
+	rec := &Record{}
+	fill(t, reflect.ValueOf(rec).Elem())
+	data := must(encodeRecord(rec))
+	want, err := decodeRecord(data, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rec.Clone(); !got.asDecoded(data) || !reflect.DeepEqual(got, want) {
+		t.Errorf("%s\ngot  %+v\nwant %+v", data, got, want)
+	}
+}
+
+// fill gives every field a value that is not its zero.
+func fill(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch {
+	case v.Type() == reflect.TypeFor[metav1.Time]():
+		v.Set(reflect.ValueOf(metav1.NewTime(time.Unix(1, 2).UTC())))
+	case v.Type() == reflect.TypeFor[json.RawMessage]():
+		v.SetBytes([]byte(`{"a":1}`))
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i))
+		}
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(t, v.Index(0))
+	case v.Kind() == reflect.String:
+		v.SetString("text")
+	case v.CanInt():
+		v.SetInt(7)
+	case v.CanUint():
+		v.SetUint(7)
+	default:
+		t.Fatalf("teach this test to fill a %v", v.Type())
+	}
 }
 
 func TestAnEchoIsWhatDecodingGives(t *testing.T) {

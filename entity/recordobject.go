@@ -43,6 +43,14 @@ func (o *RecordObject) setRevision(revision uint64) {
 	o.revision, o.Record.Revision = revision, revision
 }
 
+// GetGeneration returns the record's revision; GetResourceVersion of one that was deleted is that of its marker.
+func (o *RecordObject) GetGeneration() int64 {
+	if o.Record == nil {
+		return int64(o.revision)
+	}
+	return int64(o.Record.Revision)
+}
+
 // GetObjectKind returns an empty kind: records are no API objects.
 func (o *RecordObject) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
@@ -129,8 +137,6 @@ func (m *recordMeta) SetResourceVersion(version string) {
 		m.revision = revision
 	}
 }
-
-func (m *recordMeta) GetGeneration() int64 { return int64(m.revision) }
 
 func (m *recordMeta) GetAnnotations() map[string]string            { return m.annotations }
 func (m *recordMeta) SetAnnotations(annotations map[string]string) { m.annotations = annotations }

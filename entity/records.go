@@ -221,6 +221,8 @@ func (r *Records) written(ctx context.Context, key string, w write, rec *Record,
 		}
 		c.writes.put(key, revision, object)
 		logWrite(ctx, c.store, revision)
+	} else {
+		r.echoes.forget(w.key, w.echo)
 	}
 	return nil
 }
@@ -249,6 +251,7 @@ func (r *Records) Delete(ctx context.Context, key string, revision uint64) error
 	if err != nil {
 		return r.conflict(key, err)
 	}
+	r.echoes.forgetKey(natsKey)
 	if c := r.current(); c.isRunning() {
 		c.writes.delete(key, marker)
 		logWrite(ctx, c.store, marker)

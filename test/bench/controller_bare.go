@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,8 +24,12 @@ type bareController struct {
 	js      jetstream.JetStream
 	work    chan jetstream.Msg
 	watches []jetstream.MessagesContext
+	reading sync.WaitGroup
 	all     sync.WaitGroup
-	failed  chan error
+
+	mu       sync.Mutex
+	outcomes []jetstream.PubAckFuture // that nobody waits for while it runs
+	failed   error
 }
 
 func startBare(ctx context.Context, cfg controllerConfig, seen *observer) (underTest, error) {
@@ -32,7 +37,7 @@ func startBare(ctx context.Context, cfg controllerConfig, seen *observer) (under
 	if err != nil {
 		return nil, err
 	}
-	c := &bareController{cfg: cfg, seen: seen, js: js, work: make(chan jetstream.Msg, 1024), failed: make(chan error, 1)}
+	c := &bareController{cfg: cfg, seen: seen, js: js, work: make(chan jetstream.Msg, 1024)}
 	sites, err := entity.NewClient[*v1.Website](ctx, js, entity.Config{Kind: "Website", Bucket: cfg.Place})
 	if err != nil {
 		return nil, err
@@ -53,12 +58,13 @@ func startBare(ctx context.Context, cfg controllerConfig, seen *observer) (under
 	for range cfg.Workers {
 		c.all.Go(func() {
 			for m := range c.work {
-				if err := c.reconcile(m); err != nil {
-					select {
-					case c.failed <- err:
-					default:
-					}
+				outcome, err := c.reconcile(m)
+				c.mu.Lock()
+				c.failed = errors.Join(c.failed, err)
+				if outcome != nil {
+					c.outcomes = append(c.outcomes, outcome)
 				}
+				c.mu.Unlock()
 			}
 		})
 	}
@@ -77,16 +83,16 @@ func (c *bareController) watch(ctx context.Context, bucket string, handle func(j
 		return fmt.Errorf("watch %s: %w", bucket, err)
 	}
 	c.watches = append(c.watches, messages)
-	go func() {
+	c.reading.Go(func() {
 		for m, err := messages.Next(); err == nil; m, err = messages.Next() {
 			handle(m)
 		}
-	}()
+	})
 	return nil
 }
 
 // reconcile writes an anchor, a secondary, the status and what came of it, each but the last when the one before is stored.
-func (c *bareController) reconcile(m jetstream.Msg) error {
+func (c *bareController) reconcile(m jetstream.Msg) (outcome jetstream.PubAckFuture, err error) {
 	ctx := context.Background()
 	name := strings.TrimPrefix(m.Subject(), "$KV."+c.cfg.Place+".")
 	status, secondary := "$KV."+c.cfg.Place+"-status."+name, "$KV."+c.cfg.Place+"-secondaries."+name+"-0"
@@ -95,10 +101,10 @@ func (c *bareController) reconcile(m jetstream.Msg) error {
 	var before uint64
 	if c.cfg.WithoutTeardown {
 		if _, err := c.js.Publish(ctx, secondary, m.Data(), jetstream.WithExpectLastSequencePerSubject(0)); err != nil {
-			return err
+			return nil, err
 		}
 		_, err := c.js.Publish(ctx, status, []byte(`{"schemaVersion":1`+ready+`}`), jetstream.WithExpectLastSequencePerSubject(0))
-		return err
+		return nil, err
 	}
 	anchor := slices.Concat([]byte(head), m.Data())
 	for _, write := range []struct {
@@ -108,13 +114,12 @@ func (c *bareController) reconcile(m jetstream.Msg) error {
 	}{{status, slices.Concat(anchor, []byte("}")), &before}, {secondary, m.Data(), new(uint64)}, {status, slices.Concat(anchor, []byte(ready+"}")), &before}} {
 		ack, err := c.js.Publish(ctx, write.subject, write.data, jetstream.WithExpectLastSequencePerSubject(*write.expected))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		*write.expected = ack.Sequence
 	}
-	outcome := slices.Concat(anchor, []byte(ready+`,"observedRevision":1000,"conditions":[{"type":"Reconciled","status":"True","observedGeneration":1000,"lastTransitionTime":"2026-01-01T00:00:00Z","reason":"Synced","message":""}]}`))
-	_, err := c.js.PublishMsgAsync(&nats.Msg{Subject: status, Data: outcome}, jetstream.WithExpectLastSequencePerSubject(before))
-	return err
+	last := slices.Concat(anchor, []byte(ready+`,"observedRevision":1000,"conditions":[{"type":"Reconciled","status":"True","observedGeneration":1000,"lastTransitionTime":"2026-01-01T00:00:00Z","reason":"Synced","message":""}]}`))
+	return c.js.PublishMsgAsync(&nats.Msg{Subject: status, Data: last}, jetstream.WithExpectLastSequencePerSubject(before))
 }
 
 func (c *bareController) awaitReady(context.Context) error { return nil }
@@ -125,13 +130,16 @@ func (c *bareController) stop() error {
 	for _, w := range c.watches {
 		w.Stop()
 	}
+	c.reading.Wait()
 	close(c.work)
 	c.all.Wait()
 	<-c.js.PublishAsyncComplete()
-	select {
-	case err := <-c.failed:
-		return err
-	default:
-		return nil
+	for _, outcome := range c.outcomes {
+		select {
+		case err := <-outcome.Err():
+			c.failed = errors.Join(c.failed, err)
+		default:
+		}
 	}
+	return c.failed
 }

@@ -31,7 +31,7 @@ func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 		"process of its own, in an empty bucket or namespace. Nagi also writes two records that make a later delete safe;\n"+
 		"controller-runtime has no finalizer here, and Nagi without teardown promises and writes as little. The bare program shows what\n"+
 		"NATS and nats.go take of it: it sends the same messages, as large, by compare-and-set and one after the other as Nagi must,\n"+
-		"and decodes, caches and checks nothing. No controller on them can be faster.", alone, many, writers)}
+		"and decodes, caches and checks nothing. A controller that waits as it does can hardly be faster.", alone, many, writers)}
 	nats, err := startNATS(ctx)
 	if err != nil {
 		return c, err
