@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -76,6 +77,21 @@ func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 	eventually(t, "the teardown does not end", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.queue.attempts("home") > 3 })
 	if w.gone("home") || w.cloud.count() != 1 || w.cloud.called("DELETE disks") > 0 {
 		t.Errorf("gone: %v, disks: %d, asked to be deleted %d times; the operation goes on", w.gone("home"), w.cloud.count(), w.cloud.called("DELETE disks"))
+	}
+}
+
+// TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation: whoever settles that is not asked to wake it, too.
+func TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation(t *testing.T) {
+	open := leftOpen{err: errors.New("an operation goes on")}
+	err := open.before(TerminalError(errUnwell))
+	if isTerminal(err) || !errors.Is(err, open.err) || !strings.Contains(err.Error(), errUnwell.Error()) {
+		t.Errorf("got %v", err)
+	}
+	if !errors.Is(open.before(errBackAgain), errBackAgain) {
+		t.Error("that the document is back is hidden")
+	}
+	if none := (&leftOpen{}); !isTerminal(none.before(TerminalError(errUnwell))) {
+		t.Error("a terminal error is none any more")
 	}
 }
 
