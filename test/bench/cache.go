@@ -77,14 +77,7 @@ func fillRaw(ctx context.Context, cfg cacheConfig, bucket string) (any, error) {
 	}
 	runtime.GC()
 	began := time.Now()
-	consumer, err := js.CreateConsumer(ctx, "KV_"+bucket, jetstream.ConsumerConfig{
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-		FilterSubject: "$KV." + bucket + ".>",
-	})
-	if err != nil {
-		return nil, err
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(8192))
+	messages, err := rawMessages(ctx, js, bucket, 8192)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +88,18 @@ func fillRaw(ctx context.Context, cfg cacheConfig, bucket string) (any, error) {
 		}
 	}
 	return cacheFilled{Seconds: time.Since(began).Seconds()}, nil
+}
+
+// rawMessages are all messages of a bucket, and those to come, from a pull consumer that is asked for so many at a time.
+func rawMessages(ctx context.Context, js jetstream.JetStream, bucket string, batch int) (jetstream.MessagesContext, error) {
+	consumer, err := js.CreateConsumer(ctx, "KV_"+bucket, jetstream.ConsumerConfig{
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		FilterSubject: "$KV." + bucket + ".>",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch bucket %s: %w", bucket, err)
+	}
+	return consumer.Messages(jetstream.PullMaxMessages(batch))
 }
 
 func fillNagi[T entity.IEntity](ctx context.Context, cfg cacheConfig, kind, bucket string) (any, error) {

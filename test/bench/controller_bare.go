@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +19,6 @@ import (
 // nothing, keeps no cache and checks nothing. What takes longer with Nagi is Nagi's; what takes as long here is NATS'.
 type bareController struct {
 	cfg     controllerConfig
-	seen    *observer
 	js      jetstream.JetStream
 	work    chan jetstream.Msg
 	watches []jetstream.MessagesContext
@@ -32,12 +30,12 @@ type bareController struct {
 	failed   error
 }
 
-func startBare(ctx context.Context, cfg controllerConfig, seen *observer) (underTest, error) {
+func startBare(ctx context.Context, cfg controllerConfig, _ *observer) (underTest, error) {
 	js, err := connect(cfg.NATS)
 	if err != nil {
 		return nil, err
 	}
-	c := &bareController{cfg: cfg, seen: seen, js: js, work: make(chan jetstream.Msg, 1024)}
+	c := &bareController{cfg: cfg, js: js, work: make(chan jetstream.Msg, 1024)}
 	sites, err := entity.NewClient[*v1.Website](ctx, js, entity.Config{Kind: "Website", Bucket: cfg.Place})
 	if err != nil {
 		return nil, err
@@ -72,15 +70,9 @@ func startBare(ctx context.Context, cfg controllerConfig, seen *observer) (under
 }
 
 func (c *bareController) watch(ctx context.Context, bucket string, handle func(jetstream.Msg)) error {
-	consumer, err := c.js.CreateConsumer(ctx, "KV_"+bucket, jetstream.ConsumerConfig{
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: "$KV." + bucket + ".>",
-	})
+	messages, err := rawMessages(ctx, c.js, bucket, 512)
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", bucket, err)
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(512))
-	if err != nil {
-		return fmt.Errorf("watch %s: %w", bucket, err)
+		return err
 	}
 	c.watches = append(c.watches, messages)
 	c.reading.Go(func() {
