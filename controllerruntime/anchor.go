@@ -76,14 +76,23 @@ func (e *engine) limited(document []byte) []byte {
 	return document
 }
 
-// outcome is the record to be written after an attempt; nil if there is nothing to record.
-func (a *anchors) outcome(before *entity.Record, v view, stream string, condition metav1.Condition) (*entity.Record, error) {
+// outcome is the record to be written after an attempt, with the status that it has set; nil if there is nothing to record.
+// It conflicts if that status was not read with the record before.
+func (a *anchors) outcome(before *entity.Record, v view, stream string, condition metav1.Condition, status *entity.StatusChange) (*entity.Record, error) {
+	if before == nil {
+		before = &entity.Record{}
+	}
+	with := *before
+	changed, err := status.Apply(&with)
+	if err != nil {
+		return nil, err
+	}
 	synced := condition.Status == metav1.ConditionTrue
 	observed := !synced || before.ObservedRevision == v.revision
-	if observed && before.Stream == stream && sameCondition(before.Conditions, condition) {
+	if !changed && observed && before.Stream == stream && sameCondition(before.Conditions, condition) {
 		return nil, nil
 	}
-	record, err := a.anchorFor(before, v, stream)
+	record, err := a.anchorFor(&with, v, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +122,7 @@ func (a *anchors) next(before *entity.Record) *entity.Record {
 // putFitting leaves the last document out where a large status leaves no room for it: without it an anchor is still one.
 func (a *anchors) putFitting(ctx context.Context, key string, record *entity.Record) error {
 	err := a.engine.records.Put(ctx, key, record)
-	if apierrors.IsRequestEntityTooLargeError(err) && len(record.LastDocument) > 0 {
+	if err != nil && len(record.LastDocument) > 0 && apierrors.IsRequestEntityTooLargeError(err) {
 		record.LastDocument = nil
 		err = a.engine.records.Put(ctx, key, record)
 	}
@@ -122,14 +131,23 @@ func (a *anchors) putFitting(ctx context.Context, key string, record *entity.Rec
 
 // put writes a record by compare-and-set. If somebody else wrote it meanwhile, what is ours is put on top of theirs.
 func (a *anchors) put(ctx context.Context, key string, record *entity.Record) error {
+	return a.putStatus(ctx, key, record, nil)
+}
+
+// putStatus is put with a status that is in the record already, and goes on top of theirs where that may be.
+func (a *anchors) putStatus(ctx context.Context, key string, record *entity.Record, status *entity.StatusChange) error {
 	err := a.putFitting(ctx, key, record)
-	for tries := 0; apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err); tries++ {
+	for tries := 0; err != nil && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)); tries++ {
 		if tries == maxConflicts {
 			return fmt.Errorf("write the record of %s %q: %d conflicts in a row: %w", a.engine.kind, key, tries, err)
 		}
-		if record, err = a.merged(ctx, key, record); err == nil {
-			err = a.putFitting(ctx, key, record)
+		if record, err = a.merged(ctx, key, record, status); err != nil {
+			return err
 		}
+		err = a.putFitting(ctx, key, record)
+	}
+	if err != nil && status != nil && apierrors.IsRequestEntityTooLargeError(err) {
+		err = &statusRefusedError{err}
 	}
 	if err == nil {
 		a.written(ctx, key)
@@ -146,8 +164,9 @@ func (a *anchors) written(ctx context.Context, key string) {
 // maxConflicts bounds how often a record is put on top of another writer's in a row.
 const maxConflicts = 20
 
-// merged puts what is the runtime's in ours on top of the record as it is now: the status is its writers'.
-func (a *anchors) merged(ctx context.Context, key string, ours *entity.Record) (*entity.Record, error) {
+// merged puts what is the runtime's in ours on top of the record as it is now: the status is its writers', and changes only
+// if they have not changed it since.
+func (a *anchors) merged(ctx context.Context, key string, ours *entity.Record, status *entity.StatusChange) (*entity.Record, error) {
 	theirs, err := a.engine.records.Get(ctx, key)
 	if apierrors.IsNotFound(err) {
 		record := *ours
@@ -163,6 +182,12 @@ func (a *anchors) merged(ctx context.Context, key string, ours *entity.Record) (
 	record.Conditions = slices.Clone(theirs.Conditions)
 	if condition := meta.FindStatusCondition(ours.Conditions, entity.ConditionReconciled); condition != nil {
 		meta.SetStatusCondition(&record.Conditions, *condition)
+	}
+	if status.IsIn(&record) {
+		return &record, nil // our own write, of which the answer was lost
+	}
+	if _, err := status.Apply(&record); err != nil {
+		return nil, &statusRefusedError{err}
 	}
 	return &record, nil
 }

@@ -22,6 +22,9 @@ type reconcileContext struct {
 	once   sync.Once
 	logger logr.Logger
 
+	status   stagedStatus
+	recorded bool // what comes of the reconcile is, and the status with it
+
 	pending pendingNote
 	began   keyed[struct{}] // kinds whose API was called
 	saving  sync.Mutex      // of intents: several resources reconciled side by side share a key

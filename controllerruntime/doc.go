@@ -24,6 +24,9 @@
 // missed while the controller was down, its tombstone was purged, or a crash came halfway. Then the reconciler runs with
 // [OperationDelete], the runtime deletes what the primary still owns, and last the record goes.
 //
+// A reconcile ends with [SetStatus]: status and outcome become one write. The client's UpdateStatus is for what must be
+// stored before the reconcile goes on.
+//
 // # Ownership
 //
 // A secondary names its primary in labels and annotations, across stores: [Controller.SetOwner], or [CreateOrUpdate] inside

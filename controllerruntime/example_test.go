@@ -77,7 +77,7 @@ func Example() {
 			return controllerruntime.Result{}, err
 		}
 		site.Status.Published = true
-		return controllerruntime.Result{}, sites.UpdateStatus(ctx, site)
+		return controllerruntime.Result{}, controllerruntime.SetStatus(ctx, site)
 	}
 	controller, err := controllerruntime.New("sites", sites, controllerruntime.ReconcilerFunc(reconcile), controllerruntime.Owns(pages))
 	check(err)

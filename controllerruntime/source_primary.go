@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,9 @@ type primary interface {
 	confirm(ctx context.Context, key string) (entity.Presence, error)
 	// encode makes the document of an object in the cache.
 	encode(obj runtime.Object) ([]byte, error)
+	// updateStatus and statusChange are the client's, for an object of the primary's type.
+	updateStatus(ctx context.Context, obj entity.IEntity) error
+	statusChange(obj entity.IEntity) (*entity.StatusChange, error)
 	// stream is the stream that the cache reflects, streamID the part of its identity that records keep.
 	stream() streamIdentity
 	streamID() string
@@ -251,6 +255,30 @@ func (s *primarySource[T]) encode(obj runtime.Object) (document []byte, err erro
 		return err
 	})
 	return document, err
+}
+
+func (s *primarySource[T]) updateStatus(ctx context.Context, obj entity.IEntity) error {
+	typed, err := s.typed(obj)
+	if err != nil {
+		return err
+	}
+	return s.client.UpdateStatus(ctx, typed)
+}
+
+func (s *primarySource[T]) statusChange(obj entity.IEntity) (*entity.StatusChange, error) {
+	typed, err := s.typed(obj)
+	if err != nil {
+		return nil, err
+	}
+	return s.client.StatusChange(typed)
+}
+
+func (s *primarySource[T]) typed(obj entity.IEntity) (T, error) {
+	typed, ok := obj.(T)
+	if !ok {
+		return typed, fmt.Errorf("%T is no %s: its type is %T", obj, s.client.Kind(), typed)
+	}
+	return typed, nil
 }
 
 func (s *primarySource[T]) stream() streamIdentity {

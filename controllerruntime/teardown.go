@@ -84,7 +84,7 @@ func (e *engine) deleteOperation(it item) Operations {
 // teardown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
 // any two steps leaves the anchor, and so the teardown owed.
 func (e *engine) teardown(t *term, it item) {
-	a, started := e.attempt(t, it)
+	a, started := e.attempt(t, it, false)
 	if !started {
 		e.queue.done(it.key)
 		return
@@ -425,7 +425,7 @@ func (e *engine) reconcileGone(t *term, it item) {
 		e.queue.done(it.key)
 		return
 	}
-	a, started := e.attempt(t, it)
+	a, started := e.attempt(t, it, false)
 	if !started {
 		e.queue.done(it.key)
 		return

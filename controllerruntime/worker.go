@@ -8,6 +8,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -159,7 +160,7 @@ func (e *engine) recordFailed(t *term, it item, err error) {
 
 // reconcilePresent calls the reconciler and settles what comes of it. record is the key's anchor.
 func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Record) {
-	attempt, started := e.attempt(t, it)
+	attempt, started := e.attempt(t, it, e.anchors != nil)
 	if !started {
 		e.queue.done(it.key)
 		return
@@ -197,16 +198,22 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 	if attempt.wrote {
 		record = withDocumentOf(record, e.anchors.cached(it.key)) // maybe its status
 	}
-	e.recordOutcome(t, it, v, record, condition)
+	e.recordOutcome(t, it, v, record, condition, attempt.status)
 }
 
-// recordOutcome writes what came of an attempt, if that is news; the key is done when the server has it, because the
-// next attempt builds on it.
-func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, condition metav1.Condition) {
-	if before == nil {
-		before = &entity.Record{}
+// recordOutcome writes what came of an attempt, and the status that it has set, if that is news; the key is done when the
+// server has it, because the next attempt builds on it.
+func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, condition metav1.Condition, status *entity.StatusChange) {
+	record, err := e.anchors.outcome(before, v, e.primary.streamID(), condition, status)
+	if err != nil && apierrors.IsConflict(err) { // the reconcile has seen a status of which the cache does not know yet
+		if before, err = e.records.Get(t.ctx, it.key); err == nil {
+			record, err = e.anchors.outcome(before, v, e.primary.streamID(), condition, status)
+		}
+		if err != nil {
+			e.statusRefused(t.ctx, t, it, v, err)
+			return
+		}
 	}
-	record, err := e.anchors.outcome(before, v, e.primary.streamID(), condition)
 	if err != nil || record == nil {
 		e.queue.done(it.key)
 		return
@@ -215,8 +222,12 @@ func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, 
 		if err != nil && ctx.Err() == nil {
 			again, cancel := context.WithCancel(t.ctx)
 			defer context.AfterFunc(ctx, cancel)()
-			err = e.anchors.put(again, it.key, record)
+			err = e.anchors.putStatus(again, it.key, record, status)
 			cancel()
+		}
+		if _, refused := errors.AsType[*statusRefusedError](err); refused {
+			e.statusRefused(ctx, t, it, v, err)
+			return
 		}
 		if err != nil {
 			e.parked.forget(it.key) // or nothing would ever say that it is
@@ -235,14 +246,15 @@ type attempt struct {
 	err     error
 	took    time.Duration
 	nextDue time.Time
-	wrote   bool        // through our clients
-	pending string      // what external.Reconcile waits for; the key is not reconciled yet
-	waits   waitsForAPI // the error is no failure: the key has to wait for an API
+	wrote   bool                 // through our clients
+	pending string               // what external.Reconcile waits for; the key is not reconciled yet
+	status  *entity.StatusChange // nil if none was set
+	waits   waitsForAPI          // the error is no failure: the key has to wait for an API
 }
 
 // attempt calls the reconciler if the caches show what the key's last reconcile wrote, or have been waited for. Else, or if the
-// term is over, it does not start: the key is given back.
-func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
+// term is over, it does not start: the key is given back. recorded says that the caller records what comes of it.
+func (e *engine) attempt(t *term, it item, recorded bool) (a attempt, started bool) {
 	if again := e.ownWritesMissing(t, it.key); again > 0 {
 		e.queue.addAfter(it.key, it.ops, it.prio, again, timerRetry)
 		return attempt{}, false
@@ -254,6 +266,7 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 	e.forgetBlocked(it.key)
 	req := Request{Key: it.key, Operations: it.ops.public()}
 	own := e.reconcileContext(t, req)
+	own.recorded = recorded
 	ctx, cancel := context.Context(own), func() {}
 	if e.opts.reconcileTimeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.reconcileTimeout, ErrReconcileTimeout)
@@ -268,7 +281,7 @@ func (e *engine) attempt(t *term, it item) (a attempt, started bool) {
 	a.took = time.Since(start)
 	e.stats.running.Add(-1)
 	cancel()
-	a.wrote = !own.writes.nats.Empty()
+	a.wrote, a.status = !own.writes.nats.Empty(), own.status.get()
 	a.waits = e.waiterFor(it.key, a.err)
 	if after, what := own.pending.get(); what != "" && a.err == nil {
 		a.pending = what

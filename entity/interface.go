@@ -25,6 +25,8 @@ type IEntityClient[T IEntity] interface {
 	Patch(ctx context.Context, key string, mergePatch []byte) error
 	// UpdateStatus writes obj's status to the record. It conflicts only with another writer of status.
 	UpdateStatus(ctx context.Context, obj T) error
+	// StatusChange encodes obj's status for who writes the record himself, together with something else.
+	StatusChange(obj T) (*StatusChange, error)
 	// Delete puts a marker that expires. IsNotFound if there is no document.
 	Delete(ctx context.Context, key string, opts ...DeleteOption) error
 	// Informer is the shared cache of documents. It runs while somebody holds it, see Start.

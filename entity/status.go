@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	stdjson "encoding/json"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -13,29 +12,22 @@ import (
 // Get or a lister, it conflicts if somebody has updated the status since, and with nothing else; an obj made by hand
 // overwrites. IsNotFound if there is no document and no record.
 func (c *Client[T]) UpdateStatus(ctx context.Context, obj T) error {
-	key, err := c.keys.of(obj)
+	change, err := c.StatusChange(obj)
 	if err != nil {
 		return err
 	}
+	key := change.key
 	natsKey, err := c.keys.toNATS(key)
 	if err != nil {
 		return err
 	}
-	if c.records == nil {
-		return c.noStatus(key)
-	}
-	status, err := c.codec.statusJSON(obj)
-	if err != nil {
-		return newInvalid(c.cfg.Kind, c.cfg.StatusBucket, key, "status", err.Error())
-	}
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	read, conditional := statusRevisionOf(obj)
 	rec := c.records.recentCopy(key)
-	if rec != nil && conditional && rec.StatusRevision != read {
+	if rec != nil && !change.isFor(rec) {
 		rec = nil // one of the two is behind; the leader says which
 	}
-	first := rec == nil && conditional && read == 0 && !isEmptyStatus(status) && c.awaitsRecord(key)
+	first := rec == nil && change.isFirst() && c.awaitsRecord(key)
 	for {
 		if rec == nil {
 			if rec, err = c.recordForStatus(ctx, key, natsKey, first); err != nil {
@@ -43,15 +35,13 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, obj T) error {
 			}
 			first = false
 		}
-		if conditional && rec.StatusRevision != read {
-			return newConflict("status of "+c.cfg.Kind, c.cfg.StatusBucket, key,
-				fmt.Sprintf("somebody has updated it since it was read (update %d, not %d)", rec.StatusRevision, read))
+		changed, err := change.Apply(rec)
+		if err != nil {
+			return err
 		}
-		if sameStatus(rec.Status, status) {
+		if !changed {
 			break
 		}
-		rec.Status = status
-		rec.StatusRevision++
 		if err = c.records.Put(ctx, key, rec); err == nil {
 			break
 		}

@@ -91,5 +91,5 @@ func (r *reconciler) Reconcile(ctx context.Context, req nagi.Request) (nagi.Resu
 		}
 	}
 	site.Status = WebsiteStatus{URL: fmt.Sprintf("https://%s/", site.Spec.Domain), Pages: len(wanted)}
-	return nagi.Result{}, r.websites.UpdateStatus(ctx, site)
+	return nagi.Result{}, nagi.SetStatus(ctx, site)
 }
