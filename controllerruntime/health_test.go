@@ -1,6 +1,7 @@
 package controllerruntime
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -27,16 +28,18 @@ func TestTheCallbackForSourcesMayUseTheClient(t *testing.T) {
 	r.halt()
 }
 
-// TestOwnWritesOfManyKeysTakeBoundedMemory, although no cache shows them.
+// unshown are writes that no cache shows.
+type unshown struct{ reached bool }
+
+func (u *unshown) Empty() bool                    { return false }
+func (u *unshown) Reached() bool                  { return u.reached }
+func (u *unshown) Wait(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+
+// TestOwnWritesOfManyKeysTakeBoundedMemory while no cache shows them, and next to none once they do; nor do those of a key that
+// writes again and again.
 func TestOwnWritesOfManyKeysTakeBoundedMemory(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	sites := w.sites()
-	stop, err := sites.Start()
-	must(t, err)
-	defer stop()
-	log := &entity.WriteLog{}
-	must(t, sites.Create(entity.WithWriteLog(t.Context(), log), newSite("home", "one")))
+	log := &unshown{}
 	var written ownWrites
 	for n := range 2 * ownWritesKept {
 		written.put(fmt.Sprint(n), log)
@@ -45,7 +48,20 @@ func TestOwnWritesOfManyKeysTakeBoundedMemory(t *testing.T) {
 		t.Errorf("%d are kept, want at most %d", n, ownWritesKept)
 	}
 	last := fmt.Sprint(2*ownWritesKept - 1)
-	if got, _ := written.take(last); got != log {
+	if got, _ := written.take(last); got.writeLog != writeLog(log) {
 		t.Error("the last is not among them")
+	}
+	for range 4 * ownWritesKept {
+		written.put("hot", log)
+	}
+	if n := len(written.order); n > 2*ownWritesKept {
+		t.Errorf("%d turns are kept", n)
+	}
+	log.reached = true
+	for n := range 2 * ownWritesKept {
+		written.put(fmt.Sprint(n), log)
+	}
+	if n := written.len(); n > 1 {
+		t.Errorf("%d are kept that the caches show", n)
 	}
 }

@@ -16,6 +16,10 @@ type keyed[V any] struct {
 func (k *keyed[V]) put(key string, v V) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.putLocked(key, v)
+}
+
+func (k *keyed[V]) putLocked(key string, v V) {
 	if k.byKey == nil {
 		k.byKey = map[string]V{}
 	}

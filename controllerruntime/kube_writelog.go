@@ -2,6 +2,8 @@ package controllerruntime
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 // writeLog is what was written and what the caches have to show before the next reconcile.
 type writeLog interface {
 	Empty() bool
+	// Reached tells whether the caches show all of it.
+	Reached() bool
 	// Wait blocks until the caches show all of it; the error is the context's.
 	Wait(ctx context.Context) error
 }
@@ -27,6 +31,8 @@ func (w *allWrites) under(ctx context.Context) context.Context {
 }
 
 func (w *allWrites) Empty() bool { return w.nats.Empty() && w.kube.Empty() }
+
+func (w *allWrites) Reached() bool { return w.nats.Reached() && w.kube.Reached() }
 
 func (w *allWrites) Wait(ctx context.Context) error {
 	if err := w.nats.Wait(ctx); err != nil {
@@ -75,13 +81,23 @@ const (
 	kubeLookAgainMost = 50 * time.Millisecond
 )
 
-func (l *kubeWriteLog) Wait(ctx context.Context) error {
-	l.mu.Lock()
-	waiting := make([]func() bool, 0, len(l.writes))
-	for _, shown := range l.writes {
-		waiting = append(waiting, shown)
+func (l *kubeWriteLog) Reached() bool {
+	for _, shown := range l.all() {
+		if !shown() {
+			return false
+		}
 	}
-	l.mu.Unlock()
+	return true
+}
+
+func (l *kubeWriteLog) all() []func() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.writes))
+}
+
+func (l *kubeWriteLog) Wait(ctx context.Context) error {
+	waiting := l.all()
 	for pause := kubeLookAgain; ; pause = min(2*pause, kubeLookAgainMost) {
 		for len(waiting) > 0 && waiting[0]() {
 			waiting = waiting[1:]

@@ -7,8 +7,22 @@ import (
 
 // ownWrites remembers what a key's last reconcile wrote, so that its next one waits until the caches show it.
 type ownWrites struct {
-	keyed[writeLog]
+	keyed[keptWrites]
 	waiting keyed[time.Time] // since when the next reconcile of a key waits, where it does
+
+	order []writesTurn // oldest first; guarded by mu
+	turns uint64
+}
+
+type keptWrites struct {
+	writeLog
+	turn uint64
+}
+
+// writesTurn is over if the key has another one, or none.
+type writesTurn struct {
+	key  string
+	turn uint64
 }
 
 const (
@@ -26,6 +40,10 @@ const (
 func (w *ownWrites) look(ctx context.Context, key string) (shown bool, again time.Duration) {
 	log, ok := w.get(key)
 	if !ok {
+		return true, 0
+	}
+	if log.Reached() {
+		w.forget(key)
 		return true, 0
 	}
 	begin := time.Now()
@@ -56,37 +74,36 @@ func (w *ownWrites) forget(key string) {
 	w.waiting.forget(key)
 }
 
-// ownWritesKept bounds the memory spent on keys that are not reconciled again soon.
-const ownWritesKept = 4096
+const (
+	// ownWritesKept bounds the memory spent on keys that are not reconciled again soon, while a cache is cut off.
+	ownWritesKept = 4096
+	// ownWritesLooks is how many of the oldest are looked at with each new one, whether the caches show them by now.
+	ownWritesLooks = 2
+)
 
 func (w *ownWrites) put(key string, log writeLog) {
 	if log.Empty() {
 		return
 	}
-	if w.len() >= ownWritesKept {
-		w.evict()
-	}
-	w.keyed.put(key, log)
-}
-
-// evict makes room by any of the keys: the caches have long shown what most of them wrote, and a reconcile that does not
-// wait is followed by another when they do.
-func (w *ownWrites) evict() {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel() // only look, do not wait
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	victim, looked := "", 0
-	for key, log := range w.byKey {
-		if victim = key; looked == evictLooks || log.Wait(ended) == nil {
-			break
+	w.turns++
+	w.putLocked(key, keptWrites{log, w.turns})
+	w.order = append(w.order, writesTurn{key, w.turns})
+	for range min(ownWritesLooks, len(w.order)) {
+		oldest := w.order[0]
+		w.order = w.order[1:]
+		kept, ok := w.byKey[oldest.key]
+		if !ok || kept.turn != oldest.turn {
+			continue
 		}
-		looked++
+		// Beyond the bound it is given up: a reconcile that does not wait is followed by another when the caches show it.
+		if !kept.Reached() && len(w.byKey) <= ownWritesKept {
+			w.order = append(w.order, oldest)
+			continue
+		}
+		delete(w.byKey, oldest.key)
+		w.countLocked()
+		w.waiting.forget(oldest.key)
 	}
-	delete(w.byKey, victim)
-	w.countLocked()
-	w.waiting.forget(victim)
 }
-
-// evictLooks is at how many keys evict looks for one that can go without loss.
-const evictLooks = 8

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 )
@@ -254,8 +253,6 @@ func TestNoGoroutineBeforeRunAndNothingIsLeftAfter(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	// The client's publisher of records starts with the first one, and lives until the client is closed.
-	must(t, sites.Records().PutAsync("away", &entity.Record{})(t.Context()))
 	before := goleak.IgnoreCurrent()
 	trigger := make(chan struct{})
 	var seen calls

@@ -20,10 +20,15 @@ const (
 	asyncLook = 250 * time.Millisecond
 )
 
+// lookTimers are for waits, of which there is one for each write.
+var lookTimers = sync.Pool{New: func() any { return time.NewTimer(asyncLook) }}
+
 var errTooManyInFlight = errors.New("too many writes in flight")
 
-// asyncWriter pipelines writes: one subscription takes all acknowledgements. The publisher of nats.go would do, but its
-// Cleanup can leave a goroutine behind, and it keeps a timer per message.
+// asyncWriter sends writes: one subscription takes all acknowledgements, of those that are pipelined and, while the client's
+// informers run, of those that are waited for. The publisher of nats.go would do, but its Cleanup can leave a goroutine behind,
+// and it keeps a timer per message; a request of nats.go needs a context with a timer of its own, which costs more than the
+// rest. The subscription, which is a goroutine, goes with the informers and the last write under way.
 type asyncWriter struct {
 	nc    *nats.Conn
 	slots chan struct{} // one element per write in flight
@@ -33,6 +38,7 @@ type asyncWriter struct {
 	prefix  string             // of reply subjects
 	count   uint64
 	flights map[string]*flight // by the end of the reply subject
+	holders int                // lives of the client's informers, in which the subscription is kept
 	closed  bool
 }
 
@@ -59,9 +65,40 @@ func (a *asyncWriter) close() {
 		<-a.slots
 		close(f.answer)
 	}
+	a.unsubscribeLocked()
+}
+
+func (a *asyncWriter) unsubscribeLocked() {
 	if a.sub != nil {
 		_ = a.sub.Unsubscribe() // fails on a closed connection only, which has no subscriptions
 		a.sub = nil
+	}
+}
+
+// hold keeps the subscription until release.
+func (a *asyncWriter) hold() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.holders++
+}
+
+func (a *asyncWriter) release() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.holders--
+	a.restLocked()
+}
+
+func (a *asyncWriter) isHeld() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.holders > 0
+}
+
+// restLocked ends a subscription that nobody needs.
+func (a *asyncWriter) restLocked() {
+	if a.holders == 0 && len(a.flights) == 0 {
+		a.unsubscribeLocked()
 	}
 }
 
@@ -145,6 +182,7 @@ func (a *asyncWriter) answered(msg *nats.Msg) {
 	a.mu.Lock()
 	f, ok := a.flights[id]
 	delete(a.flights, id)
+	a.restLocked()
 	a.mu.Unlock()
 	if ok {
 		<-a.slots
@@ -157,6 +195,7 @@ func (a *asyncWriter) forget(f *flight) {
 	a.mu.Lock()
 	_, ok := a.flights[f.id]
 	delete(a.flights, f.id)
+	a.restLocked()
 	a.mu.Unlock()
 	if ok {
 		<-a.slots
@@ -164,20 +203,24 @@ func (a *asyncWriter) forget(f *flight) {
 }
 
 // isLost tells whether the answer is overdue, or was on its way to a connection that is no more.
-func (a *asyncWriter) isLost(f *flight) bool {
-	return time.Since(f.sent) > asyncTimeout || a.nc.IsConnected() && a.nc.Stats().Reconnects != f.reconnects
+func (a *asyncWriter) isLost(f *flight, patience time.Duration) bool {
+	return time.Since(f.sent) > patience || a.nc.IsConnected() && a.nc.Stats().Reconnects != f.reconnects
 }
 
 // wait returns the answer, or nil if there will be none in time.
-func (a *asyncWriter) wait(ctx context.Context, f *flight) *nats.Msg {
+func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duration) *nats.Msg {
 	select {
 	case msg := <-f.answer:
 		return msg
 	default:
 	}
-	look := time.NewTicker(asyncLook)
-	defer look.Stop()
-	for ctx.Err() == nil && !a.isLost(f) {
+	look := lookTimers.Get().(*time.Timer)
+	defer func() {
+		look.Stop()
+		lookTimers.Put(look)
+	}()
+	for ctx.Err() == nil && !a.isLost(f, patience) {
+		look.Reset(asyncLook)
 		select {
 		case msg := <-f.answer:
 			return msg
@@ -200,17 +243,20 @@ func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) 
 	if err != nil {
 		return func(ctx context.Context) (uint64, error) { return b.settle(ctx, &w, false) }
 	}
-	return func(ctx context.Context) (uint64, error) {
-		answer := b.async.wait(ctx, f)
-		if answer == nil {
-			return b.settle(ctx, &w, true)
-		}
-		revision, err := b.acknowledged(b.putPrefix+w.key, answer)
-		if err == nil {
-			return revision, nil
-		}
-		// What was refused is looked into by sending again: it is refused again, or accepted now.
-		_, refused := errors.AsType[*apiError](err)
-		return b.settle(ctx, &w, !refused && !neverSent(err))
+	return func(ctx context.Context) (uint64, error) { return b.landed(ctx, &w, f, asyncTimeout) }
+}
+
+// landed waits for the outcome of w, which was sent.
+func (b *bucket) landed(ctx context.Context, w *write, f *flight, patience time.Duration) (uint64, error) {
+	answer := b.async.wait(ctx, f, patience)
+	if answer == nil {
+		return b.settle(ctx, w, true)
 	}
+	revision, err := b.acknowledged(b.putPrefix+w.key, answer)
+	if err == nil {
+		return revision, nil
+	}
+	// What was refused is looked into by sending again: it is refused again, or accepted now.
+	_, refused := errors.AsType[*apiError](err)
+	return b.settle(ctx, w, !refused && !neverSent(err))
 }

@@ -57,8 +57,8 @@ type bucket struct {
 	async     *asyncWriter
 }
 
-func newBucket(js jetstream.JetStream, name string, ids *writeIDs) *bucket {
-	b := &bucket{nc: js.Conn(), name: name, stream: "KV_" + name, subject: subjectsPerBucket + name + ".", ids: ids}
+func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
+	b := &bucket{nc: js.Conn(), name: name, stream: "KV_" + name, subject: subjectsPerBucket + name + ".", ids: ids, async: async}
 	b.apiPrefix = apiPrefix(js)
 	b.putPrefix = b.subject
 	if b.apiPrefix != defaultAPIPrefix {

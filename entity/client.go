@@ -55,7 +55,8 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 		return nil, err
 	}
 	ids := newWriteIDs()
-	c := &Client[T]{js: js, cfg: cfg, keys: keys, codec: codec, documents: newBucket(js, cfg.Bucket, ids), hooks: newHookSet()}
+	async := newAsyncWriter(js.Conn())
+	c := &Client[T]{js: js, cfg: cfg, keys: keys, codec: codec, documents: newBucket(js, cfg.Bucket, ids, async), async: async, hooks: newHookSet()}
 	settings, warnings, err := openBucket(ctx, js, c.documents, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
@@ -82,7 +83,7 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 	if !c.cfg.hasStatus() {
 		return nil
 	}
-	b := newBucket(c.js, c.cfg.StatusBucket, ids)
+	b := newBucket(c.js, c.cfg.StatusBucket, ids, c.async)
 	settings, warnings, err := openBucket(ctx, c.js, b, c.cfg)
 	if err != nil {
 		return err
@@ -94,8 +95,6 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 	if err != nil {
 		return err
 	}
-	c.async = newAsyncWriter(c.js.Conn())
-	b.async = c.async
 	keys := c.keys
 	keys.bucket = b.name
 	c.records = &Records{
@@ -179,9 +178,7 @@ func (c *Client[T]) Close() {
 		g.news.setError(c.cfg.Bucket, fmt.Errorf("the client of kind %s was closed, nothing is watched any more", c.cfg.Kind))
 		g.shutdown()
 	}
-	if c.async != nil {
-		c.async.close()
-	}
+	c.async.close()
 }
 
 func (c *Client[T]) decodeEntry(e natsinformer.Entry) (runtime.Object, error) {
@@ -190,8 +187,7 @@ func (c *Client[T]) decodeEntry(e natsinformer.Entry) (runtime.Object, error) {
 
 // DocumentOf encodes an entity as Create and Update would write it.
 func (c *Client[T]) DocumentOf(obj T) ([]byte, error) {
-	document, _, err := c.codec.encode(obj, obj.GetName())
-	return document, err
+	return c.codec.encodeOnly(obj, obj.GetName())
 }
 
 // FromDocument decodes a document, as of a record's LastDocument, into the entity of a key.

@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +29,9 @@ var internalAnnotations = []string{statusRevisionAnnotation, "natsinformer.nagi/
 type codec[T IEntity] struct {
 	elem         reflect.Type
 	unstructured bool
-	status       []int // index of the field "status"; nil if T has none
+	status       []int  // index of the field "status"; nil if T has none
+	noStatus     []byte // how a document ends that has its zero status as its last member; nil if that is not known
+	flat         bool   // metadata and status are in the struct itself, so that a shallow copy has its own
 	kind         string
 	apiVersion   string
 	keys         keyspace
@@ -57,6 +60,13 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 		// The library has a Number of its own and takes encoding/json's for a string.
 		c.unmarshal, c.marshal = stdjson.Unmarshal, stdjson.Marshal
 	}
+	if c.status != nil {
+		if zero, err := c.marshal(reflect.Zero(c.elem.FieldByIndex(c.status).Type).Interface()); err == nil {
+			c.noStatus = slices.Concat([]byte(`,"status":`), zero, []byte("}"))
+		}
+	}
+	meta, ok := c.elem.FieldByName("ObjectMeta")
+	c.flat = ok && meta.Type == reflect.TypeFor[metav1.ObjectMeta]() && len(meta.Index) == 1 && len(c.status) <= 1
 	return c, nil
 }
 
@@ -241,21 +251,51 @@ func setRevision(obj metav1.Object, revision uint64) {
 func (c *codec[T]) encode(obj T, key string) (document []byte, sent T, err error) {
 	sent = obj.DeepCopyObject().(T)
 	c.clean(sent)
-	if !c.unstructured {
-		document, err = c.marshal(sent)
-	} else {
-		document, err = marshalV1(any(sent).(*unstructured.Unstructured).Object)
-	}
-	if err == nil && !c.unstructured && c.status != nil {
-		document, err = dropMember(document, "status")
-	}
-	if err != nil {
-		return nil, sent, newInvalid(c.kind, c.keys.bucket, key, "document", "it cannot be encoded: "+err.Error())
-	}
-	return document, sent, nil
+	document, err = c.documentOf(sent, key)
+	return document, sent, err
 }
 
-// dropMember cuts a member out of a JSON object: a status without omitzero would be written as {}.
+// encodeOnly is encode for who does not need the copy.
+func (c *codec[T]) encodeOnly(obj T, key string) (document []byte, err error) {
+	if !c.flat || hasInternalAnnotation(obj) {
+		document, _, err = c.encode(obj, key)
+		return document, err
+	}
+	shallow := reflect.New(c.elem)
+	shallow.Elem().Set(reflect.ValueOf(obj).Elem())
+	clean := shallow.Interface().(T)
+	c.clean(clean)
+	return c.documentOf(clean, key)
+}
+
+func hasInternalAnnotation(obj metav1.Object) bool {
+	annotations := obj.GetAnnotations()
+	return slices.ContainsFunc(internalAnnotations, func(name string) bool { _, ok := annotations[name]; return ok })
+}
+
+// documentOf encodes an object that is clean.
+func (c *codec[T]) documentOf(clean T, key string) (document []byte, err error) {
+	if u, ok := any(clean).(*unstructured.Unstructured); ok {
+		document, err = marshalV1(u.Object)
+	} else if document, err = c.marshal(clean); err == nil && c.status != nil {
+		document, err = c.withoutStatus(document)
+	}
+	if err != nil {
+		return nil, newInvalid(c.kind, c.keys.bucket, key, "document", "it cannot be encoded: "+err.Error())
+	}
+	return document, nil
+}
+
+// withoutStatus cuts off a status that is the zero value: without omitzero it would be written as {}. Nearly always it is the last
+// member of the document.
+func (c *codec[T]) withoutStatus(document []byte) ([]byte, error) {
+	if shorter, ok := bytes.CutSuffix(document, c.noStatus); ok && len(c.noStatus) > 0 {
+		return append(shorter, '}'), nil
+	}
+	return dropMember(document, "status")
+}
+
+// dropMember cuts a member out of a JSON object.
 func dropMember(object []byte, name string) ([]byte, error) {
 	if !bytes.Contains(object, []byte(`"`+name+`"`)) {
 		return object, nil

@@ -114,6 +114,7 @@ func (g *generation[T]) recordNews(change func()) {
 // run starts the informers. client.mu is held.
 func (g *generation[T]) run() {
 	g.ctx, g.cancel = context.WithCancel(klog.NewContext(context.Background(), klog.Background().WithValues("kind", g.client.cfg.Kind)))
+	g.client.async.hold()
 	g.running.Store(true)
 	g.wg.Go(func() { g.docs.RunWithContext(g.ctx) })
 	if g.records != nil {
@@ -230,6 +231,9 @@ func (g *generation[T]) shutdown() {
 		g.cancel()
 	}
 	g.wg.Wait()
+	if g.cancel != nil {
+		g.client.async.release()
+	}
 	g.news.over()
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -67,11 +68,21 @@ func withOwner(existing, owner map[string]string) map[string]string {
 // OwnerLabelValue is the value of a label that stands for key: the key itself where that is a valid label value, else
 // "sha256-" and the first 40 hexadecimal digits of its SHA-256.
 func OwnerLabelValue(key string) string {
-	if len(validation.IsValidLabelValue(key)) == 0 {
+	if isPlain(key) || len(validation.IsValidLabelValue(key)) == 0 {
 		return key
 	}
 	sum := sha256.Sum256([]byte(key))
 	return "sha256-" + hex.EncodeToString(sum[:])[:40]
+}
+
+// isPlain tells of most values that they are valid ones of a label, without the regular expression of the validation.
+func isPlain(value string) bool {
+	for _, c := range []byte(value) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' {
+			return false
+		}
+	}
+	return value != "" && len(value) <= content.LabelValueMaxLength && value[0] != '-' && value[len(value)-1] != '-'
 }
 
 // ownerIndexFunc indexes by owner.

@@ -82,6 +82,9 @@ func TestARecordDecodesForTheCacheAsItDoesInFull(t *testing.T) {
 			return
 		}
 		want.LastDocument = nil
+		if len(want.Conditions) == 0 {
+			want.Conditions = nil // [] and none are the same
+		}
 		if got := &cell.record.Record; !reflect.DeepEqual(got, want) {
 			t.Fatalf("%q\ngot  %+v\nwant %+v", data, got, want)
 		}

@@ -107,11 +107,47 @@ func TestAPipelinedWriteConflictsAndCreatesOverATombstoneAsPutDoes(t *testing.T)
 	}
 }
 
+// TestTheSubscriptionForAnswersGoesWithTheInformersAndTheLastWrite under way, without a Close.
+func TestTheSubscriptionForAnswersGoesWithTheInformersAndTheLastWrite(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	before := js.Conn().NumSubscriptions() // the library's own one for answers among them
+	left := func(when string) {
+		t.Helper()
+		if after := js.Conn().NumSubscriptions(); after != before {
+			t.Errorf("%s: %d subscriptions are left", when, after-before)
+		}
+	}
+	must(t, client.Create(t.Context(), website("a")))
+	left("a write without informers")
+	for range 2 {
+		stop, err := client.Start()
+		must(t, err)
+		must(t, client.Patch(t.Context(), "a", []byte(`{"spec":{"replicas":2}}`)))
+		flying := client.Records().PutAsync("a", &entity.Record{Revision: recordRevision(t, client, "a")})
+		stop()
+		must(t, flying(t.Context()))
+		left("informers that were stopped with a write under way")
+	}
+	must(t, client.Records().PutAsync("b", &entity.Record{})(t.Context()))
+	left("a pipelined write without informers")
+}
+
+func recordRevision(t *testing.T, client *entity.Client[*Website], key string) uint64 {
+	t.Helper()
+	record, err := client.Record(t.Context(), key)
+	if apierrors.IsNotFound(err) {
+		return 0
+	}
+	must(t, err)
+	return record.Revision
+}
+
 func TestPipelinedWritesWorkAfterClose(t *testing.T) {
 	js := newServer(t)
 	client := newClient[*Website](t, js, websites)
-	must(t, client.Create(t.Context(), website("x"))) // the library's own subscription for answers
-	before := js.Conn().NumSubscriptions()
+	before := js.Conn().NumSubscriptions() // the library's own one for answers among them
+	must(t, client.Create(t.Context(), website("x")))
 	flying := client.Records().PutAsync("a", &entity.Record{})
 	client.Close()
 	must(t, flying(t.Context()))

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -52,9 +53,10 @@ func (b *bucket) message(w *write) *nats.Msg {
 	if w.id == "" {
 		w.id = b.ids.next()
 	}
+	values := [...]string{strconv.FormatUint(w.expected, 10), w.id}
 	header := nats.Header{
-		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(w.expected, 10)},
-		writeIDHeader:                       {w.id},
+		jetstream.ExpectedLastSubjSeqHeader: values[0:1:1],
+		writeIDHeader:                       values[1:2:2],
 	}
 	if w.op != "" {
 		header[operationHeader] = []string{w.op}
@@ -72,17 +74,23 @@ func (b *bucket) message(w *write) *nats.Msg {
 // by reading from the leader, and by sending again: under the same expectation a message can be applied only once. The
 // error is ErrOutcomeUnknown where that does not settle it.
 func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
-	return b.settle(ctx, &w, false)
+	if ctx.Err() != nil || !b.async.isHeld() {
+		return b.settle(ctx, &w, false)
+	}
+	f, err := b.async.send(b.message(&w))
+	if err != nil {
+		return b.settle(ctx, &w, false)
+	}
+	return b.landed(ctx, &w, f, attemptTimeout)
 }
 
 // create is put of a key that has no document. Markers are written over, as often as it takes. The *casError is about a document.
 func (b *bucket) create(ctx context.Context, w write) (uint64, error) {
-	ctx, cancel := withTimeout(ctx)
-	defer cancel()
+	began := time.Now()
 	for {
 		revision, err := b.put(ctx, w)
 		conflict, ok := errors.AsType[*casError](err)
-		if !ok || conflict.actual.live() != nil || ctx.Err() != nil {
+		if !ok || conflict.actual.live() != nil || ctx.Err() != nil || time.Since(began) > requestTimeout {
 			return revision, err
 		}
 		w.expected, w.id = conflict.actual.revision(), ""
@@ -185,6 +193,9 @@ func (b *bucket) acknowledged(subject string, answer *nats.Msg) (uint64, error) 
 	if len(answer.Data) == 0 && answer.Header.Get("Status") == "503" {
 		return 0, nats.ErrNoResponders
 	}
+	if seq, ok := b.plainAck(answer.Data); ok {
+		return seq, nil
+	}
 	var ack struct {
 		Error  *apiError `json:"error"`
 		Stream string    `json:"stream"`
@@ -200,4 +211,23 @@ func (b *bucket) acknowledged(subject string, answer *nats.Msg) (uint64, error) 
 		return 0, fmt.Errorf("subject %q was answered by something that is not stream %q: %.100q", subject, b.stream, answer.Data)
 	}
 	return ack.Seq, nil
+}
+
+// plainAck reads an acknowledgement that says nothing but stream and sequence, as nearly all do.
+func (b *bucket) plainAck(data []byte) (seq uint64, ok bool) {
+	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
+	if ok {
+		rest, ok = bytes.CutPrefix(rest, []byte(b.stream))
+	}
+	if ok {
+		rest, ok = bytes.CutPrefix(rest, []byte(`","seq":`))
+	}
+	if ok {
+		rest, ok = bytes.CutSuffix(rest, []byte("}"))
+	}
+	if !ok {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(string(rest), 10, 64)
+	return seq, err == nil && seq > 0
 }

@@ -2,6 +2,7 @@ package entity
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,10 +13,11 @@ import (
 // value is ready. It may be used concurrently.
 type WriteLog struct {
 	mu     sync.Mutex
-	writes map[natsinformer.Informer]loggedWrite
+	writes []loggedWrite // the last one of each informer; a reconcile writes to a bucket or two
 }
 
 type loggedWrite struct {
+	informer natsinformer.Informer
 	revision uint64
 	stream   uint64 // the informer's count of stream changes: revisions of another stream are never reached
 }
@@ -37,12 +39,15 @@ func logWrite(ctx context.Context, informer natsinformer.Informer, revision uint
 	stream := informer.Status().StreamChanges
 	log.mu.Lock()
 	defer log.mu.Unlock()
-	if log.writes == nil {
-		log.writes = map[natsinformer.Informer]loggedWrite{}
+	for i := range log.writes {
+		if old := &log.writes[i]; old.informer == informer {
+			if old.revision < revision || old.stream != stream {
+				old.revision, old.stream = revision, stream
+			}
+			return
+		}
 	}
-	if old, ok := log.writes[informer]; !ok || old.revision < revision || old.stream != stream {
-		log.writes[informer] = loggedWrite{revision, stream}
-	}
+	log.writes = append(log.writes, loggedWrite{informer, revision, stream})
 }
 
 // Empty tells whether nothing was written.
@@ -50,6 +55,13 @@ func (l *WriteLog) Empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.writes) == 0
+}
+
+// Reached tells whether a Wait would return at once.
+func (l *WriteLog) Reached() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(l.writes, func(w loggedWrite) bool { return !w.reached() })
 }
 
 // Reset forgets everything.
@@ -63,13 +75,10 @@ func (l *WriteLog) Reset() {
 // stream since, are passed over. The error is the context's.
 func (l *WriteLog) Wait(ctx context.Context) error {
 	l.mu.Lock()
-	writes := make(map[natsinformer.Informer]loggedWrite, len(l.writes))
-	for informer, w := range l.writes {
-		writes[informer] = w
-	}
+	writes := slices.Clone(l.writes)
 	l.mu.Unlock()
-	for informer, w := range writes {
-		if err := w.wait(ctx, informer); err != nil {
+	for _, w := range writes {
+		if err := w.wait(ctx); err != nil {
 			return err
 		}
 	}
@@ -79,13 +88,17 @@ func (l *WriteLog) Wait(ctx context.Context) error {
 // lookAgain is how often a wait checks that what it waits for can still come.
 const lookAgain = 500 * time.Millisecond
 
-func (w loggedWrite) wait(ctx context.Context, informer natsinformer.Informer) error {
+func (w loggedWrite) reached() bool {
+	return w.informer.IsStopped() || w.informer.Status().StreamChanges != w.stream || w.informer.Cursor() >= w.revision
+}
+
+func (w loggedWrite) wait(ctx context.Context) error {
 	for {
-		if informer.IsStopped() || informer.Status().StreamChanges != w.stream || informer.Cursor() >= w.revision {
+		if w.reached() {
 			return nil
 		}
 		slice, cancel := context.WithTimeout(ctx, lookAgain)
-		err := informer.WaitCursor(slice, w.revision)
+		err := w.informer.WaitCursor(slice, w.revision)
 		cancel()
 		if err == nil {
 			return nil
