@@ -1,10 +1,8 @@
 package controllerruntime
 
 import (
-	"cmp"
 	"context"
 	"hash/fnv"
-	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -12,12 +10,6 @@ import (
 
 // resyncSlots is into how many steps an interval is divided: keys whose turns fall into the same step come together.
 const resyncSlots = 1000
-
-// turn is when a key is due within the interval, by a hash of the key.
-type turn struct {
-	after time.Duration
-	key   string
-}
 
 // resync sweeps once, and from then on enqueues every primary once in each interval, spread over it, and sweeps again
 // at its end.
@@ -35,41 +27,73 @@ func (e *engine) resync(ctx context.Context) {
 
 func (e *engine) resyncOnce(ctx context.Context, interval time.Duration) bool {
 	start := time.Now()
-	turns := turnsOf(e.primary.keys(), interval)
 	step := max(interval/resyncSlots, time.Millisecond)
+	turns := turnsOf(e.primary.keys(), interval, step)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for due := 0; ; {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-timer.C:
 		}
 		elapsed := time.Since(start)
-		for len(turns) > 0 && turns[0].after <= elapsed {
-			if e.primary.exists(turns[0].key) {
-				e.queue.add(turns[0].key, operations(OperationResync), prioBackground)
+		for ; due < turns.steps() && time.Duration(due)*step <= elapsed; due++ {
+			for _, key := range turns.of(due) {
+				if e.primary.exists(key) {
+					e.queue.add(key, operations(OperationResync), prioBackground)
+				}
 			}
-			turns = turns[1:]
 		}
 		if elapsed >= interval {
 			return true
 		}
-		next := interval
-		if len(turns) > 0 {
-			next = turns[0].after
+		for due < turns.steps() && len(turns.of(due)) == 0 {
+			due++
 		}
-		timer.Reset(max(next-elapsed, min(step, interval-elapsed)))
+		next := interval
+		if due < turns.steps() {
+			next = time.Duration(due) * step
+		}
+		timer.Reset(min(next, interval) - elapsed)
 	}
 }
 
-func turnsOf(keys []string, interval time.Duration) []turn {
-	turns := make([]turn, len(keys))
-	for i, key := range keys {
-		turns[i] = turn{after: turnOf(key, interval), key: key}
+// turns are keys in the order of the steps in which they are due.
+type turns struct {
+	keys []string
+	ends []int // of each step's keys, where the next one's begin
+}
+
+func (t turns) steps() int { return len(t.ends) }
+
+func (t turns) of(step int) []string {
+	from := 0
+	if step > 0 {
+		from = t.ends[step-1]
 	}
-	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.after, b.after) })
-	return turns
+	return t.keys[from:t.ends[step]]
+}
+
+// turnsOf takes as long as there are keys: it counts those of each step, and then puts each where it belongs.
+func turnsOf(keys []string, interval, step time.Duration) turns {
+	t := turns{keys: make([]string, len(keys)), ends: make([]int, interval/step+1)}
+	stepOf := make([]int32, len(keys))
+	for i, key := range keys {
+		stepOf[i] = int32(turnOf(key, interval) / step)
+		t.ends[stepOf[i]]++
+	}
+	begin := 0
+	for step, count := range t.ends {
+		t.ends[step] = begin
+		begin += count
+	}
+	for i, key := range keys {
+		end := &t.ends[stepOf[i]]
+		t.keys[*end] = key
+		*end++
+	}
+	return t
 }
 
 // turnOf is the same for a key in every interval and every process. FNV alone would give keys that differ in their last
