@@ -83,7 +83,7 @@ func (c *bareController) watch(ctx context.Context, bucket string, handle func(j
 	return nil
 }
 
-// reconcile writes an anchor, a secondary, the status and what came of it, each but the last when the one before is stored.
+// reconcile writes an anchor, a secondary, and the status with what came of it, each when the one before is stored.
 func (c *bareController) reconcile(m jetstream.Msg) (outcome jetstream.PubAckFuture, err error) {
 	ctx := context.Background()
 	name := strings.TrimPrefix(m.Subject(), "$KV."+c.cfg.Place+".")
@@ -103,7 +103,7 @@ func (c *bareController) reconcile(m jetstream.Msg) (outcome jetstream.PubAckFut
 		subject  string
 		data     []byte
 		expected *uint64
-	}{{status, slices.Concat(anchor, []byte("}")), &before}, {secondary, m.Data(), new(uint64)}, {status, slices.Concat(anchor, []byte(ready+"}")), &before}} {
+	}{{status, slices.Concat(anchor, []byte("}")), &before}, {secondary, m.Data(), new(uint64)}} {
 		ack, err := c.js.Publish(ctx, write.subject, write.data, jetstream.WithExpectLastSequencePerSubject(*write.expected))
 		if err != nil {
 			return nil, err

@@ -107,7 +107,7 @@ func (c *nagiController) Reconcile(ctx context.Context, req nagi.Request) (nagi.
 		}
 	}
 	site.Status = statusOf(site)
-	return nagi.Result{}, c.sites.UpdateStatus(ctx, site)
+	return nagi.Result{}, nagi.SetStatus(ctx, site)
 }
 
 func (c *nagiController) secondary(ctx context.Context, site *v1.Website, i int) (err error) {

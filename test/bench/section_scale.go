@@ -39,6 +39,7 @@ const (
 	scaleAll   = "restart: from then until all were reconciled"
 	scalePass  = "one pass over all primaries"
 	scaleSweep = "a sweep"
+	scaleWalk  = "no controller: a Go map of as many primaries and secondaries, and each primary copied once"
 )
 
 // runScale measures one controller with more and more primaries.
@@ -80,7 +81,7 @@ type scaleTable struct {
 
 func newScaleTable() *scaleTable {
 	t := &scaleTable{times: map[string]*figure{}, change: map[string]*figure{}}
-	for _, what := range []string{scaleList, scaleRaw, scaleCold, scaleSync, scaleAll, scalePass, scaleSweep} {
+	for _, what := range []string{scaleList, scaleRaw, scaleCold, scaleSync, scaleAll, scalePass, scaleSweep, scaleWalk} {
 		t.times[what] = t.chapter.figure(what, "s").forInformation()
 	}
 	t.heap = t.chapter.figure("heap per primary", "B").forInformation()
@@ -116,6 +117,8 @@ func scaleReaches(c *chapter, t *scaleTable, sizes []int) {
 	raw := t.times[scaleList].median(names[last]) / t.times[scaleRaw].median(names[last])
 	c.note("An informer alone takes %s the raw loop's time at %s. The raw loop, which has no cache, takes %s the time for %s the keys.", times(raw), names[last],
 		times(t.times[scaleRaw].median(names[last])/t.times[scaleRaw].median(names[before])), times(keys))
+	c.note("Without a controller, the copies alone take %s the time for %s the keys: what does not fit into the processor's caches takes longer.",
+		times(t.times[scaleWalk].median(names[last])/t.times[scaleWalk].median(names[before])), times(keys))
 	c.note("The spread of what is said of one change is that of all changes made in that situation; turns are their number.")
 }
 
@@ -193,10 +196,10 @@ func (s *scaleRun) addSecondaries(ctx context.Context) error {
 	})
 }
 
-// alone measures an informer over the primaries, beside the raw loop.
+// alone measures an informer over the primaries, beside the raw loop, and what memory alone takes.
 func (s *scaleRun) alone(ctx context.Context) error {
 	for range s.b.turns(2) {
-		for what, source := range map[string]string{scaleList: "nagi", scaleRaw: "raw"} {
+		for what, source := range map[string]string{scaleList: "nagi", scaleRaw: "raw", scaleWalk: "memory"} {
 			got, err := fillOne(ctx, cacheConfig{Source: source, NATS: s.nats.url, Place: s.place, Objects: s.n}, nil)
 			if err != nil {
 				return err
