@@ -17,7 +17,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -201,7 +200,9 @@ func startUser(b *testing.B, keys int) string {
 	}
 	b.Cleanup(func() {
 		in.Close()
-		child.Wait()
+		if err := child.Wait(); err != nil {
+			b.Error("the child: ", err)
+		}
 	})
 	url, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -221,15 +222,11 @@ func userChild(keys string) error {
 		return err
 	}
 	defer server.Close()
-	nc, err := nats.Connect(server.URL())
+	js, disconnect, err := childConnection(server.URL())
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	defer disconnect()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	client, err := entity.NewClient[*site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage})

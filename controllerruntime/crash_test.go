@@ -23,15 +23,11 @@ import (
 
 // crashChild is the process that is killed: a controller whose sites own as many pages as their spec says.
 func crashChild(url string) error {
-	nc, err := nats.Connect(url)
+	js, disconnect, err := childConnection(url)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	defer disconnect()
 	ctx := context.Background()
 	sites, err := entity.NewClient[*site](ctx, js, crashConfig("Site", "sites"))
 	if err != nil {
@@ -51,6 +47,16 @@ func crashChild(url string) error {
 		return err
 	}
 	return c.Run(ctx)
+}
+
+// childConnection is how a child process speaks to the server of its test.
+func childConnection(url string) (js jetstream.JetStream, disconnect func(), err error) {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	js, err = jetstream.New(nc)
+	return js, nc.Close, err
 }
 
 // crashChildLeads is what the child says when it begins to reconcile.

@@ -15,22 +15,16 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // externalChild is the process that is killed: a controller whose sites own disks behind an API, which is the test's.
 func externalChild(url, cloudURL string) error {
-	nc, err := nats.Connect(url)
+	js, disconnect, err := childConnection(url)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+	defer disconnect()
 	ctx := context.Background()
 	sites, err := entity.NewClient[*site](ctx, js, crashConfig("Site", "sites"))
 	if err != nil {

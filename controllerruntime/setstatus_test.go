@@ -14,20 +14,29 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// settingStatus is a reconciler that sets the note of each primary that exists.
-func settingStatus(sites *entity.Client[*site], note func() string, result func() error) ReconcilerFunc {
+// changingStatus is a reconciler that sets what change makes of the status of each primary.
+func changingStatus(sites *entity.Client[*site], change func(ctx context.Context, s *site) error, result func() error) ReconcilerFunc {
 	return func(ctx context.Context, req Request) (Result, error) {
 		s, err := sites.Lister().Get(req.Key)
 		if err != nil {
 			return Result{}, err
 		}
-		s.Status.Note = note()
-		if err := SetStatus(ctx, s); err != nil {
+		if err := errors.Join(change(ctx, s), SetStatus(ctx, s)); err != nil {
 			return Result{}, err
 		}
 		return Result{}, result()
 	}
 }
+
+// settingNote sets the note.
+func settingNote(sites *entity.Client[*site], note func() string, result func() error) ReconcilerFunc {
+	return changingStatus(sites, func(_ context.Context, s *site) error {
+		s.Status.Note = note()
+		return nil
+	}, result)
+}
+
+func done() error { return nil }
 
 // TestSetStatusIsWrittenWithTheOutcome watches everything that is sent to a record: an anchor, then status and outcome at
 // once, whether the reconcile succeeded or not, and nothing more when a reconcile changes nothing.
@@ -46,7 +55,7 @@ func TestSetStatusIsWrittenWithTheOutcome(t *testing.T) {
 			t.Cleanup(func() { _ = sub.Unsubscribe() })
 			must(t, w.js.Conn().Flush())
 			var seen calls
-			c, err := New("sites", sites, seen.reconciler(settingStatus(sites, func() string { return "seen" }, func() error { return outcome })),
+			c, err := New("sites", sites, seen.reconciler(settingNote(sites, func() string { return "seen" }, func() error { return outcome })),
 				WithResyncInterval(0), WithBackoff(time.Millisecond, time.Millisecond))
 			must(t, err)
 			w.run(c)
@@ -90,24 +99,13 @@ func TestSetStatusLeavesWhatAnotherHasUpdated(t *testing.T) {
 	var interfere atomic.Bool
 	var seen calls
 	interfere.Store(true)
-	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
-		s, err := sites.Lister().Get(req.Key)
-		if err != nil {
-			return Result{}, err
-		}
-		if interfere.Swap(false) {
-			theirs, err := other.Get(ctx, req.Key)
-			if err != nil {
-				return Result{}, err
-			}
-			theirs.Status.Ready = true
-			if err := other.UpdateStatus(ctx, theirs); err != nil {
-				return Result{}, err
-			}
-		}
+	c, err := New("sites", sites, seen.reconciler(changingStatus(sites, func(ctx context.Context, s *site) error {
 		s.Status.Note = "ours"
-		return Result{}, SetStatus(ctx, s)
-	}), WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond))
+		if !interfere.Swap(false) {
+			return nil
+		}
+		return markReady(ctx, other, s.Name)
+	}, done)), WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(ctx, newSite("home", "one")))
@@ -121,6 +119,16 @@ func TestSetStatusLeavesWhatAnotherHasUpdated(t *testing.T) {
 	}
 }
 
+// markReady is another writer of a status.
+func markReady(ctx context.Context, other *entity.Client[*site], key string) error {
+	theirs, err := other.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	theirs.Status.Ready = true
+	return other.UpdateStatus(ctx, theirs)
+}
+
 // TestSetStatusOfWhatWasReadLive knows more than the cache does, which is no reason to refuse it.
 func TestSetStatusOfWhatWasReadLive(t *testing.T) {
 	t.Parallel()
@@ -130,12 +138,7 @@ func TestSetStatusOfWhatWasReadLive(t *testing.T) {
 	other := w.away().sites()
 	var seen calls
 	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
-		theirs, err := other.Get(ctx, req.Key)
-		if err != nil {
-			return Result{}, err
-		}
-		theirs.Status.Ready = true
-		if err := other.UpdateStatus(ctx, theirs); err != nil {
+		if err := markReady(ctx, other, req.Key); err != nil {
 			return Result{}, err
 		}
 		s, err := sites.Get(ctx, req.Key)
@@ -162,7 +165,7 @@ func TestSetStatusThatCannotBeWrittenIsSetAgain(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
 	var once atomic.Bool
-	c, err := New("sites", sites, settingStatus(sites, func() string { return "seen" }, func() error {
+	c, err := New("sites", sites, settingNote(sites, func() string { return "seen" }, func() error {
 		if once.CompareAndSwap(false, true) {
 			w.limitRecords(10)
 		}
@@ -275,7 +278,7 @@ func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
 	var size atomic.Int64
-	c, err := New("sites", sites, settingStatus(sites, func() string { return strings.Repeat("x", int(size.Load())) }, func() error { return nil }),
+	c, err := New("sites", sites, settingNote(sites, func() string { return strings.Repeat("x", int(size.Load())) }, done),
 		WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond))
 	must(t, err)
 	w.run(c)

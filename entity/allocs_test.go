@@ -70,17 +70,7 @@ func TestAllocationsOfDecodingARecordForTheCache(t *testing.T) {
 
 func TestAllocationsOfReadingFromTheCache(t *testing.T) {
 	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	client, err := NewClient[*allocsSite](t.Context(), js, Config{Kind: "Website", Bucket: "websites", Storage: jetstream.MemoryStorage})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	stop, err := client.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	<-client.Informer().HasSyncedChecker().Done()
+	client := startedClient[*allocsSite](t, js, Config{Kind: "Website", Bucket: "websites", Storage: jetstream.MemoryStorage})
 	site := &allocsSite{ObjectMeta: metav1.ObjectMeta{Name: "site-1", Labels: map[string]string{"app": "shop"}},
 		Spec: allocsSpec{Host: "shop.example.com", Paths: []string{"/", "/cart"}}}
 	if err := client.Create(t.Context(), site); err != nil {
@@ -100,6 +90,15 @@ func TestAllocationsOfReadingFromTheCache(t *testing.T) {
 	if err := client.Records().Informer().WaitKey(t.Context(), "site-1", record.Revision); err != nil {
 		t.Fatal(err)
 	}
+	cached, _, err := client.Informer().GetStore().GetByKey("site-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	atMost(t, "the document of a cached entity", 5, func() {
+		if _, err := client.DocumentOf(cached.(*allocsSite)); err != nil {
+			t.Fatal(err)
+		}
+	})
 	atMost(t, "Lister().Get of an entity with a status", 9, func() {
 		if _, err := client.Lister().Get("site-1"); err != nil {
 			t.Fatal(err)

@@ -22,10 +22,15 @@ type echoStatus struct {
 
 type echoSite = Object[struct{}, echoStatus]
 
-// echoClient is a client whose caches run.
 func echoClient(t *testing.T, js jetstream.JetStream) *Client[*echoSite] {
 	t.Helper()
-	client, err := NewClient[*echoSite](t.Context(), js, Config{Kind: "Site", Bucket: "sites"})
+	return startedClient[*echoSite](t, js, Config{Kind: "Site", Bucket: "sites"})
+}
+
+// startedClient is a client whose caches run.
+func startedClient[T IEntity](t *testing.T, js jetstream.JetStream, cfg Config) *Client[T] {
+	t.Helper()
+	client, err := NewClient[T](t.Context(), js, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +40,7 @@ func echoClient(t *testing.T, js jetstream.JetStream) *Client[*echoSite] {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
+	<-client.Informer().HasSyncedChecker().Done()
 	<-client.Records().Informer().HasSyncedChecker().Done()
 	return client
 }
