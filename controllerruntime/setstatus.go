@@ -66,6 +66,7 @@ func (e *statusRefusedError) Unwrap() error { return e.err }
 
 // statusRefused puts a key back whose reconcile has set a status that its record cannot have, and notes that.
 func (e *engine) statusRefused(ctx context.Context, t *term, it item, v view, err error) {
+	e.parked.forget(it.key) // or nothing would ever say that it is
 	delay := e.queue.failed(it.key)
 	t.logger.Error(err, "Status not written, so the key is reconciled again", "key", it.key, "after", delay)
 	condition := reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, err.Error(), v.revision)

@@ -89,33 +89,39 @@ func TestSetStatusIsWrittenWithTheOutcome(t *testing.T) {
 	}
 }
 
-// TestSetStatusLeavesWhatAnotherHasUpdated since it was read: the primary is reconciled again, and sees it.
+// TestSetStatusLeavesWhatAnotherHasUpdated since it was read: the primary is reconciled again, and sees it; also where the
+// reconcile ends with a terminal error, which else would park it.
 func TestSetStatusLeavesWhatAnotherHasUpdated(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	sites := w.sites()
-	ctx := t.Context()
-	other := w.away().sites()
-	var interfere atomic.Bool
-	var seen calls
-	interfere.Store(true)
-	c, err := New("sites", sites, seen.reconciler(changingStatus(sites, func(ctx context.Context, s *site) error {
-		s.Status.Note = "ours"
-		if !interfere.Swap(false) {
-			return nil
-		}
-		return markReady(ctx, other, s.Name)
-	}, done)), WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(ctx, newSite("home", "one")))
-	eventually(t, "both statuses are there", func() bool {
-		s, err := sites.Get(ctx, "home")
-		return err == nil && s.Status.Ready && s.Status.Note == "ours"
-	})
-	eventuallyReason(t, sites, "home", entity.ReasonSynced)
-	if n := seen.count("home"); n < 2 {
-		t.Errorf("reconciled %d times, and knows of a status that came in between", n)
+	for reason, outcome := range map[string]error{entity.ReasonSynced: nil, entity.ReasonTerminal: TerminalError(errors.New("bad"))} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			sites := w.sites()
+			ctx := t.Context()
+			other := w.away().sites()
+			var interfere atomic.Bool
+			var seen calls
+			interfere.Store(true)
+			c, err := New("sites", sites, seen.reconciler(changingStatus(sites, func(ctx context.Context, s *site) error {
+				s.Status.Note = "ours"
+				if !interfere.Swap(false) {
+					return nil
+				}
+				return markReady(ctx, other, s.Name)
+			}, func() error { return outcome })), WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond))
+			must(t, err)
+			w.run(c)
+			must(t, sites.Create(ctx, newSite("home", "one")))
+			eventually(t, "both statuses are there", func() bool {
+				s, err := sites.Get(ctx, "home")
+				return err == nil && s.Status.Ready && s.Status.Note == "ours"
+			})
+			eventuallyReason(t, sites, "home", reason)
+			if n := seen.count("home"); n < 2 {
+				t.Errorf("reconciled %d times, and knows of a status that came in between", n)
+			}
+		})
 	}
 }
 

@@ -44,9 +44,10 @@ type asyncWriter struct {
 
 // flight is a write that was sent.
 type flight struct {
-	id     string
-	answer chan *nats.Msg // gets at most one; closed if there will be none
-	sent   time.Time
+	id      string
+	subject string
+	answer  chan *nats.Msg // gets at most one; closed if there will be none
+	sent    time.Time
 	// reconnects is how often the connection had been made again when it was sent.
 	reconnects uint64
 }
@@ -103,11 +104,11 @@ func (a *asyncWriter) restLocked() {
 }
 
 // send puts a message on its way.
-func (a *asyncWriter) send(msg *nats.Msg) (*flight, error) {
-	if err := a.takeSlot(); err != nil {
+func (a *asyncWriter) send(ctx context.Context, msg *nats.Msg) (*flight, error) {
+	if err := a.takeSlot(ctx); err != nil {
 		return nil, err
 	}
-	f, reply, err := a.register()
+	f, reply, err := a.register(msg.Subject)
 	if err != nil {
 		<-a.slots
 		return nil, err
@@ -122,7 +123,7 @@ func (a *asyncWriter) send(msg *nats.Msg) (*flight, error) {
 
 // takeSlot blocks while too many writes are in flight. Those whose acknowledgement is overdue give up their places, so
 // that a caller who sends much before waiting for any is not blocked for ever.
-func (a *asyncWriter) takeSlot() error {
+func (a *asyncWriter) takeSlot(ctx context.Context) error {
 	select {
 	case a.slots <- struct{}{}:
 		return nil
@@ -136,6 +137,8 @@ func (a *asyncWriter) takeSlot() error {
 			return nil
 		case <-ticker.C:
 			a.dropOverdue()
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 	return errTooManyInFlight
@@ -155,7 +158,7 @@ func (a *asyncWriter) dropOverdue() {
 	}
 }
 
-func (a *asyncWriter) register() (f *flight, reply string, err error) {
+func (a *asyncWriter) register(subject string) (f *flight, reply string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
@@ -172,7 +175,7 @@ func (a *asyncWriter) register() (f *flight, reply string, err error) {
 		a.prefix = inbox + "."
 	}
 	a.count++
-	f = &flight{id: strconv.FormatUint(a.count, 36), answer: make(chan *nats.Msg, 1), sent: time.Now(), reconnects: a.nc.Stats().Reconnects}
+	f = &flight{id: strconv.FormatUint(a.count, 36), subject: subject, answer: make(chan *nats.Msg, 1), sent: time.Now(), reconnects: a.nc.Stats().Reconnects}
 	a.flights[f.id] = f
 	return f, a.prefix + f.id, nil
 }
@@ -202,9 +205,15 @@ func (a *asyncWriter) forget(f *flight) {
 	}
 }
 
-// isLost tells whether the answer is overdue, or was on its way to a connection that is no more.
+// isLost tells whether the answer is overdue, was on its way to a connection that is no more, or may never come because the
+// server has refused a message to that subject. Who asks too early only sends again.
 func (a *asyncWriter) isLost(f *flight, patience time.Duration) bool {
-	return time.Since(f.sent) > patience || a.nc.IsConnected() && a.nc.Stats().Reconnects != f.reconnects
+	waited := time.Since(f.sent)
+	if waited > patience || a.nc.IsConnected() && a.nc.Stats().Reconnects != f.reconnects {
+		return true
+	}
+	denied := a.nc.LastError()
+	return waited >= asyncLook && denied != nil && isPermissionViolation(denied, f.subject)
 }
 
 // wait returns the answer, or nil if there will be none in time.
@@ -239,7 +248,7 @@ func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duratio
 
 // putAsync sends w and returns how to wait for its outcome, which is that of put. It blocks while too many are in flight.
 func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) {
-	f, err := b.async.send(b.message(&w))
+	f, err := b.async.send(context.Background(), b.message(&w))
 	if err != nil {
 		return func(ctx context.Context) (uint64, error) { return b.settle(ctx, &w, false) }
 	}

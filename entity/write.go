@@ -77,7 +77,7 @@ func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
 	if ctx.Err() != nil || !b.async.isHeld() {
 		return b.settle(ctx, &w, false)
 	}
-	f, err := b.async.send(b.message(&w))
+	f, err := b.async.send(ctx, b.message(&w))
 	if err != nil {
 		return b.settle(ctx, &w, false)
 	}
