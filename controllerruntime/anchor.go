@@ -19,9 +19,11 @@ import (
 // primary whose document is gone is a delete still owed. So it is written before the first reconcile, and before the
 // reconcile of each new revision with the document about to be reconciled; without it there is no reconcile.
 type anchors struct {
-	engine  *engine
-	losses  lostRecords
-	backoff *backoff // of records that cannot be written; the reconciler's attempts are counted apart
+	engine *engine
+	losses lostRecords
+	// backoff is of records that cannot be written, refusals of statuses that cannot be in them; the reconciler's attempts are
+	// counted apart.
+	backoff, refusals *backoff
 }
 
 func (a *anchors) cached(key string) *entity.Record {
@@ -79,9 +81,6 @@ func (e *engine) limited(document []byte) []byte {
 // outcome is the record to be written after an attempt, with the status that it has set; nil if there is nothing to record.
 // It conflicts if that status was not read with the record before.
 func (a *anchors) outcome(before *entity.Record, v view, stream string, condition metav1.Condition, status *entity.StatusChange) (*entity.Record, error) {
-	if before == nil {
-		before = &entity.Record{}
-	}
 	with := *before
 	changed, err := status.Apply(&with)
 	if err != nil {
@@ -136,7 +135,11 @@ func (a *anchors) put(ctx context.Context, key string, record *entity.Record) er
 
 // putStatus is put with a status that is in the record already, and goes on top of theirs where that may be.
 func (a *anchors) putStatus(ctx context.Context, key string, record *entity.Record, status *entity.StatusChange) error {
-	err := a.putFitting(ctx, key, record)
+	put := a.putFitting
+	if status != nil {
+		put = a.engine.records.Put // no status takes the place of the last document
+	}
+	err := put(ctx, key, record)
 	for tries := 0; err != nil && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)); tries++ {
 		if tries == maxConflicts {
 			return fmt.Errorf("write the record of %s %q: %d conflicts in a row: %w", a.engine.kind, key, tries, err)
@@ -144,7 +147,7 @@ func (a *anchors) putStatus(ctx context.Context, key string, record *entity.Reco
 		if record, err = a.merged(ctx, key, record, status); err != nil {
 			return err
 		}
-		err = a.putFitting(ctx, key, record)
+		err = put(ctx, key, record)
 	}
 	if err != nil && status != nil && apierrors.IsRequestEntityTooLargeError(err) {
 		err = &statusRefusedError{err}
@@ -167,14 +170,14 @@ const maxConflicts = 20
 // merged puts what is the runtime's in ours on top of the record as it is now: the status is its writers', and changes only
 // if they have not changed it since.
 func (a *anchors) merged(ctx context.Context, key string, ours *entity.Record, status *entity.StatusChange) (*entity.Record, error) {
-	theirs, err := a.engine.records.Get(ctx, key)
-	if apierrors.IsNotFound(err) {
+	theirs, err := a.live(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if theirs == nil {
 		record := *ours
 		record.Revision = 0
 		return &record, nil
-	}
-	if err != nil {
-		return nil, err
 	}
 	record := *ours
 	record.Revision = theirs.Revision
@@ -190,6 +193,15 @@ func (a *anchors) merged(ctx context.Context, key string, ours *entity.Record, s
 		return nil, &statusRefusedError{err}
 	}
 	return &record, nil
+}
+
+// live reads a record; nil if there is none.
+func (a *anchors) live(ctx context.Context, key string) (*entity.Record, error) {
+	record, err := a.engine.records.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return record, err
 }
 
 // annotate notes why a primary is not reconciled (invalid, suspended). It makes no anchor, but brings one that is there

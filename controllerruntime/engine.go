@@ -68,7 +68,7 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 		e.flights = newFlights()
 		e.lastDocumentLimit = config.LastDocumentLimit
 		e.filtered = config.Filter != ">"
-		e.anchors = &anchors{engine: e, backoff: newBackoff(opts.backoffMin, opts.backoffMax)}
+		e.anchors = &anchors{engine: e, backoff: newBackoff(opts.backoffMin, opts.backoffMax), refusals: newBackoff(opts.backoffMin, opts.backoffMax)}
 		e.brake = newBrake(e)
 	}
 	return e

@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -86,24 +87,35 @@ func (w *ownWrites) put(key string, log writeLog) {
 		return
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.turns++
 	w.putLocked(key, keptWrites{log, w.turns})
 	w.order = append(w.order, writesTurn{key, w.turns})
-	for range min(ownWritesLooks, len(w.order)) {
-		oldest := w.order[0]
-		w.order = w.order[1:]
-		kept, ok := w.byKey[oldest.key]
-		if !ok || kept.turn != oldest.turn {
-			continue
-		}
-		// Beyond the bound it is given up: a reconcile that does not wait is followed by another when the caches show it.
-		if !kept.Reached() && len(w.byKey) <= ownWritesKept {
-			w.order = append(w.order, oldest)
-			continue
-		}
-		delete(w.byKey, oldest.key)
-		w.countLocked()
-		w.waiting.forget(oldest.key)
+	oldest := slices.Clone(w.order[:min(ownWritesLooks, len(w.order))])
+	w.order = w.order[len(oldest):]
+	w.mu.Unlock()
+	for _, turn := range oldest {
+		w.tidy(turn)
 	}
+}
+
+// tidy forgets what the caches show, or else puts it back. Beyond the bound it is given up: a reconcile that does not wait is
+// followed by another when the caches show it.
+func (w *ownWrites) tidy(turn writesTurn) {
+	kept, ok := w.get(turn.key)
+	if !ok || kept.turn != turn.turn {
+		return
+	}
+	reached := kept.Reached() // asks caches: not under the lock
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if kept, ok := w.byKey[turn.key]; !ok || kept.turn != turn.turn {
+		return
+	}
+	if !reached && len(w.byKey) <= ownWritesKept {
+		w.order = append(w.order, turn)
+		return
+	}
+	delete(w.byKey, turn.key)
+	w.countLocked()
+	w.waiting.forget(turn.key)
 }

@@ -277,25 +277,106 @@ func TestSetStatusSaysWhatItCannotDo(t *testing.T) {
 	eventuallyReason(t, sites, "home", entity.ReasonSynced)
 }
 
-// TestSetStatusTooLargeBesideTheRest fits a record alone, and not with what else is in it: that is told, in the log and in
-// the record, and the last status stays.
+// besideTheRest is as long as a note can be that fits a record alone, and not with what else is in it.
+const besideTheRest = 1<<20 - 512 - 100 // the server takes a megabyte, of which the headers may have 512 bytes
+
+// TestSetStatusTooLargeBesideTheRest is told in the record, tried again with a backoff of its own, and does not cost the last
+// document, until it fits.
 func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	var size atomic.Int64
+	var attempts atomic.Int64
 	c, err := New("sites", sites, settingNote(sites, func() string { return strings.Repeat("x", int(size.Load())) }, done),
-		WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond))
+		WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond), WithOnResult(func(r ReconcileResult) {
+			if r.Err != nil {
+				t.Errorf("the reconcile failed: %v", r.Err) // SetStatus would have to accept it
+			}
+			attempts.Store(max(attempts.Load(), int64(r.Attempt)))
+		}))
 	must(t, err)
 	w.run(c)
-	size.Store(1<<20 - 100) // the server takes a megabyte
+	size.Store(besideTheRest)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	eventuallyReason(t, sites, "home", entity.ReasonRetrying)
+	eventually(t, "it is refused again and again", func() bool { return c.engine.anchors.refusals.attempts("home") > 5 })
+	record, err := sites.Record(t.Context(), "home")
+	must(t, err)
+	if len(record.LastDocument) == 0 {
+		t.Error("the last document is gone")
+	}
 	size.Store(1000)
 	eventuallyReason(t, sites, "home", entity.ReasonSynced)
 	s, err := sites.Get(t.Context(), "home")
 	must(t, err)
 	if len(s.Status.Note) != 1000 {
 		t.Errorf("status of %d bytes", len(s.Status.Note))
+	}
+	if n := attempts.Load(); n != 1 {
+		t.Errorf("attempt %d was reported, but none failed that another would follow", n)
+	}
+	eventually(t, "the backoff is over", func() bool { return c.engine.anchors.refusals.attempts("home") == 0 })
+}
+
+// TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone: it counts once, and when it is tried again is the policy's business.
+func TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	numbers := make(chan int, 100)
+	c, err := New("sites", sites, settingNote(sites, func() string { return strings.Repeat("x", besideTheRest) }, func() error { return errors.New("not yet") }),
+		WithResyncInterval(0), WithBackoff(time.Millisecond, time.Millisecond), WithOnResult(func(r ReconcileResult) { numbers <- r.Attempt }),
+		WithErrorPolicy(func(string, error, int) Result { return Result{RequeueAfter: time.Hour} }))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	for attempt := 1; attempt <= 3; attempt++ {
+		eventually(t, "the refusal is noted", func() bool { return c.Stats().RecordErrors == uint64(attempt) && c.engine.queue.counts().inProgress == 0 })
+		if n := <-numbers; n != attempt {
+			t.Errorf("attempt %d was reported as %d", attempt, n)
+		}
+		if len(numbers) > 0 {
+			t.Error("it was tried again before its time")
+		}
+		c.Enqueue("home", OperationManual)
+	}
+}
+
+// TestSetStatusKnowsItsPrimaryAndWhenItIsOver: a secondary may have the primary's name and type, and a goroutine may outlive its reconcile.
+func TestSetStatusKnowsItsPrimaryAndWhenItIsOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	errs := make(chan error, 10)
+	over := make(chan struct{})
+	late := make(chan error, 10)
+	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+		p := newSite(req.Key, "page")
+		if _, err := CreateOrUpdate(ctx, pages, p, func(*page) error { return nil }); err != nil {
+			return Result{}, err
+		}
+		errs <- SetStatus(ctx, p)
+		p = newSite(req.Key, "page")
+		p.Kind = "Page"
+		errs <- SetStatus(ctx, p)
+		go func() {
+			<-over
+			late <- SetStatus(ctx, newSite(req.Key, "late"))
+		}()
+		return Result{}, nil
+	}), WithResyncInterval(0))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	for range 2 {
+		if err := <-errs; err == nil || !strings.Contains(err.Error(), "its client") {
+			t.Errorf("status of a secondary: %v", err)
+		}
+	}
+	eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	close(over)
+	if err := <-late; err == nil || !strings.Contains(err.Error(), "over") {
+		t.Errorf("after the reconcile: %v", err)
 	}
 }

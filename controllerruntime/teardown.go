@@ -149,6 +149,7 @@ func (e *engine) forgetGone(key string) {
 	e.forgetBlocked(key)
 	if e.anchors != nil {
 		e.anchors.backoff.reset(key)
+		e.anchors.refusals.reset(key)
 	}
 	e.queue.forget(key)
 }

@@ -198,45 +198,66 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 	if attempt.wrote {
 		record = withDocumentOf(record, e.anchors.cached(it.key)) // maybe its status
 	}
-	e.recordOutcome(t, it, v, record, condition, attempt.status)
+	e.recordOutcome(t, it, v, record, condition, &attempt)
 }
 
 // recordOutcome writes what came of an attempt, and the status that it has set, if that is news; the key is done when the
 // server has it, because the next attempt builds on it.
-func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, condition metav1.Condition, status *entity.StatusChange) {
-	record, err := e.anchors.outcome(before, v, e.primary.streamID(), condition, status)
+func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, condition metav1.Condition, a *attempt) {
+	if before == nil {
+		before = &entity.Record{}
+	}
+	record, err := e.anchors.outcome(before, v, e.primary.streamID(), condition, a.status)
 	if err != nil && apierrors.IsConflict(err) { // the reconcile has seen a status of which the cache does not know yet
-		if before, err = e.records.Get(t.ctx, it.key); err == nil {
-			record, err = e.anchors.outcome(before, v, e.primary.streamID(), condition, status)
-		}
+		before, err = e.anchors.live(t.ctx, it.key)
 		if err != nil {
-			e.statusRefused(t.ctx, t, it, v, err)
+			e.outcomeFailed(t, it, err)
 			return
 		}
+		if before == nil {
+			before = &entity.Record{}
+		}
+		record, err = e.anchors.outcome(before, v, e.primary.streamID(), condition, a.status)
+	}
+	if err != nil && apierrors.IsConflict(err) {
+		e.statusRefused(t.ctx, t, it, v, condition, a, err)
+		return
 	}
 	if err != nil || record == nil {
 		e.queue.done(it.key)
 		return
 	}
+	status := a.status
+	if status.IsIn(before) {
+		status = nil // whatever becomes of the record, it is not this status that keeps it from being written
+	}
 	e.flights.launch(e.records.PutAsync(it.key, record), func(ctx context.Context, err error) {
+		again, cancel := context.WithCancel(t.ctx)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
 		if err != nil && ctx.Err() == nil {
-			again, cancel := context.WithCancel(t.ctx)
-			defer context.AfterFunc(ctx, cancel)()
 			err = e.anchors.putStatus(again, it.key, record, status)
-			cancel()
 		}
 		if _, refused := errors.AsType[*statusRefusedError](err); refused {
-			e.statusRefused(ctx, t, it, v, err)
+			e.statusRefused(again, t, it, v, condition, a, err)
 			return
 		}
 		if err != nil {
-			e.parked.forget(it.key) // or nothing would ever say that it is
-			e.recordFailed(t, item{key: it.key, ops: operations(OperationRetry), prio: prioBackground}, err)
+			e.outcomeFailed(t, it, err)
 			return
+		}
+		if a.status != nil {
+			e.anchors.refusals.reset(it.key)
 		}
 		e.anchors.written(t.ctx, it.key)
 		e.queue.done(it.key)
 	})
+}
+
+// outcomeFailed puts a key back whose outcome could not be written.
+func (e *engine) outcomeFailed(t *term, it item, err error) {
+	e.parked.forget(it.key) // or nothing would ever say that it is
+	e.recordFailed(t, item{key: it.key, ops: operations(OperationRetry), prio: prioBackground}, err)
 }
 
 // attempt is one call of the reconciler and what came of it.
@@ -281,7 +302,7 @@ func (e *engine) attempt(t *term, it item, recorded bool) (a attempt, started bo
 	a.took = time.Since(start)
 	e.stats.running.Add(-1)
 	cancel()
-	a.wrote, a.status = !own.writes.nats.Empty(), own.status.get()
+	a.wrote, a.status = !own.writes.nats.Empty(), own.status.take()
 	a.waits = e.waiterFor(it.key, a.err)
 	if after, what := own.pending.get(); what != "" && a.err == nil {
 		a.pending = what

@@ -20,9 +20,6 @@ const (
 	asyncLook = 250 * time.Millisecond
 )
 
-// lookTimers are for waits, of which there is one for each write.
-var lookTimers = sync.Pool{New: func() any { return time.NewTimer(asyncLook) }}
-
 var errTooManyInFlight = errors.New("too many writes in flight")
 
 // asyncWriter sends writes: one subscription takes all acknowledgements, of those that are pipelined and, while the client's
@@ -30,8 +27,9 @@ var errTooManyInFlight = errors.New("too many writes in flight")
 // and it keeps a timer per message; a request of nats.go needs a context with a timer of its own, which costs more than the
 // rest. The subscription, which is a goroutine, goes with the informers and the last write under way.
 type asyncWriter struct {
-	nc    *nats.Conn
-	slots chan struct{} // one element per write in flight
+	nc     *nats.Conn
+	slots  chan struct{} // one element per write in flight
+	timers sync.Pool     // of *time.Timer, for waits
 
 	mu      sync.Mutex
 	sub     *nats.Subscription // nil until the first write
@@ -48,12 +46,15 @@ type flight struct {
 	subject string
 	answer  chan *nats.Msg // gets at most one; closed if there will be none
 	sent    time.Time
-	// reconnects is how often the connection had been made again when it was sent.
+	// reconnects is how often the connection had been made again when it was sent, before the last error that it had by then.
 	reconnects uint64
+	before     error
 }
 
 func newAsyncWriter(nc *nats.Conn) *asyncWriter {
-	return &asyncWriter{nc: nc, slots: make(chan struct{}, asyncPending), flights: map[string]*flight{}}
+	a := &asyncWriter{nc: nc, slots: make(chan struct{}, asyncPending), flights: map[string]*flight{}}
+	a.timers.New = func() any { return time.NewTimer(asyncLook) }
+	return a
 }
 
 // close ends the pipelining: what is in flight is settled by who waits for it, and what comes later is sent only then.
@@ -103,11 +104,25 @@ func (a *asyncWriter) restLocked() {
 	}
 }
 
-// send puts a message on its way.
-func (a *asyncWriter) send(ctx context.Context, msg *nats.Msg) (*flight, error) {
-	if err := a.takeSlot(ctx); err != nil {
-		return nil, err
+// send puts a message on its way, and blocks while too many are in flight.
+func (a *asyncWriter) send(msg *nats.Msg) (*flight, error) {
+	if !a.tryTakeSlot() {
+		if err := a.takeSlot(); err != nil {
+			return nil, err
+		}
 	}
+	return a.sendInSlot(msg)
+}
+
+// sendAtOnce is send that does not block.
+func (a *asyncWriter) sendAtOnce(msg *nats.Msg) (*flight, error) {
+	if !a.tryTakeSlot() {
+		return nil, errTooManyInFlight
+	}
+	return a.sendInSlot(msg)
+}
+
+func (a *asyncWriter) sendInSlot(msg *nats.Msg) (*flight, error) {
 	f, reply, err := a.register(msg.Subject)
 	if err != nil {
 		<-a.slots
@@ -121,14 +136,18 @@ func (a *asyncWriter) send(ctx context.Context, msg *nats.Msg) (*flight, error) 
 	return f, nil
 }
 
-// takeSlot blocks while too many writes are in flight. Those whose acknowledgement is overdue give up their places, so
-// that a caller who sends much before waiting for any is not blocked for ever.
-func (a *asyncWriter) takeSlot(ctx context.Context) error {
+func (a *asyncWriter) tryTakeSlot() bool {
 	select {
 	case a.slots <- struct{}{}:
-		return nil
+		return true
 	default:
+		return false
 	}
+}
+
+// takeSlot blocks while too many writes are in flight. Those whose acknowledgement is overdue give up their places, so
+// that a caller who sends much before waiting for any is not blocked for ever.
+func (a *asyncWriter) takeSlot() error {
 	ticker := time.NewTicker(asyncTimeout / 5)
 	defer ticker.Stop()
 	for range 10 {
@@ -137,8 +156,6 @@ func (a *asyncWriter) takeSlot(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 			a.dropOverdue()
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
 	return errTooManyInFlight
@@ -175,7 +192,8 @@ func (a *asyncWriter) register(subject string) (f *flight, reply string, err err
 		a.prefix = inbox + "."
 	}
 	a.count++
-	f = &flight{id: strconv.FormatUint(a.count, 36), subject: subject, answer: make(chan *nats.Msg, 1), sent: time.Now(), reconnects: a.nc.Stats().Reconnects}
+	f = &flight{id: strconv.FormatUint(a.count, 36), subject: subject, answer: make(chan *nats.Msg, 1), sent: time.Now(),
+		reconnects: a.nc.Stats().Reconnects, before: a.nc.LastError()}
 	a.flights[f.id] = f
 	return f, a.prefix + f.id, nil
 }
@@ -205,15 +223,11 @@ func (a *asyncWriter) forget(f *flight) {
 	}
 }
 
-// isLost tells whether the answer is overdue, was on its way to a connection that is no more, or may never come because the
-// server has refused a message to that subject. Who asks too early only sends again.
+// isLost tells whether the answer is overdue, was on its way to a connection that is no more, or will not come because the user
+// may not write there.
 func (a *asyncWriter) isLost(f *flight, patience time.Duration) bool {
-	waited := time.Since(f.sent)
-	if waited > patience || a.nc.IsConnected() && a.nc.Stats().Reconnects != f.reconnects {
-		return true
-	}
-	denied := a.nc.LastError()
-	return waited >= asyncLook && denied != nil && isPermissionViolation(denied, f.subject)
+	return time.Since(f.sent) > patience || a.nc.IsConnected() && a.nc.Stats().Reconnects != f.reconnects ||
+		deniedSince(a.nc, f.before, f.subject) != nil
 }
 
 // wait returns the answer, or nil if there will be none in time.
@@ -223,12 +237,12 @@ func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duratio
 		return msg
 	default:
 	}
-	look := lookTimers.Get().(*time.Timer)
+	look := a.timers.Get().(*time.Timer)
 	defer func() {
 		look.Stop()
-		lookTimers.Put(look)
+		a.timers.Put(look)
 	}()
-	for ctx.Err() == nil && !a.isLost(f, patience) {
+	for ctx.Err() == nil && !a.isLost(f, patience) { // at once, for one of many that were sent together
 		look.Reset(asyncLook)
 		select {
 		case msg := <-f.answer:
@@ -248,9 +262,9 @@ func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duratio
 
 // putAsync sends w and returns how to wait for its outcome, which is that of put. It blocks while too many are in flight.
 func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) {
-	f, err := b.async.send(context.Background(), b.message(&w))
+	f, err := b.async.send(b.message(&w))
 	if err != nil {
-		return func(ctx context.Context) (uint64, error) { return b.settle(ctx, &w, false) }
+		return func(ctx context.Context) (uint64, error) { return b.settle(ctx, &w, false, b.nc.LastError()) }
 	}
 	return func(ctx context.Context) (uint64, error) { return b.landed(ctx, &w, f, asyncTimeout) }
 }
@@ -259,13 +273,20 @@ func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) 
 func (b *bucket) landed(ctx context.Context, w *write, f *flight, patience time.Duration) (uint64, error) {
 	answer := b.async.wait(ctx, f, patience)
 	if answer == nil {
-		return b.settle(ctx, w, true)
+		return b.settle(ctx, w, true, f.before)
 	}
-	revision, err := b.acknowledged(b.putPrefix+w.key, answer)
+	revision, err := b.acknowledged(f.subject, answer)
 	if err == nil {
 		return revision, nil
 	}
-	// What was refused is looked into by sending again: it is refused again, or accepted now.
-	_, refused := errors.AsType[*apiError](err)
-	return b.settle(ctx, w, !refused && !neverSent(err))
+	api, refused := errors.AsType[*apiError](err)
+	if refused && isCASCode(api.ErrorCode) {
+		ctx, cancel := withTimeout(ctx)
+		defer cancel()
+		if revision, err, settled := b.outcome(ctx, w, false, err); settled {
+			return revision, err
+		}
+	}
+	// What was refused otherwise is looked into by sending again: it is refused again, or accepted now.
+	return b.settle(ctx, w, !refused && !neverSent(err), f.before)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// requestTimeout bounds a live read or a write whose context has no deadline.
+	// requestTimeout bounds a live read or a write whose context has no deadline; of a write, what comes after its first attempt.
 	requestTimeout = 10 * time.Second
 	// attemptTimeout bounds one try of it. The leader answers in well under a millisecond; without one nobody answers at
 	// all, and an election takes a second or two, so a lost request is worth sending again.
@@ -227,9 +227,8 @@ func (b *bucket) pause(ctx context.Context, attempt int, subject string, before,
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		return fmt.Errorf("no answer on %q: %w", subject, err)
 	}
-	// The server drops what the user may not do and tells only the connection, so the request just times out.
-	if denied := b.nc.LastError(); denied != nil && denied != before && isPermissionViolation(denied, subject) {
-		return fmt.Errorf("no answer on %q: grant the user to publish there and to subscribe to its inbox: %w", subject, denied)
+	if denied := deniedSince(b.nc, before, subject); denied != nil {
+		return denied
 	}
 	wait := min(retryMax, retryMin<<min(attempt, 10))
 	timer := time.NewTimer(wait/2 + rand.N(wait))
@@ -242,6 +241,15 @@ func (b *bucket) pause(ctx context.Context, attempt int, subject string, before,
 	case <-ctx.Done():
 	}
 	return fmt.Errorf("no answer on %q within the deadline (is JetStream up, and has the stream a leader?): %w", subject, errors.Join(err, context.Cause(ctx)))
+}
+
+// deniedSince returns why there is no answer on a subject where the user may not publish. The server drops what comes there
+// and tells only the connection. before is the connection's last error from before.
+func deniedSince(nc *nats.Conn, before error, subject string) error {
+	if denied := nc.LastError(); denied != nil && denied != before && isPermissionViolation(denied, subject) {
+		return fmt.Errorf("no answer on %q: grant the user to publish there and to subscribe to its inbox: %w", subject, denied)
+	}
+	return nil
 }
 
 func isPermissionViolation(err error, subject string) bool {

@@ -15,6 +15,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
+// withAndWithoutCaches runs a test twice, in parallel: the writes of a client without caches are requests, those of one whose
+// caches run share a subscription for their answers. The test hands its client to prepare.
+func withAndWithoutCaches(t *testing.T, test func(t *testing.T, prepare func(*entity.Client[*Website]))) {
+	t.Parallel() // it mostly waits
+	t.Run("without caches", func(t *testing.T) {
+		t.Parallel()
+		test(t, func(*entity.Client[*Website]) {})
+	})
+	t.Run("with caches", func(t *testing.T) {
+		t.Parallel()
+		test(t, func(client *entity.Client[*Website]) { start(t, client) })
+	})
+}
+
 // behindProxy returns a client that talks through the proxy, and another one that does not.
 func behindProxy(t *testing.T) (*natstest.Proxy, *entity.Client[*Website], *entity.Client[*Website]) {
 	t.Helper()
@@ -32,8 +46,12 @@ func loseAnswers(proxy *natstest.Proxy) {
 }
 
 func TestALostAcknowledgementIsNoConflict(t *testing.T) {
-	t.Parallel() // it mostly waits
+	withAndWithoutCaches(t, aLostAcknowledgementIsNoConflict)
+}
+
+func aLostAcknowledgementIsNoConflict(t *testing.T, prepare func(*entity.Client[*Website])) {
 	proxy, client, direct := behindProxy(t)
+	prepare(client)
 	ctx := testContext(t)
 	loseAnswers(proxy)
 	site := website("a")
@@ -46,8 +64,12 @@ func TestALostAcknowledgementIsNoConflict(t *testing.T) {
 }
 
 func TestTheSameContentByAnotherWriterIsNotMistakenForOurs(t *testing.T) {
-	t.Parallel() // it mostly waits
+	withAndWithoutCaches(t, theSameContentByAnotherWriterIsNotMistakenForOurs)
+}
+
+func theSameContentByAnotherWriterIsNotMistakenForOurs(t *testing.T, prepare func(*entity.Client[*Website])) {
 	proxy, client, direct := behindProxy(t)
+	prepare(client)
 	ctx := testContext(t)
 	site := website("a")
 	must(t, direct.Create(ctx, site))
@@ -61,8 +83,12 @@ func TestTheSameContentByAnotherWriterIsNotMistakenForOurs(t *testing.T) {
 }
 
 func TestALostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict(t *testing.T) {
-	t.Parallel() // it mostly waits
+	withAndWithoutCaches(t, aLostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict)
+}
+
+func aLostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict(t *testing.T, prepare func(*entity.Client[*Website])) {
 	proxy, client, direct := behindProxy(t)
+	prepare(client)
 	ctx := testContext(t)
 	site := website("a")
 	must(t, direct.Create(ctx, site))
@@ -82,8 +108,12 @@ func TestALostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict(t *testing
 }
 
 func TestAWriteThatNobodyAnswersSaysThatItsOutcomeIsUnknown(t *testing.T) {
-	t.Parallel() // it mostly waits
+	withAndWithoutCaches(t, aWriteThatNobodyAnswersSaysThatItsOutcomeIsUnknown)
+}
+
+func aWriteThatNobodyAnswersSaysThatItsOutcomeIsUnknown(t *testing.T, prepare func(*entity.Client[*Website])) {
 	proxy, client, _ := behindProxy(t)
+	prepare(client)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	proxy.Blackhole()
@@ -143,9 +173,14 @@ func TestSendingMuchBeforeWaitingDoesNotBlockForEverWhileTheServerIsAway(t *test
 }
 
 func TestWritesDuringRestartsNeverLie(t *testing.T) {
+	withAndWithoutCaches(t, writesDuringRestartsNeverLie)
+}
+
+func writesDuringRestartsNeverLie(t *testing.T, prepare func(*entity.Client[*Website])) {
 	srv := natstest.Start(t)
 	_, js := natstest.Connect(t, srv.URL())
 	client := newClient[*Website](t, js, websites)
+	prepare(client)
 	restarted := make(chan error, 1)
 	go func() {
 		for range 3 {
@@ -202,9 +237,15 @@ func TestADeniedRequestNamesTheSubjectToGrant(t *testing.T) {
 		t.Errorf("got error %v", err)
 	}
 	_, js = natstest.Connect(t, srv.URL(), nats.UserInfo("writer", "x"))
-	err = newClient[*Website](t, js, websites).Create(t.Context(), website("a"))
-	if err == nil || !strings.Contains(err.Error(), `grant`) || !strings.Contains(err.Error(), "$KV.websites.a") {
-		t.Errorf("got error %v", err)
+	client := newClient[*Website](t, js, websites)
+	for _, how := range []string{"without caches", "with caches"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		err = client.Create(ctx, website("a"))
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), `grant`) || !strings.Contains(err.Error(), "$KV.websites.a") {
+			t.Errorf("%s: got error %v", how, err)
+		}
+		start(t, client)
 	}
 }
 

@@ -168,6 +168,9 @@ func checkLinearizable(t *testing.T, connect func() jetstream.JetStream, cfg ent
 	writers := make([]*writer, 6)
 	for i := range writers {
 		writers[i] = &writer{id: i, client: newClient[*Website](t, connect(), cfg), epoch: epoch}
+		if i%2 == 0 {
+			start(t, writers[i].client) // whose writes go another way
+		}
 	}
 	running, stop := context.WithCancel(ctx)
 	var disturber, wg sync.WaitGroup

@@ -93,7 +93,7 @@ func TestARecordDecodesForTheCacheAsItDoesInFull(t *testing.T) {
 	for _, data := range []string{
 		string(entry.Value), "", "null", " null ", "{}", "[]", "1", `"x"`, `{"lastDocument":{"a":]}`, `{"lastDocument":{"a":1}`, `{"lastDocument":"` + "\xff" + `"}`,
 		`{"lastDocument":null,"status":null}`, `{"lastDocument":1,"lastDocument":2,"controller":"c","Controller":"d"}`, `{"lastDocument":"\ud800"}`,
-		`{"LastDocument":{"b":1},"controller":"c"}`, `{"controller":1,"lastDocument":{}}`, `{"Record":{"controller":"c"}}`, `{"conditions":[{"type":1}]}`,
+		`{"LastDocument":{"b":1},"controller":"c"}`, `{"controller":1,"lastDocument":{}}`, `{"Record":{"controller":"c"}}`, `{"conditions":[{"type":1}]}`, `{"conditions":[]}`,
 		`{"lastDocument":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`,
 	} {
 		agree(t, data)

@@ -74,35 +74,43 @@ func (b *bucket) message(w *write) *nats.Msg {
 // by reading from the leader, and by sending again: under the same expectation a message can be applied only once. The
 // error is ErrOutcomeUnknown where that does not settle it.
 func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
+	before := b.nc.LastError()
 	if ctx.Err() != nil || !b.async.isHeld() {
-		return b.settle(ctx, &w, false)
+		return b.settle(ctx, &w, false, before)
 	}
-	f, err := b.async.send(ctx, b.message(&w))
+	f, err := b.async.sendAtOnce(b.message(&w))
 	if err != nil {
-		return b.settle(ctx, &w, false)
+		return b.settle(ctx, &w, false, before)
 	}
 	return b.landed(ctx, &w, f, attemptTimeout)
 }
 
 // create is put of a key that has no document. Markers are written over, as often as it takes. The *casError is about a document.
 func (b *bucket) create(ctx context.Context, w write) (uint64, error) {
-	began := time.Now()
+	revision, err := b.put(ctx, w)
+	if err == nil {
+		return revision, nil
+	}
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
 	for {
-		revision, err := b.put(ctx, w)
 		conflict, ok := errors.AsType[*casError](err)
-		if !ok || conflict.actual.live() != nil || ctx.Err() != nil || time.Since(began) > requestTimeout {
+		if !ok || conflict.actual.live() != nil || ctx.Err() != nil {
 			return revision, err
 		}
 		w.expected, w.id = conflict.actual.revision(), ""
+		revision, err = b.put(ctx, w)
 	}
 }
 
-// settle is put for a write that may have been sent before (inDoubt).
-func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool) (uint64, error) {
+// settle is put for a write that may have been sent before (inDoubt). before is the connection's last error from before that.
+func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool, before error) (uint64, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	msg := b.message(w)
-	before := b.nc.LastError()
+	if denied := deniedSince(b.nc, before, msg.Subject); inDoubt && denied != nil {
+		return 0, newUnknownOutcome(b.name, w.key, denied)
+	}
 	for attempt := 0; ; attempt++ {
 		seq, err := b.publish(ctx, msg)
 		if err == nil {
