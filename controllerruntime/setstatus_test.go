@@ -332,7 +332,9 @@ func TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone(t *testing.T) {
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	for attempt := 1; attempt <= 3; attempt++ {
-		eventually(t, "the refusal is noted", func() bool { return c.Stats().RecordErrors == uint64(attempt) && c.engine.queue.counts().inProgress == 0 })
+		eventually(t, "the refusal is noted", func() bool {
+			return c.Stats().RecordErrors == uint64(attempt) && c.engine.queue.counts().inProgress == 0
+		})
 		if n := <-numbers; n != attempt {
 			t.Errorf("attempt %d was reported as %d", attempt, n)
 		}
