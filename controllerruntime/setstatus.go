@@ -91,10 +91,11 @@ type statusRefusedError struct{ err error }
 func (e *statusRefusedError) Error() string { return e.err.Error() }
 func (e *statusRefusedError) Unwrap() error { return e.err }
 
-// statusRefused notes that the status of a reconcile cannot be in its record, and makes the key due again, unless its retry is.
-func (e *engine) statusRefused(ctx context.Context, t *term, it item, v view, condition metav1.Condition, a *attempt, err error) {
+// statusRefused notes that the status of a reconcile cannot be in its record, and makes the key due again, unless the retry of a
+// reconcile that failed is.
+func (e *engine) statusRefused(ctx context.Context, t *term, it item, v view, condition metav1.Condition, failed, err error) {
 	e.stats.recordErrors.Add(1)
-	if a.err != nil && !isTerminal(a.err) {
+	if failed != nil && !isTerminal(failed) {
 		t.logger.Error(err, "Status not written", "key", it.key)
 	} else {
 		e.parked.forget(it.key) // or nothing would ever say that it is

@@ -198,16 +198,16 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 	if attempt.wrote {
 		record = withDocumentOf(record, e.anchors.cached(it.key)) // maybe its status
 	}
-	e.recordOutcome(t, it, v, record, condition, &attempt)
+	e.recordOutcome(t, it, v, record, condition, attempt.status, attempt.err)
 }
 
 // recordOutcome writes what came of an attempt, and the status that it has set, if that is news; the key is done when the
 // server has it, because the next attempt builds on it.
-func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, condition metav1.Condition, a *attempt) {
+func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, condition metav1.Condition, status *entity.StatusChange, failed error) {
 	if before == nil {
 		before = &entity.Record{}
 	}
-	record, err := e.anchors.outcome(before, v, e.primary.streamID(), condition, a.status)
+	record, err := e.anchors.outcome(before, v, e.primary.streamID(), condition, status)
 	if err != nil && apierrors.IsConflict(err) { // the reconcile has seen a status of which the cache does not know yet
 		before, err = e.anchors.live(t.ctx, it.key)
 		if err != nil {
@@ -217,20 +217,25 @@ func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, 
 		if before == nil {
 			before = &entity.Record{}
 		}
-		record, err = e.anchors.outcome(before, v, e.primary.streamID(), condition, a.status)
+		record, err = e.anchors.outcome(before, v, e.primary.streamID(), condition, status)
 	}
 	if err != nil && apierrors.IsConflict(err) {
-		e.statusRefused(t.ctx, t, it, v, condition, a, err)
+		e.statusRefused(t.ctx, t, it, v, condition, failed, err)
 		return
 	}
 	if err != nil || record == nil {
 		e.queue.done(it.key)
 		return
 	}
-	status := a.status
 	if status.IsIn(before) {
 		status = nil // whatever becomes of the record, it is not this status that keeps it from being written
 	}
+	e.launchOutcome(t, it, v, record, condition, status, failed)
+}
+
+// launchOutcome is apart from recordOutcome, which mostly finds nothing to write: what a function that outlives its caller
+// refers to is allocated.
+func (e *engine) launchOutcome(t *term, it item, v view, record *entity.Record, condition metav1.Condition, status *entity.StatusChange, failed error) {
 	e.flights.launch(e.records.PutAsync(it.key, record), func(ctx context.Context, err error) {
 		again, cancel := context.WithCancel(t.ctx)
 		defer cancel()
@@ -239,16 +244,14 @@ func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, 
 			err = e.anchors.putStatus(again, it.key, record, status)
 		}
 		if _, refused := errors.AsType[*statusRefusedError](err); refused {
-			e.statusRefused(again, t, it, v, condition, a, err)
+			e.statusRefused(again, t, it, v, condition, failed, err)
 			return
 		}
 		if err != nil {
 			e.outcomeFailed(t, it, err)
 			return
 		}
-		if a.status != nil {
-			e.anchors.refusals.reset(it.key)
-		}
+		e.anchors.refusals.reset(it.key)
 		e.anchors.written(t.ctx, it.key)
 		e.queue.done(it.key)
 	})

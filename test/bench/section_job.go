@@ -28,7 +28,7 @@ func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 	alone, many, turns := b.size(300), b.size(3000), b.turns(3)
 	c = &chapter{title: "1. The whole job", setup: fmt.Sprintf("A primary of 450 B is created; its controller, with 16 workers, creates one secondary of the same size and writes status; the\n"+
 		"user sees that by a watch. First %d one after the other, then %d from %d writers at once. Each turn is a controller\n"+
-		"process of its own, in an empty bucket or namespace. Nagi also writes two records that make a later delete safe;\n"+
+		"process of its own, in an empty bucket or namespace. Nagi writes a record before, which makes a later delete safe, and status and outcome in one after;\n"+
 		"controller-runtime has no finalizer here, and Nagi without teardown promises and writes as little. The bare program shows what\n"+
 		"NATS and nats.go take of it: it sends the same messages, as large, by compare-and-set and one after the other as Nagi must,\n"+
 		"and decodes, caches and checks nothing. A controller that waits as it does can hardly be faster.", alone, many, writers)}
