@@ -335,6 +335,9 @@ func TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone(t *testing.T) {
 		eventually(t, "the refusal is noted", func() bool {
 			return c.Stats().RecordErrors == uint64(attempt) && c.engine.queue.counts().inProgress == 0
 		})
+		if n := c.engine.anchors.refusals.attempts("home"); n != 0 {
+			t.Errorf("the refusal has made the key due %d times, beside its retry", n)
+		}
 		if n := <-numbers; n != attempt {
 			t.Errorf("attempt %d was reported as %d", attempt, n)
 		}
