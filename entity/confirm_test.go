@@ -1,9 +1,18 @@
 package entity_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 func TestConfirmTellsPresenceMarkerAndAbsence(t *testing.T) {
@@ -27,4 +36,150 @@ func TestConfirmTellsPresenceMarkerAndAbsence(t *testing.T) {
 	_, err := keyValue(t, js, "websites").PutString(t.Context(), "a", "nonsense")
 	must(t, err)
 	check("invalid", entity.Presence{Exists: true, Revision: uint64(site.Generation) + 2})
+}
+
+// staleAnswers makes a client get an answer of the JetStream API that the server gave earlier in place of the next one of
+// its kind, as from a leader that does not know yet that it was deposed. What its informer asks is left alone.
+type staleAnswers struct {
+	mu   sync.Mutex
+	last map[string][]byte // by kind
+	next map[string][]byte // what takes the place of the next answer
+	deaf bool              // the informer is delivered nothing
+}
+
+const (
+	streamInfo = "io.nats.jetstream.api.v1.stream_info_response"
+	msgGet     = "io.nats.jetstream.api.v1.stream_msg_get_response"
+)
+
+func (s *staleAnswers) deliver(m *nats.Msg) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	token := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	_, err := strconv.Atoi(token)
+	ofInformer := err == nil // it numbers its requests
+	for _, kind := range []string{streamInfo, msgGet} {
+		if !ofInformer && bytes.Contains(m.Data, []byte(`"type":"`+kind+`"`)) {
+			s.last[kind] = bytes.Clone(m.Data)
+			if old, ok := s.next[kind]; ok {
+				m.Data = old
+				delete(s.next, kind)
+			}
+			return true
+		}
+	}
+	delivered := strings.HasPrefix(m.Subject, "$KV.") || m.Header.Get("Status") != ""
+	return !s.deaf || !delivered
+}
+
+// recorded returns the answer that came last.
+func (s *staleAnswers) recorded(kind string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last[kind]
+}
+
+func (s *staleAnswers) answerNextWith(kind string, answer []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next[kind] = answer
+}
+
+func (s *staleAnswers) setDeaf(deaf bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf = deaf
+}
+
+// TestConfirmRefusesAnAnswerThatIsOlderThanTheCache: a deposed leader answers for some seconds as if nothing had been
+// written since. What it says to be absent would be deleted. In each case the answer is one that the server itself gave.
+func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
+	type world struct {
+		client *entity.Client[*Website]
+		other  *entity.Client[*Website] // on another connection, of another process as it were
+		stale  *staleAnswers
+	}
+	absent := func(t *testing.T, w world, key string) {
+		t.Helper()
+		got, err := w.client.Confirm(t.Context(), key)
+		must(t, err)
+		if got.Exists {
+			t.Fatalf("%s exists: %+v", key, got)
+		}
+	}
+	caught := func(t *testing.T, w world, site *Website) {
+		t.Helper()
+		must(t, w.client.Informer().WaitCursor(testContext(t), uint64(site.Generation)))
+	}
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, w world) // leaves a stale answer for the next Confirm of "a"
+		exists  bool                        // what the leader says of "a"
+	}{
+		"of the stream, from before the key was created": {func(t *testing.T, w world) {
+			absent(t, w, "a")
+			old := w.stale.recorded(streamInfo)
+			site := website("a")
+			must(t, w.other.Create(t.Context(), site))
+			caught(t, w, site)
+			w.stale.answerNextWith(streamInfo, old)
+		}, true},
+		"of the stream, from before another key was created": {func(t *testing.T, w world) {
+			absent(t, w, "a")
+			old := w.stale.recorded(streamInfo)
+			site := website("b")
+			must(t, w.other.Create(t.Context(), site))
+			caught(t, w, site)
+			w.stale.answerNextWith(streamInfo, old)
+		}, false},
+		"of the stream, from before a write of this process that the cache has not got": {func(t *testing.T, w world) {
+			absent(t, w, "a")
+			old := w.stale.recorded(streamInfo)
+			w.stale.setDeaf(true)
+			t.Cleanup(func() { w.stale.setDeaf(false) })
+			site := website("a")
+			must(t, w.client.Create(t.Context(), site))
+			if w.client.Informer().Cursor() >= uint64(site.Generation) {
+				t.Fatal("the cache has got it")
+			}
+			w.stale.answerNextWith(streamInfo, old)
+		}, true},
+		"of the key, from before it was created again": {func(t *testing.T, w world) {
+			must(t, w.other.Create(t.Context(), website("a")))
+			must(t, w.other.Delete(t.Context(), "a"))
+			absent(t, w, "a")
+			old := w.stale.recorded(msgGet)
+			site := website("a")
+			must(t, w.other.Create(t.Context(), site))
+			caught(t, w, site)
+			w.stale.answerNextWith(msgGet, old)
+		}, true},
+		"of another stream": {func(t *testing.T, w world) {
+			absent(t, w, "a")
+			var answer map[string]any
+			must(t, json.Unmarshal(w.stale.recorded(streamInfo), &answer))
+			answer["created"] = time.Now().Add(time.Hour)
+			another, err := json.Marshal(answer)
+			must(t, err)
+			w.stale.answerNextWith(streamInfo, another)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := natstest.Start(t)
+			w := world{stale: &staleAnswers{last: map[string][]byte{}, next: map[string][]byte{}}}
+			cfg := entity.Config{Kind: "Website", Bucket: "websites", StatusBucket: "-"}
+			_, js := natstest.Connect(t, srv.URL())
+			w.other = newClient[*Website](t, js, cfg)
+			_, js = natstest.Connect(t, srv.URL(), natstest.Tamper(w.stale.deliver))
+			w.client = newClient[*Website](t, js, cfg)
+			start(t, w.client)
+			test.prepare(t, w)
+			got, err := w.client.Confirm(t.Context(), "a")
+			if !apierrors.IsServiceUnavailable(err) {
+				t.Errorf("the stale answer was believed: %+v, %v", got, err)
+			}
+			if got, err = w.client.Confirm(t.Context(), "a"); err != nil || got.Exists != test.exists {
+				t.Errorf("the leader's answer was not believed: %+v, %v", got, err)
+			}
+		})
+	}
 }

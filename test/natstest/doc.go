@@ -32,6 +32,11 @@
 //	...
 //	p.Resume()    // the stale connections are closed, new ones work
 //
+// # A message that is lost
+//
+// [Tamper] is a connection option that shows each message from the server before the client gets it, to swallow or to
+// change it: a delivery that is lost on the way, or an answer of a server that does not know the latest.
+//
 // # A backup
 //
 // [TakeSnapshot] and [Snapshot.Restore] do what an operator does who restores a stream from a backup. Sequences go back,
