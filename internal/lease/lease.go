@@ -1,0 +1,231 @@
+// Package lease lets one of several replicas work at a time, over one key of a key-value store.
+//
+// The rules:
+//
+//   - The key holds a record: its holder, and how long the others wait for one that does not renew. Each write states
+//     the revision that it replaces, so of two writes at once one fails.
+//   - A replica takes the lease if the key is absent, if the record names no holder or this replica, or if the record
+//     did not change for the duration that it states. The replica counts by its own clock, from when it first saw this
+//     revision. So the clocks of replicas need not agree.
+//   - The holder renews every RetryPeriod. Its term ends min(Duration, RenewDeadline+RetryPeriod) after it sent the
+//     last write that succeeded. The others count from when they saw that write, which is later.
+//   - A renewal that fails is followed by a look at the record at once. If it names another holder, or none, the term
+//     ends. If the key is absent the holder creates it again. If the record names this replica at another revision, an
+//     answer was lost, and the holder renews at that revision.
+//   - A record that does not decode is not taken. A holder cannot renew it, and its term ends in time.
+//   - A replica applies again only after the work of its last term has returned.
+//   - At the end the holder gives the lease back, so that another takes it at once.
+//
+// The record is the one that client-go's leader election writes, so that replicas with either code take turns. One rule
+// is stricter here: client-go compares what the key holds, and its times are in whole seconds, so it misses renewals
+// within one second. This package compares revisions, too.
+package lease
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Store is the key that holds the lease. Errors are apimachinery's.
+type Store interface {
+	// Load reads the key live. IsNotFound if it is absent.
+	Load(ctx context.Context) (value []byte, revision uint64, err error)
+	// Store writes the key if it is at this revision, and returns the new one. Revision 0 creates the key. IsConflict or
+	// IsAlreadyExists if the key is at another revision.
+	Store(ctx context.Context, value []byte, revision uint64) (uint64, error)
+}
+
+// Config says who applies, and for what.
+type Config struct {
+	Store    Store
+	Name     string // names the key in errors, such as bucket/key
+	Identity string // of this replica and this call of Run; no other may have it
+	Timing   Timing
+
+	// Report is called after each request, by one goroutine at a time: nil if the lease can be read and written, even if
+	// another holds it, else the reason. It may be nil.
+	Report func(ctx context.Context, err error)
+}
+
+// Run calls lead whenever this replica holds the lease, until ctx ends. Then it gives the lease back. It fails at once
+// if cfg is wrong.
+//
+// Each term calls lead once. The context of lead ends with ctx, or when the lease is lost. lead must return soon after
+// that, and nothing may work on when it has: only then is the lease given back, or applied for again. If lead returns
+// earlier, the lease stays held.
+func Run(ctx context.Context, cfg Config, lead func(context.Context, *Term)) error {
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	e := elector{Config: cfg, random: rand.Float64}
+	e.run(ctx, lead)
+	return nil
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Store == nil:
+		return errors.New("lease: no store")
+	case c.Identity == "":
+		return errors.New("lease: no identity")
+	}
+	if err := c.Timing.Validate(); err != nil {
+		return fmt.Errorf("lease: timing %+v: %w", c.Timing, err)
+	}
+	return nil
+}
+
+type elector struct {
+	Config
+	random func() float64 // in [0, 1)
+}
+
+func (e *elector) run(ctx context.Context, lead func(context.Context, *Term)) {
+	for {
+		won, ok := e.apply(ctx)
+		if !ok {
+			break
+		}
+		e.hold(ctx, won, lead)
+	}
+	e.giveBack(context.WithoutCancel(ctx))
+}
+
+// version is one revision of the key.
+type version struct {
+	record   record
+	value    []byte // as read; nil if written by this replica
+	revision uint64 // 0 if the key is absent
+	// at is when the record's duration begins to count: before the request for a version that this replica wrote, after
+	// the answer for one that it read.
+	at time.Time
+}
+
+// apply tries until the lease is taken, or ctx ends.
+func (e *elector) apply(ctx context.Context) (won version, ok bool) {
+	var seen version
+	for ctx.Err() == nil {
+		if won, ok := e.try(ctx, &seen); ok {
+			return won, true
+		}
+		pause(ctx, e.Timing.retry(e.random()))
+	}
+	return version{}, false
+}
+
+// try takes the lease if it is free. seen is the version that the last try saw.
+func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool) {
+	now, err := e.load(ctx)
+	if err != nil {
+		return version{}, false
+	}
+	if now.revision == seen.revision && bytes.Equal(now.value, seen.value) {
+		now.at = seen.at
+	}
+	*seen = now
+	holder := now.record.HolderIdentity
+	if holder != "" && holder != e.Identity && time.Since(now.at) < now.record.duration() {
+		return version{}, false
+	}
+	won, err = e.take(ctx, now)
+	return won, err == nil
+}
+
+// renew writes the lease again. The error is errTaken if another took it.
+func (e *elector) renew(ctx context.Context, held version) (version, error) {
+	renewed, err := e.take(ctx, held)
+	if err == nil {
+		return renewed, nil
+	}
+	now, err := e.load(ctx)
+	switch {
+	case err != nil:
+		return version{}, err
+	case now.revision == 0: // removed by hand
+		now.record = held.record
+	case now.record.HolderIdentity != e.Identity:
+		return version{}, fmt.Errorf("%w by %q", errTaken, now.record.HolderIdentity)
+	}
+	return e.take(ctx, now)
+}
+
+// take makes this replica the holder, if the key is still at this version.
+func (e *elector) take(ctx context.Context, before version) (version, error) {
+	return e.store(ctx, before.record.heldBy(e.Identity, e.Timing.Duration, before.revision), before.revision)
+}
+
+// giveBack frees the lease if this replica holds it. If that fails the lease runs out by itself.
+func (e *elector) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackPatience)
+	defer cancel()
+	for {
+		now, err := e.load(ctx)
+		if err != nil || now.record.HolderIdentity != e.Identity {
+			return
+		}
+		if _, err = e.store(ctx, now.record.free(), now.revision); !apierrors.IsConflict(err) {
+			return
+		}
+		// A renewal that was cut short by the end arrived late.
+	}
+}
+
+// giveBackPatience is how long the end of Run may take for giving the lease back.
+const giveBackPatience = 2 * time.Second
+
+// load reads the key. An absent key is the zero version.
+func (e *elector) load(ctx context.Context) (version, error) {
+	bounded, cancel := context.WithTimeout(ctx, e.Timing.request())
+	defer cancel()
+	value, revision, err := e.Store.Load(bounded)
+	found := version{value: value, revision: revision, at: time.Now()}
+	if err == nil {
+		if err = json.Unmarshal(value, &found.record); err != nil {
+			err = fmt.Errorf("the lease %s does not decode; delete the key: %w", e.Name, err)
+		}
+	}
+	e.report(ctx, err)
+	if apierrors.IsNotFound(err) {
+		return version{at: found.at}, nil
+	}
+	return found, err
+}
+
+func (e *elector) store(ctx context.Context, r record, revision uint64) (version, error) {
+	value, err := json.Marshal(r)
+	if err != nil {
+		return version{}, fmt.Errorf("encode the lease %s: %w", e.Name, err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, e.Timing.request())
+	defer cancel()
+	sent := time.Now()
+	revision, err = e.Store.Store(bounded, value, revision)
+	e.report(ctx, err)
+	return version{record: r, revision: revision, at: sent}, err
+}
+
+func (e *elector) report(ctx context.Context, err error) {
+	if e.Report == nil || errors.Is(err, context.Canceled) {
+		return // a request that was cut short tells nothing
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		err = nil
+	}
+	e.Report(ctx, err)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

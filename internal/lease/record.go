@@ -1,0 +1,46 @@
+package lease
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// record is what the key holds: client-go's resourcelock.LeaderElectionRecord, field by field. Replicas decide by the
+// holder, the duration and whether the record changes; the times are for people.
+type record struct {
+	HolderIdentity       string      `json:"holderIdentity"` // "" if the lease is free
+	LeaseDurationSeconds int         `json:"leaseDurationSeconds"`
+	AcquireTime          metav1.Time `json:"acquireTime"`
+	RenewTime            metav1.Time `json:"renewTime"`
+	LeaderTransitions    int         `json:"leaderTransitions"` // how often the holder changed
+	Strategy             string      `json:"strategy"`          // client-go's; always "" here
+	PreferredHolder      string      `json:"preferredHolder"`   // client-go's; always "" here
+}
+
+func (r record) duration() time.Duration { return time.Duration(r.LeaseDurationSeconds) * time.Second }
+
+// heldBy is the record with which identity takes the lease, or renews it. revision is that of r, 0 if it is absent.
+func (r record) heldBy(identity string, duration time.Duration, revision uint64) record {
+	now := metav1.Now()
+	next := record{
+		HolderIdentity:       identity,
+		LeaseDurationSeconds: int(duration / time.Second),
+		AcquireTime:          now,
+		RenewTime:            now,
+	}
+	switch {
+	case r.HolderIdentity == identity:
+		next.AcquireTime, next.LeaderTransitions = r.AcquireTime, r.LeaderTransitions
+	case revision != 0:
+		next.LeaderTransitions = r.LeaderTransitions + 1
+	}
+	return next
+}
+
+// free is the record of a lease that was given back. The short duration is for old versions of client-go, which wait
+// for it to pass even if there is no holder.
+func (r record) free() record {
+	r.HolderIdentity, r.LeaseDurationSeconds = "", 1
+	return r
+}
