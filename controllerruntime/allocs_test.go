@@ -5,11 +5,12 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"runtime"
 	"sync/atomic"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What is allocated does not depend on what else the machine does, so it is held where times cannot be. A limit is what was
@@ -31,14 +32,14 @@ func TestAllocationsOfDispatch(t *testing.T) {
 	}), WithWorkers(4), WithResyncInterval(0))
 	must(t, err)
 	w.run(c)
-	eventually(t, "all are anchored", func() bool { return reconciled.Load() >= keys && c.engine.queue.inProgress() == 0 })
+	eventually(t, "all are anchored", func() bool { return reconciled.Load() >= keys && c.engine.queue.Counts().InProgress == 0 })
 	names := c.engine.primary.keys()
 	round := func() {
 		before := reconciled.Load()
 		for _, key := range names {
-			c.engine.queue.add(key, operations(OperationResync), prioBackground)
+			c.engine.queue.Add(key, operation.Of(OperationResync), queue.Background)
 		}
-		eventually(t, "all were reconciled", func() bool { return reconciled.Load() >= before+keys && c.engine.queue.inProgress() == 0 })
+		eventually(t, "all were reconciled", func() bool { return reconciled.Load() >= before+keys && c.engine.queue.Counts().InProgress == 0 })
 	}
 	round()
 	var before, after runtime.MemStats

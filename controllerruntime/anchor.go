@@ -4,15 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/backoff"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"slices"
+	"strings"
+	"time"
 )
 
 // anchors writes records. A record that carries a controller's name is the anchor of a teardown: while it stands, a
@@ -23,7 +23,7 @@ type anchors struct {
 	losses lostRecords
 	// backoff is of records that cannot be written, refusals of statuses that cannot be in them; the reconciler's attempts are
 	// counted apart.
-	backoff, refusals *backoff
+	backoff, refusals *backoff.Counter
 }
 
 func (a *anchors) cached(key string) *entity.Record {
@@ -160,7 +160,7 @@ func (a *anchors) putStatus(ctx context.Context, key string, record *entity.Reco
 
 // written is told of each record that was written.
 func (a *anchors) written(ctx context.Context, key string) {
-	a.backoff.reset(key)
+	a.backoff.Reset(key)
 	a.engine.recordsHealthy(ctx)
 }
 

@@ -4,6 +4,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/netpoll"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go/jetstream"
 	"io"
 	"os"
 	"os/exec"
@@ -14,10 +20,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // BenchmarkChangeInBacklog is the time from before a put in another process until Reconcile has read it, while all primaries
@@ -36,7 +38,11 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.Run(ctx) }()
 	awaitPass(c.engine.queue, &l.reconciled, keys)
-	poll := c.engine.queue.breath.poll
+	poller, err := netpoll.New()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer poller.Close()
 	all := c.engine.primary.keys()
 
 	for _, beside := range []struct {
@@ -52,12 +58,12 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 			var spent [2]time.Duration
 			for b.Loop() {
 				for turn, breathe := range []bool{false, true} {
-					setBreath(c.engine.queue, breathe, poll)
+					setPoll(c.engine.queue, breathe, poller.Poll)
 					stop := beside.start(breathe)
 					l.take()
 					before, start := l.reconciled.Load(), time.Now()
 					for _, key := range all {
-						c.engine.queue.add(key, operations(OperationResync), prioBackground)
+						c.engine.queue.Add(key, operation.Of(OperationResync), queue.Background)
 					}
 					awaitPass(c.engine.queue, &l.reconciled, before+keys)
 					spent[turn] += time.Since(start)
@@ -80,18 +86,16 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 	}
 }
 
-func setBreath(q *queue, breathe bool, poll func() error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.breath = nil
-	if breathe {
-		q.breath = newBreath(poll)
+func setPoll(q *queue.Queue, polls bool, poll func() error) {
+	if !polls {
+		poll = nil
 	}
+	q.SetPoll(poll)
 }
 
 // awaitPass returns when there were so many reconciles and none is under way. It looks rarely: it takes part in what is measured.
-func awaitPass(q *queue, reconciled *atomic.Int64, until int64) {
-	for reconciled.Load() < until || q.inProgress() > 0 {
+func awaitPass(q *queue.Queue, reconciled *atomic.Int64, until int64) {
+	for reconciled.Load() < until || q.Counts().InProgress > 0 {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -140,30 +144,30 @@ func (l *lateness) take() []time.Duration {
 }
 
 func besideBacklog(breathe bool) (stop func()) {
-	q := newQueue(queueOptions{})
-	poller, err := newPoller()
+	q := queue.New(queue.Options{})
+	poller, err := netpoll.New()
 	if err != nil {
 		panic(err)
 	}
-	setBreath(q, breathe, poller.poll)
+	setPoll(q, breathe, poller.Poll)
 	for i := range 1000 {
-		q.add(strconv.Itoa(i), operations(OperationResync), prioBackground)
+		q.Add(strconv.Itoa(i), operation.Of(OperationResync), queue.Background)
 	}
 	var workers sync.WaitGroup
 	for range 8 {
 		workers.Go(func() {
-			for it, over := q.get(); !over; it, over = q.get() {
+			for it, over := q.Get(); !over; it, over = q.Get() {
 				for start := time.Now(); time.Since(start) < 3*time.Microsecond; {
 				}
-				q.giveBack(it)
-				q.done(it.key)
+				q.GiveBack(it)
+				q.Done(it.Key)
 			}
 		})
 	}
 	return func() {
-		q.shutDown()
+		q.ShutDown()
 		workers.Wait()
-		poller.close()
+		poller.Close()
 	}
 }
 

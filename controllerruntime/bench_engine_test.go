@@ -3,16 +3,17 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go/jetstream"
 	"os"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // primariesOf is how many primaries BenchmarkDispatch has. NAGI_BENCH_KEYS changes it.
@@ -81,7 +82,7 @@ func BenchmarkDispatch(b *testing.B) {
 		start := time.Now()
 		go func() { stopped <- c.Run(ctx) }()
 		<-done
-		for c.engine.queue.inProgress() > 0 {
+		for c.engine.queue.Counts().InProgress > 0 {
 			time.Sleep(time.Millisecond)
 		}
 		if cold := float64(n) / time.Since(start).Seconds(); workers == 1 {
@@ -97,7 +98,7 @@ func BenchmarkDispatch(b *testing.B) {
 			for b.Loop() {
 				reconciled.Store(0)
 				for _, key := range keys {
-					c.engine.queue.add(key, operations(OperationResync), prioBackground)
+					c.engine.queue.Add(key, operation.Of(OperationResync), queue.Background)
 				}
 				<-done
 			}
@@ -154,7 +155,7 @@ func BenchmarkPutToReconcile(b *testing.B) {
 	<-entered
 	var ours, theirs []time.Duration
 	for i := 0; b.Loop(); i++ {
-		for c.engine.queue.inProgress()+c.engine.queue.depth() > 0 {
+		for c.engine.queue.Counts().InProgress+readyKeys(c.engine.queue) > 0 {
 			time.Sleep(100 * time.Microsecond)
 		}
 		start := put(writer, subject, i)

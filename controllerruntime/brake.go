@@ -3,12 +3,13 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 )
 
 const (
@@ -188,10 +189,10 @@ func (b *brake) start(ctx context.Context) error {
 		case e.primary.exists(key):
 			delete(b.allowed, key)
 			if v := e.primary.view(key); v.object != nil && v.object.GetAnnotations()[DeletionPolicyAnnotation] != record.DeletionPolicy {
-				e.queue.add(key, operations(OperationResync), prioBackground) // predicates may have filtered its event
+				e.queue.Add(key, operation.Of(OperationResync), queue.Background) // predicates may have filtered its event
 			}
 		case released, seen.evidenced:
-			e.queue.add(key, operations(OperationDelete), prioBackground)
+			e.queue.Add(key, operation.Of(OperationDelete), queue.Background)
 		default:
 			b.suspectLocked(key)
 		}
@@ -298,7 +299,7 @@ func (b *brake) judge(ctx context.Context) {
 		b.engage(ctx, reason)
 	}
 	for _, key := range free {
-		b.engine.queue.add(key, operations(OperationDelete), prioSecondary)
+		b.engine.queue.Add(key, operation.Of(OperationDelete), queue.Secondary)
 	}
 }
 

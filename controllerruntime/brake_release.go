@@ -3,12 +3,13 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	"maps"
 	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 )
 
 // keptBrake is what is kept of the brake.
@@ -66,10 +67,10 @@ func (b *brake) letGo(ctx context.Context) {
 	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", fmt.Sprintf("%d deletes go on", len(going)+len(swept)))
 	b.keep(ctx, known)
 	for key := range going {
-		e.queue.add(key, operations(OperationDelete), prioSecondary)
+		e.queue.Add(key, operation.Of(OperationDelete), queue.Secondary)
 	}
 	for key := range swept {
-		e.queue.add(key, operations(OperationDelete)|explicitBit, prioSecondary)
+		e.queue.Add(key, operation.Of(OperationDelete)|operation.ByHand, queue.Secondary)
 	}
 }
 

@@ -3,9 +3,8 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"time"
 )
 
 // documentsPatience is how long a new leader waits until its cache of documents has what the records tell of. Longer, and

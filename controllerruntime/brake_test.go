@@ -3,17 +3,18 @@ package controllerruntime
 import (
 	"context"
 	"encoding/json"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/client-go/tools/record"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats.go/jetstream"
-	"k8s.io/client-go/tools/record"
 )
 
 // many is enough for a mass delete.
@@ -85,7 +86,7 @@ func (m *massed) holds(held int) {
 		return state.Engaged && state.Held+state.Swept == held
 	})
 	sweeps := m.c.Stats().Sweeps
-	m.c.engine.queue.add(siteName(0), operations(OperationSecondary), prioLive) // its page has changed
+	m.c.engine.queue.Add(siteName(0), operation.Of(OperationSecondary), queue.Live) // its page has changed
 	m.c.Enqueue(siteName(1), OperationDelete)
 	eventually(m.t, "the queue is worked off", func() bool { s := m.c.Stats(); return s.Ready == [3]int{} && s.Running == 0 })
 	if interval := m.c.engine.opts.resyncInterval; 0 < interval && interval < time.Second {

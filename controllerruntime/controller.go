@@ -3,13 +3,14 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"strconv"
+	"time"
 )
 
 // Controller reconciles the primaries of one bucket. See New.
@@ -55,12 +56,12 @@ func (c *Controller[T]) Run(ctx context.Context) error { return c.engine.run(ctx
 // Enqueue makes a key due now, for the given reason. It runs even where the runtime sees nothing to do for it, and
 // OperationManual, Put, Delete and Purge wake a parked key. Before Run it is kept until Run; after Run it does nothing.
 func (c *Controller[T]) Enqueue(key string, op Operation) {
-	c.engine.queue.add(key, operations(op)|explicitBit, prioLive)
+	c.engine.queue.Add(key, operation.Of(op)|operation.ByHand, queue.Live)
 }
 
 // EnqueueAfter is Enqueue after a delay, which no event cancels. Of two delays for a key the shorter wins.
 func (c *Controller[T]) EnqueueAfter(key string, op Operation, d time.Duration) {
-	c.engine.queue.addAfter(key, operations(op)|explicitBit, prioLive, d, timerUser)
+	c.engine.queue.AddAfter(key, operation.Of(op)|operation.ByHand, queue.Live, d, queue.UserDelay)
 }
 
 // LastKnown returns a primary as it was last known: the document as it is, or, while its teardown is owed, as it last

@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"net"
 	"os"
 	"os/exec"
@@ -13,10 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // crashStep is a moment between two steps of a teardown, at which a process kills itself, and what it leaves.
@@ -196,7 +196,7 @@ func TestATeardownSurvivesACrashAtEachStep(t *testing.T) {
 			idle(t, c)
 			var want []Operations
 			if step.anchor {
-				want = []Operations{operations(OperationDelete)}
+				want = []Operations{operation.Of(OperationDelete)}
 			}
 			if told := seen.of("home"); !slices.Equal(told, want) {
 				t.Errorf("the second process was told %v, want %v", told, want)

@@ -3,12 +3,12 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"slices"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
 )
 
 // delayed waits until the queue holds that many delays.
@@ -98,7 +98,7 @@ func TestControllerTakesTheShorterOfTwoDelays(t *testing.T) {
 			c.EnqueueAfter("home", OperationExternal, test.second)
 			eventually(t, "the key runs after the shorter delay", func() bool { return seen.count("home") == 1 })
 			idle(t, c) // which the longer one would prevent
-			if got := seen.of("home"); len(got) != 1 || got[0] != operations(OperationManual, OperationExternal) {
+			if got := seen.of("home"); len(got) != 1 || got[0] != operation.Of(OperationManual, OperationExternal) {
 				t.Errorf("reconciled for %v, want once for both reasons", got)
 			}
 		})
@@ -131,7 +131,7 @@ func TestEventOvertakesRetryAndRequeueWhichThenMakeNoSecondRun(t *testing.T) {
 			must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
 			eventually(t, "the event makes it run", func() bool { return seen.count("home") == 2 })
 			idle(t, c) // which a delay that is left would prevent
-			if got := seen.of("home"); got[1] != operations(OperationPut) {
+			if got := seen.of("home"); got[1] != operation.Of(OperationPut) {
 				t.Errorf("reconciled for %v, want Put: the delay did not come to pass", got[1])
 			}
 		})
@@ -213,7 +213,7 @@ func TestEventsDoNotInflateTheBackoff(t *testing.T) {
 	}
 	g.leave <- errUnwell
 	g.enter(t)
-	idleBut := func() bool { n := c.engine.queue.counts(); return n.timers == 0 && n.failing == 1 }
+	idleBut := func() bool { n := c.engine.queue.Counts(); return n.Delayed == 0 && n.Failing == 1 }
 	eventually(t, "all events have come", idleBut)
 	g.leave <- errUnwell
 	g.enter(t)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
+	"sync/atomic"
 )
 
 // engine is a Controller without its type parameter. Data flows one way through it: sources → queue → workers →
@@ -25,7 +27,7 @@ type engine struct {
 	sources    []source          // the primary first
 	externals  []*externalSource // those of them that are behind APIs
 	reconciler Reconciler
-	queue      *queue
+	queue      *queue.Queue
 	mappings   *mappings
 	records    *entity.Records // nil without teardown
 	anchors    *anchors
@@ -59,16 +61,16 @@ type engine struct {
 func newEngine(name, kind string, config entity.Config, records *entity.Records, r Reconciler, opts options) *engine {
 	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r, loggerKey: loggerKey(), unclaimed: make(chan struct{}, 1)}
 	e.degraded.wake = make(chan struct{}, 1)
-	e.queue = newQueue(queueOptions{
-		debounceQuiet: opts.debounceQuiet, debounceMax: opts.debounceMax,
-		backoffMin: opts.backoffMin, backoffMax: opts.backoffMax,
+	e.queue = queue.New(queue.Options{
+		DebounceQuiet: opts.debounceQuiet, DebounceMax: opts.debounceMax,
+		BackoffMin: opts.backoffMin, BackoffMax: opts.backoffMax,
 	})
 	if !opts.withoutTeardown {
 		e.records = records
 		e.flights = newFlights()
 		e.lastDocumentLimit = config.LastDocumentLimit
 		e.filtered = config.Filter != ">"
-		e.anchors = &anchors{engine: e, backoff: newBackoff(opts.backoffMin, opts.backoffMax), refusals: newBackoff(opts.backoffMin, opts.backoffMax)}
+		e.anchors = &anchors{engine: e, backoff: backoff.New(opts.backoffMin, opts.backoffMax), refusals: backoff.New(opts.backoffMin, opts.backoffMax)}
 		e.brake = newBrake(e)
 	}
 	return e
@@ -142,7 +144,7 @@ func (e *engine) invalid(ctx context.Context, key string, err error) {
 	}
 	e.stats.invalid.Add(1)
 	klog.FromContext(ctx).Error(err, "Invalid document, not reconciled until it is mended", "key", key)
-	e.queue.add(key, operations(OperationPut), prioLive)
+	e.queue.Add(key, operation.Of(OperationPut), queue.Live)
 }
 
 // callback runs a callback of the user; its panic must not end the process.

@@ -2,10 +2,9 @@ package controllerruntime
 
 import (
 	"fmt"
-	"testing"
-
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"testing"
 )
 
 // BenchmarkExternalList compares a list of 100,000 resources with the one before, of which nothing, or one in a hundred, differs.

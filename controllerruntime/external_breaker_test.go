@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"net/http"
 	"reflect"
 	"strings"
@@ -11,10 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/external"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
 // goAway makes the API be away, in one of two ways; comeBack ends that.

@@ -3,6 +3,9 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -12,10 +15,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/external"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // externalChild is the process that is killed: a controller whose sites own disks behind an API, which is the test's.

@@ -2,11 +2,10 @@ package controllerruntime
 
 import (
 	"errors"
-	"testing"
-	"time"
-
 	"github.com/nagi-runtime/nagi/external"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"testing"
+	"time"
 )
 
 func TestKumoriHandleSecondaryGetsTheExternalResourceItself(t *testing.T) {

@@ -3,11 +3,10 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"testing"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"testing"
+	"time"
 )
 
 func TestARateLimitHoldsUpNoPrimaryThatNeedsNoAPI(t *testing.T) {

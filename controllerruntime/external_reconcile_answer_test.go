@@ -2,12 +2,11 @@ package controllerruntime
 
 import (
 	"context"
+	"github.com/nagi-runtime/nagi/external"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/external"
 )
 
 // slowDriver answers its first Apply when the reconcile's context has ended, with what the API has said.

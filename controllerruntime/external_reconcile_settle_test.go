@@ -4,14 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/external"
 )
 
 // keep writes down an entry for a site's disk, as another process would have left it.

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/external"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/external"
 )
 
 // leaveDisks reconciles nothing: what is seen is the source's doing.

@@ -2,12 +2,11 @@ package controllerruntime
 
 import (
 	"context"
+	"github.com/nagi-runtime/nagi/external"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/external"
 )
 
 // heldList holds one list back after it has read what there is.

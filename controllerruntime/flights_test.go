@@ -3,13 +3,12 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"testing"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"testing"
+	"time"
 )
 
 // TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged, because NATS is away when it is stopped: what is lost of them the
@@ -34,12 +33,12 @@ func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
 			receive(t, "a reconcile", entered)
 			proxy.Refuse()
 			close(leave)
-			eventually(t, "many are in flight", func() bool { return c.engine.queue.counts().inProgress > 100 })
+			eventually(t, "many are in flight", func() bool { return c.engine.queue.Counts().InProgress > 100 })
 			r.stop()
 			select {
 			case <-r.done:
 			case <-time.After(25 * time.Second): // in series the writes would take five seconds each
-				t.Errorf("Run has not returned, %d keys are in progress", c.engine.queue.counts().inProgress)
+				t.Errorf("Run has not returned, %d keys are in progress", c.engine.queue.Counts().InProgress)
 			}
 			proxy.Resume()
 			r.halt()
@@ -65,7 +64,7 @@ func TestKeysWhoseRecordsMayNotBeWrittenHoldUpNoOthers(t *testing.T) {
 	c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(0), WithWorkers(2))
 	must(t, err)
 	w.run(c)
-	eventually(t, "all of them are in flight", func() bool { return c.engine.queue.counts().inProgress == 20 })
+	eventually(t, "all of them are in flight", func() bool { return c.engine.queue.Counts().InProgress == 20 })
 	good := newSite("home", "one")
 	good.Namespace = "good"
 	must(t, sites.Create(t.Context(), good))

@@ -2,14 +2,15 @@ package controllerruntime
 
 import (
 	"context"
-	"sync"
-	"testing"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
 )
 
 type siteSpec struct {
@@ -171,4 +172,18 @@ func (c *calls) reconciler(f ReconcilerFunc) Reconciler {
 		}
 		return f(ctx, req)
 	})
+}
+
+// readyKeys is the number of keys that wait for a worker.
+func readyKeys(q *queue.Queue) (n int) {
+	for _, ready := range q.Counts().Ready {
+		n += ready
+	}
+	return n
+}
+
+// advance lets d pass on the bubble's clock, and what is due then happen.
+func advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }

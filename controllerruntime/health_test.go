@@ -3,9 +3,8 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"testing"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"testing"
 )
 
 // TestTheCallbackForSourcesMayUseTheClient, although the news come from within it.

@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
+	"strings"
+	"time"
 )
 
 // Reserved keys of the status bucket, beside the records.

@@ -5,6 +5,9 @@ import (
 	"sync/atomic"
 )
 
+// manyKeys is from how many keys on a map is given up once it is empty: a map never shrinks.
+const manyKeys = 10_000
+
 // keyed remembers something for each of some keys. It is made for what nearly always is empty: then nobody locks.
 type keyed[V any] struct {
 	size  atomic.Int64
@@ -69,7 +72,7 @@ func (k *keyed[V]) len() int { return int(k.size.Load()) }
 
 func (k *keyed[V]) countLocked() {
 	k.most = max(k.most, len(k.byKey))
-	if len(k.byKey) == 0 && k.most > manyEntries {
+	if len(k.byKey) == 0 && k.most > manyKeys {
 		k.byKey, k.most = nil, 0 // a map never shrinks
 	}
 	k.size.Store(int64(len(k.byKey)))

@@ -1,6 +1,9 @@
 package controllerruntime
 
-import "errors"
+import (
+	"errors"
+	"github.com/nagi-runtime/nagi/internal/queue"
+)
 
 // noteKubeAway remembers a key that failed because a request to an API server was not answered, and of which source the
 // API server is; nil if the error does not tell. Its backoff grows as for any other failure, so an outage of an hour would cost
@@ -34,8 +37,8 @@ func (e *engine) kubeAnswers(source *watchErrors) {
 			continue
 		}
 		if _, ok := e.kubeAway.take(key); ok {
-			e.queue.forget(key)
-			e.resume(item{key: key})
+			e.queue.ResetBackoff(key)
+			e.resume(queue.Item{Key: key})
 		}
 	}
 }

@@ -3,12 +3,12 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
-
+	"github.com/nagi-runtime/nagi/internal/queue"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sync"
+	"sync/atomic"
 )
 
 // blockedKeys are the primaries whose last attempt wanted the name of somebody's object. Their backoff may be long; when the
@@ -107,7 +107,7 @@ func (k *Kube[T]) recordResourceExists(ctx context.Context, exists *ResourceExis
 // unblock is for an object that is gone, or another's by now.
 func (s *kubeSource) unblock(obj metav1.Object) {
 	for _, key := range s.blocked.take(objectKey(obj)) {
-		s.engine.resume(item{key: key})
+		s.engine.resume(queue.Item{Key: key})
 	}
 }
 

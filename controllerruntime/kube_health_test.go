@@ -3,7 +3,9 @@ package controllerruntime
 import (
 	"context"
 	"errors"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"io"
+	"k8s.io/client-go/tools/cache"
 	"net/url"
 	"strconv"
 	"sync/atomic"
@@ -11,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/client-go/tools/cache"
 )
 
 // following is an informer that is synced, and moves when the test says so.
@@ -288,7 +288,7 @@ func TestAWatchErrorThatIsOverIsNotToldToWhoComesLater(t *testing.T) {
 // TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother. Where an error does not tell whose it is, any may be meant.
 func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &engine{queue: newQueue(queueOptions{backoffMin: time.Hour, backoffMax: time.Hour})}
+		e := &engine{queue: queue.New(queue.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})}
 		by := map[string]*watchErrors{"one": newWatchErrors(stillInformer()), "another": newWatchErrors(stillInformer())}
 		for _, errors := range by {
 			e.sources = append(e.sources, &kubeSource{watching: &kubeHealth{errors: errors}})
@@ -300,20 +300,20 @@ func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 		}
 		e.noteKubeAway("unmarked", lost)
 		for key := range by {
-			e.queue.failed(key)
+			e.queue.Failed(key)
 		}
 		e.kubeAnswers(by["one"])
 		for range 3 {
-			it, _ := e.queue.get()
-			if it.key == "another" || e.queue.attempts(it.key) > 0 {
-				t.Errorf("%s is due, after %d attempts", it.key, e.queue.attempts(it.key))
+			it, _ := e.queue.Get()
+			if it.Key == "another" || e.queue.Attempts(it.Key) > 0 {
+				t.Errorf("%s is due, after %d attempts", it.Key, e.queue.Attempts(it.Key))
 			}
 		}
-		if n := e.queue.depth(); n > 0 || e.queue.attempts("another") != 1 {
-			t.Errorf("%d more are due; the other one has %d attempts", n, e.queue.attempts("another"))
+		if n := readyKeys(e.queue); n > 0 || e.queue.Attempts("another") != 1 {
+			t.Errorf("%d more are due; the other one has %d attempts", n, e.queue.Attempts("another"))
 		}
 		e.kubeAnswers(by["one"])
-		if n := e.queue.depth(); n > 0 {
+		if n := readyKeys(e.queue); n > 0 {
 			t.Errorf("%d are due for a second time", n)
 		}
 	})
@@ -322,15 +322,15 @@ func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 // TestWhoIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForHisBackoff: his own retry may come before anybody asks the API server.
 func TestWhoIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForHisBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &engine{queue: newQueue(queueOptions{backoffMin: time.Hour, backoffMax: time.Hour})}
+		e := &engine{queue: queue.New(queue.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})}
 		source := newWatchErrors(stillInformer())
 		e.sources = append(e.sources, &kubeSource{watching: &kubeHealth{errors: source}})
 		e.noteKubeAway("home", source.noteUnanswered(wayFailed(syscall.ECONNREFUSED)))
 		e.noteKubeAway("home", errors.New("forbidden"))
-		e.queue.failed("home")
+		e.queue.Failed("home")
 		e.kubeAnswers(source)
-		if n := e.queue.depth(); n != 1 || e.queue.attempts("home") != 0 {
-			t.Errorf("%d are due, after %d attempts", n, e.queue.attempts("home"))
+		if n := readyKeys(e.queue); n != 1 || e.queue.Attempts("home") != 0 {
+			t.Errorf("%d are due, after %d attempts", n, e.queue.Attempts("home"))
 		}
 	})
 }

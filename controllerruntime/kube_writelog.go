@@ -2,12 +2,11 @@ package controllerruntime
 
 import (
 	"context"
+	"github.com/nagi-runtime/nagi/entity"
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
 )
 
 // writeLog is what was written and what the caches have to show before the next reconcile.

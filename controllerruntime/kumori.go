@@ -3,11 +3,10 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"sync"
+	"time"
 )
 
 // Reasons and messages of events, as controllers written to the Kumori API use them.
@@ -290,7 +291,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 		}
 	}
 	if key != "" {
-		r.controller.engine.queue.add(key, operations(OperationSecondary), prioSecondary)
+		r.controller.engine.queue.Add(key, operation.Of(OperationSecondary), queue.Secondary)
 	}
 }
 

@@ -63,9 +63,7 @@ func TestKumoriStopWaitsForCurrentItemsAndThenCleansOnce(t *testing.T) {
 		default:
 		}
 		queue := c.controller.engine.queue
-		queue.mu.Lock()
-		defer queue.mu.Unlock()
-		return queue.closed
+		return queue.Closed()
 	})
 	if n := c.cleaned.Load(); n != 0 {
 		t.Errorf("Clean was called %d times while workers were at it", n)

@@ -4,20 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"testing"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/recorder"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
 )
 
 func TestKumoriControllerThatOnlySyncsWorks(t *testing.T) {
@@ -101,12 +101,12 @@ func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	eventually(t, "it is tried until it succeeds", func() bool { return c.seen.count("home") == failures+1 })
 	queue := c.controller.engine.queue
-	eventually(t, "the failures are forgotten", func() bool { return queue.attempts("home") == 0 && c.Stats().Failing == 0 })
+	eventually(t, "the failures are forgotten", func() bool { return queue.Attempts("home") == 0 && c.Stats().Failing == 0 })
 	r.halt()
 
 	// The delay after failure n is at least 2^(n-1) times the smallest.
 	for n := 1; n <= failures; n++ {
-		if got, least := at[n].Sub(at[n-1]), defaultBackoffMin<<(n-1); got < least {
+		if got, least := at[n].Sub(at[n-1]), backoff.DefaultMin<<(n-1); got < least {
 			t.Errorf("attempt %d came %v after the one before, want at least %v", n+1, got, least)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"k8s.io/klog/v2"
 )
 
@@ -126,7 +127,7 @@ func TestLogConstructorReplacesTheLogger(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if want := []Request{{Key: "home", Operations: operations(OperationPut)}}; !slices.Equal(asked, want) {
+	if want := []Request{{Key: "home", Operations: operation.Of(OperationPut)}}; !slices.Equal(asked, want) {
 		t.Errorf("asked for %v, want %v", asked, want)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -11,8 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
 )
 
 var errUnwell = errors.New("the world is unwell")
@@ -21,16 +22,16 @@ var errUnwell = errors.New("the world is unwell")
 func idle(t *testing.T, c *Controller[*site]) {
 	t.Helper()
 	eventually(t, "nothing is ready, in progress or delayed", func() bool {
-		n := c.engine.queue.counts()
-		return n.ready == [prioCount]int{} && n.inProgress == 0 && n.timers == 0
+		n := c.engine.queue.Counts()
+		return n.Ready == [queue.Priorities]int{} && n.InProgress == 0 && n.Delayed == 0
 	})
 }
 
 // pending waits until the next run of a key, which is held back, has all these reasons and no others.
 func pending(t *testing.T, c *Controller[*site], key string, ops ...Operation) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%q is due with %v", key, operations(ops...)), func() bool {
-		return c.engine.queue.pendingOps(key).public() == operations(ops...)
+	eventually(t, fmt.Sprintf("%q is due with %v", key, operation.Of(ops...)), func() bool {
+		return c.engine.queue.Pending(key).Public() == operation.Of(ops...)
 	})
 }
 
@@ -193,8 +194,8 @@ func TestEventsDuringARunMakeExactlyOneMoreWithAllTheirReasons(t *testing.T) {
 		g.leave <- nil
 	}
 	idle(t, c)
-	want := []Operations{operations(OperationPut),
-		operations(OperationPut, OperationSecondary, OperationTertiary, OperationExternal, OperationManual)}
+	want := []Operations{operation.Of(OperationPut),
+		operation.Of(OperationPut, OperationSecondary, OperationTertiary, OperationExternal, OperationManual)}
 	if got := seen.of("home"); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("reconciled for %v, want %v", got, want)
 	}
@@ -217,7 +218,7 @@ func TestLastOfPutDeleteAndPurgeWins(t *testing.T) {
 	must(t, sites.Delete(ctx, "home", entity.Purge()))
 	pending(t, c, "home", OperationPurge)
 	g.leave <- nil
-	if req := g.enter(t); req.Operations != operations(OperationPurge) {
+	if req := g.enter(t); req.Operations != operation.Of(OperationPurge) {
 		t.Errorf("reconciled for %v, want Purge", req.Operations)
 	}
 	g.leave <- nil
@@ -236,19 +237,19 @@ func TestReasonsOfAFailedAttemptComeAgain(t *testing.T) {
 	c.Enqueue("home", OperationExternal)
 	g.leave <- errUnwell
 	// Due at once for External; the retry of Put is overtaken, its reasons are not.
-	if req := g.enter(t); req.Operations != operations(OperationPut, OperationExternal) {
+	if req := g.enter(t); req.Operations != operation.Of(OperationPut, OperationExternal) {
 		t.Errorf("after an event during a failed attempt: %v, want Put|External", req.Operations)
 	}
 	for range 2 {
 		g.leave <- errUnwell
-		if req := g.enter(t); req.Operations != operations(OperationPut, OperationExternal, OperationRetry) {
+		if req := g.enter(t); req.Operations != operation.Of(OperationPut, OperationExternal, OperationRetry) {
 			t.Errorf("after a failed attempt: %v, want Put|External|Retry", req.Operations)
 		}
 	}
 	g.leave <- nil
 	idle(t, c)
 	c.Enqueue("home", OperationManual)
-	if req := g.enter(t); req.Operations != operations(OperationManual) {
+	if req := g.enter(t); req.Operations != operation.Of(OperationManual) {
 		t.Errorf("after a success: %v, want Manual", req.Operations)
 	}
 	g.leave <- nil
@@ -266,7 +267,7 @@ func TestReconcilerIsNeverHandedNoReason(t *testing.T) {
 	g.leave <- nil
 	idle(t, c)
 	c.Enqueue("home", Operation(200))
-	if req := g.enter(t); req.Operations != operations(OperationManual) {
+	if req := g.enter(t); req.Operations != operation.Of(OperationManual) {
 		t.Errorf("an operation that does not exist: %v, want Manual", req.Operations)
 	}
 	g.leave <- nil

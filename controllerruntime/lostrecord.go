@@ -2,7 +2,6 @@ package controllerruntime
 
 import (
 	"context"
-
 	"github.com/nagi-runtime/nagi/entity"
 )
 

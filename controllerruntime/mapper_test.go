@@ -163,11 +163,11 @@ func TestAMapperThatKeepsFailingTakesBoundedMemory(t *testing.T) {
 	}
 	ill.Store(false)
 	for _, key := range []string{title(0), title(changes)} {
-		eventually(t, "who was concerned first and last is due", func() bool { return e.queue.pendingOps(key).Has(OperationTertiary) })
+		eventually(t, "who was concerned first and last is due", func() bool { return e.queue.Pending(key).Has(OperationTertiary) })
 	}
 	e.mappings.stop()
 	<-done
-	e.queue.shutDown()
+	e.queue.ShutDown()
 }
 
 // TestStatesThatWaitForAMapperStayInOrder: what fails while an older one is tried is the newer one all the same.

@@ -2,20 +2,21 @@ package controllerruntime
 
 import (
 	"context"
-	"sync"
-	"time"
-
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"sync"
+	"time"
 )
 
 // mapping is what a mapper is called for: the states of one object, as its events showed them, oldest first.
 type mapping struct {
 	events  *events
 	objects []metav1.Object
-	prio    priority
+	prio    queue.Priority
 	retried bool
 }
 
@@ -127,7 +128,7 @@ func (m *mappings) call(ctx context.Context, call *mapping) (done bool) {
 			return false
 		}
 		if len(call.objects) == 1 && len(found) == 1 {
-			s.engine.noticed(found[0], operations(s.operation), call.prio)
+			s.engine.noticed(found[0], operation.Of(s.operation), call.prio)
 			return true
 		}
 		if keys == nil {
@@ -136,7 +137,7 @@ func (m *mappings) call(ctx context.Context, call *mapping) (done bool) {
 		keys.Insert(found...)
 	}
 	for key := range keys {
-		s.engine.noticed(key, operations(s.operation), call.prio)
+		s.engine.noticed(key, operation.Of(s.operation), call.prio)
 	}
 	return true
 }

@@ -5,10 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strings"
-
 	"github.com/nagi-runtime/nagi/entity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"strings"
 )
 
 // The secondaries of a primary that went with the deletion policy "orphan" stay, and still name it. So that the sweep

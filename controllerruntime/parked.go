@@ -19,7 +19,7 @@ func (p *parkedKeys) holds(key string, v view, ops Operations) bool {
 	if !ok {
 		return false
 	}
-	if at == (parkedAt{v.presence, v.object}) && !ops.wakes() {
+	if at == (parkedAt{v.presence, v.object}) && !ops.WakesParked() {
 		return true
 	}
 	p.forget(key)

@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -29,8 +30,8 @@ func TestLiveChangeGoesBeforeTheBacklog(t *testing.T) {
 			w.run(c)
 			first := g.enter(t).Key
 			eventually(t, "the backlog waits", func() bool {
-				n := c.engine.queue.counts()
-				return n.ready[prioBackground]+n.ready[prioSecondary] == backlog-1
+				n := c.engine.queue.Counts()
+				return n.Ready[queue.Background]+n.Ready[queue.Secondary] == backlog-1
 			})
 			raised := "old-49" // the youngest, or the one that came after it
 			if raised == first {
@@ -91,11 +92,11 @@ func TestNothingStarvesUnderConstantLiveLoad(t *testing.T) {
 	idle(t, c)
 	for n, hot := range waited {
 		// When the load begins hot keys are the oldest once each, and so may be an eighth hand-out.
-		if most := 2*oldestEvery + len(waited); hot > most {
+		if most := 2*queue.OldestEvery + len(waited); hot > most {
 			t.Errorf("cold key %d waited behind %d live ones, want at most %d", n, hot, most)
 		}
-		if n > 0 && hot < oldestEvery-1 {
-			t.Errorf("only %d live ones ran before cold key %d, want at least %d", hot, n, oldestEvery-1)
+		if n > 0 && hot < queue.OldestEvery-1 {
+			t.Errorf("only %d live ones ran before cold key %d, want at least %d", hot, n, queue.OldestEvery-1)
 		}
 	}
 }

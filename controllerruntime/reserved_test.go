@@ -1,11 +1,10 @@
 package controllerruntime
 
 import (
+	"github.com/nagi-runtime/nagi/entity"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
 )
 
 // TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely: what the brake may have held stays held, a stream that is

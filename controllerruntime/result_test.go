@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,8 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
 )
 
 var errHopeless = errors.New("no retry can mend this")

@@ -2,10 +2,11 @@ package controllerruntime
 
 import (
 	"context"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"hash/fnv"
-	"time"
-
 	"k8s.io/klog/v2"
+	"time"
 )
 
 // resyncSlots is into how many steps an interval is divided: keys whose turns fall into the same step come together.
@@ -41,7 +42,7 @@ func (e *engine) resyncOnce(ctx context.Context, interval time.Duration) bool {
 		for ; due < turns.steps() && time.Duration(due)*step <= elapsed; due++ {
 			for _, key := range turns.of(due) {
 				if e.primary.exists(key) {
-					e.queue.add(key, operations(OperationResync), prioBackground)
+					e.queue.Add(key, operation.Of(OperationResync), queue.Background)
 				}
 			}
 		}
@@ -140,7 +141,7 @@ func (e *engine) remindOwed() {
 		}
 		owed[key] = struct{}{}
 		if _, before := e.owedBefore[key]; before {
-			e.queue.add(key, operations(OperationResync), prioBackground)
+			e.queue.Add(key, operation.Of(OperationResync), queue.Background)
 		}
 	}
 	e.owedBefore = owed
@@ -180,7 +181,7 @@ func (e *engine) sweep(ctx context.Context) {
 		found = nil
 	}
 	for _, owner := range e.brake.sweep(ctx, found) {
-		e.queue.add(owner, operations(OperationDelete)|explicitBit, prioBackground)
+		e.queue.Add(owner, operation.Of(OperationDelete)|operation.ByHand, queue.Background)
 	}
 }
 

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"strings"
 	"sync"
 	"time"
-
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 )
 
 // stuckPatience is how long Run waits for reconciles and callbacks whose context was cancelled before it gives them up.
@@ -37,7 +38,7 @@ func (e *engine) run(ctx context.Context) error {
 		logger.V(1).Info("Caches synced")
 		err = e.lead(ctx, life, endLife)
 	}
-	e.queue.shutDown()
+	e.queue.ShutDown()
 	endLife(ErrStopped) // a mapper that waits for something must not hold up the end
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		err = nil // stopped during the sync
@@ -123,7 +124,7 @@ func because(err error) string {
 
 // lead runs workers until ctx ends; they work while this replica holds the lease.
 func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc) error {
-	endBreaths := e.breathe(ctx)
+	endPolls := e.pollNetwork(ctx)
 	var workers sync.WaitGroup
 	for range e.opts.workers {
 		workers.Go(e.work)
@@ -154,7 +155,7 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 		elected <- nil
 	}
 	e.terms.close()
-	e.queue.shutDown()
+	e.queue.ShutDown()
 	endTriggers()
 	if e.flights != nil {
 		e.flights.hurry()
@@ -167,7 +168,7 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 		if e.flights != nil {
 			e.flights.stop()
 		}
-		return errors.Join(err, endBreaths())
+		return errors.Join(err, endPolls())
 	}
 	if stuck != nil {
 		go end() // when they return, if they ever do
@@ -184,13 +185,13 @@ func (e *engine) drain(endLife context.CancelCauseFunc) error {
 		grace, cancel = context.WithTimeout(grace, e.opts.gracePeriod)
 		defer cancel()
 	}
-	if e.queue.waitIdle(grace) == nil {
+	if e.queue.WaitIdle(grace) == nil {
 		return nil
 	}
 	endLife(ErrStopped)
 	patience, cancel := context.WithTimeout(context.Background(), stuckPatience)
 	defer cancel()
-	if e.queue.waitIdle(patience) == nil {
+	if e.queue.WaitIdle(patience) == nil {
 		return nil
 	}
 	if running := e.stats.running.Load(); running > 0 {
@@ -198,7 +199,7 @@ func (e *engine) drain(endLife context.CancelCauseFunc) error {
 			e.name, running, stuckPatience)
 	}
 	return fmt.Errorf("controller %q: %d keys were left behind, %v after the end: a callback did not return, or a write of a record is not answered",
-		e.name, e.queue.counts().inProgress, stuckPatience)
+		e.name, e.queue.Counts().InProgress, stuckPatience)
 }
 
 // serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once stop, which
@@ -222,7 +223,7 @@ func (e *engine) serve(ctx, life, stop context.Context) {
 	if e.stats.terms.Add(1) > 1 {
 		// What happened while another replica led, or nobody did, went by us.
 		for _, key := range e.primary.keys() {
-			e.queue.add(key, operations(OperationResync), prioBackground)
+			e.queue.Add(key, operation.Of(OperationResync), queue.Background)
 		}
 	}
 	logger.V(1).Info("Leading", "term", e.stats.terms.Load())
@@ -242,7 +243,7 @@ func (e *engine) serve(ctx, life, stop context.Context) {
 		cancel(context.Cause(life)) // ctx may notice before termCtx does, and the cause is not the lease
 	}
 	// Nothing of this term may still run when the next one, here or elsewhere, begins.
-	if err := e.queue.waitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
+	if err := e.queue.WaitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
 		e.brake.keepStreamAtEnd(life)
 	}
 	e.forgetAllAsked()
@@ -260,7 +261,7 @@ func (e *engine) reconcileAllOn(ctx context.Context, trigger <-chan struct{}) {
 				return
 			}
 			for _, key := range e.primary.keys() {
-				e.queue.add(key, operations(OperationManual), prioBackground)
+				e.queue.Add(key, operation.Of(OperationManual), queue.Background)
 			}
 		}
 	}

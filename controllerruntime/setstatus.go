@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sync"
 )
 
 // SetStatus gives the primary that is being reconciled the status of obj, which is the primary as this reconcile has read
@@ -93,19 +94,19 @@ func (e *statusRefusedError) Unwrap() error { return e.err }
 
 // statusRefused notes that the status of a reconcile cannot be in its record, and makes the key due again, unless the retry of a
 // reconcile that failed is.
-func (e *engine) statusRefused(ctx context.Context, t *term, it item, v view, condition metav1.Condition, failed, err error) {
+func (e *engine) statusRefused(ctx context.Context, t *term, it queue.Item, v view, condition metav1.Condition, failed, err error) {
 	e.stats.recordErrors.Add(1)
 	if failed != nil && !isTerminal(failed) {
-		t.logger.Error(err, "Status not written", "key", it.key)
+		t.logger.Error(err, "Status not written", "key", it.Key)
 	} else {
-		e.parked.forget(it.key) // or nothing would ever say that it is
-		delay := e.anchors.refusals.delay(e.anchors.refusals.fail(it.key))
-		t.logger.Error(err, "Status not written, so the key is reconciled again", "key", it.key, "after", delay)
+		e.parked.forget(it.Key) // or nothing would ever say that it is
+		delay := e.anchors.refusals.Delay(e.anchors.refusals.Fail(it.Key))
+		t.logger.Error(err, "Status not written, so the key is reconciled again", "key", it.Key, "after", delay)
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, err.Error(), v.revision)
-		e.queue.addAfter(it.key, union(it.ops, operations(OperationRetry)), prioBackground, delay, timerRetry)
+		e.queue.AddAfter(it.Key, operation.Union(it.Ops, operation.Of(OperationRetry)), queue.Background, delay, queue.RetryDelay)
 	}
-	if err := e.anchors.annotate(ctx, it.key, v, condition); err != nil && ctx.Err() == nil {
+	if err := e.anchors.annotate(ctx, it.Key, v, condition); err != nil && ctx.Err() == nil {
 		e.recordsDegraded(t.ctx, err)
 	}
-	e.queue.done(it.key)
+	e.queue.Done(it.Key)
 }

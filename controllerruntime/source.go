@@ -3,7 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-
+	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -62,9 +62,9 @@ func (s *events) created(ctx context.Context, obj metav1.Object, initial bool) {
 	if !s.passes(ctx, func() bool { return s.predicates.Create(obj) }) {
 		return
 	}
-	prio := prioSecondary
+	prio := queue.Secondary
 	if initial {
-		prio = prioBackground
+		prio = queue.Background
 	}
 	s.enqueue(ctx, prio, obj)
 }
@@ -73,7 +73,7 @@ func (s *events) updated(ctx context.Context, oldObj, newObj metav1.Object) {
 	if !s.passes(ctx, func() bool { return s.predicates.Update(oldObj, newObj) }) {
 		return
 	}
-	s.enqueue(ctx, prioSecondary, oldObj, newObj)
+	s.enqueue(ctx, queue.Secondary, oldObj, newObj)
 }
 
 func (s *events) deleted(ctx context.Context, gone any) {
@@ -86,7 +86,7 @@ func (s *events) deleted(ctx context.Context, gone any) {
 	if !s.passes(ctx, func() bool { return s.predicates.Delete(obj) }) {
 		return
 	}
-	s.enqueue(ctx, prioSecondary, obj)
+	s.enqueue(ctx, queue.Secondary, obj)
 }
 
 // passes lets an event pass if its predicates panic: a superfluous reconcile is harmless, a lost event is not.
@@ -102,6 +102,6 @@ func (s *events) passes(ctx context.Context, ask func() bool) bool {
 	return pass
 }
 
-func (s *events) enqueue(ctx context.Context, prio priority, objs ...metav1.Object) {
+func (s *events) enqueue(ctx context.Context, prio queue.Priority, objs ...metav1.Object) {
 	s.engine.mappings.call(ctx, &mapping{events: s, objects: objs, prio: prio})
 }

@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strings"
-	"sync"
-	"time"
-
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
 )
 
 // OwnsExternal makes the resources of a client, behind an API that is neither NATS nor Kubernetes, secondaries of the primary.
@@ -47,7 +49,7 @@ func OwnsExternal(client external.IExternalClient) Option {
 		o.sources = append(o.sources, func(e *engine) (source, error) {
 			s := newExternalSource(e, "OwnsExternal", inner, config)
 			s.events = &events{engine: e, source: s, keys: e.owners, operation: OperationExternal}
-			s.pushed = func(owner string) { e.noticed(owner, operations(OperationExternal), prioSecondary) }
+			s.pushed = func(owner string) { e.noticed(owner, operation.Of(OperationExternal), queue.Secondary) }
 			s.missing = s.pushed
 			return s, e.addExternal(s)
 		})
@@ -310,7 +312,7 @@ func jittered(d time.Duration) time.Duration {
 
 // watch takes the pushes of the API, again and again.
 func (s *externalSource) watch(ctx context.Context, watcher external.Watcher) {
-	backoff := newBackoff(s.config.BackoffMin, s.config.BackoffMax)
+	backoff := backoff.New(s.config.BackoffMin, s.config.BackoffMax)
 	ctx = s.called(ctx)
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
@@ -323,7 +325,7 @@ func (s *externalSource) watch(ctx context.Context, watcher external.Watcher) {
 		if time.Since(began) > s.config.BackoffMax {
 			failures = 0
 		}
-		pause := backoff.delay(failures)
+		pause := backoff.Delay(failures)
 		klog.FromContext(ctx).Info("Watch ended, will be called again", "source", s.String(), "err", err, "after", pause)
 		if !sleep(ctx, pause) {
 			return

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"k8s.io/klog/v2"
 	"sync"
 	"time"
-
-	"github.com/nagi-runtime/nagi/external"
-	"k8s.io/klog/v2"
 )
 
 // apiBreaker stands before the API of an external client. While it is open nobody calls the API but the polls of the
@@ -20,10 +22,10 @@ import (
 // that fails again though others got theirs, or few failed at all, is at fault itself, and fails like any other.
 type apiBreaker struct {
 	source  *externalSource
-	backoff *backoff
+	backoff *backoff.Counter
 	life    context.Context // of the source, for logs
 
-	waiting keyed[item]
+	waiting keyed[queue.Item]
 
 	mu       sync.Mutex
 	open     bool
@@ -45,7 +47,7 @@ const fewSuspects = 2
 
 func newAPIBreaker(s *externalSource) *apiBreaker {
 	return &apiBreaker{
-		source: s, backoff: newBackoff(s.config.BackoffMin, s.config.BackoffMax), life: context.Background(),
+		source: s, backoff: backoff.New(s.config.BackoffMin, s.config.BackoffMax), life: context.Background(),
 		suspects: map[string]time.Time{}, trying: map[string]struct{}{},
 	}
 }
@@ -219,7 +221,7 @@ func (b *apiBreaker) failedLocked(err error) {
 
 // pauseLocked says when the next poll is.
 func (b *apiBreaker) pauseLocked() {
-	b.pause = b.backoff.delay(b.failures)
+	b.pause = b.backoff.Delay(b.failures)
 	b.failures++
 	b.poll = time.Now().Add(b.pause)
 }
@@ -306,19 +308,19 @@ func (b *apiBreaker) answered() {
 
 // wait lets a key wait until the API is back. The breaker opens if it is not open and the key has met what it is for. A
 // call that was refused before the API came back says nothing: the key is then due at once.
-func (b *apiBreaker) wait(it item, err error) {
-	b.waiting.change(it.key, func(before item, waits bool) item {
+func (b *apiBreaker) wait(it queue.Item, err error) {
+	b.waiting.change(it.Key, func(before queue.Item, waits bool) queue.Item {
 		if waits {
-			it.ops = union(before.ops, it.ops)
+			it.Ops = operation.Union(before.Ops, it.Ops)
 		}
 		return it
 	})
 	if !isRefusal(err) {
-		b.trip(it.key, err)
+		b.trip(it.Key, err)
 		return
 	}
 	if _, open := b.nextPoll(); !open {
-		if it, ok := b.waiting.take(it.key); ok {
+		if it, ok := b.waiting.take(it.Key); ok {
 			b.source.engine.resume(it)
 		}
 	}

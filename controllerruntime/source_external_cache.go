@@ -3,12 +3,11 @@ package controllerruntime
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
-
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"slices"
+	"sync"
 )
 
 // externalObject is a resource in the shape that the rest of the engine knows. A list holds resources of this installation

@@ -3,12 +3,13 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/nagi-runtime/nagi/external"
 )
 
 // listSchedule says when the next list is due. The zero value, with wake, lists at once.
@@ -150,7 +151,7 @@ func (s *externalSource) wakeAsked(begun time.Time) {
 		case !ok || asked.came.Load():
 		case !begun.After(asked.since):
 			s.wantList(asked.since)
-		case s.engine.noticed(key, operations(OperationExternal), prioSecondary):
+		case s.engine.noticed(key, operation.Of(OperationExternal), queue.Secondary):
 			asked.came.Store(true)
 		default:
 			s.asked.forget(key) // another replica works

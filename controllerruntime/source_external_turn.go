@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"math/rand/v2"
 	"time"
 )
@@ -23,8 +25,8 @@ func (t *turnError) Error() string {
 }
 
 // wait implements waitsForAPI.
-func (t *turnError) wait(it item, _ error) {
-	t.source.engine.queue.addAfter(it.key, union(it.ops, operations(OperationRetry)), prioBackground, t.after, timerRetry)
+func (t *turnError) wait(it queue.Item, _ error) {
+	t.source.engine.queue.AddAfter(it.Key, operation.Union(it.Ops, operation.Of(OperationRetry)), queue.Background, t.after, queue.RetryDelay)
 }
 
 // message implements waitsForAPI.

@@ -2,16 +2,17 @@ package controllerruntime
 
 import (
 	"errors"
-	"reflect"
-
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"reflect"
 )
 
 // waitsForAPI is what a key waits for without having failed.
 type waitsForAPI interface {
 	// wait lets the key wait, with the operations of this attempt.
-	wait(it item, err error)
+	wait(it queue.Item, err error)
 	// message is what its condition says.
 	message() string
 }
@@ -91,10 +92,10 @@ func severalErrors(err error) []error {
 }
 
 // takeWaiting adds the operations with which a key waits for APIs: this attempt is for them too.
-func (e *engine) takeWaiting(it item) item {
+func (e *engine) takeWaiting(it queue.Item) queue.Item {
 	for _, s := range e.externals {
-		if waited, ok := s.breaker.waiting.take(it.key); ok {
-			it.ops = union(waited.ops, it.ops)
+		if waited, ok := s.breaker.waiting.take(it.Key); ok {
+			it.Ops = operation.Union(waited.Ops, it.Ops)
 		}
 	}
 	return it
@@ -110,13 +111,13 @@ func (e *engine) attempted(key string, succeeded bool) {
 
 // resume makes a key due that has waited for an API. While another replica works, one that is gone is forgotten: the record
 // says whether its teardown is owed, and that is asked when this one's turn comes.
-func (e *engine) resume(it item) {
+func (e *engine) resume(it queue.Item) {
 	e.standby.mu.RLock()
 	defer e.standby.mu.RUnlock()
-	if e.standby.on && !e.primary.exists(it.key) {
+	if e.standby.on && !e.primary.exists(it.Key) {
 		return
 	}
-	e.queue.addAfter(it.key, union(it.ops, operations(OperationRetry)), prioBackground, 0, timerRetry)
+	e.queue.AddAfter(it.Key, operation.Union(it.Ops, operation.Of(OperationRetry)), queue.Background, 0, queue.RetryDelay)
 }
 
 // resumed is for a key that was reconciled without the API it waited for, or is gone.

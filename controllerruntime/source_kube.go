@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-
 	"github.com/nagi-runtime/nagi/entity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	"slices"
+	"strings"
 )
 
 // Deleter deletes objects of a Kubernetes source for cascade and sweep. Delete must ask for what was seen (a

@@ -3,7 +3,6 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -3,15 +3,16 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"strings"
-	"sync/atomic"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // primary is what the engine, which knows no types, needs of the primary's client.
@@ -88,7 +89,7 @@ func (s *primarySource[T]) start(ctx context.Context) error {
 			} else if s.engine.anchors != nil && anchored(s.engine.anchors.cached(key)) {
 				s.vanished.noteResolved(key)
 			}
-			s.engine.noticed(key, operations(OperationPut), prioLive)
+			s.engine.noticed(key, operation.Of(OperationPut), queue.Live)
 		},
 		Reserved: func(name string, _ uint64, value []byte) { s.engine.reservedChanged(name, value) },
 	})
@@ -124,13 +125,13 @@ func (s *primarySource[T]) added(ctx context.Context, obj metav1.Object, initial
 	if !s.isMended(key) && !s.changes.passes(ctx, func() bool { return s.changes.predicates.Create(obj) }) {
 		return
 	}
-	prio := prioLive
+	prio := queue.Live
 	if initial {
-		prio = prioBackground
+		prio = queue.Background
 	} else {
-		s.engine.queue.forget(key)
+		s.engine.queue.ResetBackoff(key)
 	}
-	s.engine.noticed(key, operations(OperationPut), prio)
+	s.engine.noticed(key, operation.Of(OperationPut), prio)
 }
 
 func (s *primarySource[T]) changed(ctx context.Context, before, after metav1.Object) {
@@ -144,8 +145,8 @@ func (s *primarySource[T]) changed(ctx context.Context, before, after metav1.Obj
 	if !s.isMended(key) && !askedOfRuntime(before, after) && !passes() {
 		return
 	}
-	s.engine.queue.forget(key)
-	s.engine.noticed(key, operations(OperationPut), prioLive)
+	s.engine.queue.ResetBackoff(key)
+	s.engine.noticed(key, operation.Of(OperationPut), queue.Live)
 }
 
 // isMended tells, once, that the document did not decode before this event.
@@ -169,16 +170,16 @@ func (s *primarySource[T]) deleted(ctx context.Context, obj metav1.Object) {
 	}
 	deletion := natsinformer.DeleteOf(obj)
 	s.vanished.put(key, vanishing{object: obj, evidenced: deletion.Evidenced})
-	s.engine.queue.forget(key)
-	operation := OperationDelete
+	s.engine.queue.ResetBackoff(key)
+	op := OperationDelete
 	if deletion.Reason == natsinformer.PurgeMarker {
-		operation = OperationPurge
+		op = OperationPurge
 	}
 	if s.engine.records == nil && !s.changes.passes(ctx, func() bool { return s.changes.predicates.Delete(obj) }) {
 		s.vanished.forget(key)
 		return
 	}
-	if !s.engine.noticed(key, operations(operation), prioLive) && !anchored(s.engine.anchors.cached(key)) {
+	if !s.engine.noticed(key, operation.Of(op), queue.Live) && !anchored(s.engine.anchors.cached(key)) {
 		s.vanished.forget(key) // torn down by the replica that leads, before we heard of the delete
 	}
 }
@@ -193,7 +194,7 @@ func (s *primarySource[T]) recordDeleted(record any) {
 		if lost, _, ok := entity.RecordOf(record); ok && anchored(lost) {
 			s.engine.anchors.losses.put(key, lost)
 		}
-		s.engine.noticed(key, operations(OperationResync), prioSecondary)
+		s.engine.noticed(key, operation.Of(OperationResync), queue.Secondary)
 		return
 	}
 	// Torn down, by us or by the replica that leads.

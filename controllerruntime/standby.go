@@ -1,6 +1,9 @@
 package controllerruntime
 
-import "sync"
+import (
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"sync"
+)
 
 // standby is on while this replica does not work. What its sources tell meanwhile is kept for keys that exist, so that it
 // can take over warm; of a key that is gone nothing is: the record says whether its teardown is owed, and brake.start asks.
@@ -17,13 +20,13 @@ func (s *standby) set(on bool) {
 }
 
 // noticed makes a key due because of something that a source told. It is false if that is not remembered.
-func (e *engine) noticed(key string, ops Operations, prio priority) (due bool) {
+func (e *engine) noticed(key string, ops Operations, prio queue.Priority) (due bool) {
 	e.standby.mu.RLock()
 	defer e.standby.mu.RUnlock()
 	if e.standby.on && !e.primary.exists(key) {
-		e.queue.discard(key)
+		e.queue.CancelDue(key)
 		return false
 	}
-	e.queue.add(key, ops, prio)
+	e.queue.Add(key, ops, prio)
 	return true
 }

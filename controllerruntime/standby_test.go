@@ -3,10 +3,9 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
 )
 
 // remembers is how much a controller keeps of keys.
@@ -15,9 +14,7 @@ func remembers(c *Controller[*site]) map[string]int {
 	s.vanished.mu.Lock()
 	vanished := len(s.vanished.byKey)
 	s.vanished.mu.Unlock()
-	c.engine.queue.mu.Lock()
-	entries := len(c.engine.queue.entries)
-	c.engine.queue.mu.Unlock()
+	entries := c.engine.queue.Remembered()
 	return map[string]int{"queue": entries, "vanishings": vanished, "losses": int(c.engine.anchors.losses.size.Load())}
 }
 

@@ -91,13 +91,13 @@ type ExternalStats struct {
 }
 
 func (e *engine) snapshot() Stats {
-	c, queue := &e.stats, e.queue.counts()
+	c, queue := &e.stats, e.queue.Counts()
 	s := Stats{
 		Reconciles: c.reconciles.Load(), Failures: c.failures.Load(), Terminals: c.terminals.Load(),
 		ReconcileTime: time.Duration(c.seconds.Load()),
 		Running:       int(c.running.Load()), Workers: e.opts.workers,
-		Delayed: queue.timers, OldestReady: queue.oldest,
-		Failing: queue.failing, Parked: e.parked.len(),
+		Delayed: queue.Delayed, OldestReady: queue.Oldest,
+		Failing: queue.Failing, Parked: e.parked.len(),
 		Leading: e.terms.leading(), Terms: c.terms.Load(),
 		BrakeEngaged: c.brakeEngaged.Load(),
 		TornDown:     c.tornDown.Load(), Cascaded: c.cascaded.Load(),
@@ -105,7 +105,7 @@ func (e *engine) snapshot() Stats {
 		Malformed: c.malformed.Load(), Invalid: c.invalid.Load(),
 		MapperErrors: c.mapperErrors.Load(), RecordErrors: c.recordErrors.Load(), LeaderErrors: c.leaderErrors.Load(),
 	}
-	for prio, depth := range queue.ready {
+	for prio, depth := range queue.Ready {
 		s.Ready[len(s.Ready)-1-prio] = depth
 	}
 	if e.brake != nil {

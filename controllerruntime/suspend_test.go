@@ -1,9 +1,8 @@
 package controllerruntime
 
 import (
-	"testing"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"testing"
 )
 
 const (

@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync/atomic"
-	"testing"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
 )
 
 // shortSync makes a source that cannot sync known soon.
@@ -242,8 +242,8 @@ func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
 	c.Enqueue("n-0", OperationManual)
 	w.run(c)
 	eventually(t, "all but the last object were seen, and the primaries wait", func() bool {
-		n := c.engine.queue.counts()
-		return mapped.Load() >= 2*each-1 && n.ready[prioBackground] == each-1 && n.ready[prioLive] == 1
+		n := c.engine.queue.Counts()
+		return mapped.Load() >= 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
 	})
 	if s := c.Stats(); s.Reconciles != 0 || s.Running != 0 || s.Leading {
 		t.Errorf("%d reconciles, %d running, leading %v, before the last object was seen", s.Reconciles, s.Running, s.Leading)

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sync"
+	"time"
 )
 
 // goneCheckInterval is how long a teardown waits before it looks again whether what it deleted is gone, and goneCheckMost
@@ -20,32 +21,32 @@ const (
 )
 
 // processAbsent is for a key without a document: a teardown if one is owed.
-func (e *engine) processAbsent(t *term, it item) {
+func (e *engine) processAbsent(t *term, it queue.Item) {
 	if e.records == nil {
 		e.reconcileGone(t, it)
 		return
 	}
-	owed := anchored(e.anchors.cached(it.key))
-	if !owed && !it.ops.explicit() {
+	owed := anchored(e.anchors.cached(it.Key))
+	if !owed && !it.Ops.AskedFor() {
 		// Never reconciled, or torn down already.
-		if err := e.removeRemark(t.ctx, it.key); err != nil {
+		if err := e.removeRemark(t.ctx, it.Key); err != nil {
 			e.teardownFailed(t, it, attempt{err: err}, "without an anchor")
 			return
 		}
-		e.forgetGone(it.key)
-		e.brake.owesNothing(it.key)
-		e.queue.done(it.key)
+		e.forgetGone(it.Key)
+		e.brake.owesNothing(it.Key)
+		e.queue.Done(it.Key)
 		return
 	}
-	if e.parked.holds(it.key, view{}, it.ops) || !owed && e.brake.holdsSwept(it.key) {
-		e.queue.done(it.key)
+	if e.parked.holds(it.Key, view{}, it.Ops) || !owed && e.brake.holdsSwept(it.Key) {
+		e.queue.Done(it.Key)
 		return
 	}
-	ordered := it.ops.explicit() || it.ops.Has(OperationDelete) || it.ops.Has(OperationPurge)
-	it.ops = union(it.ops, e.deleteOperation(it))
-	seen, _ := e.primary.vanishings().get(it.key)
+	ordered := it.Ops.AskedFor() || it.Ops.Has(OperationDelete) || it.Ops.Has(OperationPurge)
+	it.Ops = operation.Union(it.Ops, e.deleteOperation(it))
+	seen, _ := e.primary.vanishings().get(it.Key)
 	if owed && seen.resolved {
-		marked, err := e.marked(t.ctx, it.key)
+		marked, err := e.marked(t.ctx, it.Key)
 		if err != nil {
 			e.teardownFailed(t, it, attempt{err: err}, "before the teardown")
 			return
@@ -53,20 +54,20 @@ func (e *engine) processAbsent(t *term, it item) {
 		seen.evidenced = marked
 	}
 	if owed && !seen.evidenced {
-		if !e.brake.admits(it.key) {
-			e.queue.forget(it.key)
-			e.queue.done(it.key)
+		if !e.brake.admits(it.Key) {
+			e.queue.ResetBackoff(it.Key)
+			e.queue.Done(it.Key)
 			return
 		}
 	}
 	if !seen.evidenced {
 		// Nothing but the cache says so: the leader must agree before anybody acts on it.
-		if err := e.mustBeGone(t.ctx, it.key); err != nil {
+		if err := e.mustBeGone(t.ctx, it.Key); err != nil {
 			e.teardownFailed(t, it, attempt{err: err}, "before the teardown")
 			return
 		}
 	}
-	if !ordered && e.cleanUps.owed(it.key, e.anchors.cached(it.key)) {
+	if !ordered && e.cleanUps.owed(it.Key, e.anchors.cached(it.Key)) {
 		e.finish(t, it, attempt{})
 		return
 	}
@@ -74,19 +75,19 @@ func (e *engine) processAbsent(t *term, it item) {
 }
 
 // deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.
-func (e *engine) deleteOperation(it item) Operations {
-	if it.ops.Has(OperationPurge) {
-		return operations(OperationPurge)
+func (e *engine) deleteOperation(it queue.Item) Operations {
+	if it.Ops.Has(OperationPurge) {
+		return operation.Of(OperationPurge)
 	}
-	return operations(OperationDelete)
+	return operation.Of(OperationDelete)
 }
 
 // teardown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
 // any two steps leaves the anchor, and so the teardown owed.
-func (e *engine) teardown(t *term, it item) {
+func (e *engine) teardown(t *term, it queue.Item) {
 	a, started := e.attempt(t, it, false)
 	if !started {
-		e.queue.done(it.key)
+		e.queue.Done(it.Key)
 		return
 	}
 	if a.err != nil {
@@ -96,45 +97,45 @@ func (e *engine) teardown(t *term, it item) {
 	if after := a.result.RequeueAfter; after > 0 {
 		// Not finished yet, as a finalizer would say it: the anchor stays.
 		a.nextDue = time.Now().Add(after)
-		e.attempted(it.key, true)
+		e.attempted(it.Key, true)
 		e.report(t, it, a)
 		if a.pending == "" {
-			e.queue.forget(it.key)
+			e.queue.ResetBackoff(it.Key)
 		}
-		e.queue.addAfter(it.key, union(e.unowed(it), union(e.deleteOperation(it), operations(OperationRequeue))), prioBackground, after, timerRequeue)
-		e.queue.done(it.key)
+		e.queue.AddAfter(it.Key, operation.Union(e.unowed(it), operation.Union(e.deleteOperation(it), operation.Of(OperationRequeue))), queue.Background, after, queue.RequeueDelay)
+		e.queue.Done(it.Key)
 		return
 	}
-	e.cleanUps.begin(it.key, e.anchors.cached(it.key))
+	e.cleanUps.begin(it.Key, e.anchors.cached(it.Key))
 	e.finish(t, it, a)
 }
 
 // finish cleans up after a reconciler that has succeeded, now or, where a was not attempted, before: what is held up by a
 // finalizer is looked at again and again, and the reconciler has nothing more to do with it.
-func (e *engine) finish(t *term, it item, a attempt) {
-	gone, err := e.cleanUp(t.ctx, it.key)
+func (e *engine) finish(t *term, it queue.Item, a attempt) {
+	gone, err := e.cleanUp(t.ctx, it.Key)
 	if err != nil {
-		a.err, a.waits = err, e.waiterFor(it.key, err)
+		a.err, a.waits = err, e.waiterFor(it.Key, err)
 		if a.waits != nil {
-			it.ops = e.unowed(it) // the reconciler has done its part: it would take the turns that the cascade waits for
+			it.Ops = e.unowed(it) // the reconciler has done its part: it would take the turns that the cascade waits for
 		}
 		e.teardownFailed(t, it, a, "after the reconciler")
 		return
 	}
 	if !gone {
-		pause := e.cleanUps.pause(it.key)
-		e.attempted(it.key, true)
+		pause := e.cleanUps.pause(it.Key)
+		e.attempted(it.Key, true)
 		a.nextDue = time.Now().Add(pause)
 		e.reportAttempted(t, it, a)
-		e.queue.forget(it.key)
-		e.queue.addAfter(it.key, union(e.unowed(it), operations(OperationRequeue)), prioBackground, pause, timerRequeue)
-		e.queue.done(it.key)
+		e.queue.ResetBackoff(it.Key)
+		e.queue.AddAfter(it.Key, operation.Union(e.unowed(it), operation.Of(OperationRequeue)), queue.Background, pause, queue.RequeueDelay)
+		e.queue.Done(it.Key)
 		return
 	}
 	e.reportAttempted(t, it, a)
 	e.stats.tornDown.Add(1)
-	e.settled(it.key)
-	e.queue.done(it.key)
+	e.settled(it.Key)
+	e.queue.Done(it.Key)
 }
 
 // forgetGone forgets what this process remembers of a key that is gone. A delay that the user asked for stays.
@@ -148,17 +149,17 @@ func (e *engine) forgetGone(key string) {
 	e.kubeAway.forget(key)
 	e.forgetBlocked(key)
 	if e.anchors != nil {
-		e.anchors.backoff.reset(key)
-		e.anchors.refusals.reset(key)
+		e.anchors.backoff.Reset(key)
+		e.anchors.refusals.Reset(key)
 	}
-	e.queue.forget(key)
+	e.queue.ResetBackoff(key)
 }
 
 // unowed is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells that there is
 // something left to do.
-func (e *engine) unowed(it item) Operations {
-	if it.ops.explicit() && !anchored(e.anchors.cached(it.key)) {
-		return operations(OperationDelete) | explicitBit
+func (e *engine) unowed(it queue.Item) Operations {
+	if it.Ops.AskedFor() && !anchored(e.anchors.cached(it.Key)) {
+		return operation.Of(OperationDelete) | operation.ByHand
 	}
 	return 0
 }
@@ -375,60 +376,60 @@ func (e *engine) removeAnchor(ctx context.Context, key string) error {
 }
 
 // teardownFailed tries again later, or not at all where the document is back or the error is terminal.
-func (e *engine) teardownFailed(t *term, it item, a attempt, where string) {
+func (e *engine) teardownFailed(t *term, it queue.Item, a attempt, where string) {
 	if a.waits == nil {
-		e.attempted(it.key, false)
+		e.attempted(it.Key, false)
 	}
 	switch {
 	case errors.Is(a.err, errBackAgain):
-		t.logger.V(2).Info("Document exists again, nothing is deleted", "key", it.key, "noticed", where)
+		t.logger.V(2).Info("Document exists again, nothing is deleted", "key", it.Key, "noticed", where)
 		a.err, a.nextDue = nil, time.Now().Add(goneCheckInterval) // the reconciler itself did not fail
 		e.reportAttempted(t, it, a)
-		e.cleanUps.end(it.key)
+		e.cleanUps.end(it.Key)
 		// The event that says so may be here already or come soon; this covers a cache that is behind.
-		e.queue.forget(it.key)
-		e.queue.addAfter(it.key, operations(OperationPut), prioLive, goneCheckInterval, timerRetry)
-		e.queue.done(it.key)
+		e.queue.ResetBackoff(it.Key)
+		e.queue.AddAfter(it.Key, operation.Of(OperationPut), queue.Live, goneCheckInterval, queue.RetryDelay)
+		e.queue.Done(it.Key)
 		return
 	case a.waits != nil:
 		a.waits.wait(it, a.err)
 	case isTerminal(a.err):
-		e.parked.park(it.key, view{})
-		e.queue.forget(it.key)
-		if seen, ok := e.primary.vanishings().get(it.key); ok {
+		e.parked.park(it.Key, view{})
+		e.queue.ResetBackoff(it.Key)
+		if seen, ok := e.primary.vanishings().get(it.Key); ok {
 			e.event(seen.object, corev1.EventTypeWarning, entity.ReasonTerminal, a.err.Error())
 		}
 	case a.number == 0:
 		// The reconciler was not called, so this is no attempt of its.
-		e.noteKubeAway(it.key, a.err)
-		delay := e.queue.failed(it.key)
+		e.noteKubeAway(it.Key, a.err)
+		delay := e.queue.Failed(it.Key)
 		if t.ctx.Err() == nil {
-			t.logger.Error(a.err, "Teardown does not go on, will try again", "key", it.key, "noticed", where, "after", delay)
+			t.logger.Error(a.err, "Teardown does not go on, will try again", "key", it.Key, "noticed", where, "after", delay)
 		}
-		e.queue.addAfter(it.key, union(it.ops, operations(OperationRetry)), prioBackground, delay, timerRetry)
+		e.queue.AddAfter(it.Key, operation.Union(it.Ops, operation.Of(OperationRetry)), queue.Background, delay, queue.RetryDelay)
 	default:
 		e.retry(t, it, &a)
 	}
 	e.reportAttempted(t, it, a)
-	e.queue.done(it.key)
+	e.queue.Done(it.Key)
 }
 
 // reportAttempted reports where the reconciler was called.
-func (e *engine) reportAttempted(t *term, it item, a attempt) {
+func (e *engine) reportAttempted(t *term, it queue.Item, a attempt) {
 	if a.number > 0 {
 		e.report(t, it, a)
 	}
 }
 
 // reconcileGone is the reconcile of a delete without anchors: best effort, no cascade.
-func (e *engine) reconcileGone(t *term, it item) {
-	if e.parked.holds(it.key, view{}, it.ops) {
-		e.queue.done(it.key)
+func (e *engine) reconcileGone(t *term, it queue.Item) {
+	if e.parked.holds(it.Key, view{}, it.Ops) {
+		e.queue.Done(it.Key)
 		return
 	}
 	a, started := e.attempt(t, it, false)
 	if !started {
-		e.queue.done(it.key)
+		e.queue.Done(it.Key)
 		return
 	}
 	switch {
@@ -437,17 +438,17 @@ func (e *engine) reconcileGone(t *term, it item) {
 	case a.err == nil:
 		e.succeeded(it, &a)
 		if a.nextDue.IsZero() {
-			e.settled(it.key)
+			e.settled(it.Key)
 		}
 	case isTerminal(a.err):
-		e.parked.park(it.key, view{})
-		e.queue.forget(it.key)
+		e.parked.park(it.Key, view{})
+		e.queue.ResetBackoff(it.Key)
 	default:
 		e.retry(t, it, &a)
 	}
 	if a.err != nil && a.waits == nil {
-		e.attempted(it.key, false)
+		e.attempted(it.Key, false)
 	}
 	e.report(t, it, a)
-	e.queue.done(it.key)
+	e.queue.Done(it.Key)
 }

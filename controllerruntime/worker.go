@@ -3,15 +3,16 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"strconv"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+	"strconv"
+	"time"
 )
 
 // comingPause is when the worker looks again for a document that the cache is about to have.
@@ -27,13 +28,13 @@ func (e *engine) work() {
 		if t == nil {
 			return
 		}
-		it, shutdown := e.queue.get()
+		it, shutdown := e.queue.Get()
 		if shutdown {
 			return
 		}
 		if t.over() {
-			e.queue.giveBack(it)
-			e.queue.done(it.key)
+			e.queue.GiveBack(it)
+			e.queue.Done(it.Key)
 			if t.stop.Err() != nil {
 				return
 			}
@@ -44,27 +45,27 @@ func (e *engine) work() {
 }
 
 // process brings one key one step further. Whoever it leaves the key to gives it back with done.
-func (e *engine) process(t *term, it item) {
-	if !e.wellFormed(it.key) {
+func (e *engine) process(t *term, it queue.Item) {
+	if !e.wellFormed(it.Key) {
 		e.stats.malformed.Add(1)
-		t.logger.Error(nil, "Malformed key in the queue, forgotten", "key", it.key, "operations", it.ops)
-		e.queue.drop(it.key)
-		e.queue.done(it.key)
+		t.logger.Error(nil, "Malformed key in the queue, forgotten", "key", it.Key, "operations", it.Ops)
+		e.queue.CancelDelays(it.Key)
+		e.queue.Done(it.Key)
 		return
 	}
 	it = e.takeWaiting(it)
-	v := e.primary.view(it.key)
+	v := e.primary.view(it.Key)
 	if v.presence == coming {
-		e.queue.addAfter(it.key, it.ops, it.prio, comingPause, timerRetry) // the event will be sooner
-		e.queue.done(it.key)
+		e.queue.AddAfter(it.Key, it.Ops, it.Prio, comingPause, queue.RetryDelay) // the event will be sooner
+		e.queue.Done(it.Key)
 		return
 	}
 	if v.presence != absent {
-		e.forgetAsked(it.key)
+		e.forgetAsked(it.Key)
 	}
 	if e.anchors != nil && v.presence != absent {
-		e.brake.settled(it.key)
-		if err := e.anchors.restore(t.ctx, it.key, v); err != nil {
+		e.brake.settled(it.Key)
+		if err := e.anchors.restore(t.ctx, it.Key, v); err != nil {
 			e.recordFailed(t, it, err)
 			return
 		}
@@ -74,35 +75,35 @@ func (e *engine) process(t *term, it item) {
 		e.processAbsent(t, it)
 	case v.presence == invalid:
 		e.rest(t, it, v, entity.ReasonInvalid, "the document does not decode; it is reconciled once it does")
-	case e.parked.holds(it.key, v, it.ops):
-		e.queue.done(it.key)
+	case e.parked.holds(it.Key, v, it.Ops):
+		e.queue.Done(it.Key)
 	default:
 		e.processPresent(t, it, v)
 	}
 }
 
 // rest is for a primary that exists and is not to be reconciled now.
-func (e *engine) rest(t *term, it item, v view, reason, message string) {
-	if reason == entity.ReasonInvalid && it.ops.Has(OperationPut) {
-		e.event(e.regarding(it.key, v), corev1.EventTypeWarning, reason, message)
+func (e *engine) rest(t *term, it queue.Item, v view, reason, message string) {
+	if reason == entity.ReasonInvalid && it.Ops.Has(OperationPut) {
+		e.event(e.regarding(it.Key, v), corev1.EventTypeWarning, reason, message)
 	}
 	if e.anchors != nil {
-		err := e.anchors.annotate(t.ctx, it.key, v, reconciledCondition(metav1.ConditionFalse, reason, message, v.revision))
+		err := e.anchors.annotate(t.ctx, it.Key, v, reconciledCondition(metav1.ConditionFalse, reason, message, v.revision))
 		if err != nil {
 			e.recordFailed(t, it, err)
 			return
 		}
 	}
-	e.letGo(it.key)
-	e.queue.forget(it.key)
-	e.queue.done(it.key)
+	e.letGo(it.Key)
+	e.queue.ResetBackoff(it.Key)
+	e.queue.Done(it.Key)
 }
 
-func (e *engine) processPresent(t *term, it item, v view) {
+func (e *engine) processPresent(t *term, it queue.Item, v view) {
 	var cached *entity.Record
 	covered, observed := e.anchors == nil, false
 	if e.anchors != nil {
-		cached = e.anchors.cached(it.key)
+		cached = e.anchors.cached(it.Key)
 		covered = e.anchors.covers(cached, v, e.primary.streamID())
 		observed = covered && cached.ObservedRevision == v.revision
 	}
@@ -120,11 +121,11 @@ func (e *engine) processPresent(t *term, it item, v view) {
 		e.recordFailed(t, it, err)
 		return
 	}
-	if it.prio == prioBackground {
+	if it.Prio == queue.Background {
 		e.anchorAhead(t, it, record)
 		return
 	}
-	if err := e.anchors.put(t.ctx, it.key, record); err != nil {
+	if err := e.anchors.put(t.ctx, it.Key, record); err != nil {
 		e.recordFailed(t, it, err)
 		return
 	}
@@ -132,37 +133,37 @@ func (e *engine) processPresent(t *term, it item, v view) {
 }
 
 // anchorAhead writes a key's anchor, while many keys are waiting: it comes back when the server has it.
-func (e *engine) anchorAhead(t *term, it item, record *entity.Record) {
-	e.flights.launch(e.records.PutAsync(it.key, record), func(_ context.Context, err error) {
+func (e *engine) anchorAhead(t *term, it queue.Item, record *entity.Record) {
+	e.flights.launch(e.records.PutAsync(it.Key, record), func(_ context.Context, err error) {
 		if err != nil {
-			t.logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.key, "err", err)
+			t.logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.Key, "err", err)
 		} else {
-			e.anchors.written(t.ctx, it.key)
+			e.anchors.written(t.ctx, it.Key)
 		}
-		it.prio = prioSecondary
-		e.queue.giveBack(it)
-		e.queue.done(it.key)
+		it.Prio = queue.Secondary
+		e.queue.GiveBack(it)
+		e.queue.Done(it.Key)
 	})
 }
 
 // recordFailed puts a key back whose record could not be written: there is no reconcile without it, and none is lost.
-func (e *engine) recordFailed(t *term, it item, err error) {
-	delay := e.anchors.backoff.delay(e.anchors.backoff.fail(it.key))
+func (e *engine) recordFailed(t *term, it queue.Item, err error) {
+	delay := e.anchors.backoff.Delay(e.anchors.backoff.Fail(it.Key))
 	if !t.over() {
 		e.stats.recordErrors.Add(1)
 		e.recordsDegraded(t.ctx, err)
 		t.logger.Error(err, "Cannot write the record, so the key is not reconciled; will try again",
-			"key", it.key, "bucket", e.statusBucket, "after", delay)
+			"key", it.Key, "bucket", e.statusBucket, "after", delay)
 	}
-	e.queue.addAfter(it.key, it.ops, prioBackground, delay, timerRetry)
-	e.queue.done(it.key)
+	e.queue.AddAfter(it.Key, it.Ops, queue.Background, delay, queue.RetryDelay)
+	e.queue.Done(it.Key)
 }
 
 // reconcilePresent calls the reconciler and settles what comes of it. record is the key's anchor.
-func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Record) {
+func (e *engine) reconcilePresent(t *term, it queue.Item, v view, record *entity.Record) {
 	attempt, started := e.attempt(t, it, e.anchors != nil)
 	if !started {
-		e.queue.done(it.key)
+		e.queue.Done(it.Key)
 		return
 	}
 	condition := reconciledCondition(metav1.ConditionTrue, entity.ReasonSynced, "", v.revision)
@@ -179,8 +180,8 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 		}
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, attempt.waits.message(), v.revision)
 	case isTerminal(attempt.err):
-		e.parked.park(it.key, v)
-		e.queue.forget(it.key)
+		e.parked.park(it.Key, v)
+		e.queue.ResetBackoff(it.Key)
 		e.event(v.object, corev1.EventTypeWarning, entity.ReasonTerminal, attempt.err.Error())
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonTerminal, attempt.err.Error(), v.revision)
 	default:
@@ -188,28 +189,28 @@ func (e *engine) reconcilePresent(t *term, it item, v view, record *entity.Recor
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, attempt.err.Error(), v.revision)
 	}
 	if attempt.err != nil && attempt.waits == nil {
-		e.attempted(it.key, false)
+		e.attempted(it.Key, false)
 	}
 	e.report(t, it, attempt)
 	if e.anchors == nil || t.ctx.Err() != nil && attempt.err != nil {
-		e.queue.done(it.key)
+		e.queue.Done(it.Key)
 		return
 	}
 	if attempt.wrote {
-		record = withDocumentOf(record, e.anchors.cached(it.key)) // maybe its status
+		record = withDocumentOf(record, e.anchors.cached(it.Key)) // maybe its status
 	}
 	e.recordOutcome(t, it, v, record, condition, attempt.status, attempt.err)
 }
 
 // recordOutcome writes what came of an attempt, and the status that it has set, if that is news; the key is done when the
 // server has it, because the next attempt builds on it.
-func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, condition metav1.Condition, status *entity.StatusChange, failed error) {
+func (e *engine) recordOutcome(t *term, it queue.Item, v view, before *entity.Record, condition metav1.Condition, status *entity.StatusChange, failed error) {
 	if before == nil {
 		before = &entity.Record{}
 	}
 	record, err := e.anchors.outcome(before, v, e.primary.streamID(), condition, status)
 	if err != nil && apierrors.IsConflict(err) { // the reconcile has seen a status of which the cache does not know yet
-		before, err = e.anchors.live(t.ctx, it.key)
+		before, err = e.anchors.live(t.ctx, it.Key)
 		if err != nil {
 			e.outcomeFailed(t, it, err)
 			return
@@ -224,7 +225,7 @@ func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, 
 		return
 	}
 	if err != nil || record == nil {
-		e.queue.done(it.key)
+		e.queue.Done(it.Key)
 		return
 	}
 	if status.IsIn(before) {
@@ -235,13 +236,13 @@ func (e *engine) recordOutcome(t *term, it item, v view, before *entity.Record, 
 
 // launchOutcome is apart from recordOutcome, which mostly finds nothing to write: what a function that outlives its caller
 // refers to is allocated.
-func (e *engine) launchOutcome(t *term, it item, v view, record *entity.Record, condition metav1.Condition, status *entity.StatusChange, failed error) {
-	e.flights.launch(e.records.PutAsync(it.key, record), func(ctx context.Context, err error) {
+func (e *engine) launchOutcome(t *term, it queue.Item, v view, record *entity.Record, condition metav1.Condition, status *entity.StatusChange, failed error) {
+	e.flights.launch(e.records.PutAsync(it.Key, record), func(ctx context.Context, err error) {
 		again, cancel := context.WithCancel(t.ctx)
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
 		if err != nil && ctx.Err() == nil {
-			err = e.anchors.putStatus(again, it.key, record, status)
+			err = e.anchors.putStatus(again, it.Key, record, status)
 		}
 		if _, refused := errors.AsType[*statusRefusedError](err); refused {
 			e.statusRefused(again, t, it, v, condition, failed, err)
@@ -251,16 +252,16 @@ func (e *engine) launchOutcome(t *term, it item, v view, record *entity.Record, 
 			e.outcomeFailed(t, it, err)
 			return
 		}
-		e.anchors.refusals.reset(it.key)
-		e.anchors.written(t.ctx, it.key)
-		e.queue.done(it.key)
+		e.anchors.refusals.Reset(it.Key)
+		e.anchors.written(t.ctx, it.Key)
+		e.queue.Done(it.Key)
 	})
 }
 
 // outcomeFailed puts a key back whose outcome could not be written.
-func (e *engine) outcomeFailed(t *term, it item, err error) {
-	e.parked.forget(it.key) // or nothing would ever say that it is
-	e.recordFailed(t, item{key: it.key, ops: operations(OperationRetry), prio: prioBackground}, err)
+func (e *engine) outcomeFailed(t *term, it queue.Item, err error) {
+	e.parked.forget(it.Key) // or nothing would ever say that it is
+	e.recordFailed(t, queue.Item{Key: it.Key, Ops: operation.Of(OperationRetry), Prio: queue.Background}, err)
 }
 
 // attempt is one call of the reconciler and what came of it.
@@ -278,24 +279,24 @@ type attempt struct {
 
 // attempt calls the reconciler if the caches show what the key's last reconcile wrote, or have been waited for. Else, or if the
 // term is over, it does not start: the key is given back. recorded says that the caller records what comes of it.
-func (e *engine) attempt(t *term, it item, recorded bool) (a attempt, started bool) {
-	if again := e.ownWritesMissing(t, it.key); again > 0 {
-		e.queue.addAfter(it.key, it.ops, it.prio, again, timerRetry)
+func (e *engine) attempt(t *term, it queue.Item, recorded bool) (a attempt, started bool) {
+	if again := e.ownWritesMissing(t, it.Key); again > 0 {
+		e.queue.AddAfter(it.Key, it.Ops, it.Prio, again, queue.RetryDelay)
 		return attempt{}, false
 	}
 	if t.over() {
-		e.queue.giveBack(it)
+		e.queue.GiveBack(it)
 		return attempt{}, false
 	}
-	e.forgetBlocked(it.key)
-	req := Request{Key: it.key, Operations: it.ops.public()}
+	e.forgetBlocked(it.Key)
+	req := Request{Key: it.Key, Operations: it.Ops.Public()}
 	own := e.reconcileContext(t, req)
 	own.recorded = recorded
 	ctx, cancel := context.Context(own), func() {}
 	if e.opts.reconcileTimeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.reconcileTimeout, ErrReconcileTimeout)
 	}
-	a.number = e.queue.attempts(it.key) + 1
+	a.number = e.queue.Attempts(it.Key) + 1
 	e.stats.running.Add(1)
 	start := time.Now()
 	a.err = guard(func() (err error) {
@@ -306,14 +307,14 @@ func (e *engine) attempt(t *term, it item, recorded bool) (a attempt, started bo
 	e.stats.running.Add(-1)
 	cancel()
 	a.wrote, a.status = !own.writes.nats.Empty(), own.status.take()
-	a.waits = e.waiterFor(it.key, a.err)
+	a.waits = e.waiterFor(it.Key, a.err)
 	if after, what := own.pending.get(); what != "" && a.err == nil {
 		a.pending = what
 		if a.result.RequeueAfter <= 0 || after < a.result.RequeueAfter {
 			a.result.RequeueAfter = after
 		}
 	}
-	e.written.put(it.key, &own.writes)
+	e.written.put(it.Key, &own.writes)
 	return a, true
 }
 
@@ -326,45 +327,45 @@ func (e *engine) ownWritesMissing(t *term, key string) time.Duration {
 	return again
 }
 
-func (e *engine) succeeded(it item, a *attempt) {
-	e.kubeAway.forget(it.key)
+func (e *engine) succeeded(it queue.Item, a *attempt) {
+	e.kubeAway.forget(it.Key)
 	if a.pending == "" {
-		e.queue.forget(it.key) // what goes on behind an API may fail yet, and the next try then comes later
+		e.queue.ResetBackoff(it.Key) // what goes on behind an API may fail yet, and the next try then comes later
 	}
-	e.parked.forget(it.key)
-	e.resumed(it.key)
+	e.parked.forget(it.Key)
+	e.resumed(it.Key)
 	if after := a.result.RequeueAfter; after > 0 {
 		a.nextDue = time.Now().Add(after)
-		e.queue.addAfter(it.key, operations(OperationRequeue), prioBackground, after, timerRequeue)
+		e.queue.AddAfter(it.Key, operation.Of(OperationRequeue), queue.Background, after, queue.RequeueDelay)
 	}
 }
 
 // retry gives the operations back, so that the attempt which succeeds knows all its reasons.
-func (e *engine) retry(t *term, it item, a *attempt) {
-	e.noteKubeAway(it.key, a.err)
-	delay := e.queue.failed(it.key)
+func (e *engine) retry(t *term, it queue.Item, a *attempt) {
+	e.noteKubeAway(it.Key, a.err)
+	delay := e.queue.Failed(it.Key)
 	if f := e.opts.errorPolicy; f != nil {
 		var chosen Result
-		e.callback(t.ctx, "WithErrorPolicy", func() { chosen = f(it.key, a.err, a.number) })
+		e.callback(t.ctx, "WithErrorPolicy", func() { chosen = f(it.Key, a.err, a.number) })
 		if chosen.RequeueAfter > 0 {
 			delay = chosen.RequeueAfter
 		}
 	}
 	a.nextDue = time.Now().Add(delay)
-	e.queue.addAfter(it.key, union(it.ops, operations(OperationRetry)), prioBackground, delay, timerRetry)
+	e.queue.AddAfter(it.Key, operation.Union(it.Ops, operation.Of(OperationRetry)), queue.Background, delay, queue.RetryDelay)
 }
 
 // report counts an attempt, logs its failure and tells the user's callback.
-func (e *engine) report(t *term, it item, a attempt) {
+func (e *engine) report(t *term, it queue.Item, a attempt) {
 	e.stats.reconciled(a)
 	if a.waits != nil {
-		t.logger.V(2).Info("Key waits for an API", "key", it.key, "operations", it.ops.public(), "err", a.err)
+		t.logger.V(2).Info("Key waits for an API", "key", it.Key, "operations", it.Ops.Public(), "err", a.err)
 	} else if a.err != nil && t.ctx.Err() == nil {
-		t.logger.Error(a.err, "Reconcile failed", "key", it.key, "operations", it.ops.public(), "attempt", a.number, "nextDue", a.nextDue)
+		t.logger.Error(a.err, "Reconcile failed", "key", it.Key, "operations", it.Ops.Public(), "attempt", a.number, "nextDue", a.nextDue)
 	}
 	if f := e.opts.onResult; f != nil {
 		e.callback(t.ctx, "WithOnResult", func() {
-			f(ReconcileResult{Key: it.key, Operations: it.ops.public(), Attempt: a.number, Duration: a.took, Err: a.err, NextDue: a.nextDue})
+			f(ReconcileResult{Key: it.Key, Operations: it.Ops.Public(), Attempt: a.number, Duration: a.took, Err: a.err, NextDue: a.nextDue})
 		})
 	}
 }

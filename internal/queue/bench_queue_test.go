@@ -1,12 +1,12 @@
-package controllerruntime
+package queue
 
 import (
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"k8s.io/client-go/util/workqueue"
 	"sync"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/util/workqueue"
 )
 
 // The queue's benchmarks run each load on ours and on client-go's plain workqueue,
@@ -16,28 +16,28 @@ const benchKeys = 500_000
 
 // benchQueue is what both have in common.
 type benchQueue struct {
-	add      func(string)
-	get      func() (string, bool)
-	done     func(string)
-	shutDown func()
+	Add      func(string)
+	Get      func() (string, bool)
+	Done     func(string)
+	ShutDown func()
 }
 
 func benchQueues(b *testing.B, load func(b *testing.B, open func() benchQueue)) {
 	b.Run("nagi", func(b *testing.B) {
 		load(b, func() benchQueue {
-			q := newQueue(queueOptions{})
+			q := New(Options{})
 			return benchQueue{
-				add:      func(key string) { q.add(key, operations(OperationPut), prioLive) },
-				get:      func() (string, bool) { it, shutdown := q.get(); return it.key, shutdown },
-				done:     q.done,
-				shutDown: q.shutDown,
+				Add:      func(key string) { q.Add(key, operation.Of(operation.Put), Live) },
+				Get:      func() (string, bool) { it, shutdown := q.Get(); return it.Key, shutdown },
+				Done:     q.Done,
+				ShutDown: q.ShutDown,
 			}
 		})
 	})
 	b.Run("client-go", func(b *testing.B) {
 		load(b, func() benchQueue {
 			q := workqueue.NewTyped[string]()
-			return benchQueue{add: q.Add, get: q.Get, done: q.Done, shutDown: q.ShutDown}
+			return benchQueue{Add: q.Add, Get: q.Get, Done: q.Done, ShutDown: q.ShutDown}
 		})
 	})
 }
@@ -62,13 +62,13 @@ func BenchmarkQueueBurst(b *testing.B) {
 		for range b.N {
 			q := open()
 			for _, key := range keys {
-				q.add(key)
+				q.Add(key)
 			}
 			for range keys {
-				key, _ := q.get()
-				q.done(key)
+				key, _ := q.Get()
+				q.Done(key)
 			}
-			q.shutDown()
+			q.ShutDown()
 		}
 		reportRate(b, len(keys), b.Elapsed())
 	})
@@ -81,11 +81,11 @@ func BenchmarkQueueSteady(b *testing.B) {
 		for range b.N {
 			q := open()
 			for _, key := range keys {
-				q.add(key)
-				got, _ := q.get()
-				q.done(got)
+				q.Add(key)
+				got, _ := q.Get()
+				q.Done(got)
 			}
-			q.shutDown()
+			q.ShutDown()
 		}
 		reportRate(b, len(keys), b.Elapsed())
 	})
@@ -102,20 +102,20 @@ func BenchmarkQueueWorkers(b *testing.B) {
 			for range 8 {
 				workers.Go(func() {
 					for {
-						key, shutdown := q.get()
+						key, shutdown := q.Get()
 						if shutdown {
 							return
 						}
-						q.done(key)
+						q.Done(key)
 						left.Done()
 					}
 				})
 			}
 			for _, key := range keys {
-				q.add(key)
+				q.Add(key)
 			}
 			left.Wait()
-			q.shutDown()
+			q.ShutDown()
 			workers.Wait()
 		}
 		reportRate(b, len(keys), b.Elapsed())
@@ -130,7 +130,7 @@ func BenchmarkQueueBacklog(b *testing.B) {
 		for range b.N {
 			q := open()
 			for _, key := range keys {
-				q.add(key)
+				q.Add(key)
 			}
 			start := time.Now()
 			var left, workers sync.WaitGroup
@@ -138,18 +138,18 @@ func BenchmarkQueueBacklog(b *testing.B) {
 			for range 8 {
 				workers.Go(func() {
 					for {
-						key, shutdown := q.get()
+						key, shutdown := q.Get()
 						if shutdown {
 							return
 						}
-						q.done(key)
+						q.Done(key)
 						left.Done()
 					}
 				})
 			}
 			left.Wait()
 			elapsed += time.Since(start)
-			q.shutDown()
+			q.ShutDown()
 			workers.Wait()
 		}
 		reportRate(b, len(keys), elapsed)
@@ -160,14 +160,14 @@ func BenchmarkQueueBacklog(b *testing.B) {
 func BenchmarkQueueDelays(b *testing.B) {
 	keys := benchmarkKeys()
 	for range b.N {
-		q := newQueue(queueOptions{})
+		q := New(Options{})
 		for i, key := range keys {
-			q.addAfter(key, operations(OperationRequeue), prioBackground, time.Hour-time.Duration(i%1000)*time.Second, timerRequeue)
+			q.AddAfter(key, operation.Of(operation.Requeue), Background, time.Hour-time.Duration(i%1000)*time.Second, RequeueDelay)
 		}
 		for _, key := range keys {
-			q.add(key, operations(OperationPut), prioLive)
+			q.Add(key, operation.Of(operation.Put), Live)
 		}
-		q.shutDown()
+		q.ShutDown()
 	}
 	reportRate(b, len(keys), b.Elapsed())
 }

@@ -1,7 +1,8 @@
-package controllerruntime
+package queue
 
 import (
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -12,19 +13,19 @@ import (
 func TestEventCancelsAPendingRetryOrRequeueAndKeepsItsReasons(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		kind timerKind
-		ops  Operations
-		want Operations
+		kind DelayKind
+		ops  operation.Operations
+		want operation.Operations
 	}{
-		{"retry", timerRetry, opDelete | opSecondary | opRetry, opPut | opSecondary},
-		{"requeue", timerRequeue, opRequeue, opPut},
+		{"retry", RetryDelay, opDelete | opSecondary | opRetry, opPut | opSecondary},
+		{"requeue", RequeueDelay, opRequeue, opPut},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQueue(queueOptions{})
-				defer q.shutDown()
-				q.addAfter("a", test.ops, prioBackground, time.Second, test.kind)
-				q.add("a", opPut, prioLive)
+				q := New(Options{})
+				defer q.ShutDown()
+				q.AddAfter("a", test.ops, Background, time.Second, test.kind)
+				q.Add("a", opPut, Live)
 				if q.timersPending() != 0 {
 					t.Error("the delay is still pending")
 				}
@@ -38,14 +39,14 @@ func TestEventCancelsAPendingRetryOrRequeueAndKeepsItsReasons(t *testing.T) {
 
 func TestEventDuringARunAbsorbsTheRetryOfThatRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
-		defer q.shutDown()
-		q.add("a", opDelete, prioLive)
+		q := New(Options{})
+		defer q.ShutDown()
+		q.Add("a", opDelete, Live)
 		takeKey(t, q, "a", opDelete)
-		q.add("a", opPut, prioLive)
+		q.Add("a", opPut, Live)
 		// What the failed attempt gives back is older than the put.
-		q.addAfter("a", opDelete|opSecondary|opRetry, prioBackground, time.Second, timerRetry)
-		q.done("a")
+		q.AddAfter("a", opDelete|opSecondary|opRetry, Background, time.Second, RetryDelay)
+		q.Done("a")
 		runKey(t, q, "a", opPut|opSecondary)
 		advance(time.Hour)
 		requireEmpty(t, q)
@@ -54,14 +55,14 @@ func TestEventDuringARunAbsorbsTheRetryOfThatRun(t *testing.T) {
 
 func TestRetryGivesBackItsReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
-		defer q.shutDown()
-		q.add("a", opPut|opSecondary, prioLive)
+		q := New(Options{})
+		defer q.ShutDown()
+		q.Add("a", opPut|opSecondary, Live)
 		takeKey(t, q, "a", opPut|opSecondary)
-		q.addAfter("a", opPut|opSecondary|opRetry, prioBackground, time.Second, timerRetry)
-		q.done("a")
-		if q.depth() != 0 || q.pendingOps("a") != opPut|opSecondary|opRetry {
-			t.Errorf("depth %d, pending %s", q.depth(), q.pendingOps("a"))
+		q.AddAfter("a", opPut|opSecondary|opRetry, Background, time.Second, RetryDelay)
+		q.Done("a")
+		if q.depth() != 0 || q.Pending("a") != opPut|opSecondary|opRetry {
+			t.Errorf("depth %d, pending %s", q.depth(), q.Pending("a"))
 		}
 		advance(time.Second)
 		runKey(t, q, "a", opPut|opSecondary|opRetry)
@@ -71,30 +72,30 @@ func TestRetryGivesBackItsReasons(t *testing.T) {
 
 func TestUsersDelaySurvivesEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
-		defer q.shutDown()
+		q := New(Options{})
+		defer q.ShutDown()
 		start := time.Now()
-		q.addAfter("a", opManual|explicitBit, prioLive, time.Minute, timerUser)
-		q.add("a", opPut, prioLive)
+		q.AddAfter("a", opManual|operation.ByHand, Live, time.Minute, UserDelay)
+		q.Add("a", opPut, Live)
 		runKey(t, q, "a", opPut)
-		q.addAfter("a", opRequeue, prioBackground, time.Second, timerRequeue)
-		it, _ := q.get()
-		q.done(it.key)
-		if it.ops != opRequeue || time.Since(start) != time.Second {
-			t.Errorf("got %s after %v", it.ops, time.Since(start))
+		q.AddAfter("a", opRequeue, Background, time.Second, RequeueDelay)
+		it, _ := q.Get()
+		q.Done(it.Key)
+		if it.Ops != opRequeue || time.Since(start) != time.Second {
+			t.Errorf("got %s after %v", it.Ops, time.Since(start))
 		}
-		if it, _ := q.get(); it.ops != opManual|explicitBit || time.Since(start) != time.Minute {
-			t.Errorf("got %s after %v", it.ops, time.Since(start))
+		if it, _ := q.Get(); it.Ops != opManual|operation.ByHand || time.Since(start) != time.Minute {
+			t.Errorf("got %s after %v", it.Ops, time.Since(start))
 		}
 	})
 }
 
 func TestUsersDelayThatEndsCancelsAPendingRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
-		defer q.shutDown()
-		q.addAfter("a", opPut|opRetry, prioBackground, time.Minute, timerRetry)
-		q.addAfter("a", opManual, prioLive, time.Second, timerUser)
+		q := New(Options{})
+		defer q.ShutDown()
+		q.AddAfter("a", opPut|opRetry, Background, time.Minute, RetryDelay)
+		q.AddAfter("a", opManual, Live, time.Second, UserDelay)
 		advance(time.Second)
 		runKey(t, q, "a", opPut|opManual)
 		requireEmpty(t, q)
@@ -102,21 +103,21 @@ func TestUsersDelayThatEndsCancelsAPendingRetry(t *testing.T) {
 }
 
 func TestShorterOfTwoDelaysWins(t *testing.T) {
-	for _, kinds := range [][2]timerKind{
-		{timerRetry, timerRetry}, {timerRetry, timerRequeue}, {timerRequeue, timerRetry}, {timerUser, timerUser},
+	for _, kinds := range [][2]DelayKind{
+		{RetryDelay, RetryDelay}, {RetryDelay, RequeueDelay}, {RequeueDelay, RetryDelay}, {UserDelay, UserDelay},
 	} {
 		for _, delays := range [][2]time.Duration{{time.Second, time.Hour}, {time.Hour, time.Second}} {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQueue(queueOptions{})
-				defer q.shutDown()
+				q := New(Options{})
+				defer q.ShutDown()
 				start := time.Now()
-				q.addAfter("a", opSecondary, prioBackground, delays[0], kinds[0])
-				q.addAfter("a", opResync, prioBackground, delays[1], kinds[1])
-				it, _ := q.get()
-				if it.ops != opSecondary|opResync || time.Since(start) != time.Second {
-					t.Errorf("%v %v: got %s after %v", kinds, delays, it.ops, time.Since(start))
+				q.AddAfter("a", opSecondary, Background, delays[0], kinds[0])
+				q.AddAfter("a", opResync, Background, delays[1], kinds[1])
+				it, _ := q.Get()
+				if it.Ops != opSecondary|opResync || time.Since(start) != time.Second {
+					t.Errorf("%v %v: got %s after %v", kinds, delays, it.Ops, time.Since(start))
 				}
-				q.done("a")
+				q.Done("a")
 				advance(2 * time.Hour)
 				requireEmpty(t, q)
 			})
@@ -125,12 +126,12 @@ func TestShorterOfTwoDelaysWins(t *testing.T) {
 }
 
 func TestZeroDelayIsAtOnceAndBeatsAPendingOne(t *testing.T) {
-	for _, kind := range []timerKind{timerRetry, timerRequeue, timerUser} {
+	for _, kind := range []DelayKind{RetryDelay, RequeueDelay, UserDelay} {
 		synctest.Test(t, func(t *testing.T) {
-			q := newQueue(queueOptions{})
-			defer q.shutDown()
-			q.addAfter("a", opResync, prioBackground, time.Hour, timerRequeue)
-			q.addAfter("a", opSecondary, prioBackground, -1, kind)
+			q := New(Options{})
+			defer q.ShutDown()
+			q.AddAfter("a", opResync, Background, time.Hour, RequeueDelay)
+			q.AddAfter("a", opSecondary, Background, -1, kind)
 			runKey(t, q, "a", opResync|opSecondary)
 			advance(2 * time.Hour)
 			requireEmpty(t, q)
@@ -140,16 +141,16 @@ func TestZeroDelayIsAtOnceAndBeatsAPendingOne(t *testing.T) {
 
 func TestDelayThatEndsDuringTheRunMakesOneMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
-		defer q.shutDown()
-		q.addAfter("a", opManual, prioLive, time.Second, timerUser)
-		q.add("a", opPut, prioLive)
+		q := New(Options{})
+		defer q.ShutDown()
+		q.AddAfter("a", opManual, Live, time.Second, UserDelay)
+		q.Add("a", opPut, Live)
 		takeKey(t, q, "a", opPut)
 		advance(time.Minute)
-		if c := q.counts(); c.rerun != 1 || q.depth() != 0 {
+		if c := q.Counts(); c.Rerun != 1 || q.depth() != 0 {
 			t.Errorf("while it runs: %+v", c)
 		}
-		q.done("a")
+		q.Done("a")
 		runKey(t, q, "a", opManual)
 		requireEmpty(t, q)
 	})
@@ -158,15 +159,15 @@ func TestDelayThatEndsDuringTheRunMakesOneMore(t *testing.T) {
 func TestDelayedKeysAreNeverEarlyNorForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 5000
-		q := newQueue(queueOptions{})
-		defer q.shutDown()
+		q := New(Options{})
+		defer q.ShutDown()
 		due := map[string]time.Time{}
 		random := rand.New(rand.NewPCG(1, 2))
 		for i := range keys {
 			key := fmt.Sprint(i)
 			d := time.Duration(random.Int64N(int64(time.Minute)))
 			due[key] = time.Now().Add(d)
-			q.addAfter(key, opRequeue, prioBackground, d, timerKind(i%3))
+			q.AddAfter(key, opRequeue, Background, d, DelayKind(i%3))
 			if i%10 == 0 { // while others fire
 				advance(time.Millisecond)
 				for q.depth() > 0 {
@@ -183,23 +184,23 @@ func TestDelayedKeysAreNeverEarlyNorForgotten(t *testing.T) {
 
 // handOut takes the next key, which must be due, and became so just now if the
 // queue had to be waited for.
-func handOut(t *testing.T, q *queue, due map[string]time.Time) {
+func handOut(t *testing.T, q *Queue, due map[string]time.Time) {
 	t.Helper()
 	waited := q.depth() == 0
-	it, _ := q.get()
-	q.done(it.key)
-	late := time.Since(due[it.key])
+	it, _ := q.Get()
+	q.Done(it.Key)
+	late := time.Since(due[it.Key])
 	if late < 0 || (waited && late > 0) {
-		t.Fatalf("%s is %v late", it.key, late)
+		t.Fatalf("%s is %v late", it.Key, late)
 	}
-	delete(due, it.key)
+	delete(due, it.Key)
 }
 
 func TestDelaysTakeNoGoroutineAndEndWithTheQueue(t *testing.T) {
 	before := runtime.NumGoroutine()
-	q := newQueue(queueOptions{})
+	q := New(Options{})
 	for i := range 10_000 {
-		q.addAfter(fmt.Sprint(i), opRequeue, prioBackground, time.Hour, timerRequeue)
+		q.AddAfter(fmt.Sprint(i), opRequeue, Background, time.Hour, RequeueDelay)
 	}
 	if n := runtime.NumGoroutine(); n > before {
 		t.Errorf("%d goroutines for 10,000 delays", n-before)
@@ -207,7 +208,7 @@ func TestDelaysTakeNoGoroutineAndEndWithTheQueue(t *testing.T) {
 	if n := q.timersPending(); n != 10_000 {
 		t.Errorf("%d delays pending", n)
 	}
-	q.shutDown()
+	q.ShutDown()
 	if n := q.timersPending(); n != 0 {
 		t.Errorf("%d delays pending after shutDown", n)
 	}
@@ -215,11 +216,11 @@ func TestDelaysTakeNoGoroutineAndEndWithTheQueue(t *testing.T) {
 
 func TestHugeDelaysDoNotOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{debounceQuiet: time.Second, debounceMax: never})
-		defer q.shutDown()
+		q := New(Options{DebounceQuiet: time.Second, DebounceMax: never})
+		defer q.ShutDown()
 		advance(time.Hour)
-		q.addAfter("a", opRequeue, prioBackground, never, timerRequeue)
-		q.add("b", opPut, prioLive)
+		q.AddAfter("a", opRequeue, Background, never, RequeueDelay)
+		q.Add("b", opPut, Live)
 		advance(time.Second)
 		runKey(t, q, "b", opPut)
 		if q.depth() != 0 || q.timersPending() != 1 {
@@ -230,19 +231,19 @@ func TestHugeDelaysDoNotOverflow(t *testing.T) {
 
 func TestDropForgetsDelaysAndFailuresButNotWhatHappened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{debounceQuiet: time.Second, debounceMax: time.Minute})
-		defer q.shutDown()
-		q.backoff.fail("a")
-		q.addAfter("a", opRetry, prioBackground, time.Second, timerRetry)
-		q.addAfter("a", opManual, prioLive, time.Second, timerUser)
-		q.drop("a")
+		q := New(Options{DebounceQuiet: time.Second, DebounceMax: time.Minute})
+		defer q.ShutDown()
+		q.backoff.Fail("a")
+		q.AddAfter("a", opRetry, Background, time.Second, RetryDelay)
+		q.AddAfter("a", opManual, Live, time.Second, UserDelay)
+		q.CancelDelays("a")
 		requireEmpty(t, q)
 
-		q.add("held", opPut, prioLive)
-		q.add("ready", opResync, prioBackground)
-		q.drop("held")
-		q.drop("ready")
-		q.drop("unknown")
+		q.Add("held", opPut, Live)
+		q.Add("ready", opResync, Background)
+		q.CancelDelays("held")
+		q.CancelDelays("ready")
+		q.CancelDelays("unknown")
 		runKey(t, q, "ready", opResync)
 		advance(time.Second)
 		runKey(t, q, "held", opPut)
@@ -251,27 +252,27 @@ func TestDropForgetsDelaysAndFailuresButNotWhatHappened(t *testing.T) {
 }
 
 // debounced returns a queue that waits for 100 ms of quiet, at most a second.
-func debounced() *queue {
-	return newQueue(queueOptions{debounceQuiet: 100 * time.Millisecond, debounceMax: time.Second})
+func debounced() *Queue {
+	return New(Options{DebounceQuiet: 100 * time.Millisecond, DebounceMax: time.Second})
 }
 
 func TestDebouncePostponesAKeyUntilItIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := debounced()
-		defer q.shutDown()
+		defer q.ShutDown()
 		first := time.Now()
 		for range 5 {
-			q.add("a", opPut, prioLive)
+			q.Add("a", opPut, Live)
 			advance(60 * time.Millisecond)
 			if q.depth() != 0 {
 				t.Fatalf("ready %v after its first change", time.Since(first))
 			}
 		}
-		it, _ := q.get()
-		if it.ops != opPut || time.Since(first) != 340*time.Millisecond || !it.added.Equal(first) {
+		it, _ := q.Get()
+		if it.Ops != opPut || time.Since(first) != 340*time.Millisecond || !it.Added.Equal(first) {
 			t.Errorf("got %+v after %v", it, time.Since(first))
 		}
-		q.done("a")
+		q.Done("a")
 		advance(time.Hour)
 		requireEmpty(t, q)
 	})
@@ -287,38 +288,38 @@ func TestDebounceNeverHidesAHotKeyForLongerThanMax(t *testing.T) {
 				case <-stop:
 					return
 				case <-time.After(100 * time.Microsecond):
-					q.add("hot", opPut, prioLive)
+					q.Add("hot", opPut, Live)
 				}
 			}
 		}()
 		for range 10 {
-			it, _ := q.get()
-			if hidden := time.Since(it.added); hidden != time.Second {
+			it, _ := q.Get()
+			if hidden := time.Since(it.Added); hidden != time.Second {
 				t.Errorf("hidden for %v", hidden)
 			}
-			q.done(it.key)
+			q.Done(it.Key)
 		}
 		close(stop)
-		q.shutDown()
+		q.ShutDown()
 	})
 }
 
 func TestDebounceDoesNotHoldWhatIsNoLiveChange(t *testing.T) {
 	for name, event := range map[string]struct {
-		ops  Operations
-		prio priority
+		ops  operation.Operations
+		prio Priority
 	}{
-		"by hand":    {opManual | explicitBit, prioLive},
-		"background": {opResync, prioBackground},
+		"by hand":    {opManual | operation.ByHand, Live},
+		"background": {opResync, Background},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := debounced()
-				defer q.shutDown()
-				q.add("a", event.ops, event.prio)
+				defer q.ShutDown()
+				q.Add("a", event.ops, event.prio)
 				runKey(t, q, "a", event.ops)
-				q.add("a", opPut, prioLive)
-				q.add("a", event.ops, event.prio) // takes the held change along
+				q.Add("a", opPut, Live)
+				q.Add("a", event.ops, event.prio) // takes the held change along
 				runKey(t, q, "a", opPut|event.ops)
 				advance(time.Hour)
 				requireEmpty(t, q)
@@ -330,12 +331,12 @@ func TestDebounceDoesNotHoldWhatIsNoLiveChange(t *testing.T) {
 func TestDebouncedChangeTakesTheRetryAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := debounced()
-		defer q.shutDown()
-		q.addAfter("a", opSecondary|opRetry, prioBackground, time.Hour, timerRetry)
-		q.add("a", opPut, prioLive)
-		q.addAfter("a", opResync|opRetry, prioBackground, time.Hour, timerRetry)
+		defer q.ShutDown()
+		q.AddAfter("a", opSecondary|opRetry, Background, time.Hour, RetryDelay)
+		q.Add("a", opPut, Live)
+		q.AddAfter("a", opResync|opRetry, Background, time.Hour, RetryDelay)
 		if q.depth() != 0 || q.timersPending() != 1 {
-			t.Errorf("%+v", q.counts())
+			t.Errorf("%+v", q.Counts())
 		}
 		advance(100 * time.Millisecond)
 		runKey(t, q, "a", opPut|opSecondary|opResync)
@@ -347,9 +348,9 @@ func TestDebouncedChangeTakesTheRetryAlong(t *testing.T) {
 func TestDebounceLeavesADueKeyDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := debounced()
-		defer q.shutDown()
-		q.add("a", opResync, prioBackground)
-		q.add("a", opPut, prioLive)
+		defer q.ShutDown()
+		q.Add("a", opResync, Background)
+		q.Add("a", opPut, Live)
 		runKey(t, q, "a", opResync|opPut)
 		requireEmpty(t, q)
 	})

@@ -1,4 +1,4 @@
-package controllerruntime
+package queue
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 )
 
 func TestReadyKeysGoByPriorityThenFirstComeFirstServed(t *testing.T) {
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
-	q.add("resync-1", opResync, prioBackground)
-	q.add("secondary-1", opSecondary, prioSecondary)
-	q.add("live-1", opPut, prioLive)
-	q.add("resync-2", opResync, prioBackground)
-	q.add("live-2", opPut, prioLive)
-	q.add("secondary-2", opSecondary, prioSecondary)
-	if got, want := q.depthByPriority(), [prioCount]int{2, 2, 2}; got != want {
-		t.Errorf("depth by priority %v, want %v", got, want)
+	q := New(Options{})
+	defer q.ShutDown()
+	q.Add("resync-1", opResync, Background)
+	q.Add("secondary-1", opSecondary, Secondary)
+	q.Add("live-1", opPut, Live)
+	q.Add("resync-2", opResync, Background)
+	q.Add("live-2", opPut, Live)
+	q.Add("secondary-2", opSecondary, Secondary)
+	if got, want := q.depthByPriority(), [Priorities]int{2, 2, 2}; got != want {
+		t.Errorf("depth by Priority %v, want %v", got, want)
 	}
 	runKey(t, q, "live-1", opPut)
 	runKey(t, q, "live-2", opPut)
@@ -31,15 +31,15 @@ func TestReadyKeysGoByPriorityThenFirstComeFirstServed(t *testing.T) {
 }
 
 func TestRaisingAReadyKeyMovesIt(t *testing.T) {
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
-	q.add("a", opResync, prioBackground)
-	q.add("b", opResync, prioBackground)
-	q.add("c", opPut, prioLive)
-	q.add("b", opPut, prioLive)
-	q.add("b", opResync, prioBackground) // does not lower it again
-	if got, want := q.depthByPriority(), [prioCount]int{1, 0, 2}; got != want {
-		t.Errorf("depth by priority %v, want %v", got, want)
+	q := New(Options{})
+	defer q.ShutDown()
+	q.Add("a", opResync, Background)
+	q.Add("b", opResync, Background)
+	q.Add("c", opPut, Live)
+	q.Add("b", opPut, Live)
+	q.Add("b", opResync, Background) // does not lower it again
+	if got, want := q.depthByPriority(), [Priorities]int{1, 0, 2}; got != want {
+		t.Errorf("depth by Priority %v, want %v", got, want)
 	}
 	runKey(t, q, "c", opPut)
 	runKey(t, q, "b", opPut|opResync)
@@ -48,33 +48,33 @@ func TestRaisingAReadyKeyMovesIt(t *testing.T) {
 }
 
 func TestKeyRaisedWhileItRunsComesBackRaised(t *testing.T) {
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
-	q.add("a", opResync, prioBackground)
+	q := New(Options{})
+	defer q.ShutDown()
+	q.Add("a", opResync, Background)
 	takeKey(t, q, "a", opResync)
-	q.add("a", opResync, prioBackground)
-	q.add("b", opSecondary, prioSecondary)
-	q.add("a", opPut, prioLive)
-	q.done("a")
+	q.Add("a", opResync, Background)
+	q.Add("b", opSecondary, Secondary)
+	q.Add("a", opPut, Live)
+	q.Done("a")
 	runKey(t, q, "a", opPut|opResync)
 	runKey(t, q, "b", opSecondary)
 }
 
 func TestEveryEighthHandOutIsTheOldestReadyKey(t *testing.T) {
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
+	q := New(Options{})
+	defer q.ShutDown()
 	const old = 5
 	for i := range old {
-		q.add(fmt.Sprintf("old-%d", i), opResync, prioBackground)
+		q.Add(fmt.Sprintf("old-%d", i), opResync, Background)
 	}
 	var oldAt []int
 	for n := 1; n <= 8*old; n++ { // a live change before each hand-out
-		q.add(fmt.Sprintf("live-%d", n), opPut, prioLive)
-		it, _ := q.get()
-		q.done(it.key)
-		if it.prio == prioBackground {
-			if want := fmt.Sprintf("old-%d", len(oldAt)); it.key != want {
-				t.Errorf("hand-out %d is %s, want the oldest, %s", n, it.key, want)
+		q.Add(fmt.Sprintf("live-%d", n), opPut, Live)
+		it, _ := q.Get()
+		q.Done(it.Key)
+		if it.Prio == Background {
+			if want := fmt.Sprintf("old-%d", len(oldAt)); it.Key != want {
+				t.Errorf("hand-out %d is %s, want the oldest, %s", n, it.Key, want)
 			}
 			oldAt = append(oldAt, n)
 		}
@@ -85,36 +85,36 @@ func TestEveryEighthHandOutIsTheOldestReadyKey(t *testing.T) {
 }
 
 func TestRaisedKeyKeepsItsAge(t *testing.T) {
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
-	q.add("raised", opResync, prioBackground)
-	q.add("old", opResync, prioBackground)
+	q := New(Options{})
+	defer q.ShutDown()
+	q.Add("raised", opResync, Background)
+	q.Add("old", opResync, Background)
 	for i := range 7 {
-		q.add(fmt.Sprintf("live-%d", i), opPut, prioLive)
+		q.Add(fmt.Sprintf("live-%d", i), opPut, Live)
 	}
-	q.add("raised", opSecondary, prioSecondary)
+	q.Add("raised", opSecondary, Secondary)
 	for i := range 7 {
 		runKey(t, q, fmt.Sprintf("live-%d", i), opPut)
 	}
-	q.add("live", opPut, prioLive)
+	q.Add("live", opPut, Live)
 	runKey(t, q, "raised", opResync|opSecondary) // the eighth: ready before "old", though moved after it
 	runKey(t, q, "live", opPut)
 	runKey(t, q, "old", opResync)
 }
 
 func TestLiveChangeWaitsBehindAtMostOneOther(t *testing.T) {
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
+	q := New(Options{})
+	defer q.ShutDown()
 	for i := range 1000 {
-		q.add(fmt.Sprint(i), opResync, prioBackground)
+		q.Add(fmt.Sprint(i), opResync, Background)
 	}
 	for range 100 {
-		q.add("live", opPut, prioLive)
+		q.Add("live", opPut, Live)
 		before := 0
 		for {
-			it, _ := q.get()
-			q.done(it.key)
-			if it.key == "live" {
+			it, _ := q.Get()
+			q.Done(it.Key)
+			if it.Key == "live" {
 				break
 			}
 			before++
@@ -129,25 +129,25 @@ func TestLiveChangeWaitsBehindAtMostOneOther(t *testing.T) {
 // each run: it takes no more than every other hand-out.
 func TestHotKeyDoesNotSlowOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
+		q := New(Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var hot sync.WaitGroup
 		hot.Go(func() {
 			for ctx.Err() == nil {
-				q.add("hot", opPut, prioLive)
+				q.Add("hot", opPut, Live)
 				time.Sleep(100 * time.Microsecond)
 			}
 		})
 		advance(time.Second)
 		for i := range 100 {
-			q.add(fmt.Sprint(i), opPut, prioLive)
+			q.Add(fmt.Sprint(i), opPut, Live)
 		}
 		start, others, hots := time.Now(), 0, 0
 		for others < 100 {
-			it, _ := q.get()
+			it, _ := q.Get()
 			time.Sleep(time.Millisecond)
-			q.done(it.key)
-			if it.key == "hot" {
+			q.Done(it.Key)
+			if it.Key == "hot" {
 				hots++
 			} else {
 				others++
@@ -161,6 +161,6 @@ func TestHotKeyDoesNotSlowOthers(t *testing.T) {
 		}
 		cancel()
 		hot.Wait()
-		q.shutDown()
+		q.ShutDown()
 	})
 }

@@ -1,25 +1,25 @@
-package controllerruntime
+package queue
 
-// priority says which ready keys go first.
-type priority uint8
+// Priority says which ready keys go first.
+type Priority uint8
 
 const (
-	prioBackground priority = iota // the initial list, resync, retries
-	prioSecondary                  // live changes of what a primary owns or reads
-	prioLive                       // live changes of primaries, and requests by hand
-	prioCount
+	Background Priority = iota // the initial list, resync, retries
+	Secondary                  // live changes of what a primary owns or reads
+	Live                       // live changes of primaries, and requests by hand
+	Priorities
 )
 
-// oldestEvery is how often the oldest ready key is handed out whatever its
+// OldestEvery is how often the oldest ready key is handed out whatever its
 // priority, so that a constant live load starves nobody: one hand-out in eight.
 // A live change therefore waits behind at most that one.
-const oldestEvery = 8
+const OldestEvery = 8
 
 // order holds the ready keys, which are dirty and not in progress, and decides which
 // goes next. Every operation takes constant time, and nothing is left behind by a
 // key that moved. The queue's lock guards it.
 type order struct {
-	byPriority [prioCount]entryList
+	byPriority [Priorities]entryList
 	byAge      entryList // the same keys, the one that became ready first in front
 	handedOut  uint64
 }
@@ -54,14 +54,14 @@ func (o *order) move(e *entry) {
 func (o *order) len() int { return o.byAge.len }
 
 // onlyBackground tells whether no key of a higher priority is ready.
-func (o *order) onlyBackground() bool { return o.byAge.len == o.byPriority[prioBackground].len }
+func (o *order) onlyBackground() bool { return o.byAge.len == o.byPriority[Background].len }
 
 // pop takes the next key: the first of the highest priority, or in every eighth
 // turn the oldest of all. There must be one.
 func (o *order) pop() *entry {
 	o.handedOut++
 	e := o.byAge.front
-	if o.handedOut%oldestEvery != 0 {
+	if o.handedOut%OldestEvery != 0 {
 		e = o.first()
 	}
 	o.remove(e)
@@ -82,7 +82,7 @@ func (o *order) remove(e *entry) {
 }
 
 func (o *order) first() *entry {
-	for p := prioCount; p > 0; p-- {
+	for p := Priorities; p > 0; p-- {
 		if e := o.byPriority[p-1].front; e != nil {
 			return e
 		}

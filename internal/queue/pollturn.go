@@ -1,10 +1,7 @@
-package controllerruntime
+package queue
 
 import (
-	"context"
 	"time"
-
-	"k8s.io/klog/v2"
 )
 
 // breath lets live changes in while workers go through a backlog. Go's scheduler polls the network when a processor finds
@@ -41,17 +38,6 @@ const (
 	breathRests = 5
 )
 
-// breathe makes the workers breathe; end is called when they have ended. Without a pipe nothing but speed is lost.
-func (e *engine) breathe(ctx context.Context) (end func() error) {
-	p, err := newPoller()
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Live changes may wait longer while many keys are reconciled")
-		return func() error { return nil }
-	}
-	e.queue.breathes(p.poll)
-	return p.close
-}
-
 func newBreath(poll func() error) *breath { return &breath{poll: poll, pause: breathEvery} }
 
 func (b *breath) due(now time.Duration) bool { return !b.taking && now-b.since >= b.pause }
@@ -68,14 +54,17 @@ func (b *breath) ended(now, took time.Duration) {
 }
 
 // breathes makes workers breathe from now on; poll is called by one at a time. If it fails there are no more breaths.
-func (q *queue) breathes(poll func() error) {
+func (q *Queue) SetPoll(poll func() error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.breath = newBreath(poll)
+	q.breath = nil
+	if poll != nil {
+		q.breath = newBreath(poll)
+	}
 }
 
 // awaitNext returns when there is a key to hand out now, or after shutDown. The lock is held, but not while it waits.
-func (q *queue) awaitNext() {
+func (q *Queue) awaitNext() {
 	for !q.closed {
 		b := q.breath
 		switch {
@@ -97,21 +86,21 @@ func (q *queue) awaitNext() {
 }
 
 // roused is told of a ready key whose priority was raised: during a breath workers wait though keys are ready.
-func (q *queue) roused() {
+func (q *Queue) roused() {
 	if q.breath != nil && q.breath.taking {
 		q.wake.Signal()
 	}
 }
 
 // pop takes the next key: during a breath never a background one, which the oldest may be.
-func (q *queue) pop() *entry {
+func (q *Queue) pop() *entry {
 	if q.breath != nil && q.breath.taking {
 		return q.ready.popFirst()
 	}
 	return q.ready.pop()
 }
 
-func (q *queue) breathe(b *breath) {
+func (q *Queue) breathe(b *breath) {
 	b.taking = true
 	start := q.now()
 	q.mu.Unlock()

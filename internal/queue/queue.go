@@ -1,12 +1,14 @@
-package controllerruntime
+package queue
 
 import (
 	"context"
+	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"sync"
 	"time"
 )
 
-// queue hands keys to workers, each with the reasons that gathered for it.
+// Queue hands keys to workers, each with the reasons that gathered for it.
 //
 // It keeps what client-go's workqueue keeps, which keys are dirty (entry.ops is not
 // empty) and which are in progress (entry.running): one key is never handed out
@@ -19,8 +21,8 @@ import (
 // requeue or quiet (entry.wait is set); or due, ready or behind the run in
 // progress (entry.ops is not empty). All reasons of the next run are in one place,
 // so none is lost and none is handed out twice. A user's delay is apart from it.
-type queue struct {
-	backoff *backoff // failed attempts; safe without the queue's lock
+type Queue struct {
+	backoff *backoff.Counter // failed attempts; safe without the queue's lock
 
 	quiet, maxHold time.Duration
 	epoch          time.Time // zero of the queue's clock
@@ -40,29 +42,29 @@ type queue struct {
 	idle    chan struct{} // closed when running is 0; nil while nobody waits
 }
 
-type queueOptions struct {
-	// A key that changes again within debounceQuiet is postponed, but never
-	// longer than debounceMax after its first change. If one is 0 nothing is.
-	debounceQuiet, debounceMax time.Duration
+type Options struct {
+	// A key that changes again within DebounceQuiet is postponed, but never
+	// longer than DebounceMax after its first change. If one is 0 nothing is.
+	DebounceQuiet, DebounceMax time.Duration
 	// Bounds of the delay after a failed attempt; zero is the default.
-	backoffMin, backoffMax time.Duration
+	BackoffMin, BackoffMax time.Duration
 }
 
-// item is one hand-out: a key, and what gathered for it since the last one.
-type item struct {
-	key   string
-	ops   Operations // not empty; with the internal bits
-	prio  priority   // the highest of what asked for it
-	added time.Time  // when the first of them did
+// Item is one hand-out: a key, and what gathered for it since the last one.
+type Item struct {
+	Key   string
+	Ops   operation.Operations // not empty; with the internal bits
+	Prio  Priority             // the highest of what asked for it
+	Added time.Time            // when the first of them did
 }
 
 // entry is what the queue knows of a key: one that waits, is due or runs. A key
 // with nothing to come has none.
 type entry struct {
 	key     string
-	ops     Operations // why the next run is due; empty if it is not
-	prio    priority
-	placed  priority // the priority under which it stands in order
+	ops     operation.Operations // why the next run is due; empty if it is not
+	prio    Priority
+	placed  Priority // the priority under which it stands in order
 	running bool
 
 	added   time.Duration // first reason of the next run
@@ -74,13 +76,13 @@ type entry struct {
 	links [linksCount]entryLinks
 }
 
-// newQueue returns a queue that works at once. It starts no goroutine; shutDown
+// New returns a queue that works at once. It starts no goroutine; shutDown
 // stops its timer.
-func newQueue(opts queueOptions) *queue {
-	q := &queue{
-		backoff: newBackoff(opts.backoffMin, opts.backoffMax),
-		quiet:   opts.debounceQuiet,
-		maxHold: opts.debounceMax,
+func New(opts Options) *Queue {
+	q := &Queue{
+		backoff: backoff.New(opts.BackoffMin, opts.BackoffMax),
+		quiet:   opts.DebounceQuiet,
+		maxHold: opts.DebounceMax,
 		epoch:   time.Now(),
 		entries: map[string]*entry{},
 		ready:   newOrder(),
@@ -95,14 +97,14 @@ func newQueue(opts queueOptions) *queue {
 // themselves, which did not come to pass. A user's delay stays. Live changes are
 // debounced, unless asked for by hand; anything else ends the key's quiet time.
 // After shutDown it does nothing.
-func (q *queue) add(key string, ops Operations, prio priority) {
+func (q *Queue) Add(key string, ops operation.Operations, prio Priority) {
 	now := q.now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
-	ops = ops.orManual()
+	ops = ops.OrManual()
 	e := q.entry(key)
 	if q.debounces(ops, prio) && e.ops == 0 {
 		q.hold(e, ops, prio, now)
@@ -115,16 +117,16 @@ func (q *queue) add(key string, ops Operations, prio priority) {
 // Of two delays of a key the shorter wins, with the reasons of both: retry and
 // requeue share one, the user's is apart. A retry or requeue of a key that is due
 // anyway is no delay: its reasons, which are older, go with that run.
-func (q *queue) addAfter(key string, ops Operations, prio priority, d time.Duration, kind timerKind) {
+func (q *Queue) AddAfter(key string, ops operation.Operations, prio Priority, d time.Duration, kind DelayKind) {
 	now := q.now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
-	ops = ops.orManual()
+	ops = ops.OrManual()
 	e := q.entry(key)
-	if kind == timerUser {
+	if kind == UserDelay {
 		if d <= 0 {
 			q.due(e, ops, prio, now)
 			return
@@ -134,14 +136,14 @@ func (q *queue) addAfter(key string, ops Operations, prio priority, d time.Durat
 	}
 	switch {
 	case e.ops != 0:
-		e.ops = union(ops&^delayedBits, e.ops)
+		e.ops = operation.Union(ops&^operation.Delayed, e.ops)
 		q.raise(e, prio)
-	case e.wait != nil && e.wait.kind == timerDebounce:
-		e.wait.ops = union(ops&^delayedBits, e.wait.ops)
+	case e.wait != nil && e.wait.kind == quietDelay:
+		e.wait.ops = operation.Union(ops&^operation.Delayed, e.wait.ops)
 		e.wait.prio = max(e.wait.prio, prio)
 	case d <= 0:
 		if e.wait != nil {
-			ops, prio = union(e.wait.ops, ops), max(e.wait.prio, prio)
+			ops, prio = operation.Union(e.wait.ops, ops), max(e.wait.prio, prio)
 			q.cancelWait(e)
 		}
 		q.due(e, ops, prio, now)
@@ -153,20 +155,20 @@ func (q *queue) addAfter(key string, ops Operations, prio priority, d time.Durat
 // giveBack returns the reasons of a hand-out that came to nothing. Before done the
 // key is due again when done is called, else at once. Not add: what has happened to
 // the key since then is newer, so a Put that is given back does not undo a Delete.
-func (q *queue) giveBack(it item) { q.addAfter(it.key, it.ops, it.prio, 0, timerRetry) }
+func (q *Queue) GiveBack(it Item) { q.AddAfter(it.Key, it.Ops, it.Prio, 0, RetryDelay) }
 
 // get blocks until a key is ready and hands it out. After shutDown it returns at
 // once, and nothing more is handed out, whatever is ready: unlike client-go's,
 // which drains. Each key must be given back with done.
-func (q *queue) get() (next item, shutdown bool) {
+func (q *Queue) Get() (next Item, shutdown bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.awaitNext()
 	if q.closed {
-		return item{}, true
+		return Item{}, true
 	}
 	e := q.pop()
-	next = item{key: e.key, ops: e.ops, prio: e.prio, added: q.epoch.Add(e.added)}
+	next = Item{Key: e.key, Ops: e.ops, Prio: e.prio, Added: q.epoch.Add(e.added)}
 	e.ops = 0
 	e.running = true
 	q.running++
@@ -175,7 +177,7 @@ func (q *queue) get() (next item, shutdown bool) {
 
 // done gives back a key. If something asked for it while it ran it is ready again.
 // For a key that is not in progress it does nothing.
-func (q *queue) done(key string) {
+func (q *Queue) Done(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries[key]
@@ -199,15 +201,15 @@ func (q *queue) done(key string) {
 
 // drop forgets a key's delays, the user's too, and its failures. What has happened
 // to it already stays: a run that is due, in progress or debounced.
-func (q *queue) drop(key string) {
-	q.backoff.reset(key)
+func (q *Queue) CancelDelays(key string) {
+	q.backoff.Reset(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries[key]
 	if e == nil {
 		return
 	}
-	if e.wait != nil && e.wait.kind != timerDebounce {
+	if e.wait != nil && e.wait.kind != quietDelay {
 		q.cancelWait(e)
 	}
 	if e.user != nil {
@@ -219,18 +221,18 @@ func (q *queue) drop(key string) {
 
 // discard forgets why a key's next run is due or delayed, unless somebody asked for
 // it by hand. A user's delay stays.
-func (q *queue) discard(key string) {
-	q.backoff.reset(key)
+func (q *Queue) CancelDue(key string) {
+	q.backoff.Reset(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries[key]
 	if e == nil || e.running {
 		return
 	}
-	if e.wait != nil && e.wait.ops&explicitBit == 0 {
+	if e.wait != nil && e.wait.ops&operation.ByHand == 0 {
 		q.cancelWait(e)
 	}
-	if e.ops != 0 && e.ops&explicitBit == 0 {
+	if e.ops != 0 && e.ops&operation.ByHand == 0 {
 		q.ready.remove(e)
 		e.ops = 0
 	}
@@ -239,7 +241,7 @@ func (q *queue) discard(key string) {
 
 // shutDown ends the queue: get returns, add does nothing, no delay fires. Keys in
 // progress stay so until done. It may be called again.
-func (q *queue) shutDown() {
+func (q *Queue) ShutDown() {
 	q.mu.Lock()
 	if !q.closed {
 		q.closed = true
@@ -252,7 +254,7 @@ func (q *queue) shutDown() {
 
 // waitIdle returns nil once no key is in progress, or the context's error. Keys
 // that are ready do not count: call it after shutDown.
-func (q *queue) waitIdle(ctx context.Context) error {
+func (q *Queue) WaitIdle(ctx context.Context) error {
 	for {
 		q.mu.Lock()
 		if q.running == 0 {
@@ -274,29 +276,29 @@ func (q *queue) waitIdle(ctx context.Context) error {
 
 // failed counts a failed attempt of a key and returns how long to wait before the
 // next.
-func (q *queue) failed(key string) time.Duration { return q.backoff.delay(q.backoff.fail(key)) }
+func (q *Queue) Failed(key string) time.Duration { return q.backoff.Delay(q.backoff.Fail(key)) }
 
 // attempts returns how many attempts of a key failed in a row.
-func (q *queue) attempts(key string) int { return q.backoff.attempts(key) }
+func (q *Queue) Attempts(key string) int { return q.backoff.Attempts(key) }
 
 // forget forgets a key's failed attempts, because one succeeded or its primary changed.
-func (q *queue) forget(key string) { q.backoff.reset(key) }
+func (q *Queue) ResetBackoff(key string) { q.backoff.Reset(key) }
 
 // due makes the key's next run due: with ops, and with what a delay of it held.
-func (q *queue) due(e *entry, ops Operations, prio priority, now time.Duration) {
+func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.Duration) {
 	if e.wait != nil {
 		held := e.wait.ops
-		if e.wait.kind != timerDebounce {
-			held &^= delayedBits
+		if e.wait.kind != quietDelay {
+			held &^= operation.Delayed
 			e.added = now
 		}
-		ops, prio = union(held, ops), max(e.wait.prio, prio)
+		ops, prio = operation.Union(held, ops), max(e.wait.prio, prio)
 		q.cancelWait(e)
 	} else if e.ops == 0 {
 		e.added = now
 	}
 	if e.ops != 0 {
-		e.ops = union(e.ops, ops)
+		e.ops = operation.Union(e.ops, ops)
 		q.raise(e, prio)
 		return
 	}
@@ -310,7 +312,7 @@ func (q *queue) due(e *entry, ops Operations, prio priority, now time.Duration) 
 }
 
 // raise gives a due key a higher priority.
-func (q *queue) raise(e *entry, prio priority) {
+func (q *Queue) raise(e *entry, prio Priority) {
 	if prio <= e.prio {
 		return
 	}
@@ -322,42 +324,42 @@ func (q *queue) raise(e *entry, prio priority) {
 }
 
 // debounces tells whether an event has to wait for quiet.
-func (q *queue) debounces(ops Operations, prio priority) bool {
-	return q.quiet > 0 && q.maxHold > 0 && prio > prioBackground && ops&explicitBit == 0
+func (q *Queue) debounces(ops operation.Operations, prio Priority) bool {
+	return q.quiet > 0 && q.maxHold > 0 && prio > Background && ops&operation.ByHand == 0
 }
 
 // hold postpones a changed key until it is quiet, but never longer than maxHold
 // after its first change. The key is not due.
-func (q *queue) hold(e *entry, ops Operations, prio priority, now time.Duration) {
+func (q *Queue) hold(e *entry, ops operation.Operations, prio Priority, now time.Duration) {
 	switch t := e.wait; {
 	case t == nil:
 		e.added = now
-		e.wait = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: timerDebounce}
-	case t.kind != timerDebounce:
+		e.wait = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: quietDelay}
+	case t.kind != quietDelay:
 		e.added = now
-		t.ops, t.prio, t.kind = union(t.ops&^delayedBits, ops), max(t.prio, prio), timerDebounce
+		t.ops, t.prio, t.kind = operation.Union(t.ops&^operation.Delayed, ops), max(t.prio, prio), quietDelay
 	default:
-		t.ops, t.prio = union(t.ops, ops), max(t.prio, prio)
+		t.ops, t.prio = operation.Union(t.ops, ops), max(t.prio, prio)
 	}
 	q.timers.set(e.wait, min(later(now, q.quiet), later(e.added, q.maxHold)), now)
 }
 
 // delay sets the timer t of e, or makes one; the shorter delay wins.
-func (q *queue) delay(e *entry, t *timer, ops Operations, prio priority, now, d time.Duration, kind timerKind) *timer {
+func (q *Queue) delay(e *entry, t *timer, ops operation.Operations, prio Priority, now, d time.Duration, kind DelayKind) *timer {
 	due := later(now, d)
 	if t == nil {
 		t = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: kind}
 		q.timers.set(t, due, now)
 		return t
 	}
-	t.ops, t.prio = union(t.ops, ops), max(t.prio, prio)
+	t.ops, t.prio = operation.Union(t.ops, ops), max(t.prio, prio)
 	if due < t.due {
 		q.timers.set(t, due, now)
 	}
 	return t
 }
 
-func (q *queue) cancelWait(e *entry) {
+func (q *Queue) cancelWait(e *entry) {
 	q.timers.remove(e.wait)
 	e.wait = nil
 }
@@ -367,7 +369,7 @@ func (q *queue) cancelWait(e *entry) {
 const fireBatch = 64
 
 // fire makes due what has waited long enough. The runtime timer calls it.
-func (q *queue) fire() {
+func (q *Queue) fire() {
 	defer q.timers.firing.Done()
 	q.mu.Lock()
 	q.timers.fired()
@@ -390,20 +392,20 @@ func (q *queue) fire() {
 }
 
 // expire makes due what the delay t, which left the heap, held back.
-func (q *queue) expire(t *timer, now time.Duration) {
+func (q *Queue) expire(t *timer, now time.Duration) {
 	e := t.entry
 	switch t.kind {
-	case timerUser:
+	case UserDelay:
 		e.user = nil
-	case timerRetry, timerRequeue:
+	case RetryDelay, RequeueDelay:
 		e.wait = nil
-	case timerDebounce: // due takes it off, and knows since when it was held
+	case quietDelay: // due takes it off, and knows since when it was held
 	}
 	q.due(e, t.ops, t.prio, now)
 }
 
 // entry returns what is known of the key, and begins to know it.
-func (q *queue) entry(key string) *entry {
+func (q *Queue) entry(key string) *entry {
 	e := q.entries[key]
 	if e == nil {
 		e = q.newEntry(key)
@@ -416,7 +418,7 @@ func (q *queue) entry(key string) *entry {
 // spareEntries is how many entries are kept to be used again: a key that comes and goes then costs no memory.
 const spareEntries = 256
 
-func (q *queue) newEntry(key string) *entry {
+func (q *Queue) newEntry(key string) *entry {
 	last := len(q.spare) - 1
 	if last < 0 {
 		return &entry{key: key}
@@ -431,7 +433,7 @@ func (q *queue) newEntry(key string) *entry {
 const manyEntries = 10_000
 
 // release forgets a key with nothing to come.
-func (q *queue) release(e *entry) {
+func (q *Queue) release(e *entry) {
 	if e.ops != 0 || e.running || e.wait != nil || e.user != nil {
 		return
 	}
@@ -447,4 +449,4 @@ func (q *queue) release(e *entry) {
 }
 
 // now returns the time on the queue's clock, which is monotonic.
-func (q *queue) now() time.Duration { return time.Since(q.epoch) }
+func (q *Queue) now() time.Duration { return time.Since(q.epoch) }

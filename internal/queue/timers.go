@@ -1,20 +1,21 @@
-package controllerruntime
+package queue
 
 import (
 	"container/heap"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"math"
 	"sync"
 	"time"
 )
 
-// timerKind says whose delay it is, and so what may cancel it.
-type timerKind uint8
+// DelayKind says whose delay it is, and so what may cancel it.
+type DelayKind uint8
 
 const (
-	timerRetry    timerKind = iota // backoff after a failed attempt: an event cancels it
-	timerRequeue                   // RequeueAfter: an event cancels it
-	timerUser                      // EnqueueAfter: nothing cancels it but drop
-	timerDebounce                  // the queue's own: a changed key that has to be quiet first
+	RetryDelay   DelayKind = iota // backoff after a failed attempt: an event cancels it
+	RequeueDelay                  // RequeueAfter: an event cancels it
+	UserDelay                     // EnqueueAfter: nothing cancels it but drop
+	quietDelay                    // the queue's own: a changed key that has to be quiet first
 )
 
 // timer is one delay of one key. A key has at most two: one for its next run and
@@ -24,9 +25,9 @@ type timer struct {
 	due   time.Duration // on the queue's clock
 	seq   uint64        // equal dues fire in the order in which they were set
 	index int           // in the heap
-	ops   Operations
-	prio  priority
-	kind  timerKind
+	ops   operation.Operations
+	prio  Priority
+	kind  DelayKind
 }
 
 // timers is a heap of delays with one runtime timer for all of them: no goroutine

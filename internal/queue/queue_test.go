@@ -1,9 +1,11 @@
-package controllerruntime
+package queue
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"k8s.io/client-go/util/workqueue"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -12,37 +14,35 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/client-go/util/workqueue"
 )
 
 var (
-	opPut       = operations(OperationPut)
-	opDelete    = operations(OperationDelete)
-	opSecondary = operations(OperationSecondary)
-	opResync    = operations(OperationResync)
-	opRetry     = operations(OperationRetry)
-	opRequeue   = operations(OperationRequeue)
-	opManual    = operations(OperationManual)
+	opPut       = operation.Of(operation.Put)
+	opDelete    = operation.Of(operation.Delete)
+	opSecondary = operation.Of(operation.Secondary)
+	opResync    = operation.Of(operation.Resync)
+	opRetry     = operation.Of(operation.Retry)
+	opRequeue   = operation.Of(operation.Requeue)
+	opManual    = operation.Of(operation.Manual)
 )
 
 // takeKey gets the next key, which must be ready and must be the wanted one.
-func takeKey(t *testing.T, q *queue, key string, ops Operations) {
+func takeKey(t *testing.T, q *Queue, key string, ops operation.Operations) {
 	t.Helper()
 	if q.depth() == 0 {
 		t.Fatalf("nothing is ready, want %q", key)
 	}
-	got, shutdown := q.get()
-	if shutdown || got.key != key || got.ops != ops {
-		t.Fatalf("got %q for %s (shutdown %v), want %q for %s", got.key, got.ops, shutdown, key, ops)
+	got, shutdown := q.Get()
+	if shutdown || got.Key != key || got.Ops != ops {
+		t.Fatalf("got %q for %s (shutdown %v), want %q for %s", got.Key, got.Ops, shutdown, key, ops)
 	}
 }
 
 // runKey takes the wanted key and gives it back.
-func runKey(t *testing.T, q *queue, key string, ops Operations) {
+func runKey(t *testing.T, q *Queue, key string, ops operation.Operations) {
 	t.Helper()
 	takeKey(t, q, key, ops)
-	q.done(key)
+	q.Done(key)
 }
 
 // advance lets d pass on the bubble's clock, and what is due then happen.
@@ -52,9 +52,9 @@ func advance(d time.Duration) {
 }
 
 // requireEmpty fails if the queue holds anything: a ready or running key, a delay.
-func requireEmpty(t *testing.T, q *queue) {
+func requireEmpty(t *testing.T, q *Queue) {
 	t.Helper()
-	if c := q.counts(); c != (queueCounts{}) {
+	if c := q.Counts(); c != (Counts{}) {
 		t.Fatalf("the queue is not empty: %+v", c)
 	}
 	if len(q.entries) != 0 {
@@ -64,43 +64,43 @@ func requireEmpty(t *testing.T, q *queue) {
 
 func TestKeyIsNeverHandedOutTwiceAtOnceUnder100Workers(t *testing.T) {
 	const keys, adders, adds, workers = 20, 8, 2000, 100
-	q := newQueue(queueOptions{})
+	q := New(Options{})
 	var inProgress [keys]atomic.Int32
 	var handedOut atomic.Int64
 	var working, adding sync.WaitGroup
 	for range workers {
 		working.Go(func() {
 			for {
-				it, shutdown := q.get()
+				it, shutdown := q.Get()
 				if shutdown {
 					return
 				}
 				var i int
-				if _, err := fmt.Sscan(it.key, &i); err != nil {
+				if _, err := fmt.Sscan(it.Key, &i); err != nil {
 					t.Error(err)
 				}
 				if n := inProgress[i].Add(1); n != 1 {
 					t.Errorf("key %d is in progress %d times", i, n)
 				}
-				if it.ops.public() == 0 {
+				if it.Ops.Public() == 0 {
 					t.Errorf("key %d came without a reason", i)
 				}
 				handedOut.Add(1)
 				inProgress[i].Add(-1)
-				q.done(it.key)
+				q.Done(it.Key)
 			}
 		})
 	}
 	for a := range adders {
 		adding.Go(func() {
 			for n := range adds {
-				q.add(fmt.Sprint((n+a)%keys), opPut, priority(n%int(prioCount)))
+				q.Add(fmt.Sprint((n+a)%keys), opPut, Priority(n%int(Priorities)))
 			}
 		})
 	}
 	adding.Wait()
-	awaitQueue(t, "the queue is worked off", func() bool { c := q.counts(); return c == (queueCounts{}) })
-	q.shutDown()
+	awaitQueue(t, "the queue is worked off", func() bool { c := q.Counts(); return c == (Counts{}) })
+	q.ShutDown()
 	working.Wait()
 	if n := handedOut.Load(); n < keys || n > adders*adds {
 		t.Errorf("%d hand-outs for %d events of %d keys", n, adders*adds, keys)
@@ -124,40 +124,40 @@ func awaitQueue(t *testing.T, what string, holds func() bool) {
 }
 
 func TestEventsDuringARunMakeExactlyOneMoreRunWithTheirUnion(t *testing.T) {
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
-	q.add("a", opPut, prioLive)
+	q := New(Options{})
+	defer q.ShutDown()
+	q.Add("a", opPut, Live)
 	takeKey(t, q, "a", opPut)
-	q.add("a", opPut, prioLive)
-	q.add("a", opSecondary, prioSecondary)
-	q.add("a", opDelete, prioLive)
-	q.add("a", opResync, prioBackground)
-	if c := q.counts(); q.depth() != 0 || c.rerun != 1 || c.inProgress != 1 {
+	q.Add("a", opPut, Live)
+	q.Add("a", opSecondary, Secondary)
+	q.Add("a", opDelete, Live)
+	q.Add("a", opResync, Background)
+	if c := q.Counts(); q.depth() != 0 || c.Rerun != 1 || c.InProgress != 1 {
 		t.Fatalf("while it runs: %+v", c)
 	}
-	q.done("a")
+	q.Done("a")
 	runKey(t, q, "a", opDelete|opSecondary|opResync)
 	requireEmpty(t, q)
 }
 
 func TestReasonsGivenBackAreOlderThanWhatHappenedSince(t *testing.T) {
-	for name, opts := range map[string]queueOptions{
+	for name, opts := range map[string]Options{
 		"plain":     {},
-		"debounced": {debounceQuiet: time.Second, debounceMax: time.Minute},
+		"debounced": {DebounceQuiet: time.Second, DebounceMax: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQueue(opts)
-				defer q.shutDown()
-				q.add("a", opPut|opSecondary, prioLive)
-				it, _ := q.get()
-				q.add("a", opDelete, prioLive)
-				q.giveBack(it)
-				q.done("a")
+				q := New(opts)
+				defer q.ShutDown()
+				q.Add("a", opPut|opSecondary, Live)
+				it, _ := q.Get()
+				q.Add("a", opDelete, Live)
+				q.GiveBack(it)
+				q.Done("a")
 				advance(time.Second)
 				runKey(t, q, "a", opDelete|opSecondary)
 
-				q.giveBack(it)
+				q.GiveBack(it)
 				runKey(t, q, "a", opPut|opSecondary)
 				requireEmpty(t, q)
 			})
@@ -166,11 +166,11 @@ func TestReasonsGivenBackAreOlderThanWhatHappenedSince(t *testing.T) {
 }
 
 func TestEventsOfAReadyKeyMerge(t *testing.T) {
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
+	q := New(Options{})
+	defer q.ShutDown()
 	for range 10 {
-		q.add("a", opSecondary, prioSecondary)
-		q.add("a", opPut, prioLive)
+		q.Add("a", opSecondary, Secondary)
+		q.Add("a", opPut, Live)
 	}
 	runKey(t, q, "a", opPut|opSecondary)
 	requireEmpty(t, q)
@@ -178,60 +178,60 @@ func TestEventsOfAReadyKeyMerge(t *testing.T) {
 
 func TestItemTellsPriorityAndWhenItsFirstReasonCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
-		defer q.shutDown()
+		q := New(Options{})
+		defer q.ShutDown()
 		first := time.Now()
-		q.add("a", opResync, prioBackground)
+		q.Add("a", opResync, Background)
 		advance(time.Second)
-		q.add("a", opPut, prioLive)
+		q.Add("a", opPut, Live)
 		advance(time.Second)
 		if got := q.oldestReady(); got != 2*time.Second {
 			t.Errorf("oldest ready key is %v old", got)
 		}
-		it, _ := q.get()
-		if it.prio != prioLive || !it.added.Equal(first) {
+		it, _ := q.Get()
+		if it.Prio != Live || !it.Added.Equal(first) {
 			t.Errorf("got %+v", it)
 		}
 		second := time.Now()
-		q.add("a", opPut, prioLive)
+		q.Add("a", opPut, Live)
 		advance(time.Second)
-		q.done("a")
+		q.Done("a")
 		if got := q.oldestReady(); got != 0 {
 			t.Errorf("became ready just now, but is %v old", got)
 		}
-		if it, _ := q.get(); !it.added.Equal(second) {
-			t.Errorf("its reason came at %v, got %v", second, it.added)
+		if it, _ := q.Get(); !it.Added.Equal(second) {
+			t.Errorf("its reason came at %v, got %v", second, it.Added)
 		}
 	})
 }
 
 func TestGetBlocksUntilAKeyIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
-		defer q.shutDown()
+		q := New(Options{})
+		defer q.ShutDown()
 		start := time.Now()
-		q.addAfter("a", opRequeue, prioBackground, time.Minute, timerRequeue)
-		if it, _ := q.get(); it.key != "a" || time.Since(start) != time.Minute {
-			t.Errorf("got %q after %v", it.key, time.Since(start))
+		q.AddAfter("a", opRequeue, Background, time.Minute, RequeueDelay)
+		if it, _ := q.Get(); it.Key != "a" || time.Since(start) != time.Minute {
+			t.Errorf("got %q after %v", it.Key, time.Since(start))
 		}
 	})
 }
 
 func TestKeyThatIsReadyAgainWakesAnotherWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
-		defer q.shutDown()
-		q.add("a", opPut, prioLive)
+		q := New(Options{})
+		defer q.ShutDown()
+		q.Add("a", opPut, Live)
 		takeKey(t, q, "a", opPut)
-		q.add("a", opSecondary, prioLive)
-		taken := make(chan item)
+		q.Add("a", opSecondary, Live)
+		taken := make(chan Item)
 		go func() {
-			it, _ := q.get()
+			it, _ := q.Get()
 			taken <- it
 		}()
 		synctest.Wait()
-		q.done("a")
-		if it := <-taken; it.ops != opSecondary {
+		q.Done("a")
+		if it := <-taken; it.Ops != opSecondary {
 			t.Errorf("got %+v", it)
 		}
 	})
@@ -239,17 +239,17 @@ func TestKeyThatIsReadyAgainWakesAnotherWorker(t *testing.T) {
 
 func TestShutDownUnblocksGet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
+		q := New(Options{})
 		var unblocked atomic.Int32
 		for range 3 {
 			go func() {
-				if _, shutdown := q.get(); shutdown {
+				if _, shutdown := q.Get(); shutdown {
 					unblocked.Add(1)
 				}
 			}()
 		}
 		synctest.Wait()
-		q.shutDown()
+		q.ShutDown()
 		synctest.Wait()
 		if unblocked.Load() != 3 {
 			t.Errorf("%d of 3 unblocked", unblocked.Load())
@@ -259,61 +259,61 @@ func TestShutDownUnblocksGet(t *testing.T) {
 
 func TestNothingIsHandedOutAfterShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{debounceQuiet: time.Second, debounceMax: time.Second})
-		q.add("held", opPut, prioLive)
-		q.add("ready", opResync, prioBackground)
-		q.add("running", opResync, prioBackground)
+		q := New(Options{DebounceQuiet: time.Second, DebounceMax: time.Second})
+		q.Add("held", opPut, Live)
+		q.Add("ready", opResync, Background)
+		q.Add("running", opResync, Background)
 		runKey(t, q, "ready", opResync)
 		takeKey(t, q, "running", opResync)
-		q.add("ready", opResync, prioBackground)
-		q.addAfter("later", opPut, prioLive, time.Second, timerUser)
-		q.shutDown()
-		q.shutDown()
-		q.add("new", opPut, prioLive)
-		q.addAfter("now", opPut, prioLive, 0, timerUser)
-		q.addAfter("running", opRetry, prioBackground, time.Second, timerRetry)
-		q.drop("later")
-		q.drop("held")
+		q.Add("ready", opResync, Background)
+		q.AddAfter("later", opPut, Live, time.Second, UserDelay)
+		q.ShutDown()
+		q.ShutDown()
+		q.Add("new", opPut, Live)
+		q.AddAfter("now", opPut, Live, 0, UserDelay)
+		q.AddAfter("running", opRetry, Background, time.Second, RetryDelay)
+		q.CancelDelays("later")
+		q.CancelDelays("held")
 		advance(time.Hour)
-		q.done("running")
-		if it, shutdown := q.get(); !shutdown {
-			t.Errorf("handed out %q", it.key)
+		q.Done("running")
+		if it, shutdown := q.Get(); !shutdown {
+			t.Errorf("handed out %q", it.Key)
 		}
 	})
 }
 
 func TestWaitIdleWaitsForKeysInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(queueOptions{})
-		if err := q.waitIdle(t.Context()); err != nil {
+		q := New(Options{})
+		if err := q.WaitIdle(t.Context()); err != nil {
 			t.Errorf("with none in progress: %v", err)
 		}
-		q.add("a", opPut, prioLive)
-		q.add("b", opPut, prioLive)
+		q.Add("a", opPut, Live)
+		q.Add("b", opPut, Live)
 		takeKey(t, q, "a", opPut)
 		takeKey(t, q, "b", opPut)
-		q.add("a", opPut, prioLive)
-		q.shutDown()
+		q.Add("a", opPut, Live)
+		q.ShutDown()
 
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := q.waitIdle(short); !errors.Is(err, context.DeadlineExceeded) {
+		if err := q.WaitIdle(short); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with two in progress: %v", err)
 		}
 		var idle atomic.Int32
 		for range 2 {
 			go func() {
-				if q.waitIdle(t.Context()) == nil {
+				if q.WaitIdle(t.Context()) == nil {
 					idle.Add(1)
 				}
 			}()
 		}
-		q.done("a")
+		q.Done("a")
 		synctest.Wait()
 		if idle.Load() != 0 {
 			t.Error("idle with one in progress")
 		}
-		q.done("b")
+		q.Done("b")
 		synctest.Wait()
 		if idle.Load() != 2 {
 			t.Errorf("%d of 2 saw that it is idle", idle.Load())
@@ -322,44 +322,44 @@ func TestWaitIdleWaitsForKeysInProgress(t *testing.T) {
 }
 
 func TestDoneOfAKeyNotInProgressDoesNothing(t *testing.T) {
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
-	q.done("never seen")
-	q.add("a", opPut, prioLive)
-	q.done("a")
+	q := New(Options{})
+	defer q.ShutDown()
+	q.Done("never seen")
+	q.Add("a", opPut, Live)
+	q.Done("a")
 	runKey(t, q, "a", opPut)
-	q.done("a")
+	q.Done("a")
 	requireEmpty(t, q)
 }
 
 // client-go's workqueue is the measure of what a queue of keys does: for events of
-// one priority ours hands out the same keys in the same order.
+// one Priority ours hands out the same keys in the same order.
 func TestQueueDedupsAsClientGosWorkqueueDoes(t *testing.T) {
 	const seed = 20260102
 	random := rand.New(rand.NewPCG(seed, seed))
-	ours, theirs := newQueue(queueOptions{}), workqueue.NewTyped[string]()
+	ours, theirs := New(Options{}), workqueue.NewTyped[string]()
 	defer theirs.ShutDown()
-	defer ours.shutDown()
+	defer ours.ShutDown()
 	var running []string
 	for step := range 200_000 {
 		switch random.IntN(4) {
 		case 0, 1:
 			key := fmt.Sprint(random.IntN(20))
-			ours.add(key, opPut, prioLive)
+			ours.Add(key, opPut, Live)
 			theirs.Add(key)
 		case 2:
 			if theirs.Len() > 0 {
-				got, _ := ours.get()
+				got, _ := ours.Get()
 				want, _ := theirs.Get()
-				if got.key != want {
-					t.Fatalf("step %d: got %s, want %s", step, got.key, want)
+				if got.Key != want {
+					t.Fatalf("step %d: got %s, want %s", step, got.Key, want)
 				}
 				running = append(running, want)
 			}
 		case 3:
 			if len(running) > 0 {
 				i := random.IntN(len(running))
-				ours.done(running[i])
+				ours.Done(running[i])
 				theirs.Done(running[i])
 				running = slices.Delete(running, i, i+1)
 			}
@@ -371,20 +371,20 @@ func TestQueueDedupsAsClientGosWorkqueueDoes(t *testing.T) {
 }
 
 func TestKeyWithoutAReasonIsManual(t *testing.T) {
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
-	q.add("a", 0, prioLive)
+	q := New(Options{})
+	defer q.ShutDown()
+	q.Add("a", 0, Live)
 	runKey(t, q, "a", opManual)
-	q.addAfter("a", 0, prioBackground, 0, timerRetry)
+	q.AddAfter("a", 0, Background, 0, RetryDelay)
 	runKey(t, q, "a", opManual)
 	requireEmpty(t, q)
 }
 
 func TestHundredThousandKeysLeaveNothingBehind(t *testing.T) {
 	const keys = 100_000
-	q := newQueue(queueOptions{})
+	q := New(Options{})
 	for i := range keys {
-		q.add(fmt.Sprint(i), opPut, prioBackground)
+		q.Add(fmt.Sprint(i), opPut, Background)
 	}
 	if q.depth() != keys {
 		t.Fatalf("depth %d", q.depth())
@@ -396,16 +396,16 @@ func TestHundredThousandKeysLeaveNothingBehind(t *testing.T) {
 	for range 8 {
 		workers.Go(func() {
 			for {
-				it, shutdown := q.get()
+				it, shutdown := q.Get()
 				if shutdown {
 					return
 				}
-				if _, twice := seen.LoadOrStore(it.key, true); twice {
-					t.Errorf("%s was handed out twice", it.key)
+				if _, twice := seen.LoadOrStore(it.Key, true); twice {
+					t.Errorf("%s was handed out twice", it.Key)
 				}
-				q.done(it.key)
+				q.Done(it.Key)
 				if left.Add(-1) == 0 {
-					q.shutDown()
+					q.ShutDown()
 				}
 			}
 		})
@@ -420,16 +420,16 @@ func TestBurstLeavesMemoryFlat(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprint(i)
 	}
-	q := newQueue(queueOptions{})
-	defer q.shutDown()
+	q := New(Options{})
+	defer q.ShutDown()
 	before := heapInUse()
 	for round := range 3 {
 		for _, name := range names {
-			q.add(name, opPut, prioBackground)
+			q.Add(name, opPut, Background)
 		}
 		for range names {
-			it, _ := q.get()
-			q.done(it.key)
+			it, _ := q.Get()
+			q.Done(it.Key)
 		}
 		if grown := heapInUse() - before; grown > keys*bytesPerKey {
 			t.Errorf("after burst %d of %d keys %d KiB stay", round+1, keys, grown>>10)
@@ -447,28 +447,13 @@ func heapInUse() int64 {
 }
 
 // depth returns the number of keys that wait for a worker.
-func (q *queue) depth() int {
+func (q *Queue) depth() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ready.len()
 }
 
-func (q *queue) depthByPriority() [prioCount]int { return q.counts().ready }
-func (q *queue) inProgress() int                 { return q.counts().inProgress }
-func (q *queue) timersPending() int              { return q.counts().timers }
-func (q *queue) oldestReady() time.Duration      { return q.counts().oldest }
-
-// pendingOps returns why the key's next run will be, as far as that is known: of a
-// key that is due or whose run is delayed. A user's delay does not count.
-func (q *queue) pendingOps(key string) Operations {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch e := q.entries[key]; {
-	case e == nil:
-		return 0
-	case e.wait != nil:
-		return e.wait.ops
-	default:
-		return e.ops
-	}
-}
+func (q *Queue) depthByPriority() [Priorities]int { return q.Counts().Ready }
+func (q *Queue) inProgress() int                  { return q.Counts().InProgress }
+func (q *Queue) timersPending() int               { return q.Counts().Delayed }
+func (q *Queue) oldestReady() time.Duration       { return q.Counts().Oldest }

@@ -1,20 +1,18 @@
-package controllerruntime
+package queue
 
 import (
 	"errors"
 	"fmt"
-	"os"
-	"runtime"
-	"sync/atomic"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
 // breathing is a queue whose workers breathe, in a synctest bubble, and how often they did.
-func breathing(poll func() error) (*queue, *int) {
-	q, breaths := newQueue(queueOptions{}), 0
-	q.breathes(func() error {
+func breathing(poll func() error) (*Queue, *int) {
+	q, breaths := New(Options{}), 0
+	q.SetPoll(func() error {
 		breaths++
 		return poll()
 	})
@@ -25,18 +23,18 @@ func takes(d time.Duration) func() error {
 	return func() error { time.Sleep(d); return nil }
 }
 
-func addMany(q *queue, n int, prio priority) {
+func addMany(q *Queue, n int, prio Priority) {
 	for i := range n {
-		q.add(fmt.Sprint(prio, "-", i), operations(OperationPut), prio)
+		q.Add(fmt.Sprint(prio, "-", i), operation.Of(operation.Put), prio)
 	}
 }
 
 // workOff takes n keys, each of which takes so long.
-func workOff(q *queue, n int, each time.Duration) {
+func workOff(q *Queue, n int, each time.Duration) {
 	for range n {
-		it, _ := q.get()
+		it, _ := q.Get()
 		time.Sleep(each)
-		q.done(it.key)
+		q.Done(it.Key)
 	}
 }
 
@@ -44,9 +42,9 @@ func TestBackgroundKeysInARowBreatheOnceInAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const length = 10 * time.Microsecond
 		q, breaths := breathing(takes(length))
-		defer q.shutDown()
+		defer q.ShutDown()
 		time.Sleep(time.Second)
-		addMany(q, 1000, prioBackground)
+		addMany(q, 1000, Background)
 		start := time.Now()
 		workOff(q, 1000, breathEvery/100)
 		// One before the first key, which may be a start's, and then one after each interval.
@@ -57,30 +55,30 @@ func TestBackgroundKeysInARowBreatheOnceInAnInterval(t *testing.T) {
 }
 
 func TestALiveOrSecondaryKeyNeverBreathes(t *testing.T) {
-	for _, prio := range []priority{prioSecondary, prioLive} {
+	for _, prio := range []Priority{Secondary, Live} {
 		synctest.Test(t, func(t *testing.T) {
 			q, breaths := breathing(takes(time.Hour))
-			defer q.shutDown()
+			defer q.ShutDown()
 			time.Sleep(time.Second)
-			addMany(q, 100, prioBackground)
+			addMany(q, 100, Background)
 			addMany(q, 1000, prio)
 			workOff(q, 1000, breathEvery)
 			if *breaths != 0 {
-				t.Errorf("%d breaths while keys of priority %d were ready", *breaths, prio)
+				t.Errorf("%d breaths while keys of Priority %d were ready", *breaths, prio)
 			}
 		})
 	}
 }
 
 // oneBreathes has one worker take a breath that lasts until it is let go, and another one wait for it.
-func oneBreathes(t *testing.T) (q *queue, handedOut chan item, letGo chan error) {
-	letGo, handedOut = make(chan error), make(chan item, 10)
+func oneBreathes(t *testing.T) (q *Queue, handedOut chan Item, letGo chan error) {
+	letGo, handedOut = make(chan error), make(chan Item, 10)
 	q, _ = breathing(func() error { return <-letGo })
 	time.Sleep(time.Second)
-	addMany(q, 10, prioBackground)
+	addMany(q, 10, Background)
 	for range 2 {
 		go func() {
-			if it, shutdown := q.get(); !shutdown {
+			if it, shutdown := q.Get(); !shutdown {
 				handedOut <- it
 			}
 		}()
@@ -95,34 +93,34 @@ func oneBreathes(t *testing.T) (q *queue, handedOut chan item, letGo chan error)
 func TestALiveKeyIsHandedOutDuringABreath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, handedOut, letGo := oneBreathes(t)
-		defer q.shutDown()
-		q.add("live", operations(OperationPut), prioLive)
+		defer q.ShutDown()
+		q.Add("live", operation.Of(operation.Put), Live)
 		synctest.Wait()
 		if len(handedOut) != 1 {
 			t.Fatalf("%d keys were handed out during the breath, want the live one", len(handedOut))
 		}
-		if it := <-handedOut; it.key != "live" {
-			t.Errorf("%s was handed out during the breath", it.key)
+		if it := <-handedOut; it.Key != "live" {
+			t.Errorf("%s was handed out during the breath", it.Key)
 		}
 		letGo <- nil
-		if it := <-handedOut; it.prio != prioBackground {
-			t.Errorf("%s was handed out after the breath", it.key)
+		if it := <-handedOut; it.Prio != Background {
+			t.Errorf("%s was handed out after the breath", it.Key)
 		}
 	})
 }
 
 func TestALiveKeyThatComesDuringABreathGoesBeforeTheBackgroundKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q *queue
+		var q *Queue
 		q, _ = breathing(func() error {
-			q.add("live", operations(OperationPut), prioLive)
+			q.Add("live", operation.Of(operation.Put), Live)
 			return nil
 		})
-		defer q.shutDown()
+		defer q.ShutDown()
 		time.Sleep(time.Second)
-		addMany(q, 10, prioBackground)
-		if it, _ := q.get(); it.key != "live" {
-			t.Errorf("%s was handed out after the breath, want the live key", it.key)
+		addMany(q, 10, Background)
+		if it, _ := q.Get(); it.Key != "live" {
+			t.Errorf("%s was handed out after the breath, want the live key", it.Key)
 		}
 	})
 }
@@ -130,7 +128,7 @@ func TestALiveKeyThatComesDuringABreathGoesBeforeTheBackgroundKeys(t *testing.T)
 func TestAllWorkersGoOnAfterABreath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, handedOut, letGo := oneBreathes(t)
-		defer q.shutDown()
+		defer q.ShutDown()
 		letGo <- nil
 		synctest.Wait()
 		if len(handedOut) != 2 {
@@ -142,8 +140,8 @@ func TestAllWorkersGoOnAfterABreath(t *testing.T) {
 func TestAShutDownDoesNotWaitForABreath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, handedOut, letGo := oneBreathes(t)
-		q.shutDown()
-		if _, shutdown := q.get(); !shutdown {
+		q.ShutDown()
+		if _, shutdown := q.Get(); !shutdown {
 			t.Error("a key was handed out after shutDown")
 		}
 		letGo <- nil
@@ -157,11 +155,11 @@ func TestAShutDownDoesNotWaitForABreath(t *testing.T) {
 func TestNobodyBreathesWhoHadToWaitForAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, breaths := breathing(takes(0))
-		defer q.shutDown()
+		defer q.ShutDown()
 		go workOff(q, 1000, 0)
 		for i := range 1000 {
 			time.Sleep(10 * breathEvery)
-			q.add(fmt.Sprint(i), operations(OperationResync), prioBackground)
+			q.Add(fmt.Sprint(i), operation.Of(operation.Resync), Background)
 		}
 		synctest.Wait()
 		if *breaths != 0 {
@@ -174,8 +172,8 @@ func TestBreathsThatFreeNoProcessorBecomeRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const length = 10 * time.Millisecond
 		q, breaths := breathing(takes(length))
-		defer q.shutDown()
-		addMany(q, 10_000, prioBackground)
+		defer q.ShutDown()
+		addMany(q, 10_000, Background)
 		start := time.Now()
 		workOff(q, 10_000, breathEvery)
 		if lost := time.Duration(*breaths) * length; *breaths < 10 || lost > time.Since(start)/20 {
@@ -186,7 +184,7 @@ func TestBreathsThatFreeNoProcessorBecomeRare(t *testing.T) {
 
 func TestOneLongBreathDoesNotMakeTheNextOnesRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q *queue
+		var q *Queue
 		var breaths *int
 		q, breaths = breathing(func() error {
 			if *breaths == 10 {
@@ -194,8 +192,8 @@ func TestOneLongBreathDoesNotMakeTheNextOnesRare(t *testing.T) {
 			}
 			return nil
 		})
-		defer q.shutDown()
-		addMany(q, 1000, prioBackground)
+		defer q.ShutDown()
+		addMany(q, 1000, Background)
 		workOff(q, 1000, breathEvery)
 		if *breaths < 990 {
 			t.Errorf("%d breaths in 1000 intervals, of which one took long", *breaths)
@@ -206,8 +204,8 @@ func TestOneLongBreathDoesNotMakeTheNextOnesRare(t *testing.T) {
 func TestThereIsNoBreathAfterOneThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, breaths := breathing(func() error { return errors.New("no") })
-		defer q.shutDown()
-		addMany(q, 100, prioBackground)
+		defer q.ShutDown()
+		addMany(q, 100, Background)
 		workOff(q, 100, breathEvery)
 		if *breaths != 1 {
 			t.Errorf("%d breaths, want the one that failed", *breaths)
@@ -215,71 +213,11 @@ func TestThereIsNoBreathAfterOneThatFailed(t *testing.T) {
 	})
 }
 
-// With one processor nothing but a poll lets a goroutine run that waits for a file: the test never blocks otherwise, and
-// the scheduler's own poll comes after 10 ms.
-func TestAPollRunsWhoWaitsForWhatHasArrived(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	p, err := newPoller()
-	must(t, err)
-	defer p.close()
-	read, write, err := os.Pipe()
-	must(t, err)
-	var got atomic.Int64
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for buf := make([]byte, 1); ; got.Add(1) {
-			if _, err := read.Read(buf); err != nil {
-				return
-			}
-		}
-	}()
-	late := 0
-	for i := range int64(1000) {
-		_, err := write.Write([]byte{1})
-		must(t, err)
-		for polls := 1; ; polls++ { // the scheduler's own poll may come between, and who waits then runs a little later
-			must(t, p.poll())
-			if got.Load() == i+1 {
-				break
-			}
-			if late++; polls == 100 {
-				t.Fatalf("%d of %d have arrived after %d polls", got.Load(), i+1, polls)
-			}
-		}
-	}
-	if late > 100 {
-		t.Errorf("%d polls of 1000 let nobody run", late)
-	}
-	must(t, write.Close())
-	<-ended
-	must(t, read.Close())
-}
-
-func TestAPollCostsNothingWhileAProcessorIsFree(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(64)) // more than this test's process has goroutines that run
-	p, err := newPoller()
-	must(t, err)
-	must(t, p.close())                                                                     // a poll that used the pipe would fail
-	eventually(t, "a poll finds a free processor", func() bool { return p.poll() == nil }) // a goroutine may be runnable for a moment
-}
-
-func TestAPollAfterCloseFails(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // or there could be one that is free
-	p, err := newPoller()
-	must(t, err)
-	must(t, p.poll())
-	must(t, p.close())
-	if err := p.poll(); err == nil {
-		t.Error("a poll after close did not fail")
-	}
-}
-
 func TestAChangeOfAKeyInTheBacklogIsHandedOutDuringABreath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, handedOut, letGo := oneBreathes(t)
-		defer func() { letGo <- nil; q.shutDown() }()
-		q.add("0-5", operations(OperationPut), prioLive)
+		defer func() { letGo <- nil; q.ShutDown() }()
+		q.Add("0-5", operation.Of(operation.Put), Live)
 		synctest.Wait()
 		if len(handedOut) != 1 {
 			t.Fatalf("%d keys were handed out during the breath, want the one that was changed", len(handedOut))
@@ -290,13 +228,13 @@ func TestAChangeOfAKeyInTheBacklogIsHandedOutDuringABreath(t *testing.T) {
 func TestNoBackgroundKeyIsHandedOutDuringABreath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, handedOut, letGo := oneBreathes(t)
-		defer func() { letGo <- nil; q.shutDown() }()
+		defer func() { letGo <- nil; q.ShutDown() }()
 		q.mu.Lock()
-		q.ready.handedOut = oldestEvery - 1 // it is the turn of the oldest
+		q.ready.handedOut = OldestEvery - 1 // it is the turn of the oldest
 		q.mu.Unlock()
-		q.add("live", operations(OperationPut), prioLive)
+		q.Add("live", operation.Of(operation.Put), Live)
 		synctest.Wait()
-		if len(handedOut) != 1 || (<-handedOut).key != "live" {
+		if len(handedOut) != 1 || (<-handedOut).Key != "live" {
 			t.Error("want the live key, and nothing else")
 		}
 	})

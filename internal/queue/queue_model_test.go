@@ -1,13 +1,13 @@
-package controllerruntime
+package queue
 
 import (
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"math/rand/v2"
+	"pgregory.net/rapid"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 // The model is the queue's specification, written down the slow and plain way: it
@@ -16,11 +16,11 @@ import (
 
 // modelRun is one run of a key that is to come.
 type modelRun struct {
-	ops     Operations
-	prio    priority
+	ops     operation.Operations
+	prio    Priority
 	added   time.Time // its first reason
 	delayed bool
-	kind    timerKind // while delayed
+	kind    DelayKind // while delayed
 	at      time.Time // while delayed: when it ends
 	set     int       // while delayed: order of equal times
 	ready   int       // in which order it became ready; 0 if it is not
@@ -43,8 +43,8 @@ type model struct {
 	handedOut      int
 }
 
-func newModel(names []string, opts queueOptions) *model {
-	m := &model{quiet: opts.debounceQuiet, maxHold: opts.debounceMax, keys: map[string]*modelKey{}, names: names, now: time.Now()}
+func newModel(names []string, opts Options) *model {
+	m := &model{quiet: opts.DebounceQuiet, maxHold: opts.DebounceMax, keys: map[string]*modelKey{}, names: names, now: time.Now()}
 	for _, name := range names {
 		m.keys[name] = &modelKey{}
 	}
@@ -53,21 +53,21 @@ func newModel(names []string, opts queueOptions) *model {
 
 func (m *model) turn() int { m.order++; return m.order }
 
-func (m *model) add(key string, ops Operations, prio priority) {
+func (m *model) add(key string, ops operation.Operations, prio Priority) {
 	k := m.keys[key]
-	live := prio != prioBackground && ops&explicitBit == 0
+	live := prio != Background && ops&operation.ByHand == 0
 	if m.quiet == 0 || !live || k.next != nil && !k.next.delayed {
 		m.happen(key, ops, prio)
 		return
 	}
 	if k.next == nil {
-		k.next = &modelRun{added: m.now, delayed: true, kind: timerDebounce}
+		k.next = &modelRun{added: m.now, delayed: true, kind: quietDelay}
 	}
-	if k.next.kind != timerDebounce {
+	if k.next.kind != quietDelay {
 		k.next.ops &^= opRetry | opRequeue
-		k.next.added, k.next.kind = m.now, timerDebounce
+		k.next.added, k.next.kind = m.now, quietDelay
 	}
-	k.next.ops, k.next.prio = union(k.next.ops, ops), max(k.next.prio, prio)
+	k.next.ops, k.next.prio = operation.Union(k.next.ops, ops), max(k.next.prio, prio)
 	k.next.set, k.next.at = m.turn(), m.now.Add(m.quiet)
 	if latest := k.next.added.Add(m.maxHold); latest.Before(k.next.at) {
 		k.next.at = latest
@@ -75,18 +75,18 @@ func (m *model) add(key string, ops Operations, prio priority) {
 }
 
 // happen is something that makes the next run due now.
-func (m *model) happen(key string, ops Operations, prio priority) {
+func (m *model) happen(key string, ops operation.Operations, prio Priority) {
 	k := m.keys[key]
 	if k.next == nil {
-		k.next = &modelRun{added: m.now, delayed: true, kind: timerRequeue}
+		k.next = &modelRun{added: m.now, delayed: true, kind: RequeueDelay}
 	}
 	run := k.next
-	if run.delayed && run.kind != timerDebounce {
+	if run.delayed && run.kind != quietDelay {
 		run.ops &^= opRetry | opRequeue
 		run.added = m.now
 	}
 	becomesDue, raised := run.delayed, prio > run.prio
-	run.ops, run.prio, run.delayed = union(run.ops, ops), max(run.prio, prio), false
+	run.ops, run.prio, run.delayed = operation.Union(run.ops, ops), max(run.prio, prio), false
 	switch {
 	case k.running:
 	case becomesDue:
@@ -101,9 +101,9 @@ func (m *model) makeReady(run *modelRun) {
 	run.placed, run.since = run.ready, m.now
 }
 
-func (m *model) addAfter(key string, ops Operations, prio priority, d time.Duration, kind timerKind) {
+func (m *model) addAfter(key string, ops operation.Operations, prio Priority, d time.Duration, kind DelayKind) {
 	k := m.keys[key]
-	if kind == timerUser {
+	if kind == UserDelay {
 		if d <= 0 {
 			m.happen(key, ops, prio)
 			return
@@ -111,8 +111,8 @@ func (m *model) addAfter(key string, ops Operations, prio priority, d time.Durat
 		m.delay(&k.user, ops, prio, d, kind)
 		return
 	}
-	if k.next != nil && (!k.next.delayed || k.next.kind == timerDebounce) {
-		k.next.ops = union(ops&^(opRetry|opRequeue), k.next.ops)
+	if k.next != nil && (!k.next.delayed || k.next.kind == quietDelay) {
+		k.next.ops = operation.Union(ops&^(opRetry|opRequeue), k.next.ops)
 		if prio > k.next.prio {
 			k.next.prio = prio
 			k.next.placed = m.turn()
@@ -124,18 +124,18 @@ func (m *model) addAfter(key string, ops Operations, prio priority, d time.Durat
 		return
 	}
 	if k.next != nil {
-		ops, prio = union(k.next.ops, ops), max(k.next.prio, prio)
+		ops, prio = operation.Union(k.next.ops, ops), max(k.next.prio, prio)
 	}
 	k.next = nil
 	m.happen(key, ops, prio)
 }
 
-func (m *model) delay(run **modelRun, ops Operations, prio priority, d time.Duration, kind timerKind) {
+func (m *model) delay(run **modelRun, ops operation.Operations, prio Priority, d time.Duration, kind DelayKind) {
 	at := m.now.Add(d)
 	if *run == nil {
 		*run = &modelRun{delayed: true, kind: kind, at: at, set: m.turn()}
 	}
-	(*run).ops, (*run).prio = union((*run).ops, ops), max((*run).prio, prio)
+	(*run).ops, (*run).prio = operation.Union((*run).ops, ops), max((*run).prio, prio)
 	if at.Before((*run).at) {
 		(*run).at, (*run).set = at, m.turn()
 	}
@@ -155,7 +155,7 @@ func (m *model) advance(d time.Duration) {
 		switch {
 		case run == k.user:
 			k.user = nil
-		case run.kind != timerDebounce:
+		case run.kind != quietDelay:
 			k.next = nil
 		}
 		m.happen(key, run.ops, run.prio)
@@ -219,33 +219,33 @@ func (m *model) done(key string) {
 func (m *model) drop(key string) {
 	k := m.keys[key]
 	k.user = nil
-	if k.next != nil && k.next.delayed && k.next.kind != timerDebounce {
+	if k.next != nil && k.next.delayed && k.next.kind != quietDelay {
 		k.next = nil
 	}
 }
 
-func (m *model) counts() queueCounts {
-	var c queueCounts
+func (m *model) counts() Counts {
+	var c Counts
 	oldest := 0
 	for _, name := range m.names {
 		k := m.keys[name]
 		if m.isReady(name) {
-			c.ready[k.next.prio]++
+			c.Ready[k.next.prio]++
 			if oldest == 0 || k.next.ready < oldest {
-				oldest, c.oldest = k.next.ready, m.now.Sub(k.next.since)
+				oldest, c.Oldest = k.next.ready, m.now.Sub(k.next.since)
 			}
 		}
 		if k.running {
-			c.inProgress++
+			c.InProgress++
 			if k.next != nil && !k.next.delayed {
-				c.rerun++
+				c.Rerun++
 			}
 		}
 		if k.next != nil && k.next.delayed {
-			c.timers++
+			c.Delayed++
 		}
 		if k.user != nil {
-			c.timers++
+			c.Delayed++
 		}
 	}
 	return c
@@ -279,31 +279,31 @@ type fataler interface {
 
 // comparison takes random steps with both; choose(n) draws from 0 to n-1.
 type comparison struct {
-	queue  *queue
+	queue  *Queue
 	model  *model
 	choose func(n int) int
 	tally  map[string]int
 }
 
-var modelReasons = []Operations{
-	1 << OperationPut, 1 << OperationDelete, 1 << OperationDelete, 1 << OperationPurge, 1 << OperationSecondary,
-	1 << OperationExternal, 1 << OperationResync, 1 << OperationRetry, 1 << OperationRequeue, 1<<OperationManual | explicitBit,
+var modelReasons = []operation.Operations{
+	1 << operation.Put, 1 << operation.Delete, 1 << operation.Delete, 1 << operation.Purge, 1 << operation.Secondary,
+	1 << operation.External, 1 << operation.Resync, 1 << operation.Retry, 1 << operation.Requeue, 1<<operation.Manual | operation.ByHand,
 }
 
 func (c *comparison) step(t fataler) {
 	t.Helper()
 	key := c.model.names[c.choose(len(c.model.names))]
 	ops := modelReasons[c.choose(len(modelReasons))]
-	prio := priority(c.choose(int(prioCount)))
+	prio := Priority(c.choose(int(Priorities)))
 	what := "add"
 	switch c.choose(10) {
 	case 0, 1, 2:
-		c.queue.add(key, ops, prio)
+		c.queue.Add(key, ops, prio)
 		c.model.add(key, ops, prio)
 	case 3, 4:
 		what = "addAfter"
-		d, kind := time.Duration(c.choose(50)-2)*time.Millisecond, timerKind(c.choose(3))
-		c.queue.addAfter(key, ops, prio, d, kind)
+		d, kind := time.Duration(c.choose(50)-2)*time.Millisecond, DelayKind(c.choose(3))
+		c.queue.AddAfter(key, ops, prio, d, kind)
 		c.model.addAfter(key, ops, prio, d, kind)
 	case 5, 6:
 		what = "get"
@@ -312,7 +312,7 @@ func (c *comparison) step(t fataler) {
 		what = "done"
 		if running := c.model.inProgress(); len(running) > 0 {
 			key = running[c.choose(len(running))]
-			c.queue.done(key)
+			c.queue.Done(key)
 			c.model.done(key)
 		}
 	case 8:
@@ -320,7 +320,7 @@ func (c *comparison) step(t fataler) {
 			break
 		}
 		what = "drop"
-		c.queue.drop(key)
+		c.queue.CancelDelays(key)
 		c.model.drop(key)
 	case 9:
 		what = "advance"
@@ -338,23 +338,23 @@ func (c *comparison) get(t fataler) {
 		return
 	}
 	key, run := c.model.get()
-	want := item{key: key, ops: run.ops, prio: run.prio, added: run.added}
-	got, shutdown := c.queue.get()
-	if shutdown || got.key != want.key || got.ops != want.ops || got.prio != want.prio || !got.added.Equal(want.added) {
+	want := Item{Key: key, Ops: run.ops, Prio: run.prio, Added: run.added}
+	got, shutdown := c.queue.Get()
+	if shutdown || got.Key != want.Key || got.Ops != want.Ops || got.Prio != want.Prio || !got.Added.Equal(want.Added) {
 		t.Fatalf("hand-out %d (shutdown %v):\n got %+v\nwant %+v", c.model.handedOut, shutdown, got, want)
 	}
 }
 
 func (c *comparison) compare(t fataler, what, key string) {
 	t.Helper()
-	if got, want := c.queue.counts(), c.model.counts(); got != want {
+	if got, want := c.queue.Counts(), c.model.counts(); got != want {
 		t.Fatalf("after %s of %s:\n got %+v\nwant %+v", what, key, got, want)
 	}
-	var want Operations
+	var want operation.Operations
 	if next := c.model.keys[key].next; next != nil {
 		want = next.ops
 	}
-	if got := c.queue.pendingOps(key); got != want {
+	if got := c.queue.Pending(key); got != want {
 		t.Fatalf("after %s of %s: pending %s, want %s", what, key, got, want)
 	}
 	if got, want := len(c.queue.entries), c.model.remembered(); got != want {
@@ -370,25 +370,25 @@ func modelNames(n int) []string {
 	return names
 }
 
-func modelOptions(t *testing.T, test func(t *testing.T, opts queueOptions)) {
-	t.Run("plain", func(t *testing.T) { test(t, queueOptions{}) })
+func modelOptions(t *testing.T, test func(t *testing.T, opts Options)) {
+	t.Run("plain", func(t *testing.T) { test(t, Options{}) })
 	t.Run("debounced", func(t *testing.T) {
-		test(t, queueOptions{debounceQuiet: 7 * time.Millisecond, debounceMax: 25 * time.Millisecond})
+		test(t, Options{DebounceQuiet: 7 * time.Millisecond, DebounceMax: 25 * time.Millisecond})
 	})
 }
 
 func TestQueueDoesWhatTheModelDoes(t *testing.T) {
-	modelOptions(t, func(t *testing.T, opts queueOptions) {
+	modelOptions(t, func(t *testing.T, opts Options) {
 		synctest.Test(t, func(t *testing.T) {
 			// Wrapped, because rapid asks a *testing.T for its deadline, which a bubble forbids.
 			rapid.Check(struct{ *testing.T }{t}, func(rt *rapid.T) {
 				c := comparison{
-					queue:  newQueue(opts),
+					queue:  New(opts),
 					model:  newModel(modelNames(5), opts),
 					choose: func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "choice") },
 					tally:  map[string]int{},
 				}
-				defer c.queue.shutDown()
+				defer c.queue.ShutDown()
 				for range 200 {
 					c.step(rt)
 				}
@@ -399,10 +399,10 @@ func TestQueueDoesWhatTheModelDoes(t *testing.T) {
 
 func TestDepthAndCountersAreExactAfterAMillionOperations(t *testing.T) {
 	const seed = 20260101
-	modelOptions(t, func(t *testing.T, opts queueOptions) {
+	modelOptions(t, func(t *testing.T, opts Options) {
 		synctest.Test(t, func(t *testing.T) {
 			c := comparison{
-				queue:  newQueue(opts),
+				queue:  New(opts),
 				model:  newModel(modelNames(16), opts),
 				choose: rand.New(rand.NewPCG(seed, seed)).IntN,
 				tally:  map[string]int{},
@@ -411,7 +411,7 @@ func TestDepthAndCountersAreExactAfterAMillionOperations(t *testing.T) {
 				c.step(t)
 			}
 			for _, key := range c.model.inProgress() { // work it all off
-				c.queue.done(key)
+				c.queue.Done(key)
 				c.model.done(key)
 			}
 			advance(time.Second)
@@ -419,12 +419,12 @@ func TestDepthAndCountersAreExactAfterAMillionOperations(t *testing.T) {
 			for c.queue.depth() > 0 {
 				c.get(t)
 				for _, key := range c.model.inProgress() {
-					c.queue.done(key)
+					c.queue.Done(key)
 					c.model.done(key)
 				}
 			}
 			requireEmpty(t, c.queue)
-			c.queue.shutDown()
+			c.queue.ShutDown()
 			t.Log(c.tally)
 		})
 	})

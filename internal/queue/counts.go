@@ -1,0 +1,59 @@
+package queue
+
+import (
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"time"
+)
+
+// Counts is the state of a queue at one moment.
+type Counts struct {
+	Ready      [Priorities]int // keys that wait for a worker
+	InProgress int
+	Rerun      int           // of those, keys that are due again when their run ends
+	Delayed    int           // delays: retries, requeues, the user's, debounced keys
+	Failing    int           // keys whose last attempt failed
+	Oldest     time.Duration // how long the oldest ready key is ready
+}
+
+// Counts returns them all under one hold of the lock, so that they agree.
+func (q *Queue) Counts() Counts {
+	c := Counts{Failing: q.backoff.Failing()}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for p := range c.Ready {
+		c.Ready[p] = q.ready.byPriority[p].len
+	}
+	c.InProgress, c.Rerun, c.Delayed = q.running, q.rerun, len(q.timers.heap)
+	if oldest := q.ready.byAge.front; oldest != nil {
+		c.Oldest = q.now() - oldest.readyAt
+	}
+	return c
+}
+
+// Remembered is the number of keys of which the queue knows anything.
+func (q *Queue) Remembered() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.entries)
+}
+
+// Pending returns why the next run of a key is due or delayed; a user's delay apart.
+func (q *Queue) Pending(key string) operation.Operations {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[key]
+	switch {
+	case e == nil:
+		return 0
+	case e.wait != nil:
+		return e.wait.ops
+	}
+	return e.ops
+}
+
+// Closed reports whether ShutDown was called.
+func (q *Queue) Closed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
