@@ -54,18 +54,6 @@ func TestKumoriDefaultGarbageSecondariesComesBackEachInterval(t *testing.T) {
 	eventually(t, "three intervals", func() bool { return c.seen.with("gone", OperationDelete) >= 3 })
 }
 
-func TestKumoriIntervalZeroMeansNever(t *testing.T) {
-	w := newWorld(t)
-	var collected atomic.Int32
-	c := kumori{sites: w.sites()}.collecting(func(*collecting) { collected.Add(1) })
-	r := runKumori(t, c)
-	eventually(t, "the first time", func() bool { return collected.Load() == 1 })
-	r.halt()
-	if n := collected.Load(); n != 1 {
-		t.Errorf("GarbageSecondaries was called %d times, want once", n)
-	}
-}
-
 // disbelieving is a client whose leader says that every document exists.
 type disbelieving struct {
 	*entity.Client[*site]

@@ -166,34 +166,3 @@ func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
 		t.Errorf("the brake engaged %d times", n)
 	}
 }
-
-// TestALeaseRemovedByHandLeavesOneLeader, whoever is faster.
-func TestALeaseRemovedByHandLeavesOneLeader(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	var c [2]*Controller[*site]
-	for i := range 2 {
-		var err error
-		c[i], err = New("sites", w.away().sites(), (&calls{}).reconciler(nil), WithLeaseTiming(quickLease))
-		must(t, err)
-		w.run(c[i])
-	}
-	leaders := func() int {
-		n := 0
-		for _, c := range c {
-			if c.Stats().Leading {
-				n++
-			}
-		}
-		return n
-	}
-	for range 3 {
-		eventually(t, "one leads", func() bool { return leaders() == 1 })
-		must(t, w.kv("sites-status").Purge(t.Context(), reservedLease))
-		eventually(t, "the lease is there again", func() bool {
-			_, err := w.kv("sites-status").Get(t.Context(), reservedLease)
-			return err == nil
-		})
-	}
-	eventually(t, "one leads", func() bool { return leaders() == 1 })
-}

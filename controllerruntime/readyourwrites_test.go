@@ -54,42 +54,4 @@ func TestAReconcileReadsItsOwnWrites(t *testing.T) {
 	<-done
 }
 
-// TestTheNextReconcileSeesWhatTheLastOneWrote in the informer's own store too, which knows nothing of own writes until
-// the watch brings them.
-func TestTheNextReconcileSeesWhatTheLastOneWrote(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	ctx := t.Context()
-	const rounds = 200
-	written, late := "", 0
-	done := make(chan struct{})
-	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-		if written != "" {
-			item, ok, err := pages.Informer().GetStore().GetByKey("p")
-			if err != nil || !ok || item.(*page).Spec.Title != written {
-				late++
-			}
-		}
-		next := written + "x"
-		if len(next) > rounds {
-			close(done)
-			return Result{}, TerminalError(errDone)
-		}
-		p := &page{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
-		if _, err := CreateOrUpdate(ctx, pages, p, func(p *page) error { p.Spec.Title = next; return nil }); err != nil {
-			return Result{}, err
-		}
-		written = next
-		return Result{RequeueAfter: 1}, nil
-	}), Watches(pages, func(context.Context, *page) ([]string, error) { return nil, nil }))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(ctx, newSite("home", "one")))
-	<-done
-	if late > 0 {
-		t.Errorf("%d of %d reconciles began before the cache showed the last one's write", late, rounds)
-	}
-}
-
 var errDone = errors.New("done")

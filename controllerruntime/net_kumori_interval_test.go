@@ -1,0 +1,34 @@
+package controllerruntime
+
+import (
+	"sync/atomic"
+	"testing"
+)
+
+// TestKumoriIntervalZeroMeansNever: garbage is collected once, after the first sync, and no primary is resynced. The
+// test also fails if zero means the default interval: site-30552 has its turn at the very beginning of every
+// interval.
+func TestKumoriIntervalZeroMeansNever(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	ctx := t.Context()
+	must(t, sites.Create(ctx, newSite(firstInTurn, "")))
+	var collected atomic.Int32
+	c := kumori{sites: sites}.collecting(func(*collecting) { collected.Add(1) })
+	r := runKumori(t, c)
+	eventually(t, "the first time", func() bool { return collected.Load() >= 1 })
+	w.make(sites, 5*many) // it works for a while, in which it could have collected more than once
+	eventually(t, "all are reconciled", func() bool {
+		return c.seen.count(siteName(5*many-1)) > 0 && c.seen.count(firstInTurn) > 0
+	})
+	r.halt()
+	if n := collected.Load(); n != 1 {
+		t.Errorf("GarbageSecondaries was called %d times, want once", n)
+	}
+	if ops := c.seen.of(firstInTurn); c.seen.with(firstInTurn, OperationResync) > 0 {
+		t.Errorf("the site was reconciled because of a resync: %v", ops)
+	}
+}
+
+// firstInTurn is a key whose turn is in the first ten-thousandth of every resync interval.
+const firstInTurn = "site-30552"
