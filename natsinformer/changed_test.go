@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/features"
+	featurestesting "k8s.io/client-go/features/testing"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
@@ -489,4 +491,38 @@ func TestCursorWaitsForAKeyThatWasWrittenAgain(t *testing.T) {
 		t.Error("the cursor has passed a key that is not up to date")
 	}
 	must(t, r.WaitCursor(ctx, second))
+}
+
+// TestTheCursorClaimsNothingOfAnotherStreamBeforeTheStoreHasIt: who waits for a write to a stream that was made anew, with
+// fewer messages, must not be told by the cursor of the stream before that the store has it.
+func TestTheCursorClaimsNothingOfAnotherStreamBeforeTheStoreHasIt(t *testing.T) {
+	for name, atomic := range map[string]bool{"with AtomicFIFO": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			featurestesting.SetFeatureDuringTest(t, features.UnlockWhileProcessingFIFO, atomic)
+			featurestesting.SetFeatureDuringTest(t, features.AtomicFIFO, atomic)
+			js := connect(t, natstest.Start(t).URL())
+			kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+			for i := range 20 {
+				put(t, kv, fmt.Sprint("k", i), i)
+			}
+			var r *running
+			claimed := make(chan uint64, 1)
+			r = start(t, js, Config{Bucket: "b", OnInvalid: func(Entry, error) {
+				claimed <- r.Cursor() // the new list is being applied, and the end of it is still to come
+			}})
+			r.synced(t)
+			must(t, r.WaitCursor(t.Context(), 20))
+			must(t, js.DeleteKeyValue(t.Context(), "b"))
+			kv = bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+			put(t, kv, "bad", -1)
+			last := put(t, kv, "anew", 1)
+			if c := <-claimed; c != 0 {
+				t.Errorf("the cursor is %d while the new stream's first list is applied", c)
+			}
+			eventually(t, 20*time.Second, "the cursor is the new stream's", func() bool { return r.Cursor() == last })
+			if !r.has("anew", 1) || r.get("k1") != nil {
+				t.Error("the cursor is the new stream's, and the store is not")
+			}
+		})
+	}
 }
