@@ -50,12 +50,11 @@ func (o *overlay[V]) delete(key string, revision uint64) {
 }
 
 func (o *overlay[V]) add(key string, w ownWrite[V]) {
-	status := o.informer.Status()
-	w.stream, w.at = status.StreamChanges, time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.prune(w.stream, w.at)
-	if old, ok := o.entries[key]; ok && old.revision > w.revision && old.stream == w.stream {
+	w.stream, w.at = o.informer.Status().StreamChanges, time.Now()
+	o.prune(w.stream, w.at) // now all entries are of one stream
+	if old, ok := o.entries[key]; ok && old.revision > w.revision {
 		return // of two writers in this process the later one came first
 	}
 	o.forget(key) // without telling readers that there is nothing: what takes its place is put there before the lock goes
