@@ -1,11 +1,15 @@
 package recorder_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -447,5 +451,45 @@ func TestAHalfOpenConnectionBlocksNobody(t *testing.T) {
 	flush(t, rec)
 	if events := list(t, rec, "", ""); len(events) != 1001 {
 		t.Errorf("%d events are stored, want 1001: %+v", len(events), rec.Stats())
+	}
+}
+
+// Whoever reads the stream reads what happened in the order in which it happened, also where the connection was lost with
+// events on the wire and others behind them.
+func TestEventsSentAgainAfterALostConnectionAreStoredInOrder(t *testing.T) {
+	t.Parallel()
+	const events = 200 // more than may be on the wire
+	srv := natstest.Start(t)
+	var over atomic.Bool
+	var lost atomic.Int64
+	nc, js := natstest.Connect(t, srv.URL(), natstest.Tamper(func(m *nats.Msg) bool {
+		acknowledgement := bytes.Contains(m.Data, []byte(`"stream":"`+recorder.DefaultStream+`"`))
+		if over.Load() || !acknowledgement {
+			return true
+		}
+		lost.Add(1)
+		return false
+	}))
+	rec := newRecorder(t, recorder.Config{JetStream: js})
+	for i := range events {
+		rec.Event(website("", fmt.Sprintf("site-%03d", i)), corev1.EventTypeNormal, "Synced", "done")
+	}
+	eventually(t, "as many as may be are on the wire", func() bool { return lost.Load() >= 64 })
+	over.Store(true)
+	if err := nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, rec)
+	stored := list(t, rec, "", "")
+	slices.SortFunc(stored, func(a, b corev1.Event) int {
+		return cmp.Or(cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)), cmp.Compare(a.ResourceVersion, b.ResourceVersion))
+	})
+	if len(stored) != events {
+		t.Fatalf("%d events are stored, want %d: %+v", len(stored), events, rec.Stats())
+	}
+	for i, event := range stored {
+		if want := fmt.Sprintf("site-%03d", i); event.InvolvedObject.Name != want {
+			t.Fatalf("number %d of the stream is about %s, want %s", i, event.InvolvedObject.Name, want)
+		}
 	}
 }
