@@ -161,7 +161,7 @@ func (a *anchors) putStatus(ctx context.Context, key string, record *entity.Reco
 // written is told of each record that was written.
 func (a *anchors) written(ctx context.Context, key string) {
 	a.backoff.Reset(key)
-	a.engine.recordsHealthy(ctx)
+	a.engine.recordsHealth.Healthy(ctx)
 }
 
 // maxConflicts bounds how often a record is put on top of another writer's in a row.

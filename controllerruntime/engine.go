@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,12 +56,16 @@ type engine struct {
 
 	loggerKey any // under which logr keeps the logger of a context
 
-	degraded degradations
+	health        *health.Board
+	recordsHealth *health.Reporter // whether records can be written
+	leaseHealth   *health.Reporter // whether the lease can be read and written
 }
 
 func newEngine(name, kind string, config entity.Config, records *entity.Records, r Reconciler, opts options) *engine {
 	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r, loggerKey: loggerKey(), unclaimed: make(chan struct{}, 1)}
-	e.degraded.wake = make(chan struct{}, 1)
+	e.health = health.New(e.onSourceError())
+	e.recordsHealth = e.health.Reporter("records (bucket " + e.statusBucket + ")")
+	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
 	e.queue = queue.New(queue.Options{
 		DebounceQuiet: opts.debounceQuiet, DebounceMax: opts.debounceMax,
 		BackoffMin: opts.backoffMin, BackoffMax: opts.backoffMax,
@@ -151,6 +156,17 @@ func (e *engine) invalid(ctx context.Context, key string, err error) {
 func (e *engine) callback(ctx context.Context, name string, f func()) {
 	if err := guard(func() error { f(); return nil }); err != nil {
 		klog.FromContext(ctx).Error(err, "Callback panicked", "callback", name)
+	}
+}
+
+// onSourceError is the user's callback for what does not work; nil if there is none.
+func (e *engine) onSourceError() func(ctx context.Context, name string, err error) {
+	f := e.opts.onSourceError
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, name string, err error) {
+		e.callback(ctx, "WithOnSourceError", func() { f(name, err) })
 	}
 }
 

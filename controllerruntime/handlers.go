@@ -1,13 +1,9 @@
 package controllerruntime
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"runtime/debug"
-	"slices"
-	"sync"
 
 	"k8s.io/client-go/tools/cache"
 )
@@ -46,35 +42,6 @@ func (h *handlers) remove() {
 		_ = r.informer.RemoveEventHandler(r.handle)
 	}
 	h.registered = nil
-}
-
-// health is what is wrong with the buckets of a source.
-type health struct {
-	mu     sync.Mutex
-	errors map[string]error
-}
-
-func (h *health) set(bucket string, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err == nil {
-		delete(h.errors, bucket)
-		return
-	}
-	if h.errors == nil {
-		h.errors = map[string]error{}
-	}
-	h.errors[bucket] = err
-}
-
-func (h *health) err() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var all []error
-	for _, bucket := range slices.Sorted(maps.Keys(h.errors)) { // sorted, so that the same reasons make the same text
-		all = append(all, h.errors[bucket])
-	}
-	return errors.Join(all...)
 }
 
 // guard calls user code and turns a panic into an error with a stack.

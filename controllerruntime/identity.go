@@ -64,7 +64,7 @@ func (e *engine) keepClaim(ctx context.Context) {
 			e.noteUnclaimed() // for the next term
 			return
 		}
-		e.setHealth(ctx, source, err)
+		e.health.Set(ctx, source, err)
 	}
 }
 
@@ -195,7 +195,7 @@ func (b *brake) kept(ctx context.Context) (keptBrake, error) {
 var errUnreadable = errors.New("unreadable")
 
 func (e *engine) reservedHealth(ctx context.Context, key string, err error) {
-	e.setHealth(ctx, key+" (bucket "+e.statusBucket+")", err)
+	e.health.Set(ctx, key+" (bucket "+e.statusBucket+")", err)
 }
 
 // present tells whether a reserved key holds anything.

@@ -180,7 +180,7 @@ func (l *leaseLock) report(ctx context.Context, err error) {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		err = nil
 	}
-	l.engine.leaseHealth(ctx, err)
+	l.engine.leaseHealth.Report(ctx, err)
 }
 
 // Get implements resourcelock.Interface.

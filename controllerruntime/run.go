@@ -30,8 +30,8 @@ func (e *engine) run(ctx context.Context) error {
 	e.mappings = newMappings(e.opts.backoffMin, e.opts.backoffMax)
 	var background sync.WaitGroup
 	background.Go(func() { e.mappings.run(life) })
-	telling, endTelling := context.WithCancel(context.Background())
-	background.Go(func() { e.degraded.tell(telling) })
+	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
+	background.Go(func() { e.health.Run(telling) })
 
 	err := e.sync(ctx, life)
 	if err == nil {

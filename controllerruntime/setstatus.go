@@ -106,7 +106,7 @@ func (e *engine) statusRefused(ctx context.Context, t *term, it queue.Item, v vi
 		e.queue.AddAfter(it.Key, operation.Union(it.Ops, operation.Of(OperationRetry)), queue.Background, delay, queue.RetryDelay)
 	}
 	if err := e.anchors.annotate(ctx, it.Key, v, condition); err != nil && ctx.Err() == nil {
-		e.recordsDegraded(t.ctx, err)
+		e.recordsHealth.Failed(t.ctx, err)
 	}
 	e.queue.Done(it.Key)
 }

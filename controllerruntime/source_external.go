@@ -253,7 +253,7 @@ func (s *externalSource) list(ctx context.Context) {
 	}
 	s.lists.end(s.nextInterval(), begun)
 	s.breaker.listed()
-	s.engine.sourceHealth(ctx, s)
+	s.engine.health.Change(ctx, s.String(), s.err)
 	s.wakeAsked(begun)
 	s.tellMissing(begun)
 }

@@ -190,7 +190,7 @@ func (b *apiBreaker) trip(key string, err error) {
 	b.mu.Unlock()
 	b.source.lists.poke()
 	if opened {
-		b.source.engine.sourceHealth(b.life, b.source)
+		b.source.engine.health.Change(b.life, b.source.String(), b.source.err)
 	}
 }
 
@@ -202,7 +202,7 @@ func (b *apiBreaker) pollFailed(err error) {
 	clear(b.trying)
 	clear(b.suspects)
 	b.mu.Unlock()
-	b.source.engine.sourceHealth(b.life, b.source)
+	b.source.engine.health.Change(b.life, b.source.String(), b.source.err)
 }
 
 func (b *apiBreaker) failedLocked(err error) {
@@ -281,7 +281,7 @@ func (b *apiBreaker) attempted(key string, succeeded bool) {
 	b.mu.Unlock()
 	if first {
 		b.answered()
-		b.source.engine.sourceHealth(b.life, b.source)
+		b.source.engine.health.Change(b.life, b.source.String(), b.source.err)
 	}
 }
 

@@ -136,7 +136,7 @@ func (s *kubeSource) start(ctx context.Context) error {
 		return fmt.Errorf("%s: the informer has been stopped already and cannot run again; give the controller a new one", s)
 	}
 	s.watching.start(ctx, kubeHealthEvents{
-		changed:  func() { s.engine.sourceHealth(ctx, s) },
+		changed:  func() { s.engine.health.Change(ctx, s.String(), s.err) },
 		answered: func() { s.engine.kubeAnswers(s.watching.errors) },
 		stopping: s.engine.terms.over,
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/health"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,7 +84,7 @@ type natsSource[T entity.IEntity] struct {
 
 	handlers handlers
 	release  []func()
-	health   health
+	health   health.Errors // by bucket
 }
 
 func newNatsSource[T entity.IEntity](e *engine, role string, client entity.IEntityClient[T]) *natsSource[T] {
@@ -131,8 +132,8 @@ func (s *natsSource[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 		if err != nil {
 			err = fmt.Errorf("bucket %s: %w", bucket, err)
 		}
-		s.health.set(bucket, err)
-		s.engine.sourceHealth(ctx, s)
+		s.health.Set(bucket, err)
+		s.engine.health.Change(ctx, s.String(), s.err)
 	}
 	s.release = append(s.release, s.client.Subscribe(hooks))
 	stop, err := s.client.Start()
@@ -192,7 +193,7 @@ func (s *natsSource[T]) withStatus(document any) metav1.Object {
 }
 
 func (s *natsSource[T]) synced() []cache.DoneChecker { return s.handlers.synced() }
-func (s *natsSource[T]) err() error                  { return s.health.err() }
+func (s *natsSource[T]) err() error                  { return s.health.Err() }
 
 func (s *natsSource[T]) stop() {
 	s.handlers.remove()

@@ -7,14 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 )
 
 // setStatus writes a status as the controller of the page would, in another process.
@@ -219,66 +216,4 @@ func consumersOf(t *testing.T, w *world, bucket string) string {
 		t.Fatalf("bucket %s has the consumers %v, want one", bucket, names)
 	}
 	return names[0]
-}
-
-// TestReportsOfHealthComeInOrder: whatever the buckets of one source tell at the same time, what is reported last is true.
-func TestReportsOfHealthComeInOrder(t *testing.T) {
-	w := newWorld(t)
-	var last atomic.Pointer[error]
-	c, err := New("sites", w.sites(), noReconciler, Owns(w.pages()), WithOnSourceError(func(_ string, err error) { last.Store(&err) }))
-	must(t, err)
-	s := c.engine.sources[1].(*natsSource[*page])
-	quiet := klog.NewContext(t.Context(), logr.Discard())
-	for range 2000 {
-		done := make(chan struct{}, 2)
-		for _, bucket := range []string{"pages", "pages-status"} {
-			go func() {
-				for _, err := range []error{jetstream.ErrBucketNotFound, nil} {
-					s.health.set(bucket, err)
-					c.engine.sourceHealth(quiet, s)
-				}
-				done <- struct{}{}
-			}()
-		}
-		<-done
-		<-done
-		c.engine.degraded.tellNow()
-		if n := len(c.Stats().Degraded); n != 0 || *last.Load() != nil {
-			t.Fatalf("both are healthy, but %d are degraded, and the last report was %v", n, *last.Load())
-		}
-	}
-}
-
-// TestAReportOfHealthIsNotOvertaken, and holds up nobody: while the callback is told of one, the next one waits for it.
-func TestAReportOfHealthIsNotOvertaken(t *testing.T) {
-	w := newWorld(t)
-	entered, leave := make(chan struct{}), make(chan struct{})
-	told := make(chan error, 3)
-	c, err := New("sites", w.sites(), noReconciler, WithOnSourceError(func(_ string, err error) {
-		if err != nil {
-			close(entered)
-			<-leave
-		}
-		told <- err
-	}))
-	must(t, err)
-	quiet := klog.NewContext(t.Context(), logr.Discard())
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.engine.degraded.tell(ctx)
-	}()
-	c.engine.setHealth(quiet, "pages", errUnwell)
-	receive(t, "the callback is told", entered)
-	c.engine.setHealth(quiet, "pages", nil)
-	close(leave)
-	if err := receive(t, "the first report", told); err == nil {
-		t.Error("told that it is over before it was told of the failure")
-	}
-	if err := receive(t, "the second", told); err != nil {
-		t.Errorf("then told %v, want that it is over", err)
-	}
-	cancel()
-	<-done
 }

@@ -111,7 +111,7 @@ func (e *engine) snapshot() Stats {
 	if e.brake != nil {
 		s.Brake = e.brake.snapshot()
 	}
-	s.Degraded = e.degraded.all()
+	s.Degraded = e.health.Degraded()
 	s.BreakerOpened = c.breakerOpened.Load()
 	for _, source := range e.externals {
 		if s.External == nil {

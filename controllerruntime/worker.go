@@ -151,7 +151,7 @@ func (e *engine) recordFailed(t *term, it queue.Item, err error) {
 	delay := e.anchors.backoff.Delay(e.anchors.backoff.Fail(it.Key))
 	if !t.over() {
 		e.stats.recordErrors.Add(1)
-		e.recordsDegraded(t.ctx, err)
+		e.recordsHealth.Failed(t.ctx, err)
 		t.logger.Error(err, "Cannot write the record, so the key is not reconciled; will try again",
 			"key", it.Key, "bucket", e.statusBucket, "after", delay)
 	}

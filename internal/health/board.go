@@ -1,0 +1,119 @@
+// Package health keeps what does not work now, and tells of each change once.
+package health
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"k8s.io/klog/v2"
+)
+
+// Board is what does not work now, by name. It logs each change, and tells one callback of it. A change is that
+// something fails that worked, works that failed, or fails for another reason. All methods may be called concurrently.
+type Board struct {
+	onChange func(ctx context.Context, name string, err error) // nil: nobody is told
+
+	reporting sync.Mutex // held while a reporter is asked, so that the newest answer is noted last
+
+	mu     sync.Mutex
+	byName map[string]error
+	news   []news // the callback was not told of them yet
+	wake   chan struct{}
+}
+
+type news struct {
+	name string
+	err  error
+}
+
+// New returns a board on which everything works. Run calls onChange, which may be nil: with the reason, or with nil when
+// it works again.
+func New(onChange func(ctx context.Context, name string, err error)) *Board {
+	return &Board{onChange: onChange, byName: map[string]error{}, wake: make(chan struct{}, 1)}
+}
+
+// Set reports why something does not work; nil if it does. It does not wait for the callback.
+func (b *Board) Set(ctx context.Context, name string, err error) {
+	b.Change(ctx, name, func() error { return err })
+}
+
+// Change reports what now returns. It asks under a lock: of two reports at once the one that is noted last is the newer,
+// so that nothing stays on the board that works again. now must not report itself.
+func (b *Board) Change(ctx context.Context, name string, now func() error) {
+	b.reporting.Lock()
+	defer b.reporting.Unlock()
+	err := now()
+	if !b.note(name, err) {
+		return
+	}
+	if err == nil {
+		klog.FromContext(ctx).Info("Source works again", "source", name)
+	} else {
+		klog.FromContext(ctx).Error(err, "Source degraded, the rest goes on", "source", name)
+	}
+}
+
+// note reports whether this is a change.
+func (b *Board) note(name string, err error) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.byName[name]
+	if err == nil {
+		delete(b.byName, name)
+	} else {
+		b.byName[name] = err
+	}
+	if sameReason(before, err) {
+		return false
+	}
+	if b.onChange != nil {
+		b.news = append(b.news, news{name, err})
+		select {
+		case b.wake <- struct{}{}:
+		default:
+		}
+	}
+	return true
+}
+
+func sameReason(a, b error) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return a.Error() == b.Error()
+}
+
+// Degraded returns what does not work now, with the reasons. The caller may change the map.
+func (b *Board) Degraded() map[string]error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.byName) == 0 {
+		return nil
+	}
+	return maps.Clone(b.byName)
+}
+
+// Run tells the callback, in order and without a lock, until ctx ends. It tells what is known by then before it returns.
+// The callback's context has the values of ctx, and does not end with it.
+func (b *Board) Run(ctx context.Context) {
+	lasting := context.WithoutCancel(ctx)
+	for ended := false; !ended; {
+		select {
+		case <-b.wake:
+		case <-ctx.Done():
+			ended = true
+		}
+		for _, n := range b.takeNews() {
+			b.onChange(lasting, n.name, n.err)
+		}
+	}
+}
+
+func (b *Board) takeNews() []news {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	taken := b.news
+	b.news = nil
+	return taken
+}
