@@ -2,7 +2,6 @@ package controllerruntime
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -25,7 +24,7 @@ type relay struct {
 
 	mu    sync.Mutex
 	open  []net.Conn
-	muted string        // the prefix of subjects whose deliveries vanish
+	muted string        // the prefix of subjects whose messages vanish
 	slow  string        // the prefix of subjects whose deliveries come late
 	delay time.Duration // by how much
 }
@@ -49,7 +48,14 @@ func (r *relay) mute(bucket string) {
 	r.muted = deliveriesOf(bucket)
 }
 
-// late makes the deliveries of a bucket, and what the server says about them, come d later.
+// muteAnswers makes the answers to requests vanish until the next call of mute. Deliveries pass.
+func (r *relay) muteAnswers() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.muted = "_INBOX."
+}
+
+// late makes the deliveries of a bucket come d later, and what else the server sends to their subscription.
 func (r *relay) late(bucket string, d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,14 +112,15 @@ type fate struct {
 	after    time.Duration
 }
 
-func (r *relay) fateOf(f frame) fate {
+func (r *relay) fateOf(f frame, slow map[string]bool) fate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.muted != "" && strings.HasPrefix(f.subject, r.muted):
 		return fate{vanishes: true}
-	case r.slow != "" && (strings.HasPrefix(f.subject, r.slow) || f.status):
-		return fate{after: r.delay} // the status of a pull must not overtake its messages
+	case r.slow != "" && (strings.HasPrefix(f.subject, r.slow) || slow[f.subscription]):
+		slow[f.subscription] = true // the status of a pull must not overtake its messages
+		return fate{after: r.delay}
 	}
 	return fate{}
 }
@@ -124,6 +131,7 @@ func (r *relay) deliver(client net.Conn, server *bufio.Reader) {
 		data []byte
 		due  time.Time
 	}
+	slow := map[string]bool{} // the subscriptions that got late messages
 	var writing sync.Mutex
 	write := func(data []byte) error {
 		writing.Lock()
@@ -146,7 +154,7 @@ func (r *relay) deliver(client net.Conn, server *bufio.Reader) {
 		if err != nil {
 			return
 		}
-		switch is := r.fateOf(f); {
+		switch is := r.fateOf(f, slow); {
 		case is.vanishes:
 		case is.after > 0:
 			queue <- lateFrame{f.data, time.Now().Add(is.after)}
@@ -160,9 +168,8 @@ func (r *relay) deliver(client net.Conn, server *bufio.Reader) {
 
 // frame is one line of the server's protocol, with its payload if it has one.
 type frame struct {
-	data    []byte
-	subject string // of a message
-	status  bool   // of a pull: a heartbeat, or its end
+	data                  []byte
+	subject, subscription string // of a message
 }
 
 func readFrame(server *bufio.Reader) (frame, error) {
@@ -183,10 +190,7 @@ func readFrame(server *bufio.Reader) (frame, error) {
 	if _, err := io.ReadFull(server, payload); err != nil {
 		return f, err
 	}
-	f.subject = fields[1]
-	if status, ok := bytes.CutPrefix(payload, []byte("NATS/1.0 ")); ok && fields[0] == "HMSG" {
-		f.status = bytes.HasPrefix(status, []byte("100")) || bytes.HasPrefix(status, []byte("40"))
-	}
+	f.subject, f.subscription = fields[1], fields[2]
 	f.data = append(line, payload...)
 	return f, nil
 }
