@@ -51,7 +51,6 @@ type engine struct {
 	started   atomic.Bool
 	terms     terms
 	standby   standby
-	acquired  atomic.Uint64 // the revision of the lease with which this term began
 	runs      atomic.Uint64 // numbers the reconciles that log something
 
 	loggerKey any // under which logr keeps the logger of a context

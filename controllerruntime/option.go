@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/nagi-runtime/nagi/internal/lease"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 )
@@ -294,8 +295,8 @@ type LeaseTiming struct {
 // WithLeaseTiming sets the timing of the lease. The default is client-go's for its leader election: 15 s, 10 s, 2 s.
 func WithLeaseTiming(t LeaseTiming) Option {
 	return func(o *options) error {
-		if t.RetryPeriod <= 0 || t.RenewDeadline <= t.RetryPeriod*6/5 || t.Duration <= t.RenewDeadline || t.Duration%time.Second != 0 {
-			return fmt.Errorf("WithLeaseTiming(%+v): want 0 < RetryPeriod, 1.2*RetryPeriod < RenewDeadline < Duration, and Duration in whole seconds", t)
+		if err := lease.Timing(t).Validate(); err != nil {
+			return fmt.Errorf("WithLeaseTiming(%+v): %w", t, err)
 		}
 		o.lease = t
 		o.teardownOptions = append(o.teardownOptions, "WithLeaseTiming")

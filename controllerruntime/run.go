@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"strings"
-	"sync"
-	"time"
 )
 
 // stuckPatience is how long Run waits for reconciles and callbacks whose context was cancelled before it gives them up.
@@ -145,8 +147,7 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	election, endElection := context.WithCancel(life)
 	elected := make(chan error, 1)
 	go func() {
-		// Its own log lines are of no interest: whether it leads is in ours, and in Stats.
-		elected <- e.elect(klog.NewContext(election, klog.FromContext(life).V(4)), func(term context.Context) { e.serve(term, life, ctx) })
+		elected <- e.elect(election, func(term context.Context, won *lease.Term) { e.serve(term, life, ctx, won) })
 	}()
 	var err error
 	select {
@@ -204,14 +205,14 @@ func (e *engine) drain(endLife context.CancelCauseFunc) error {
 
 // serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once stop, which
 // is Run's context, has ended no new reconcile starts.
-func (e *engine) serve(ctx, life, stop context.Context) {
+func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	logger := klog.FromContext(life)
 	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
 	defer cancel(nil)
 	if e.brake != nil {
 		e.standby.set(false)
 		defer e.standby.set(true)
-		if err := e.awaitRecords(ctx); err != nil {
+		if err := e.awaitRecords(ctx, won.Revision); err != nil {
 			logger.V(2).Info("Lease lost before the records were read", "err", err)
 			return
 		}
@@ -234,7 +235,7 @@ func (e *engine) serve(ctx, life, stop context.Context) {
 	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
 	loops.Go(func() { e.keepClaim(klog.NewContext(ctx, logger)) })
 	e.intents.since = time.Now()
-	e.terms.begin(&term{ctx: termCtx, stop: stop, logger: logger})
+	e.terms.begin(&term{ctx: termCtx, stop: stop, lease: won, logger: logger})
 	<-ctx.Done()
 	e.terms.end()
 	if life.Err() == nil {

@@ -13,7 +13,7 @@ var (
 	errTaken      = errors.New("lease taken")
 )
 
-// Term is one time as the holder of the lease.
+// Term is one time as the holder of the lease. The zero Term is over.
 type Term struct {
 	// Revision is that of the key when the term began. What an earlier holder wrote to the same stream has a lower one.
 	Revision uint64
