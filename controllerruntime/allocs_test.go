@@ -33,7 +33,7 @@ func TestAllocationsOfDispatch(t *testing.T) {
 	must(t, err)
 	w.run(c)
 	eventually(t, "all are anchored", func() bool { return reconciled.Load() >= keys && c.engine.queue.Counts().InProgress == 0 })
-	names := c.engine.primary.keys()
+	names := c.engine.primary.Keys()
 	round := func() {
 		before := reconciled.Load()
 		for _, key := range names {

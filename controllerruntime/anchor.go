@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/backoff"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,10 +19,6 @@ import (
 // reconcile of each new revision with the document about to be reconciled; without it there is no reconcile.
 type anchors struct {
 	engine *engine
-	losses lostRecords
-	// backoff is of records that cannot be written, refusals of statuses that cannot be in them; the reconciler's attempts are
-	// counted apart.
-	backoff, refusals *backoff.Counter
 }
 
 func (a *anchors) cached(key string) *entity.Record {
@@ -31,12 +26,12 @@ func (a *anchors) cached(key string) *entity.Record {
 	return record
 }
 
-// anchored tells whether the key owes a teardown once its document is gone.
-func anchored(record *entity.Record) bool { return record != nil && record.Anchor() }
+// isAnchor tells whether the key owes a teardown once its document is gone.
+func isAnchor(record *entity.Record) bool { return record != nil && record.Anchor() }
 
 // covers tells whether the record already anchors this revision.
 func (a *anchors) covers(record *entity.Record, v view, stream string) bool {
-	return anchored(record) && record.DocumentRevision == v.revision && record.Stream == stream
+	return isAnchor(record) && record.DocumentRevision == v.Revision && record.Stream == stream
 }
 
 // anchorFor is the record that has to be written before the reconcile of v.
@@ -45,7 +40,7 @@ func (a *anchors) anchorFor(before *entity.Record, v view, stream string) (*enti
 	if a.covers(before, v, stream) && len(before.LastDocument) > 0 {
 		return record, nil
 	}
-	document, err := a.engine.primary.encode(v.object.(runtime.Object))
+	document, err := a.engine.primary.Encode(v.Object.(runtime.Object))
 	if err != nil {
 		return nil, fmt.Errorf("encode document: %w", err)
 	}
@@ -53,9 +48,9 @@ func (a *anchors) anchorFor(before *entity.Record, v view, stream string) (*enti
 		record.ObservedRevision = 0 // of a stream that is no more
 	}
 	record.Stream = stream
-	record.DocumentRevision = v.revision
+	record.DocumentRevision = v.Revision
 	record.LastDocument = a.engine.limited(document)
-	record.DeletionPolicy = v.object.GetAnnotations()[DeletionPolicyAnnotation]
+	record.DeletionPolicy = v.Object.GetAnnotations()[DeletionPolicyAnnotation]
 	return record, nil
 }
 
@@ -87,7 +82,7 @@ func (a *anchors) outcome(before *entity.Record, v view, stream string, conditio
 		return nil, err
 	}
 	synced := condition.Status == metav1.ConditionTrue
-	observed := !synced || before.ObservedRevision == v.revision
+	observed := !synced || before.ObservedRevision == v.Revision
 	if !changed && observed && before.Stream == stream && sameCondition(before.Conditions, condition) {
 		return nil, nil
 	}
@@ -96,7 +91,7 @@ func (a *anchors) outcome(before *entity.Record, v view, stream string, conditio
 		return nil, err
 	}
 	if synced {
-		record.ObservedRevision = v.revision
+		record.ObservedRevision = v.Revision
 	}
 	setCondition(record, condition)
 	return record, nil
@@ -104,7 +99,7 @@ func (a *anchors) outcome(before *entity.Record, v view, stream string, conditio
 
 // reconciled tells whether a record says that the primary is reconciled as it is now.
 func (a *anchors) reconciled(record *entity.Record, v view) bool {
-	return record != nil && record.ObservedRevision == v.revision && meta.IsStatusConditionTrue(record.Conditions, entity.ConditionReconciled)
+	return record != nil && record.ObservedRevision == v.Revision && meta.IsStatusConditionTrue(record.Conditions, entity.ConditionReconciled)
 }
 
 // next copies a record for its next revision.
@@ -124,6 +119,31 @@ func (a *anchors) putFitting(ctx context.Context, key string, record *entity.Rec
 	if err != nil && len(record.LastDocument) > 0 && apierrors.IsRequestEntityTooLargeError(err) {
 		record.LastDocument = nil
 		err = a.engine.records.Put(ctx, key, record)
+	}
+	return err
+}
+
+// restore writes a lost anchor again, with the document as it is now where that is known.
+func (a *anchors) restore(ctx context.Context, key string, v view) error {
+	lost := a.engine.keys.of(key).deletedAnchor
+	if lost == nil {
+		return nil
+	}
+	a.engine.keys.noteDeletedAnchor(key, nil)
+	if a.cached(key) != nil {
+		return nil
+	}
+	record := a.next(lost)
+	record.Revision = 0
+	if v.Object != nil {
+		var err error
+		if record, err = a.anchorFor(record, v, a.engine.primary.StreamID()); err != nil {
+			return err
+		}
+	}
+	err := a.put(ctx, key, record)
+	if err != nil {
+		a.engine.keys.noteDeletedAnchor(key, lost)
 	}
 	return err
 }
@@ -160,7 +180,7 @@ func (a *anchors) putStatus(ctx context.Context, key string, record *entity.Reco
 
 // written is told of each record that was written.
 func (a *anchors) written(ctx context.Context, key string) {
-	a.backoff.Reset(key)
+	a.engine.keys.amend(key, func(s *keyState) { s.recordFailures = 0 })
 	a.engine.recordsHealth.Healthy(ctx)
 }
 
@@ -207,9 +227,9 @@ func (a *anchors) live(ctx context.Context, key string) (*entity.Record, error) 
 // annotate notes why a primary is not reconciled (invalid, suspended). It makes no anchor, but brings one that is there
 // up to date: the deletion policy of a document that rests counts too.
 func (a *anchors) annotate(ctx context.Context, key string, v view, condition metav1.Condition) error {
-	stream := a.engine.primary.streamID()
+	stream := a.engine.primary.StreamID()
 	behind := func(record *entity.Record) bool {
-		return anchored(record) && v.object != nil && !a.covers(record, v, stream)
+		return isAnchor(record) && v.Object != nil && !a.covers(record, v, stream)
 	}
 	if cached := a.cached(key); cached != nil && !behind(cached) && sameCondition(cached.Conditions, condition) {
 		return nil

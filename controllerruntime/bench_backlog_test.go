@@ -43,7 +43,7 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer poller.Close()
-	all := c.engine.primary.keys()
+	all := c.engine.primary.Keys()
 
 	for _, beside := range []struct {
 		name  string

@@ -92,7 +92,7 @@ func BenchmarkDispatch(b *testing.B) {
 				b.ReportMetric(cold, "keys/s")
 			})
 		}
-		keys := c.engine.primary.keys()
+		keys := c.engine.primary.Keys()
 		b.Run(fmt.Sprintf("warm/workers=%d", workers), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

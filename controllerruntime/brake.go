@@ -184,14 +184,14 @@ func (b *brake) start(ctx context.Context) error {
 	}
 	for key, record := range records {
 		_, released := b.allowed[key]
-		seen, _ := e.primary.vanishings().get(key)
+		deleted := e.keys.of(key).deleted
 		switch {
-		case e.primary.exists(key):
+		case e.primary.Exists(key):
 			delete(b.allowed, key)
-			if v := e.primary.view(key); v.object != nil && v.object.GetAnnotations()[DeletionPolicyAnnotation] != record.DeletionPolicy {
+			if v := e.primary.View(key); v.Object != nil && v.Object.GetAnnotations()[DeletionPolicyAnnotation] != record.DeletionPolicy {
 				e.queue.Add(key, operation.Of(OperationResync), queue.Background) // predicates may have filtered its event
 			}
-		case released, seen.evidenced:
+		case released, deleted != nil && deleted.evidenced:
 			e.queue.Add(key, operation.Of(OperationDelete), queue.Background)
 		default:
 			b.suspectLocked(key)
@@ -309,7 +309,7 @@ func (b *brake) goingNow() (going []string, several bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key := range b.suspects {
-		if b.engine.primary.exists(key) {
+		if b.engine.primary.Exists(key) {
 			delete(b.suspects, key)
 			continue
 		}
@@ -331,7 +331,7 @@ func (b *brake) goneLocked() int {
 func (b *brake) goingAlreadyLocked() int {
 	going := 0
 	for key := range b.allowed {
-		if anchored(b.engine.anchors.cached(key)) {
+		if isAnchor(b.engine.anchors.cached(key)) {
 			going++
 		}
 	}
@@ -341,7 +341,7 @@ func (b *brake) goingAlreadyLocked() int {
 func (e *engine) countAnchored() int {
 	count := 0
 	for _, record := range e.records.All() {
-		if anchored(record) {
+		if isAnchor(record) {
 			count++
 		}
 	}

@@ -59,7 +59,7 @@ func (b *brake) letGo(ctx context.Context) {
 	}
 	b.state = BrakeState{Since: time.Now(), Released: true}
 	b.release, b.recent, b.cleaned = false, nil, nil
-	b.known = b.engine.primary.stream()
+	b.known = b.engine.stream()
 	state, known := b.state, b.known
 	b.mu.Unlock()
 	e := b.engine
@@ -88,7 +88,7 @@ func (b *brake) dismiss(ctx context.Context) {
 func (b *brake) disengage(ctx context.Context) {
 	b.mu.Lock()
 	b.state = BrakeState{Since: time.Now()}
-	b.known = b.engine.primary.stream()
+	b.known = b.engine.stream()
 	state, known := b.state, b.known
 	b.mu.Unlock()
 	klog.FromContext(ctx).Info("Brake disengaged: every document that was missing exists again")

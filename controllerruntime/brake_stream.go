@@ -21,7 +21,7 @@ func (b *brake) knownStream(ctx context.Context) (streamIdentity, error) {
 	if err != nil || found {
 		return known, err
 	}
-	now := b.engine.primary.stream()
+	now := b.engine.stream()
 	if now.Created == "" {
 		return now, nil
 	}
@@ -34,14 +34,14 @@ func (s streamIdentity) whole() bool { return s.Created != "" && s.Highest > 0 }
 // streamNow is the stream that the cache reflects, when the cache has caught up with what is known of it: the replica that
 // led before may have been ahead of ours.
 func (b *brake) streamNow(ctx context.Context, known streamIdentity) streamIdentity {
-	now := b.engine.primary.stream()
+	now := b.engine.stream()
 	if now.Created != known.Created || now.Highest >= known.Highest {
 		return now
 	}
 	patience, cancel := context.WithTimeout(ctx, documentsPatience)
 	defer cancel()
-	_ = b.engine.primary.await(patience, known.Highest) // what it says is looked at
-	return b.engine.primary.stream()
+	_ = b.engine.primary.Await(patience, known.Highest) // what it says is looked at
+	return b.engine.stream()
 }
 
 // writtenOver tells whether a document stands at a sequence at which the records know one that is gone. No stream has two
@@ -49,17 +49,17 @@ func (b *brake) streamNow(ctx context.Context, known streamIdentity) streamIdent
 // written there has been replaced too, nothing is left that could tell, and only the number of what is missing counts.
 func (b *brake) writtenOver(records map[string]*entity.Record) bool {
 	primary := b.engine.primary
-	stream, gone := primary.streamID(), map[uint64]struct{}{}
+	stream, gone := primary.StreamID(), map[uint64]struct{}{}
 	for key, record := range records {
-		if record.Stream == stream && record.DocumentRevision > 0 && !primary.exists(key) {
+		if record.Stream == stream && record.DocumentRevision > 0 && !primary.Exists(key) {
 			gone[record.DocumentRevision] = struct{}{}
 		}
 	}
 	if len(gone) == 0 {
 		return false
 	}
-	for _, key := range primary.keys() {
-		if _, taken := gone[primary.view(key).revision]; taken {
+	for _, key := range primary.Keys() {
+		if _, taken := gone[primary.View(key).Revision]; taken {
 			return true
 		}
 	}
@@ -78,7 +78,7 @@ func sameStream(known, now streamIdentity, writtenOver bool) streamIdentity {
 	return known
 }
 
-func (b *brake) streamChangedLocked() bool { return b.known.changedTo(b.engine.primary.stream()) }
+func (b *brake) streamChangedLocked() bool { return b.known.changedTo(b.engine.stream()) }
 
 func (b *brake) streamChanged() bool {
 	b.mu.Lock()
@@ -94,7 +94,7 @@ func (s streamIdentity) changedTo(now streamIdentity) bool {
 // taken for ours only when nothing that the anchors know is missing in it, and that for two checkpoints: the change is
 // known before what it deletes has reached the cache.
 func (b *brake) keepStream(ctx context.Context) {
-	now := b.engine.primary.stream()
+	now := b.engine.stream()
 	b.mu.Lock()
 	kept := b.known
 	calm := len(b.suspects)+len(b.held)+len(b.swept)+len(b.allowed) == 0 && !b.state.Engaged
@@ -120,7 +120,7 @@ func (b *brake) keepStream(ctx context.Context) {
 func (b *brake) keepStreamAtEnd(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	now := b.engine.primary.stream()
+	now := b.engine.stream()
 	b.mu.Lock()
 	kept := b.known
 	b.mu.Unlock()
@@ -145,7 +145,7 @@ func (b *brake) keepAsKnown(ctx context.Context, now streamIdentity) {
 
 func (b *brake) anythingMissing() bool {
 	for key := range b.engine.anchoredRecords() {
-		if !b.engine.primary.exists(key) {
+		if !b.engine.primary.Exists(key) {
 			return true
 		}
 	}

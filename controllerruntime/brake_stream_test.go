@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"encoding/json"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"sync/atomic"
 	"testing"
 )
@@ -10,23 +11,23 @@ import (
 // pretended is a primary that tells of another stream than it has.
 type pretended struct {
 	primary
-	as      atomic.Pointer[func(streamIdentity) streamIdentity]
+	as      atomic.Pointer[func(source.Stream) source.Stream]
 	onAwait func()
 }
 
-func (p *pretended) stream() streamIdentity {
-	now := p.primary.stream()
+func (p *pretended) Stream() source.Stream {
+	now := p.primary.Stream()
 	if as := p.as.Load(); as != nil {
 		now = (*as)(now)
 	}
 	return now
 }
 
-func (p *pretended) await(ctx context.Context, sequence uint64) error {
+func (p *pretended) Await(ctx context.Context, sequence uint64) error {
 	if p.onAwait != nil {
 		p.onAwait()
 	}
-	return p.primary.await(ctx, sequence)
+	return p.primary.Await(ctx, sequence)
 }
 
 // pretending starts a controller with some sites over such a primary.
@@ -64,11 +65,11 @@ func TestAnotherStreamIsNotAdoptedBeforeItsDeletesAreKnown(t *testing.T) {
 	if before.Highest == 0 {
 		t.Fatalf("kept %+v, want how far it has come", before)
 	}
-	another := func(now streamIdentity) streamIdentity {
+	another := func(now source.Stream) source.Stream {
 		now.Created, now.Changes = "another", now.Changes+1
 		return now
 	}
-	frozen := func(now streamIdentity) streamIdentity {
+	frozen := func(now source.Stream) source.Stream {
 		now = another(now)
 		now.Highest = 0
 		return now
@@ -109,7 +110,7 @@ func TestAStreamThatIsNotKnownIsNotKept(t *testing.T) {
 	b, ctx := c.engine.brake, t.Context()
 	b.keepStream(ctx)
 	before := w.keptStream()
-	unknown := func(streamIdentity) streamIdentity { return streamIdentity{} }
+	unknown := func(source.Stream) source.Stream { return source.Stream{} }
 	p.as.Store(&unknown)
 	for range 3 {
 		b.keepStream(ctx)
@@ -127,7 +128,7 @@ func TestANewLeaderWaitsForItsDocuments(t *testing.T) {
 	w := newWorld(t)
 	c, p := w.pretending()
 	b, ctx := c.engine.brake, t.Context()
-	behind := func(now streamIdentity) streamIdentity {
+	behind := func(now source.Stream) source.Stream {
 		now.Highest = 1
 		return now
 	}
@@ -137,6 +138,6 @@ func TestANewLeaderWaitsForItsDocuments(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p.as.Load() != nil || b.streamChangedLocked() {
-		t.Errorf("the stream is taken for another one: known %+v, now %+v", b.known, p.primary.stream())
+		t.Errorf("the stream is taken for another one: known %+v, now %+v", b.known, p.primary.Stream())
 	}
 }

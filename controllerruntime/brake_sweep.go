@@ -59,7 +59,7 @@ func (b *brake) forgetSweptLocked(found []orphaned) {
 		}
 	}
 	for key := range b.allowed {
-		if _, ok := left[key]; !ok && !anchored(b.engine.anchors.cached(key)) {
+		if _, ok := left[key]; !ok && !isAnchor(b.engine.anchors.cached(key)) {
 			delete(b.allowed, key)
 		}
 	}

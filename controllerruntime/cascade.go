@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-
+	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"slices"
 )
 
 // cascade deletes what a primary that is gone still owns, each with a precondition on what was seen, and as long as it is
@@ -36,8 +36,8 @@ func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error)
 		if err := a.still(ctx); err != nil {
 			return false, err
 		}
-		if err := target.source.remove(ctx, target.object); err != nil {
-			errs = append(errs, fmt.Errorf("delete %s %q, owned by %s %q: %w", target.source, objectKey(target.object), e.kind, key, err))
+		if err := target.source.Remove(ctx, target.object); err != nil {
+			errs = append(errs, fmt.Errorf("delete %s %q, owned by %s %q: %w", target.source, source.ObjectKey(target.object), e.kind, key, err))
 			continue
 		}
 		e.stats.cascaded.Add(1)
@@ -75,14 +75,14 @@ func (e *engine) toDelete(ctx context.Context, a *absence) ([]ownedObject, error
 
 // ownedObject is a secondary of this installation and where it lives.
 type ownedObject struct {
-	source ownedSource
+	source source.Owned
 	object metav1.Object
 }
 
 func (e *engine) ownedObjects(key string) ([]ownedObject, error) {
 	var found []ownedObject
 	for _, s := range e.ownedSources() {
-		objects, err := s.ownedBy(key)
+		objects, err := s.OwnedBy(key)
 		if err != nil {
 			return nil, fmt.Errorf("list what %s %q owns in %s: %w", e.kind, key, s, err)
 		}
@@ -99,8 +99,8 @@ func (e *engine) ownedObjects(key string) ([]ownedObject, error) {
 
 // orphans tells whether the last known document asks to leave what it owned.
 func (e *engine) orphans(ctx context.Context, key string) (bool, error) {
-	if seen, ok := e.primary.vanishings().get(key); ok && seen.object != nil {
-		return seen.object.GetAnnotations()[DeletionPolicyAnnotation] == DeletionPolicyOrphan, nil
+	if deleted := e.keys.of(key).deleted; deleted != nil && deleted.object != nil {
+		return deleted.object.GetAnnotations()[DeletionPolicyAnnotation] == DeletionPolicyOrphan, nil
 	}
 	record, err := e.records.Get(ctx, key)
 	if apierrors.IsNotFound(err) {
@@ -109,7 +109,7 @@ func (e *engine) orphans(ctx context.Context, key string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read the record of %s %q for its deletion policy: %w", e.kind, key, err)
 	}
-	if !anchored(record) {
+	if !isAnchor(record) {
 		return e.leftBehind(ctx, key)
 	}
 	if record.DeletionPolicy != "" || len(record.LastDocument) == 0 {

@@ -275,7 +275,7 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 			err := remove()
 			if deleted.Add(1) == 1 {
 				must(t, other.Create(ctx, siteWithPages("home", owned)))
-				eventually(t, "the cache shows it", func() bool { return c.engine.primary.exists("home") })
+				eventually(t, "the cache shows it", func() bool { return c.engine.primary.Exists("home") })
 			}
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +39,7 @@ func New[T entity.IEntity](name string, primary entity.IEntityClient[T], r Recon
 		return nil, err
 	}
 	e := newEngine(name, primary.Kind(), primary.Config(), primary.Records(), r, o)
-	e.primary = newPrimarySource(e, primary, o.primary)
+	e.primary = source.NewPrimary(primary, observer{e}, o.primary.predicates, !o.withoutTeardown, e.sourceHealth)
 	if err := e.addSources(); err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}
@@ -68,13 +69,13 @@ func (c *Controller[T]) EnqueueAfter(key string, op Operation, d time.Duration) 
 // was. IsNotFound if neither is there.
 func (c *Controller[T]) LastKnown(ctx context.Context, key string) (T, error) {
 	var none T
-	if c.engine.records == nil || c.engine.primary.exists(key) {
+	if c.engine.records == nil || c.engine.primary.Exists(key) {
 		if obj, err := c.client.Get(ctx, key); err == nil || !apierrors.IsNotFound(err) {
 			return obj, err
 		}
 	}
-	if seen, ok := c.engine.primary.vanishings().get(key); ok {
-		if obj, ok := seen.object.(T); ok {
+	if deleted := c.engine.keys.of(key).deleted; deleted != nil {
+		if obj, ok := deleted.object.(T); ok {
 			last := obj.DeepCopyObject().(T)
 			natsinformer.ForgetDelete(last)
 			last.SetResourceVersion(strconv.FormatInt(last.GetGeneration(), 10)) // it has the delete's

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,7 @@ const (
 // It reads from the cache, which shows this process's own writes. If the write then finds that somebody else was faster,
 // it reads live and tries again, so mutate may be called more than once. On an error obj is undefined.
 func CreateOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error) (OperationResult, error) {
-	key := objectKey(obj)
+	key := source.ObjectKey(obj)
 	template := obj.DeepCopyObject().(T)
 	result, err := createOrUpdate(ctx, client, obj, client.Lister().Get, mutate)
 	for range maxConflicts {
@@ -48,7 +49,7 @@ func CreateOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 }
 
 func createOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntityClient[T], obj T, get func(string) (T, error), mutate func(T) error) (OperationResult, error) {
-	key := objectKey(obj)
+	key := source.ObjectKey(obj)
 	before, err := get(key)
 	exists := err == nil
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -61,8 +62,8 @@ func createOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 	if err := mutate(obj); err != nil {
 		return OperationResultNone, fmt.Errorf("mutate: %w", err)
 	}
-	if objectKey(obj) != key {
-		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", objectKey(obj), key)
+	if source.ObjectKey(obj) != key {
+		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", source.ObjectKey(obj), key)
 	}
 	if reconcile, ok := reconcileOf(ctx); ok {
 		if exists {
@@ -103,7 +104,7 @@ func (e *engine) mayOwn(obj metav1.Object, key string) error {
 		return nil
 	}
 	return &AlreadyOwnedError{
-		Object: objectKey(obj), OwnerKind: kind, OwnerKey: owner, OwnerInstance: instance,
+		Object: source.ObjectKey(obj), OwnerKind: kind, OwnerKey: owner, OwnerInstance: instance,
 		WantedKind: e.kind, WantedKey: key, WantedInstance: e.instanceID(),
 	}
 }

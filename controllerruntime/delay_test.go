@@ -213,7 +213,7 @@ func TestEventsDoNotInflateTheBackoff(t *testing.T) {
 	}
 	g.leave <- errUnwell
 	g.enter(t)
-	idleBut := func() bool { n := c.engine.queue.Counts(); return n.Delayed == 0 && n.Failing == 1 }
+	idleBut := func() bool { return c.engine.queue.Counts().Delayed == 0 && c.Stats().Failing == 1 }
 	eventually(t, "all events have come", idleBut)
 	g.leave <- errUnwell
 	g.enter(t)

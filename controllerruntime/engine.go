@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -25,18 +27,18 @@ type engine struct {
 	opts         options
 
 	primary    primary
-	sources    []source          // the primary first
+	sources    []source.Source   // the primary first
 	externals  []*externalSource // those of them that are behind APIs
 	reconciler Reconciler
 	queue      *queue.Queue
-	mappings   *mappings
+	mappings   *source.Mappings
 	records    *entity.Records // nil without teardown
 	anchors    *anchors
 	brake      *brake
-	parked     parkedKeys
+	keys       keyTable
+	life       lifecycle
+	backoff    backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
 	written    ownWrites
-	kubeAway   keyed[*watchErrors] // keys that failed because a Kubernetes API server did not answer
-	cleanUps   cleanUps
 	intents    intents
 	stats      counters
 	flights    *flights
@@ -65,23 +67,25 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 	e.health = health.New(e.onSourceError())
 	e.recordsHealth = e.health.Reporter("records (bucket " + e.statusBucket + ")")
 	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
+	e.mappings = source.NewMappings(e, opts.backoffMin, opts.backoffMax, func() { e.stats.mapperErrors.Add(1) })
 	e.queue = queue.New(queue.Options{
 		DebounceQuiet: opts.debounceQuiet, DebounceMax: opts.debounceMax,
-		BackoffMin: opts.backoffMin, BackoffMax: opts.backoffMax,
 	})
+	e.backoff, e.life = backoff.New(opts.backoffMin, opts.backoffMax), unrecorded{e}
 	if !opts.withoutTeardown {
+		e.life = recordedLife{e}
 		e.records = records
 		e.flights = newFlights()
 		e.lastDocumentLimit = config.LastDocumentLimit
 		e.filtered = config.Filter != ">"
-		e.anchors = &anchors{engine: e, backoff: backoff.New(opts.backoffMin, opts.backoffMax), refusals: backoff.New(opts.backoffMin, opts.backoffMax)}
+		e.anchors = &anchors{engine: e}
 		e.brake = newBrake(e)
 	}
 	return e
 }
 
 func (e *engine) addSources() error {
-	e.sources = []source{e.primary}
+	e.sources = []source.Source{e.primary}
 	for _, build := range e.opts.sources {
 		s, err := build(e)
 		if err != nil {
@@ -92,10 +96,10 @@ func (e *engine) addSources() error {
 	return nil
 }
 
-func (e *engine) ownedSources() []ownedSource {
-	var owned []ownedSource
+func (e *engine) ownedSources() []source.Owned {
+	var owned []source.Owned
 	for _, s := range e.sources[1:] {
-		if s, ok := s.(ownedSource); ok && s.deletable() {
+		if s, ok := s.(source.Owned); ok && s.Deletable() {
 			owned = append(owned, s)
 		}
 	}
@@ -105,7 +109,7 @@ func (e *engine) ownedSources() []ownedSource {
 // owners is the mapper of Owns and OwnsKube: the owner, if it is of our kind and not of another installation.
 func (e *engine) owners(_ context.Context, obj metav1.Object) ([]string, error) {
 	kind, key, ok := entity.OwnerOf(obj)
-	if !ok || kind != e.kind || !e.wellFormed(key) {
+	if !ok || kind != e.kind || !e.WellFormed(key) {
 		return nil, nil
 	}
 	if instance := entity.InstanceOf(obj); instance != "" && instance != e.instanceID() {
@@ -133,27 +137,9 @@ func (e *engine) instanceID() string {
 	return ""
 }
 
-// wellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written, so
-// trying again would never end.
-func (e *engine) wellFormed(key string) bool {
-	return !e.reserved(key) && e.primary.checkKey(key) == nil
-}
-
-// invalid is told of a document that does not decode: its condition says so, and nothing is reconciled.
-func (e *engine) invalid(ctx context.Context, key string, err error) {
-	if !e.wellFormed(key) {
-		e.stats.malformed.Add(1)
-		klog.FromContext(ctx).Error(err, "Malformed key, ignored until it is renamed", "key", key)
-		return
-	}
-	e.stats.invalid.Add(1)
-	klog.FromContext(ctx).Error(err, "Invalid document, not reconciled until it is mended", "key", key)
-	e.queue.Add(key, operation.Of(OperationPut), queue.Live)
-}
-
 // callback runs a callback of the user; its panic must not end the process.
 func (e *engine) callback(ctx context.Context, name string, f func()) {
-	if err := guard(func() error { f(); return nil }); err != nil {
+	if err := guard.Call(func() error { f(); return nil }); err != nil {
 		klog.FromContext(ctx).Error(err, "Callback panicked", "callback", name)
 	}
 }
@@ -169,16 +155,6 @@ func (e *engine) onSourceError() func(ctx context.Context, name string, err erro
 	}
 }
 
-// reservedChanged is told of changes to reserved keys in the status bucket.
-func (e *engine) reservedChanged(name string, value []byte) {
-	if name == reservedRelease && value != nil && e.brake != nil {
-		e.brake.releaseRequested()
-	}
-	if (name == reservedController || name == reservedInstance) && value == nil {
-		e.noteUnclaimed()
-	}
-}
-
 var errNoStatusBucket = errors.New("the primary has no status bucket, so deletes that happen while the controller is down would be lost: " +
 	"give its client a StatusBucket, or accept that with WithoutTeardown()")
 
@@ -186,9 +162,9 @@ func checkNew[T entity.IEntity](name string, primary entity.IEntityClient[T], r 
 	switch {
 	case name == "":
 		return errors.New("New: a controller needs a name; it is kept in the status bucket and must not change")
-	case isNil(primary):
+	case guard.IsNil(primary):
 		return fmt.Errorf("New(%q): the primary's client is nil", name)
-	case isNil(r):
+	case guard.IsNil(r):
 		return fmt.Errorf("New(%q): the reconciler is nil", name)
 	case primary.Records() == nil && !withoutTeardown:
 		return fmt.Errorf("New(%q): %w", name, errNoStatusBucket)
@@ -205,3 +181,13 @@ func (e *engine) self() *entity.Object[struct{}, struct{}] {
 }
 
 func resourceOf(kind string) schema.GroupResource { return schema.GroupResource{Resource: kind} }
+
+// eventsOf is the sink of a source whose events make the primaries due that keys returns.
+func (e *engine) eventsOf(s source.Source, predicates source.Predicates, keys source.Mapper, op operation.Operation) *source.Events {
+	return &source.Events{Source: s, Predicates: predicates, Keys: keys, Operation: op, Mappings: e.mappings}
+}
+
+// sourceHealth reports a source that degrades or works again. The others go on.
+func (e *engine) sourceHealth(ctx context.Context, s source.Source) {
+	e.health.Change(ctx, s.String(), s.Err)
+}

@@ -216,7 +216,7 @@ func (e *engine) present(ctx context.Context, key string) (bool, error) {
 func (e *engine) anchoredRecords() map[string]*entity.Record {
 	records := map[string]*entity.Record{}
 	for key, record := range e.records.All() {
-		if anchored(record) {
+		if isAnchor(record) {
 			records[key] = record
 		}
 	}

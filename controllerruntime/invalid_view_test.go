@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"strings"
@@ -33,7 +34,7 @@ func TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid(t *testing.T) {
 				key := fmt.Sprintf("site-%d", n)
 				c.Enqueue(key, OperationSecondary)
 				for range 100 {
-					if c.engine.primary.view(key).presence == invalid {
+					if c.engine.primary.View(key).Presence == source.Invalid {
 						t.Errorf("%s is called invalid", key)
 						return
 					}
@@ -126,9 +127,9 @@ func TestAClosedClientIsReportedAndChangesNothing(t *testing.T) {
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
-	before := c.engine.primary.stream()
+	before := c.engine.primary.Stream()
 	sites.Close()
-	if now := c.engine.primary.stream(); now.Created != before.Created || now.Highest != before.Highest || !c.engine.primary.exists("home") {
+	if now := c.engine.primary.Stream(); now.Created != before.Created || now.Highest != before.Highest || !c.engine.primary.Exists("home") {
 		t.Errorf("the stream was %+v and is %+v", before, now)
 	}
 	eventually(t, "it is reported", func() bool {
@@ -155,7 +156,7 @@ func TestManyInvalidDocumentsCostNoMoreEachThanFew(t *testing.T) {
 	eventually(t, "all are known to be invalid", func() bool { return sites.Informer().Status().Invalid == n })
 	began := time.Now()
 	for i := range n {
-		if c.engine.primary.view(keyNumber(i)).presence != invalid {
+		if c.engine.primary.View(keyNumber(i)).Presence != source.Invalid {
 			t.Fatal("it is not invalid")
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"reflect"
 )
 
 // KubeObject is an object of the Kubernetes API: a typed one as *appsv1.Deployment, or *unstructured.Unstructured.
@@ -98,7 +99,7 @@ func NewKube[T KubeObject](client dynamic.Interface, resource schema.GroupVersio
 			errs = append(errs, opt(&o))
 		}
 	}
-	if isNil(client) || isNil(informer) || resource.Resource == "" || resource.Version == "" {
+	if guard.IsNil(client) || guard.IsNil(informer) || resource.Resource == "" || resource.Version == "" {
 		errs = append(errs, errors.New("a client, an informer, and a resource with its version are needed"))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -197,11 +198,11 @@ func (k *Kube[T]) collect(matches func(metav1.Object) bool, cached func() ([]any
 		return err
 	}
 	for _, item := range items {
-		obj, ok := metaObject(item)
+		obj, ok := source.MetaObject(item)
 		if !ok {
 			continue
 		}
-		if _, written := own[objectKey(obj)]; written {
+		if _, written := own[source.ObjectKey(obj)]; written {
 			continue // comes below
 		}
 		if err := add(obj); err != nil {

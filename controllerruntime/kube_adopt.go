@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
+	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -13,7 +13,7 @@ import (
 // *ResourceExistsError, and an event on the primary says so. It is taken by compare-and-set, so of several who want it one
 // gets it. It belongs before the Apply or CreateOrUpdate of the same obj, which refuses what is not adopted.
 func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
-	key := objectKey(obj)
+	key := source.ObjectKey(obj)
 	desired := obj.DeepCopyObject().(T)
 	owner := ownerIn(ctx, desired)
 	manager, err := k.managerIn(ctx)
@@ -50,7 +50,7 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 }
 
 func (k *Kube[T]) adopt(ctx context.Context, live metav1.Object, desired T, owner kubeOwner, manager string) error {
-	key := objectKey(live)
+	key := source.ObjectKey(live)
 	if err := k.mayWrite(key, owner, manager, live); err == nil {
 		return nil
 	}

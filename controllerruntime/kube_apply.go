@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
+	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -92,7 +92,7 @@ func (k *Kube[T]) configuration(ctx context.Context, obj T, opts []ApplyOption) 
 	for _, opt := range opts {
 		opt(&o)
 	}
-	c := &configuration{key: objectKey(obj), namespace: obj.GetNamespace(), name: obj.GetName(), force: !o.withoutForce}
+	c := &configuration{key: source.ObjectKey(obj), namespace: obj.GetNamespace(), name: obj.GetName(), force: !o.withoutForce}
 	if c.name == "" {
 		return nil, fmt.Errorf("apply %s: the object needs a name; generateName cannot be applied", resourceName(k.resource))
 	}

@@ -5,19 +5,19 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
-// noteKubeAway remembers a key that failed because a request to an API server was not answered, and of which source the
-// API server is; nil if the error does not tell. Its backoff grows as for any other failure, so an outage of an hour would cost
+// unansweredBy tells whether a key failed because a request to an API server was not answered, and of which source the API
+// server is, where the error tells. Its backoff grows as for any other failure, so an outage of an hour would cost
 // it minutes more; but that is over as soon as the API server answers. Who is refused meanwhile is still remembered: he may have
 // come before anybody has noticed that it is back.
-func (e *engine) noteKubeAway(key string, err error) {
+func (e *engine) unansweredBy(err error) *unansweredBy {
 	if !noAnswer(err) {
-		return
+		return nil
 	}
-	var of *watchErrors
+	by := &unansweredBy{}
 	if marked, ok := errors.AsType[*unansweredError](err); ok && e.hasKubeSource(marked.by) {
-		of = marked.by
+		by.source = marked.by
 	}
-	e.kubeAway.put(key, of)
+	return by
 }
 
 func (e *engine) hasKubeSource(of *watchErrors) bool {
@@ -32,12 +32,17 @@ func (e *engine) hasKubeSource(of *watchErrors) bool {
 // kubeAnswers makes the keys due that failed while the API server of a source was away. What they failed of then is over, so it
 // does not count against them: one that has just started refuses everybody but administrators until it has read who may do what.
 func (e *engine) kubeAnswers(source *watchErrors) {
-	for _, key := range e.kubeAway.all() {
-		if of, ok := e.kubeAway.get(key); !ok || of != nil && of != source {
-			continue
-		}
-		if _, ok := e.kubeAway.take(key); ok {
-			e.queue.ResetBackoff(key)
+	concerns := func(s *keyState) bool {
+		return s.unanswered != nil && (s.unanswered.source == nil || s.unanswered.source == source)
+	}
+	for _, key := range e.keys.where(concerns) {
+		resumes := false
+		e.keys.amend(key, func(s *keyState) {
+			if resumes = concerns(s); resumes {
+				s.unanswered, s.failures = nil, 0
+			}
+		})
+		if resumes {
 			e.resume(queue.Item{Key: key})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -100,13 +101,13 @@ func (k *Kube[T]) recordResourceExists(ctx context.Context, exists *ResourceExis
 		return
 	}
 	e := r.engine
-	e.event(e.regarding(r.req.Key, e.primary.view(r.req.Key)), corev1.EventTypeWarning, ReasonErrResourceExists,
+	e.event(e.regarding(r.req.Key, e.primary.View(r.req.Key)), corev1.EventTypeWarning, ReasonErrResourceExists,
 		fmt.Sprintf(MessageErrResourceExists, exists.Key))
 }
 
 // unblock is for an object that is gone, or another's by now.
 func (s *kubeSource) unblock(obj metav1.Object) {
-	for _, key := range s.blocked.take(objectKey(obj)) {
+	for _, key := range s.blocked.take(source.ObjectKey(obj)) {
 		s.engine.resume(queue.Item{Key: key})
 	}
 }

@@ -3,12 +3,12 @@ package controllerruntime
 import (
 	"encoding/base64"
 	"fmt"
-	"reflect"
-
+	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"reflect"
 )
 
 // fromCache copies what an informer or the API server gave into a T. Apart from that its kind is set, which typed
@@ -71,7 +71,7 @@ func (k *Kube[T]) configOf(obj T) (map[string]any, error) {
 		fields["kind"] = k.kind
 	}
 	if fields["kind"] == nil || fields["kind"] == "" {
-		return nil, fmt.Errorf("the object %q has no kind: set it, or give NewKube WithKind", objectKey(obj))
+		return nil, fmt.Errorf("the object %q has no kind: set it, or give NewKube WithKind", source.ObjectKey(obj))
 	}
 	fields["apiVersion"] = k.resource.GroupVersion().String()
 	delete(fields, "status")

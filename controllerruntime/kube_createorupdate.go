@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
+	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +29,7 @@ import (
 // reads live and tries again, so mutate may be called more than once. On success obj is as the server returned it; on an
 // error it is undefined.
 func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) error) (OperationResult, error) {
-	key := objectKey(obj)
+	key := source.ObjectKey(obj)
 	manager, err := k.managerIn(ctx)
 	if err != nil {
 		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", resourceName(k.resource), key, err)
@@ -67,7 +67,7 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 }
 
 func (k *Kube[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.Object, owner kubeOwner, manager string, mutate func(T) error) (OperationResult, error) {
-	key := objectKey(obj)
+	key := source.ObjectKey(obj)
 	var before T
 	if existing != nil {
 		if err := k.mayWrite(key, owner, manager, existing); err != nil {
@@ -82,8 +82,8 @@ func (k *Kube[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.Obj
 	if err := mutate(obj); err != nil {
 		return OperationResultNone, fmt.Errorf("mutate: %w", err)
 	}
-	if objectKey(obj) != key {
-		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", objectKey(obj), key)
+	if source.ObjectKey(obj) != key {
+		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", source.ObjectKey(obj), key)
 	}
 	owner.set(obj)
 	if existing == nil {
@@ -101,7 +101,7 @@ func (k *Kube[T]) create(ctx context.Context, obj T, manager string) (OperationR
 	if err != nil {
 		return OperationResultNone, kubeOvertakenBy(err)
 	}
-	k.wrote(ctx, objectKey(obj), returned)
+	k.wrote(ctx, source.ObjectKey(obj), returned)
 	return OperationResultCreated, k.read(returned, obj)
 }
 
@@ -125,7 +125,7 @@ func (k *Kube[T]) update(ctx context.Context, existing metav1.Object, before, ob
 	if err != nil {
 		return OperationResultNone, fmt.Errorf("encode: %w", err)
 	}
-	key, asked := objectKey(obj), shortHash(data)
+	key, asked := source.ObjectKey(obj), shortHash(data)
 	if last, ok := k.applied.of(key, existing.GetUID()); ok && last.hash == asked && last.version == existing.GetResourceVersion() {
 		assign(obj, before)
 		return OperationResultNone, nil
@@ -155,12 +155,12 @@ func (k *Kube[T]) allFields(ctx context.Context, existing metav1.Object) (map[st
 	if _, ok := existing.(*unstructured.Unstructured); ok {
 		return fieldsOf(existing)
 	}
-	live, err := k.live(ctx, objectKey(existing))
+	live, err := k.live(ctx, source.ObjectKey(existing))
 	if err != nil {
 		return nil, err
 	}
 	if live == nil || live.GetUID() != existing.GetUID() || live.GetResourceVersion() != existing.GetResourceVersion() {
-		return nil, &overtakenError{apierrors.NewConflict(k.resource.GroupResource(), objectKey(existing), errors.New("it has changed since the cache saw it"))}
+		return nil, &overtakenError{apierrors.NewConflict(k.resource.GroupResource(), source.ObjectKey(existing), errors.New("it has changed since the cache saw it"))}
 	}
 	return fieldsOf(live)
 }
@@ -181,7 +181,7 @@ func (k *Kube[T]) mergePatch(ctx context.Context, seen metav1.Object, patch map[
 	if err != nil {
 		return nil, kubeOvertakenBy(err)
 	}
-	k.wrote(ctx, objectKey(seen), returned)
+	k.wrote(ctx, source.ObjectKey(seen), returned)
 	return returned, nil
 }
 

@@ -3,9 +3,9 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"time"
-
+	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"time"
 )
 
 // Deleter deletes as Delete does, for OwnsKube; Owns() has it.
@@ -44,7 +44,7 @@ func (d kubeHandleDeleter[T]) unseen(kind, key string) []metav1.Object {
 // success. Inside a reconcile, an object that is not the primary's is a *ResourceExistsError. The object may outlive the
 // call, with a deletionTimestamp, where finalizers hold it.
 func (k *Kube[T]) Delete(ctx context.Context, obj metav1.Object) error {
-	key := objectKey(obj)
+	key := source.ObjectKey(obj)
 	if r, ok := reconcileOf(ctx); ok {
 		owner := kubeOwner{r.engine.kind, r.req.Key, r.engine.instanceID()}
 		if err := k.mayWrite(key, owner, "", obj); err != nil {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,7 +56,7 @@ func newKubeDeleter(client dynamic.Interface, resource schema.GroupVersionResour
 			errs = append(errs, opt(d))
 		}
 	}
-	if isNil(client) || resource.Resource == "" || resource.Version == "" {
+	if guard.IsNil(client) || resource.Resource == "" || resource.Version == "" {
 		errs = append(errs, fmt.Errorf("KubeDeleter(%s): a client, and a resource with its version are needed", resourceName(resource)))
 	}
 	return d, errors.Join(errs...)
@@ -66,7 +67,7 @@ func (d *kubeDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 	if d.invalid != nil {
 		return d.invalid
 	}
-	key, uid, version := objectKey(obj), obj.GetUID(), obj.GetResourceVersion()
+	key, uid, version := source.ObjectKey(obj), obj.GetUID(), obj.GetResourceVersion()
 	if uid == "" {
 		return fmt.Errorf("delete %s %q: the object has no uid, so it cannot be told from another one of that name: give one that was read",
 			resourceName(d.resource), key)

@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	"io"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 )
 
 // WithSourceName names a Kubernetes source in errors, logs and Stats. The default is the resource where the deleter knows
@@ -120,7 +120,7 @@ func (w *watchErrors) handle(ctx context.Context, r *cache.Reflector, err error)
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	}
 	for _, h := range chained {
-		if panicked := guard(func() error { h(ctx, r, err); return nil }); panicked != nil {
+		if panicked := guard.Call(func() error { h(ctx, r, err); return nil }); panicked != nil {
 			klog.FromContext(ctx).Error(panicked, "Watch error handler panicked", "watchError", err.Error())
 		}
 	}

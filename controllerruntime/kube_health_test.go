@@ -288,7 +288,13 @@ func TestAWatchErrorThatIsOverIsNotToldToWhoComesLater(t *testing.T) {
 // TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother. Where an error does not tell whose it is, any may be meant.
 func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &engine{queue: queue.New(queue.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})}
+		e := &engine{queue: queue.New(queue.Options{})}
+		failed := func(key string, err error) {
+			e.keys.change(key, func(s *keyState) { s.failures++ })
+			if by := e.unansweredBy(err); by != nil {
+				e.keys.change(key, func(s *keyState) { s.unanswered = by })
+			}
+		}
 		by := map[string]*watchErrors{"one": newWatchErrors(stillInformer()), "another": newWatchErrors(stillInformer())}
 		for _, errors := range by {
 			e.sources = append(e.sources, &kubeSource{watching: &kubeHealth{errors: errors}})
@@ -296,21 +302,18 @@ func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 		by["no source"] = newWatchErrors(stillInformer())
 		lost := wayFailed(syscall.ECONNREFUSED)
 		for key, errors := range by {
-			e.noteKubeAway(key, errors.noteUnanswered(lost))
+			failed(key, errors.noteUnanswered(lost))
 		}
-		e.noteKubeAway("unmarked", lost)
-		for key := range by {
-			e.queue.Failed(key)
-		}
+		failed("unmarked", lost)
 		e.kubeAnswers(by["one"])
 		for range 3 {
 			it, _ := e.queue.Get()
-			if it.Key == "another" || e.queue.Attempts(it.Key) > 0 {
-				t.Errorf("%s is due, after %d attempts", it.Key, e.queue.Attempts(it.Key))
+			if it.Key == "another" || e.keys.of(it.Key).failures > 0 {
+				t.Errorf("%s is due, after %d attempts", it.Key, e.keys.of(it.Key).failures)
 			}
 		}
-		if n := readyKeys(e.queue); n > 0 || e.queue.Attempts("another") != 1 {
-			t.Errorf("%d more are due; the other one has %d attempts", n, e.queue.Attempts("another"))
+		if n := readyKeys(e.queue); n > 0 || e.keys.of("another").failures != 1 {
+			t.Errorf("%d more are due; the other one has %d attempts", n, e.keys.of("another").failures)
 		}
 		e.kubeAnswers(by["one"])
 		if n := readyKeys(e.queue); n > 0 {
@@ -322,15 +325,20 @@ func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 // TestWhoIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForHisBackoff: his own retry may come before anybody asks the API server.
 func TestWhoIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForHisBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &engine{queue: queue.New(queue.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})}
+		e := &engine{queue: queue.New(queue.Options{})}
+		failed := func(key string, err error) {
+			e.keys.change(key, func(s *keyState) { s.failures++ })
+			if by := e.unansweredBy(err); by != nil {
+				e.keys.change(key, func(s *keyState) { s.unanswered = by })
+			}
+		}
 		source := newWatchErrors(stillInformer())
 		e.sources = append(e.sources, &kubeSource{watching: &kubeHealth{errors: source}})
-		e.noteKubeAway("home", source.noteUnanswered(wayFailed(syscall.ECONNREFUSED)))
-		e.noteKubeAway("home", errors.New("forbidden"))
-		e.queue.Failed("home")
+		failed("home", source.noteUnanswered(wayFailed(syscall.ECONNREFUSED)))
+		failed("home", errors.New("forbidden"))
 		e.kubeAnswers(source)
-		if n := readyKeys(e.queue); n != 1 || e.queue.Attempts("home") != 0 {
-			t.Errorf("%d are due, after %d attempts", n, e.queue.Attempts("home"))
+		if n := readyKeys(e.queue); n != 1 || e.keys.of("home").failures != 0 {
+			t.Errorf("%d are due, after %d attempts", n, e.keys.of("home").failures)
 		}
 	})
 }

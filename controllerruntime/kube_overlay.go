@@ -1,15 +1,15 @@
 package controllerruntime
 
 import (
-	"sync"
-	"sync/atomic"
-	"time"
-
+	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
 const (
@@ -219,7 +219,7 @@ func (o *kubeOverlay) stored(key string) metav1.Object {
 	if err != nil || !exists {
 		return nil
 	}
-	obj, ok := metaObject(item)
+	obj, ok := source.MetaObject(item)
 	if !ok {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -29,7 +30,7 @@ func TestOwnWritesThatTheCacheShowsAreLetGo(t *testing.T) {
 		for n := range 1000 {
 			m := version("a", fmt.Sprint(n+1))
 			m.Name = fmt.Sprint(n)
-			o.add(objectKey(m), writeOf(m))
+			o.add(source.ObjectKey(m), writeOf(m))
 			shown = append(shown, m)
 		}
 		last := version("b", "2000")
@@ -67,7 +68,7 @@ func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 		}
 		for n := range kubeOverlayMost {
 			m := mapOf(fmt.Sprint(n), "shop")
-			o.add(objectKey(m), writeOf(m))
+			o.add(source.ObjectKey(m), writeOf(m))
 		}
 		time.Sleep(2 * kubeOverlayTTL)
 		if n := notShown(); n != kubeOverlayMost {
@@ -77,8 +78,8 @@ func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 			must(t, store.Add(mapOf(fmt.Sprint(n), "shop")))
 		}
 		uncovered := mapOf("elsewhere", "home")
-		o.uncover(objectKey(uncovered), ownerNamedBy(uncovered))
-		if names, all := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{objectKey(uncovered)}) || !all {
+		o.uncover(source.ObjectKey(uncovered), ownerNamedBy(uncovered))
+		if names, all := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{source.ObjectKey(uncovered)}) || !all {
 			t.Errorf("a teardown has to look at %v, all: %v", names, all)
 		}
 		must(t, store.Add(uncovered))

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -196,7 +198,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.C
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IController, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if isNil(r.custom) {
+	if guard.IsNil(r.custom) {
 		return nil, fmt.Errorf("controller %q: no custom controller: call SetCustomController before Run", r.name)
 	}
 	if r.began {
@@ -208,7 +210,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IControl
 
 // clean is the end of Run: the custom controller may still record events in its Clean.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom IController) {
-	if err := guard(func() error { custom.Clean(); return nil }); err != nil {
+	if err := guard.Call(func() error { custom.Clean(); return nil }); err != nil {
 		klog.Background().Error(err, "Clean panicked", "controller", r.name)
 	}
 	r.mu.Lock()
@@ -314,8 +316,8 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Clean() {}
 // key of the primary that owns it; "" if it names no owner, one of another kind, or one of another installation. What is
 // no object is an error.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSecondaryResource(obj any) (secondaryResource metav1.Object, primaryKey string, err error) {
-	secondaryResource, ok := metaObject(obj)
-	if !ok || isNil(secondaryResource) {
+	secondaryResource, ok := source.MetaObject(obj)
+	if !ok || guard.IsNil(secondaryResource) {
 		return nil, "", fmt.Errorf("controller %q: a secondary must be an object with metadata, got %T", r.name, obj)
 	}
 	if r.controller == nil {
@@ -394,7 +396,7 @@ const recorderPatience = 2 * time.Second
 
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) newRecorder() (*recorder.Recorder, error) {
 	cfg := recorder.Config{Clientset: r.kubeClientset, Component: r.name}
-	if isNil(cfg.Clientset) {
+	if guard.IsNil(cfg.Clientset) {
 		cfg.Clientset = nil
 	}
 	if client, ok := r.controller.client.(interface{ JetStream() jetstream.JetStream }); ok {
@@ -405,8 +407,8 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) newRecorder() (*r
 		return nil, fmt.Errorf("controller %q: make the event recorder: %w", r.name, err)
 	}
 	for _, s := range r.controller.engine.sources {
-		if s, ok := s.(interface{ kind() string }); ok {
-			events.RegisterKind(s.kind())
+		if s, ok := s.(interface{ Kind() string }); ok {
+			events.RegisterKind(s.Kind())
 		}
 	}
 	var sample P

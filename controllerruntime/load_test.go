@@ -108,7 +108,7 @@ func TestHundredThousandKeysEnqueuedAtOnceAreEachReconciledOnce(t *testing.T) {
 	if grown := after - before; grown > 4<<20 {
 		t.Errorf("the heap has grown by %d bytes from one round to the next", grown)
 	}
-	if n := c.engine.queue.Counts(); n.Failing != 0 || n.Delayed != 0 || c.engine.queue.Remembered() != 0 {
+	if n := c.engine.queue.Counts(); c.Stats().Failing != 0 || n.Delayed != 0 || c.engine.queue.Remembered() != 0 {
 		t.Errorf("left behind: %+v, %d entries", n, c.engine.queue.Remembered())
 	}
 }
@@ -140,11 +140,9 @@ func TestAnInitialListIsReconciledOnceAndLeavesNothingBehindWhenItGoes(t *testin
 		return len(sites.Informer().GetStore().ListKeys()) == 0 && len(sites.Records().Keys()) == 0
 	})
 	r.halt() // so that its state can be read
-	s := c.engine.primary.(*primarySource[*site])
 	left := map[string]int{
-		"vanishings": len(s.vanished.byKey), "own writes": len(c.engine.written.byKey), "parked": len(c.engine.parked.byKey),
-		"queue": c.engine.queue.Remembered(), "failures": c.engine.queue.Counts().Failing, "losses": len(c.engine.anchors.losses.byKey),
-		"mended": len(s.mended.byKey), "mappings": len(c.engine.mappings.waiting),
+		"table": len(c.engine.keys.byKey), "own writes": len(c.engine.written.byKey),
+		"queue": c.engine.queue.Remembered(), "mappings": c.engine.mappings.Waiting(),
 	}
 	for what, n := range left {
 		if n != 0 {

@@ -2,15 +2,10 @@ package controllerruntime
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 )
 
 // byTitle maps a page to the site that its title names.
@@ -117,81 +112,4 @@ func TestMapperThatHangsHoldsUpNeitherOthersNorTheStop(t *testing.T) {
 	must(t, routes.Create(t.Context(), newSite("route", "away")))
 	eventually(t, "other sources go on", func() bool { return seen.with("away", OperationTertiary) == 1 })
 	r.halt()
-}
-
-// TestAMapperThatKeepsFailingTakesBoundedMemory: an object that changes often is not remembered once for each change, but
-// nobody whom it ever concerned is forgotten.
-func TestAMapperThatKeepsFailingTakesBoundedMemory(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	var ill atomic.Bool
-	ill.Store(true)
-	c, err := New("sites", sites, noReconciler, WithBackoff(time.Millisecond, 5*time.Millisecond))
-	must(t, err)
-	e := c.engine
-	e.mappings = newMappings(e.opts.backoffMin, e.opts.backoffMax)
-	e.standby.set(false)
-	quiet := klog.NewContext(t.Context(), logr.Discard())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		e.mappings.run(quiet)
-	}()
-	s := &events{engine: e, source: e.primary, operation: OperationTertiary, keys: func(_ context.Context, obj metav1.Object) ([]string, error) {
-		if ill.Load() {
-			return nil, errUnwell
-		}
-		return []string{obj.(*page).Spec.Title}, nil
-	}}
-	const changes = 2000
-	title := func(n int) string { return fmt.Sprint("site-", n) }
-	last := newSite("page", title(0))
-	s.created(quiet, last, false)
-	for n := range changes {
-		next := newSite("page", title(n+1))
-		s.updated(quiet, last, next)
-		last = next
-	}
-	states := 0
-	e.mappings.mu.Lock()
-	for _, waits := range e.mappings.waiting {
-		states += len(waits.objects)
-	}
-	e.mappings.mu.Unlock()
-	if states > 2*mappingStatesKept {
-		t.Errorf("%d states of one object are remembered, want at most %d", states, mappingStatesKept)
-	}
-	ill.Store(false)
-	for _, key := range []string{title(0), title(changes)} {
-		eventually(t, "who was concerned first and last is due", func() bool { return e.queue.Pending(key).Has(OperationTertiary) })
-	}
-	e.mappings.stop()
-	<-done
-	e.queue.ShutDown()
-}
-
-// TestStatesThatWaitForAMapperStayInOrder: what fails while an older one is tried is the newer one all the same.
-func TestStatesThatWaitForAMapperStayInOrder(t *testing.T) {
-	m := newMappings(time.Hour, time.Hour)
-	defer m.retries.ShutDown()
-	s := &events{}
-	of := func(title string) *mapping {
-		return &mapping{events: s, objects: []metav1.Object{newSite("page", title)}}
-	}
-	m.again(of("one"))
-	m.again(of("two"))
-	tried := m.take(of("").id())
-	m.again(of("three"))
-	m.again(tried)
-	m.again(of("four"))
-	var order []string
-	for _, obj := range m.take(of("").id()).objects {
-		order = append(order, obj.(*page).Spec.Title)
-	}
-	if want := []string{"one", "two", "three", "four"}; !slices.Equal(order, want) {
-		t.Errorf("%v, want %v", order, want)
-	}
-	if m.take(of("").id()) != nil {
-		t.Error("what was taken is still there")
-	}
 }

@@ -2,11 +2,10 @@ package controllerruntime
 
 import (
 	"context"
+	"github.com/nagi-runtime/nagi/entity"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/entity"
 )
 
 // TestAReconcileCutShortByTheLossOfTheLeaseRecordsNoFailure: it fails because its context was cancelled. That is no

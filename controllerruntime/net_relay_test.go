@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"io"
 	"net"
 	"strconv"
@@ -11,8 +12,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // relay is a TCP proxy that makes the caches of one process late. It drops or delays the messages that consumers

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 )
@@ -41,7 +43,7 @@ type options struct {
 	teardownOptions  []string // options given that mean nothing WithoutTeardown
 	sweepDryRun      bool
 	primary          sourceOptions
-	sources          []func(*engine) (source, error)
+	sources          []func(*engine) (source.Source, error)
 
 	// What the Kumori API does differently.
 	garbage        func(sweep func()) // instead of the sweep
@@ -49,7 +51,7 @@ type options struct {
 }
 
 type sourceOptions struct {
-	predicates        allOf
+	predicates        source.Predicates
 	deleter           Deleter
 	name              string
 	watchErrorHandler cache.WatchErrorHandlerWithContext
@@ -262,7 +264,7 @@ func WithOnSourceError(f func(source string, err error)) Option {
 // (the brake). Package recorder makes one that knows NATS entities.
 func WithEventRecorder(r record.EventRecorder) Option {
 	return func(o *options) error {
-		if isNil(r) {
+		if guard.IsNil(r) {
 			return errors.New("WithEventRecorder(nil): a recorder is needed; leave the option away instead")
 		}
 		o.recorder = r
@@ -304,7 +306,7 @@ func WithLeaseTiming(t LeaseTiming) Option {
 	}
 }
 
-// WithPrimary gives the primary's source options, such as predicates. Predicates do not hold back deletes that are
+// WithPrimary gives the primary's source.Source options, such as predicates. Predicates do not hold back deletes that are
 // owed, nor changes of the annotations that the runtime reads, and a key they filtered is still reconciled by resync.
 func WithPrimary(opts ...SourceOption) Option {
 	return func(o *options) error {
@@ -326,7 +328,7 @@ func WithPrimary(opts ...SourceOption) Option {
 // WithPredicate filters the events of a source. Several: all must hold.
 func WithPredicate(p Predicate) SourceOption {
 	return func(o *sourceOptions) error {
-		if isNil(p) {
+		if guard.IsNil(p) {
 			return errors.New("WithPredicate(nil): a predicate is needed; leave the option away instead")
 		}
 		o.predicates = append(o.predicates, p)
@@ -338,7 +340,7 @@ func WithPredicate(p Predicate) SourceOption {
 // nothing waits for them to go.
 func WithDeleter(d Deleter) SourceOption {
 	return func(o *sourceOptions) error {
-		if isNil(d) {
+		if guard.IsNil(d) {
 			return errors.New("WithDeleter(nil): a deleter is needed; leave the option away instead")
 		}
 		o.deleter = d

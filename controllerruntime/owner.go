@@ -20,10 +20,10 @@ const (
 const (
 	// SuspendAnnotation with the value "true" keeps the runtime from reconciling the document until it is taken away. A
 	// suspended primary that is deleted is torn down like any other: with the document its suspension is gone too.
-	SuspendAnnotation = "nagi/suspend"
+	SuspendAnnotation = entity.SuspendAnnotation
 	// DeletionPolicyAnnotation with the value DeletionPolicyOrphan leaves what the primary owns when it goes.
-	DeletionPolicyAnnotation = "nagi/deletion-policy"
-	DeletionPolicyOrphan     = "orphan"
+	DeletionPolicyAnnotation = entity.DeletionPolicyAnnotation
+	DeletionPolicyOrphan     = entity.DeletionPolicyOrphan
 )
 
 // OwnerOf returns the kind and key of the primary that obj names as its owner; ok is false if it names none.

@@ -94,33 +94,3 @@ func Not(p Predicate) Predicate {
 		DeleteFunc: func(obj metav1.Object) bool { return !p.Delete(obj) },
 	}
 }
-
-// allOf lets an event pass if every predicate does.
-type allOf []Predicate
-
-func (a allOf) Create(obj metav1.Object) bool {
-	for _, p := range a {
-		if !p.Create(obj) {
-			return false
-		}
-	}
-	return true
-}
-
-func (a allOf) Update(oldObj, newObj metav1.Object) bool {
-	for _, p := range a {
-		if !p.Update(oldObj, newObj) {
-			return false
-		}
-	}
-	return true
-}
-
-func (a allOf) Delete(obj metav1.Object) bool {
-	for _, p := range a {
-		if !p.Delete(obj) {
-			return false
-		}
-	}
-	return true
-}

@@ -2,10 +2,10 @@ package controllerruntime
 
 import (
 	"fmt"
-	"testing"
-
+	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"testing"
 )
 
 // labelled is a page with the label colour.
@@ -47,9 +47,9 @@ func TestPredicatesDecideAboutEachKindOfEvent(t *testing.T) {
 		{"object", isHome, "yyyyyy"},
 		{"not object", Not(isHome), "nnnnnn"},
 		{"object, the new one", ObjectPredicate(func(obj metav1.Object) bool { return obj.GetLabels()["colour"] == "red" }), "yynnyn"},
-		{"several", allOf{red, only("update")}, "nyynnn"},
-		{"several with or and not", allOf{Or(red, only("delete")), Not(only("create"))}, "nyynyy"},
-		{"none", allOf{}, "yyyyyy"},
+		{"several", source.Predicates{red, only("update")}, "nyynnn"},
+		{"several with or and not", source.Predicates{Or(red, only("delete")), Not(only("create"))}, "nyynyy"},
+		{"none", source.Predicates{}, "yyyyyy"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := test.predicate

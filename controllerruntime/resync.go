@@ -4,6 +4,7 @@ import (
 	"context"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"hash/fnv"
 	"k8s.io/klog/v2"
 	"time"
@@ -29,7 +30,7 @@ func (e *engine) resync(ctx context.Context) {
 func (e *engine) resyncOnce(ctx context.Context, interval time.Duration) bool {
 	start := time.Now()
 	step := max(interval/resyncSlots, time.Millisecond)
-	turns := turnsOf(e.primary.keys(), interval, step)
+	turns := turnsOf(e.primary.Keys(), interval, step)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for due := 0; ; {
@@ -41,7 +42,7 @@ func (e *engine) resyncOnce(ctx context.Context, interval time.Duration) bool {
 		elapsed := time.Since(start)
 		for ; due < turns.steps() && time.Duration(due)*step <= elapsed; due++ {
 			for _, key := range turns.of(due) {
-				if e.primary.exists(key) {
+				if e.primary.Exists(key) {
 					e.queue.Add(key, operation.Of(OperationResync), queue.Background)
 				}
 			}
@@ -136,7 +137,7 @@ func (e *engine) remindOwed() {
 	}
 	owed := map[string]struct{}{}
 	for key, record := range e.records.All() {
-		if !anchored(record) || e.primary.exists(key) || e.brake.holds(key) {
+		if !isAnchor(record) || e.primary.Exists(key) || e.brake.holds(key) {
 			continue
 		}
 		owed[key] = struct{}{}
@@ -194,22 +195,22 @@ func countOrphaned(found []orphaned) int {
 }
 
 // sweptSources are those that the runtime deletes in; under the Kumori API, which deletes itself, all secondaries.
-func (e *engine) sweptSources() []ownedSource {
+func (e *engine) sweptSources() []source.Owned {
 	if !e.opts.withoutCascade {
 		return e.ownedSources()
 	}
-	var swept []ownedSource
+	var swept []source.Owned
 	for _, s := range e.sources[1:] {
-		if s, ok := s.(ownedSource); ok && s.owns() {
+		if s, ok := s.(source.Owned); ok && s.Owns() {
 			swept = append(swept, s)
 		}
 	}
 	return swept
 }
 
-func (e *engine) orphanedIn(ctx context.Context, s ownedSource, left *leftOwners) orphaned {
+func (e *engine) orphanedIn(ctx context.Context, s source.Owned, left *leftOwners) orphaned {
 	found := orphaned{source: s.String(), owners: map[string]int{}}
-	for _, obj := range s.all() {
+	for _, obj := range s.All() {
 		kind, key, ok := OwnerOf(obj)
 		if !ok || kind != e.kind {
 			continue
@@ -219,10 +220,10 @@ func (e *engine) orphanedIn(ctx context.Context, s ownedSource, left *leftOwners
 			continue
 		}
 		found.known++
-		if e.primary.exists(key) {
+		if e.primary.Exists(key) {
 			continue
 		}
-		if anchored(e.anchors.cached(key)) { // its teardown is owed anyway, and may be about to leave them
+		if isAnchor(e.anchors.cached(key)) { // its teardown is owed anyway, and may be about to leave them
 			left.use(key)
 			continue
 		}

@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
-	"time"
-
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"strings"
+	"sync"
+	"time"
 )
 
 // stuckPatience is how long Run waits for reconciles and callbacks whose context was cancelled before it gives them up.
@@ -29,9 +29,8 @@ func (e *engine) run(ctx context.Context) error {
 	life, endLife := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endLife(nil)
 	e.terms.init()
-	e.mappings = newMappings(e.opts.backoffMin, e.opts.backoffMax)
 	var background sync.WaitGroup
-	background.Go(func() { e.mappings.run(life) })
+	e.mappings.Start(life)
 	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
 	background.Go(func() { e.health.Run(telling) })
 
@@ -53,9 +52,9 @@ func (e *engine) release(background *sync.WaitGroup, endTelling func()) error {
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
-		e.mappings.stop()
+		e.mappings.Stop()
 		for _, s := range e.sources {
-			s.stop()
+			s.Stop()
 		}
 		endTelling()
 		background.Wait()
@@ -81,13 +80,13 @@ func (e *engine) sync(ctx, life context.Context) error {
 		}
 	}
 	for _, s := range e.sources {
-		if err := s.start(life); err != nil {
+		if err := s.Start(life); err != nil {
 			return fmt.Errorf("controller %q: start source %s: %w", e.name, s, err)
 		}
 	}
 	var missing []string
 	for _, s := range e.sources {
-		if !cache.WaitFor(ctx, "", s.synced()...) {
+		if !cache.WaitFor(ctx, "", s.Synced()...) {
 			missing = append(missing, s.String()+because(whyNotSynced(life, s)))
 		}
 	}
@@ -102,8 +101,8 @@ var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSync
 // whyPatience is how long a source that has not synced is given to find out why.
 const whyPatience = 2 * time.Second
 
-func whyNotSynced(ctx context.Context, s source) error {
-	if err := s.err(); err != nil {
+func whyNotSynced(ctx context.Context, s source.Source) error {
+	if err := s.Err(); err != nil {
 		return err
 	}
 	asks, ok := s.(interface {
@@ -223,7 +222,7 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	}
 	if e.stats.terms.Add(1) > 1 {
 		// What happened while another replica led, or nobody did, went by us.
-		for _, key := range e.primary.keys() {
+		for _, key := range e.primary.Keys() {
 			e.queue.Add(key, operation.Of(OperationResync), queue.Background)
 		}
 	}
@@ -261,7 +260,7 @@ func (e *engine) reconcileAllOn(ctx context.Context, trigger <-chan struct{}) {
 			if !open {
 				return
 			}
-			for _, key := range e.primary.keys() {
+			for _, key := range e.primary.Keys() {
 				e.queue.Add(key, operation.Of(OperationManual), queue.Background)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
@@ -228,8 +229,8 @@ func (i blindInformer) GetStore() cache.Store {
 func (i blindInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return i.Informer.AddEventHandler(cache.FilteringResourceEventHandler{
 		FilterFunc: func(obj any) bool {
-			o, ok := metaObject(obj)
-			return !ok || objectKey(o) != i.hidden
+			o, ok := source.MetaObject(obj)
+			return !ok || source.ObjectKey(o) != i.hidden
 		},
 		Handler: handler,
 	})

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/queue"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sync"
 )
@@ -29,15 +27,15 @@ import (
 func SetStatus(ctx context.Context, obj entity.IEntity) error {
 	r, ok := reconcileOf(ctx)
 	if !ok {
-		return fmt.Errorf("set the status of %q: this is no reconcile's context; use the client's UpdateStatus", objectKey(obj))
+		return fmt.Errorf("set the status of %q: this is no reconcile's context; use the client's UpdateStatus", source.ObjectKey(obj))
 	}
 	if err := r.isPrimary(obj); err != nil {
 		return err
 	}
 	if !r.recorded {
-		return r.engine.primary.updateStatus(ctx, obj)
+		return r.engine.primary.UpdateStatus(ctx, obj)
 	}
-	change, err := r.engine.primary.statusChange(obj)
+	change, err := r.engine.primary.StatusChange(obj)
 	if err != nil {
 		return err
 	}
@@ -46,13 +44,13 @@ func SetStatus(ctx context.Context, obj entity.IEntity) error {
 
 // isPrimary refuses what is not the reconciled primary, as far as that can be seen: a secondary may have its key and its type.
 func (c *reconcileContext) isPrimary(obj entity.IEntity) error {
-	key := objectKey(obj)
+	key := source.ObjectKey(obj)
 	other := key != c.req.Key
 	if kind, owner, owned := OwnerOf(obj); owned && kind == c.engine.kind && owner == key {
 		other = true
 	}
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
-	if cached, ok := c.engine.primary.view(c.req.Key).object.(runtime.Object); ok && kind != "" && kind != cached.GetObjectKind().GroupVersionKind().Kind {
+	if cached, ok := c.engine.primary.View(c.req.Key).Object.(runtime.Object); ok && kind != "" && kind != cached.GetObjectKind().GroupVersionKind().Kind {
 		other = true
 	}
 	if other {
@@ -91,22 +89,3 @@ type statusRefusedError struct{ err error }
 
 func (e *statusRefusedError) Error() string { return e.err.Error() }
 func (e *statusRefusedError) Unwrap() error { return e.err }
-
-// statusRefused notes that the status of a reconcile cannot be in its record, and makes the key due again, unless the retry of a
-// reconcile that failed is.
-func (e *engine) statusRefused(ctx context.Context, t *term, it queue.Item, v view, condition metav1.Condition, failed, err error) {
-	e.stats.recordErrors.Add(1)
-	if failed != nil && !isTerminal(failed) {
-		t.logger.Error(err, "Status not written", "key", it.Key)
-	} else {
-		e.parked.forget(it.Key) // or nothing would ever say that it is
-		delay := e.anchors.refusals.Delay(e.anchors.refusals.Fail(it.Key))
-		t.logger.Error(err, "Status not written, so the key is reconciled again", "key", it.Key, "after", delay)
-		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, err.Error(), v.revision)
-		e.queue.AddAfter(it.Key, operation.Union(it.Ops, operation.Of(OperationRetry)), queue.Background, delay, queue.RetryDelay)
-	}
-	if err := e.anchors.annotate(ctx, it.Key, v, condition); err != nil && ctx.Err() == nil {
-		e.recordsHealth.Failed(t.ctx, err)
-	}
-	e.queue.Done(it.Key)
-}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -46,10 +48,10 @@ func OwnsExternal(client external.IExternalClient) Option {
 		if err != nil {
 			return fmt.Errorf("OwnsExternal(%s): %w", externalKind(inner), err)
 		}
-		o.sources = append(o.sources, func(e *engine) (source, error) {
+		o.sources = append(o.sources, func(e *engine) (source.Source, error) {
 			s := newExternalSource(e, "OwnsExternal", inner, config)
-			s.events = &events{engine: e, source: s, keys: e.owners, operation: OperationExternal}
-			s.pushed = func(owner string) { e.noticed(owner, operation.Of(OperationExternal), queue.Secondary) }
+			s.events = e.eventsOf(s, nil, e.owners, OperationExternal)
+			s.pushed = func(owner string) { e.Notice(owner, operation.Of(OperationExternal), queue.Secondary) }
 			s.missing = s.pushed
 			return s, e.addExternal(s)
 		})
@@ -58,11 +60,11 @@ func OwnsExternal(client external.IExternalClient) Option {
 }
 
 func checkExternal(client external.IExternalClient) (external.IExternalClient, external.Config, error) {
-	if isNil(client) {
+	if guard.IsNil(client) {
 		return nil, external.Config{}, errors.New("a client is needed")
 	}
 	inner, config := external.Unwrap(client)
-	if isNil(inner) {
+	if guard.IsNil(inner) {
 		return nil, config, errors.New("a client is needed")
 	}
 	if kind := externalKind(inner); kind == "" || strings.Contains(kind, "/") {
@@ -74,8 +76,8 @@ func checkExternal(client external.IExternalClient) (external.IExternalClient, e
 
 func externalKind(client external.IExternalClient) (kind string) {
 	kind = "nil"
-	if !isNil(client) {
-		if err := guard(func() error { kind = client.Kind(); return nil }); err != nil {
+	if !guard.IsNil(client) {
+		if err := guard.Call(func() error { kind = client.Kind(); return nil }); err != nil {
 			kind = ""
 		}
 	}
@@ -107,7 +109,7 @@ type externalSource struct {
 	client    external.IExternalClient
 	resources string // their kind
 	config    external.Config
-	events    sink
+	events    source.Sink
 	pushed    func(owner string) // a push of the API
 	missing   func(owner string) // something was made for it and deleted before any list has shown it
 
@@ -140,7 +142,7 @@ func newExternalSource(e *engine, role string, client external.IExternalClient, 
 
 func (s *externalSource) String() string { return s.role + " " + s.resources }
 
-func (s *externalSource) start(ctx context.Context) error {
+func (s *externalSource) Start(ctx context.Context) error {
 	ctx, s.end = context.WithCancel(ctx)
 	s.breaker.life = ctx
 	s.loops.Go(func() { s.run(ctx) })
@@ -150,12 +152,12 @@ func (s *externalSource) start(ctx context.Context) error {
 	return nil
 }
 
-func (s *externalSource) stop() {
+func (s *externalSource) Stop() {
 	s.end()
 	s.loops.Wait()
 }
 
-func (s *externalSource) synced() []cache.DoneChecker {
+func (s *externalSource) Synced() []cache.DoneChecker {
 	return []cache.DoneChecker{firstList{s}}
 }
 
@@ -165,30 +167,30 @@ type firstList struct{ source *externalSource }
 func (l firstList) Name() string          { return l.source.String() }
 func (l firstList) Done() <-chan struct{} { return l.source.listed }
 
-func (s *externalSource) err() error {
+func (s *externalSource) Err() error {
 	if err := s.breaker.err(); err != nil {
 		return err
 	}
 	return s.cache.malformedErr()
 }
 
-func (s *externalSource) owns() bool           { return true }
-func (s *externalSource) deletable() bool      { return true }
-func (s *externalSource) all() []metav1.Object { return s.cache.all() }
+func (s *externalSource) Owns() bool           { return true }
+func (s *externalSource) Deletable() bool      { return true }
+func (s *externalSource) All() []metav1.Object { return s.cache.all() }
 
-func (s *externalSource) ownedBy(key string) ([]metav1.Object, error) {
+func (s *externalSource) OwnedBy(key string) ([]metav1.Object, error) {
 	return s.cache.ownedBy(key), nil
 }
 
 // remove deletes a resource. The next list shows whether it is gone.
-func (s *externalSource) remove(ctx context.Context, obj metav1.Object) error {
+func (s *externalSource) Remove(ctx context.Context, obj metav1.Object) error {
 	resource := obj.(*externalObject).resource
 	limited, cancel, err := keyGate{s.breaker, resource.OwnerKey, nil}.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	err = guard(func() error {
+	err = guard.Call(func() error {
 		if conditional, ok := s.client.(external.ConditionalDeleter); ok {
 			return conditional.DeleteSeen(limited, resource)
 		}
@@ -241,11 +243,11 @@ func (s *externalSource) list(ctx context.Context) {
 	for _, c := range changes {
 		switch {
 		case c.before == nil:
-			s.events.created(ctx, c.after, first)
+			s.events.Created(ctx, c.after, first)
 		case c.after == nil:
-			s.events.deleted(ctx, c.before)
+			s.events.Deleted(ctx, c.before)
 		default:
-			s.events.updated(ctx, c.before, c.after)
+			s.events.Updated(ctx, c.before, c.after)
 		}
 	}
 	if first {
@@ -253,7 +255,7 @@ func (s *externalSource) list(ctx context.Context) {
 	}
 	s.lists.end(s.nextInterval(), begun)
 	s.breaker.listed()
-	s.engine.health.Change(ctx, s.String(), s.err)
+	s.engine.sourceHealth(ctx, s)
 	s.wakeAsked(begun)
 	s.tellMissing(begun)
 }
@@ -265,7 +267,7 @@ func (s *externalSource) listNow(ctx context.Context) (resources []external.Reso
 	}
 	defer cancel()
 	s.lists.turn()
-	err = guard(func() (err error) {
+	err = guard.Call(func() (err error) {
 		resources, err = s.client.List(limited)
 		return err
 	})
@@ -316,7 +318,7 @@ func (s *externalSource) watch(ctx context.Context, watcher external.Watcher) {
 	ctx = s.called(ctx)
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
-		err := guard(func() error {
+		err := guard.Call(func() error {
 			return watcher.Watch(ctx, func(owner string) { s.push(ctx, owner) })
 		})
 		if ctx.Err() != nil {
@@ -339,7 +341,7 @@ func (s *externalSource) push(ctx context.Context, owner string) {
 		return
 	}
 	if owner != "" {
-		if err := guard(func() error { s.pushed(owner); return nil }); err != nil {
+		if err := guard.Call(func() error { s.pushed(owner); return nil }); err != nil {
 			klog.FromContext(ctx).Error(err, "Push failed", "source", s.String(), "owner", owner)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 // that fails again though others got theirs, or few failed at all, is at fault itself, and fails like any other.
 type apiBreaker struct {
 	source  *externalSource
-	backoff *backoff.Counter
+	backoff backoff.Backoff
 	life    context.Context // of the source, for logs
 
 	waiting keyed[queue.Item]
@@ -190,7 +190,7 @@ func (b *apiBreaker) trip(key string, err error) {
 	b.mu.Unlock()
 	b.source.lists.poke()
 	if opened {
-		b.source.engine.health.Change(b.life, b.source.String(), b.source.err)
+		b.source.engine.sourceHealth(b.life, b.source)
 	}
 }
 
@@ -202,7 +202,7 @@ func (b *apiBreaker) pollFailed(err error) {
 	clear(b.trying)
 	clear(b.suspects)
 	b.mu.Unlock()
-	b.source.engine.health.Change(b.life, b.source.String(), b.source.err)
+	b.source.engine.sourceHealth(b.life, b.source)
 }
 
 func (b *apiBreaker) failedLocked(err error) {
@@ -281,7 +281,7 @@ func (b *apiBreaker) attempted(key string, succeeded bool) {
 	b.mu.Unlock()
 	if first {
 		b.answered()
-		b.source.engine.health.Change(b.life, b.source.String(), b.source.err)
+		b.source.engine.sourceHealth(b.life, b.source)
 	}
 }
 

@@ -20,7 +20,7 @@ type externalObject struct {
 // newObject leaves the owner away where the bucket cannot have such a key: it then is nobody's, and is left alone.
 func (s *externalSource) newObject(resource external.Resource) *externalObject {
 	o := &externalObject{ObjectMeta: metav1.ObjectMeta{Name: resource.ID, ResourceVersion: resource.Version}, resource: resource}
-	if resource.OwnerKey != "" && s.engine.wellFormed(resource.OwnerKey) {
+	if resource.OwnerKey != "" && s.engine.WellFormed(resource.OwnerKey) {
 		o.Annotations = map[string]string{
 			entity.OwnerKindAnnotation: s.engine.kind, entity.OwnerKeyAnnotation: resource.OwnerKey,
 		}
@@ -150,7 +150,7 @@ func (s *externalSource) wholeList(list []external.Resource) (resources map[stri
 		case resource.OwnerKey == "":
 			errs = append(errs, fmt.Errorf("resource %q names no owner", resource.ID))
 			resources[resource.ID] = resource
-		case !s.engine.wellFormed(resource.OwnerKey):
+		case !s.engine.WellFormed(resource.OwnerKey):
 			errs = append(errs, fmt.Errorf("resource %q names the owner %q, which is no key of %s", resource.ID, resource.OwnerKey, s.engine.kind))
 			resources[resource.ID] = resource
 		default:

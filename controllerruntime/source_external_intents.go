@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"maps"
@@ -103,7 +104,7 @@ const ReasonDrifted = "Drifted"
 
 // Drifted implements external.Runtime.
 func (r externalRuntime) Drifted(what string) {
-	v := r.engine.primary.view(r.req.Key)
+	v := r.engine.primary.View(r.req.Key)
 	r.engine.event(r.engine.regarding(r.req.Key, v), corev1.EventTypeWarning, ReasonDrifted, what)
 }
 
@@ -242,9 +243,9 @@ func (e *engine) mayHaveIntents(key string) bool {
 // leftOpen is what is known of the intents that were left open for a primary that is gone, whose reconciler did not settle
 // them.
 type leftOpen struct {
-	told bool          // the caches show what came of those for which a list can tell
-	err  error         // of those for which no list can: somebody has to do something
-	held []ownedSource // the APIs of these, where an operation goes on: nothing of theirs is to be touched
+	told bool           // the caches show what came of those for which a list can tell
+	err  error          // of those for which no list can: somebody has to do something
+	held []source.Owned // the APIs of these, where an operation goes on: nothing of theirs is to be touched
 }
 
 // before is the error of a cleaning up that met another one too. What is left open is settled by somebody else, so the teardown is
@@ -359,11 +360,11 @@ func (e *engine) forgottenIntents(ctx context.Context) orphaned {
 		return found
 	}
 	found.known = len(names)
-	for _, key := range e.primary.keys() {
+	for _, key := range e.primary.Keys() {
 		delete(names, intentsName(key))
 	}
 	for key, record := range e.records.All() {
-		if anchored(record) {
+		if isAnchor(record) {
 			delete(names, intentsName(key))
 		}
 	}
@@ -372,7 +373,7 @@ func (e *engine) forgottenIntents(ctx context.Context) orphaned {
 		if held, err := e.load(ctx, name, &kept); err != nil || !held || intentsName(kept.Key) != name {
 			continue
 		}
-		if e.primary.exists(kept.Key) || anchored(e.anchors.cached(kept.Key)) || !e.wellFormed(kept.Key) {
+		if e.primary.Exists(kept.Key) || isAnchor(e.anchors.cached(kept.Key)) || !e.WellFormed(kept.Key) {
 			continue
 		}
 		found.owners[kept.Key]++

@@ -6,6 +6,7 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,7 +152,7 @@ func (s *externalSource) wakeAsked(begun time.Time) {
 		case !ok || asked.came.Load():
 		case !begun.After(asked.since):
 			s.wantList(asked.since)
-		case s.engine.noticed(key, operation.Of(OperationExternal), queue.Secondary):
+		case s.engine.Notice(key, operation.Of(OperationExternal), queue.Secondary):
 			asked.came.Store(true)
 		default:
 			s.asked.forget(key) // another replica works
@@ -207,7 +208,7 @@ func (s *externalSource) tellMissing(begun time.Time) {
 }
 
 // behind asks all sources that lag, and returns them: nil if none does.
-func (e *engine) behind(key string) (behind []ownedSource) {
+func (e *engine) behind(key string) (behind []source.Owned) {
 	for _, s := range e.externals {
 		if !s.caughtUp(key) {
 			behind = append(behind, s)

@@ -51,8 +51,8 @@ func (s *externalSource) turnSoon(ctx context.Context) (context.Context, context
 	return s.bounded(ctx)
 }
 
-// letGo forgets that a key was turned away: it rests, and needs no turn.
-func (e *engine) letGo(key string) {
+// forgetTurn forgets that a key was turned away: it rests, and needs no turn.
+func (e *engine) forgetTurn(key string) {
 	for _, s := range e.externals {
 		s.turnedAway.forget(key)
 	}

@@ -114,7 +114,7 @@ func (e *engine) attempted(key string, succeeded bool) {
 func (e *engine) resume(it queue.Item) {
 	e.standby.mu.RLock()
 	defer e.standby.mu.RUnlock()
-	if e.standby.on && !e.primary.exists(it.Key) {
+	if e.standby.on && !e.primary.Exists(it.Key) {
 		return
 	}
 	e.queue.AddAfter(it.Key, operation.Union(it.Ops, operation.Of(OperationRetry)), queue.Background, 0, queue.RetryDelay)

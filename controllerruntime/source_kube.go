@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"slices"
@@ -40,7 +41,7 @@ const ownerIndex = "nagi/owner"
 // started; see WithWatchErrorHandler.
 func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 	return func(o *options) error {
-		if isNil(informer) {
+		if guard.IsNil(informer) {
 			return errors.New("OwnsKube(nil): an informer is needed")
 		}
 		so, err := applySourceOptions(opts)
@@ -53,10 +54,10 @@ func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 		if so.deleter != nil {
 			o.teardownOptions = append(o.teardownOptions, "WithDeleter")
 		}
-		o.sources = append(o.sources, func(e *engine) (source, error) {
+		o.sources = append(o.sources, func(e *engine) (source.Source, error) {
 			s := newKubeSource(e, "OwnsKube", informer, so)
 			s.indexed = true
-			s.events = &events{engine: e, source: s, predicates: so.predicates, keys: e.owners, operation: OperationSecondary}
+			s.events = e.eventsOf(s, so.predicates, e.owners, OperationSecondary)
 			return s, nil
 		})
 		return nil
@@ -68,7 +69,7 @@ func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 // called again, with backoff, for the same event.
 func WatchesKube(informer cache.SharedIndexInformer, keys func(context.Context, metav1.Object) ([]string, error), opts ...SourceOption) Option {
 	return func(o *options) error {
-		if isNil(informer) || keys == nil {
+		if guard.IsNil(informer) || keys == nil {
 			return errors.New("WatchesKube: an informer and a function that returns keys are needed")
 		}
 		so, err := applySourceOptions(opts)
@@ -78,9 +79,9 @@ func WatchesKube(informer cache.SharedIndexInformer, keys func(context.Context, 
 		if so.deleter != nil {
 			return errors.New("WatchesKube: WithDeleter is for OwnsKube; what is only watched is never deleted")
 		}
-		o.sources = append(o.sources, func(e *engine) (source, error) {
+		o.sources = append(o.sources, func(e *engine) (source.Source, error) {
 			s := newKubeSource(e, "WatchesKube", informer, so)
-			s.events = &events{engine: e, source: s, predicates: so.predicates, keys: keys, operation: OperationTertiary}
+			s.events = e.eventsOf(s, so.predicates, keys, OperationTertiary)
 			return s, nil
 		})
 		return nil
@@ -92,10 +93,10 @@ type kubeSource struct {
 	engine   *engine
 	name     string
 	informer cache.SharedIndexInformer
-	events   sink
+	events   source.Sink
 	deleter  Deleter
 	indexed  bool
-	handlers handlers
+	handlers source.Handlers
 	watching *kubeHealth
 	blocked  *blockedKeys
 }
@@ -131,12 +132,12 @@ func informerName(informer cache.SharedIndexInformer, so sourceOptions) string {
 
 func (s *kubeSource) String() string { return s.name }
 
-func (s *kubeSource) start(ctx context.Context) error {
+func (s *kubeSource) Start(ctx context.Context) error {
 	if s.informer.IsStopped() {
 		return fmt.Errorf("%s: the informer has been stopped already and cannot run again; give the controller a new one", s)
 	}
 	s.watching.start(ctx, kubeHealthEvents{
-		changed:  func() { s.engine.health.Change(ctx, s.String(), s.err) },
+		changed:  func() { s.engine.sourceHealth(ctx, s) },
 		answered: func() { s.engine.kubeAnswers(s.watching.errors) },
 		stopping: s.engine.terms.over,
 	})
@@ -145,25 +146,25 @@ func (s *kubeSource) start(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", s, err)
 		}
 	}
-	return s.handlers.add(s.informer, cache.ResourceEventHandlerDetailedFuncs{
+	return s.handlers.Add(s.informer, cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			if obj, ok := metaObject(obj); ok {
-				s.events.created(ctx, obj, initial)
+			if obj, ok := source.MetaObject(obj); ok {
+				s.events.Created(ctx, obj, initial)
 			}
 		},
 		UpdateFunc: func(oldObj, newObj any) {
-			before, ok1 := metaObject(oldObj)
-			after, ok2 := metaObject(newObj)
+			before, ok1 := source.MetaObject(oldObj)
+			after, ok2 := source.MetaObject(newObj)
 			if ok1 && ok2 {
-				s.events.updated(ctx, before, after)
-				if s.blocked.wanted(objectKey(after)) && changedHands(before, after) {
+				s.events.Updated(ctx, before, after)
+				if s.blocked.wanted(source.ObjectKey(after)) && changedHands(before, after) {
 					s.unblock(after)
 				}
 			}
 		},
 		DeleteFunc: func(gone any) {
-			s.events.deleted(ctx, gone)
-			if obj, ok := metaObject(gone); ok {
+			s.events.Deleted(ctx, gone)
+			if obj, ok := source.MetaObject(gone); ok {
 				s.unblock(obj)
 			}
 		},
@@ -176,7 +177,7 @@ func addOwnerIndex(informer cache.SharedIndexInformer) error {
 		return nil
 	}
 	err := informer.AddIndexers(cache.Indexers{ownerIndex: func(obj any) ([]string, error) {
-		if obj, ok := metaObject(obj); ok {
+		if obj, ok := source.MetaObject(obj); ok {
 			if kind, key, ok := entity.OwnerOf(obj); ok {
 				return []string{kind + "/" + key}, nil
 			}
@@ -195,22 +196,13 @@ func hasOwnerIndex(informer cache.SharedIndexInformer) bool {
 	return err == nil
 }
 
-// metaObject unwraps what an informer hands to its handlers.
-func metaObject(obj any) (metav1.Object, bool) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	accessor, err := meta.Accessor(obj)
-	return accessor, err == nil
-}
+func (s *kubeSource) Synced() []cache.DoneChecker { return s.handlers.Synced() }
+func (s *kubeSource) Err() error                  { return s.watching.err() }
+func (s *kubeSource) Owns() bool                  { return s.indexed }
+func (s *kubeSource) Deletable() bool             { return s.deleter != nil }
 
-func (s *kubeSource) synced() []cache.DoneChecker { return s.handlers.synced() }
-func (s *kubeSource) err() error                  { return s.watching.err() }
-func (s *kubeSource) owns() bool                  { return s.indexed }
-func (s *kubeSource) deletable() bool             { return s.deleter != nil }
-
-func (s *kubeSource) stop() {
-	s.handlers.remove()
+func (s *kubeSource) Stop() {
+	s.handlers.Remove()
 	s.watching.stop()
 }
 
@@ -227,7 +219,7 @@ func (s *kubeSource) whyNotSynced(ctx context.Context) error {
 
 // ownedBy is what the cache has, also where the own deletes of a handle say that it is going: a teardown waits until the
 // cache shows it gone. And it is what the handle wrote that the cache does not have yet.
-func (s *kubeSource) ownedBy(key string) ([]metav1.Object, error) {
+func (s *kubeSource) OwnedBy(key string) ([]metav1.Object, error) {
 	var unseen []metav1.Object
 	if d, ok := s.deleter.(interface {
 		unseen(kind, key string) []metav1.Object
@@ -237,25 +229,25 @@ func (s *kubeSource) ownedBy(key string) ([]metav1.Object, error) {
 	items, err := s.informer.GetIndexer().ByIndex(ownerIndex, s.engine.kind+"/"+key)
 	objects := unseen
 	for _, item := range items {
-		obj, ok := metaObject(item)
-		if ok && !slices.ContainsFunc(unseen, func(own metav1.Object) bool { return objectKey(own) == objectKey(obj) }) {
+		obj, ok := source.MetaObject(item)
+		if ok && !slices.ContainsFunc(unseen, func(own metav1.Object) bool { return source.ObjectKey(own) == source.ObjectKey(obj) }) {
 			objects = append(objects, obj)
 		}
 	}
 	return objects, err
 }
 
-func (s *kubeSource) all() []metav1.Object { return storeObjects(s.informer.GetStore()) }
+func (s *kubeSource) All() []metav1.Object { return source.StoreObjects(s.informer.GetStore()) }
 
-func (s *kubeSource) remove(ctx context.Context, obj metav1.Object) error {
-	err := guard(func() error { return s.deleter.Delete(ctx, obj) })
+func (s *kubeSource) Remove(ctx context.Context, obj metav1.Object) error {
+	err := guard.Call(func() error { return s.deleter.Delete(ctx, obj) })
 	if err != nil && (!apierrors.IsNotFound(err) || unknownResource(err)) {
 		return s.watching.errors.noteUnanswered(err)
 	}
-	uid, key := obj.GetUID(), objectKey(obj)
+	uid, key := obj.GetUID(), source.ObjectKey(obj)
 	logKubeWrite(ctx, s.informer, key, func() bool {
 		item, exists, err := s.informer.GetStore().GetByKey(key)
-		now, ok := metaObject(item)
+		now, ok := source.MetaObject(item)
 		return err != nil || !exists || !ok || now.GetUID() != uid || now.GetDeletionTimestamp() != nil
 	})
 	return nil

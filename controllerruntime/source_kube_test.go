@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -254,6 +255,11 @@ func TestADeleterThatFailsIsAskedAgain(t *testing.T) {
 			m = m.DeepCopy()
 			m.Data["value"] = "two"
 			k.Modify(m)
+			eventually(t, "the cache has the latest version", func() bool {
+				item, _, err := k.informer.GetStore().GetByKey("shop/settings")
+				obj, ok := source.MetaObject(item)
+				return err == nil && ok && obj.GetResourceVersion() == m.ResourceVersion
+			})
 			k.refusing(nil)
 			eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 			asked := k.asked()

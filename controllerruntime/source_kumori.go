@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -17,15 +19,15 @@ type handlerSink struct {
 }
 
 func (s *handlerSink) call(ctx context.Context, obj any) {
-	if err := guard(func() error { s.handle(obj); return nil }); err != nil {
+	if err := guard.Call(func() error { s.handle(obj); return nil }); err != nil {
 		klog.FromContext(ctx).Error(err, "Handler of the custom controller panicked", "source", s.source.String())
 	}
 }
 
-func (s *handlerSink) created(ctx context.Context, obj metav1.Object, _ bool) { s.call(ctx, obj) }
+func (s *handlerSink) Created(ctx context.Context, obj metav1.Object, _ bool) { s.call(ctx, obj) }
 
 // updated hands over the old object too where it had another owner, who would else not learn of its loss.
-func (s *handlerSink) updated(ctx context.Context, oldObj, newObj metav1.Object) {
+func (s *handlerSink) Updated(ctx context.Context, oldObj, newObj metav1.Object) {
 	oldKind, oldKey, _ := OwnerOf(oldObj)
 	if kind, key, _ := OwnerOf(newObj); kind != oldKind || key != oldKey {
 		s.call(ctx, oldObj)
@@ -33,17 +35,18 @@ func (s *handlerSink) updated(ctx context.Context, oldObj, newObj metav1.Object)
 	s.call(ctx, newObj)
 }
 
-func (s *handlerSink) deleted(ctx context.Context, obj any) { s.call(ctx, obj) }
+func (s *handlerSink) Deleted(ctx context.Context, obj any) { s.call(ctx, obj) }
 
 func kumoriNats[T entity.IEntity](client entity.IEntityClient[T], role string, handle func(any)) Option {
 	return func(o *options) error {
-		if isNil(client) {
+		if guard.IsNil(client) {
 			return nil // a slot that is not used
 		}
-		o.sources = append(o.sources, func(e *engine) (source, error) {
-			s := newNatsSource(e, role, client)
-			s.owned, s.joined = role == "secondary", true
-			s.events = &handlerSink{source: s, handle: handle}
+		o.sources = append(o.sources, func(e *engine) (source.Source, error) {
+			s := source.NewNATS(client, source.NATSConfig{
+				Role: role, Owner: e.kind, Owned: role == "secondary", Joined: true, Changed: e.sourceHealth,
+			})
+			s.SetSink(&handlerSink{source: s, handle: handle})
 			return s, nil
 		})
 		return nil
@@ -52,10 +55,10 @@ func kumoriNats[T entity.IEntity](client entity.IEntityClient[T], role string, h
 
 func kumoriKube(informer cache.SharedIndexInformer, number int, role string, handle func(any)) Option {
 	return func(o *options) error {
-		if isNil(informer) {
+		if guard.IsNil(informer) {
 			return fmt.Errorf("%s shared informer %d is nil", role, number)
 		}
-		o.sources = append(o.sources, func(e *engine) (source, error) {
+		o.sources = append(o.sources, func(e *engine) (source.Source, error) {
 			s := newKubeSource(e, role, informer, sourceOptions{keepWatchErrorHandler: true})
 			s.indexed = role == "secondary"
 			s.events = &handlerSink{source: s, handle: handle}
@@ -72,7 +75,7 @@ func kumoriExternal(client external.IExternalClient, handle func(any)) Option {
 		if err != nil {
 			return fmt.Errorf("secondary external client %s: %w", externalKind(inner), err)
 		}
-		o.sources = append(o.sources, func(e *engine) (source, error) {
+		o.sources = append(o.sources, func(e *engine) (source.Source, error) {
 			s := newExternalSource(e, "secondary", inner, config)
 			sink := &handlerSink{source: s, handle: func(obj any) { handle(obj.(*externalObject).resource) }}
 			s.events = sink

@@ -20,10 +20,10 @@ func (s *standby) set(on bool) {
 }
 
 // noticed makes a key due because of something that a source told. It is false if that is not remembered.
-func (e *engine) noticed(key string, ops Operations, prio queue.Priority) (due bool) {
+func (e *engine) Notice(key string, ops Operations, prio queue.Priority) (due bool) {
 	e.standby.mu.RLock()
 	defer e.standby.mu.RUnlock()
-	if e.standby.on && !e.primary.exists(key) {
+	if e.standby.on && !e.primary.Exists(key) {
 		e.queue.CancelDue(key)
 		return false
 	}

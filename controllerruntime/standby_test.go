@@ -10,12 +10,9 @@ import (
 
 // remembers is how much a controller keeps of keys.
 func remembers(c *Controller[*site]) map[string]int {
-	s := c.engine.primary.(*primarySource[*site])
-	s.vanished.mu.Lock()
-	vanished := len(s.vanished.byKey)
-	s.vanished.mu.Unlock()
-	entries := c.engine.queue.Remembered()
-	return map[string]int{"queue": entries, "vanishings": vanished, "losses": int(c.engine.anchors.losses.size.Load())}
+	deleted := c.engine.keys.where(func(s *keyState) bool { return s.deleted != nil })
+	anchors := c.engine.keys.where(func(s *keyState) bool { return s.deletedAnchor != nil })
+	return map[string]int{"queue": c.engine.queue.Remembered(), "vanishings": len(deleted), "losses": len(anchors)}
 }
 
 // TestAReplicaThatWaitsRemembersOnlyKeysThatExist, and what somebody enqueued there; when it takes over it owes no less.
@@ -61,7 +58,7 @@ func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
 
 	waiting.Enqueue("nobody", OperationManual)
 	must(t, sites.Delete(ctx, "owed"))
-	eventually(t, "the second knows that it is gone", func() bool { return !waiting.engine.primary.exists("owed") })
+	eventually(t, "the second knows that it is gone", func() bool { return !waiting.engine.primary.Exists("owed") })
 	eventually(t, "the first is in its teardown", func() bool { return leader.Stats().Running == 1 })
 	close(block)
 	r.halt()

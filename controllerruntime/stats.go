@@ -22,7 +22,7 @@ type counters struct {
 	breakerOpened                   atomic.Uint64
 }
 
-func (c *counters) reconciled(a attempt) {
+func (c *counters) reconciled(a *attempt) {
 	c.reconciles.Add(1)
 	c.seconds.Add(int64(a.took))
 	if a.err == nil || a.waits != nil {
@@ -92,12 +92,13 @@ type ExternalStats struct {
 
 func (e *engine) snapshot() Stats {
 	c, queue := &e.stats, e.queue.Counts()
+	failing, parked := e.keys.counts()
 	s := Stats{
 		Reconciles: c.reconciles.Load(), Failures: c.failures.Load(), Terminals: c.terminals.Load(),
 		ReconcileTime: time.Duration(c.seconds.Load()),
 		Running:       int(c.running.Load()), Workers: e.opts.workers,
 		Delayed: queue.Delayed, OldestReady: queue.Oldest,
-		Failing: queue.Failing, Parked: e.parked.len(),
+		Failing: failing, Parked: parked,
 		Leading: e.terms.leading(), Terms: c.terms.Load(),
 		BrakeEngaged: c.brakeEngaged.Load(),
 		TornDown:     c.tornDown.Load(), Cascaded: c.cascaded.Load(),

@@ -7,11 +7,13 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sync"
 	"time"
 )
+
+// errBackAgain is why a teardown ends early: the document was there when the leader was asked.
+var errBackAgain = errors.New("the document exists again")
 
 // goneCheckInterval is how long a teardown waits before it looks again whether what it deleted is gone, and goneCheckMost
 // what that grows to. Usually the delete's own event wakes the key earlier.
@@ -20,62 +22,62 @@ const (
 	goneCheckMost     = 30 * time.Second
 )
 
-// processAbsent is for a key without a document: a teardown if one is owed.
-func (e *engine) processAbsent(t *term, it queue.Item) {
-	if e.records == nil {
-		e.reconcileGone(t, it)
-		return
-	}
-	owed := anchored(e.anchors.cached(it.Key))
+// absent is for a key without a document: a teardown if one is owed.
+func (r recordedLife) absent(t *term, it queue.Item) outcome {
+	e := r.engine
+	owed := isAnchor(e.anchors.cached(it.Key))
 	if !owed && !it.Ops.AskedFor() {
 		// Never reconciled, or torn down already.
 		if err := e.removeRemark(t.ctx, it.Key); err != nil {
-			e.teardownFailed(t, it, attempt{err: err}, "without an anchor")
-			return
+			return r.stopped(t, it, attempt{err: err}, "without an anchor")
 		}
-		e.forgetGone(it.Key)
 		e.brake.owesNothing(it.Key)
-		e.queue.Done(it.Key)
-		return
+		return outcome{verdict: nothingOwed}
 	}
-	if e.parked.holds(it.Key, view{}, it.Ops) || !owed && e.brake.holdsSwept(it.Key) {
-		e.queue.Done(it.Key)
-		return
+	if e.keys.staysParked(it.Key, view{}, it.Ops) || !owed && e.brake.holdsSwept(it.Key) {
+		return outcome{}
 	}
 	ordered := it.Ops.AskedFor() || it.Ops.Has(OperationDelete) || it.Ops.Has(OperationPurge)
-	it.Ops = operation.Union(it.Ops, e.deleteOperation(it))
-	seen, _ := e.primary.vanishings().get(it.Key)
-	if owed && seen.resolved {
-		marked, err := e.marked(t.ctx, it.Key)
-		if err != nil {
-			e.teardownFailed(t, it, attempt{err: err}, "before the teardown")
-			return
+	it.Ops = operation.Union(it.Ops, deleteOperation(it))
+	admitted, err := r.admitted(t, it, owed)
+	if err != nil {
+		return r.stopped(t, it, attempt{err: err}, "before the teardown")
+	}
+	if !admitted {
+		return outcome{verdict: rests}
+	}
+	if !ordered && e.keys.of(it.Key).cleanUp.of(e.anchors.cached(it.Key)) {
+		return r.finish(t, it, attempt{})
+	}
+	return r.teardown(t, it)
+}
+
+// admitted tells whether the teardown may go on: an evidenced delete always; one that is inferred if the brake admits it, and
+// the leader agrees that the document is gone.
+func (r recordedLife) admitted(t *term, it queue.Item, owed bool) (bool, error) {
+	e := r.engine
+	evidenced := false
+	if seen := e.keys.of(it.Key).deleted; seen != nil {
+		evidenced = seen.evidenced
+		if owed && seen.resolved {
+			marked, err := e.marked(t.ctx, it.Key)
+			if err != nil {
+				return false, err
+			}
+			evidenced = marked
 		}
-		seen.evidenced = marked
 	}
-	if owed && !seen.evidenced {
-		if !e.brake.admits(it.Key) {
-			e.queue.ResetBackoff(it.Key)
-			e.queue.Done(it.Key)
-			return
-		}
+	if evidenced {
+		return true, nil
 	}
-	if !seen.evidenced {
-		// Nothing but the cache says so: the leader must agree before anybody acts on it.
-		if err := e.mustBeGone(t.ctx, it.Key); err != nil {
-			e.teardownFailed(t, it, attempt{err: err}, "before the teardown")
-			return
-		}
+	if owed && !e.brake.admits(it.Key) {
+		return false, nil
 	}
-	if !ordered && e.cleanUps.owed(it.Key, e.anchors.cached(it.Key)) {
-		e.finish(t, it, attempt{})
-		return
-	}
-	e.teardown(t, it)
+	return true, e.mustBeGone(t.ctx, it.Key) // nothing but the cache says so
 }
 
 // deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.
-func (e *engine) deleteOperation(it queue.Item) Operations {
+func deleteOperation(it queue.Item) Operations {
 	if it.Ops.Has(OperationPurge) {
 		return operation.Of(OperationPurge)
 	}
@@ -84,150 +86,103 @@ func (e *engine) deleteOperation(it queue.Item) Operations {
 
 // teardown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
 // any two steps leaves the anchor, and so the teardown owed.
-func (e *engine) teardown(t *term, it queue.Item) {
-	a, started := e.attempt(t, it, false)
-	if !started {
-		e.queue.Done(it.Key)
-		return
+func (r recordedLife) teardown(t *term, it queue.Item) outcome {
+	e := r.engine
+	a, instead := e.call(t, it, false)
+	if instead != nil {
+		return *instead
 	}
 	if a.err != nil {
-		e.teardownFailed(t, it, a, "in the reconciler")
-		return
+		return r.stopped(t, it, a, "in the reconciler")
 	}
 	if after := a.result.RequeueAfter; after > 0 {
 		// Not finished yet, as a finalizer would say it: the anchor stays.
-		a.nextDue = time.Now().Add(after)
-		e.attempted(it.Key, true)
-		e.report(t, it, a)
-		if a.pending == "" {
-			e.queue.ResetBackoff(it.Key)
-		}
-		e.queue.AddAfter(it.Key, operation.Union(e.unowed(it), operation.Union(e.deleteOperation(it), operation.Of(OperationRequeue))), queue.Background, after, queue.RequeueDelay)
-		e.queue.Done(it.Key)
-		return
+		return outcome{verdict: succeeded, attempt: a, after: after, ops: operation.Union(r.unowed(it), deleteOperation(it))}
 	}
-	e.cleanUps.begin(it.Key, e.anchors.cached(it.Key))
-	e.finish(t, it, a)
+	anchor := e.anchors.cached(it.Key)
+	e.keys.change(it.Key, func(s *keyState) {
+		if !s.cleanUp.of(anchor) { // else its pauses go on growing
+			s.cleanUp = newCleanUp(anchor)
+		}
+	})
+	return r.finish(t, it, a)
 }
 
 // finish cleans up after a reconciler that has succeeded, now or, where a was not attempted, before: what is held up by a
 // finalizer is looked at again and again, and the reconciler has nothing more to do with it.
-func (e *engine) finish(t *term, it queue.Item, a attempt) {
+func (r recordedLife) finish(t *term, it queue.Item, a attempt) outcome {
+	e := r.engine
 	gone, err := e.cleanUp(t.ctx, it.Key)
 	if err != nil {
 		a.err, a.waits = err, e.waiterFor(it.Key, err)
-		if a.waits != nil {
-			it.Ops = e.unowed(it) // the reconciler has done its part: it would take the turns that the cascade waits for
+		o := r.stopped(t, it, a, "after the reconciler")
+		if o.verdict == waiting {
+			o.ops = r.unowed(it) // the reconciler has done its part: it would take the turns that the cascade waits for
 		}
-		e.teardownFailed(t, it, a, "after the reconciler")
-		return
+		return o
 	}
 	if !gone {
-		pause := e.cleanUps.pause(it.Key)
-		e.attempted(it.Key, true)
-		a.nextDue = time.Now().Add(pause)
-		e.reportAttempted(t, it, a)
-		e.queue.ResetBackoff(it.Key)
-		e.queue.AddAfter(it.Key, operation.Union(e.unowed(it), operation.Of(OperationRequeue)), queue.Background, pause, queue.RequeueDelay)
-		e.queue.Done(it.Key)
-		return
+		pause := goneCheckInterval
+		e.keys.amend(it.Key, func(s *keyState) { pause = s.cleanUp.nextPause() })
+		return outcome{verdict: succeeded, attempt: a, after: pause, ops: r.unowed(it)}
 	}
-	e.reportAttempted(t, it, a)
-	e.stats.tornDown.Add(1)
-	e.settled(it.Key)
-	e.queue.Done(it.Key)
+	e.brake.settled(it.Key)
+	return outcome{verdict: tornDown, attempt: a}
 }
 
-// forgetGone forgets what this process remembers of a key that is gone. A delay that the user asked for stays.
-func (e *engine) forgetGone(key string) {
-	e.primary.vanishings().forget(key)
-	e.parked.forget(key)
-	e.cleanUps.end(key)
-	e.forgetAsked(key)
-	e.resumed(key)
-	e.written.forget(key)
-	e.kubeAway.forget(key)
-	e.forgetBlocked(key)
-	if e.anchors != nil {
-		e.anchors.backoff.Reset(key)
-		e.anchors.refusals.Reset(key)
+// stopped is the outcome of a teardown that does not go on now: it is tried again later, or not at all where the document is
+// back or the error is terminal.
+func (r recordedLife) stopped(t *term, it queue.Item, a attempt, where string) outcome {
+	if errors.Is(a.err, errBackAgain) {
+		t.logger.V(2).Info("Document exists again, nothing is deleted", "key", it.Key, "noticed", where)
+		a.err, a.waits = nil, nil // the reconciler itself did not fail
+		return outcome{verdict: backAgain, attempt: a}
 	}
-	e.queue.ResetBackoff(key)
+	o := came(it, view{}, a)
+	o.where = where
+	if seen := r.engine.keys.of(it.Key).deleted; seen != nil && o.verdict == terminal {
+		o.subject = seen.object
+	}
+	return o
 }
 
 // unowed is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells that there is
 // something left to do.
-func (e *engine) unowed(it queue.Item) Operations {
-	if it.Ops.AskedFor() && !anchored(e.anchors.cached(it.Key)) {
+func (r recordedLife) unowed(it queue.Item) Operations {
+	if it.Ops.AskedFor() && !isAnchor(r.engine.anchors.cached(it.Key)) {
 		return operation.Of(OperationDelete) | operation.ByHand
 	}
 	return 0
 }
 
-// cleanUps are the teardowns whose reconciler has succeeded, and which wait until what they deleted is gone.
-type cleanUps struct {
-	mu    sync.Mutex
-	byKey map[string]*cleanUpOwed
-}
-
-// cleanUpOwed is for the state of the primary that its anchor tells: any other was not cleaned up after.
-type cleanUpOwed struct {
+// pendingCleanUp is a teardown whose reconciler has succeeded, and which waits until what it deleted is gone. It is for the
+// state of the primary that its anchor tells: any other was not cleaned up after.
+type pendingCleanUp struct {
 	revision uint64
 	stream   string
 	pause    time.Duration
 }
 
-func (c *cleanUps) begin(key string, anchor *entity.Record) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byKey == nil {
-		c.byKey = map[string]*cleanUpOwed{}
-	}
-	if owed := c.byKey[key]; owed.of(anchor) {
-		return // its pauses go on growing
-	}
-	owed := &cleanUpOwed{pause: goneCheckInterval}
+func newCleanUp(anchor *entity.Record) *pendingCleanUp {
+	c := &pendingCleanUp{pause: goneCheckInterval}
 	if anchor != nil {
-		owed.revision, owed.stream = anchor.DocumentRevision, anchor.Stream
+		c.revision, c.stream = anchor.DocumentRevision, anchor.Stream
 	}
-	c.byKey[key] = owed
+	return c
 }
 
-func (o *cleanUpOwed) of(anchor *entity.Record) bool {
-	return o != nil && anchor != nil && o.revision == anchor.DocumentRevision && o.stream == anchor.Stream
+func (c *pendingCleanUp) of(anchor *entity.Record) bool {
+	return c != nil && anchor != nil && c.revision == anchor.DocumentRevision && c.stream == anchor.Stream
 }
 
-func (c *cleanUps) owed(key string, anchor *entity.Record) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byKey[key].of(anchor)
-}
-
-// pause is how long to wait this time.
-func (c *cleanUps) pause(key string) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	owed, ok := c.byKey[key]
-	if !ok {
+// nextPause is how long to wait this time; it doubles.
+func (c *pendingCleanUp) nextPause() time.Duration {
+	if c == nil {
 		return goneCheckInterval
 	}
-	pause := owed.pause
-	owed.pause = min(2*pause, goneCheckMost)
+	pause := c.pause
+	c.pause = min(2*pause, goneCheckMost)
 	return pause
-}
-
-func (c *cleanUps) end(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.byKey, key)
-}
-
-// settled is for a key whose teardown is finished.
-func (e *engine) settled(key string) {
-	e.forgetGone(key)
-	if e.brake != nil {
-		e.brake.settled(key)
-	}
 }
 
 // cleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of it.
@@ -287,7 +242,7 @@ type absence struct {
 	spared bool      // something that it owned stays: external.ObserveOnly
 	// behind is not to be touched: the last list is older than the teardown, and what it shows may be somebody else's by now, or an
 	// operation goes on.
-	behind []ownedSource
+	behind []source.Owned
 }
 
 // absenceTrusted is how long the leader's answer is acted on, with the cache alone to say otherwise.
@@ -298,7 +253,7 @@ func (a *absence) still(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if a.engine.primary.exists(a.key) {
+	if a.engine.primary.Exists(a.key) {
 		return errBackAgain
 	}
 	now := time.Now()
@@ -319,7 +274,7 @@ func (e *engine) mustBeGone(ctx context.Context, key string) error {
 }
 
 func (e *engine) askWhetherGone(ctx context.Context, key string) (entity.Presence, error) {
-	found, err := e.primary.confirm(ctx, key)
+	found, err := e.primary.Confirm(ctx, key)
 	if err != nil {
 		e.stats.leaderErrors.Add(1)
 		return found, fmt.Errorf("ask the leader whether %s %q is gone: %w", e.kind, key, err)
@@ -347,7 +302,7 @@ func (e *engine) removeRemark(ctx context.Context, key string) error {
 		return err
 	}
 	record, err := e.records.Get(ctx, key)
-	if err == nil && !anchored(record) {
+	if err == nil && !isAnchor(record) {
 		err = e.records.Delete(ctx, key, record.Revision)
 	}
 	if err == nil || apierrors.IsNotFound(err) {
@@ -373,82 +328,4 @@ func (e *engine) removeAnchor(ctx context.Context, key string) error {
 			return fmt.Errorf("remove the record of %s %q: %w", e.kind, key, err)
 		}
 	}
-}
-
-// teardownFailed tries again later, or not at all where the document is back or the error is terminal.
-func (e *engine) teardownFailed(t *term, it queue.Item, a attempt, where string) {
-	if a.waits == nil {
-		e.attempted(it.Key, false)
-	}
-	switch {
-	case errors.Is(a.err, errBackAgain):
-		t.logger.V(2).Info("Document exists again, nothing is deleted", "key", it.Key, "noticed", where)
-		a.err, a.nextDue = nil, time.Now().Add(goneCheckInterval) // the reconciler itself did not fail
-		e.reportAttempted(t, it, a)
-		e.cleanUps.end(it.Key)
-		// The event that says so may be here already or come soon; this covers a cache that is behind.
-		e.queue.ResetBackoff(it.Key)
-		e.queue.AddAfter(it.Key, operation.Of(OperationPut), queue.Live, goneCheckInterval, queue.RetryDelay)
-		e.queue.Done(it.Key)
-		return
-	case a.waits != nil:
-		a.waits.wait(it, a.err)
-	case isTerminal(a.err):
-		e.parked.park(it.Key, view{})
-		e.queue.ResetBackoff(it.Key)
-		if seen, ok := e.primary.vanishings().get(it.Key); ok {
-			e.event(seen.object, corev1.EventTypeWarning, entity.ReasonTerminal, a.err.Error())
-		}
-	case a.number == 0:
-		// The reconciler was not called, so this is no attempt of its.
-		e.noteKubeAway(it.Key, a.err)
-		delay := e.queue.Failed(it.Key)
-		if t.ctx.Err() == nil {
-			t.logger.Error(a.err, "Teardown does not go on, will try again", "key", it.Key, "noticed", where, "after", delay)
-		}
-		e.queue.AddAfter(it.Key, operation.Union(it.Ops, operation.Of(OperationRetry)), queue.Background, delay, queue.RetryDelay)
-	default:
-		e.retry(t, it, &a)
-	}
-	e.reportAttempted(t, it, a)
-	e.queue.Done(it.Key)
-}
-
-// reportAttempted reports where the reconciler was called.
-func (e *engine) reportAttempted(t *term, it queue.Item, a attempt) {
-	if a.number > 0 {
-		e.report(t, it, a)
-	}
-}
-
-// reconcileGone is the reconcile of a delete without anchors: best effort, no cascade.
-func (e *engine) reconcileGone(t *term, it queue.Item) {
-	if e.parked.holds(it.Key, view{}, it.Ops) {
-		e.queue.Done(it.Key)
-		return
-	}
-	a, started := e.attempt(t, it, false)
-	if !started {
-		e.queue.Done(it.Key)
-		return
-	}
-	switch {
-	case a.waits != nil:
-		a.waits.wait(it, a.err)
-	case a.err == nil:
-		e.succeeded(it, &a)
-		if a.nextDue.IsZero() {
-			e.settled(it.Key)
-		}
-	case isTerminal(a.err):
-		e.parked.park(it.Key, view{})
-		e.queue.ResetBackoff(it.Key)
-	default:
-		e.retry(t, it, &a)
-	}
-	if a.err != nil && a.waits == nil {
-		e.attempted(it.Key, false)
-	}
-	e.report(t, it, a)
-	e.queue.Done(it.Key)
 }

@@ -2,10 +2,9 @@ package controllerruntime
 
 import (
 	"context"
-	"sync"
-
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"k8s.io/klog/v2"
+	"sync"
 )
 
 // term is a time in which this replica works. Its context is cancelled when the lease is lost, or when the grace period

@@ -1,9 +1,8 @@
 package controllerruntime
 
 import (
-	"testing"
-
 	"github.com/nagi-runtime/nagi/internal/lease"
+	"testing"
 )
 
 // TestNothingStartsInATermWhoseLeaseIsOver by the clock, even if the end has not reached the term's context yet.

@@ -5,10 +5,9 @@ package entity
 import (
 	"testing"
 
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // What is allocated does not depend on what else the machine does, so it is held where times cannot be. A limit is what was

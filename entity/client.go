@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"strconv"
-	"sync"
-	"sync/atomic"
-
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
+	"reflect"
+	"strconv"
+	"sync"
+	"sync/atomic"
 )
 
 var _ IEntityClient[*Object[struct{}, struct{}]] = (*Client[*Object[struct{}, struct{}]])(nil)

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/natsinformer"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
-
-	"github.com/nagi-runtime/nagi/natsinformer"
-	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 type echoStatus struct {

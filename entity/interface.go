@@ -2,7 +2,6 @@ package entity
 
 import (
 	"context"
-
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/apimachinery/pkg/labels"
 )

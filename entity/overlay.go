@@ -1,11 +1,10 @@
 package entity
 
 import (
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
 // overlayTTL bounds how long an own write hides what the cache says. It only matters when the informer cannot watch.

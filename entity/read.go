@@ -3,9 +3,8 @@ package entity
 import (
 	"context"
 	"fmt"
-	"time"
-
 	"github.com/nagi-runtime/nagi/natsinformer"
+	"time"
 )
 
 // Get reads document and record live, from the leaders of their streams and in parallel, and joins them. IsNotFound if

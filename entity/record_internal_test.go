@@ -7,12 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/natsinformer"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
-
-	"github.com/nagi-runtime/nagi/natsinformer"
-	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // benchRecords are the records of a client without a server, and an entry of 700 bytes as the status bucket has them.

@@ -1,13 +1,12 @@
 package entity_test
 
 import (
-	"strings"
-	"testing"
-	"time"
-
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"strings"
+	"testing"
+	"time"
 )
 
 func TestMissingBucketsAreCreatedWithSafeSettings(t *testing.T) {

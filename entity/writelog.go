@@ -2,11 +2,10 @@ package entity
 
 import (
 	"context"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
 // WriteLog remembers what was written under a context, so that its holder can wait until the caches show it. The zero

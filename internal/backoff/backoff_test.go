@@ -1,7 +1,6 @@
 package backoff
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -52,37 +51,5 @@ func TestBackoffBoundsHaveDefaultsAndHoldAtTheExtremes(t *testing.T) {
 	}
 	if d := New(time.Hour, math.MaxInt64).Delay(500); d < math.MaxInt64/2 {
 		t.Errorf("near overflow the delay is %v", d)
-	}
-}
-
-func TestBackoffCountsFailedAttemptsUntilReset(t *testing.T) {
-	b := New(0, 0)
-	for want := 1; want <= 3; want++ {
-		if got := b.Fail("a"); got != want || b.Attempts("a") != want {
-			t.Fatalf("failure %d counts as %d, %d", want, got, b.Attempts("a"))
-		}
-	}
-	if b.Attempts("b") != 0 {
-		t.Error("one key's failures count for another")
-	}
-	b.Reset("a")
-	if b.Attempts("a") != 0 || b.Fail("a") != 1 {
-		t.Error("reset did not forget the failures")
-	}
-}
-
-func TestBackoffHoldsMemoryForFailingKeysOnly(t *testing.T) {
-	b := New(0, 0)
-	for i := range 1000 {
-		key := fmt.Sprint(i)
-		b.Fail(key)
-		b.Attempts(key + "-fine")
-		b.Reset(key + "-fine")
-		if i > 0 {
-			b.Reset(key)
-		}
-	}
-	if b.Failing() != 1 || len(b.failed) != 1 {
-		t.Errorf("holds %d keys, want the one that fails", b.Failing())
 	}
 }

@@ -11,13 +11,12 @@ type Counts struct {
 	InProgress int
 	Rerun      int           // of those, keys that are due again when their run ends
 	Delayed    int           // delays: retries, requeues, the user's, debounced keys
-	Failing    int           // keys whose last attempt failed
 	Oldest     time.Duration // how long the oldest ready key is ready
 }
 
 // Counts returns them all under one hold of the lock, so that they agree.
 func (q *Queue) Counts() Counts {
-	c := Counts{Failing: q.backoff.Failing()}
+	var c Counts
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for p := range c.Ready {

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"sync"
 	"time"
@@ -22,8 +21,6 @@ import (
 // progress (entry.ops is not empty). All reasons of the next run are in one place,
 // so none is lost and none is handed out twice. A user's delay is apart from it.
 type Queue struct {
-	backoff *backoff.Counter // failed attempts; safe without the queue's lock
-
 	quiet, maxHold time.Duration
 	epoch          time.Time // zero of the queue's clock
 
@@ -46,8 +43,6 @@ type Options struct {
 	// A key that changes again within DebounceQuiet is postponed, but never
 	// longer than DebounceMax after its first change. If one is 0 nothing is.
 	DebounceQuiet, DebounceMax time.Duration
-	// Bounds of the delay after a failed attempt; zero is the default.
-	BackoffMin, BackoffMax time.Duration
 }
 
 // Item is one hand-out: a key, and what gathered for it since the last one.
@@ -80,7 +75,6 @@ type entry struct {
 // stops its timer.
 func New(opts Options) *Queue {
 	q := &Queue{
-		backoff: backoff.New(opts.BackoffMin, opts.BackoffMax),
 		quiet:   opts.DebounceQuiet,
 		maxHold: opts.DebounceMax,
 		epoch:   time.Now(),
@@ -199,10 +193,9 @@ func (q *Queue) Done(key string) {
 	}
 }
 
-// drop forgets a key's delays, the user's too, and its failures. What has happened
+// CancelDelays forgets a key's delays, the user's too. What has happened
 // to it already stays: a run that is due, in progress or debounced.
 func (q *Queue) CancelDelays(key string) {
-	q.backoff.Reset(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries[key]
@@ -219,10 +212,9 @@ func (q *Queue) CancelDelays(key string) {
 	q.release(e)
 }
 
-// discard forgets why a key's next run is due or delayed, unless somebody asked for
+// CancelDue forgets why a key's next run is due or delayed, unless somebody asked for
 // it by hand. A user's delay stays.
 func (q *Queue) CancelDue(key string) {
-	q.backoff.Reset(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries[key]
@@ -273,16 +265,6 @@ func (q *Queue) WaitIdle(ctx context.Context) error {
 		}
 	}
 }
-
-// failed counts a failed attempt of a key and returns how long to wait before the
-// next.
-func (q *Queue) Failed(key string) time.Duration { return q.backoff.Delay(q.backoff.Fail(key)) }
-
-// attempts returns how many attempts of a key failed in a row.
-func (q *Queue) Attempts(key string) int { return q.backoff.Attempts(key) }
-
-// forget forgets a key's failed attempts, because one succeeded or its primary changed.
-func (q *Queue) ResetBackoff(key string) { q.backoff.Reset(key) }
 
 // due makes the key's next run due: with ops, and with what a delay of it held.
 func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.Duration) {

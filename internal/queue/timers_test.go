@@ -229,11 +229,10 @@ func TestHugeDelaysDoNotOverflow(t *testing.T) {
 	})
 }
 
-func TestDropForgetsDelaysAndFailuresButNotWhatHappened(t *testing.T) {
+func TestCancelDelaysForgetsDelaysButNotWhatHappened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(Options{DebounceQuiet: time.Second, DebounceMax: time.Minute})
 		defer q.ShutDown()
-		q.backoff.Fail("a")
 		q.AddAfter("a", opRetry, Background, time.Second, RetryDelay)
 		q.AddAfter("a", opManual, Live, time.Second, UserDelay)
 		q.CancelDelays("a")

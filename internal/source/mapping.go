@@ -1,7 +1,8 @@
-package controllerruntime
+package source
 
 import (
 	"context"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,7 @@ import (
 
 // mapping is what a mapper is called for: the states of one object, as its events showed them, oldest first.
 type mapping struct {
-	events  *events
+	events  *Events
 	objects []metav1.Object
 	prio    queue.Priority
 	retried bool
@@ -22,36 +23,41 @@ type mapping struct {
 
 // mappingID names the object of a mapping within its source.
 type mappingID struct {
-	events *events
+	events *Events
 	object string
 }
 
-func (m *mapping) id() mappingID { return mappingID{m.events, objectKey(m.objects[0])} }
+func (m *mapping) id() mappingID { return mappingID{m.events, ObjectKey(m.objects[0])} }
 
 // mappingStatesKept bounds how many states of one object wait for a mapper that fails: the first, which tells whom it
 // concerned before, and the latest. Whoever was concerned only in between hears of it with the resync.
 const mappingStatesKept = 64
 
-// mappings calls mappers, and again with backoff where one failed, so that its event is not lost.
-type mappings struct {
-	retries workqueue.TypedRateLimitingInterface[mappingID]
-	done    chan struct{}
+// Mappings calls mappers, and again with backoff where one failed, so that its event is not lost.
+type Mappings struct {
+	enqueue Enqueuer
+	failed  func() // called for each call of a mapper that failed
+
+	shortest, longest time.Duration
+	retries           workqueue.TypedRateLimitingInterface[mappingID]
+	running           sync.WaitGroup
 
 	mu      sync.Mutex
 	waiting map[mappingID]*mapping
 }
 
-func newMappings(min, max time.Duration) *mappings {
-	return &mappings{
-		retries: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mappingID](min, max)),
-		done:    make(chan struct{}),
-		waiting: map[mappingID]*mapping{},
-	}
+// NewMappings bounds the backoff of a mapper that fails, and has failed called each time. Start starts it.
+func NewMappings(enqueue Enqueuer, shortest, longest time.Duration, failed func()) *Mappings {
+	return &Mappings{enqueue: enqueue, failed: failed, shortest: shortest, longest: longest, waiting: map[mappingID]*mapping{}}
 }
 
-// run retries until stop is called.
-func (m *mappings) run(ctx context.Context) {
-	defer close(m.done)
+// Start makes it retry, until Stop, under ctx. It must be called before the first event.
+func (m *Mappings) Start(ctx context.Context) {
+	m.retries = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mappingID](m.shortest, m.longest))
+	m.running.Go(func() { m.run(ctx) })
+}
+
+func (m *Mappings) run(ctx context.Context) {
 	for {
 		id, shutdown := m.retries.Get()
 		if shutdown {
@@ -64,12 +70,20 @@ func (m *mappings) run(ctx context.Context) {
 	}
 }
 
-func (m *mappings) stop() {
+// Stop waits for a mapper that is called just now, and retries no more.
+func (m *Mappings) Stop() {
 	m.retries.ShutDown()
-	<-m.done
+	m.running.Wait()
 }
 
-func (m *mappings) take(id mappingID) *mapping {
+// Waiting is the number of objects whose mapper failed and is called again.
+func (m *Mappings) Waiting() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.waiting)
+}
+
+func (m *Mappings) take(id mappingID) *mapping {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	call := m.waiting[id]
@@ -82,7 +96,7 @@ func (m *mappings) take(id mappingID) *mapping {
 
 // again makes a mapping wait for its next try, together with what waits for the object already. Only the first of them
 // counts as a failure: the backoff is not inflated by events that arrive meanwhile.
-func (m *mappings) again(call *mapping) {
+func (m *Mappings) again(call *mapping) {
 	id := call.id()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,27 +122,27 @@ func keepStates(states []metav1.Object) []metav1.Object {
 }
 
 // call enqueues the keys of the objects, each key once. If a mapper fails nothing is enqueued, and all is tried again.
-func (m *mappings) call(ctx context.Context, call *mapping) (done bool) {
+func (m *Mappings) call(ctx context.Context, call *mapping) (done bool) {
 	s := call.events
 	var keys sets.Set[string]
 	for _, obj := range call.objects {
 		var found []string
-		err := guard(func() (err error) {
-			found, err = s.keys(ctx, obj)
+		err := guard.Call(func() (err error) {
+			found, err = s.Keys(ctx, obj)
 			return err
 		})
 		if err != nil && ctx.Err() != nil {
 			return false // the controller stops
 		}
 		if err != nil {
-			s.engine.stats.mapperErrors.Add(1)
+			m.failed()
 			klog.FromContext(ctx).Error(err, "Cannot map an object to the primaries it concerns, will try again",
-				"source", s.source.String(), "object", klog.KObj(obj))
+				"source", s.Source.String(), "object", klog.KObj(obj))
 			m.again(call)
 			return false
 		}
 		if len(call.objects) == 1 && len(found) == 1 {
-			s.engine.noticed(found[0], operation.Of(s.operation), call.prio)
+			m.enqueue.Notice(found[0], operation.Of(s.Operation), call.prio)
 			return true
 		}
 		if keys == nil {
@@ -137,7 +151,7 @@ func (m *mappings) call(ctx context.Context, call *mapping) (done bool) {
 		keys.Insert(found...)
 	}
 	for key := range keys {
-		s.engine.noticed(key, operation.Of(s.operation), call.prio)
+		m.enqueue.Notice(key, operation.Of(s.Operation), call.prio)
 	}
 	return true
 }

@@ -1,0 +1,96 @@
+package controllerruntime
+
+import (
+	"context"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"strconv"
+	"time"
+)
+
+// attempt is one call of the reconciler and what came of it.
+type attempt struct {
+	number  int // counts from 1; 0: the reconciler was not called
+	result  Result
+	err     error
+	took    time.Duration
+	nextDue time.Time
+	wrote   bool                 // through our clients
+	pending string               // what external.Reconcile waits for; the key is not reconciled yet
+	status  *entity.StatusChange // nil if none was set
+	waits   waitsForAPI          // the error is no failure: the key has to wait for an API
+}
+
+// call calls the reconciler if the caches show what the key's last reconcile wrote, or have been waited for. Else, or if the
+// term is over, it does not start, and instead says what the hand-out came to. recordsOutcome says that the caller records
+// what comes of the attempt.
+func (e *engine) call(t *term, it queue.Item, recordsOutcome bool) (a attempt, instead *outcome) {
+	if pause := e.ownWritesMissing(t, it.Key); pause > 0 {
+		return attempt{}, &outcome{verdict: lookAgain, ops: it.Ops, prio: it.Prio, after: pause}
+	}
+	if t.over() {
+		return attempt{}, &outcome{verdict: givenBack}
+	}
+	e.forgetBlocked(it.Key)
+	req := Request{Key: it.Key, Operations: it.Ops.Public()}
+	own := e.reconcileContext(t, req)
+	own.recorded = recordsOutcome
+	ctx, cancel := context.Context(own), func() {}
+	if e.opts.reconcileTimeout > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.reconcileTimeout, ErrReconcileTimeout)
+	}
+	a.number = e.keys.of(it.Key).failures + 1
+	e.stats.running.Add(1)
+	start := time.Now()
+	a.err = guard.Call(func() (err error) {
+		a.result, err = e.reconciler.Reconcile(ctx, req)
+		return err
+	})
+	a.took = time.Since(start)
+	e.stats.running.Add(-1)
+	cancel()
+	a.wrote, a.status = !own.writes.nats.Empty(), own.status.take()
+	a.waits = e.waiterFor(it.Key, a.err)
+	if after, what := own.pending.get(); what != "" && a.err == nil {
+		a.pending = what
+		if a.result.RequeueAfter <= 0 || after < a.result.RequeueAfter {
+			a.result.RequeueAfter = after
+		}
+	}
+	e.written.put(it.Key, &own.writes)
+	return a, nil
+}
+
+// ownWritesMissing tells after which pause to look again for what the key's last reconcile wrote; 0 if it need not wait for it.
+func (e *engine) ownWritesMissing(t *term, key string) time.Duration {
+	shown, again := e.written.look(t.ctx, key)
+	if !shown && again == 0 && t.ctx.Err() == nil {
+		t.logger.Info("Caches do not show the key's last writes yet, reconciling on what there is", "key", key, "after", ownWritesPatience)
+	}
+	return again
+}
+
+// came is the outcome of an attempt, as its error or its absence says. v is the primary as it was reconciled.
+func came(it queue.Item, v view, a attempt) outcome {
+	o := outcome{attempt: a, ops: it.Ops}
+	switch {
+	case a.err == nil:
+		o.verdict, o.after, o.ops = succeeded, a.result.RequeueAfter, 0
+	case a.waits != nil:
+		o.verdict = waiting
+	case isTerminal(a.err):
+		o.verdict, o.parked = terminal, parkedState{v.Presence, v.Object}
+		if v.Object != nil {
+			o.subject = v.Object
+		}
+	default:
+		o.verdict = failed
+	}
+	return o
+}
+
+// reconcileID is formatted only when something is logged.
+type reconcileID uint64
+
+func (id reconcileID) String() string { return strconv.FormatUint(uint64(id), 16) }

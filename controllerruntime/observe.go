@@ -1,0 +1,122 @@
+package controllerruntime
+
+import (
+	"context"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/natsinformer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"strings"
+)
+
+// observer hears of the primaries' documents and records, and remembers what is unusual about them. It implements
+// source.Listener.
+type observer struct{ *engine }
+
+// Added implements source.Listener.
+func (o observer) Added(key string, initial bool, passes func() bool) {
+	o.keys.forgetDelete(key)
+	if o.brake != nil {
+		o.brake.settled(key) // also where a predicate keeps the key from the queue
+	}
+	if !o.keys.takeNewlyDecodable(key) && !passes() {
+		return
+	}
+	prio := queue.Live
+	if initial {
+		prio = queue.Background
+	} else {
+		o.keys.resetFailures(key)
+	}
+	o.Notice(key, operation.Of(OperationPut), prio)
+}
+
+// Changed implements source.Listener.
+func (o observer) Changed(key string, passes func() bool) {
+	if !o.keys.takeNewlyDecodable(key) && !passes() {
+		return
+	}
+	o.keys.resetFailures(key)
+	o.Notice(key, operation.Of(OperationPut), queue.Live)
+}
+
+// Deleted remembers what vanished and how. Predicates decide only about the hurry, because a teardown is owed anyway.
+func (o observer) Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool) {
+	o.keys.change(key, func(s *keyState) {
+		s.newlyDecodable, s.deletedAnchor, s.failures = false, nil, 0
+		s.deleted = &observedDelete{object: last, evidenced: deletion.Evidenced}
+	})
+	op := OperationDelete
+	if deletion.Reason == natsinformer.PurgeMarker {
+		op = OperationPurge
+	}
+	if o.records == nil && !passes() {
+		o.keys.forgetDelete(key)
+		return
+	}
+	if !o.Notice(key, operation.Of(op), queue.Live) && !isAnchor(o.anchors.cached(key)) {
+		o.keys.forgetDelete(key) // torn down by the replica that leads, before we heard of the delete
+	}
+}
+
+// Undecodable implements source.Listener: the record's condition says so, and nothing is reconciled.
+func (o observer) Undecodable(ctx context.Context, key string, err error) {
+	if !o.WellFormed(key) {
+		o.stats.malformed.Add(1)
+		klog.FromContext(ctx).Error(err, "Malformed key, ignored until it is renamed", "key", key)
+		return
+	}
+	o.stats.invalid.Add(1)
+	klog.FromContext(ctx).Error(err, "Invalid document, not reconciled until it is mended", "key", key)
+	o.queue.Add(key, operation.Of(OperationPut), queue.Live)
+}
+
+// Decodable implements source.Listener.
+func (o observer) Decodable(key string, exists bool) {
+	if exists {
+		o.keys.noteNewlyDecodable(key)
+	} else if o.anchors != nil && isAnchor(o.anchors.cached(key)) {
+		o.keys.observeDelete(key, observedDelete{resolved: true})
+	}
+	o.Notice(key, operation.Of(OperationPut), queue.Live)
+}
+
+// RecordDeleted implements source.Listener.
+func (o observer) RecordDeleted(key string, exists bool, record any) {
+	if exists {
+		// Deleted by hand: without it a delete of the primary while we are down would be lost.
+		if lost, _, ok := entity.RecordOf(record); ok && isAnchor(lost) {
+			o.keys.noteDeletedAnchor(key, lost)
+		}
+		o.Notice(key, operation.Of(OperationResync), queue.Secondary)
+		return
+	}
+	// Torn down, by us or by the replica that leads.
+	o.keys.amend(key, func(s *keyState) { s.deleted, s.deletedAnchor = nil, nil })
+}
+
+// Reserved implements source.Listener.
+func (o observer) Reserved(name string, value []byte) {
+	if name == reservedRelease && value != nil && o.brake != nil {
+		o.brake.releaseRequested()
+	}
+	if (name == reservedController || name == reservedInstance) && value == nil {
+		o.noteUnclaimed()
+	}
+}
+
+// observedDelete is a delete of a primary that this process observed.
+type observedDelete struct {
+	object    metav1.Object // as it was last known
+	evidenced bool
+	// resolved is for a document that did not decode and is gone, of which nobody said how: the leader may have a marker.
+	resolved bool
+}
+
+// WellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written, so
+// trying again would never end.
+func (e *engine) WellFormed(key string) bool {
+	return !strings.HasPrefix(key, entity.ReservedPrefix) && e.primary.CheckKey(key) == nil
+}

@@ -1,0 +1,124 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// noticed is an Enqueuer that remembers what it was told.
+type noticed struct {
+	mu   sync.Mutex
+	keys map[string]operation.Operations
+}
+
+func (n *noticed) Notice(key string, ops operation.Operations, _ queue.Priority) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.keys == nil {
+		n.keys = map[string]operation.Operations{}
+	}
+	n.keys[key] = operation.Union(n.keys[key], ops)
+	return true
+}
+
+func (n *noticed) of(key string) operation.Operations {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.keys[key]
+}
+
+// named is an object that concerns the primary of that title.
+func named(title string) metav1.Object {
+	return &metav1.ObjectMeta{Name: "page", Labels: map[string]string{"title": title}}
+}
+
+func title(obj metav1.Object) string { return obj.GetLabels()["title"] }
+
+// TestAMapperThatKeepsFailingTakesBoundedMemory: an object that changes often is not remembered once for each change, but
+// the primaries that it concerned first and last are not forgotten.
+func TestAMapperThatKeepsFailingTakesBoundedMemory(t *testing.T) {
+	var ill atomic.Bool
+	var failures atomic.Int64
+	ill.Store(true)
+	due := &noticed{}
+	m := NewMappings(due, time.Millisecond, 5*time.Millisecond, func() { failures.Add(1) })
+	quiet := klog.NewContext(t.Context(), logr.Discard())
+	m.Start(quiet)
+	s := &Events{Mappings: m, Source: nameless{}, Operation: operation.Tertiary, Keys: func(_ context.Context, obj metav1.Object) ([]string, error) {
+		if ill.Load() {
+			return nil, errors.New("unwell")
+		}
+		return []string{title(obj)}, nil
+	}}
+	const changes = 2000
+	site := func(n int) string { return fmt.Sprint("site-", n) }
+	last := named(site(0))
+	s.Created(quiet, last, false)
+	for n := range changes {
+		next := named(site(n + 1))
+		s.Updated(quiet, last, next)
+		last = next
+	}
+	states := 0
+	m.mu.Lock()
+	for _, waits := range m.waiting {
+		states += len(waits.objects)
+	}
+	m.mu.Unlock()
+	if states > 2*mappingStatesKept {
+		t.Errorf("%d states of one object are remembered, want at most %d", states, mappingStatesKept)
+	}
+	if failures.Load() == 0 {
+		t.Error("no failure was counted")
+	}
+	ill.Store(false)
+	for _, key := range []string{site(0), site(changes)} {
+		for deadline := time.Now().Add(30 * time.Second); !due.of(key).Has(operation.Tertiary); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s, which was concerned first or last, is not due", key)
+			}
+		}
+	}
+	m.Stop()
+}
+
+type nameless struct{}
+
+func (nameless) String() string { return "a source" }
+
+// TestStatesThatWaitForAMapperStayInOrder: what fails while an older one is tried is the newer one all the same.
+func TestStatesThatWaitForAMapperStayInOrder(t *testing.T) {
+	m := NewMappings(&noticed{}, time.Hour, time.Hour, func() {})
+	m.Start(t.Context())
+	defer m.Stop()
+	s := &Events{}
+	of := func(title string) *mapping { return &mapping{events: s, objects: []metav1.Object{named(title)}} }
+	m.again(of("one"))
+	m.again(of("two"))
+	tried := m.take(of("").id())
+	m.again(of("three"))
+	m.again(tried)
+	m.again(of("four"))
+	var order []string
+	for _, obj := range m.take(of("").id()).objects {
+		order = append(order, title(obj))
+	}
+	if want := []string{"one", "two", "three", "four"}; !slices.Equal(order, want) {
+		t.Errorf("%v, want %v", order, want)
+	}
+	if m.take(of("").id()) != nil {
+		t.Error("what was taken is still there")
+	}
+}

@@ -1,0 +1,212 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/health"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"strconv"
+	"strings"
+)
+
+// NATS is a source of the documents of a client, and of their records unless it is the primary.
+type NATS[T entity.IEntity] struct {
+	NATSConfig
+	client entity.IEntityClient[T]
+	sink   Sink
+
+	handlers Handlers
+	release  []func()
+	health   health.Errors // by bucket
+}
+
+// NATSConfig says what a source in NATS is for.
+type NATSConfig struct {
+	Role    string                              // in its name: "Owns"
+	Owner   string                              // the kind of the controller's primaries
+	Owned   bool                                // cascade and sweep delete the entities
+	Joined  bool                                // predicates or the mapper want to see the status too
+	Changed func(ctx context.Context, s Source) // Err has another answer
+}
+
+// NewNATS makes a source that tells the sink of the entities of a client. The sink is set with SetSink.
+func NewNATS[T entity.IEntity](client entity.IEntityClient[T], config NATSConfig) *NATS[T] {
+	return &NATS[T]{NATSConfig: config, client: client}
+}
+
+// SetSink says who takes the events. It must be called before Start.
+func (s *NATS[T]) SetSink(sink Sink) { s.sink = sink }
+
+func (s *NATS[T]) String() string {
+	return fmt.Sprintf("%s %s (bucket %s)", s.Role, s.client.Kind(), s.client.Config().Bucket)
+}
+
+func (s *NATS[T]) Start(ctx context.Context) error {
+	if err := s.acquire(ctx, entity.Hooks{}); err != nil {
+		return err
+	}
+	err := s.handlers.Add(s.client.Informer(), cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) { s.sink.Created(ctx, s.withStatus(obj), initial) },
+		UpdateFunc: func(oldObj, newObj any) {
+			s.sink.Updated(ctx, s.withStatus(oldObj), s.withStatus(newObj))
+		},
+		DeleteFunc: func(obj any) {
+			if _, ok := obj.(T); ok {
+				obj = s.withStatus(obj)
+			}
+			s.sink.Deleted(ctx, obj)
+		},
+	})
+	if err != nil || s.client.Records() == nil {
+		return err
+	}
+	return s.handlers.Add(s.client.Records().Informer(), cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			// The documents may have been listed before the records: who looks at the status has seen them without.
+			if !initial || s.Joined {
+				s.statusChanged(ctx, nil, obj)
+			}
+		},
+		UpdateFunc: func(before, after any) { s.statusChanged(ctx, before, after) },
+		DeleteFunc: func(obj any) { s.statusChanged(ctx, obj, nil) },
+	})
+}
+
+// acquire starts the client's caches and listens to their health.
+func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
+	hooks.Error = func(bucket string, err error) {
+		if err != nil {
+			err = fmt.Errorf("bucket %s: %w", bucket, err)
+		}
+		s.health.Set(bucket, err)
+		s.Changed(ctx, s)
+	}
+	s.release = append(s.release, s.client.Subscribe(hooks))
+	stop, err := s.client.Start()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	s.release = append(s.release, stop)
+	return nil
+}
+
+// statusChanged treats a change of an entity's record, of which before or after may be nil, as a change of the entity. What
+// the entity's own controller notes in the record for itself is none.
+func (s *NATS[T]) statusChanged(ctx context.Context, before, after any) {
+	old, key, _ := entity.RecordOf(before)
+	current, newKey, ok := entity.RecordOf(after)
+	if ok {
+		key = newKey
+	}
+	if key == "" || IsReserved(key) || sameToOthers(old, current) {
+		return
+	}
+	cached, exists, err := s.client.Informer().GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return
+	}
+	if !s.Joined {
+		obj := cached.(metav1.Object)
+		s.sink.Updated(ctx, obj, obj)
+		return
+	}
+	obj := cached.(T)
+	s.sink.Updated(ctx, s.client.WithStatusOf(obj, before), s.client.WithStatusOf(obj, after))
+}
+
+// sameToOthers tells whether two records say the same about their entity; nil says nothing.
+func sameToOthers(a, b *entity.Record) bool {
+	if a == nil {
+		a = &entity.Record{}
+	}
+	if b == nil {
+		b = &entity.Record{}
+	}
+	return a.ObservedRevision == b.ObservedRevision && bytes.Equal(a.Status, b.Status) && equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
+}
+
+// withStatus puts document and status together, where somebody looks at the status.
+func (s *NATS[T]) withStatus(document any) metav1.Object {
+	if !s.Joined {
+		return document.(metav1.Object)
+	}
+	obj := document.(T)
+	var record any
+	if records := s.client.Records(); records != nil {
+		record, _, _ = records.Informer().GetStore().GetByKey(ObjectKey(obj))
+	}
+	return s.client.WithStatusOf(obj, record)
+}
+
+func (s *NATS[T]) Synced() []cache.DoneChecker { return s.handlers.Synced() }
+func (s *NATS[T]) Err() error                  { return s.health.Err() }
+
+func (s *NATS[T]) Stop() {
+	s.handlers.Remove()
+	for i := len(s.release) - 1; i >= 0; i-- {
+		s.release[i]()
+	}
+	s.release = nil
+}
+
+func (s *NATS[T]) Kind() string    { return s.client.Kind() }
+func (s *NATS[T]) Owns() bool      { return s.Owned }
+func (s *NATS[T]) Deletable() bool { return s.Owned }
+
+func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
+	entities, err := s.client.Lister().OwnedBy(s.Owner, key)
+	objects := make([]metav1.Object, len(entities))
+	for i, obj := range entities {
+		objects[i] = obj
+	}
+	return objects, err
+}
+
+func (s *NATS[T]) All() []metav1.Object { return StoreObjects(s.client.Informer().GetStore()) }
+
+func (s *NATS[T]) Remove(ctx context.Context, obj metav1.Object) error {
+	revision, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return fmt.Errorf("delete %s: resourceVersion %q is not a revision: %w", s.client.Kind(), obj.GetResourceVersion(), err)
+	}
+	err = s.client.Delete(ctx, ObjectKey(obj), entity.IfRevision(revision))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// ObjectKey is client-go's key of an object: "name" or "namespace/name".
+func ObjectKey(obj metav1.Object) string {
+	return cache.ObjectName{Namespace: obj.GetNamespace(), Name: obj.GetName()}.String()
+}
+
+// StoreObjects lists what a cache holds. The objects must not be modified.
+func StoreObjects(store cache.Store) []metav1.Object {
+	items := store.List()
+	objects := make([]metav1.Object, 0, len(items))
+	for _, item := range items {
+		if obj, ok := item.(metav1.Object); ok {
+			objects = append(objects, obj)
+		}
+	}
+	return objects
+}
+
+// IsReserved tells whether a key of the status bucket is one of the runtime's own.
+func IsReserved(key string) bool { return strings.HasPrefix(key, entity.ReservedPrefix) }
+
+// MetaObject unwraps what an informer hands to its handlers.
+func MetaObject(obj any) (metav1.Object, bool) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	accessor, err := meta.Accessor(obj)
+	return accessor, err == nil
+}

@@ -1,0 +1,262 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/natsinformer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Presence is what the cache knows of whether a primary exists.
+type Presence uint8
+
+// A primary that is Invalid exists. Of one that is Arriving the informer has read the document, and its event is on the way
+// to the store.
+const (
+	Absent Presence = iota
+	Present
+	Invalid
+	Arriving
+)
+
+// View is what the cache knows of a primary. The object must not be modified; it is nil where there is none that decodes.
+type View struct {
+	Presence Presence
+	Revision uint64
+	Object   metav1.Object
+}
+
+// Suspended tells whether the document asks not to be reconciled.
+func (v View) Suspended() bool {
+	return v.Object != nil && v.Object.GetAnnotations()[entity.SuspendAnnotation] == "true"
+}
+
+// Listener hears of the documents of primaries and of their records. passes asks the predicates whether the event may make
+// the key due.
+type Listener interface {
+	Added(key string, initial bool, passes func() bool)
+	Changed(key string, passes func() bool)
+	Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool)
+	// Undecodable is told of a document that does not decode; Decodable that it decodes again, or is gone.
+	Undecodable(ctx context.Context, key string, err error)
+	Decodable(key string, exists bool)
+	// RecordDeleted is told of a record that was deleted, by hand or at the end of a teardown.
+	RecordDeleted(key string, exists bool, record any)
+	// Reserved is told of each change of a reserved key of the status bucket; value is nil for a delete.
+	Reserved(name string, value []byte)
+}
+
+// Primary is the source of the primary's documents. Records are not watched as a reason to reconcile, so that a controller
+// never wakes itself; only a record that somebody deleted is told of.
+type Primary[T entity.IEntity] struct {
+	*NATS[T]
+	events   *Events // for its predicates
+	listener Listener
+	records  bool
+	identity atomic.Pointer[formattedIdentity]
+	cache    atomic.Pointer[natsinformer.Informer] // from Start on
+}
+
+// NewPrimary makes the source of a controller's primaries. Without records their changes are not listened to.
+func NewPrimary[T entity.IEntity](client entity.IEntityClient[T], listener Listener, predicates Predicates, records bool, changed func(context.Context, Source)) *Primary[T] {
+	s := &Primary[T]{NATS: NewNATS(client, NATSConfig{Role: "primary", Changed: changed}), listener: listener, records: records}
+	s.events = &Events{Source: s, Predicates: predicates}
+	return s
+}
+
+// Start implements Source.
+func (s *Primary[T]) Start(ctx context.Context) error {
+	s.keepInformer() // for the hooks, which come from within the client
+	err := s.acquire(ctx, entity.Hooks{
+		Invalid:  func(key string, _ uint64, err error) { s.listener.Undecodable(ctx, key, err) },
+		Resolved: func(key string) { s.listener.Decodable(key, s.Exists(key)) },
+		Reserved: func(name string, _ uint64, value []byte) { s.listener.Reserved(name, value) },
+	})
+	if err != nil {
+		return err
+	}
+	s.keepInformer() // it was another one if its last user stopped just then
+	err = s.handlers.Add(s.informer(), cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(obj any, initial bool) { s.added(ctx, obj.(metav1.Object), initial) },
+		UpdateFunc: func(oldObj, newObj any) { s.changed(ctx, oldObj.(metav1.Object), newObj.(metav1.Object)) },
+		DeleteFunc: func(obj any) { s.deleted(ctx, obj) },
+	})
+	if err != nil || !s.records {
+		return err
+	}
+	return s.handlers.Add(s.client.Records().Informer(), cache.ResourceEventHandlerDetailedFuncs{
+		DeleteFunc: func(record any) {
+			key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(record)
+			if err == nil && !IsReserved(key) {
+				s.listener.RecordDeleted(key, s.Exists(key), record)
+			}
+		},
+	})
+}
+
+func (s *Primary[T]) added(ctx context.Context, obj metav1.Object, initial bool) {
+	s.listener.Added(ObjectKey(obj), initial, func() bool {
+		return s.events.Passes(ctx, func() bool { return s.events.Predicates.Create(obj) })
+	})
+}
+
+func (s *Primary[T]) changed(ctx context.Context, before, after metav1.Object) {
+	if before == after {
+		return // nothing was read: the informer's resync, which is off, since ours is the engine's
+	}
+	s.listener.Changed(ObjectKey(after), func() bool {
+		return askedOfRuntime(before, after) || s.events.Passes(ctx, func() bool { return s.events.Predicates.Update(before, after) })
+	})
+}
+
+func (s *Primary[T]) deleted(ctx context.Context, gone any) {
+	obj, ok := MetaObject(gone)
+	if !ok {
+		return
+	}
+	s.listener.Deleted(ObjectKey(obj), obj, natsinformer.DeleteOf(obj), func() bool {
+		return s.events.Passes(ctx, func() bool { return s.events.Predicates.Delete(obj) })
+	})
+}
+
+// askedOfRuntime tells whether what the document asks of the runtime has changed. That is no business of predicates.
+func askedOfRuntime(before, after metav1.Object) bool {
+	old, now := before.GetAnnotations(), after.GetAnnotations()
+	return old[entity.DeletionPolicyAnnotation] != now[entity.DeletionPolicyAnnotation] ||
+		old[entity.SuspendAnnotation] != now[entity.SuspendAnnotation]
+}
+
+// View tells what the cache knows of a key.
+func (s *Primary[T]) View(key string) View {
+	informer := s.informer()
+	item, exists, err := informer.GetStore().GetByKey(key)
+	broken := informer.IsInvalid(natsKey(key))
+	if err != nil || !exists {
+		switch {
+		case broken:
+			return View{Presence: Invalid}
+		case s.Exists(key):
+			return View{Presence: Arriving}
+		}
+		return View{}
+	}
+	obj := item.(metav1.Object)
+	v := View{Presence: Present, Object: obj}
+	v.Revision = uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
+	if broken {
+		v.Presence = Invalid
+	}
+	return v
+}
+
+func (s *Primary[T]) keepInformer() {
+	informer := s.client.Informer()
+	s.cache.Store(&informer)
+}
+
+// informer is the one that Start took: a client that was closed meanwhile would make another, which is empty.
+func (s *Primary[T]) informer() natsinformer.Informer {
+	if informer := s.cache.Load(); informer != nil {
+		return *informer
+	}
+	return s.client.Informer()
+}
+
+// natsKey is what the informer is asked for about keys that are not in its store: "shop/home" would be the NATS key of that
+// name, which is malformed and none of ours.
+func natsKey(key string) string { return strings.Replace(key, "/", ".", 1) }
+
+// Keys lists the keys in the cache, invalid ones excepted.
+func (s *Primary[T]) Keys() []string { return s.informer().GetStore().ListKeys() }
+
+// Exists tells whether the key is in the cache or invalid.
+func (s *Primary[T]) Exists(key string) bool { return s.informer().Exists(natsKey(key)) }
+
+// CheckKey returns an error for a key that no primary can have.
+func (s *Primary[T]) CheckKey(key string) error { return s.client.CheckKey(key) }
+
+// Confirm asks the leader of the primaries' stream whether a key has a document.
+func (s *Primary[T]) Confirm(ctx context.Context, key string) (entity.Presence, error) {
+	return s.client.Confirm(ctx, key)
+}
+
+// Encode makes the document of an object in the cache.
+func (s *Primary[T]) Encode(obj runtime.Object) (document []byte, err error) {
+	err = guard.Call(func() (err error) { // the user's types may have methods for it
+		document, err = s.client.DocumentOf(obj.(T))
+		return err
+	})
+	return document, err
+}
+
+// UpdateStatus is the client's, for an object of the primary's type.
+func (s *Primary[T]) UpdateStatus(ctx context.Context, obj entity.IEntity) error {
+	typed, err := s.typed(obj)
+	if err != nil {
+		return err
+	}
+	return s.client.UpdateStatus(ctx, typed)
+}
+
+// StatusChange is the client's, for an object of the primary's type.
+func (s *Primary[T]) StatusChange(obj entity.IEntity) (*entity.StatusChange, error) {
+	typed, err := s.typed(obj)
+	if err != nil {
+		return nil, err
+	}
+	return s.client.StatusChange(typed)
+}
+
+func (s *Primary[T]) typed(obj entity.IEntity) (T, error) {
+	typed, ok := obj.(T)
+	if !ok {
+		return typed, fmt.Errorf("%T is no %s: its type is %T", obj, s.client.Kind(), typed)
+	}
+	return typed, nil
+}
+
+// Stream describes the stream that the cache reflects.
+type Stream struct {
+	Created string // its identity, as records keep it
+	Highest uint64 // up to which sequence the cache is complete; 0 on the way from one stream to another
+	Changes uint64 // how often the informer noticed another stream since it started
+}
+
+// Stream is the stream that the cache reflects now.
+func (s *Primary[T]) Stream() Stream {
+	status := s.informer().Status()
+	now := Stream{Created: entity.StreamIdentity(status.StreamCreated), Changes: status.StreamChanges, Highest: s.informer().Cursor()}
+	if status.Relisting {
+		now.Highest = 0
+	}
+	return now
+}
+
+// formattedIdentity is a stream's identity, formatted once.
+type formattedIdentity struct {
+	created time.Time
+	id      string
+}
+
+// StreamID is the part of the stream's identity that records keep.
+func (s *Primary[T]) StreamID() string {
+	created := s.informer().Status().StreamCreated
+	if known := s.identity.Load(); known != nil && known.created.Equal(created) {
+		return known.id
+	}
+	known := &formattedIdentity{created: created, id: entity.StreamIdentity(created)}
+	s.identity.Store(known)
+	return known.id
+}
+
+// Await waits until the cache of documents has reached a sequence of the stream.
+func (s *Primary[T]) Await(ctx context.Context, sequence uint64) error {
+	return s.informer().WaitCursor(ctx, sequence)
+}

@@ -1,0 +1,58 @@
+// Package source has the sources of a controller's events in NATS, and what all sources share: the interface that the engine
+// runs them by, predicates, and mappers from objects to the primaries they concern.
+package source
+
+import (
+	"context"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Source is where events come from. Its life: Start, wait for Synced, events, Stop.
+type Source interface {
+	// String names the source in errors, logs and Stats: "Owns Page (bucket pages)".
+	String() string
+	// Start takes the caches into use and adds the handlers. ctx lives until the controller has stopped.
+	Start(ctx context.Context) error
+	// Synced are done when the caches are complete and the handlers have seen the whole initial list.
+	Synced() []cache.DoneChecker
+	// Err is why the source does not work now; nil if it does, or cannot tell.
+	Err() error
+	// Stop takes the handlers off and releases the caches.
+	Stop()
+}
+
+// Owned is a source of secondaries, which cascade and sweep delete.
+type Owned interface {
+	Source
+	// Owns tells whether the objects are secondaries; Deletable and the rest mean nothing where it is false.
+	Owns() bool
+	// Deletable tells whether the runtime can delete here, and so waits until what it deleted is gone.
+	Deletable() bool
+	// OwnedBy lists the secondaries of a primary of this controller's kind, of every installation.
+	OwnedBy(key string) ([]metav1.Object, error)
+	// All lists everything in the cache. The objects must not be modified.
+	All() []metav1.Object
+	// Remove deletes obj if it is still what was seen. One that is absent is success.
+	Remove(ctx context.Context, obj metav1.Object) error
+}
+
+// Enqueuer makes keys of primaries due.
+type Enqueuer interface {
+	// Notice makes a key due because of something that a source told. It is false if that is not remembered, as in a replica
+	// that waits for the lease and is told of a key that is gone.
+	Notice(key string, ops operation.Operations, prio queue.Priority) (due bool)
+}
+
+// Mapper finds the primaries that an object concerns.
+type Mapper func(ctx context.Context, obj metav1.Object) ([]string, error)
+
+// Sink takes a source's events.
+type Sink interface {
+	Created(ctx context.Context, obj metav1.Object, initial bool)
+	Updated(ctx context.Context, oldObj, newObj metav1.Object)
+	// Deleted gets what the informer gave, which may be a cache.DeletedFinalStateUnknown.
+	Deleted(ctx context.Context, obj any)
+}
