@@ -32,3 +32,18 @@ func TestKumoriIntervalZeroMeansNever(t *testing.T) {
 
 // firstInTurn is a key whose turn is in the first ten-thousandth of every resync interval.
 const firstInTurn = "site-30552"
+
+// TestKumoriGarbageSecondariesByOthersDoesNothing: only while the runtime itself calls it, it looks for garbage. At any
+// other time the runtime may not lead, or may still be reading.
+func TestKumoriGarbageSecondariesByOthersDoesNothing(t *testing.T) {
+	w := newWorld(t)
+	c := kumori{sites: w.sites()}.custom(nil)
+	runKumori(t, c)
+	eventually(t, "garbage was collected", func() bool { return c.Stats().Sweeps == 1 })
+	must(t, w.sites().Create(t.Context(), newSite("home", "")))
+	eventually(t, "it works", func() bool { return c.seen.count("home") > 0 })
+	c.GarbageSecondaries()
+	if n := c.Stats().Sweeps; n != 1 {
+		t.Errorf("%d sweeps, want the runtime's own one", n)
+	}
+}

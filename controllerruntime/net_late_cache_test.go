@@ -50,3 +50,25 @@ func TestTheNextReconcileSeesWhatTheLastOneWrote(t *testing.T) {
 		t.Errorf("%d rounds took %v: the cache was not late, and this test has lost its subject", rounds, took)
 	}
 }
+
+// TestACacheThatIsCutOffDoesNotStopReconciles: a reconcile waits for what the last one wrote, but not for ever.
+func TestACacheThatIsCutOffDoesNotStopReconciles(t *testing.T) {
+	t.Parallel()
+	w, relay := newWorld(t).behindRelay()
+	sites, pages := w.sites(), w.pages()
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+		if seen.count(req.Key) > 1 {
+			return Result{}, nil
+		}
+		relay.mute("pages")
+		return Result{RequeueAfter: 1}, pages.Create(ctx, newPage("p", ""))
+	}), Watches(pages, func(context.Context, *page) ([]string, error) { return nil, nil }))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	eventually(t, "it is reconciled again", func() bool { return seen.count("home") > 1 })
+	if _, shown, err := pages.Informer().GetStore().GetByKey("p"); shown || err != nil {
+		t.Error("the cache was not cut off: this test has lost its subject")
+	}
+}
