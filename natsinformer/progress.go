@@ -54,15 +54,17 @@ func (p *progress) cursor() uint64 {
 	if p.counted != nil {
 		return p.counted.cursor()
 	}
+	// The store first: what it has by now was handed to client-go after anything before it was held.
+	at := p.stored()
 	if !p.held.Load() {
-		return p.stored()
+		return at
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.frozen != nil {
 		return *p.frozen
 	}
-	at := p.stored()
+	at = p.stored()
 	p.drop(at)
 	if len(p.spans) > 0 {
 		return min(at, p.spans[0].from)
@@ -182,6 +184,7 @@ func (p *progress) has(sequence uint64) bool {
 	if p.counted != nil {
 		return p.counted.cursor() >= sequence
 	}
+	at := p.stored() // first, as in cursor
 	if p.held.Load() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -189,7 +192,7 @@ func (p *progress) has(sequence uint64) bool {
 			return false
 		}
 	}
-	return p.stored() >= sequence
+	return at >= sequence
 }
 
 // until blocks until done. It sleeps until the change was handed to client-go, and then looks often: client-go applies it

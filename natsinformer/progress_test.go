@@ -15,6 +15,62 @@ func startProgress() (*progress, cache.Indexer) {
 	return &progress{store: store, wakeup: make(chan struct{})}, store
 }
 
+// meddled is a store in which something happens just before or after its resourceVersion is read.
+type meddled struct {
+	cache.Indexer
+	before, after func()
+}
+
+func (m *meddled) LastStoreSyncResourceVersion() string {
+	once := func(happens *func()) {
+		if f := *happens; f != nil {
+			*happens = nil
+			f()
+		}
+	}
+	once(&m.before)
+	defer once(&m.after)
+	return m.Indexer.LastStoreSyncResourceVersion()
+}
+
+// Whoever asks for the cursor runs beside the informer, and may be stopped at any place.
+func TestNothingIsClaimedThatIsHeldWhileTheCursorIsRead(t *testing.T) {
+	for name, hold := range map[string]func(*progress){
+		"a span":   func(p *progress) { p.hold(10) },
+		"a relist": func(p *progress) { p.freeze(10) },
+	} {
+		meddle := func() *progress {
+			p, store := startProgress()
+			store.Bookmark("10")
+			p.store = &meddled{Indexer: store, before: func() { hold(p); store.Bookmark("15") }}
+			return p
+		}
+		if c := meddle().cursor(); c != 10 {
+			t.Errorf("%s: the cursor is %d, and beyond 10 is held", name, c)
+		}
+		if p := meddle(); p.has(11) && p.frozen != nil {
+			t.Errorf("%s: it has 11, and what is beyond 10 is of another stream", name)
+		}
+	}
+}
+
+func TestASpanIsHeldThoughTheCursorIsReadWhileTheStreamBecomesAnother(t *testing.T) {
+	p, store := startProgress()
+	store.Bookmark("50")
+	p.store = &meddled{Indexer: store, after: func() {
+		p.freeze(0)
+		store.Bookmark("2") // of the other stream
+		p.thaw()
+		p.hold(2)
+		p.release(5)
+	}}
+	p.cursor()
+	store.Bookmark("4")
+	if c := p.cursor(); c != 2 {
+		t.Errorf("it is %d, and a span from 2 to 5 is held", c)
+	}
+}
+
 func TestCursorStandsStillWhileARelistIsApplied(t *testing.T) {
 	p, store := startProgress()
 	store.Bookmark("10")
