@@ -225,6 +225,7 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64)
 	var answer []byte
 	var failed error
 	answered := false
+	s.made = time.Now()
 	s.ask(subject, payload, slowRequest, func(a []byte, e error) { answer, failed, answered = a, e, true })
 	if err := s.await(ctx, &answered); err != nil {
 		if ctx.Err() != nil {

@@ -2,7 +2,10 @@ package natsinformer
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -14,20 +17,28 @@ import (
 // server's count of what is pending lags behind both. Nor does what the stream's leader says: the consumer may live on
 // a replica that is behind the leader, or under load far ahead of it.
 //
-// The consumer itself knows. In a watch it sends heartbeats when it looked for the next message and the store had none,
-// and from no other place, in line with the messages: one that follows all messages that were sent means that at that
-// moment each change up to where it had looked had arrived. A heartbeat is due when nothing was sent to its pull for a
-// while; so where a sequence is missing, one more pull is made whose heartbeats are always due.
+// The consumer itself knows. In a watch it sends heartbeats when it looked for the next message and the store had none, in
+// line with the messages: one that follows all messages that were sent means that at that moment each change up to where it
+// had looked had arrived. A heartbeat is due when nothing was sent to its pull for a while; so where a sequence is missing,
+// one more pull is made whose heartbeats are always due.
+//
+// But the server (v2.15) sends those that are due also when somebody asks for the consumer's INFO, as tools and monitoring
+// do, and when it looks each InactiveThreshold whether the pulls still have somebody who waits. That may be between two
+// messages of a long backlog. So a heartbeat counts if the message before it said that nothing was pending behind it, or
+// if it is the second one of the same pull with nothing between: the consumer has looked for messages between the two,
+// unless it was asked twice at that moment.
 //
 // A list asks with pulls that do not want to wait (no_wait), because the end may be a long way off: when the consumer
 // looked for the next message and the store had none, it ends such a pull with status 404, in line with the messages. At
 // that moment everything the replica had was delivered, so each key that existed then has arrived, at some revision.
-// Two details of the server (v2.15) matter:
+// Three details of the server matter:
 //
 //   - a no_wait pull without an expiry is answered 404 by the pending count alone, so ours have one. With one, the pull
-//     ends only when it has delivered something; if there is nothing for it, it waits, and sends heartbeats. Those come
-//     from the same place, so two in a row with nothing between mean the same as a 404;
-//   - while another pull waits, one more may be refused at once (408 Requests Pending). Then the other one tells.
+//     ends only when it has delivered something; if there is nothing for it, it waits, and sends heartbeats. Two in a row
+//     with nothing between mean the same as a 404;
+//   - while another pull waits, one more may be refused at once (408 Requests Pending). Then the other one tells;
+//   - it ends them also when it looks each InactiveThreshold whether somebody waits. A consumer that is as old as that is
+//     asked again, by a pull that has delivered nothing yet.
 //
 // What remains is that the replica may be behind the leader: the list is complete when it has come to an end at or
 // behind the sequence that the leader said was the last when the list began (see collect).
@@ -47,6 +58,7 @@ func (s *session) takeListStatus(m *nats.Msg) error {
 	switch {
 	case status == "404":
 		s.foundEnd()
+		s.doubted = time.Since(s.made) >= inactiveThreshold
 	case status == "100":
 		s.alive = true
 		s.beats++
@@ -71,7 +83,70 @@ func (s *session) foundEnd() {
 }
 
 // resumeList goes on when an end was not the end.
-func (s *session) resumeList() { s.ended = false }
+func (s *session) resumeList() { s.ended, s.doubted = false, false }
 
 // endList goes on with pulls that wait.
 func (s *session) endList() { s.listing, s.ended, s.credit = false, false, 0 }
+
+// beat is a heartbeat: to which pull, and how many messages the consumer had sent.
+type beat struct {
+	pull string
+	sent uint64
+}
+
+// readScanned reads from a heartbeat how far the consumer has looked, and whether all it has sent was taken.
+func (s *session) readScanned(m *nats.Msg) (all bool, err error) {
+	sent, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
+	if err != nil {
+		return false, nil
+	}
+	taken := s.consSeq + uint64(len(s.incoming))
+	if sent > taken {
+		return false, fmt.Errorf("%w: %d were sent and %d have come", errSkipped, sent, taken)
+	}
+	scanned, err := strconv.ParseUint(m.Header.Get("Nats-Last-Stream"), 10, 64)
+	if err != nil || sent < taken {
+		return false, nil
+	}
+	s.scanned = scanned
+	return true, nil
+}
+
+// conclusive tells whether a heartbeat behind all messages says that the consumer is at the end, see end.go.
+func (s *session) conclusive(pull string) bool {
+	last := s.beat
+	s.beat = beat{pull, s.consSeq + uint64(len(s.incoming))}
+	return s.beat == last || s.pendingBehind() == 0
+}
+
+// pendingBehind is how many messages the consumer had for us behind the last one taken, by the server's count.
+func (s *session) pendingBehind() uint64 {
+	n := len(s.incoming)
+	if n == 0 {
+		return s.pending
+	}
+	d, err := parseDelivery(s.incoming[n-1].Reply)
+	if err != nil {
+		return unknownPending
+	}
+	return d.pending
+}
+
+// unknownPending stands for a count that nobody has told.
+const unknownPending = math.MaxUint64
+
+// probe asks for news of the end at once, and for some time at each end (see end.go). It tells when to ask again.
+func (s *session) probe(now time.Time) (again time.Time, err error) {
+	if again = s.probed.Add(probeExpires); now.Before(again) {
+		return again, nil
+	}
+	s.probed = now
+	s.probes++
+	token := probeToken + strconv.Itoa(s.probes)
+	request := fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":1}`, probeBatch, probeExpires)
+	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+token, []byte(request)); err != nil {
+		return now, fmt.Errorf("asking the consumer for messages: %w", err)
+	}
+	s.credit += probeBatch
+	return now.Add(probeExpires), nil
+}

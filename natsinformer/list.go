@@ -79,6 +79,9 @@ func (w *worker) collect(ctx context.Context, s *session, old *keys, info *strea
 			next.put(&w.items[i], old)
 			cursor = w.items[i].seq
 		}
+		if s.ended && s.doubted {
+			s.resumeList()
+		}
 		if !s.ended {
 			continue
 		}

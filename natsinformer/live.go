@@ -80,7 +80,7 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 		if d.consumer != s.consumer || d.consSeq != s.consSeq+1 {
 			return fmt.Errorf("%w: number %d of %s came after %d of %s", errSkipped, d.consSeq, d.consumer, s.consSeq, s.consumer)
 		}
-		s.consSeq = d.consSeq
+		s.consSeq, s.pending = d.consSeq, d.pending
 		key, ok := w.cfg.keyOf(m.Subject)
 		if !ok {
 			continue // cannot be: the consumer's filter begins with the bucket

@@ -22,6 +22,7 @@ type delivery struct {
 	streamSeq uint64
 	consSeq   uint64
 	created   int64 // nanoseconds
+	pending   uint64
 }
 
 // parseDelivery reads the acknowledgement subject. Its two forms are, with and without domain and account:
@@ -61,7 +62,7 @@ func parseDelivery(reply string) (delivery, error) {
 		return v
 	}
 	d.streamSeq, d.consSeq = number(tokens[first+2]), number(tokens[first+3])
-	d.created = int64(number(tokens[first+4]))
+	d.created, d.pending = int64(number(tokens[first+4])), number(tokens[first+5])
 	if err != nil {
 		return delivery{}, fmt.Errorf("%q is not the reply subject of a JetStream message: %w", reply, err)
 	}

@@ -61,17 +61,22 @@ type session struct {
 
 	patience int // by how much longer than usual to bear silence
 
-	consumer string // "" while there is none
-	listing  bool   // the consumer's messages are pulled to find their end
-	ended    bool   // and it was found behind the messages that receive returns
-	beats    int    // heartbeats of a list in a row
-	consSeq  uint64 // of the message delivered last
-	credit   int    // messages the server may still send
+	consumer string    // "" while there is none
+	listing  bool      // the consumer's messages are pulled to find their end
+	ended    bool      // and it was found behind the messages that receive returns
+	doubted  bool      // but it may not be the end
+	made     time.Time // not after the consumer
+	beats    int       // heartbeats of a list in a row
+	consSeq  uint64    // of the message delivered last
+	pending  uint64    // behind it, by the server's count
+	credit   int       // messages the server may still send
 	maxBytes int
 	heard    time.Time   // when something came from the consumer
+	beat     beat        // the last one
 	atEnd    bool        // behind the messages that receive returns, the consumer said that there was nothing more
 	scanned  uint64      // and how far it had looked
 	probed   time.Time   // when that was asked for last
+	probes   int         // how often
 	alive    bool        // something came from the consumer
 	nudged   bool        // something happened that is no message
 	kept     time.Time   // when housekeep ran
@@ -165,8 +170,8 @@ func (s *session) take(m *nats.Msg) {
 		s.beats = 0
 		s.alive, s.heard = true, time.Now()
 		s.incoming = append(s.incoming, m)
-	case token == pullToken:
-		s.failed = s.takeStatus(m)
+	case token == pullToken, strings.HasPrefix(token, probeToken):
+		s.failed = s.takeStatus(m, token)
 	case token == listToken:
 		s.heard = time.Now()
 		if s.listing {
@@ -178,17 +183,19 @@ func (s *session) take(m *nats.Msg) {
 }
 
 const (
-	pullToken = "pull"
-	listToken = "list"
+	pullToken  = "pull"
+	probeToken = "probe" // and a number
+	listToken  = "list"
 )
 
 // takeStatus handles what the server says about a pull.
-func (s *session) takeStatus(m *nats.Msg) error {
+func (s *session) takeStatus(m *nats.Msg, pull string) error {
 	s.heard = time.Now()
 	switch m.Header.Get("Status") {
 	case "100":
 		s.alive = true
-		at, err := s.readScanned(m)
+		all, err := s.readScanned(m)
+		at := all && s.conclusive(pull)
 		s.atEnd = s.atEnd || at
 		s.nudged = s.nudged || at
 		return err
@@ -196,24 +203,6 @@ func (s *session) takeStatus(m *nats.Msg) error {
 		return s.pullEnded(m)
 	}
 	return statusError(m)
-}
-
-// readScanned reads from a heartbeat how far the consumer has looked, and whether all it has sent was taken.
-func (s *session) readScanned(m *nats.Msg) (all bool, err error) {
-	sent, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
-	if err != nil {
-		return false, nil
-	}
-	taken := s.consSeq + uint64(len(s.incoming))
-	if sent > taken {
-		return false, fmt.Errorf("%w: %d were sent and %d have come", errSkipped, sent, taken)
-	}
-	scanned, err := strconv.ParseUint(m.Header.Get("Nats-Last-Stream"), 10, 64)
-	if err != nil || sent < taken {
-		return false, nil
-	}
-	s.scanned = scanned
-	return true, nil
 }
 
 // pullEnded handles the end of a pull that got less than it asked for.
@@ -282,20 +271,6 @@ func (s *session) pull() error {
 	return nil
 }
 
-// probe asks for news of the end at once, and for some time at each end (see end.go). It tells when to ask again.
-func (s *session) probe(now time.Time) (again time.Time, err error) {
-	if again = s.probed.Add(probeExpires); now.Before(again) {
-		return again, nil
-	}
-	s.probed = now
-	request := fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":1}`, probeBatch, probeExpires)
-	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+pullToken, []byte(request)); err != nil {
-		return now, fmt.Errorf("asking the consumer for messages: %w", err)
-	}
-	s.credit += probeBatch
-	return now.Add(probeExpires), nil
-}
-
 func (s *session) nextSubject() string { return s.src.api("CONSUMER.MSG.NEXT.%s.%s", s.consumer) }
 
 func (s *session) explainSilence() error {
@@ -309,6 +284,6 @@ func (s *session) explainSilence() error {
 
 // start makes the session follow a consumer that exists.
 func (s *session) start(consumer string, listing bool) error {
-	s.consumer, s.listing, s.heard = consumer, listing, time.Now()
+	s.consumer, s.listing, s.heard, s.pending = consumer, listing, time.Now(), unknownPending
 	return s.pull()
 }
