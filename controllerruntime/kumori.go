@@ -10,11 +10,13 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/recorder"
+	"github.com/nagi-runtime/nagi/recorder/kuberecorder"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"sync"
@@ -395,9 +397,9 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbage(sweep fun
 const recorderPatience = 2 * time.Second
 
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) newRecorder() (*recorder.Recorder, error) {
-	cfg := recorder.Config{Clientset: r.kubeClientset, Component: r.name}
-	if guard.IsNil(cfg.Clientset) {
-		cfg.Clientset = nil
+	cfg := recorder.Config{Component: r.name, Scheme: scheme.Scheme}
+	if !guard.IsNil(r.kubeClientset) {
+		cfg.Kubernetes = kuberecorder.New(r.kubeClientset)
 	}
 	if client, ok := r.controller.client.(interface{ JetStream() jetstream.JetStream }); ok {
 		cfg.JetStream = client.JetStream()

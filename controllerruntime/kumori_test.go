@@ -309,6 +309,26 @@ func TestKumoriEventWithoutClientsetOrRunIsHarmless(t *testing.T) {
 	c.Event(m, corev1.EventTypeNormal, ReasonResourceSynced, "after Run")
 }
 
+func TestKumoriEventAboutAKubernetesObjectWithoutAClientsetIsNotPutInNATS(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	var c *custom
+	c = kumori{sites: sites}.custom(func(string) error {
+		c.Event(configMap("settings", ""), corev1.EventTypeNormal, ReasonResourceSynced, "done")
+		c.Event(newSite("home", ""), corev1.EventTypeNormal, ReasonResourceSynced, "done")
+		return nil
+	})
+	r := runKumori(t, c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "home is synced", func() bool { return c.seen.count("home") == 1 })
+	r.halt()
+	events, err := recorder.List(t.Context(), w.js, recorder.Query{})
+	must(t, err)
+	if len(events) != 1 || events[0].InvolvedObject.Kind != "Site" {
+		t.Errorf("%+v", events)
+	}
+}
+
 // failing are runtimes whose Run fails, and what their error says.
 func failing(t *testing.T, w *world) map[string]struct {
 	kumori

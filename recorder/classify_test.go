@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"pgregory.net/rapid"
 
 	"github.com/nagi-runtime/nagi/recorder"
@@ -45,8 +46,30 @@ func TestWhatIsTakenForANATSEntity(t *testing.T) {
 		{"not registered, no UID", object("example.com/v1", "Other", ""), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rec := newRecorder(t, recorder.Config{})
+			rec := newRecorder(t, recorder.Config{Scheme: scheme.Scheme})
 			rec.RegisterKind("Service")
+			rec.Event(c.object, corev1.EventTypeNormal, "R", "m")
+			s := rec.Stats()
+			if s.NATS.Recorded+s.Kubernetes.Recorded != 1 || (s.NATS.Recorded == 1) != c.isNATS {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+func TestWithoutASchemeWhatIsNotRegisteredIsToldByItsUID(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		object runtime.Object
+		isNATS bool
+	}{
+		{"registered, with a UID", &corev1.ObjectReference{Kind: "Website", Name: "x", UID: "1"}, true},
+		{"not registered, live", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "1"}}, false},
+		{"not registered, no UID", &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "x"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rec := newRecorder(t, recorder.Config{})
 			rec.Event(c.object, corev1.EventTypeNormal, "R", "m")
 			s := rec.Stats()
 			if s.NATS.Recorded+s.Kubernetes.Recorded != 1 || (s.NATS.Recorded == 1) != c.isNATS {

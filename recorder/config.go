@@ -8,8 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 )
@@ -28,8 +26,9 @@ type Config struct {
 	// JetStream is where events about NATS entities go. If nil, they are dropped and counted.
 	// The recorder uses its connection and never closes it.
 	JetStream jetstream.JetStream
-	// Clientset is where events about Kubernetes objects go. If nil, they are dropped and counted.
-	Clientset kubernetes.Interface
+	// Kubernetes is where events about Kubernetes objects go: kuberecorder.New(clientset). If nil, they are dropped and
+	// counted.
+	Kubernetes KubernetesSink
 
 	// Component and Host are the source of the events: the name of the controller, and where it runs.
 	Component string
@@ -58,7 +57,8 @@ type Config struct {
 
 	// IsNATS overrides the rule by which an object is taken for a NATS entity; see RegisterKind. It must be quick.
 	IsNATS func(runtime.Object) bool
-	// Scheme names the kinds of typed objects without TypeMeta, and tells which types are Kubernetes'. Default client-go's.
+	// Scheme names the kinds of typed objects without TypeMeta, and tells which kinds are Kubernetes'. Default that of
+	// Kubernetes, which is client-go's; without Kubernetes an empty one.
 	Scheme *runtime.Scheme
 	// Logger is for what goes wrong. Default klog.Background().
 	Logger *klog.Logger
@@ -83,8 +83,11 @@ func (c Config) withDefaults() Config {
 	if c.QueueSize == 0 {
 		c.QueueSize = DefaultQueueSize
 	}
+	if c.Scheme == nil && c.Kubernetes != nil {
+		c.Scheme = c.Kubernetes.Scheme()
+	}
 	if c.Scheme == nil {
-		c.Scheme = scheme.Scheme
+		c.Scheme = runtime.NewScheme()
 	}
 	if c.Logger == nil {
 		logger := klog.Background()

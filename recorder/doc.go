@@ -1,14 +1,14 @@
 // Package recorder records events about NATS entities and Kubernetes objects: "Normal Synced", "Warning Failed".
 //
-// A [Recorder] is a client-go record.EventRecorder, so whatever takes one of those takes it:
+// A [Recorder] is a client-go record.EventRecorder, and works wherever one is expected:
 //
-//	rec, err := recorder.New(recorder.Config{JetStream: js, Clientset: clientset, Component: "website-controller"})
+//	rec, err := recorder.New(recorder.Config{JetStream: js, Component: "website-controller"})
 //	rec.RegisterKind("Website", &Website{})
 //	defer rec.Close(ctx)
 //	rec.Eventf(site, corev1.EventTypeWarning, "DNSFailed", "no address for %s", site.Spec.Host)
 //
-// Events about Kubernetes objects go through client-go's broadcaster to the API server, where kubectl describe shows
-// them. Events about NATS entities become the same corev1.Event, as JSON, in a JetStream stream:
+// Events about Kubernetes objects go to the API server, where kubectl describe shows them, if Config.Kubernetes says how:
+// see package kuberecorder. Events about NATS entities become the same corev1.Event, as JSON, in a JetStream stream:
 //
 //	nagi.events.<kind>.<type>.<key as in NATS>.<id>     nagi.events.Website.Warning.shop.frontend.18b2f0c1d2e3f405
 //
@@ -47,7 +47,4 @@
 // BindOnly. [Recorder.List] needs $JS.API.STREAM.INFO.NAGI_EVENTS, $JS.API.CONSUMER.CREATE.NAGI_EVENTS.>,
 // $JS.API.CONSUMER.MSG.NEXT.NAGI_EVENTS.*, $JS.API.CONSUMER.INFO.NAGI_EVENTS.* and
 // $JS.API.CONSUMER.DELETE.NAGI_EVENTS.*.
-//
-// For events about Kubernetes objects: the verbs create and patch on events of the core API, in the namespaces of the
-// objects, and in the namespace default for objects without one.
 package recorder

@@ -3,152 +3,136 @@ package recorder_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"strings"
+	"sync"
 	"testing"
-	"time"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/nagi-runtime/nagi/recorder"
-	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-func pod(name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "1", ResourceVersion: "5"}}
+// fakeSink keeps what it is given. It knows the kinds of client-go's scheme.
+type fakeSink struct {
+	counts             recorder.Counts
+	lastErr, closedErr error
+
+	mu      sync.Mutex
+	started []recorder.Config
+	events  []corev1.Event
+	closed  int
 }
 
-func TestKubernetesObjectsReachTheEventsAPIBeforeCloseReturns(t *testing.T) {
+func (s *fakeSink) Scheme() *runtime.Scheme { return scheme.Scheme }
+
+func (s *fakeSink) Start(cfg recorder.Config) recorder.KubernetesEvents {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started = append(s.started, cfg)
+	return s
+}
+
+func (s *fakeSink) Record(about *corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	event := corev1.Event{InvolvedObject: *about, Type: eventtype, Reason: reason, Message: message}
+	event.Annotations = annotations
+	s.events = append(s.events, event)
+}
+
+func (s *fakeSink) Counts() recorder.Counts { return s.counts }
+func (s *fakeSink) Err() error              { return s.lastErr }
+
+func (s *fakeSink) Close(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed++
+	return s.closedErr
+}
+
+func service() *corev1.Service {
+	s := &corev1.Service{}
+	s.Namespace, s.Name, s.UID = "shop", "web", "1"
+	return s
+}
+
+func TestEventsAboutKubernetesObjectsAndNoOthersGoToTheSink(t *testing.T) {
 	t.Parallel()
-	clientset := fake.NewClientset()
-	rec, _, _ := start(t, recorder.Config{Clientset: clientset, Component: "c", Host: "h"})
-	for range 3 {
-		rec.Eventf(pod("web"), corev1.EventTypeWarning, "Failed", "100%% of %s", "it")
-	}
+	sink := &fakeSink{}
+	rec := newRecorder(t, recorder.Config{Kubernetes: sink})
 	rec.Event(website("shop", "web"), corev1.EventTypeNormal, "Synced", "done")
+	rec.AnnotatedEventf(service(), map[string]string{"trace": "42"}, corev1.EventTypeWarning, "Failed", "100%% of %s", "it")
 	flush(t, rec)
 
-	events, err := clientset.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
+	if len(sink.events) != 1 {
+		t.Fatalf("%d events: %+v", len(sink.events), sink.events)
 	}
-	if len(events.Items) != 1 {
-		t.Fatalf("%d events: %+v", len(events.Items), events.Items)
-	}
-	e := events.Items[0]
-	want := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "1", ResourceVersion: "5"}
-	if e.InvolvedObject != want || e.Count != 3 || e.Message != "100% of it" || e.Source.Component != "c" || e.ReportingInstance != "h" {
+	e := sink.events[0]
+	want := corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "1"}
+	if e.InvolvedObject != want || e.Type != corev1.EventTypeWarning || e.Reason != "Failed" || e.Message != "100% of it" ||
+		e.Annotations["trace"] != "42" {
 		t.Errorf("%+v", e)
 	}
-	s := rec.Stats()
-	if s.Kubernetes.Recorded != 3 || s.Kubernetes.Published != 3 || s.NATS.Published != 1 {
-		t.Errorf("%+v", s)
+}
+
+func TestASinkIsStartedOnceWithTheDefaultsFilledIn(t *testing.T) {
+	t.Parallel()
+	sink := &fakeSink{}
+	newRecorder(t, recorder.Config{Kubernetes: sink, Component: "c", Host: "h"})
+	if len(sink.started) != 1 {
+		t.Fatalf("started %d times", len(sink.started))
 	}
-	if stored := list(t, rec, "", ""); len(stored) != 1 || stored[0].InvolvedObject.Kind != "Website" {
-		t.Errorf("%+v", stored)
+	cfg := sink.started[0]
+	if cfg.Component != "c" || cfg.Host != "h" || cfg.MaxAge != recorder.DefaultMaxAge || cfg.Logger == nil ||
+		cfg.Scheme != scheme.Scheme || cfg.Correlator.Clock == nil {
+		t.Errorf("%+v", cfg)
 	}
 }
 
-func TestCloseFlushesAFullKubernetesQueue(t *testing.T) {
+func TestTheSchemeOfTheConfigGoesBeforeThatOfTheSink(t *testing.T) {
 	t.Parallel()
-	clientset := fake.NewClientset()
-	clientset.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		return true, a.(clienttesting.CreateAction).GetObject(), nil // the fake's own store takes milliseconds
-	})
-	rec := newRecorder(t, recorder.Config{Clientset: clientset})
-	for i := range 5000 {
-		rec.Event(pod(fmt.Sprint("pod-", i)), corev1.EventTypeNormal, "Synced", "done")
+	sink, own := &fakeSink{}, runtime.NewScheme()
+	rec := newRecorder(t, recorder.Config{Kubernetes: sink, Scheme: own})
+	if sink.started[0].Scheme != own {
+		t.Error("the sink was started with another scheme")
 	}
-	err := closeWithin(rec, 20*time.Second)
-	if s := rec.Stats().Kubernetes; err != nil || s.Published < 1000 {
-		t.Errorf("%v after %+v", err, s)
+	rec.Event(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, corev1.EventTypeNormal, "R", "m")
+	if len(sink.events) != 0 {
+		t.Errorf("the scheme of the sink knew the kind: %+v", sink.events)
 	}
-	for _, a := range clientset.Actions() {
-		if create, ok := a.(clienttesting.CreateAction); ok && strings.Contains(create.GetObject().(*corev1.Event).InvolvedObject.Kind, "flush") {
-			t.Fatal("an event of our own reached the API")
+}
+
+func TestASinkIsClosedOnceAndGetsNoEventAfterThat(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("not all sent")
+	sink := &fakeSink{closedErr: lost}
+	rec := newRecorder(t, recorder.Config{Kubernetes: sink})
+	for range 2 {
+		if err := rec.Close(t.Context()); !errors.Is(err, lost) {
+			t.Errorf("Close: %v", err)
 		}
 	}
+	rec.Event(service(), corev1.EventTypeNormal, "Late", "m")
+	if sink.closed != 1 || len(sink.events) != 0 {
+		t.Errorf("closed %d times, then recorded %+v", sink.closed, sink.events)
+	}
 }
 
-func TestAnAPIServerThatDoesNotAnswerHoldsUpNeitherRecordingNorClose(t *testing.T) {
+func TestWhatASinkCountsAndReportsIsInStatsAndErr(t *testing.T) {
 	t.Parallel()
-	clientset := fake.NewClientset()
-	clientset.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("no route to host")
-	})
-	log := &errorLog{}
-	rec := newRecorder(t, recorder.Config{Clientset: clientset, Logger: log.logger()})
-	begin := time.Now()
-	for i := range 3000 {
-		rec.Event(pod(fmt.Sprint("pod-", i)), corev1.EventTypeNormal, "Synced", "done")
+	forbidden := errors.New("forbidden")
+	sink := &fakeSink{counts: recorder.Counts{Published: 5, Failed: 3, Dropped: 2}, lastErr: forbidden}
+	rec := newRecorder(t, recorder.Config{Kubernetes: sink})
+	rec.Event(service(), corev1.EventTypeNormal, "Synced", "m")
+	flush(t, rec)
+	rec.Event(service(), corev1.EventTypeNormal, "Late", "m") // the recorder drops it
+	want := recorder.Counts{Recorded: 2, Published: 5, Failed: 3, Dropped: 3}
+	if got := rec.Stats().Kubernetes; got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
-	err := closeWithin(rec, 500*time.Millisecond)
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("it took %v", took)
+	if !errors.Is(rec.Err(), forbidden) {
+		t.Errorf("Err: %v", rec.Err())
 	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close: %v", err)
-	}
-	if s := rec.Stats().Kubernetes; s.Dropped == 0 || s.Published != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
-func TestCloseEndsARequestThatHangs(t *testing.T) {
-	t.Parallel()
-	arrived, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client goes away
-		arrived <- struct{}{}
-		<-r.Context().Done()
-		ended <- struct{}{}
-	}))
-	defer api.Close()
-	defer api.CloseClientConnections()
-	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rec := newRecorder(t, recorder.Config{Clientset: clientset})
-	rec.Event(pod("web"), corev1.EventTypeNormal, "Synced", "done")
-	<-arrived
-	if err := closeWithin(rec, 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close: %v", err)
-	}
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Error("the request outlives the recorder")
-	}
-}
-
-// Not parallel: it looks at all goroutines of the process.
-func TestCloseLeavesNoGoroutineAndNoSubscription(t *testing.T) {
-	srv := natstest.Start(t)
-	nc, js := natstest.Connect(t, srv.URL())
-	// Another one first, for what stays: the server's goroutines of the stream, the connection's subscription for replies.
-	first := newRecorder(t, recorder.Config{JetStream: js})
-	first.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
-	flush(t, first)
-	subscriptions, before := nc.NumSubscriptions(), goleak.IgnoreCurrent()
-	for range 50 { // each lives for a moment, so that what starts late is caught
-		rec := newRecorder(t, recorder.Config{JetStream: js, Clientset: fake.NewClientset()})
-		rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
-		rec.Event(pod("web"), corev1.EventTypeNormal, "Synced", "done")
-		flush(t, rec)
-	}
-	if n := nc.NumSubscriptions(); n != subscriptions {
-		t.Errorf("%d subscriptions are left", n-subscriptions)
-	}
-	goleak.VerifyNone(t, before)
 }

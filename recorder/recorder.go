@@ -22,12 +22,12 @@ type Recorder struct {
 	cfg   Config
 	kinds *kinds
 	clock *uniqueClock
-	nats  *publisher  // nil without JetStream
-	kube  *kubeEvents // nil without Clientset
+	nats  *publisher       // nil without JetStream
+	kube  KubernetesEvents // nil without a KubernetesSink
 	abort context.CancelFunc
 
 	natsCounts *counters
-	kubeCounts *counters
+	kubeCounts counters // beside the sink's own
 	refused    counters
 
 	mu      sync.RWMutex // held for reading while an event is put into a queue, so that Close sees the last one
@@ -45,7 +45,7 @@ func New(cfg Config) (*Recorder, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("recorder: invalid configuration: %w", err)
 	}
-	r := &Recorder{cfg: cfg, kinds: newKinds(cfg.Scheme), clock: &uniqueClock{}, natsCounts: &counters{}, kubeCounts: &counters{}}
+	r := &Recorder{cfg: cfg, kinds: newKinds(cfg.Scheme), clock: &uniqueClock{}, natsCounts: &counters{}}
 	if cfg.Correlator.Clock == nil {
 		r.cfg.Correlator.Clock = r.clock
 	}
@@ -56,9 +56,8 @@ func New(cfg Config) (*Recorder, error) {
 		r.abort = cancel
 		go p.run(ctx)
 	}
-	if cfg.Clientset != nil {
-		r.kube = newKubeEvents(r.cfg)
-		r.kubeCounts = r.kube.counts
+	if cfg.Kubernetes != nil {
+		r.kube = cfg.Kubernetes.Start(r.cfg)
 	}
 	return r, nil
 }
@@ -66,8 +65,9 @@ func New(cfg Config) (*Recorder, error) {
 // RegisterKind says that a kind is one of NATS entities. samples are values of its Go types, whose objects then need no TypeMeta:
 // RegisterKind("Website", &Website{}). It may be called at any time.
 //
-// Whether an object is a NATS entity is decided by Config.IsNATS if that is set, and else by this rule. "Known" means that
-// Config.Scheme knows its apiVersion and kind, as client-go's scheme does those of Kubernetes itself.
+// Config.IsNATS decides whether an object is a NATS entity. Without it this rule does. "Known" means that Config.Scheme
+// knows the apiVersion and kind, as client-go's scheme does those of Kubernetes itself. Without Config.Kubernetes and
+// Config.Scheme nothing is known.
 //
 //   - registered and not known: NATS.
 //   - known and not registered: Kubernetes.
@@ -156,10 +156,10 @@ func (r *Recorder) recordKube(ref *corev1.ObjectReference, annotations map[strin
 	defer r.mu.RUnlock()
 	r.kubeCounts.recorded.Add(1)
 	if r.kube == nil || r.closed {
-		r.drop(r.kubeCounts, ref, reason)
+		r.drop(&r.kubeCounts, ref, reason)
 		return
 	}
-	r.kube.recorder.AnnotatedEventf(ref, annotations, eventtype, reason, "%s", message)
+	r.kube.Record(ref, annotations, eventtype, reason, message)
 }
 
 func (r *Recorder) drop(c *counters, ref *corev1.ObjectReference, reason string) {
@@ -172,9 +172,21 @@ func (r *Recorder) Stats() Stats {
 	if r == nil {
 		return Stats{}
 	}
-	s := Stats{NATS: r.natsCounts.snapshot(), Kubernetes: r.kubeCounts.snapshot(), Refused: r.refused.failed.Load()}
+	s := Stats{NATS: r.natsCounts.snapshot(), Kubernetes: r.kubernetesCounts(), Refused: r.refused.failed.Load()}
 	n := &s.NATS
 	n.Pending = n.Recorded - n.Published - n.Merged - n.Filtered - n.Dropped - n.Failed
+	return s
+}
+
+// kubernetesCounts adds what the sink counts to what the recorder does.
+func (r *Recorder) kubernetesCounts() Counts {
+	var sent Counts
+	if r.kube != nil {
+		sent = r.kube.Counts()
+	}
+	s := r.kubeCounts.snapshot()
+	s.Published, s.Failed = sent.Published, sent.Failed
+	s.Dropped += sent.Dropped
 	return s
 }
 
@@ -189,7 +201,7 @@ func (r *Recorder) Err() error {
 		natsErr = last(&r.nats.lastErr)
 	}
 	if r.kube != nil {
-		kubeErr = last(&r.kube.sink.lastErr)
+		kubeErr = r.kube.Err()
 	}
 	return errors.Join(natsErr, kubeErr)
 }
@@ -202,8 +214,8 @@ func last(err *atomic.Pointer[error]) error {
 }
 
 // Close sends what was recorded, until ctx is over (5 s if it has no deadline), and stops the recorder; what is left
-// is dropped, counted, and makes the error. No goroutine is left. Events recorded later are dropped. The connection and the
-// clientset stay open. Closing again does nothing and returns the same.
+// is dropped, counted, and makes the error. No goroutine is left. Events recorded later are dropped. The connection
+// stays open. Closing again does nothing and returns the same.
 func (r *Recorder) Close(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -232,7 +244,7 @@ func (r *Recorder) stop(ctx context.Context) error {
 		})
 	}
 	if r.kube != nil {
-		both.Go(func() { kubeErr = r.kube.close(ctx) })
+		both.Go(func() { kubeErr = r.kube.Close(ctx) })
 	}
 	both.Wait()
 	return errors.Join(natsErr, kubeErr)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/nagi-runtime/nagi/recorder"
@@ -207,9 +208,9 @@ func TestConcurrentEventsAreAllAccountedForAndDistinct(t *testing.T) {
 	accounted(t, rec.Stats().NATS)
 }
 
-func TestWithNothingConfiguredEventsAreCountedAndDropped(t *testing.T) {
+func TestWithNoDestinationEventsAreCountedAndDropped(t *testing.T) {
 	t.Parallel()
-	rec := newRecorder(t, recorder.Config{})
+	rec := newRecorder(t, recorder.Config{Scheme: scheme.Scheme})
 	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
 	rec.Event(&corev1.ConfigMap{ObjectMeta: website("", "config").ObjectMeta}, corev1.EventTypeNormal, "Synced", "done")
 	s := rec.Stats()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nagi-runtime/nagi/recorder"
+	"github.com/nagi-runtime/nagi/recorder/kuberecorder"
 	"github.com/nagi-runtime/nagi/test/kubetest"
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
@@ -23,7 +24,7 @@ func TestAnEventAboutADeploymentIsFoundWhereKubectlDescribeLooks(t *testing.T) {
 	clientset := client(t, shared.Config())
 	ns := namespace(t, clientset)
 	web := deployment(t, clientset, ns, "web")
-	rec := newRecorder(t, recorder.Config{Clientset: clientset, Component: "websites", Host: "node-1"})
+	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset), Component: "websites", Host: "node-1"})
 	rec.Eventf(web, corev1.EventTypeWarning, "Failed", "no image for %q", "main")
 	flush(t, rec)
 
@@ -51,7 +52,7 @@ func TestRepeatsAreOneEventWithACount(t *testing.T) {
 	clientset := client(t, shared.Config())
 	ns := namespace(t, clientset)
 	web := deployment(t, clientset, ns, "web")
-	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
 	for range 7 {
 		rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
 	}
@@ -78,7 +79,7 @@ func TestARepeatOfAnEventThatAgedOutIsANewEvent(t *testing.T) {
 	clientset := client(t, shared.Config())
 	ns := namespace(t, clientset)
 	web := deployment(t, clientset, ns, "web")
-	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
 	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
 	eventually(t, "the event is there", func() bool { return len(events(t, clientset, ns, web)) == 1 })
 	name := events(t, clientset, ns, web)[0].Name
@@ -103,7 +104,7 @@ func TestEventsAboutClusterScopedObjectsAreInTheDefaultNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
 	rec.Event(role, corev1.EventTypeNormal, "Synced", "done")
 	flush(t, rec)
 	found := events(t, clientset, metav1.NamespaceDefault, role)
@@ -136,7 +137,7 @@ func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
 	clientset := client(t, srv.Config())
 	ns := namespace(t, clientset)
 	web := deployment(t, clientset, ns, "web")
-	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
 	rec.Event(web, corev1.EventTypeNormal, "Before", "done")
 	eventually(t, "the first event is there", func() bool { return rec.Stats().Kubernetes.Published == 1 })
 
@@ -175,7 +176,7 @@ func TestNoEventOfAnOrdinaryUserIsLostWhenTheAPIServerRestarts(t *testing.T) {
 	ns := namespace(t, admin)
 	web := deployment(t, admin, ns, "web")
 	grantEvents(t, admin, ns, "erin")
-	rec := newRecorder(t, recorder.Config{Clientset: client(t, srv.ConfigFor("erin"))})
+	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(client(t, srv.ConfigFor("erin")))})
 	const perRound = 200
 	sent := uint64(0)
 	for round := range 3 {
@@ -206,7 +207,7 @@ func TestAnAPIServerThatIsAwayHoldsUpNeitherRecordingNorClose(t *testing.T) {
 	clientset := client(t, srv.Config())
 	ns := namespace(t, clientset)
 	web := deployment(t, clientset, ns, "web")
-	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
 	srv.Kill()
 	begin := time.Now()
 	for i := range 5000 {
@@ -232,7 +233,7 @@ func TestAMissingRightIsNamedAndHealsWhenItIsGranted(t *testing.T) {
 	admin := client(t, shared.Config())
 	ns := namespace(t, admin)
 	web := deployment(t, admin, ns, "web")
-	rec := newRecorder(t, recorder.Config{Clientset: client(t, shared.ConfigFor("rita"))})
+	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(client(t, shared.ConfigFor("rita")))})
 	rec.Event(web, corev1.EventTypeNormal, "Refused", "done")
 	eventually(t, "the event was refused", func() bool { return rec.Stats().Kubernetes.Failed == 1 })
 	err := rec.Err()
@@ -259,7 +260,7 @@ func TestANamespaceThatGoesAwayHoldsUpNoOtherEvents(t *testing.T) {
 	if err := clientset.CoreV1().Namespaces().Delete(t.Context(), going, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	rec := newRecorder(t, recorder.Config{Clientset: clientset})
+	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
 	rec.Event(gone, corev1.EventTypeNormal, "Synced", "done")
 	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
 	flush(t, rec)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nagi-runtime/nagi/recorder"
+	"github.com/nagi-runtime/nagi/recorder/kuberecorder"
 )
 
 // roundTripper is a function that stands between a client and the API server.
@@ -45,7 +46,7 @@ func recorderOnBadDays(t *testing.T, ask bool, spoil ...func() (*http.Response, 
 			return spoil[write-1]()
 		})
 	}
-	return newRecorder(t, recorder.Config{Clientset: client(t, cfg)})
+	return newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(client(t, cfg))})
 }
 
 func reset() (*http.Response, error) { return nil, errors.New("connection reset by peer") }

@@ -1,4 +1,4 @@
-package recorder
+package kuberecorder
 
 import (
 	"errors"
@@ -20,20 +20,20 @@ var (
 func TestARefusalHoldsUpEventsForAFewSecondsOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &kubeSink{}
+		w := &writer{}
 		for range 2 {
-			if !s.mayPass(errForbidden) {
+			if !w.mayPass(errForbidden) {
 				t.Error("the first is final")
 			}
-			time.Sleep(kubeRefusalGrace)
+			time.Sleep(refusalGrace)
 			for range 2 {
-				if s.mayPass(errForbidden) {
+				if w.mayPass(errForbidden) {
 					t.Error("it is asked for ever, or the next event waits as long as the first")
 				}
 				time.Sleep(time.Hour)
 			}
-			s.taken()
-			if s.mayPass(errForbidden) {
+			w.taken()
+			if w.mayPass(errForbidden) {
 				t.Error("a server that has just taken an event refuses another, and is asked again")
 			}
 			time.Sleep(time.Hour)
@@ -43,12 +43,12 @@ func TestARefusalHoldsUpEventsForAFewSecondsOnly(t *testing.T) {
 
 func TestABusyServersRefusalHoldsUpNothing(t *testing.T) {
 	t.Parallel()
-	s := &kubeSink{}
-	s.taken()
-	if !s.mayPass(apierrors.NewTooManyRequests("later", 1)) {
+	w := &writer{}
+	w.taken()
+	if !w.mayPass(apierrors.NewTooManyRequests("later", 1)) {
 		t.Error("a busy server is not asked again")
 	}
-	if s.mayPass(errForbidden) {
+	if w.mayPass(errForbidden) {
 		t.Error("a busy server is taken for one that has just started")
 	}
 }
@@ -56,17 +56,17 @@ func TestABusyServersRefusalHoldsUpNothing(t *testing.T) {
 func TestARefusalIsFinalAgainSomeTimeAfterTheServersReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &kubeSink{}
-		s.taken()
-		if s.mayPass(errForbidden) {
+		w := &writer{}
+		w.taken()
+		if w.mayPass(errForbidden) {
 			t.Error("a server that was never away refuses, and is asked again")
 		}
-		if !s.mayPass(errAway) || !s.mayPass(errForbidden) {
+		if !w.mayPass(errAway) || !w.mayPass(errForbidden) {
 			t.Error("a server that has just started refuses, and is not asked again")
 		}
-		time.Sleep(kubeStartGrace)
-		s.taken()
-		if s.mayPass(errForbidden) {
+		time.Sleep(startGrace)
+		w.taken()
+		if w.mayPass(errForbidden) {
 			t.Error("a server that has been back for long refuses, and is asked again")
 		}
 	})
@@ -75,15 +75,15 @@ func TestARefusalIsFinalAgainSomeTimeAfterTheServersReturn(t *testing.T) {
 func TestAnInternalErrorThatStaysHoldsUpEventsForAFewSecondsOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &kubeSink{}
-		if !s.mayPass(errInternal) {
+		w := &writer{}
+		if !w.mayPass(errInternal) {
 			t.Error("the first is final")
 		}
-		time.Sleep(kubeInternalGrace)
-		if s.mayPass(errInternal) {
+		time.Sleep(internalGrace)
+		if w.mayPass(errInternal) {
 			t.Error("it is asked again for ever")
 		}
-		if s.mayPass(errInternal) {
+		if w.mayPass(errInternal) {
 			t.Error("the next event waits as long as the first")
 		}
 	})
