@@ -41,7 +41,7 @@ type engine struct {
 	written    ownWrites
 	intents    intents
 	stats      counters
-	flights    *flights
+	async      *asyncWrites
 
 	lastDocumentLimit int
 	filtered          bool                // only a part of the bucket is ours
@@ -75,7 +75,7 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 	if !opts.withoutTeardown {
 		e.life = recordedLife{e}
 		e.records = records
-		e.flights = newFlights()
+		e.async = newAsyncWrites()
 		e.lastDocumentLimit = config.LastDocumentLimit
 		e.filtered = config.Filter != ">"
 		e.anchors = &anchors{engine: e}

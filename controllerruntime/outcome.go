@@ -111,7 +111,7 @@ func (e *engine) settle(t *term, it queue.Item, o *outcome) {
 // settleWhenAnswered is apart from settle, which mostly has no write: what a function that outlives its caller refers to is
 // allocated.
 func (e *engine) settleWhenAnswered(t *term, it queue.Item, write *recordWrite) {
-	e.flights.launch(write.answer, func(ctx context.Context, err error) {
+	e.async.submit(write.answer, func(ctx context.Context, err error) {
 		next := write.next(ctx, err)
 		e.settle(t, it, &next)
 	})

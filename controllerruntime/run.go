@@ -130,8 +130,8 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	for range e.opts.workers {
 		workers.Go(e.work)
 	}
-	if e.flights != nil {
-		e.flights.run(life)
+	if e.async != nil {
+		e.async.start(life)
 	}
 	triggered, endTriggers := context.WithCancel(ctx)
 	defer endTriggers()
@@ -157,16 +157,16 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	e.terms.close()
 	e.queue.ShutDown()
 	endTriggers()
-	if e.flights != nil {
-		e.flights.hurry()
+	if e.async != nil {
+		e.async.closeSoon()
 	}
 	stuck := e.drain(endLife)
 	endElection()
 	end := func() error {
 		err := <-elected // it waits for what runs, so that the lease is not given back before
 		workers.Wait()
-		if e.flights != nil {
-			e.flights.stop()
+		if e.async != nil {
+			e.async.close()
 		}
 		return errors.Join(err, endPolls())
 	}
