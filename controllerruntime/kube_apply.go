@@ -93,8 +93,8 @@ func (k *Kube[T]) configuration(ctx context.Context, obj T, opts []ApplyOption) 
 		opt(&o)
 	}
 	c := &configuration{key: source.ObjectKey(obj), namespace: obj.GetNamespace(), name: obj.GetName(), force: !o.withoutForce}
-	if c.name == "" {
-		return nil, fmt.Errorf("apply %s: the object needs a name; generateName cannot be applied", resourceName(k.resource))
+	if err := k.needsName("apply", obj); err != nil {
+		return nil, err
 	}
 	var err error
 	if c.manager, err = k.managerIn(ctx); err != nil {
@@ -117,6 +117,19 @@ func (k *Kube[T]) configuration(ctx context.Context, obj T, opts []ApplyOption) 
 	annotations[AppliedHashAnnotation(c.manager)] = c.hash
 	desired.SetAnnotations(annotations)
 	return c, nil
+}
+
+// needsName refuses an object without a name. What it is called decides which object a reconcile finds again.
+func (k *Kube[T]) needsName(doing string, obj T) error {
+	if obj.GetName() != "" {
+		return nil
+	}
+	const advice = "give it one that is made of the primary's key"
+	if prefix := obj.GetGenerateName(); prefix != "" {
+		return fmt.Errorf("%s %s: the object has no name; %s: with generateName %q each reconcile would make another object",
+			doing, resourceName(k.resource), advice, prefix)
+	}
+	return fmt.Errorf("%s %s: the object has no name; %s", doing, resourceName(k.resource), advice)
 }
 
 func shortHash(data []byte) string {

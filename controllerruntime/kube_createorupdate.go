@@ -25,11 +25,16 @@ import (
 //
 // Elsewhere obj must name its owner as it comes (SetOwner), or have none.
 //
+// An object without a name is refused: with generateName each call would make another one.
+//
 // It reads from the cache, which shows this handle's own writes. If the write then finds that somebody else was faster, it
 // reads live and tries again, so mutate may be called more than once. On success obj is as the server returned it; on an
 // error it is undefined.
 func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) error) (OperationResult, error) {
 	key := source.ObjectKey(obj)
+	if err := k.needsName("create or update", obj); err != nil {
+		return OperationResultNone, err
+	}
 	manager, err := k.managerIn(ctx)
 	if err != nil {
 		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", resourceName(k.resource), key, err)

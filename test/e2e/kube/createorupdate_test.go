@@ -188,3 +188,40 @@ func TestAChangeThatTheServerUndoesIsNoUpdate(t *testing.T) {
 		t.Errorf("a change: %q", result)
 	}
 }
+
+// TestAnObjectWithoutANameIsRefusedWithoutARequest: with generateName each reconcile would make another object.
+func TestAnObjectWithoutANameIsRefusedWithoutARequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.maps()
+	for name, m := range map[string]*corev1.ConfigMap{
+		"generateName": {ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "settings-"}},
+		"neither":      {ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace}},
+	} {
+		writes, reads := w.requests.writes("configmaps"), w.requests.of("GET configmaps")
+		for verb, write := range map[string]func(context.Context) (controllerruntime.OperationResult, error){
+			"create or update": func(ctx context.Context) (controllerruntime.OperationResult, error) {
+				return maps.CreateOrUpdate(ctx, m.DeepCopy(), func(m *corev1.ConfigMap) error {
+					m.Data = map[string]string{"value": "one"}
+					return nil
+				})
+			},
+			"apply": func(ctx context.Context) (controllerruntime.OperationResult, error) { return maps.Apply(ctx, m) },
+		} {
+			err := w.inReconcile("home", func(ctx context.Context) error {
+				result, err := write(ctx)
+				if result != controllerruntime.OperationResultNone {
+					t.Errorf("%s, %s: the result is %q, want none", name, verb, result)
+				}
+				return err
+			})
+			says(t, err, verb, "configmaps", "has no name; give it one")
+		}
+		if n := w.requests.writes("configmaps") - writes; n > 0 {
+			t.Errorf("%s: %d writes were sent, want none", name, n)
+		}
+		if n := w.requests.of("GET configmaps") - reads; n > 0 {
+			t.Errorf("%s: %d reads were sent, want none", name, n)
+		}
+	}
+}
