@@ -79,12 +79,16 @@ func (s *appliedStates) forget(key string) {
 }
 
 // upToDate tells whether an apply would change nothing: the same was applied last, and nobody has touched any of it since.
-// The server takes a field out of our set when somebody else sets it to another value or removes it.
+// Another apply by our own field manager shows in the hash on the object: the set of managed fields may stay as it is.
+// Other writers show in the set: the server takes a field out of it when they set it to another value or remove it.
 func (k *Kube[T]) upToDate(c *configuration, existing metav1.Object) bool {
 	last, known := k.applied.of(c.key, existing.GetUID())
 	known = known && last.hash == c.hash
 	if known && last.version == existing.GetResourceVersion() {
 		return true
+	}
+	if existing.GetAnnotations()[AppliedHashAnnotation(c.manager)] != c.hash {
+		return false
 	}
 	managed := managedBy(existing, c.manager, k.resource.GroupVersion())
 	if managed == nil {
@@ -93,7 +97,7 @@ func (k *Kube[T]) upToDate(c *configuration, existing metav1.Object) bool {
 	if known {
 		return hashOfSet(managed) == last.managed
 	}
-	return existing.GetAnnotations()[AppliedHashAnnotation(c.manager)] == c.hash && coversObject(managed, c.fields)
+	return coversObject(managed, c.fields)
 }
 
 // managedBy returns the fields that a manager applied, nil if there are none.

@@ -235,6 +235,30 @@ func TestAForcedTakeOverByAnotherApplyIsDrift(t *testing.T) {
 	}
 }
 
+// TestOtherValuesOfOurOwnFieldManagerAreDrift, though the set of fields that it manages stays the same.
+func TestOtherValuesOfOurOwnFieldManagerAreDrift(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps, other := w.maps(manager), w.maps(manager)
+	_, err := maps.Apply(t.Context(), w.mine("settings", "one"))
+	must(t, err)
+	w.shows(other, "settings", w.liveMap("settings").ResourceVersion)
+	_, err = other.Apply(t.Context(), w.mine("settings", "two"))
+	must(t, err)
+	w.shows(maps, "settings", w.liveMap("settings").ResourceVersion)
+	result, err := maps.Apply(t.Context(), w.mine("settings", "one"))
+	if err != nil || result != controllerruntime.OperationResultUpdated {
+		t.Errorf("the result is %q, %v, want updated", result, err)
+	}
+	if m := w.liveMap("settings"); m.Data["value"] != "one" {
+		t.Errorf("the value is %q", m.Data["value"])
+	}
+	writes := w.requests.writes("configmaps")
+	if _, err := maps.Apply(t.Context(), w.mine("settings", "one")); err != nil || w.requests.writes("configmaps") != writes {
+		t.Errorf("once it is repaired: %v, %d writes, want none", err, w.requests.writes("configmaps")-writes)
+	}
+}
+
 // TestFieldsThatAreNotAppliedAnyMoreAreRemoved, and those of others stay.
 func TestFieldsThatAreNotAppliedAnyMoreAreRemoved(t *testing.T) {
 	t.Parallel()
