@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"sync"
 	"sync/atomic"
@@ -368,7 +367,7 @@ func (b *brake) engage(ctx context.Context, reason string) {
 	klog.FromContext(ctx).Error(nil, "BRAKE ENGAGED: nothing inferred is deleted until it is released",
 		"reason", reason, "held", state.Held, "swept", state.Swept, "release", "ReleaseBrake, or put anything to "+reservedRelease+" in the status bucket",
 		"bucket", e.statusBucket)
-	b.tell(ctx, state, corev1.EventTypeWarning, "BrakeEngaged", reason)
+	b.tell(ctx, state, eventWarning, "BrakeEngaged", reason)
 	if err := b.keepState(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot keep the state of the brake; it is decided anew after a restart")
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"maps"
 	"slices"
@@ -64,7 +63,7 @@ func (b *brake) letGo(ctx context.Context) {
 	b.mu.Unlock()
 	e := b.engine
 	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(swept))
-	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", fmt.Sprintf("%d deletes go on", len(going)+len(swept)))
+	b.tell(ctx, state, eventNormal, "BrakeReleased", fmt.Sprintf("%d deletes go on", len(going)+len(swept)))
 	b.keep(ctx, known)
 	for key := range going {
 		e.queue.Add(key, operation.Of(OperationDelete), queue.Secondary)
@@ -92,7 +91,7 @@ func (b *brake) disengage(ctx context.Context) {
 	state, known := b.state, b.known
 	b.mu.Unlock()
 	klog.FromContext(ctx).Info("Brake disengaged: every document that was missing exists again")
-	b.tell(ctx, state, corev1.EventTypeNormal, "BrakeReleased", "every document that was missing exists again")
+	b.tell(ctx, state, eventNormal, "BrakeReleased", "every document that was missing exists again")
 	b.keep(ctx, known)
 }
 

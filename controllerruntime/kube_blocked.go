@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sync"
@@ -101,7 +100,7 @@ func (k *Kube[T]) recordResourceExists(ctx context.Context, exists *ResourceExis
 		return
 	}
 	e := r.engine
-	e.event(e.regarding(r.req.Key, e.primary.View(r.req.Key)), corev1.EventTypeWarning, ReasonErrResourceExists,
+	e.event(e.regarding(r.req.Key, e.primary.View(r.req.Key)), eventWarning, ReasonErrResourceExists,
 		fmt.Sprintf(MessageErrResourceExists, exists.Key))
 }
 

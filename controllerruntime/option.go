@@ -11,7 +11,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 )
 
 // Option configures a Controller. An option that cannot be honoured makes New fail.
@@ -38,7 +37,7 @@ type options struct {
 	onSourceError    func(source string, err error)
 	errorPolicy      func(key string, err error, attempt int) Result
 	logConstructor   func(base logr.Logger, req Request) logr.Logger
-	recorder         record.EventRecorder
+	recorder         EventRecorder
 	withoutTeardown  bool
 	teardownOptions  []string // options given that mean nothing WithoutTeardown
 	sweepDryRun      bool
@@ -256,18 +255,6 @@ func WithOnSourceError(f func(source string, err error)) Option {
 			return errors.New("WithOnSourceError(nil): a function is needed; leave the option away instead")
 		}
 		o.onSourceError = f
-		return nil
-	}
-}
-
-// WithEventRecorder has the runtime record events about primaries (terminal errors, invalid documents) and about itself
-// (the brake). Package recorder makes one that knows NATS entities.
-func WithEventRecorder(r record.EventRecorder) Option {
-	return func(o *options) error {
-		if guard.IsNil(r) {
-			return errors.New("WithEventRecorder(nil): a recorder is needed; leave the option away instead")
-		}
-		o.recorder = r
 		return nil
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	corev1 "k8s.io/api/core/v1"
 	"time"
 )
 
@@ -170,7 +169,7 @@ func (e *engine) chosenDelay(t *term, it queue.Item, a *attempt, delay time.Dura
 func (e *engine) settleTerminal(it queue.Item, o *outcome) {
 	parked := o.parked
 	e.keys.change(it.Key, func(s *keyState) { s.parked, s.failures = &parked, 0 })
-	e.event(o.subject, corev1.EventTypeWarning, entity.ReasonTerminal, o.attempt.err.Error())
+	e.event(o.subject, eventWarning, entity.ReasonTerminal, o.attempt.err.Error())
 	e.attempted(it.Key, false)
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/source"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"maps"
 	"slices"
@@ -105,7 +104,7 @@ const ReasonDrifted = "Drifted"
 // Drifted implements external.Runtime.
 func (r externalRuntime) Drifted(what string) {
 	v := r.engine.primary.View(r.req.Key)
-	r.engine.event(r.engine.regarding(r.req.Key, v), corev1.EventTypeWarning, ReasonDrifted, what)
+	r.engine.event(r.engine.regarding(r.req.Key, v), eventWarning, ReasonDrifted, what)
 }
 
 // pendingNote is what a reconcile waits for, and when to look again.

@@ -5,7 +5,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"time"
@@ -57,7 +56,7 @@ func (e *engine) handle(t *term, it queue.Item) outcome {
 	switch {
 	case v.Presence == source.Invalid:
 		if it.Ops.Has(OperationPut) {
-			e.event(e.regarding(it.Key, v), corev1.EventTypeWarning, entity.ReasonInvalid, notDecodable)
+			e.event(e.regarding(it.Key, v), eventWarning, entity.ReasonInvalid, notDecodable)
 		}
 		return e.life.rest(t, it, v, entity.ReasonInvalid, notDecodable)
 	case e.keys.staysParked(it.Key, v, it.Ops):

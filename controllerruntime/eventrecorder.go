@@ -1,0 +1,36 @@
+package controllerruntime
+
+import (
+	"errors"
+
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// EventRecorder takes events about primaries and about the controller itself. It must not block. It is called
+// concurrently. A record.EventRecorder of client-go is one, and so is a recorder.Recorder.
+//
+// It is declared here because client-go's package brings over seventy more packages, for one method.
+type EventRecorder interface {
+	// Event records that something happened to object. eventtype is "Normal" or "Warning"; reason is one word in
+	// UpperCamelCase for programs, message is for people.
+	Event(object runtime.Object, eventtype, reason, message string)
+}
+
+// The types of events. They are those of k8s.io/api/core/v1, which takes long to compile and is not needed otherwise.
+const (
+	eventNormal  = "Normal"
+	eventWarning = "Warning"
+)
+
+// WithEventRecorder has the runtime record events about primaries (terminal errors, invalid documents) and about itself
+// (the brake). Package recorder makes a recorder that knows NATS entities.
+func WithEventRecorder(r EventRecorder) Option {
+	return func(o *options) error {
+		if guard.IsNil(r) {
+			return errors.New("WithEventRecorder(nil): a recorder is needed; leave the option away instead")
+		}
+		o.recorder = r
+		return nil
+	}
+}
