@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -359,8 +360,8 @@ func TestTheStatusBucketMayBeLost(t *testing.T) {
 	w.settled(c, sites, 3)
 	eventually(t, "the bucket belongs to the same controller and installation", func() bool {
 		kv := w.kv("sites-status")
-		name, err1 := kv.Get(ctx, reservedController)
-		id, err2 := kv.Get(ctx, reservedInstance)
+		name, err1 := kv.Get(ctx, record.KeyController)
+		id, err2 := kv.Get(ctx, record.KeyInstance)
 		return err1 == nil && err2 == nil && string(name.Value()) == "sites" && string(id.Value()) == instance
 	})
 	eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })

@@ -3,8 +3,10 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/klog/v2"
 	"sync"
 	"sync/atomic"
@@ -41,6 +43,10 @@ type brake struct {
 	engine *engine
 	wake   chan struct{}
 
+	streamKey  record.Cell[streamIdentity]
+	stateKey   record.Cell[keptBrake]
+	releaseKey record.Cell[releaseRequest]
+
 	keeping  sync.Mutex  // held while the state is written, so that what is written last is the newest
 	busy     atomic.Bool // false: no key is in any of the sets, and nobody need lock to know
 	mu       sync.Mutex
@@ -63,7 +69,10 @@ type brake struct {
 func newBrake(e *engine) *brake {
 	return &brake{
 		engine: e, wake: make(chan struct{}, 1),
-		suspects: map[string]struct{}{}, held: map[string]struct{}{}, swept: map[string]struct{}{}, allowed: map[string]struct{}{},
+		streamKey:  record.JSON[streamIdentity](e.reserved, record.KeyStream),
+		stateKey:   record.JSON[keptBrake](e.reserved, record.KeyBrake),
+		releaseKey: record.JSON[releaseRequest](e.reserved, record.KeyRelease),
+		suspects:   map[string]struct{}{}, held: map[string]struct{}{}, swept: map[string]struct{}{}, allowed: map[string]struct{}{},
 	}
 }
 
@@ -160,7 +169,7 @@ func (b *brake) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	requested, err := e.present(ctx, reservedRelease)
+	requested, err := b.releaseKey.Exists(ctx)
 	if err != nil {
 		return err
 	}
@@ -181,13 +190,13 @@ func (b *brake) start(ctx context.Context) error {
 		b.allowed[key] = struct{}{}
 		b.busy.Store(true)
 	}
-	for key, record := range records {
+	for key, anchor := range records {
 		_, released := b.allowed[key]
 		deleted := e.keys.of(key).deleted
 		switch {
 		case e.primary.Exists(key):
 			delete(b.allowed, key)
-			if v := e.primary.View(key); v.Object != nil && v.Object.GetAnnotations()[DeletionPolicyAnnotation] != record.DeletionPolicy {
+			if v := e.primary.View(key); v.Object != nil && v.Object.GetAnnotations()[DeletionPolicyAnnotation] != anchor.DeletionPolicy {
 				e.queue.Add(key, operation.Of(OperationResync), queue.Background) // predicates may have filtered its event
 			}
 		case released, deleted != nil && deleted.evidenced:
@@ -337,6 +346,17 @@ func (b *brake) goingAlreadyLocked() int {
 	return going
 }
 
+// anchoredRecords are the records in the cache under which a teardown is owed once the document is gone.
+func (e *engine) anchoredRecords() map[string]*entity.Record {
+	records := map[string]*entity.Record{}
+	for key, record := range e.records.All() {
+		if isAnchor(record) {
+			records[key] = record
+		}
+	}
+	return records
+}
+
 func (e *engine) countAnchored() int {
 	count := 0
 	for _, record := range e.records.All() {
@@ -365,7 +385,7 @@ func (b *brake) engage(ctx context.Context, reason string) {
 	e := b.engine
 	e.stats.brakeEngaged.Add(1)
 	klog.FromContext(ctx).Error(nil, "BRAKE ENGAGED: nothing inferred is deleted until it is released",
-		"reason", reason, "held", state.Held, "swept", state.Swept, "release", "ReleaseBrake, or put anything to "+reservedRelease+" in the status bucket",
+		"reason", reason, "held", state.Held, "swept", state.Swept, "release", "ReleaseBrake, or put anything to "+record.KeyRelease+" in the status bucket",
 		"bucket", e.statusBucket)
 	b.tell(ctx, state, eventWarning, "BrakeEngaged", reason)
 	if err := b.keepState(ctx); err != nil {

@@ -2,9 +2,11 @@ package controllerruntime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/klog/v2"
 	"maps"
 	"slices"
@@ -21,6 +23,21 @@ type keptBrake struct {
 
 // keptKeysLimit bounds the size of the kept keys, in bytes.
 const keptKeysLimit = 256 << 10
+
+// releaseRequest is what ReleaseBrake puts to the release key. An operator may put anything.
+type releaseRequest struct {
+	At string `json:"at"`
+	By string `json:"by"`
+}
+
+// kept is what an earlier run left of the brake. What cannot be read counts as engaged: it may have been.
+func (b *brake) kept(ctx context.Context) (keptBrake, error) {
+	kept, _, err := b.stateKey.Load(ctx)
+	if errors.Is(err, record.ErrUnreadable) {
+		return keptBrake{BrakeState: BrakeState{Engaged: true, Since: time.Now(), Reason: err.Error()}}, nil
+	}
+	return kept, err
+}
 
 // keepable returns the keys if they are few enough to be kept.
 func keepable(keys map[string]struct{}) []string {
@@ -78,7 +95,7 @@ func (b *brake) dismiss(ctx context.Context) {
 	b.mu.Lock()
 	b.release = false
 	b.mu.Unlock()
-	if err := b.engine.remove(ctx, reservedRelease); err != nil {
+	if err := b.releaseKey.Delete(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot remove the key that releases the brake")
 	}
 }
@@ -107,8 +124,7 @@ func (b *brake) clear(ctx context.Context) {
 
 // keep keeps a release, and ends the request for it.
 func (b *brake) keep(ctx context.Context, known streamIdentity) {
-	e := b.engine
-	for _, err := range []error{e.replace(ctx, reservedStream, known), b.keepState(ctx), e.remove(ctx, reservedRelease)} {
+	for _, err := range []error{b.streamKey.Store(ctx, known), b.keepState(ctx), b.releaseKey.Delete(ctx)} {
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot keep the release of the brake; after a restart it has to be released again")
 		}
@@ -126,7 +142,7 @@ func (b *brake) keepState(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	if !kept.Engaged && !kept.Released {
-		return b.engine.remove(ctx, reservedBrake)
+		return b.stateKey.Delete(ctx)
 	}
-	return b.engine.replace(ctx, reservedBrake, kept)
+	return b.stateKey.Store(ctx, kept)
 }

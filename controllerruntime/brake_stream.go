@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"time"
 )
 
@@ -13,9 +14,8 @@ const documentsPatience = 3 * time.Second
 
 // knownStream is the stream that was kept. The first one is kept at once, lest a crash forget what was known.
 func (b *brake) knownStream(ctx context.Context) (streamIdentity, error) {
-	var known streamIdentity
-	found, err := b.engine.load(ctx, reservedStream, &known)
-	if errors.Is(err, errUnreadable) {
+	known, found, err := b.streamKey.Load(ctx)
+	if errors.Is(err, record.ErrUnreadable) {
 		return streamIdentity{Created: "unreadable"}, nil // which stream it was cannot be told: so not this one
 	}
 	if err != nil || found {
@@ -25,7 +25,7 @@ func (b *brake) knownStream(ctx context.Context) (streamIdentity, error) {
 	if now.Created == "" {
 		return now, nil
 	}
-	return now, b.engine.replace(ctx, reservedStream, now)
+	return now, b.streamKey.Store(ctx, now)
 }
 
 // whole tells whether all of it is known: while the cache passes from one stream to another it is at no sequence.
@@ -135,7 +135,7 @@ func (b *brake) keepHighest(ctx context.Context, kept, now streamIdentity) {
 }
 
 func (b *brake) keepAsKnown(ctx context.Context, now streamIdentity) {
-	if err := b.engine.replace(ctx, reservedStream, now); err != nil {
+	if err := b.streamKey.Store(ctx, now); err != nil {
 		return // logged by nobody on purpose: the next checkpoint, or the records, tell the same
 	}
 	b.mu.Lock()
@@ -150,4 +150,22 @@ func (b *brake) anythingMissing() bool {
 		}
 	}
 	return false
+}
+
+// streamIdentity tells one stream from another under the same name. Created survives a restore from a backup, so the
+// highest sequence seen counts too.
+type streamIdentity struct {
+	Created string `json:"created"`
+	Highest uint64 `json:"highestSequence"`
+	Changes uint64 `json:"-"` // how often the informer noticed another stream since it started
+}
+
+// highestKnown also counts what the records tell: they are written more often than the reserved key.
+func highestKnown(known streamIdentity, records map[string]*entity.Record) streamIdentity {
+	for _, record := range records {
+		if record.Stream == known.Created {
+			known.Highest = max(known.Highest, record.ObservedRevision, record.DocumentRevision)
+		}
+	}
+	return known
 }

@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"encoding/json"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"sync/atomic"
 	"testing"
@@ -46,7 +47,7 @@ func (w *world) pretending() (*Controller[*site], *pretended) {
 
 func (w *world) keptStream() streamIdentity {
 	w.t.Helper()
-	entry, err := w.kv("sites-status").Get(w.t.Context(), reservedStream)
+	entry, err := w.kv("sites-status").Get(w.t.Context(), record.KeyStream)
 	must(w.t, err)
 	var kept streamIdentity
 	must(w.t, json.Unmarshal(entry.Value(), &kept))

@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ func TestAReleaseWhileItIsDownCoversTheSweep(t *testing.T) {
 	m := w.massed(WithResyncInterval(30 * time.Millisecond))
 	m.holds(many)
 	m = m.restarted(func() {
-		_, err := m.kv("sites-status").Put(t.Context(), reservedRelease, nil)
+		_, err := m.kv("sites-status").Put(t.Context(), record.KeyRelease, nil)
 		must(t, err)
 	}, WithResyncInterval(30*time.Millisecond))
 	m.tornDown()
@@ -108,7 +109,7 @@ func TestWhatIsKeptOfTheBrakeIsItsNewestState(t *testing.T) {
 	w.run(c)
 	eventually(t, "it has swept", func() bool { return c.Stats().Sweeps > 0 })
 	c.engine.brake.engage(t.Context(), "for this test")
-	entry, err := w.kv("sites-status").Get(t.Context(), reservedBrake)
+	entry, err := w.kv("sites-status").Get(t.Context(), record.KeyBrake)
 	if err != nil {
 		return // released, and cleared
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"strings"
 	"sync/atomic"
@@ -149,7 +150,7 @@ func TestSweepsDoNotForgetWhatATeardownIsAboutToLeave(t *testing.T) {
 	must(t, c.engine.leave(ctx, "home"))
 	sweeps := c.Stats().Sweeps
 	eventually(t, "sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
-	_, err = w.kv("sites-status").Get(ctx, leftName("home"))
+	_, err = w.kv("sites-status").Get(ctx, record.LeftKey("home"))
 	must(t, err)
 	ready.Store(true)
 	eventually(t, "it is torn down", noRecord(t, sites, "home"))
@@ -212,7 +213,7 @@ func TestTheOrphanPolicyLeavesWhatWasOwned(t *testing.T) {
 				eventually(t, "it is torn down", noRecord(t, sites, "home"))
 				eventually(t, "with its pages", func() bool { return count(t, pages) == 0 })
 				eventually(t, "nothing remembers them", func() bool {
-					_, err := w.kv("sites-status").Get(ctx, leftName("home"))
+					_, err := w.kv("sites-status").Get(ctx, record.LeftKey("home"))
 					return err != nil
 				})
 			})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -252,9 +253,9 @@ func startCrashChild(t *testing.T, w *world, sites *entity.Client[*site]) *exec.
 
 func takeLeaseAway(t *testing.T, sites *entity.Client[*site]) {
 	t.Helper()
-	_, revision, err := sites.Records().GetReserved(t.Context(), reservedLease)
+	_, revision, err := sites.Records().GetReserved(t.Context(), record.KeyLease)
 	if err == nil {
-		err = sites.Records().DeleteReserved(t.Context(), reservedLease, revision)
+		err = sites.Records().DeleteReserved(t.Context(), record.KeyLease, revision)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,12 +49,12 @@ type engine struct {
 	unusedLeft        map[string]struct{} // see leftOwners; only the sweep's
 	owedBefore        map[string]struct{} // see remindOwed; only the sweep's
 
-	instance  atomic.Pointer[string]
-	unclaimed chan struct{} // what claims the status bucket has gone
-	started   atomic.Bool
-	terms     terms
-	standby   standby
-	runs      atomic.Uint64 // numbers the reconciles that log something
+	reserved *record.Bucket // nil without teardown, as is claim
+	claim    *record.Claim
+	started  atomic.Bool
+	terms    terms
+	standby  standby
+	runs     atomic.Uint64 // numbers the reconciles that log something
 
 	loggerKey any // under which logr keeps the logger of a context
 
@@ -63,7 +64,7 @@ type engine struct {
 }
 
 func newEngine(name, kind string, config entity.Config, records *entity.Records, r Reconciler, opts options) *engine {
-	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r, loggerKey: loggerKey(), unclaimed: make(chan struct{}, 1)}
+	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r, loggerKey: loggerKey()}
 	e.health = health.New(e.onSourceError())
 	e.recordsHealth = e.health.Reporter("records (bucket " + e.statusBucket + ")")
 	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
@@ -75,6 +76,8 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 	if !opts.withoutTeardown {
 		e.life = recordedLife{e}
 		e.records = records
+		e.reserved = record.NewBucket(records, e.statusBucket, e.health)
+		e.claim = record.NewClaim(e.reserved, name)
 		e.async = newAsyncWrites()
 		e.lastDocumentLimit = config.LastDocumentLimit
 		e.filtered = config.Filter != ">"
@@ -131,10 +134,10 @@ func (e *engine) mine(obj metav1.Object) bool {
 }
 
 func (e *engine) instanceID() string {
-	if id := e.instance.Load(); id != nil {
-		return *id
+	if e.claim == nil {
+		return ""
 	}
-	return ""
+	return e.claim.Instance()
 }
 
 // callback runs a callback of the user; its panic must not end the process.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"strings"
 	"testing"
 	"time"
@@ -130,7 +131,7 @@ func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {
 func loseLease(t *testing.T, sites *entity.Client[*site]) {
 	t.Helper()
 	eventually(t, "another replica takes the lease", func() bool {
-		data, revision, err := sites.Records().GetReserved(t.Context(), reservedLease)
+		data, revision, err := sites.Records().GetReserved(t.Context(), record.KeyLease)
 		if err != nil {
 			return false
 		}
@@ -139,7 +140,7 @@ func loseLease(t *testing.T, sites *entity.Client[*site]) {
 		lease["holderIdentity"] = "another replica"
 		data, err = json.Marshal(lease)
 		must(t, err)
-		_, err = sites.Records().PutReserved(t.Context(), reservedLease, data, revision)
+		_, err = sites.Records().PutReserved(t.Context(), record.KeyLease, data, revision)
 		return err == nil
 	})
 }

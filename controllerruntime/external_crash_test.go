@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"math/rand/v2"
 	"os"
@@ -102,7 +103,7 @@ func (w *crashedCloud) diff(keys []string) string {
 	}
 	for _, key := range keys {
 		size, exists := w.want[key]
-		kept, _, err := w.sites.Records().GetReserved(ctx, intentsName(key))
+		kept, _, err := w.sites.Records().GetReserved(ctx, record.IntentsKey(key))
 		if exists && strings.Contains(string(kept), `"intent"`) || !exists && !apierrors.IsNotFound(err) {
 			return fmt.Sprintf("an intent of %s is left: %s (%v)", key, kept, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"net/http"
@@ -249,7 +250,7 @@ func (w *cloudWorld) condition(name, reason string) string {
 
 // intents returns the reserved key of what is open for a site; "" if nothing is.
 func (w *cloudWorld) intents(name string) string {
-	data, _, err := w.sites.Records().GetReserved(w.t.Context(), intentsName(name))
+	data, _, err := w.sites.Records().GetReserved(w.t.Context(), record.IntentsKey(name))
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -74,8 +75,8 @@ func TestALeaseThatIsLostWhileApplyRunsLosesNoOperation(t *testing.T) {
 	second := w.c
 	w.run(second)
 	eventually(t, "the other replica has the lease", func() bool {
-		if _, revision, err := w.sites.Records().GetReserved(t.Context(), reservedLease); err == nil && !second.Stats().Leading {
-			_ = w.sites.Records().DeleteReserved(t.Context(), reservedLease, revision) // a renewal may come in between
+		if _, revision, err := w.sites.Records().GetReserved(t.Context(), record.KeyLease); err == nil && !second.Stats().Leading {
+			_ = w.sites.Records().DeleteReserved(t.Context(), record.KeyLease, revision) // a renewal may come in between
 		}
 		return second.Stats().Leading && !first.Stats().Leading
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -18,7 +19,7 @@ func (w *cloudWorld) keep(name string, entry external.Entry) {
 	w.t.Helper()
 	data, err := json.Marshal(keptIntents{Key: name, Resources: map[string]external.Entry{"Disk": entry}})
 	must(w.t, err)
-	_, err = w.sites.Records().PutReserved(w.t.Context(), intentsName(name), data, 0)
+	_, err = w.sites.Records().PutReserved(w.t.Context(), record.IntentsKey(name), data, 0)
 	must(w.t, err)
 }
 

@@ -6,7 +6,8 @@ import (
 	"errors"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
-	"k8s.io/client-go/tools/record"
+	"github.com/nagi-runtime/nagi/internal/record"
+	toolsrecord "k8s.io/client-go/tools/record"
 	"net/http"
 	"strings"
 	"sync"
@@ -93,7 +94,7 @@ func TestAReconcileOfWhatIsAsDesiredWritesNothing(t *testing.T) {
 		// The lease is renewed now and then.
 		msg, err := stream.GetMsg(t.Context(), after.State.LastSeq)
 		must(t, err)
-		if !strings.HasSuffix(msg.Subject, reservedLease) {
+		if !strings.HasSuffix(msg.Subject, record.KeyLease) {
 			t.Errorf("%d writes, the last to %s", writes, msg.Subject)
 		}
 	}
@@ -456,7 +457,7 @@ func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *te
 		"ignore":  {external.DriftIgnore, "=9", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			recorder := record.NewFakeRecorder(1000)
+			recorder := toolsrecord.NewFakeRecorder(1000)
 			w := newCloudWorld(t, quick, with(external.Drift(test.policy)), WithEventRecorder(recorder))
 			w.run(w.c)
 			must(t, w.sites.Create(t.Context(), sized("home", 1)))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nats-io/nuid"
 	"os"
 	"time"
@@ -24,7 +25,7 @@ func (e *engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 	}
 	err = lease.Run(ctx, lease.Config{
 		Store:    leaseStore{e.records},
-		Name:     e.statusBucket + "/" + reservedLease,
+		Name:     e.statusBucket + "/" + record.KeyLease,
 		Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
 		Timing:   lease.Timing(e.opts.lease),
 		Report:   e.leaseHealth.Report,
@@ -39,11 +40,11 @@ func (e *engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 type leaseStore struct{ records *entity.Records }
 
 func (s leaseStore) Load(ctx context.Context) (value []byte, revision uint64, err error) {
-	return s.records.GetReserved(ctx, reservedLease)
+	return s.records.GetReserved(ctx, record.KeyLease)
 }
 
 func (s leaseStore) Store(ctx context.Context, value []byte, revision uint64) (uint64, error) {
-	return s.records.PutReserved(ctx, reservedLease, value, revision)
+	return s.records.PutReserved(ctx, record.KeyLease, value, revision)
 }
 
 // awaitRecords waits until the cache of records shows what the last holder of the lease wrote. It wrote to the same

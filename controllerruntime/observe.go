@@ -5,10 +5,11 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	"strings"
 )
 
 // observer hears of the primaries' documents and records, and remembers what is unusual about them. It implements
@@ -99,11 +100,11 @@ func (o observer) RecordDeleted(key string, exists bool, record any) {
 
 // Reserved implements source.Listener.
 func (o observer) Reserved(name string, value []byte) {
-	if name == reservedRelease && value != nil && o.brake != nil {
+	if name == record.KeyRelease && value != nil && o.brake != nil {
 		o.brake.releaseRequested()
 	}
-	if (name == reservedController || name == reservedInstance) && value == nil {
-		o.noteUnclaimed()
+	if value == nil && o.claim != nil {
+		o.claim.Removed(name)
 	}
 }
 
@@ -118,5 +119,5 @@ type observedDelete struct {
 // WellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written, so
 // trying again would never end.
 func (e *engine) WellFormed(key string) bool {
-	return !strings.HasPrefix(key, entity.ReservedPrefix) && e.primary.CheckKey(key) == nil
+	return !source.IsReserved(key) && e.primary.CheckKey(key) == nil
 }

@@ -2,10 +2,8 @@ package controllerruntime
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"strings"
 )
@@ -14,27 +12,9 @@ import (
 // does not take them for garbage later, a reserved key of the status bucket remembers that they were left on purpose;
 // it goes when none of them is there any more.
 
-// reservedLeft is the prefix of the keys that say whose secondaries were left.
-const reservedLeft = entity.ReservedPrefix + ".left."
-
-// longestLeft is the longest key that is named as it is: the server and the client limit the length of a key.
-const longestLeft = 512
-
-func leftName(key string) string { return reservedName(reservedLeft, key) }
-
-// reservedName is the reserved key that says something about a key.
-func reservedName(prefix, key string) string {
-	key = strings.Replace(key, "/", ".", 1)
-	if len(key) > longestLeft {
-		hash := sha256.Sum256([]byte(key))
-		key = hex.EncodeToString(hash[:])
-	}
-	return prefix + key
-}
-
 // leave remembers that what the key owned was left on purpose.
 func (e *engine) leave(ctx context.Context, key string) error {
-	_, err := e.records.PutReserved(ctx, leftName(key), []byte(key), 0)
+	_, err := e.records.PutReserved(ctx, record.LeftKey(key), []byte(key), 0)
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("remember that what %s %q owned was left: %w", e.kind, key, err)
 	}
@@ -43,7 +23,7 @@ func (e *engine) leave(ctx context.Context, key string) error {
 
 // leftBehind asks the leader whether what the key owned was left on purpose.
 func (e *engine) leftBehind(ctx context.Context, key string) (bool, error) {
-	_, _, err := e.records.GetReserved(ctx, leftName(key))
+	_, _, err := e.records.GetReserved(ctx, record.LeftKey(key))
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -62,7 +42,7 @@ type leftOwners struct {
 func (e *engine) leftOwners() *leftOwners {
 	left := &leftOwners{engine: e, known: map[string]bool{}}
 	for _, name := range e.records.Informer().GetStore().ListKeys() {
-		if strings.HasPrefix(name, reservedLeft) {
+		if strings.HasPrefix(name, record.LeftPrefix) {
 			left.known[name] = false
 		}
 	}
@@ -84,7 +64,7 @@ func (l *leftOwners) use(owner string) bool {
 	if len(l.known) == 0 {
 		return false
 	}
-	name := leftName(owner)
+	name := record.LeftKey(owner)
 	_, ok := l.known[name]
 	if ok {
 		l.known[name] = true
@@ -104,7 +84,7 @@ func (l *leftOwners) forgetUnused(ctx context.Context, before map[string]struct{
 		if _, twice := before[name]; !twice {
 			continue
 		}
-		if err := l.engine.remove(ctx, name); err != nil {
+		if err := record.Text(l.engine.reserved, name).Delete(ctx); err != nil {
 			return unused // the term is over
 		}
 	}

@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely(t *testing.T) {
 		}
 		return false
 	}
-	for _, key := range []string{reservedBrake, reservedStream} {
+	for _, key := range []string{record.KeyBrake, record.KeyStream} {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -51,16 +52,16 @@ func TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely(t *testing.T) {
 			eventually(t, "nothing is wrong any more", func() bool { return len(c.Stats().Degraded) == 0 })
 		})
 	}
-	t.Run(reservedLease, func(t *testing.T) {
+	t.Run(record.KeyLease, func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		sites := w.sites()
-		w.put("sites-status", reservedLease, "mine")
+		w.put("sites-status", record.KeyLease, "mine")
 		c, err := New("sites", sites, new(calls).reconciler(nil), WithLeaseTiming(LeaseTiming{Duration: 3 * time.Second, RenewDeadline: time.Second, RetryPeriod: 100 * time.Millisecond}))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it is reported", func() bool { return degraded(c, reservedLease) })
-		must(t, w.kv("sites-status").Delete(ctx, reservedLease))
+		eventually(t, "it is reported", func() bool { return degraded(c, record.KeyLease) })
+		must(t, w.kv("sites-status").Delete(ctx, record.KeyLease))
 		eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		eventually(t, "nothing is wrong any more", func() bool { return len(c.Stats().Degraded) == 0 })
 	})

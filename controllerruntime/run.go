@@ -74,8 +74,8 @@ func (e *engine) release(background *sync.WaitGroup, endTelling func()) error {
 func (e *engine) sync(ctx, life context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.cacheSyncTimeout, errSyncTimeout)
 	defer cancel()
-	if e.records != nil {
-		if err := e.claim(ctx); err != nil {
+	if e.claim != nil {
+		if err := e.claim.Take(ctx); err != nil {
 			return err
 		}
 	}
@@ -232,7 +232,9 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 		loops.Go(func() { e.brake.run(klog.NewContext(ctx, logger)) })
 	}
 	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
-	loops.Go(func() { e.keepClaim(klog.NewContext(ctx, logger)) })
+	if e.claim != nil {
+		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
+	}
 	e.intents.since = time.Now()
 	e.terms.begin(&term{ctx: termCtx, stop: stop, lease: won, logger: logger})
 	<-ctx.Done()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -192,7 +193,7 @@ func foreignPage(name, owner string) *page {
 // ownedPage is a page of this installation.
 func (w *world) ownedPage(name, owner string) *page {
 	w.t.Helper()
-	entry, err := w.kv("sites-status").Get(w.t.Context(), reservedInstance)
+	entry, err := w.kv("sites-status").Get(w.t.Context(), record.KeyInstance)
 	must(w.t, err)
 	p := &page{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	entity.SetOwner(p, "Site", owner, string(entry.Value()))

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"maps"
@@ -19,11 +19,6 @@ import (
 // What external.Reconcile is about to do for a primary, and what it has done, is written down in a reserved key of the status
 // bucket, one for each primary that has external resources. An intent that is open when the primary is gone keeps its teardown
 // owed: something may have been created that nobody has seen.
-
-// reservedIntents is the prefix of those keys.
-const reservedIntents = entity.ReservedPrefix + ".intents."
-
-func intentsName(key string) string { return reservedName(reservedIntents, key) }
 
 // keptIntents is the value of such a key.
 type keptIntents struct {
@@ -166,7 +161,7 @@ func (s intentStore) Save(ctx context.Context, resource string, before, after ex
 		}
 		if !kept.Resources[resource].Same(before) {
 			return fmt.Errorf("the intents of %s %q (%s in bucket %s): somebody else has changed what is kept of %s; two reconciles of one resource at once?",
-				s.engine.kind, s.key, intentsName(s.key), s.engine.statusBucket, resource)
+				s.engine.kind, s.key, record.IntentsKey(s.key), s.engine.statusBucket, resource)
 		}
 		if kept.Resources == nil {
 			kept.Resources = map[string]external.Entry{}
@@ -189,7 +184,7 @@ func (s intentStore) Save(ctx context.Context, resource string, before, after ex
 
 // readIntents reads live what is kept for a key.
 func (e *engine) readIntents(ctx context.Context, key string) (kept keptIntents, revision uint64, err error) {
-	name := intentsName(key)
+	name := record.IntentsKey(key)
 	data, revision, err := e.records.GetReserved(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return keptIntents{Key: key}, 0, nil
@@ -207,7 +202,7 @@ func (e *engine) readIntents(ctx context.Context, key string) (kept keptIntents,
 }
 
 func (e *engine) writeIntents(ctx context.Context, kept keptIntents, revision uint64) error {
-	name := intentsName(kept.Key)
+	name := record.IntentsKey(kept.Key)
 	if len(kept.Resources) == 0 {
 		if revision == 0 {
 			return nil
@@ -235,7 +230,7 @@ func (e *engine) mayHaveIntents(key string) bool {
 	if _, ok := e.intents.get(key); ok || e.filtered {
 		return true // the cache of a part of the bucket has no reserved keys
 	}
-	_, exists, err := e.records.Informer().GetStore().GetByKey(intentsName(key))
+	_, exists, err := e.records.Informer().GetStore().GetByKey(record.IntentsKey(key))
 	return exists || err != nil
 }
 
@@ -275,12 +270,12 @@ func (e *engine) intentsLeft(ctx context.Context, key string) (left leftOpen, er
 		case s == nil:
 			left.err = errors.Join(left.err, fmt.Errorf("%s of external %s, for %s %q, was begun and not seen to be done, and this controller has no client that could list it: "+
 				"call external.ReconcileAbsent in the reconcile of the delete, or give it the client (OwnsExternal); or delete %s in bucket %s if nothing is left",
-				entry.Intent.Action, resource, e.kind, key, intentsName(key), e.statusBucket))
+				entry.Intent.Action, resource, e.kind, key, record.IntentsKey(key), e.statusBucket))
 		case entry.Intent != nil && entry.Intent.Operation != "":
 			left.held = append(left.held, s)
 			left.err = errors.Join(left.err, fmt.Errorf("operation %q (%s) of external %s, for %s %q, was begun and not seen to be over; only its driver can ask for it: "+
 				"call external.ReconcileAbsent in the reconcile of the delete; or delete %s in bucket %s if nothing is left",
-				entry.Intent.Operation, entry.Intent.Action, resource, e.kind, key, intentsName(key), e.statusBucket))
+				entry.Intent.Operation, entry.Intent.Action, resource, e.kind, key, record.IntentsKey(key), e.statusBucket))
 		default:
 			entry = e.intents.met(key, resource, entry)
 			if !s.listedFor(ctx, key, entry.Settled(s.config.Timeout, s.config.Settle)) {
@@ -296,7 +291,7 @@ func (e *engine) removeIntents(ctx context.Context, key string) error {
 	if !e.mayHaveIntents(key) {
 		return nil
 	}
-	name := intentsName(key)
+	name := record.IntentsKey(key)
 	_, revision, err := e.records.GetReserved(ctx, name)
 	if err == nil {
 		err = e.records.DeleteReserved(ctx, name, revision)
@@ -351,7 +346,7 @@ func (e *engine) forgottenIntents(ctx context.Context) orphaned {
 	found := orphaned{source: "intents", owners: map[string]int{}}
 	names := map[string]struct{}{}
 	for _, name := range e.records.Informer().GetStore().ListKeys() {
-		if strings.HasPrefix(name, reservedIntents) {
+		if strings.HasPrefix(name, record.IntentsPrefix) {
 			names[name] = struct{}{}
 		}
 	}
@@ -360,16 +355,16 @@ func (e *engine) forgottenIntents(ctx context.Context) orphaned {
 	}
 	found.known = len(names)
 	for _, key := range e.primary.Keys() {
-		delete(names, intentsName(key))
+		delete(names, record.IntentsKey(key))
 	}
-	for key, record := range e.records.All() {
-		if isAnchor(record) {
-			delete(names, intentsName(key))
+	for key, anchor := range e.records.All() {
+		if isAnchor(anchor) {
+			delete(names, record.IntentsKey(key))
 		}
 	}
 	for name := range names {
-		var kept keptIntents
-		if held, err := e.load(ctx, name, &kept); err != nil || !held || intentsName(kept.Key) != name {
+		kept, held, err := record.JSON[keptIntents](e.reserved, name).Load(ctx)
+		if err != nil || !held || record.IntentsKey(kept.Key) != name {
 			continue
 		}
 		if e.primary.Exists(kept.Key) || isAnchor(e.anchors.cached(kept.Key)) || !e.WellFormed(kept.Key) {
