@@ -16,7 +16,7 @@ type attempt struct {
 	err     error
 	took    time.Duration
 	nextDue time.Time
-	wrote   bool                 // through our clients
+	wrote   bool                 // through our clients or handles
 	pending string               // what external.Reconcile waits for; the key is not reconciled yet
 	status  *entity.StatusChange // nil if none was set
 	waits   waitsForAPI          // the error is no failure: the key has to wait for an API
@@ -50,7 +50,7 @@ func (e *engine) call(t *term, it queue.Item, recordsOutcome bool) (a attempt, i
 	a.took = time.Since(start)
 	e.stats.running.Add(-1)
 	cancel()
-	a.wrote, a.status = !own.writes.nats.Empty(), own.status.take()
+	a.wrote, a.status = !own.writes.Empty(), own.status.take()
 	a.waits = e.waiterFor(it.Key, a.err)
 	if after, what := own.pending.get(); what != "" && a.err == nil {
 		a.pending = what

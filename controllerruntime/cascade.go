@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +27,8 @@ func (e *engine) cascade(ctx context.Context, a *absence) (gone bool, err error)
 	if orphan {
 		return true, e.leave(ctx, key)
 	}
-	log := &allWrites{}
-	ctx = log.under(ctx)
+	log := &ownwrites.Log{}
+	ctx = ownwrites.WithLog(ctx, log)
 	var errs []error
 	for _, target := range targets {
 		if target.object.GetDeletionTimestamp() != nil {

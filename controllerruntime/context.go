@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,7 +18,7 @@ type reconcileContext struct {
 	engine *engine
 	term   *term
 	req    Request
-	writes allWrites
+	writes ownwrites.Log
 
 	once   sync.Once
 	logger logr.Logger
@@ -45,10 +46,8 @@ func (c *reconcileContext) Value(key any) any {
 	switch key {
 	case reconcileKey{}:
 		return c
-	case entity.WriteLogKey{}:
-		return &c.writes.nats
-	case kubeWriteLogKey{}:
-		return &c.writes.kube
+	case ownwrites.Key{}:
+		return &c.writes
 	case c.engine.loggerKey:
 		return c.log()
 	case external.RuntimeKey{}:

@@ -1,9 +1,9 @@
 package controllerruntime
 
 import (
-	"context"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"testing"
 )
 
@@ -27,18 +27,12 @@ func TestTheCallbackForSourcesMayUseTheClient(t *testing.T) {
 	r.halt()
 }
 
-// unshown are writes that no cache shows.
-type unshown struct{ reached bool }
-
-func (u *unshown) Empty() bool                    { return false }
-func (u *unshown) Reached() bool                  { return u.reached }
-func (u *unshown) Wait(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
-
 // TestOwnWritesOfManyKeysTakeBoundedMemory while no cache shows them, and next to none once they do; nor do those of a key that
 // writes again and again.
 func TestOwnWritesOfManyKeysTakeBoundedMemory(t *testing.T) {
 	t.Parallel()
-	log := &unshown{}
+	log, reached := &ownwrites.Log{}, false
+	log.Add(nil, "", ownwrites.Polled(func() bool { return reached }))
 	var written ownWrites
 	for n := range 2 * ownWritesKept {
 		written.put(fmt.Sprint(n), log)
@@ -47,7 +41,7 @@ func TestOwnWritesOfManyKeysTakeBoundedMemory(t *testing.T) {
 		t.Errorf("%d are kept, want at most %d", n, ownWritesKept)
 	}
 	last := fmt.Sprint(2*ownWritesKept - 1)
-	if got, _ := written.take(last); got.writeLog != writeLog(log) {
+	if got, _ := written.take(last); got.Log != log {
 		t.Error("the last is not among them")
 	}
 	for range 4 * ownWritesKept {
@@ -56,7 +50,7 @@ func TestOwnWritesOfManyKeysTakeBoundedMemory(t *testing.T) {
 	if n := len(written.order); n > 2*ownWritesKept {
 		t.Errorf("%d turns are kept", n)
 	}
-	log.reached = true
+	reached = true
 	for n := range 2 * ownWritesKept {
 		written.put(fmt.Sprint(n), log)
 	}

@@ -183,7 +183,7 @@ func (k *Kube[T]) collect(matches func(metav1.Object) bool, cached func() ([]any
 	if err := k.synced(); err != nil {
 		return nil, err
 	}
-	own := k.own.keys() // before the cache is read: what is no longer there by then is in the cache
+	own := k.own.own.Keys() // before the cache is read: what is no longer there by then is in the cache
 	items, err := cached()
 	if err != nil {
 		return nil, fmt.Errorf("list %s from the cache: %w", resourceName(k.resource), err)

@@ -208,14 +208,7 @@ func (k *Kube[T]) sendApply(ctx context.Context, c *configuration, force bool, c
 // wrote remembers an own write for readers, and for the key's next reconcile.
 func (k *Kube[T]) wrote(ctx context.Context, key string, returned *unstructured.Unstructured) {
 	k.applied.owned(key, returned.GetUID(), ownerNamedBy(returned))
-	k.remember(ctx, key, writeOf(returned))
-}
-
-func (k *Kube[T]) remember(ctx context.Context, key string, w kubeWrite) {
-	k.own.add(key, w)
-	logKubeWrite(ctx, k.own, key, func() bool {
-		return k.own.shown(key, w) || k.informer.IsStopped() // it never will, so nobody waits for it
-	})
+	k.own.add(ctx, key, writeOf(returned))
 }
 
 func (k *Kube[T]) applyFailed(c *configuration, err error) error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"time"
 )
 
 // Deleter deletes as Delete does, for OwnsKube; Owns() has it.
@@ -28,7 +27,7 @@ func (d kubeHandleDeleter[T]) name() string { return d.k.deleter.name() }
 // done and leave them behind.
 func (d kubeHandleDeleter[T]) unseen(kind, key string) []metav1.Object {
 	var objects []metav1.Object
-	for name := range d.k.own.keys() {
+	for name := range d.k.own.own.Keys() {
 		obj := d.k.lookup(name)
 		if obj == nil {
 			continue
@@ -55,13 +54,13 @@ func (k *Kube[T]) Delete(ctx context.Context, obj metav1.Object) error {
 		return k.watching.noteUnanswered(err)
 	}
 	k.applied.forget(key)
-	w := kubeWrite{uid: obj.GetUID(), at: time.Now()}
+	w := kubeWrite{uid: obj.GetUID()}
 	if inReconcile(ctx) {
 		// Only the server knows whether something holds it; who deletes may want to know too.
 		if live, err := k.live(ctx, key); err == nil && live != nil && live.GetUID() == w.uid {
 			w = writeOf(live)
 		}
 	}
-	k.remember(ctx, key, w)
+	k.own.add(ctx, key, w)
 	return nil
 }

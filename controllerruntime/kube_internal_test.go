@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
 )
 
 // TestAMergeDiffMakesOneObjectOfTheOther, whatever they are, and is nothing for equal ones.
@@ -174,7 +176,7 @@ func TestTheLaterOfCacheAndOwnWriteIsShown(t *testing.T) {
 		}
 		return string(obj.GetUID()) + obj.GetResourceVersion()
 	}
-	deleted := func(uid string) kubeWrite { return kubeWrite{uid: types.UID(uid), at: time.Now()} }
+	deleted := func(uid string) kubeWrite { return kubeWrite{uid: types.UID(uid)} }
 	leaving := version("a", "12")
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	for name, test := range map[string]struct {
@@ -200,7 +202,7 @@ func TestTheLaterOfCacheAndOwnWriteIsShown(t *testing.T) {
 			must(t, store.Add(test.cached))
 		}
 		for _, w := range test.writes {
-			o.add(key, w)
+			o.add(t.Context(), key, w)
 		}
 		if got := shown(o); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
@@ -212,21 +214,21 @@ func TestTheLaterOfCacheAndOwnWriteIsShown(t *testing.T) {
 func TestOwnWritesOfKubernetesObjectsAreBounded(t *testing.T) {
 	o, _ := overlaid()
 	for n := range kubeOverlayMost + 100 {
-		o.add(fmt.Sprint("shop/", n), writeOf(version("a", fmt.Sprint(n+1))))
+		o.add(t.Context(), fmt.Sprint("shop/", n), writeOf(version("a", fmt.Sprint(n+1))))
 	}
-	if n := len(o.entries); n > kubeOverlayMost {
+	if n := o.own.Len(); n > kubeOverlayMost {
 		t.Errorf("%d are kept, want at most %d", n, kubeOverlayMost)
 	}
 	var store cache.Store
 	o, store = overlaid()
 	for n := range 1000 {
 		m := version("a", fmt.Sprint(n+1))
-		o.add("shop/settings", writeOf(m))
+		o.add(t.Context(), "shop/settings", writeOf(m))
 		must(t, store.Update(m))
 	}
-	o.add("shop/other", writeOf(version("b", "2000")))
-	if len(o.entries) != 1 || len(o.turns) != 1 {
-		t.Errorf("%d writes and %d turns are kept, want 1 and 1", len(o.entries), len(o.turns))
+	o.add(t.Context(), "shop/other", writeOf(version("b", "2000")))
+	if n := o.own.Len(); n != 1 {
+		t.Errorf("%d writes are kept, want 1", n)
 	}
 	applied := newAppliedStates()
 	for n := range appliedMost + 100 {
@@ -240,11 +242,8 @@ func TestOwnWritesOfKubernetesObjectsAreBounded(t *testing.T) {
 // TestAKubeWriteLogWaitsUntilTheCacheShowsAll, and no longer than it may.
 func TestAKubeWriteLogWaitsUntilTheCacheShowsAll(t *testing.T) {
 	o, store := overlaid()
-	log := &allWrites{}
-	ctx := log.under(t.Context())
-	w := writeOf(version("a", "10"))
-	o.add("shop/settings", w)
-	logKubeWrite(ctx, o, "shop/settings", func() bool { return o.shown("shop/settings", w) })
+	log := &ownwrites.Log{}
+	o.add(ownwrites.WithLog(t.Context(), log), "shop/settings", writeOf(version("a", "10")))
 	if log.Empty() {
 		t.Fatal("the log is empty")
 	}

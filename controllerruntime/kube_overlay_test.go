@@ -21,21 +21,17 @@ import (
 func TestOwnWritesThatTheCacheShowsAreLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, store := overlaid()
-		kept := func() int {
-			o.mu.RLock()
-			defer o.mu.RUnlock()
-			return len(o.entries)
-		}
+		kept := o.own.Len
 		var shown []*corev1.ConfigMap
 		for n := range 1000 {
 			m := version("a", fmt.Sprint(n+1))
 			m.Name = fmt.Sprint(n)
-			o.add(source.ObjectKey(m), writeOf(m))
+			o.add(t.Context(), source.ObjectKey(m), writeOf(m))
 			shown = append(shown, m)
 		}
 		last := version("b", "2000")
 		entity.SetOwner(last, "Site", "home", "here")
-		o.add("shop/settings", writeOf(last))
+		o.add(t.Context(), "shop/settings", writeOf(last))
 		if n := kept(); n != 1001 {
 			t.Fatalf("%d are kept, want all", n)
 		}
@@ -47,12 +43,32 @@ func TestOwnWritesThatTheCacheShowsAreLetGo(t *testing.T) {
 			t.Errorf("%d are kept, want the one that the cache does not show", n)
 		}
 		time.Sleep(2 * kubeOverlayTTL)
-		if n := kept(); n != 0 || o.pruning != nil {
-			t.Errorf("%d are kept, and a timer: %v", n, o.pruning != nil)
+		o.mu.Lock()
+		pruning := o.pruning != nil
+		o.mu.Unlock()
+		if n := kept(); n != 0 || pruning {
+			t.Errorf("%d are kept, and a timer: %v", n, pruning)
 		}
 		if names, _ := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{"shop/settings"}) {
 			t.Errorf("a teardown has to look at %v", names)
 		}
+	})
+}
+
+// TestATeardownLooksAtAnOwnWriteAsSoonAsItIsTooOld, and not only when it is dropped.
+func TestATeardownLooksAtAnOwnWriteAsSoonAsItIsTooOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := overlaid()
+		o.add(t.Context(), "shop/settings", writeOf(mapOf("settings", "home")))
+		time.Sleep(kubeOverlayTTL)
+		if names, _ := o.notShown("Site", "home"); len(names) > 0 {
+			t.Errorf("a teardown looks at %v, though the cache may show it yet", names)
+		}
+		time.Sleep(1)
+		if names, _ := o.notShown("Site", "home"); len(names) != 1 {
+			t.Errorf("a teardown looks at %v, want the one that the cache does not show", names)
+		}
+		time.Sleep(2 * kubeOverlayPrune)
 	})
 }
 
@@ -62,13 +78,13 @@ func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, store := overlaid()
 		notShown := func() int {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			return len(o.uncovered)
+			o.uncovered.mu.Lock()
+			defer o.uncovered.mu.Unlock()
+			return len(o.uncovered.owners)
 		}
 		for n := range kubeOverlayMost {
 			m := mapOf(fmt.Sprint(n), "shop")
-			o.add(source.ObjectKey(m), writeOf(m))
+			o.add(t.Context(), source.ObjectKey(m), writeOf(m))
 		}
 		time.Sleep(2 * kubeOverlayTTL)
 		if n := notShown(); n != kubeOverlayMost {
@@ -78,12 +94,12 @@ func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 			must(t, store.Add(mapOf(fmt.Sprint(n), "shop")))
 		}
 		uncovered := mapOf("elsewhere", "home")
-		o.uncover(source.ObjectKey(uncovered), ownerNamedBy(uncovered))
+		o.uncovered.add(source.ObjectKey(uncovered), ownerNamedBy(uncovered))
 		if names, all := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{source.ObjectKey(uncovered)}) || !all {
 			t.Errorf("a teardown has to look at %v, all: %v", names, all)
 		}
 		must(t, store.Add(uncovered))
-		o.add("shop/settings", writeOf(version("b", "2000")))
+		o.add(t.Context(), "shop/settings", writeOf(version("b", "2000")))
 		time.Sleep(2 * kubeOverlayPrune)
 		if n := notShown(); n != 0 {
 			t.Errorf("%d that the cache shows are kept", n)
@@ -107,12 +123,12 @@ func TestWhatTheInformerDoesNotCoverIsBounded(t *testing.T) {
 	must(t, err)
 	maps, err := NewKube[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
 	must(t, err)
-	for n := range kubeOverlayMost {
-		maps.own.uncover(fmt.Sprint("elsewhere/", n), kubeOwner{"Site", "shop", "here"})
+	for n := range uncoveredMost {
+		maps.own.uncovered.add(fmt.Sprint("elsewhere/", n), kubeOwner{"Site", "shop", "here"})
 	}
-	maps.own.uncover("elsewhere/more", kubeOwner{"Site", "home", "here"})
-	if n := len(maps.own.uncovered); n != kubeOverlayMost {
-		t.Errorf("%d are kept, want %d", n, kubeOverlayMost)
+	maps.own.uncovered.add("elsewhere/more", kubeOwner{"Site", "home", "here"})
+	if n := len(maps.own.uncovered.owners); n != uncoveredMost {
+		t.Errorf("%d are kept, want %d", n, uncoveredMost)
 	}
 	found, err := maps.Deleter().(liveOwner).ownedLive(t.Context(), "Site", "home")
 	must(t, err)

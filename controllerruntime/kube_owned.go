@@ -84,7 +84,7 @@ func (d kubeHandleDeleter[T]) ownedLive(ctx context.Context, kind, key string) (
 			return nil, err
 		}
 		if live == nil || !ownedBy(live, kind, key) {
-			d.k.own.cover(name)
+			d.k.own.uncovered.remove(name)
 			continue
 		}
 		objects = append(objects, live)
@@ -104,7 +104,7 @@ func (k *Kube[T]) noteUncovered(ctx context.Context, key string, live metav1.Obj
 	if !ok || live == nil || !ownedBy(live, r.engine.kind, r.req.Key) || !r.engine.mine(live) || !k.own.lacks(key, live) {
 		return
 	}
-	k.own.uncover(key, ownerNamedBy(live))
+	k.own.uncovered.add(key, ownerNamedBy(live))
 	r.engine.stats.uncovered.Add(1)
 	klog.FromContext(ctx).Error(nil, "The informer does not show what this primary owns: let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",
 		"resource", resourceName(k.resource), "object", key)

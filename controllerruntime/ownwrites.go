@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
 )
 
 // ownWrites remembers what a key's last reconcile wrote, so that its next one waits until the caches show it.
@@ -16,7 +18,7 @@ type ownWrites struct {
 }
 
 type keptWrites struct {
-	writeLog
+	*ownwrites.Log
 	turn uint64
 }
 
@@ -82,7 +84,7 @@ const (
 	ownWritesLooks = 2
 )
 
-func (w *ownWrites) put(key string, log writeLog) {
+func (w *ownWrites) put(key string, log *ownwrites.Log) {
 	if log.Empty() {
 		return
 	}

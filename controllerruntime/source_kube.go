@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -245,10 +246,12 @@ func (s *kubeSource) Remove(ctx context.Context, obj metav1.Object) error {
 		return s.watching.errors.noteUnanswered(err)
 	}
 	uid, key := obj.GetUID(), source.ObjectKey(obj)
-	logKubeWrite(ctx, s.informer, key, func() bool {
-		item, exists, err := s.informer.GetStore().GetByKey(key)
-		now, ok := source.MetaObject(item)
-		return err != nil || !exists || !ok || now.GetUID() != uid || now.GetDeletionTimestamp() != nil
-	})
+	if log := ownwrites.LogOf(ctx); log != nil {
+		log.Add(s.informer, key, ownwrites.Polled(func() bool {
+			item, exists, err := s.informer.GetStore().GetByKey(key)
+			now, ok := source.MetaObject(item)
+			return err != nil || !exists || !ok || now.GetUID() != uid || now.GetDeletionTimestamp() != nil
+		}))
+	}
 	return nil
 }

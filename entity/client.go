@@ -275,7 +275,7 @@ func (c *Client[T]) checkSize(key string, document []byte) error {
 	return nil
 }
 
-// wrote tells obj its revision, and the lister and the write log of the write.
+// wrote tells obj its revision, and the lister and the context's log of the write.
 func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint64) {
 	setRevision(obj, revision)
 	c.codec.stamp(d.sent, obj.GetNamespace(), obj.GetName(), revision)
@@ -285,7 +285,6 @@ func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint6
 // remember keeps an own write for the lister. sent must not be changed any more.
 func (c *Client[T]) remember(ctx context.Context, key string, sent T, revision uint64) {
 	if g := c.current.Load(); g != nil && g.running.Load() {
-		g.writes.put(key, revision, sent)
-		logWrite(ctx, g.docs, revision)
+		g.writes.put(ctx, key, revision, sent)
 	}
 }

@@ -88,7 +88,6 @@ func (c *Client[T]) deleteIf(ctx context.Context, key string, w write) error {
 // forget makes the lister know of an own delete.
 func (c *Client[T]) forget(ctx context.Context, key string, marker uint64) {
 	if g := c.current.Load(); g != nil && g.running.Load() {
-		g.writes.delete(key, marker)
-		logWrite(ctx, g.docs, marker)
+		g.writes.delete(ctx, key, marker)
 	}
 }

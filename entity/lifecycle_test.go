@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/client-go/tools/cache"
@@ -374,8 +375,8 @@ func TestAWriteLogWaitsForTheCaches(t *testing.T) {
 	client := newClient[*Website](t, js, websites)
 	idle := newClient[*Website](t, js, entity.Config{Kind: "Website", Bucket: "others"})
 	start(t, client)
-	var log entity.WriteLog
-	ctx := entity.WithWriteLog(testContext(t), &log)
+	log := &ownwrites.Log{}
+	ctx := ownwrites.WithLog(testContext(t), log)
 	if !log.Empty() {
 		t.Error("something was written")
 	}
@@ -384,6 +385,8 @@ func TestAWriteLogWaitsForTheCaches(t *testing.T) {
 		t.Error("a write of a client that is not started is waited for")
 	}
 	for i := range 50 {
+		log := &ownwrites.Log{}
+		ctx := ownwrites.WithLog(ctx, log)
 		site := website(fmt.Sprintf("a%d", i))
 		must(t, client.Create(ctx, site))
 		site.Status.Ready = true
@@ -398,7 +401,6 @@ func TestAWriteLogWaitsForTheCaches(t *testing.T) {
 		if _, ok, _ := client.Records().Informer().GetStore().GetByKey(site.Name); !ok {
 			t.Fatalf("round %d: the records' cache is behind", i)
 		}
-		log.Reset()
 	}
 	must(t, client.Delete(ctx, "a0"))
 	must(t, log.Wait(ctx))
@@ -413,8 +415,8 @@ func TestAWriteLogEndsWithItsContextAndWithTheInformer(t *testing.T) {
 	stop, err := client.Start()
 	must(t, err)
 	eventually(t, "synced", client.Informer().HasSynced)
-	var log entity.WriteLog
-	ctx := entity.WithWriteLog(testContext(t), &log)
+	var log ownwrites.Log
+	ctx := ownwrites.WithLog(testContext(t), &log)
 	must(t, client.Create(ctx, website("a")))
 	ended, cancel := context.WithCancel(ctx)
 	cancel()

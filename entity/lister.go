@@ -100,7 +100,7 @@ func (g *generation[T]) get(key string) (obj T, found bool, err error) {
 // lookup is get for which an invalid document is the last good one. Own writes are read before the store: those that
 // are over by then are in the store. The revision is that of the document or of an own delete.
 func (g *generation[T]) lookup(key string) (obj T, revision uint64, found bool) {
-	own, written := g.writes.get(key)
+	own, written := g.writes.Get(key)
 	item, exists, err := g.docs.GetStore().GetByKey(key)
 	if exists && err == nil {
 		obj, found = item.(T)
@@ -127,7 +127,7 @@ func (l lister[T]) List(selector labels.Selector) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := g.writes.all() // before the store is listed, for the reason that lookup gives
+	own := g.writes.Keys() // before the store is listed, for the reason that lookup gives
 	stored := g.docs.GetStore().List()
 	out := make([]T, 0, len(stored))
 	add := func(obj T, key string) {
@@ -162,7 +162,7 @@ func (l lister[T]) OwnedBy(kind, key string) ([]T, error) {
 		return nil, err
 	}
 	value := OwnerIndexValue(kind, key)
-	candidates := g.writes.group(value)
+	candidates := g.writes.Group(value)
 	indexed, err := g.docs.GetIndexer().IndexKeys(OwnerIndex, value)
 	if err != nil {
 		return nil, fmt.Errorf("index %q of kind %s: %w", OwnerIndex, l.client.cfg.Kind, err)

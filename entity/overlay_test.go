@@ -1,29 +1,53 @@
 package entity
 
 import (
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
-func TestAnOwnWriteCountsUntilTheCacheHasItOrCannotGetIt(t *testing.T) {
-	now := time.Now()
-	w := ownWrite[string]{revision: 10, stream: 1, at: now}
+func TestAnOwnWriteIsReachedWhenTheCursorHasPassedItOrTheStreamIsAnother(t *testing.T) {
 	for name, c := range map[string]struct {
-		cursor, stream uint64
-		at             time.Time
-		over           bool
+		cursor, changes uint64
+		reached         bool
 	}{
-		"behind":               {9, 1, now, false},
-		"reached":              {10, 1, now, true},
-		"passed":               {11, 1, now, true},
-		"of another stream":    {5, 2, now, true},
-		"the informer hangs":   {9, 1, now.Add(overlayTTL + time.Second), true},
-		"the informer is slow": {9, 1, now.Add(overlayTTL - time.Second), false},
+		"behind":            {9, 1, false},
+		"reached":           {10, 1, true},
+		"passed":            {11, 1, true},
+		"of another stream": {5, 2, true},
 	} {
-		if got := w.over(c.cursor, c.stream, c.at); got != c.over {
-			t.Errorf("%s: over is %v", name, got)
+		at := position{revision: 10, stream: 1}
+		informer := &followed{cursor: c.cursor, stream: c.changes}
+		if got := at.reachedBy(informer); got != c.reached {
+			t.Errorf("%s: reached is %v", name, got)
+		}
+		if got := (loggedWrite{at, informer}).Reached(); got != c.reached {
+			t.Errorf("%s: a log says %v", name, got)
+		}
+	}
+	if !(loggedWrite{position{10, 1}, &followed{stream: 1, stopped: true}}).Reached() {
+		t.Error("an informer that has stopped is waited for")
+	}
+}
+
+func TestOfTwoOwnWritesTheLaterRevisionCountsWithinAStream(t *testing.T) {
+	for name, c := range map[string]struct {
+		write, before position
+		follows       bool
+	}{
+		"later":              {position{11, 1}, position{10, 1}, true},
+		"earlier":            {position{9, 1}, position{10, 1}, false},
+		"of a stream since":  {position{9, 2}, position{10, 1}, true},
+		"of one before":      {position{11, 1}, position{10, 2}, false},
+		"later, same stream": {position{11, 2}, position{10, 2}, true},
+	} {
+		if got := c.write.follows(c.before); got != c.follows {
+			t.Errorf("%s: follows is %v", name, got)
+		}
+		if got := (loggedWrite{c.write, nil}).Follows(loggedWrite{c.before, nil}); got != c.follows {
+			t.Errorf("%s: a log says %v", name, got)
 		}
 	}
 }
@@ -55,9 +79,11 @@ func TestRecentRecordsAreBoundedInEntriesAndBytes(t *testing.T) {
 type followed struct {
 	natsinformer.Informer
 	cursor, stream uint64
+	stopped        bool
 }
 
 func (f *followed) Cursor() uint64              { return f.cursor }
+func (f *followed) IsStopped() bool             { return f.stopped }
 func (f *followed) Status() natsinformer.Status { return natsinformer.Status{StreamChanges: f.stream} }
 
 // The acknowledgements of two writers in one process may come in any order; the stream's order counts.
@@ -67,11 +93,11 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 		value    string
 		deleted  bool
 	}
-	write := func(o *overlay[string], e entry) {
+	write := func(t *testing.T, o *overlay[string], e entry) {
 		if e.deleted {
-			o.delete("k", e.revision)
+			o.delete(t.Context(), "k", e.revision)
 		} else {
-			o.put("k", e.revision, e.value)
+			o.put(t.Context(), "k", e.revision, e.value)
 		}
 	}
 	for name, c := range map[string]struct{ later, earlier entry }{
@@ -84,15 +110,15 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 				informer := &followed{cursor: 6}
 				o := newOverlay(informer, func(v string) string { return v })
 				for _, w := range writes {
-					write(o, w)
+					write(t, o, w)
 				}
 				check := func(when string, want entry, there bool) {
 					t.Helper()
-					got, ok := o.get("k")
+					got, ok := o.Get("k")
 					if ok != there || ok && (got.revision != want.revision || got.value != want.value || got.deleted != want.deleted) {
 						t.Errorf("%s, %s: got %+v, %v; want %+v, %v", order, when, got, ok, want, there)
 					}
-					if all := o.all(); (len(all) == 1) != there {
+					if all := o.Keys(); (len(all) == 1) != there {
 						t.Errorf("%s, %s: all are %+v", order, when, all)
 					}
 				}
@@ -103,8 +129,8 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 				if c.later.deleted {
 					groups = 0
 				}
-				if len(o.group("later")) != groups || len(o.group("earlier")) != 0 {
-					t.Errorf("%s: of the groups, later has %v and earlier %v", order, o.group("later"), o.group("earlier"))
+				if len(o.Group("later")) != groups || len(o.Group("earlier")) != 0 {
+					t.Errorf("%s: of the groups, later has %v and earlier %v", order, o.Group("later"), o.Group("earlier"))
 				}
 				informer.cursor = 8
 				check("at the later one", entry{}, false)
@@ -117,10 +143,10 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 func TestAnOwnWriteToANewStreamTakesThePlaceOfAHigherRevisionOfTheOneBefore(t *testing.T) {
 	informer := &followed{}
 	o := newOverlay[string](informer, nil)
-	o.put("k", 50, "of the stream before")
+	o.put(t.Context(), "k", 50, "of the stream before")
 	informer.stream++
-	o.put("k", 2, "of the stream now")
-	if w, ok := o.get("k"); !ok || w.value != "of the stream now" {
+	o.put(t.Context(), "k", 2, "of the stream now")
+	if w, ok := o.Get("k"); !ok || w.value != "of the stream now" {
 		t.Errorf("got %+v, %v", w, ok)
 	}
 }
@@ -129,25 +155,25 @@ func TestAnOverlayKeepsNothingThatTheCacheHas(t *testing.T) {
 	informer := &followed{}
 	o := newOverlay(informer, func(v string) string { return v })
 	for revision := range uint64(1000) {
-		o.put(string(rune('a'+revision%7)), revision+1, "group")
+		o.put(t.Context(), string(rune('a'+revision%7)), revision+1, "group")
 		informer.cursor = revision // one behind
 	}
-	if len(o.entries) > 2 || len(o.order) > 2 || len(o.groups["group"]) > 2 || o.size.Load() != int64(len(o.entries)) {
-		t.Errorf("%d entries in %d turns and %d keys of the group, and a size of %d", len(o.entries), len(o.order), len(o.groups["group"]), o.size.Load())
+	if n := o.Len(); n > 2 || len(o.Group("group")) > n {
+		t.Errorf("%d writes and %d keys of the group", n, len(o.Group("group")))
 	}
-	o.put("hot", 1001, "")
-	o.put("cold", 1002, "")
-	o.put("hot", 3000, "") // has its turn later: it keeps no other
+	o.put(t.Context(), "hot", 1001, "")
+	o.put(t.Context(), "cold", 1002, "")
+	o.put(t.Context(), "hot", 3000, "") // has its turn later: it keeps no other
 	informer.cursor = 2000
-	o.put("new", 2001, "")
-	if len(o.entries) != 2 {
-		t.Errorf("entries %v", o.entries)
+	o.put(t.Context(), "new", 2001, "")
+	if o.Len() != 2 {
+		t.Errorf("%v", maps.Collect(o.All()))
 	}
 	informer.cursor = 4000
-	o.delete("z", 4001)
+	o.delete(t.Context(), "z", 4001)
 	informer.cursor = 4001
-	o.delete("z", 4002)
-	if len(o.entries) != 1 || len(o.groups) != 0 {
-		t.Errorf("entries %v, groups %v", o.entries, o.groups)
+	o.delete(t.Context(), "z", 4002)
+	if o.Len() != 1 || len(o.Group("group")) != 0 {
+		t.Errorf("%v, and %d of the group", maps.Collect(o.All()), len(o.Group("group")))
 	}
 }

@@ -96,7 +96,7 @@ func (r *Records) cached(key string) *RecordObject {
 }
 
 func (c *recordCache) get(key string) *RecordObject {
-	own, written := c.writes.get(key)
+	own, written := c.writes.Get(key)
 	item, exists, err := c.store.GetStore().GetByKey(key)
 	var stored *RecordObject
 	if exists && err == nil {
@@ -130,7 +130,7 @@ func (r *Records) All() iter.Seq2[string, *Record] {
 		if !c.isRunning() {
 			return
 		}
-		own := c.writes.all() // before the store is listed: what is over by then is in it
+		own := c.writes.Keys() // before the store is listed: what is over by then is in it
 		for _, item := range c.store.GetStore().List() {
 			o, ok := item.(*RecordObject)
 			if !ok || o.Record == nil {
@@ -218,8 +218,7 @@ func (r *Records) written(ctx context.Context, key string, w write, rec *Record,
 		if object == nil {
 			object = r.object(key, copyOf(rec))
 		}
-		c.writes.put(key, revision, object)
-		logWrite(ctx, c.store, revision)
+		c.writes.put(ctx, key, revision, object)
 	} else {
 		r.echoes.forget(w.key, w.echo)
 	}
@@ -252,8 +251,7 @@ func (r *Records) Delete(ctx context.Context, key string, revision uint64) error
 	}
 	r.echoes.forgetKey(natsKey)
 	if c := r.current(); c.isRunning() {
-		c.writes.delete(key, marker)
-		logWrite(ctx, c.store, marker)
+		c.writes.delete(ctx, key, marker)
 	}
 	return nil
 }
