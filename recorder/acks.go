@@ -11,13 +11,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// acks publishes to a stream and receives the acknowledgements on a channel, so that it needs no goroutine. The library's
-// PublishMsgAsync would do, but its goroutine outlives CleanupPublisher if that comes before it was first scheduled
-// (nats.go 1.55.0, resetPendingAcksOnReconnect), and a recorder promises to leave none.
+// acks publishes to a stream and receives the acknowledgements on a channel, so that it needs no goroutine.
+// The library's PublishMsgAsync starts one that may outlive CleanupPublisher (nats.go 1.55.0,
+// resetPendingAcksOnReconnect), and a recorder promises to leave none.
 type acks struct {
 	conn    *nats.Conn
 	replies chan *nats.Msg
-	lost    chan nats.Status // the connection is reconnecting or closed: what was on the wire may not have arrived
+	lost    chan nats.Status // the connection is lost: events on the wire may not have arrived
 	sub     *nats.Subscription
 	inbox   string
 	id      uint64
@@ -41,7 +41,7 @@ func newAcks(conn *nats.Conn) *acks {
 	}
 }
 
-// stop takes the subscription and the listener off. What is on the wire stays unknown.
+// stop takes the subscription and the listener off. Nobody learns what becomes of the events on the wire.
 func (a *acks) stop() {
 	if a.sub != nil {
 		_ = a.sub.Unsubscribe() // fails on a closed connection, which has no subscriptions
@@ -66,7 +66,7 @@ func (a *acks) send(item *pendingEvent, data []byte) error {
 	return nil
 }
 
-// landed finds the event that a reply is for, and what became of it. The event is nil if the reply came too late.
+// landed returns the event that a reply is for, and what became of it. The event is nil if the reply came too late.
 func (a *acks) landed(reply *nats.Msg) (item *pendingEvent, stream string, err error) {
 	id, err := strconv.ParseUint(reply.Subject[len(a.inbox):], 10, 64)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *acks) landed(reply *nats.Msg) (item *pendingEvent, stream string, err e
 	return nil, "", nil
 }
 
-// overdue takes what has waited for ackTimeout off the list.
+// overdue takes the events off the list that have waited for ackTimeout.
 func (a *acks) overdue(now time.Time) (items []*pendingEvent) {
 	for len(a.flights) > 0 && now.Sub(a.flights[0].sent) >= ackTimeout {
 		items = append(items, a.flights[0].item)

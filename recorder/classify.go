@@ -55,8 +55,8 @@ func (k *kinds) isNATS(object runtime.Object, ref *corev1.ObjectReference) bool 
 	}
 }
 
-// gvk finds the kind of an object: from its TypeMeta, from what was registered for its Go type, from the scheme, or from
-// the name of its Go type.
+// gvk finds the kind of an object. It asks its TypeMeta first, then what was registered for its Go type, then the
+// scheme, and takes the name of the Go type if none of them knows.
 func (k *kinds) gvk(object runtime.Object) schema.GroupVersionKind {
 	gvk := object.GetObjectKind().GroupVersionKind()
 	if gvk.Kind != "" {

@@ -39,7 +39,8 @@ func TestWhatIsTakenForANATSEntity(t *testing.T) {
 		{"registered kind without apiVersion", &corev1.ObjectReference{Kind: "Website", Name: "x"}, true},
 		{"registered kind that is also Kubernetes' own, no UID", object("v1", "Service", ""), true},
 		{"registered kind that is also Kubernetes' own, live", object("v1", "Service", "1"), false},
-		{"typed, registered as a kind, live", &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "1"}}, false},
+		{"typed, registered as a kind, live",
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "1"}}, false},
 		{"Kubernetes' own, not created yet", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, false},
 		{"reference to Kubernetes' own", &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "x"}, false},
 		{"custom resource, live", object("example.com/v1", "Other", "1"), false},
@@ -116,7 +117,8 @@ func TestEachKeyHasItsOwnEventsWhateverItIsCalled(t *testing.T) {
 	rec, _, _ := start(t, recorder.Config{})
 	keys := []string{
 		"a", "a.b", "a.b.c", "a/b2", "A", "_", "a=b", "a-b", "ns/a.b", "ns/a", "1.2.3",
-		"with space", "star*", "more>", "per%cent", ".lead", "trail.", "dou..ble", "ünï", "line\nbreak", "*", ">", "$KV.b.x",
+		"with space", "star*", "more>", "per%cent", ".lead", "trail.", "dou..ble", "ünï", "line\nbreak", "*", ">",
+		"$KV.b.x",
 		strings.Repeat("long", 2000), strings.Repeat("long", 1999) + "lonG", strings.Repeat("a.", 300) + "b",
 	}
 	for _, key := range keys {
@@ -172,7 +174,8 @@ func TestSubjectsAreValidAndDistinctForAnyKey(t *testing.T) {
 func TestAKindIsOneTokenWhateverItIsCalled(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Website", "website.example.com", "*", ">", "a b", ".", "Ünï"} {
-		if subject := recorder.Subject("", kind, "a"); strings.Count(subject, ".") != 5 || strings.ContainsAny(subject, "> ") || strings.Count(subject, "*") != 2 {
+		subject := recorder.Subject("", kind, "a")
+		if strings.Count(subject, ".") != 5 || strings.ContainsAny(subject, "> ") || strings.Count(subject, "*") != 2 {
 			t.Errorf("%q: %q", kind, subject)
 		}
 	}

@@ -24,7 +24,7 @@ const (
 // Config says where events go. The zero value is valid: a recorder that counts events and drops them.
 type Config struct {
 	// JetStream is where events about NATS entities go. If nil, they are dropped and counted.
-	// The recorder uses its connection and never closes it.
+	// The recorder never closes its connection.
 	JetStream jetstream.JetStream
 	// Kubernetes is where events about Kubernetes objects go: kuberecorder.New(clientset). If nil, they are dropped and
 	// counted.
@@ -34,28 +34,29 @@ type Config struct {
 	Component string
 	Host      string
 
-	// Stream is the name of the stream, default NAGI_EVENTS. SubjectPrefix is what its subjects start with, default nagi.events.
-	Stream        string
+	// Stream is the name of the stream. Default NAGI_EVENTS.
+	Stream string
+	// SubjectPrefix is what the subjects of events start with. Default nagi.events.
 	SubjectPrefix string
-	// BindOnly says that somebody else creates the stream; the recorder then needs no right to look at it, and does not.
+	// BindOnly says that somebody else creates the stream. The recorder does not look at it and needs no right to.
 	BindOnly bool
-	// MaxAge is how long an event is kept after its last repeat, in the stream and, while the server is away, in memory.
-	// Default one hour; at least 100 ms, which is the server's limit.
+	// MaxAge is how long an event is kept after its last repeat: in the stream, and in memory while the server is away.
+	// Default one hour. At least 100 ms, the server's limit.
 	MaxAge time.Duration
-	// MaxBytes bounds the stream, oldest events go first. Default 64 MiB.
+	// MaxBytes bounds the stream; the oldest events go first. Default 64 MiB.
 	MaxBytes int64
 	// Replicas of the stream, default 1. Storage of the stream, default file.
 	Replicas int
 	Storage  jetstream.StorageType
 
-	// QueueSize is how many events wait to be looked at, and how many different ones wait to be sent. Default 2048 of each. An
-	// event takes about 1 KiB, and 6 KiB if its message and annotations are as long as they may be.
+	// QueueSize bounds the events that wait to be looked at, and the different ones that wait to be sent. Default 2048
+	// of each. An event takes about 1 KiB, and 6 KiB if its message and annotations are as long as they may be.
 	QueueSize int
 	// Correlator changes how repeats and similar events are aggregated and throttled, for both kinds of objects.
-	// Zero fields have client-go's defaults; LRUCacheSize (4096) bounds how many objects and events are remembered.
+	// Zero fields have client-go's defaults. LRUCacheSize (4096) bounds how many objects and events are remembered.
 	Correlator record.CorrelatorOptions
 
-	// IsNATS overrides the rule by which an object is taken for a NATS entity; see RegisterKind. It must be quick.
+	// IsNATS replaces the rule that tells NATS entities from Kubernetes objects; see RegisterKind. It must be quick.
 	IsNATS func(runtime.Object) bool
 	// Scheme names the kinds of typed objects without TypeMeta, and tells which kinds are Kubernetes'. Default that of
 	// Kubernetes, which is client-go's; without Kubernetes an empty one.
@@ -102,13 +103,15 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("stream name %q must not contain spaces, dots, slashes, * or >", c.Stream))
 	}
 	if c.SubjectPrefix != encodeKey(c.SubjectPrefix) {
-		errs = append(errs, fmt.Errorf("subject prefix %q must be tokens of letters, digits and -/_= with dots between them", c.SubjectPrefix))
+		errs = append(errs, fmt.Errorf("subject prefix %q must be tokens of letters, digits and -/_= "+
+			"with dots between them", c.SubjectPrefix))
 	}
 	if c.MaxAge < 100*time.Millisecond {
 		errs = append(errs, fmt.Errorf("MaxAge is %v and must be at least 100ms", c.MaxAge))
 	}
 	if c.MaxBytes < 0 || c.QueueSize < 0 || c.Replicas < 0 {
-		errs = append(errs, fmt.Errorf("MaxBytes (%d), QueueSize (%d) and Replicas (%d) must not be negative", c.MaxBytes, c.QueueSize, c.Replicas))
+		errs = append(errs, fmt.Errorf("MaxBytes (%d), QueueSize (%d) and Replicas (%d) must not be negative",
+			c.MaxBytes, c.QueueSize, c.Replicas))
 	}
 	return errors.Join(errs...)
 }

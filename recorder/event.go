@@ -16,15 +16,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The events.k8s.io API limits a note and a reason to these; they also bound the recorder's memory, for a message
-// is often an error that quotes a whole document.
+// The events.k8s.io API limits a note and a reason to these. They also bound the recorder's memory: a message is often
+// an error that quotes a whole document.
 const (
 	maxMessageBytes    = 1024
 	maxReasonBytes     = 128
 	maxAnnotationBytes = 4096
 )
 
-// reference says which object an event is about. Of a reference it makes a copy.
+// reference says which object an event is about. It copies an object that is a reference itself.
 func (r *Recorder) reference(object runtime.Object) (*corev1.ObjectReference, error) {
 	if object == nil {
 		return nil, errors.New("the object is nil")
@@ -54,7 +54,9 @@ func (r *Recorder) reference(object runtime.Object) (*corev1.ObjectReference, er
 }
 
 // newEvent makes the event that client-go's recorder would make.
-func (r *Recorder) newEvent(ref *corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string) *corev1.Event {
+func (r *Recorder) newEvent(
+	ref *corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string,
+) *corev1.Event {
 	now := metav1.NewTime(r.clock.Now())
 	namespace := ref.Namespace
 	if namespace == "" {
@@ -79,10 +81,13 @@ func (r *Recorder) newEvent(ref *corev1.ObjectReference, annotations map[string]
 	}
 }
 
-// checkEvent returns what may be recorded of the arguments: the caller's map is not kept, long texts are cut.
-func checkEvent(annotations map[string]string, eventtype, reason, message string) (map[string]string, string, string, error) {
+// checkEvent returns the arguments as they are recorded: the map is a copy, long texts are cut.
+func checkEvent(
+	annotations map[string]string, eventtype, reason, message string,
+) (map[string]string, string, string, error) {
 	if !util.ValidateEventType(eventtype) {
-		return nil, "", "", fmt.Errorf("event type %q is neither %s nor %s", eventtype, corev1.EventTypeNormal, corev1.EventTypeWarning)
+		return nil, "", "", fmt.Errorf("event type %q is neither %s nor %s",
+			eventtype, corev1.EventTypeNormal, corev1.EventTypeWarning)
 	}
 	size := 0
 	for k, v := range annotations {
@@ -107,8 +112,8 @@ func cut(s string, limit int) string {
 	return s[:end] + ellipsis
 }
 
-// uniqueClock never tells the same nanosecond twice, for the names of events are made of it, and an event that took the name of
-// another one about the same object would take its place in the stream.
+// uniqueClock never returns the same nanosecond twice. The names of events are made of it, and of two events about one
+// object with the same name the later would take the place of the earlier in the stream.
 type uniqueClock struct{ last atomic.Int64 }
 
 var _ clock.PassiveClock = (*uniqueClock)(nil)

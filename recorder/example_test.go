@@ -37,10 +37,11 @@ func Example() {
 	}
 	rec.RegisterKind("Website", &Website{})
 
+	site := website("shop", "frontend")
 	for range 3 {
-		rec.Eventf(website("shop", "frontend"), corev1.EventTypeWarning, "DNSFailed", "no address for %s", "example.com")
+		rec.Eventf(site, corev1.EventTypeWarning, "DNSFailed", "no address for %s", "example.com")
 	}
-	rec.Event(website("shop", "frontend"), corev1.EventTypeNormal, "Synced", "4 pages, 2 routes")
+	rec.Event(site, corev1.EventTypeNormal, "Synced", "4 pages, 2 routes")
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

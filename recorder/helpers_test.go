@@ -38,7 +38,9 @@ func website(namespace, name string) *Website {
 }
 
 // start runs a server and a recorder on it that is closed when the test ends.
-func start(t *testing.T, cfg recorder.Config, opts ...natstest.Option) (*recorder.Recorder, *natstest.Server, jetstream.JetStream) {
+func start(
+	t *testing.T, cfg recorder.Config, opts ...natstest.Option,
+) (*recorder.Recorder, *natstest.Server, jetstream.JetStream) {
 	t.Helper()
 	server := natstest.Start(t, opts...)
 	_, js := natstest.Connect(t, server.URL())
@@ -46,7 +48,8 @@ func start(t *testing.T, cfg recorder.Config, opts ...natstest.Option) (*recorde
 	return newRecorder(t, cfg), server, js
 }
 
-// streamReady waits for the stream. A nats-server that is shut down while it creates one leaves goroutines of its file store.
+// streamReady waits for the stream. A nats-server that is shut down while it creates one leaves goroutines of its file
+// store.
 func streamReady(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	eventually(t, "the stream is there", func() bool {

@@ -8,7 +8,8 @@ import (
 )
 
 // KubernetesSink takes events about Kubernetes objects to an API server. Package kuberecorder makes one of a clientset.
-// This package does not import it: a program that records events about NATS entities alone does not compile the clientset.
+// This package does not import it, so that a program which records events about NATS entities alone does not compile
+// the clientset.
 type KubernetesSink interface {
 	// Scheme knows the kinds of the API server. It is the default of Config.Scheme and must not be nil.
 	Scheme() *runtime.Scheme

@@ -34,7 +34,9 @@ func (s *fakeSink) Start(cfg recorder.Config) recorder.KubernetesEvents {
 	return s
 }
 
-func (s *fakeSink) Record(about *corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string) {
+func (s *fakeSink) Record(
+	about *corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string,
+) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	event := corev1.Event{InvolvedObject: *about, Type: eventtype, Reason: reason, Message: message}
@@ -63,7 +65,8 @@ func TestEventsAboutKubernetesObjectsAndNoOthersGoToTheSink(t *testing.T) {
 	sink := &fakeSink{}
 	rec := newRecorder(t, recorder.Config{Kubernetes: sink})
 	rec.Event(website("shop", "web"), corev1.EventTypeNormal, "Synced", "done")
-	rec.AnnotatedEventf(service(), map[string]string{"trace": "42"}, corev1.EventTypeWarning, "Failed", "100%% of %s", "it")
+	trace := map[string]string{"trace": "42"}
+	rec.AnnotatedEventf(service(), trace, corev1.EventTypeWarning, "Failed", "100%% of %s", "it")
 	flush(t, rec)
 
 	if len(sink.events) != 1 {
@@ -71,8 +74,8 @@ func TestEventsAboutKubernetesObjectsAndNoOthersGoToTheSink(t *testing.T) {
 	}
 	e := sink.events[0]
 	want := corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "1"}
-	if e.InvolvedObject != want || e.Type != corev1.EventTypeWarning || e.Reason != "Failed" || e.Message != "100% of it" ||
-		e.Annotations["trace"] != "42" {
+	if e.InvolvedObject != want || e.Type != corev1.EventTypeWarning || e.Reason != "Failed" ||
+		e.Message != "100% of it" || e.Annotations["trace"] != "42" {
 		t.Errorf("%+v", e)
 	}
 }

@@ -27,11 +27,12 @@ func (r *Recorder) List(ctx context.Context, kind, key string) ([]corev1.Event, 
 	if r == nil || r.cfg.JetStream == nil {
 		return nil, nil
 	}
-	return List(ctx, r.cfg.JetStream, Query{Stream: r.cfg.Stream, SubjectPrefix: r.cfg.SubjectPrefix, Kind: kind, Key: key})
+	q := Query{Stream: r.cfg.Stream, SubjectPrefix: r.cfg.SubjectPrefix, Kind: kind, Key: key}
+	return List(ctx, r.cfg.JetStream, q)
 }
 
-// List reads the events a stream keeps, the longest unchanged first. Each event's resourceVersion is its sequence in the
-// stream. A message that is no event is an error. It leaves no consumer behind.
+// List reads the events a stream keeps, the longest unchanged first. The resourceVersion of an event is its sequence in
+// the stream. A message that is no event is an error. No consumer is left behind.
 func List(ctx context.Context, js jetstream.JetStream, q Query) (events []corev1.Event, err error) {
 	if q.Stream == "" {
 		q.Stream = DefaultStream
@@ -39,7 +40,8 @@ func List(ctx context.Context, js jetstream.JetStream, q Query) (events []corev1
 	filter := Subject(q.SubjectPrefix, q.Kind, q.Key)
 	stream, err := js.Stream(ctx, q.Stream)
 	if err != nil {
-		return nil, fmt.Errorf("recorder: looking up the stream %s: %w", q.Stream, explain(err, js.Conn(), "$JS.API.STREAM.INFO."+q.Stream))
+		err = explain(err, js.Conn(), "$JS.API.STREAM.INFO."+q.Stream)
+		return nil, fmt.Errorf("recorder: looking up the stream %s: %w", q.Stream, err)
 	}
 	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		// The last of each subject, for a stream not made by us may keep every repeat.
@@ -50,7 +52,8 @@ func List(ctx context.Context, js jetstream.JetStream, q Query) (events []corev1
 		InactiveThreshold: 30 * time.Second,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream, explain(err, js.Conn(), "$JS.API.CONSUMER.CREATE."+q.Stream+".>"))
+		err = explain(err, js.Conn(), "$JS.API.CONSUMER.CREATE."+q.Stream+".>")
+		return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream, err)
 	}
 	defer func() {
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), streamTimeout)
@@ -68,7 +71,8 @@ func List(ctx context.Context, js jetstream.JetStream, q Query) (events []corev1
 		// Nothing came: the rest has aged out meanwhile, or the request got no answer.
 		info, err := consumer.Info(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream, explain(err, js.Conn(), "$JS.API.CONSUMER.INFO."+q.Stream+".*"))
+			err = explain(err, js.Conn(), "$JS.API.CONSUMER.INFO."+q.Stream+".*")
+			return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream, err)
 		}
 		if info.NumPending >= left {
 			return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream,
@@ -77,13 +81,19 @@ func List(ctx context.Context, js jetstream.JetStream, q Query) (events []corev1
 		left = info.NumPending
 	}
 	slices.SortStableFunc(events, func(a, b corev1.Event) int {
-		return cmp.Or(a.LastTimestamp.Compare(b.LastTimestamp.Time), cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)), cmp.Compare(a.ResourceVersion, b.ResourceVersion))
+		return cmp.Or(
+			a.LastTimestamp.Compare(b.LastTimestamp.Time),
+			cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)),
+			cmp.Compare(a.ResourceVersion, b.ResourceVersion),
+		)
 	})
 	return events, nil
 }
 
-// fetch appends the next events and tells how many the server has after them.
-func fetch(ctx context.Context, consumer jetstream.Consumer, events []corev1.Event, left uint64) ([]corev1.Event, uint64, error) {
+// fetch appends the next events and returns how many the server has after them.
+func fetch(
+	ctx context.Context, consumer jetstream.Consumer, events []corev1.Event, left uint64,
+) ([]corev1.Event, uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}

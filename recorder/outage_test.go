@@ -68,7 +68,8 @@ func TestRecordingReturnsAtOnceAndStaysSmallWhileTheServerIsDown(t *testing.T) {
 	if s.Published < queue || s.Dropped == 0 {
 		t.Errorf("what fitted did not arrive: %+v", s)
 	}
-	if newest := list(t, rec, "Website", ""); uint64(len(newest)) != s.Published-1 && uint64(len(newest)) != s.Published {
+	newest := list(t, rec, "Website", "")
+	if uint64(len(newest)) != s.Published-1 && uint64(len(newest)) != s.Published {
 		t.Errorf("%d events are stored, %d were published", len(newest), s.Published)
 	}
 }
@@ -275,7 +276,9 @@ func TestAStreamThatDoesNotFitIsReportedAndNotChanged(t *testing.T) {
 		eventually(t, "it is published", func() bool { return rec.Stats().NATS.Published == uint64(i+1) })
 	}
 	flush(t, rec)
-	for _, words := range []string{"max messages per subject is 5", "max age is unlimited", "max bytes is unlimited", "nats stream edit"} {
+	for _, words := range []string{
+		"max messages per subject is 5", "max age is unlimited", "max bytes is unlimited", "nats stream edit",
+	} {
 		if rec.Err() == nil || !strings.Contains(rec.Err().Error(), words) || len(log.with(words)) != 1 {
 			t.Errorf("%q is missing in %v, or not once in the log", words, rec.Err())
 		}
@@ -299,7 +302,8 @@ func TestAnotherStreamOnTheSubjectsIsNamed(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
 	_, js := natstest.Connect(t, srv.URL())
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ALL", Subjects: []string{"nagi.>"}}); err != nil {
+	all := jetstream.StreamConfig{Name: "ALL", Subjects: []string{"nagi.>"}}
+	if _, err := js.CreateStream(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
 	log := &errorLog{}
@@ -307,7 +311,8 @@ func TestAnotherStreamOnTheSubjectsIsNamed(t *testing.T) {
 	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
 	eventually(t, "what to do is said", func() bool { return len(log.with("nats stream find --subject")) == 1 })
 	eventually(t, "the other stream is named", func() bool {
-		return rec.Err() != nil && strings.Contains(rec.Err().Error(), "stored by the stream ALL instead of NAGI_EVENTS")
+		err := rec.Err()
+		return err != nil && strings.Contains(err.Error(), "stored by the stream ALL instead of NAGI_EVENTS")
 	})
 }
 
@@ -323,7 +328,8 @@ func user(allow ...string) natstest.Option {
 
 func TestTheDocumentedPermissionsSuffice(t *testing.T) {
 	t.Parallel()
-	srv := natstest.Start(t, user("nagi.events.>", "$JS.API.STREAM.INFO.NAGI_EVENTS", "$JS.API.STREAM.CREATE.NAGI_EVENTS",
+	srv := natstest.Start(t, user(
+		"nagi.events.>", "$JS.API.STREAM.INFO.NAGI_EVENTS", "$JS.API.STREAM.CREATE.NAGI_EVENTS",
 		"$JS.API.CONSUMER.CREATE.NAGI_EVENTS.>", "$JS.API.CONSUMER.MSG.NEXT.NAGI_EVENTS.*",
 		"$JS.API.CONSUMER.INFO.NAGI_EVENTS.*", "$JS.API.CONSUMER.DELETE.NAGI_EVENTS.*"))
 	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("c", "c"))
@@ -344,8 +350,10 @@ func TestTheDocumentedPermissionsSuffice(t *testing.T) {
 
 func TestListNeverPassesADenialOffAsNoEvents(t *testing.T) {
 	t.Parallel()
-	srv := natstest.Start(t, user("nagi.events.>", "$JS.API.STREAM.*.NAGI_EVENTS", "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.INFO.>", "$JS.API.CONSUMER.DELETE.>"))
-	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("c", "c"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	srv := natstest.Start(t, user("nagi.events.>", "$JS.API.STREAM.*.NAGI_EVENTS",
+		"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.INFO.>", "$JS.API.CONSUMER.DELETE.>"))
+	ignore := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("c", "c"), ignore)
 	rec := newRecorder(t, recorder.Config{JetStream: js})
 	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
 	flush(t, rec)
@@ -358,14 +366,17 @@ func TestListNeverPassesADenialOffAsNoEvents(t *testing.T) {
 func TestADeniedPublishIsReportedOnceAndNamesTheSubject(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t, user("$JS.API.STREAM.INFO.*", "$JS.API.STREAM.CREATE.*"))
-	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("c", "c"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	ignore := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("c", "c"), ignore)
 	log := &errorLog{}
 	rec := newRecorder(t, recorder.Config{JetStream: js, Logger: log.logger()})
 	t.Cleanup(func() { closeWithin(rec, 0) })
 	for i := range 3 {
 		rec.Event(website("", fmt.Sprint(i)), corev1.EventTypeNormal, "Synced", "done")
 	}
-	eventually(t, "the refusal is logged", func() bool { return len(log.with(`grant publish on \"nagi.events.>\"`)) > 0 })
+	eventually(t, "the refusal is logged", func() bool {
+		return len(log.with(`grant publish on \"nagi.events.>\"`)) > 0
+	})
 	if !strings.Contains(rec.Err().Error(), `grant publish on "nagi.events.>"`) {
 		t.Errorf("Err: %v", rec.Err())
 	}
@@ -454,8 +465,8 @@ func TestAHalfOpenConnectionBlocksNobody(t *testing.T) {
 	}
 }
 
-// Whoever reads the stream reads what happened in the order in which it happened, also where the connection was lost with
-// events on the wire and others behind them.
+// Whoever reads the stream reads what happened in the order in which it happened, also where the connection was lost
+// with events on the wire and others behind them.
 func TestEventsSentAgainAfterALostConnectionAreStoredInOrder(t *testing.T) {
 	t.Parallel()
 	const events = 200 // more than may be on the wire
@@ -482,7 +493,9 @@ func TestEventsSentAgainAfterALostConnectionAreStoredInOrder(t *testing.T) {
 	flush(t, rec)
 	stored := list(t, rec, "", "")
 	slices.SortFunc(stored, func(a, b corev1.Event) int {
-		return cmp.Or(cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)), cmp.Compare(a.ResourceVersion, b.ResourceVersion))
+		return cmp.Or(
+			cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)),
+			cmp.Compare(a.ResourceVersion, b.ResourceVersion))
 	})
 	if len(stored) != events {
 		t.Fatalf("%d events are stored, want %d: %+v", len(stored), events, rec.Stats())

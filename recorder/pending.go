@@ -31,7 +31,8 @@ func (p *pendingEvents) put(subject string, event *corev1.Event) (merged bool) {
 		return true
 	}
 	p.order++
-	p.subject[subject] = p.fifo.PushBack(&pendingEvent{subject: subject, event: event, order: p.order, since: time.Now()})
+	item := &pendingEvent{subject: subject, event: event, order: p.order, since: time.Now()}
+	p.subject[subject] = p.fifo.PushBack(item)
 	return false
 }
 

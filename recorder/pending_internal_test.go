@@ -12,7 +12,8 @@ import (
 func TestEventsThatAreSentAgainKeepTheirPlaces(t *testing.T) {
 	const events = 6
 	for name, back := range map[string][]int{
-		"in order": {0, 1, 2, 3}, "backwards": {3, 2, 1, 0}, "mixed": {2, 0, 3, 1}, "one by one": {1}, "all": {5, 4, 0, 1, 2, 3},
+		"in order": {0, 1, 2, 3}, "backwards": {3, 2, 1, 0}, "mixed": {2, 0, 3, 1}, "one by one": {1},
+		"all": {5, 4, 0, 1, 2, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pendingEvents{subject: map[string]*list.Element{}}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// closeTimeout bounds Close where its context has no deadline, for a server that is away would hold it for ever.
+// closeTimeout bounds Close if its context has no deadline. A server that is away would hold it for ever.
 const closeTimeout = 5 * time.Second
 
 // Recorder records events about NATS entities and Kubernetes objects. It is a record.EventRecorder of client-go. All
@@ -38,8 +38,8 @@ type Recorder struct {
 
 var _ record.EventRecorder = (*Recorder)(nil)
 
-// New starts a recorder, which must be closed. It does not wait for a server: the stream is looked up, and created if it
-// is missing, as soon as there is a connection. An error means that the configuration makes no sense.
+// New starts a recorder. It must be closed. New does not wait for a server: the recorder looks for the stream, and
+// creates it if it is missing, as soon as there is a connection. An error means that the configuration makes no sense.
 func New(cfg Config) (*Recorder, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -62,8 +62,8 @@ func New(cfg Config) (*Recorder, error) {
 	return r, nil
 }
 
-// RegisterKind says that a kind is one of NATS entities. samples are values of its Go types, whose objects then need no TypeMeta:
-// RegisterKind("Website", &Website{}). It may be called at any time.
+// RegisterKind says that a kind is one of NATS entities: RegisterKind("Website", &Website{}). The samples are values of
+// its Go types; objects of these types need no TypeMeta. It may be called at any time.
 //
 // Config.IsNATS decides whether an object is a NATS entity. Without it this rule does. "Known" means that Config.Scheme
 // knows the apiVersion and kind, as client-go's scheme does those of Kubernetes itself. Without Config.Kubernetes and
@@ -71,9 +71,11 @@ func New(cfg Config) (*Recorder, error) {
 //
 //   - registered and not known: NATS.
 //   - known and not registered: Kubernetes.
-//   - both, such as a NATS entity "Service" beside Kubernetes' own, or neither, such as a custom resource: NATS if it has no
-//     UID. The API server gives each object a UID, and a bucket has none to give, so this is wrong only for an entity whose
-//     document carries a UID, and for an object of a custom resource that does not exist yet.
+//   - both, such as a NATS entity "Service" beside Kubernetes' own: NATS if it has no UID.
+//   - neither, such as a custom resource: NATS if it has no UID.
+//
+// The API server gives each object a UID, and a bucket gives none. So the last two are wrong only about an entity whose
+// document carries a UID, and about a custom resource that does not exist yet.
 func (r *Recorder) RegisterKind(kind string, samples ...runtime.Object) {
 	if r != nil {
 		r.kinds.register(kind, samples)
@@ -93,7 +95,9 @@ func (r *Recorder) Eventf(object runtime.Object, eventtype, reason, messageFmt s
 }
 
 // AnnotatedEventf is Eventf with annotations on the event, of 4 KiB at most.
-func (r *Recorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any) {
+func (r *Recorder) AnnotatedEventf(
+	object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any,
+) {
 	r.record(object, annotations, eventtype, reason, fmt.Sprintf(messageFmt, args...))
 }
 
@@ -151,7 +155,9 @@ func (r *Recorder) recordNATS(event *corev1.Event) {
 	}
 }
 
-func (r *Recorder) recordKube(ref *corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string) {
+func (r *Recorder) recordKube(
+	ref *corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string,
+) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	r.kubeCounts.recorded.Add(1)
@@ -164,10 +170,11 @@ func (r *Recorder) recordKube(ref *corev1.ObjectReference, annotations map[strin
 
 func (r *Recorder) drop(c *counters, ref *corev1.ObjectReference, reason string) {
 	c.dropped.Add(1)
-	r.cfg.Logger.V(4).Info("Dropped an event: no room, no destination, or closed", "kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name, "reason", reason)
+	r.cfg.Logger.V(4).Info("Dropped an event: no room, no destination, or closed",
+		"kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name, "reason", reason)
 }
 
-// Stats tells what became of the events so far.
+// Stats returns what became of the events so far.
 func (r *Recorder) Stats() Stats {
 	if r == nil {
 		return Stats{}
@@ -190,8 +197,8 @@ func (r *Recorder) kubernetesCounts() Counts {
 	return s
 }
 
-// Err is the last problem with the stream or with publishing, and the last one with the events of the API server. They are
-// in the log too. They stay after the problem is gone, so that it can be found; Stats tell whether events arrive.
+// Err returns the last problem with the stream or with publishing, and the last one with the API server. The log has
+// them too. They stay after the problem is gone, so that it can be found; Stats tells whether events arrive.
 func (r *Recorder) Err() error {
 	if r == nil {
 		return nil
@@ -213,9 +220,9 @@ func last(err *atomic.Pointer[error]) error {
 	return nil
 }
 
-// Close sends what was recorded, until ctx is over (5 s if it has no deadline), and stops the recorder; what is left
-// is dropped, counted, and makes the error. No goroutine is left. Events recorded later are dropped. The connection
-// stays open. Closing again does nothing and returns the same.
+// Close sends what was recorded and stops the recorder. It ends when ctx does, or after 5 s if ctx has no deadline; the
+// events that are left are dropped, counted and make the error. No goroutine is left. Events recorded later are
+// dropped. The connection stays open. Closing again does nothing and returns the same.
 func (r *Recorder) Close(ctx context.Context) error {
 	if r == nil {
 		return nil

@@ -38,7 +38,9 @@ func TestAnyNATSClientReadsACoreV1Event(t *testing.T) {
 	rec := newRecorder(t, recorder.Config{JetStream: js, Component: "website-controller", Host: "node-1"})
 
 	before := time.Now()
-	rec.AnnotatedEventf(website("shop", "frontend"), map[string]string{"trace": "42"}, corev1.EventTypeWarning, "DNSFailed", "no address for %s", "example.com")
+	trace := map[string]string{"trace": "42"}
+	rec.AnnotatedEventf(website("shop", "frontend"), trace, corev1.EventTypeWarning,
+		"DNSFailed", "no address for %s", "example.com")
 
 	msg, err := sub.NextMsg(20 * time.Second)
 	if err != nil {
@@ -58,8 +60,11 @@ func TestAnyNATSClientReadsACoreV1Event(t *testing.T) {
 	want := corev1.Event{}
 	want.Kind, want.APIVersion = "Event", "v1"
 	want.Namespace, want.Annotations = "shop", map[string]string{"trace": "42"}
-	want.InvolvedObject = corev1.ObjectReference{Kind: "Website", Namespace: "shop", Name: "frontend", ResourceVersion: "7"}
-	want.Type, want.Reason, want.Message, want.Count = corev1.EventTypeWarning, "DNSFailed", "no address for example.com", 1
+	want.InvolvedObject = corev1.ObjectReference{
+		Kind: "Website", Namespace: "shop", Name: "frontend", ResourceVersion: "7",
+	}
+	want.Type, want.Reason, want.Count = corev1.EventTypeWarning, "DNSFailed", 1
+	want.Message = "no address for example.com"
 	want.Source = corev1.EventSource{Component: "website-controller", Host: "node-1"}
 	want.ReportingController, want.ReportingInstance = "website-controller", "node-1"
 	if a, b := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); a != b {
@@ -97,7 +102,8 @@ func TestRepeatsBecomeTheCountOfOneEvent(t *testing.T) {
 	if normal.Type != corev1.EventTypeNormal {
 		normal = events[1]
 	}
-	if normal.Count != 5 || normal.Name != first[0].Name || !normal.FirstTimestamp.Equal(&first[0].FirstTimestamp) || !normal.LastTimestamp.After(normal.FirstTimestamp.Time) {
+	if normal.Count != 5 || normal.Name != first[0].Name || !normal.FirstTimestamp.Equal(&first[0].FirstTimestamp) ||
+		!normal.LastTimestamp.After(normal.FirstTimestamp.Time) {
 		t.Errorf("after %+v\ngot   %+v", first[0], normal)
 	}
 	accounted(t, rec.Stats().NATS)
@@ -121,7 +127,8 @@ func TestSimilarEventsAreCombined(t *testing.T) {
 		}
 	}
 	// Nine are stored as they came, the tenth to fifteenth as one with a count.
-	if len(events) != 11 || len(combined) != 1 || combined[0].Count != 6 || combined[0].Message != "(combined from similar events): attempt 14" {
+	if len(events) != 11 || len(combined) != 1 || combined[0].Count != 6 ||
+		combined[0].Message != "(combined from similar events): attempt 14" {
 		t.Errorf("%d events, combined %+v", len(events), combined)
 	}
 }
@@ -188,7 +195,9 @@ func TestTheStreamIsBoundedInBytes(t *testing.T) {
 
 func TestConcurrentEventsAreAllAccountedForAndDistinct(t *testing.T) {
 	t.Parallel()
-	rec, _, _ := start(t, recorder.Config{QueueSize: 10_000, Correlator: record.CorrelatorOptions{BurstSize: 10_000, MaxEvents: 10_000}})
+	rec, _, _ := start(t, recorder.Config{
+		QueueSize: 10_000, Correlator: record.CorrelatorOptions{BurstSize: 10_000, MaxEvents: 10_000},
+	})
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -214,7 +223,8 @@ func TestWithNoDestinationEventsAreCountedAndDropped(t *testing.T) {
 	rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
 	rec.Event(&corev1.ConfigMap{ObjectMeta: website("", "config").ObjectMeta}, corev1.EventTypeNormal, "Synced", "done")
 	s := rec.Stats()
-	if s.NATS.Recorded != 1 || s.NATS.Dropped != 1 || s.Kubernetes.Recorded != 1 || s.Kubernetes.Dropped != 1 || s.Refused != 0 {
+	if s.NATS.Recorded != 1 || s.NATS.Dropped != 1 ||
+		s.Kubernetes.Recorded != 1 || s.Kubernetes.Dropped != 1 || s.Refused != 0 {
 		t.Errorf("%+v", s)
 	}
 	if events := list(t, rec, "", ""); events != nil || rec.Err() != nil {
@@ -238,7 +248,8 @@ func TestNonsenseIsRefusedLoggedAndHarmsNobody(t *testing.T) {
 	rec.Event(website("", ""), corev1.EventTypeNormal, "R", "m")
 	rec.Event(website("", "panic"), corev1.EventTypeNormal, "R", "m")
 	rec.Event(website("", "blog"), "Unheard", "R", "m")
-	rec.AnnotatedEventf(website("", "blog"), map[string]string{"a": strings.Repeat("x", 5000)}, corev1.EventTypeNormal, "R", "m")
+	large := map[string]string{"a": strings.Repeat("x", 5000)}
+	rec.AnnotatedEventf(website("", "blog"), large, corev1.EventTypeNormal, "R", "m")
 	if got, logged := rec.Stats().Refused, len(log.with("An event was not recorded")); got != 7 || logged != 7 {
 		t.Errorf("%d refused, %d in the log, want 7 and 7", got, logged)
 	}
@@ -267,14 +278,16 @@ func TestLongTextsAreCut(t *testing.T) {
 	flush(t, rec)
 	e := list(t, rec, "Website", "blog")[0]
 	if len(e.Reason) != 128 || len(e.Message) > 1024 || len(e.Message) < 1020 || strings.Trim(e.Message, "ü") != "…" {
-		t.Errorf("reason of %d bytes, message of %d bytes ending in %q", len(e.Reason), len(e.Message), e.Message[len(e.Message)-6:])
+		t.Errorf("reason of %d bytes, message of %d bytes ending in %q",
+			len(e.Reason), len(e.Message), e.Message[len(e.Message)-6:])
 	}
 }
 
 func TestAMeaninglessConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []recorder.Config{
-		{Stream: "a.b"}, {SubjectPrefix: "events.>"}, {SubjectPrefix: "events."}, {MaxAge: time.Millisecond}, {QueueSize: -1},
+		{Stream: "a.b"}, {SubjectPrefix: "events.>"}, {SubjectPrefix: "events."}, {MaxAge: time.Millisecond},
+		{QueueSize: -1},
 	} {
 		if rec, err := recorder.New(cfg); err == nil {
 			_ = rec.Close(t.Context())

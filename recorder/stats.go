@@ -5,8 +5,8 @@ import "sync/atomic"
 // Stats counts what became of events since New. Each event that was recorded ends as exactly one of the others, or is
 // pending.
 type Stats struct {
-	NATS       Counts // events about NATS entities
-	Kubernetes Counts // events about Kubernetes objects; client-go does not tell Merged, Filtered, Pending and full queues
+	NATS       Counts // about NATS entities
+	Kubernetes Counts // about Kubernetes objects; client-go hides Merged, Filtered, Pending and full queues
 	Refused    uint64 // events that are neither: no object, no name, an unknown type; the log says which
 }
 

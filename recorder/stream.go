@@ -53,17 +53,18 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, cfg Config) error
 		stream, err = js.Stream(ctx, cfg.Stream) // another recorder was faster
 	}
 	if err != nil {
-		return fmt.Errorf("looking up the stream %s: %w", cfg.Stream, explain(err, js.Conn(), "$JS.API.STREAM.INFO."+cfg.Stream))
+		err = explain(err, js.Conn(), "$JS.API.STREAM.INFO."+cfg.Stream)
+		return fmt.Errorf("looking up the stream %s: %w", cfg.Stream, err)
 	}
 	if wrong := unfit(stream.CachedInfo().Config, cfg); len(wrong) > 0 {
-		return fmt.Errorf("the stream %s was not made by this recorder and is used as it is, but %s; change it with nats stream edit, or name another Stream",
-			cfg.Stream, strings.Join(wrong, "; "))
+		return fmt.Errorf("the stream %s was not made by this recorder and is used as it is, but %s; "+
+			"change it with nats stream edit, or name another Stream", cfg.Stream, strings.Join(wrong, "; "))
 	}
 	return nil
 }
 
-// unfit lists the settings of a stream with which events get lost, pile up, or do not arrive. Figures that an operator may
-// well have chosen otherwise, such as age and size, are not among them as long as there is a bound.
+// unfit lists the settings of a stream with which events get lost, pile up, or do not arrive. Age and size are the
+// operator's choice, as long as both are bounded.
 func unfit(have jetstream.StreamConfig, cfg Config) []string {
 	var wrong []string
 	add := func(bad bool, format string, args ...any) {
@@ -75,10 +76,14 @@ func unfit(have jetstream.StreamConfig, cfg Config) []string {
 		parent, all := strings.CutSuffix(s, ">")
 		return all && strings.HasPrefix(cfg.SubjectPrefix+".", parent)
 	})
-	add(!covered, "its subjects %q should include %q, else events are not stored", have.Subjects, cfg.SubjectPrefix+".>")
-	add(have.MaxMsgsPerSubject != 1, "max messages per subject is %d and should be 1, else every repeat of an event is kept", have.MaxMsgsPerSubject)
-	add(have.Retention != jetstream.LimitsPolicy, "retention is %v and should be limits, else events vanish when they are read", have.Retention)
-	add(have.Discard != jetstream.DiscardOld, "discard is %v and should be old, else a full stream takes no more events", have.Discard)
+	add(!covered,
+		"its subjects %q should include %q, else events are not stored", have.Subjects, cfg.SubjectPrefix+".>")
+	add(have.MaxMsgsPerSubject != 1,
+		"max messages per subject is %d and should be 1, else every repeat of an event is kept", have.MaxMsgsPerSubject)
+	add(have.Retention != jetstream.LimitsPolicy,
+		"retention is %v and should be limits, else events vanish when they are read", have.Retention)
+	add(have.Discard != jetstream.DiscardOld,
+		"discard is %v and should be old, else a full stream takes no more events", have.Discard)
 	add(have.MaxAge == 0, "max age is unlimited and should be about %v, else events never age out", cfg.MaxAge)
 	add(have.MaxBytes <= 0, "max bytes is unlimited and should be about %d", cfg.MaxBytes)
 	add(have.NoAck, "acknowledgements are off, so no event counts as published")
@@ -86,19 +91,22 @@ func unfit(have jetstream.StreamConfig, cfg Config) []string {
 	return wrong
 }
 
-// explain adds to an error what the library does not say. A request that is denied shows as a timeout, and why is known
-// only to the connection.
+// explain adds the cause and the remedy to an error of the library. A request that is denied looks like a timeout; only
+// the connection knows why.
 func explain(err error, conn *nats.Conn, subject string) error {
 	var api *jetstream.APIError
 	switch {
 	case errors.As(err, &api) && api.ErrorCode == subjectsOverlap:
-		return fmt.Errorf("%w (find it with nats stream find --subject, and name it as Stream, or choose another SubjectPrefix)", err)
-	case errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("%w (find it with nats stream find --subject, and name it as Stream, "+
+			"or choose another SubjectPrefix)", err)
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("%w (enable JetStream on the server and for the account)", err)
 	case isTimeout(err):
 		last := conn.LastError()
 		if errors.Is(last, nats.ErrPermissionViolation) {
-			return fmt.Errorf("%w; the connection reports: %w (grant publish on %q and subscribe on \"_INBOX.>\")", err, last, subject)
+			return fmt.Errorf("%w; the connection reports: %w (grant publish on %q and subscribe on \"_INBOX.>\")",
+				err, last, subject)
 		}
 	}
 	return err

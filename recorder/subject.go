@@ -12,9 +12,9 @@ import (
 // bytes, together with the acknowledgement's, and List's filter is part of an API subject.
 const maxKeyLength = 1024
 
-// Subject is the filter that matches the events about one entity: "nagi.events.Website.*.shop.frontend.*". The key is
-// client-go's, "name" or "namespace/name". With an empty key it matches those about all entities of a kind, with an empty
-// kind as well everything. prefix is the Config's SubjectPrefix; empty is the default.
+// Subject returns the filter that matches the events about one entity: "nagi.events.Website.*.shop.frontend.*". The key
+// is client-go's, "name" or "namespace/name". With an empty key it matches the events about all entities of a kind,
+// with an empty kind as well all events. prefix is the Config's SubjectPrefix; empty is the default.
 func Subject(prefix, kind, key string) string {
 	if prefix == "" {
 		prefix = DefaultSubjectPrefix
@@ -32,8 +32,8 @@ func Subject(prefix, kind, key string) string {
 	return prefix + "." + kindToken + ".*." + encodeKey(strings.Replace(key, "/", ".", 1)) + ".*"
 }
 
-// subjectOf is where an event is published. The id is one token and the last one, so the key before it may have any number of
-// tokens and a filter for the key "a" does not match the events of the key "a.b".
+// subjectOf returns where an event is published. The id is one token, the last one. So the key before it may have any
+// number of tokens, and a filter for the key "a" does not match the events of the key "a.b".
 func subjectOf(prefix string, event *corev1.Event) string {
 	object := event.InvolvedObject
 	key := object.Name
@@ -42,11 +42,12 @@ func subjectOf(prefix string, event *corev1.Event) string {
 	}
 	// client-go names events "<object>.<time in hex>", or with a UUID where the object's name would make that invalid.
 	id := strings.TrimPrefix(event.Name, object.Name+".")
-	return strings.Join([]string{prefix, encodeToken(object.Kind), encodeToken(event.Type), encodeKey(key), encodeToken(id)}, ".")
+	tokens := []string{prefix, encodeToken(object.Kind), encodeToken(event.Type), encodeKey(key), encodeToken(id)}
+	return strings.Join(tokens, ".")
 }
 
-// encodeKey makes any string a sequence of subject tokens. A legal KV key stays as it is. Other bytes, and dots that would
-// make an empty token, become %XX; a legal key has no percent sign, so no two keys share a subject.
+// encodeKey makes any string a sequence of subject tokens. A legal KV key stays as it is. Other bytes, and dots that
+// would make an empty token, become %XX. A legal key has no percent sign, so no two keys share a subject.
 func encodeKey(key string) string {
 	var b strings.Builder
 	for i := range len(key) {

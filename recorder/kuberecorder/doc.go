@@ -1,5 +1,5 @@
-// Package kuberecorder takes a recorder's events about Kubernetes objects to the API server, where kubectl describe shows
-// them:
+// Package kuberecorder takes a recorder's events about Kubernetes objects to the API server, where kubectl describe
+// shows them:
 //
 //	rec, err := recorder.New(recorder.Config{
 //		JetStream:  js,                          // for events about NATS entities
@@ -17,10 +17,11 @@
 // Events go through client-go's own broadcaster and correlator. So repeats raise the count of one event, similar events
 // are combined, and an object that never stops causing events is throttled, as in every Kubernetes controller.
 //
-// What differs is the wait for a server that is away. The broadcaster gives an event up after a few tries; here the events
-// wait in its queue until the server is back, or until they are older than the recorder's MaxAge. An answer that a server
-// gives only while it starts, such as 403 before it has loaded the rules of RBAC, is not taken for a refusal. A refusal is
-// final otherwise: the event counts as failed, and [recorder.Recorder.Err] says which right is missing.
+// One thing differs: the wait for a server that is away. The broadcaster gives an event up after a few tries. Here
+// events wait in its queue until the server is back, or until they are older than the recorder's MaxAge.
+//
+// A refusal is final: the event counts as failed, and [recorder.Recorder.Err] says which right is missing. A server
+// that has just started is asked again, because it answers 403 until it has loaded the rules of RBAC.
 //
 // # Permissions
 //

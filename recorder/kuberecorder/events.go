@@ -43,7 +43,9 @@ func newEvents(api typedcorev1.EventInterface, cfg recorder.Config) *events {
 }
 
 // Record puts an event into the broadcaster's queue. The broadcaster drops it if the queue is full.
-func (e *events) Record(about *corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string) {
+func (e *events) Record(
+	about *corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string,
+) {
 	e.recorder.AnnotatedEventf(about, annotations, eventtype, reason, "%s", message)
 }
 

@@ -36,7 +36,8 @@ func Example() {
 	}
 	for _, e := range events.Items {
 		about := e.InvolvedObject
-		fmt.Printf("%s %s/%s: %s %s ×%d: %s\n", about.Kind, about.Namespace, about.Name, e.Type, e.Reason, e.Count, e.Message)
+		fmt.Printf("%s %s/%s: ", about.Kind, about.Namespace, about.Name)
+		fmt.Printf("%s %s ×%d: %s\n", e.Type, e.Reason, e.Count, e.Message)
 	}
 	// Output:
 	// Pod shop/frontend: Warning DNSFailed ×3: no address for example.com

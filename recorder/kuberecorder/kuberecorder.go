@@ -9,8 +9,8 @@ import (
 	"github.com/nagi-runtime/nagi/recorder"
 )
 
-// Sink sends events about Kubernetes objects to the API server of a clientset. It is for Config.Kubernetes of a recorder.
-// Several recorders may share one: each has its own queue and its own counts.
+// Sink sends events about Kubernetes objects to the API server of a clientset. It goes into Config.Kubernetes of a
+// recorder. Several recorders may share one: each has its own queue and its own counts.
 type Sink struct {
 	events typedcorev1.EventInterface
 }
@@ -22,8 +22,8 @@ func New(clientset kubernetes.Interface) *Sink {
 	return &Sink{events: clientset.CoreV1().Events("")}
 }
 
-// Scheme returns client-go's scheme, which knows the kinds of Kubernetes itself. A recorder that records events about typed
-// custom resources needs a Config.Scheme that knows them too.
+// Scheme returns client-go's scheme. It knows the kinds of Kubernetes itself. A recorder of events about typed custom
+// resources needs a Config.Scheme that knows those too.
 func (s *Sink) Scheme() *runtime.Scheme { return scheme.Scheme }
 
 // Start begins to send the events of one recorder; recorder.New calls it.

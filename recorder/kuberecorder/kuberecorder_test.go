@@ -69,7 +69,9 @@ func TestKubernetesObjectsReachTheEventsAPIBeforeCloseReturns(t *testing.T) {
 	t.Parallel()
 	clientset := fake.NewClientset()
 	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	rec := newRecorder(t, recorder.Config{JetStream: js, Kubernetes: kuberecorder.New(clientset), Component: "c", Host: "h"})
+	rec := newRecorder(t, recorder.Config{
+		JetStream: js, Kubernetes: kuberecorder.New(clientset), Component: "c", Host: "h",
+	})
 	for range 3 {
 		rec.Eventf(pod("web"), corev1.EventTypeWarning, "Failed", "100%% of %s", "it")
 	}
@@ -84,15 +86,19 @@ func TestKubernetesObjectsReachTheEventsAPIBeforeCloseReturns(t *testing.T) {
 		t.Fatalf("%d events: %+v", len(events.Items), events.Items)
 	}
 	e := events.Items[0]
-	want := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "1", ResourceVersion: "5"}
-	if e.InvolvedObject != want || e.Count != 3 || e.Message != "100% of it" || e.Source.Component != "c" || e.ReportingInstance != "h" {
+	want := corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "1", ResourceVersion: "5",
+	}
+	if e.InvolvedObject != want || e.Count != 3 || e.Message != "100% of it" ||
+		e.Source.Component != "c" || e.ReportingInstance != "h" {
 		t.Errorf("%+v", e)
 	}
 	s := rec.Stats()
 	if s.Kubernetes.Recorded != 3 || s.Kubernetes.Published != 3 || s.NATS.Published != 1 {
 		t.Errorf("%+v", s)
 	}
-	if stored, err := rec.List(t.Context(), "", ""); err != nil || len(stored) != 1 || stored[0].InvolvedObject.Kind != "Website" {
+	stored, err := rec.List(t.Context(), "", "")
+	if err != nil || len(stored) != 1 || stored[0].InvolvedObject.Kind != "Website" {
 		t.Errorf("%+v, %v", stored, err)
 	}
 }
@@ -112,7 +118,8 @@ func TestCloseFlushesAFullKubernetesQueue(t *testing.T) {
 		t.Errorf("%v after %+v", err, s)
 	}
 	for _, a := range clientset.Actions() {
-		if create, ok := a.(clienttesting.CreateAction); ok && strings.Contains(create.GetObject().(*corev1.Event).InvolvedObject.Kind, "flush") {
+		create, ok := a.(clienttesting.CreateAction)
+		if ok && strings.Contains(create.GetObject().(*corev1.Event).InvolvedObject.Kind, "flush") {
 			t.Fatal("an event of our own reached the API")
 		}
 	}
@@ -124,7 +131,8 @@ func TestARefusedEventIsCountedAndSaysWhy(t *testing.T) {
 	clientset.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		event := a.(clienttesting.CreateAction).GetObject().(*corev1.Event)
 		if event.Reason == "Refused" {
-			return true, nil, apierrors.NewForbidden(corev1.Resource("events"), event.Name, errors.New("no rule allows it"))
+			cause := errors.New("no rule allows it")
+			return true, nil, apierrors.NewForbidden(corev1.Resource("events"), event.Name, cause)
 		}
 		return true, event, nil
 	})
@@ -195,7 +203,8 @@ func TestCloseEndsARequestThatHangs(t *testing.T) {
 func TestCloseLeavesNoGoroutineAndNoSubscription(t *testing.T) {
 	srv := natstest.Start(t)
 	nc, js := natstest.Connect(t, srv.URL())
-	// Another one first, for what stays: the server's goroutines of the stream, the connection's subscription for replies.
+	// Another one first, for what stays: the server's goroutines of the stream, the connection's subscription for
+	// replies.
 	first := newRecorder(t, recorder.Config{JetStream: js})
 	first.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
 	flush(t, first)

@@ -25,14 +25,15 @@ const (
 	minBackoff     = 50 * time.Millisecond
 	maxBackoff     = 5 * time.Second
 
-	// startGrace: a server that comes back refuses everybody until it has loaded the rules of RBAC, which takes seconds.
+	// startGrace is how long a refusal is not believed after the server was away. It refuses everybody until it has
+	// loaded the rules of RBAC, which takes seconds.
 	startGrace = 30 * time.Second
-	// internalGrace: a change of etcd's leader causes internal errors for a second or two. A broken webhook causes them for
-	// ever, and must not hold up the other events.
+	// internalGrace is how long internal errors are waited out. A change of etcd's leader causes them for a second or
+	// two. A broken webhook causes them for ever, and must not hold up the other events.
 	internalGrace = 5 * time.Second
-	// refusalGrace: while nothing is recorded nobody notices that the server is away, so a refusal may come from one that
-	// has just started. It is asked again for this long. One that took an event this short a time ago is not: it knows who
-	// may do what, and a missing right must not hold up the other events.
+	// refusalGrace is how long a refusal is not believed if nobody would have noticed that the server was away, because
+	// nothing was recorded. A server that took an event this short a time ago is believed at once: it knows who may do
+	// what, and a missing right must not hold up the other events.
 	refusalGrace = 5 * time.Second
 )
 
@@ -90,8 +91,11 @@ func (w *writer) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) 
 	})
 }
 
+// request makes one request for an event. again says that it is not the first for this event.
+type request func(ctx context.Context, again bool) (*corev1.Event, error)
+
 // send tries until the server has the event or refuses it, the event is too old, or the recorder ends.
-func (w *writer) send(event *corev1.Event, request func(ctx context.Context, again bool) (*corev1.Event, error)) (*corev1.Event, error) {
+func (w *writer) send(event *corev1.Event, request request) (*corev1.Event, error) {
 	w.busy.Lock()
 	defer w.busy.Unlock()
 	for backoff, again := minBackoff, false; ; backoff, again = min(2*backoff, maxBackoff), true {
@@ -115,7 +119,8 @@ func (w *writer) send(event *corev1.Event, request func(ctx context.Context, aga
 		case time.Since(event.LastTimestamp.Time) > w.maxAge:
 			w.failed.Add(1)
 			// A transport error would make client-go try again.
-			return nil, apierrors.NewTimeoutError(fmt.Sprintf("the API server did not take the event for %v: %v", w.maxAge, err), 0)
+			return nil, apierrors.NewTimeoutError(
+				fmt.Sprintf("the API server did not take the event for %v: %v", w.maxAge, err), 0)
 		}
 		if !again {
 			w.report(event, err)
@@ -132,7 +137,7 @@ func (w *writer) taken() {
 	w.takenAt, w.internalSince, w.refusedSince = time.Now(), time.Time{}, time.Time{}
 }
 
-// waitIdle returns when the event that is being sent, if any, has come to its end. It is for after the context's end.
+// waitIdle returns when no event is being sent. It is called after the end of the context, which ends requests.
 func (w *writer) waitIdle() {
 	w.busy.Lock()
 	//lint:ignore SA2001 getting the lock is the wait
@@ -140,11 +145,13 @@ func (w *writer) waitIdle() {
 }
 
 func (w *writer) report(event *corev1.Event, err error) {
-	err = fmt.Errorf("recorder: write the event %s about %s %q to the API server: %w", event.Reason, event.InvolvedObject.Kind, event.InvolvedObject.Name, err)
+	about := event.InvolvedObject
+	err = fmt.Errorf("recorder: write the event %s about %s %q to the API server: %w",
+		event.Reason, about.Kind, about.Name, err)
 	w.lastErr.Store(&err)
 }
 
-// mayPass tells whether the request that failed with err can succeed later.
+// mayPass reports whether the request that failed with err can succeed later.
 func (w *writer) mayPass(err error) bool {
 	now := time.Now()
 	switch {
@@ -166,7 +173,7 @@ func (w *writer) mayPass(err error) bool {
 	return false
 }
 
-// within tells whether the grace of what began at since, or begins now, lasts.
+// within reports whether less than grace has passed since a time, which is now if it was not set.
 func within(grace time.Duration, since *time.Time, now time.Time) bool {
 	if since.IsZero() {
 		*since = now
@@ -174,7 +181,7 @@ func within(grace time.Duration, since *time.Time, now time.Time) bool {
 	return now.Sub(*since) < grace
 }
 
-// isTemporary tells whether err is of a server that is away or busy.
+// isTemporary reports whether err comes from a server that is away or busy.
 func isTemporary(err error) bool {
 	var construction *rest.RequestConstructionError
 	if errors.As(err, &construction) {

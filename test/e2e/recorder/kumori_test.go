@@ -80,11 +80,13 @@ func TestEventOfAKumoriControllerWorksForBothKinds(t *testing.T) {
 	<-ended
 
 	e := events(t, clientset, ns, web)[0]
-	if e.InvolvedObject.Kind != "Deployment" || e.Message != "the deployment is synced" || e.Source.Component != "websites" {
+	if e.InvolvedObject.Kind != "Deployment" || e.Message != "the deployment is synced" ||
+		e.Source.Component != "websites" {
 		t.Errorf("%+v", e)
 	}
 	// The entity's event went to NATS only: the API server would have nothing to attach it to.
-	all, err := clientset.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Website"})
+	ofWebsites := metav1.ListOptions{FieldSelector: "involvedObject.kind=Website"}
+	all, err := clientset.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), ofWebsites)
 	if err != nil || len(all.Items) != 0 {
 		t.Errorf("%+v, %v", all.Items, err)
 	}

@@ -24,7 +24,9 @@ func TestAnEventAboutADeploymentIsFoundWhereKubectlDescribeLooks(t *testing.T) {
 	clientset := client(t, shared.Config())
 	ns := namespace(t, clientset)
 	web := deployment(t, clientset, ns, "web")
-	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset), Component: "websites", Host: "node-1"})
+	rec := newRecorder(t, recorder.Config{
+		Kubernetes: kuberecorder.New(clientset), Component: "websites", Host: "node-1",
+	})
 	rec.Eventf(web, corev1.EventTypeWarning, "Failed", "no image for %q", "main")
 	flush(t, rec)
 
@@ -34,7 +36,8 @@ func TestAnEventAboutADeploymentIsFoundWhereKubectlDescribeLooks(t *testing.T) {
 	}
 	e := found[0]
 	want := corev1.ObjectReference{
-		APIVersion: "apps/v1", Kind: "Deployment", Namespace: ns, Name: "web", UID: web.UID, ResourceVersion: web.ResourceVersion,
+		APIVersion: "apps/v1", Kind: "Deployment", Namespace: ns, Name: "web",
+		UID: web.UID, ResourceVersion: web.ResourceVersion,
 	}
 	if e.InvolvedObject != want {
 		t.Errorf("it is about %+v, want %+v", e.InvolvedObject, want)
@@ -167,8 +170,8 @@ func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
 	}
 }
 
-// A server that has just started answers 403 until it has loaded the rules, which is no refusal. Cluster administrators do
-// not see it, and those with rights from RBAC, as controllers are, do.
+// A server that has just started answers 403 until it has loaded the rules, which is no refusal. Cluster administrators
+// do not see it, and those with rights from RBAC, as controllers are, do.
 func TestNoEventOfAnOrdinaryUserIsLostWhenTheAPIServerRestarts(t *testing.T) {
 	t.Parallel()
 	srv := kubetest.Start(t)
@@ -237,7 +240,8 @@ func TestAMissingRightIsNamedAndHealsWhenItIsGranted(t *testing.T) {
 	rec.Event(web, corev1.EventTypeNormal, "Refused", "done")
 	eventually(t, "the event was refused", func() bool { return rec.Stats().Kubernetes.Failed == 1 })
 	err := rec.Err()
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"rita" cannot create resource "events"`) || !strings.Contains(err.Error(), `Deployment "web"`) {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"rita" cannot create resource "events"`) ||
+		!strings.Contains(err.Error(), `Deployment "web"`) {
 		t.Errorf("error: %v", err)
 	}
 
@@ -278,7 +282,9 @@ func grantEvents(t *testing.T, admin kubernetes.Interface, namespace, user strin
 	rbac := admin.RbacV1()
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		},
 	}
 	if _, err := rbac.Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -54,7 +54,9 @@ func reset() (*http.Response, error) { return nil, errors.New("connection reset 
 // answer is what an API server says that does not do what it was asked.
 func answer(code int, reason metav1.StatusReason) func() (*http.Response, error) {
 	return func() (*http.Response, error) {
-		body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"spoilt","reason":%q,"code":%d}`, reason, code)
+		body := fmt.Sprintf(
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"spoilt","reason":%q,"code":%d}`,
+			reason, code)
 		return &http.Response{
 			StatusCode: code,
 			Header:     http.Header{"Content-Type": {"application/json"}},
@@ -83,13 +85,14 @@ func TestAnEventWhoseAnswerWasLostIsThereOnceAndIsRepeatedWithACount(t *testing.
 
 func TestAnAPIServerThatIsNotItselfIsAskedAgain(t *testing.T) {
 	t.Parallel()
+	forbidden := answer(http.StatusForbidden, metav1.StatusReasonForbidden)
 	for name, answers := range map[string][]func() (*http.Response, error){
 		"busy":                          {answer(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)},
 		"etcd changes its leader":       {answer(http.StatusInternalServerError, metav1.StatusReasonInternalError)},
-		"has started unnoticed":         {answer(http.StatusForbidden, metav1.StatusReasonForbidden), answer(http.StatusForbidden, metav1.StatusReasonForbidden)},
-		"starts, no rules loaded yet":   {reset, answer(http.StatusForbidden, metav1.StatusReasonForbidden)},
+		"has started unnoticed":         {forbidden, forbidden},
+		"starts, no rules loaded yet":   {reset, forbidden},
 		"starts, no tokens loaded yet":  {reset, answer(http.StatusUnauthorized, metav1.StatusReasonUnauthorized)},
-		"starts behind a load balancer": {answer(http.StatusServiceUnavailable, ""), answer(http.StatusForbidden, metav1.StatusReasonForbidden)},
+		"starts behind a load balancer": {answer(http.StatusServiceUnavailable, ""), forbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
