@@ -1,7 +1,6 @@
 package natsinformer
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -50,7 +49,5 @@ func TestEmptyBucketSyncs(t *testing.T) {
 	must(t, kv.Delete(t.Context(), "a"))
 	must(t, kv.PurgeDeletes(t.Context(), jetstream.DeleteMarkersOlderThan(-1)))
 	s := start(t, js, Config{Bucket: "b"}).synced(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	must(t, s.WaitCursor(ctx, 2)) // although no message is left
+	s.reaches(t, 2, time.Second) // although no message is left
 }

@@ -432,10 +432,7 @@ func TestWaitKeyReadsOwnWrites(t *testing.T) {
 			for n := range soak(300) {
 				key := fmt.Sprint("hot.", n%3)
 				revision := put(t, kv, key, n)
-				ctx, cancel := context.WithTimeout(t.Context(), prompt)
-				err := r.WaitKey(ctx, key, revision)
-				cancel()
-				must(t, err)
+				within(t, prompt, func(ctx context.Context) error { return r.WaitKey(ctx, key, revision) })
 				var at uint64
 				_, _ = fmt.Sscan(r.get(key).ResourceVersion, &at)
 				if at < revision {
@@ -484,13 +481,11 @@ func TestCursorWaitsForAKeyThatWasWrittenAgain(t *testing.T) {
 		t.Errorf("the cursor is %d, but revision %d of the key is not in the store", c, first)
 	}
 	open()
-	ctx, cancel := context.WithTimeout(t.Context(), prompt)
-	defer cancel()
-	must(t, r.WaitCursor(ctx, first))
+	r.reaches(t, first, prompt)
 	if !r.has("k", 3) {
 		t.Error("the cursor has passed a key that is not up to date")
 	}
-	must(t, r.WaitCursor(ctx, second))
+	r.reaches(t, second, prompt)
 }
 
 // TestTheCursorClaimsNothingOfAnotherStreamBeforeTheStoreHasIt: who waits for a write to a stream that was made anew, with

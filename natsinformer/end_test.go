@@ -88,16 +88,10 @@ func TestTheCursorIsNotMisledByWhoAsksForTheConsumer(t *testing.T) {
 		}
 	})
 	proxy.Resume()
-	must(t, r.WaitCursor(testDeadline(t), replaced))
+	r.reaches(t, replaced, time.Minute)
 	if !r.has("k", 3) {
 		t.Errorf("the cursor has passed %d with %d of %d keys in the store", replaced, len(r.GetStore().ListKeys()), between+2)
 	}
-}
-
-func testDeadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd: the server ends the pulls of a list also when it looks whether

@@ -1,7 +1,6 @@
 package natsinformer
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -59,10 +58,7 @@ func TestEveryClientGoFeatureSet(t *testing.T) {
 					must(t, err)
 					revision = ack.Sequence
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), prompt)
-				err := r.WaitCursor(ctx, revision)
-				cancel()
-				must(t, err)
+				r.reaches(t, revision, prompt)
 				if c := r.Cursor(); c < revision {
 					t.Fatalf("the cursor is %d after waiting for %d", c, revision)
 				}

@@ -88,20 +88,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// eventually waits for a condition.
-func eventually(t testing.TB, limit time.Duration, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-		<-tick.C
-	}
-}
-
 // seen records what an informer's handler was told.
 type seen struct {
 	mu     sync.Mutex
@@ -226,7 +212,8 @@ func contents(t testing.TB, kv jetstream.KeyValue) map[string]uint64 {
 func (r *running) converges(t testing.TB, kv jetstream.KeyValue, limit time.Duration) {
 	t.Helper()
 	got := map[string]uint64{}
-	deadline := time.Now().Add(limit)
+	clock := startServed(t)
+	defer clock.stop()
 	for {
 		want := contents(t, kv) // read again: a replica may be behind
 		clear(got)
@@ -237,7 +224,7 @@ func (r *running) converges(t testing.TB, kv jetstream.KeyValue, limit time.Dura
 		if maps.Equal(want, got) {
 			return
 		}
-		if time.Now().After(deadline) {
+		if clock.has(limit) {
 			t.Fatalf("the store has not converged within %s: server %v, store %v", limit, sample(want), sample(got))
 		}
 		<-time.After(5 * time.Millisecond)

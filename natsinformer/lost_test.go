@@ -1,7 +1,6 @@
 package natsinformer
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -76,9 +75,7 @@ func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 			if until != "" {
 				revision = put(t, kv, until, 1)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			must(t, r.WaitCursor(ctx, revision))
+			r.reaches(t, revision, 20*time.Second)
 			if !th.hasStolen() {
 				t.Fatal("nothing was lost: this test has lost its subject")
 			}

@@ -115,6 +115,7 @@ func TestATombstoneThatIsAskedForInVainIsNoFault(t *testing.T) {
 		return drop
 	})
 	var o told
+	stalled := stalls(t)
 	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond, OnError: o.add}).synced(t)
 	put(t, kv, "k", 1)
 	put(t, kv, "dies", 1)
@@ -124,14 +125,14 @@ func TestATombstoneThatIsAskedForInVainIsNoFault(t *testing.T) {
 	must(t, err)
 	eventually(t, 30*time.Second, "the tombstone is asked for in vain, and again", func() bool { return dropped.Load() >= 2 })
 	r.follows(t, kv, "k", 2, prompt)
-	if st := r.Status(); st.Resumes != 1 || st.Lists != 1 || o.count() != 0 {
-		t.Errorf("%d resumes, %d lists, told of %d errors", st.Resumes, st.Lists, o.count())
+	if st := r.Status(); st.Resumes > 1+stalled() || st.Lists != 1 || o.count() != 0 {
+		t.Errorf("%d resumes with %d stalls, %d lists, told of %d errors", st.Resumes, stalled(), st.Lists, o.count())
 	}
 	mute.Store(false)
 	compares := r.Status().Compares
 	eventually(t, 20*time.Second, "compared", func() bool { return r.Status().Compares > compares })
-	if st := r.Status(); st.Resumes != 1 || st.Lists != 1 {
-		t.Errorf("%d resumes, %d lists", st.Resumes, st.Lists)
+	if st := r.Status(); st.Resumes > 1+stalled() || st.Lists != 1 {
+		t.Errorf("%d resumes with %d stalls, %d lists", st.Resumes, stalled(), st.Lists)
 	}
 }
 
@@ -170,6 +171,7 @@ func TestSlowDecodingIsNotSilence(t *testing.T) {
 	}
 	put(t, kv, "last", 1)
 	var calls atomic.Int64
+	stalled := stalls(t)
 	r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
 		calls.Add(1)
 		if e.Key == "slow" {
@@ -180,14 +182,14 @@ func TestSlowDecodingIsNotSilence(t *testing.T) {
 	if n := calls.Load(); n != 3*receiveBatch/2+2 {
 		t.Errorf("the list decoded %d documents", n)
 	}
-	eventually(t, prompt, "watching", func() bool { return r.Status().Resumes == 1 })
+	eventually(t, prompt, "watching", func() bool { return r.Status().Resumes > 0 })
 	put(t, kv, "slow", 2)
 	for i := range 12 { // while it is decoded, so that there is no time for a heartbeat
 		put(t, kv, fmt.Sprint("k", i), -i-1)
 		pass(slow / 14)
 	}
 	eventually(t, slow+prompt, "decoded", func() bool { return r.has("slow", 2) && len(r.Invalid()) == 12 })
-	if n := r.Status().Resumes; n != 1 {
-		t.Errorf("the watch was resumed %d times", n)
+	if n := r.Status().Resumes; n == 0 || n > 1+stalled() {
+		t.Errorf("the watch was resumed %d times, and the machine stalled %d times", n, stalled())
 	}
 }

@@ -188,6 +188,7 @@ func TestReconnectStormLeavesNothingBehind(t *testing.T) {
 func TestSlowHandlerDelaysOnlyItself(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	stalled := stalls(t)
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
 	slow := &slowHandler{release: make(chan struct{})}
 	_, err := r.AddEventHandler(slow)
@@ -203,8 +204,8 @@ func TestSlowHandlerDelaysOnlyItself(t *testing.T) {
 	close(slow.release)
 	eventually(t, prompt, "the slow handler gets the last state of each key", func() bool { return slow.last("k1").n == 5000 })
 	slow.inOrder(t)
-	if resumes := r.Status().Resumes; resumes != 1 {
-		t.Errorf("the watch was resumed %d times", resumes)
+	if resumes := r.Status().Resumes; resumes == 0 || resumes > 1+stalled() {
+		t.Errorf("the watch was resumed %d times, and the machine stalled %d times", resumes, stalled())
 	}
 }
 
@@ -234,9 +235,7 @@ func TestTenInformersOnOneBucket(t *testing.T) {
 	answers(t, js, "b")
 	revision := put(t, kv, "k1", 1000)
 	for _, r := range all {
-		ctx, cancel := context.WithTimeout(t.Context(), prompt)
-		must(t, r.WaitCursor(ctx, revision))
-		cancel()
+		r.reaches(t, revision, prompt)
 		r.converges(t, kv, 0)
 	}
 	eventually(t, prompt, "a consumer each", func() bool { return consumers(t, js, "b") == len(all) })
@@ -278,9 +277,7 @@ func TestWaitKeyEndsWhenTheKeyVanished(t *testing.T) {
 	must(t, kv.PurgeDeletes(t.Context(), jetstream.DeleteMarkersOlderThan(-1)))
 	put(t, kv, "other", 1)
 	proxy.Resume()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	must(t, r.WaitKey(ctx, "k", revision))
+	within(t, 5*time.Second, func(ctx context.Context) error { return r.WaitKey(ctx, "k", revision) })
 	if r.get("k") != nil {
 		t.Error("it is in the store")
 	}
