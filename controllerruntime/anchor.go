@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -268,7 +269,7 @@ func sameCondition(conditions []metav1.Condition, want metav1.Condition) bool {
 	if have == nil || have.Status != want.Status || have.Reason != want.Reason {
 		return false
 	}
-	if strings.HasPrefix(have.Message, waitsFor) || strings.HasPrefix(want.Message, waitsFor) {
+	if strings.HasPrefix(have.Message, apisource.WaitsFor) || strings.HasPrefix(want.Message, apisource.WaitsFor) {
 		return have.ObservedGeneration == want.ObservedGeneration && have.Message == want.Message
 	}
 	return want.Reason == entity.ReasonSynced || have.ObservedGeneration == want.ObservedGeneration

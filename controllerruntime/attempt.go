@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"strconv"
@@ -19,7 +20,7 @@ type attempt struct {
 	wrote   bool                 // through our clients or handles
 	pending string               // what external.Reconcile waits for; the key is not reconciled yet
 	status  *entity.StatusChange // nil if none was set
-	waits   waitsForAPI          // the error is no failure: the key has to wait for an API
+	waits   apisource.Waiter     // the error is no failure: the key has to wait for an API
 }
 
 // call calls the reconciler if the caches show what the key's last reconcile wrote, or have been waited for. Else, or if the

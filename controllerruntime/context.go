@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -27,8 +28,8 @@ type reconcileContext struct {
 	recorded bool // what comes of the reconcile is, and the status with it
 
 	pending pendingNote
-	began   keyed[struct{}] // kinds whose API was called
-	saving  sync.Mutex      // of intents: several resources reconciled side by side share a key
+	began   apisource.Begun
+	saving  sync.Mutex // of intents: several resources reconciled side by side share a key
 }
 
 type reconcileKey struct{}

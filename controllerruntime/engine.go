@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
@@ -28,8 +29,8 @@ type engine struct {
 	opts         options
 
 	primary    primary
-	sources    []source.Source   // the primary first
-	externals  []*externalSource // those of them that are behind APIs
+	sources    []source.Source // the primary first
+	apis       *apisource.Set  // those of them that are behind APIs
 	reconciler Reconciler
 	queue      *queue.Queue
 	mappings   *source.Mappings
@@ -40,7 +41,6 @@ type engine struct {
 	life       lifecycle
 	backoff    backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
 	written    ownWrites
-	intents    intents
 	stats      counters
 	async      *asyncWrites
 
@@ -84,6 +84,7 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 		e.anchors = &anchors{engine: e}
 		e.brake = newBrake(e)
 	}
+	e.apis = e.newAPIs()
 	return e
 }
 

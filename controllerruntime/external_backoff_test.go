@@ -118,13 +118,13 @@ func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the site is known", func() bool { return w.reconciled("home") })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	s := w.c.engine.external("Disk")
-	eventually(t, "the teardown waits for a list", func() bool { return s.asked.len() == 1 })
+	s := w.c.engine.apis.Source("Disk")
+	eventually(t, "the teardown waits for a list", func() bool { return s.Stats().Awaited == 1 })
 	terms := w.c.Stats().Terms
 	loseLease(t, w.sites)
 	eventually(t, "it does not lead", func() bool { return !w.c.Stats().Leading })
-	eventually(t, "nothing is asked any more", func() bool { return s.asked.len() == 0 })
-	eventually(t, "it leads again, and asks again", func() bool { return w.c.Stats().Terms > terms && s.asked.len() == 1 })
+	eventually(t, "nothing is asked any more", func() bool { return s.Stats().Awaited == 0 })
+	eventually(t, "it leads again, and asks again", func() bool { return w.c.Stats().Terms > terms && s.Stats().Awaited == 1 })
 }
 
 // loseLease makes another replica hold the lease, which then dies.

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"net/http"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -219,26 +217,6 @@ func TestWhatFailedElsewhereIsTriedAgainWhileAnAPIIsAway(t *testing.T) {
 	eventually(t, "it waits", func() bool { return c.Stats().External["Thing"].Waiting == 1 })
 }
 
-// TestOfSeveralErrorsEachIsLookedAt, but one that wraps its kind and its cause is one.
-func TestOfSeveralErrorsEachIsLookedAt(t *testing.T) {
-	a, b, c := errors.New("a"), errors.New("b"), errors.New("c")
-	wrapped := fmt.Errorf("%w: %w", a, b)
-	for name, test := range map[string]struct {
-		err  error
-		want []error
-	}{
-		"one":       {a, []error{a}},
-		"kinds":     {wrapped, []error{wrapped}},
-		"joined":    {fmt.Errorf("all: %w", errors.Join(a, fmt.Errorf("some: %w", errors.Join(b, wrapped)))), []error{a, b, wrapped}},
-		"aggregate": {utilerrors.NewAggregate([]error{a, errors.Join(b, c)}), []error{a, b, c}},
-		"marked":    {external.Unavailable(errors.Join(a, b)), []error{external.Unavailable(errors.Join(a, b))}},
-	} {
-		if got := severalErrors(test.err); !reflect.DeepEqual(got, test.want) {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
-	}
-}
-
 func TestAStopOfAWaitingControllerLosesNothing(t *testing.T) {
 	w := newCloudWorld(t, withInterval(notInATest), nil)
 	r := w.run(w.c)
@@ -288,7 +266,7 @@ func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
 	if opened := w.c.Stats().BreakerOpened; opened > 1 {
 		t.Errorf("the breaker opened %d times, though the API never answered", opened)
 	}
-	if pause := w.c.engine.external("Disk").breaker.pauseNow(); pause < quick.BackoffMax/4 {
+	if pause := w.c.engine.apis.Source("Disk").Stats().Pause; pause < quick.BackoffMax/4 {
 		t.Errorf("the pause is %v after many failures, it does not grow towards %v", pause, quick.BackoffMax)
 	}
 	if s := w.c.Stats(); s.Failures != 0 {
@@ -301,12 +279,6 @@ func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
 			t.Errorf("s%d: %d disks were created", i, n)
 		}
 	}
-}
-
-func (b *apiBreaker) pauseNow() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.pause
 }
 
 func TestAReconcilerOfItsOwnOpensTheBreakerThatItNames(t *testing.T) {

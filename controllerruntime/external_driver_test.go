@@ -262,3 +262,13 @@ func (w *cloudWorld) gone(name string) bool {
 	_, err := w.sites.Record(w.t.Context(), name)
 	return apierrors.IsNotFound(err) && w.intents(name) == ""
 }
+
+// sleep reports whether ctx has outlived the pause.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"net/http"
 	"strings"
@@ -17,7 +18,7 @@ import (
 // keep writes down an entry for a site's disk, as another process would have left it.
 func (w *cloudWorld) keep(name string, entry external.Entry) {
 	w.t.Helper()
-	data, err := json.Marshal(keptIntents{Key: name, Resources: map[string]external.Entry{"Disk": entry}})
+	data, err := json.Marshal(apisource.Intents{Key: name, Resources: map[string]external.Entry{"Disk": entry}})
 	must(w.t, err)
 	_, err = w.sites.Records().PutReserved(w.t.Context(), record.IntentsKey(name), data, 0)
 	must(w.t, err)

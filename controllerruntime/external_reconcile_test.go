@@ -6,6 +6,7 @@ import (
 	"errors"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/record"
 	toolsrecord "k8s.io/client-go/tools/record"
 	"net/http"
@@ -48,7 +49,7 @@ func (w *cloudWorld) intentOf(name string) *external.Intent {
 	if data == "" {
 		return nil
 	}
-	var kept keptIntents
+	var kept apisource.Intents
 	must(w.t, json.Unmarshal([]byte(data), &kept))
 	return kept.Resources["Disk"].Intent
 }

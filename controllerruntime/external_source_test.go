@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -244,12 +245,12 @@ func TestAPushWakesTheOwnerAndListsSoon(t *testing.T) {
 	lists := things.lists.Load()
 	things.list.Store(&[]external.Resource{{ID: "a", OwnerKey: "home", Version: "1"}})
 	began := time.Now()
-	for tick := time.NewTicker(2 * time.Millisecond); time.Since(began) < 5*wantedGap; <-tick.C {
+	for tick := time.NewTicker(2 * time.Millisecond); time.Since(began) < 5*apisource.WantedGap; <-tick.C {
 		things.pushes <- "home"
 	}
 	eventually(t, "the owner is woken", func() bool { return seen.with("home", OperationExternal) > 0 })
 	eventually(t, "the new thing is known", func() bool { return c.Stats().External["Thing"].Resources == 1 })
-	if n, most := things.lists.Load()-lists, 2+int64(time.Since(began)/wantedGap); n > most {
+	if n, most := things.lists.Load()-lists, 2+int64(time.Since(began)/apisource.WantedGap); n > most {
 		t.Errorf("%d lists for many pushes, want at most %d: they should share", n, most)
 	}
 	for i, how := range []string{"return", "fail", "panic"} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"github.com/nagi-runtime/nagi/external"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,12 +48,11 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 			at := time.Now()
 			if created {
 				entry := external.Entry{Applied: "x", Created: &external.Creation{At: at, Settle: time.Millisecond}}
-				must(t, c.engine.writeIntents(t.Context(), keptIntents{Key: "old", Resources: map[string]external.Entry{"Thing": entry}}, 0))
-				c.engine.intents.met("old", "Thing", entry)
+				must(t, c.engine.apis.Store("old", &sync.Mutex{}).Save(t.Context(), "Thing", external.Entry{}, entry))
 			}
 			eventually(t, "it has settled", func() bool { return time.Since(at) > 10*time.Millisecond })
 			api.hold.Store(true)
-			c.engine.external("Thing").wantList(time.Now())
+			c.engine.apis.Source("Thing").WantList(time.Now())
 			<-api.read
 			api.list.Store(&[]external.Resource{{ID: "disk", OwnerKey: "new", Version: "2"}})
 			must(t, sites.Delete(t.Context(), "old"))

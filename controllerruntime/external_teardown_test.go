@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,7 +14,7 @@ import (
 // listNow makes the disks of a cloud known that were made without the controller.
 func (w *cloudWorld) listNow(resources int) {
 	w.t.Helper()
-	w.c.engine.external("Disk").wantList(time.Now())
+	w.c.engine.apis.Source("Disk").WantList(time.Now())
 	eventually(w.t, "the disks are listed", func() bool { return w.c.Stats().External["Disk"].Resources == resources })
 }
 
@@ -44,7 +45,7 @@ func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
 	things.list.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
-	w.c.engine.external("Thing").wantList(time.Now())
+	w.c.engine.apis.Source("Thing").WantList(time.Now())
 	eventually(t, "the thing is known", func() bool { return w.c.Stats().External["Thing"].Resources == 1 })
 	w.cloud.goAway(false)
 	must(t, w.sites.Delete(t.Context(), "home"))
@@ -66,7 +67,7 @@ func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 	eventually(t, "it is reconciled", func() bool { return w.reconciled("home") && w.cloud.of("home") == "=1" })
 	w.listNow(1)
 	things.list.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
-	w.c.engine.external("Thing").wantList(time.Now())
+	w.c.engine.apis.Source("Thing").WantList(time.Now())
 	eventually(t, "the thing is known", func() bool { return w.c.Stats().External["Thing"].Resources == 1 })
 	w.cloud.set(func(c *cloud) { c.async = true })
 	w.resize("home", 2)
@@ -81,15 +82,15 @@ func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 
 // TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation: whoever settles that is not asked to wake it, too.
 func TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation(t *testing.T) {
-	open := leftOpen{err: errors.New("an operation goes on")}
-	err := open.before(TerminalError(errUnwell))
-	if isTerminal(err) || !errors.Is(err, open.err) || !strings.Contains(err.Error(), errUnwell.Error()) {
+	open := apisource.LeftOpen{Err: errors.New("an operation goes on")}
+	err := withLeftOpen(&open, TerminalError(errUnwell))
+	if isTerminal(err) || !errors.Is(err, open.Err) || !strings.Contains(err.Error(), errUnwell.Error()) {
 		t.Errorf("got %v", err)
 	}
-	if !errors.Is(open.before(errBackAgain), errBackAgain) {
+	if !errors.Is(withLeftOpen(&open, errBackAgain), errBackAgain) {
 		t.Error("that the document is back is hidden")
 	}
-	if none := (&leftOpen{}); !isTerminal(none.before(TerminalError(errUnwell))) {
+	if none := (&apisource.LeftOpen{}); !isTerminal(withLeftOpen(none, TerminalError(errUnwell))) {
 		t.Error("a terminal error is none any more")
 	}
 }

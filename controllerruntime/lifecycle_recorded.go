@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -79,11 +80,11 @@ func (r recordedLife) record(t *term, it queue.Item, v view, before *entity.Reco
 	condition := reconciledCondition(metav1.ConditionTrue, entity.ReasonSynced, "", v.Revision)
 	switch {
 	case came == succeeded && a.pending != "":
-		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, waitsFor+a.pending, v.Revision)
+		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, apisource.WaitsFor+a.pending, v.Revision)
 	case came == waiting:
 		// A primary that is reconciled stays so while it waits for a turn, or a resync of all would write each record twice.
-		if _, turn := a.waits.(*turnError); !turn || !anchors.reconciled(before, v) {
-			condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, a.waits.message(), v.Revision)
+		if a.waits.Away() || !anchors.reconciled(before, v) {
+			condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, a.waits.Message(), v.Revision)
 		}
 	case came == terminal:
 		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonTerminal, a.err.Error(), v.Revision)

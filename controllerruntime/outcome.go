@@ -65,13 +65,13 @@ func (e *engine) settle(t *term, it queue.Item, o *outcome) {
 	case anchored:
 		e.queue.AddAfter(it.Key, it.Ops, queue.Secondary, 0, queue.RetryDelay)
 	case waiting:
-		o.attempt.waits.wait(queue.Item{Key: it.Key, Ops: o.ops, Prio: it.Prio, Added: it.Added}, o.attempt.err)
+		o.attempt.waits.Wait(queue.Item{Key: it.Key, Ops: o.ops, Prio: it.Prio, Added: it.Added}, o.attempt.err)
 	case failed:
 		e.settleFailure(t, it, o)
 	case terminal:
 		e.settleTerminal(it, o)
 	case rests:
-		e.forgetTurn(it.Key)
+		e.apis.ForgetTurn(it.Key)
 		e.keys.resetFailures(it.Key)
 	case backAgain:
 		e.settleBackAgain(it, o)
@@ -123,7 +123,7 @@ func (e *engine) settleSuccess(it queue.Item, o *outcome) {
 			s.failures = 0 // what goes on behind an API may fail yet, and the next try then comes later
 		}
 	})
-	e.resumed(it.Key)
+	e.apis.Attempted(it.Key, true)
 	if o.after > 0 {
 		o.attempt.nextDue = time.Now().Add(o.after)
 		e.queue.AddAfter(it.Key, operation.Union(o.ops, operation.Of(OperationRequeue)), queue.Background, o.after, queue.RequeueDelay)
@@ -149,7 +149,7 @@ func (e *engine) settleFailure(t *term, it queue.Item, o *outcome) {
 	}
 	o.attempt.nextDue = time.Now().Add(delay)
 	e.queue.AddAfter(it.Key, operation.Union(o.ops, operation.Of(OperationRetry)), queue.Background, delay, queue.RetryDelay)
-	e.attempted(it.Key, false)
+	e.apis.Attempted(it.Key, false)
 }
 
 // chosenDelay asks the user's error policy.
@@ -170,7 +170,7 @@ func (e *engine) settleTerminal(it queue.Item, o *outcome) {
 	parked := o.parked
 	e.keys.change(it.Key, func(s *keyState) { s.parked, s.failures = &parked, 0 })
 	e.event(o.subject, eventWarning, entity.ReasonTerminal, o.attempt.err.Error())
-	e.attempted(it.Key, false)
+	e.apis.Attempted(it.Key, false)
 }
 
 // settleBackAgain looks again soon: the event that says so may be here already, and this covers a cache that is behind.
@@ -178,7 +178,7 @@ func (e *engine) settleBackAgain(it queue.Item, o *outcome) {
 	e.keys.amend(it.Key, func(s *keyState) { s.failures, s.cleanUp = 0, nil })
 	o.attempt.nextDue = time.Now().Add(goneCheckInterval)
 	e.queue.AddAfter(it.Key, operation.Of(OperationPut), queue.Live, goneCheckInterval, queue.RetryDelay)
-	e.attempted(it.Key, false)
+	e.apis.Attempted(it.Key, false)
 }
 
 // settleRecordFailure puts a key back whose record could not be written: there is no reconcile without it, and none is lost.
@@ -223,8 +223,7 @@ func (e *engine) settleRefusal(t *term, it queue.Item, o *outcome) {
 func (e *engine) forget(key string) {
 	e.keys.forget(key)
 	e.written.forget(key)
-	e.forgetAsked(key)
-	e.resumed(key)
+	e.apis.Forget(key)
 	e.forgetBlocked(key)
 }
 

@@ -235,7 +235,7 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	if e.claim != nil {
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
-	e.intents.since = time.Now()
+	e.apis.BeginTerm()
 	e.terms.begin(&term{ctx: termCtx, stop: stop, lease: won, logger: logger})
 	<-ctx.Done()
 	e.terms.end()
@@ -248,7 +248,7 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	if err := e.queue.WaitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
 		e.brake.keepStreamAtEnd(life)
 	}
-	e.forgetAllAsked()
+	e.apis.EndTerm()
 	loops.Wait()
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,23 +72,26 @@ func kumoriKube(informer cache.SharedIndexInformer, number int, role string, han
 // kumoriExternal hands over external resources as such.
 func kumoriExternal(client external.IExternalClient, handle func(any)) Option {
 	return func(o *options) error {
-		inner, config, err := checkExternal(client)
+		inner, config, err := apisource.Check(client)
 		if err != nil {
-			return fmt.Errorf("secondary external client %s: %w", externalKind(inner), err)
+			return fmt.Errorf("secondary external client %s: %w", apisource.KindOf(inner), err)
 		}
 		o.sources = append(o.sources, func(e *engine) (source.Source, error) {
-			s := newExternalSource(e, "secondary", inner, config)
-			sink := &handlerSink{source: s, handle: func(obj any) { handle(obj.(*externalObject).resource) }}
-			s.events = sink
-			s.pushed = func(owner string) {
-				for _, obj := range s.cache.ownedBy(owner) {
-					sink.call(context.Background(), obj)
-				}
+			s := e.apis.New("secondary", inner, config)
+			sink := &handlerSink{source: s, handle: func(obj any) { handle(obj.(*apisource.Object).Resource) }}
+			s.Handlers = apisource.Handlers{
+				Events: sink,
+				Pushed: func(owner string) {
+					objects, _ := s.OwnedBy(owner) // never fails
+					for _, obj := range objects {
+						sink.call(context.Background(), obj)
+					}
+				},
+				Missing: func(owner string) {
+					sink.call(context.Background(), &apisource.Object{Resource: external.Resource{OwnerKey: owner}})
+				},
 			}
-			s.missing = func(owner string) {
-				sink.call(context.Background(), &externalObject{resource: external.Resource{OwnerKey: owner}})
-			}
-			return s, e.addExternal(s)
+			return s, e.apis.Add(s)
 		})
 		return nil
 	}

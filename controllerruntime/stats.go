@@ -114,11 +114,14 @@ func (e *engine) snapshot() Stats {
 	}
 	s.Degraded = e.health.Degraded()
 	s.BreakerOpened = c.breakerOpened.Load()
-	for _, source := range e.externals {
+	for kind, api := range e.apis.Stats() {
 		if s.External == nil {
 			s.External = map[string]ExternalStats{}
 		}
-		s.External[source.resources] = source.breaker.snapshot()
+		s.External[kind] = ExternalStats{
+			Resources: api.Resources, Away: api.Away, Since: api.Since, Reason: api.Reason,
+			Waiting: api.Waiting, TurnedAway: api.TurnedAway,
+		}
 	}
 	return s
 }

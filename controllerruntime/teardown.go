@@ -192,30 +192,30 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 		return false, err
 	}
 	if !e.opts.withoutCascade {
-		a.behind = e.behind(key) // before the intents ask: for them a list may do that is older than the teardown
+		a.behind = e.apis.Stale(key) // before the intents ask: for them a list may do that is older than the teardown
 	}
-	left, err := e.intentsLeft(ctx, key)
+	left, err := e.apis.IntentsLeft(ctx, key)
 	if err != nil {
 		return false, err
 	}
-	told := left.told
+	conclusive := left.Conclusive
 	if !e.opts.withoutCascade {
 		// What is known goes at once, even while some API cannot tell what there is, or what came of an intent.
-		a.behind = append(a.behind, left.held...)
+		a.behind = append(a.behind, left.Held...)
 		gone, err := e.cascade(ctx, a)
 		if err != nil {
-			return false, left.before(err)
+			return false, withLeftOpen(&left, err)
 		}
-		told = told && len(a.behind) == 0
-		if told && !gone {
-			return false, left.err
+		conclusive = conclusive && len(a.behind) == 0
+		if conclusive && !gone {
+			return false, left.Err
 		}
 	}
-	if left.err != nil {
-		return false, left.err
+	if left.Err != nil {
+		return false, left.Err
 	}
-	if !told {
-		return false, e.cannotList(key)
+	if !conclusive {
+		return false, e.apis.CannotList(key)
 	}
 	if err := a.still(ctx); err != nil {
 		return false, err
@@ -225,9 +225,9 @@ func (e *engine) cleanUp(ctx context.Context, key string) (gone bool, err error)
 		if err := e.removeAnchor(ctx, key); err != nil {
 			return false, err
 		}
-		return true, e.removeIntents(ctx, key)
+		return true, e.apis.RemoveIntents(ctx, key)
 	}
-	if err := e.removeIntents(ctx, key); err != nil {
+	if err := e.apis.RemoveIntents(ctx, key); err != nil {
 		return false, err
 	}
 	return true, e.removeAnchor(ctx, key)

@@ -31,7 +31,7 @@ func (e *engine) work() {
 			}
 			continue
 		}
-		it = e.takeWaiting(it)
+		it = e.apis.Take(it)
 		o := e.handle(t, it)
 		e.settle(t, it, &o)
 	}
@@ -49,7 +49,7 @@ func (e *engine) handle(t *term, it queue.Item) outcome {
 	case source.Absent:
 		return e.life.absent(t, it)
 	}
-	e.forgetAsked(it.Key)
+	e.apis.ForgetAwaited(it.Key)
 	if instead := e.life.exists(t, it, v); instead != nil {
 		return *instead
 	}

@@ -1,13 +1,13 @@
-package controllerruntime
+package apisource
 
 import (
 	"fmt"
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"testing"
 )
 
-// BenchmarkExternalList compares a list of 100,000 resources with the one before, of which nothing, or one in a hundred, differs.
+// BenchmarkExternalList compares a list of 100,000 resources with the one before, of which nothing, or one in a
+// hundred, differs.
 func BenchmarkExternalList(b *testing.B) {
 	const many = 100_000
 	lists := [2][]external.Resource{}
@@ -19,16 +19,9 @@ func BenchmarkExternalList(b *testing.B) {
 		}
 		lists[1] = append(lists[1], r)
 	}
-	server := natstest.Start(b)
-	_, js := natstest.Connect(b, server.URL())
-	sites := benchClient(b, js)
 	for name, differ := range map[string]int{"same": 0, "one in 100 differs": 1} {
 		b.Run(name, func(b *testing.B) {
-			c, err := New("bench", sites, noReconciler, OwnsExternal(&disks{}))
-			if err != nil {
-				b.Fatal(err)
-			}
-			s := c.engine.externals[0]
+			s := newController(b, external.Config{}).source
 			s.cache.replace(s, lists[0])
 			for i := 1; b.Loop(); i++ {
 				s.cache.replace(s, lists[i%2*differ])

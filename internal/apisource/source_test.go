@@ -1,0 +1,203 @@
+package apisource
+
+import (
+	"errors"
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// relist lets the source list once more, past the time that pushes and lists that were wanted need.
+func (c *controller) relist() {
+	c.source.WantList(time.Now())
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+func TestAListTellsWhatDiffersFromTheLastOne(t *testing.T) {
+	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
+		for _, step := range []struct {
+			list []external.Resource
+			want []string
+		}{
+			{[]external.Resource{disk("a", "home", "1"), disk("b", "home", "1")}, []string{"created a", "created b"}},
+			{[]external.Resource{disk("a", "home", "2"), disk("b", "home", "1")}, []string{"updated a"}},
+			{[]external.Resource{disk("a", "home", "2"), disk("b", "x", "1"), disk("b", "y", "1")}, nil}, // whose is b?
+			{[]external.Resource{disk("a", "home", "2"), disk("b", "home", "1")}, nil},
+			{[]external.Resource{disk("b", "home", "1")}, []string{"deleted a"}},
+		} {
+			c.api.set(nil, step.list...)
+			c.relist()
+			got := tell(c, &c.events)
+			slices.Sort(got)
+			if !slices.Equal(got, step.want) {
+				t.Errorf("%v: got %v, want %v", step.list, got, step.want)
+			}
+		}
+		c.api.set(errAway)
+		c.relist()
+		if got := tell(c, &c.events); got != nil || c.source.Stats().Resources != 1 {
+			t.Errorf("a list that fails tells %v, and %d resources are left", got, c.source.Stats().Resources)
+		}
+	})
+}
+
+func TestAKeyWaitsWhileTheAPIIsAwayAndIsResumedWithAllItsOperations(t *testing.T) {
+	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
+		c.api.set(errAway)
+		c.relist()
+		for _, op := range []operation.Operation{operation.Put, operation.Secondary} {
+			_, _, err := c.gate("home").Enter(t.Context())
+			waiter := c.set.WaiterFor("home", err)
+			if waiter == nil || !waiter.Away() {
+				t.Fatalf("%v: it waits for %v", err, waiter)
+			}
+			waiter.Wait(queue.Item{Key: "home", Ops: operation.Of(op)}, err)
+		}
+		if s := c.source.Stats(); s.Waiting != 1 || !s.Away || c.opened != 1 {
+			t.Errorf("%+v, opened %d times", s, c.opened)
+		}
+		c.api.set(nil)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		got := tell(c, &c.resumed)
+		if len(got) != 1 || got[0].Ops != operation.Of(operation.Put, operation.Secondary) {
+			t.Errorf("resumed: %v", got)
+		}
+		if s := c.source.Stats(); s.Waiting != 0 || s.Away {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestOneKeyTriesFirstWhereListsSucceedAndCallsFail, and the others follow once it got its answer.
+func TestOneKeyTriesFirstWhereListsSucceedAndCallsFail(t *testing.T) {
+	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
+		for _, key := range []string{"a", "b", "c", "d"} {
+			c.set.WaiterFor(key, errAway).Wait(queue.Item{Key: key, Ops: operation.Of(operation.Put)}, errAway)
+		}
+		time.Sleep(c.source.config.BackoffMin)
+		synctest.Wait()
+		first := tell(c, &c.resumed)
+		if len(first) != 1 {
+			t.Fatalf("%d keys try first", len(first))
+		}
+		if _, cancel, err := c.gate(first[0].Key).Enter(t.Context()); err != nil {
+			t.Error(err)
+		} else {
+			cancel()
+		}
+		c.set.Attempted(first[0].Key, true)
+		if rest := tell(c, &c.resumed); len(rest) != 3 {
+			t.Errorf("%d keys follow", len(rest))
+		}
+	})
+}
+
+func TestAKeyWhoseTurnWouldBeLongInComingComesBackLater(t *testing.T) {
+	inBubble(t, external.Config{Rate: 0.01, Burst: 1}, func(t *testing.T, c *controller) { // one turn, for the list
+		_, _, err := c.gate("home").Enter(t.Context())
+		waiter := c.set.WaiterFor("home", err)
+		if waiter == nil || waiter.Away() {
+			t.Fatalf("%v: it waits for %v", err, waiter)
+		}
+		waiter.Wait(queue.Item{Key: "home", Ops: operation.Of(operation.Put)}, err)
+		if got := tell(c, &c.retried); len(got) != 1 || c.source.Stats().TurnedAway != 1 {
+			t.Errorf("retried %v, %+v", got, c.source.Stats())
+		}
+		c.set.ForgetTurn("home")
+		if s := c.source.Stats(); s.TurnedAway != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestAnErrorThatIsNotOnlyAboutAPIsMakesNoKeyWait(t *testing.T) {
+	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
+		if waiter := c.set.WaiterFor("home", errors.Join(errAway, errors.New("another"))); waiter != nil {
+			t.Errorf("it waits for %v", waiter)
+		}
+		if !c.source.Stats().Away {
+			t.Error("the breaker does not open, though this attempt has met the API away")
+		}
+	})
+}
+
+func TestATeardownWaitsForAListThatBeganAfterIt(t *testing.T) {
+	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
+		if stale := c.set.Stale("home"); len(stale) != 1 {
+			t.Fatalf("stale: %v", stale)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := tell(c, &c.noticed); !slices.Equal(got, []string{"home"}) {
+			t.Errorf("due: %v", got)
+		}
+		if stale := c.set.Stale("home"); stale != nil {
+			t.Errorf("stale: %v", stale)
+		}
+		c.relist()
+		if got := tell(c, &c.noticed); got != nil {
+			t.Errorf("due again: %v", got)
+		}
+		c.set.EndTerm()
+		if stale := c.set.Stale("home"); len(stale) != 1 {
+			t.Error("a list of an earlier term is enough")
+		}
+	})
+}
+
+// TestAResourceThatWasMadeAndIsInNoListIsMissing: comparing two lists does not show it.
+func TestAResourceThatWasMadeAndIsInNoListIsMissing(t *testing.T) {
+	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
+		for _, key := range []string{"home", "lost"} {
+			entries := c.set.Store(key, &sync.Mutex{})
+			begun := external.Entry{Intent: &external.Intent{Action: external.ActionCreate, Digest: "x", Tried: time.Now()}}
+			if err := entries.Save(t.Context(), "Disk", external.Entry{}, begun); err != nil {
+				t.Fatal(err)
+			}
+			if err := entries.Save(t.Context(), "Disk", begun, external.Entry{Applied: "x"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.api.set(nil, disk("a", "home", "1"))
+		time.Sleep(time.Minute)
+		c.relist()
+		if got := tell(c, &c.missing); !slices.Equal(got, []string{"lost"}) {
+			t.Errorf("missing: %v", got)
+		}
+		c.relist()
+		if got := tell(c, &c.missing); got != nil {
+			t.Errorf("missing again: %v", got)
+		}
+	})
+}
+
+func TestNothingIsLeftOfAKeyThatIsForgotten(t *testing.T) {
+	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
+		c.set.Stale("home")
+		c.source.expect("home", 1, time.Now())
+		c.source.keys.change("home", func(state *keyState) { state.turnedAway = true })
+		c.set.WaiterFor("home", errAway).Wait(queue.Item{Key: "home"}, errAway)
+		c.set.Forget("home")
+		if s := c.source.Stats(); s.Awaited+s.Waiting+s.TurnedAway != 0 || c.source.keys.size.Load() != 0 {
+			t.Errorf("%+v, %d keys", s, c.source.keys.size.Load())
+		}
+		if len(c.source.breaker.suspects) != 0 {
+			t.Errorf("suspects: %v", c.source.breaker.suspects)
+		}
+	})
+}
+
+func (c *controller) gate(key string) external.Gate {
+	g, guarded := c.set.Gate("Disk", key, nil)
+	if !guarded {
+		c.t.Fatal("nothing stands before the API")
+	}
+	return g
+}

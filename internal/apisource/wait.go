@@ -1,0 +1,127 @@
+package apisource
+
+import (
+	"errors"
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"strings"
+)
+
+// WaitsFor begins the messages of conditions that say what a key waits for.
+const WaitsFor = "waits for "
+
+// Waiter is what a key waits for without having failed.
+type Waiter interface {
+	// Wait lets the key wait, with the operations of this attempt. err is the attempt's.
+	Wait(it queue.Item, err error)
+	// Message is what the key's condition says.
+	Message() string
+	// Away tells whether the key waits for an API that is away. If not, it waits for a turn under a rate limit.
+	Away() bool
+}
+
+// refusal is the reason of a call that was not made because the breaker is open. It says nothing new about the API.
+type refusal struct{ reason error }
+
+func (r *refusal) Error() string { return r.reason.Error() }
+func (r *refusal) Unwrap() error { return r.reason }
+
+func isRefusal(err error) bool {
+	_, refused := errors.AsType[*refusal](err)
+	return refused
+}
+
+// WaiterFor returns what a key has to wait for after an error: its turn, or an API that is away. It is nil if the error
+// is of another kind, or the key's own fault. Of several errors all must be of that kind: what failed elsewhere has to
+// be tried again while the API is away.
+func (s *Set) WaiterFor(key string, err error) Waiter {
+	if err == nil || len(s.sources) == 0 {
+		return nil
+	}
+	var first Waiter
+	var met []func() // opens the breaker of an API that this attempt has met away
+	failed := false
+	for _, err := range severalErrors(err) {
+		waiter := s.waiterForOne(key, err)
+		if waiter == nil {
+			failed = true
+			continue
+		}
+		refused := isRefusal(err)
+		if breaker, ok := waiter.(*breaker); ok && !refused {
+			met = append(met, func() { breaker.trip(key, err) })
+		}
+		if first == nil || refused {
+			first = waiter
+		}
+	}
+	if !failed {
+		return first
+	}
+	for _, open := range met {
+		open()
+	}
+	return nil
+}
+
+// waiterForOne is WaiterFor of one error. An error that does not name its API is about the only API that there is.
+func (s *Set) waiterForOne(key string, err error) Waiter {
+	if turn, ok := errors.AsType[*turnError](err); ok {
+		return turn
+	}
+	if !errors.Is(err, external.ErrUnavailable) {
+		return nil
+	}
+	var found *Source
+	if unavailable, ok := errors.AsType[*external.UnavailableError](err); ok && unavailable.Kind != "" {
+		found = s.Source(unavailable.Kind)
+	} else if len(s.sources) == 1 {
+		found = s.sources[0]
+	}
+	if found == nil || !isRefusal(err) && found.breaker.ownFault(key) {
+		return nil
+	}
+	return found.breaker
+}
+
+// severalErrors returns the parts of a list of errors, as errors.Join or an aggregate makes one. An error that wraps
+// several others otherwise, such as its kind and its cause, is one error.
+func severalErrors(err error) []error {
+	var parts []error
+	for inner := err; inner != nil && parts == nil; inner = errors.Unwrap(inner) {
+		parts = partsOf(inner)
+	}
+	if parts == nil {
+		return []error{err}
+	}
+	var all []error
+	for _, part := range parts {
+		all = append(all, severalErrors(part)...)
+	}
+	return all
+}
+
+// partsOf returns the parts of an error that says nothing but what its parts say: of an aggregate, or one part a line,
+// which is the documented format of errors.Join. It returns nil of any other error.
+func partsOf(err error) []error {
+	if aggregate, ok := err.(utilerrors.Aggregate); ok {
+		return aggregate.Errors()
+	}
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	parts := several.Unwrap()
+	lines := make([]string, len(parts))
+	for i, part := range parts {
+		if part == nil {
+			return nil
+		}
+		lines[i] = part.Error()
+	}
+	if len(parts) == 0 || err.Error() != strings.Join(lines, "\n") {
+		return nil
+	}
+	return parts
+}
