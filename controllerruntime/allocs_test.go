@@ -5,12 +5,13 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/queue"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"runtime"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What is allocated does not depend on what else the machine does, so it is held where times cannot be. A limit is what was

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
+
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"strings"
-	"time"
 )
 
 // newAPIs makes the set of the sources behind APIs.
@@ -54,9 +55,9 @@ func (h apiHost) RetryAfter(it queue.Item, after time.Duration) {
 // resume makes a key due that has waited for an API. While another replica works, a key that is gone is forgotten: the
 // record says whether its teardown is owed, and this replica asks for it when its turn comes.
 func (e *engine) resume(it queue.Item) {
-	e.standby.mu.RLock()
-	defer e.standby.mu.RUnlock()
-	if e.standby.on && !e.primary.Exists(it.Key) {
+	e.leadership.mu.RLock()
+	defer e.leadership.mu.RUnlock()
+	if e.leadership.waits && !e.primary.Exists(it.Key) {
 		return
 	}
 	apiHost{e}.RetryAfter(it, 0)
@@ -118,7 +119,7 @@ func (e *engine) forgottenIntents(ctx context.Context) orphaned {
 		delete(names, record.IntentsKey(key))
 	}
 	for key, anchor := range e.records.All() {
-		if isAnchor(anchor) {
+		if record.IsAnchor(anchor) {
 			delete(names, record.IntentsKey(key))
 		}
 	}
@@ -127,7 +128,7 @@ func (e *engine) forgottenIntents(ctx context.Context) orphaned {
 		if err != nil || !held || record.IntentsKey(kept.Key) != name {
 			continue
 		}
-		if e.primary.Exists(kept.Key) || isAnchor(e.anchors.cached(kept.Key)) || !e.WellFormed(kept.Key) {
+		if e.primary.Exists(kept.Key) || record.IsAnchor(e.anchors.Cached(kept.Key)) || !e.WellFormed(kept.Key) {
 			continue
 		}
 		found.owners[kept.Key]++

@@ -2,12 +2,13 @@ package controllerruntime
 
 import (
 	"context"
+	"strconv"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	"strconv"
-	"time"
 )
 
 // attempt is one call of the reconciler and what came of it.

@@ -4,12 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/netpoll"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats.go/jetstream"
 	"io"
 	"os"
 	"os/exec"
@@ -20,6 +14,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/netpoll"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // BenchmarkChangeInBacklog is the time from before a put in another process until Reconcile has read it, while all primaries
@@ -156,7 +157,7 @@ func besideBacklog(breathe bool) (stop func()) {
 	var workers sync.WaitGroup
 	for range 8 {
 		workers.Go(func() {
-			for it, over := q.Get(); !over; it, over = q.Get() {
+			for it, ok := q.Get(context.Background()); ok; it, ok = q.Get(context.Background()) {
 				for start := time.Now(); time.Since(start) < 3*time.Microsecond; {
 				}
 				q.GiveBack(it)

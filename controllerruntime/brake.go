@@ -3,14 +3,15 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/klog/v2"
-	"sync"
-	"sync/atomic"
-	"time"
 )
 
 const (
@@ -339,7 +340,7 @@ func (b *brake) goneLocked() int {
 func (b *brake) goingAlreadyLocked() int {
 	going := 0
 	for key := range b.allowed {
-		if isAnchor(b.engine.anchors.cached(key)) {
+		if record.IsAnchor(b.engine.anchors.Cached(key)) {
 			going++
 		}
 	}
@@ -349,9 +350,9 @@ func (b *brake) goingAlreadyLocked() int {
 // anchoredRecords are the records in the cache under which a teardown is owed once the document is gone.
 func (e *engine) anchoredRecords() map[string]*entity.Record {
 	records := map[string]*entity.Record{}
-	for key, record := range e.records.All() {
-		if isAnchor(record) {
-			records[key] = record
+	for key, held := range e.records.All() {
+		if record.IsAnchor(held) {
+			records[key] = held
 		}
 	}
 	return records
@@ -359,8 +360,8 @@ func (e *engine) anchoredRecords() map[string]*entity.Record {
 
 func (e *engine) countAnchored() int {
 	count := 0
-	for _, record := range e.records.All() {
-		if isAnchor(record) {
+	for _, held := range e.records.All() {
+		if record.IsAnchor(held) {
 			count++
 		}
 	}

@@ -2,11 +2,12 @@ package controllerruntime
 
 import (
 	"encoding/json"
-	"github.com/nagi-runtime/nagi/entity"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestPredicatesDoNotHideFromTheBrakeWhatCameBack: a key that a predicate keeps from the queue is no longer held either.

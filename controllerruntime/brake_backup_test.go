@@ -1,9 +1,10 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // snapshotOf a bucket: one of today, of which a restore makes a stream with a new time of creation, or an old one, which

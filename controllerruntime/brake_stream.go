@@ -3,9 +3,10 @@ package controllerruntime
 import (
 	"context"
 	"errors"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/record"
-	"time"
 )
 
 // documentsPatience is how long a new leader waits until its cache of documents has what the records tell of. Longer, and

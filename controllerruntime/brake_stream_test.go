@@ -3,10 +3,11 @@ package controllerruntime
 import (
 	"context"
 	"encoding/json"
-	"github.com/nagi-runtime/nagi/internal/record"
-	"github.com/nagi-runtime/nagi/internal/source"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // pretended is a primary that tells of another stream than it has.

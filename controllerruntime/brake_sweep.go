@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/record"
 )
 
 // holdsSwept tells whether the sweep found secondaries of an owner without an anchor, and the brake holds them.
@@ -59,7 +61,7 @@ func (b *brake) forgetSweptLocked(found []orphaned) {
 		}
 	}
 	for key := range b.allowed {
-		if _, ok := left[key]; !ok && !isAnchor(b.engine.anchors.cached(key)) {
+		if _, ok := left[key]; !ok && !record.IsAnchor(b.engine.anchors.Cached(key)) {
 			delete(b.allowed, key)
 		}
 	}

@@ -3,18 +3,19 @@ package controllerruntime
 import (
 	"context"
 	"encoding/json"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats.go/jetstream"
-	"k8s.io/client-go/tools/record"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/client-go/tools/record"
 )
 
 // many is enough for a mass delete.

@@ -3,10 +3,11 @@ package controllerruntime
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/nagi-runtime/nagi/internal/record"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/record"
 )
 
 // TestFewInferredDeletesAreJudgedWithoutTheRecords: to count a million records for each of them would hold up the workers.

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"slices"
 )
 
 // cascade deletes what a primary that is gone still owns, each with a precondition on what was seen, and as long as it is
@@ -103,21 +105,21 @@ func (e *engine) orphans(ctx context.Context, key string) (bool, error) {
 	if deleted := e.keys.of(key).deleted; deleted != nil && deleted.object != nil {
 		return deleted.object.GetAnnotations()[DeletionPolicyAnnotation] == DeletionPolicyOrphan, nil
 	}
-	record, err := e.records.Get(ctx, key)
+	held, err := e.records.Get(ctx, key)
 	if apierrors.IsNotFound(err) {
 		return e.leftBehind(ctx, key)
 	}
 	if err != nil {
 		return false, fmt.Errorf("read the record of %s %q for its deletion policy: %w", e.kind, key, err)
 	}
-	if !isAnchor(record) {
+	if !record.IsAnchor(held) {
 		return e.leftBehind(ctx, key)
 	}
-	if record.DeletionPolicy != "" || len(record.LastDocument) == 0 {
-		return record.DeletionPolicy == DeletionPolicyOrphan, nil
+	if held.DeletionPolicy != "" || len(held.LastDocument) == 0 {
+		return held.DeletionPolicy == DeletionPolicyOrphan, nil
 	}
 	var document metav1.PartialObjectMetadata
-	if err := json.Unmarshal(record.LastDocument, &document); err != nil {
+	if err := json.Unmarshal(held.LastDocument, &document); err != nil {
 		return false, fmt.Errorf("read the last document of %s %q for its deletion policy: %w", e.kind, key, err)
 	}
 	return document.Annotations[DeletionPolicyAnnotation] == DeletionPolicyOrphan, nil

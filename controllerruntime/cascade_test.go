@@ -3,13 +3,14 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/record"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // TestTheCascadeTakesOnlyWhatIsOurs has beside the site's pages one of another installation that names the same owner,

@@ -3,6 +3,9 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -10,8 +13,6 @@ import (
 	"github.com/nagi-runtime/nagi/natsinformer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"strconv"
-	"time"
 )
 
 // Controller reconciles the primaries of one bucket. See New.
@@ -40,6 +41,9 @@ func New[T entity.IEntity](name string, primary entity.IEntityClient[T], r Recon
 	}
 	e := newEngine(name, primary.Kind(), primary.Config(), primary.Records(), r, o)
 	e.primary = source.NewPrimary(primary, observer{e}, o.primary.predicates, !o.withoutTeardown, e.sourceHealth)
+	if e.anchors != nil {
+		e.anchors.Primary = e.primary
+	}
 	if err := e.addSources(); err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}

@@ -2,10 +2,11 @@ package controllerruntime
 
 import (
 	"context"
+	"testing"
+
 	"github.com/nagi-runtime/nagi/entity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"testing"
 )
 
 // onePage makes each site own one page of its name, with its title.

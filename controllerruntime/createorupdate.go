@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"reflect"
 )
 
 // OperationResult says what CreateOrUpdate did.
@@ -34,7 +36,7 @@ func CreateOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 	key := source.ObjectKey(obj)
 	template := obj.DeepCopyObject().(T)
 	result, err := createOrUpdate(ctx, client, obj, client.Lister().Get, mutate)
-	for range maxConflicts {
+	for range record.MaxConflicts {
 		if _, overtaken := errors.AsType[*overtakenError](err); !overtaken {
 			break
 		}

@@ -3,11 +3,12 @@ package controllerruntime
 import (
 	"context"
 	"errors"
+	"testing"
+
 	"github.com/nagi-runtime/nagi/entity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"testing"
 )
 
 // titled is a mutate function that sets the title and nothing else.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/backoff"
@@ -16,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
-	"sync/atomic"
 )
 
 // engine is a Controller without its type parameter. Data flows one way through it: sources → queue → workers →
@@ -35,7 +36,7 @@ type engine struct {
 	queue      *queue.Queue
 	mappings   *source.Mappings
 	records    *entity.Records // nil without teardown
-	anchors    *anchors
+	anchors    *record.Anchors
 	brake      *brake
 	keys       keyTable
 	life       lifecycle
@@ -49,12 +50,11 @@ type engine struct {
 	unusedLeft        map[string]struct{} // see leftOwners; only the sweep's
 	owedBefore        map[string]struct{} // see remindOwed; only the sweep's
 
-	reserved *record.Bucket // nil without teardown, as is claim
-	claim    *record.Claim
-	started  atomic.Bool
-	terms    terms
-	standby  standby
-	runs     atomic.Uint64 // numbers the reconciles that log something
+	reserved   *record.Bucket // nil without teardown, as is claim
+	claim      *record.Claim
+	started    atomic.Bool
+	leadership leadership
+	runs       atomic.Uint64 // numbers the reconciles that log something
 
 	loggerKey any // under which logr keeps the logger of a context
 
@@ -81,7 +81,9 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 		e.async = newAsyncWrites()
 		e.lastDocumentLimit = config.LastDocumentLimit
 		e.filtered = config.Filter != ">"
-		e.anchors = &anchors{engine: e}
+		e.anchors = &record.Anchors{
+			Controller: name, Kind: kind, Limit: config.LastDocumentLimit, Records: records, Written: e.recordWritten,
+		}
 		e.brake = newBrake(e)
 	}
 	e.apis = e.newAPIs()
@@ -194,4 +196,10 @@ func (e *engine) eventsOf(s source.Source, predicates source.Predicates, keys so
 // sourceHealth reports a source that degrades or works again. The others go on.
 func (e *engine) sourceHealth(ctx context.Context, s source.Source) {
 	e.health.Change(ctx, s.String(), s.Err)
+}
+
+// recordWritten is told of each record that was written.
+func (e *engine) recordWritten(ctx context.Context, key string) {
+	e.keys.amend(key, func(s *keyState) { s.recordFailures = 0 })
+	e.recordsHealth.Healthy(ctx)
 }

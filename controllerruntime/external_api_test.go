@@ -220,6 +220,18 @@ func (c *cloud) find(instance, owner, name string) cloudAnswer {
 	return cloudAnswer{http.StatusNotFound, nil}
 }
 
+// underWay is the number of operations that go on. A call is counted when it comes, and its operation begins a little later.
+func (c *cloud) underWay() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, operation := range c.operations {
+		if !operation.Over {
+			n++
+		}
+	}
+	return n
+}
+
 // finish ends all operations that go on; failure is "" or why they fail.
 func (c *cloud) finish(failure string) {
 	c.mu.Lock()

@@ -3,10 +3,6 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/record"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -16,6 +12,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/record"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // externalChild is the process that is killed: a controller whose sites own disks behind an API, which is the test's.

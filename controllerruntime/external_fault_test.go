@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/external"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
 )
 
 func (w *cloudWorld) away() bool { return w.c.Stats().External["Disk"].Away }

@@ -2,10 +2,11 @@ package controllerruntime
 
 import (
 	"errors"
-	"github.com/nagi-runtime/nagi/external"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/external"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 func TestKumoriHandleSecondaryGetsTheExternalResourceItself(t *testing.T) {

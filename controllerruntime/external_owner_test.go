@@ -2,11 +2,12 @@ package controllerruntime
 
 import (
 	"context"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/external"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
 )
 
 // sharedThings are the resources of several controllers behind one client, each marked with whose it is.

@@ -3,10 +3,11 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/external"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
 )
 
 func TestARateLimitHoldsUpNoPrimaryThatNeedsNoAPI(t *testing.T) {

@@ -2,12 +2,13 @@ package controllerruntime
 
 import (
 	"context"
-	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/record"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/record"
 )
 
 // slowDriver answers its first Apply when the reconcile's context has ended, with what the API has said.

@@ -3,11 +3,12 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/external"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/external"
 )
 
 // tieredSpec is a wish with a field that JSON gives another type.

@@ -2,12 +2,13 @@ package controllerruntime
 
 import (
 	"context"
-	"github.com/nagi-runtime/nagi/external"
-	"k8s.io/client-go/tools/record"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/external"
+	"k8s.io/client-go/tools/record"
 )
 
 func TestADriftPolicyThatIsSetOnARunningInstallationOverwritesNothing(t *testing.T) {

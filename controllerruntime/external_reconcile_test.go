@@ -4,17 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/record"
-	toolsrecord "k8s.io/client-go/tools/record"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/record"
+	toolsrecord "k8s.io/client-go/tools/record"
 )
 
 // apart lists rarely, so that what happens is external.Reconcile's doing.
@@ -279,7 +280,7 @@ func TestAnOperationThatFailsIsAnErrorAndTheNextTryIsAnotherIntent(t *testing.T)
 	eventually(t, "it is under way", func() bool { return w.cloud.called("GET operations") > 0 })
 	w.cloud.finish("no space")
 	eventually(t, "the failure is told", func() bool { return w.c.Stats().Failures > 0 })
-	eventually(t, "it is tried again", func() bool { return w.cloud.called("POST disks") == 2 })
+	eventually(t, "it is tried again", func() bool { return w.cloud.called("POST disks") == 2 && w.cloud.underWay() == 1 })
 	w.cloud.finish("")
 	eventually(t, "created", func() bool { return w.cloud.of("home") == "=1" && w.reconciled("home") })
 }

@@ -2,9 +2,10 @@ package controllerruntime
 
 import (
 	"fmt"
-	"github.com/nagi-runtime/nagi/external"
 	"strings"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/external"
 )
 
 // replica is another controller of the same sites and disks, as another process would have it.

@@ -1,9 +1,10 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/external"
 	"sync"
 	"time"
+
+	"github.com/nagi-runtime/nagi/external"
 )
 
 // externalRuntime is what external.Reconcile gets of a reconcile.

@@ -2,12 +2,13 @@ package controllerruntime
 
 import (
 	"context"
-	"github.com/nagi-runtime/nagi/external"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/external"
 )
 
 // heldList holds one list back after it has read what there is.

@@ -3,12 +3,13 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/apisource"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 )
 
 // listNow makes the disks of a cloud known that were made without the controller.

@@ -2,15 +2,16 @@ package controllerruntime
 
 import (
 	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sync"
-	"testing"
-	"testing/synctest"
-	"time"
 )
 
 type siteSpec struct {

@@ -2,9 +2,10 @@ package controllerruntime
 
 import (
 	"fmt"
+	"testing"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
-	"testing"
 )
 
 // TestTheCallbackForSourcesMayUseTheClient, although the news come from within it.

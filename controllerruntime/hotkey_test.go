@@ -3,13 +3,14 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nats-io/nats.go/jetstream"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // hotWriter puts the same key again and again, spread evenly over each second. Only each hundredth put waits for its

@@ -3,11 +3,12 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // put writes a document as any client in any language may.

@@ -1,12 +1,13 @@
 package controllerruntime
 
 import (
+	"sync"
+	"sync/atomic"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sync"
-	"sync/atomic"
 )
 
 // keyState is what is remembered of one key beside the queue. Most keys have none: it says what is unusual about a key.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -38,7 +40,7 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 		if foreign {
 			again = k.awaitName(ctx, key)
 		}
-		if again && tries < maxConflicts {
+		if again && tries < record.MaxConflicts {
 			continue
 		}
 		if foreign {

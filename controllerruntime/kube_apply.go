@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,7 +66,7 @@ func (k *Kube[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Operat
 		if foreign {
 			again = k.awaitName(ctx, c.key) || tries == 0 // what the cache says may be old
 		}
-		if !again || tries == maxConflicts {
+		if !again || tries == record.MaxConflicts {
 			if foreign {
 				k.recordResourceExists(ctx, exists)
 			}

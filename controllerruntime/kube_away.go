@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"errors"
+
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 

@@ -3,12 +3,13 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
+
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sync"
-	"sync/atomic"
 )
 
 // blockedKeys are the primaries whose last attempt wanted the name of somebody's object. Their backoff may be long; when the

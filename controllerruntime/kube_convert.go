@@ -3,12 +3,13 @@ package controllerruntime
 import (
 	"encoding/base64"
 	"fmt"
+	"reflect"
+
 	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"reflect"
 )
 
 // fromCache copies what an informer or the API server gave into a T. Apart from that its kind is set, which typed

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +63,7 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 			again = k.awaitName(ctx, key) || cached && tries == 0 // what the cache says may be old
 		}
 		switch {
-		case again && tries < maxConflicts:
+		case again && tries < record.MaxConflicts:
 		case foreign:
 			k.recordResourceExists(ctx, exists)
 			return OperationResultNone, err

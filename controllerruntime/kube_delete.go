@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )

@@ -3,9 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"io"
-	"k8s.io/client-go/tools/cache"
 	"net/url"
 	"strconv"
 	"sync/atomic"
@@ -13,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"k8s.io/client-go/tools/cache"
 )
 
 // following is an informer that is synced, and moves when the test says so.
@@ -307,7 +308,7 @@ func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 		failed("unmarked", lost)
 		e.kubeAnswers(by["one"])
 		for range 3 {
-			it, _ := e.queue.Get()
+			it, _ := e.queue.Get(t.Context())
 			if it.Key == "another" || e.keys.of(it.Key).failures > 0 {
 				t.Errorf("%s is due, after %d attempts", it.Key, e.keys.of(it.Key).failures)
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +22,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-
-	"github.com/nagi-runtime/nagi/internal/ownwrites"
 )
 
 // TestAMergeDiffMakesOneObjectOfTheOther, whatever they are, and is nothing for equal ones.

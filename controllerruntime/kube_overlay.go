@@ -2,6 +2,9 @@ package controllerruntime
 
 import (
 	"context"
+	"sync"
+	"time"
+
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
-	"sync"
-	"time"
 )
 
 const (

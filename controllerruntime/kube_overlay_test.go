@@ -3,18 +3,19 @@ package controllerruntime
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/source"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 )
 
 // TestOwnWritesThatTheCacheShowsAreLetGo without any other write, and those that it never shows in the end.

@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+
 	"github.com/nagi-runtime/nagi/entity"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )

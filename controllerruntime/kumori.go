@@ -3,6 +3,9 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/guard"
@@ -19,8 +22,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"sync"
-	"time"
 )
 
 // Reasons and messages of events, as controllers written to the Kumori API use them.

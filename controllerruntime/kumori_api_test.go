@@ -1,6 +1,9 @@
 package controllerruntime_test
 
 import (
+	"testing"
+	"time"
+
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
@@ -8,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"testing"
-	"time"
 )
 
 type (

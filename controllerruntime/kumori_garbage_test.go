@@ -3,11 +3,12 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
-	"k8s.io/client-go/tools/cache"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"k8s.io/client-go/tools/cache"
 )
 
 // collecting overrides GarbageSecondaries.

@@ -1,6 +1,10 @@
 package controllerruntime
 
 import (
+	"sync"
+	"testing"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	corev1 "k8s.io/api/core/v1"
@@ -8,9 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
-	"sync"
-	"testing"
-	"time"
 )
 
 type none = *entity.None

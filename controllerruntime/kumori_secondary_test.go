@@ -2,13 +2,14 @@ package controllerruntime
 
 import (
 	"fmt"
+	"strings"
+	"testing"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-	"strings"
-	"testing"
 )
 
 func TestKumoriDefaultHandleSecondaryEnqueuesTheOwnerOfANatsSecondary(t *testing.T) {

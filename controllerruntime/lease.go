@@ -3,12 +3,13 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"os"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nats-io/nuid"
-	"os"
-	"time"
 )
 
 // elect calls lead whenever this replica holds the lease, until ctx ends. lead returns when its context has ended and

@@ -3,12 +3,13 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats.go"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
 )
 
 // TestTheSecondReplicaWaitsWarmAndTakesOver when the first stops gracefully, at once: the lease would last longer than

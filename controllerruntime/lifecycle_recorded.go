@@ -3,10 +3,11 @@ package controllerruntime
 import (
 	"context"
 	"errors"
+
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -17,15 +18,24 @@ type recordedLife struct{ engine *engine }
 // exists tells the brake, and writes an anchor again that somebody deleted.
 func (r recordedLife) exists(t *term, it queue.Item, v view) *outcome {
 	r.engine.brake.settled(it.Key)
-	if err := r.engine.anchors.restore(t.ctx, it.Key, v); err != nil {
+	lost := r.engine.keys.of(it.Key).deletedAnchor
+	if lost == nil {
+		return nil
+	}
+	if err := r.engine.anchors.Restore(t.ctx, it.Key, lost, v); err != nil {
 		return &outcome{verdict: recordFailed, ops: it.Ops, err: err}
 	}
+	r.engine.keys.amend(it.Key, func(s *keyState) {
+		if s.deletedAnchor == lost {
+			s.deletedAnchor = nil
+		}
+	})
 	return nil
 }
 
 func (r recordedLife) rest(t *term, it queue.Item, v view, reason, message string) outcome {
-	condition := reconciledCondition(metav1.ConditionFalse, reason, message, v.Revision)
-	if err := r.engine.anchors.annotate(t.ctx, it.Key, v, condition); err != nil {
+	condition := record.Condition(metav1.ConditionFalse, reason, message, v.Revision)
+	if err := r.engine.anchors.Annotate(t.ctx, it.Key, v, condition); err != nil {
 		return outcome{verdict: recordFailed, ops: it.Ops, err: err}
 	}
 	return outcome{verdict: rests}
@@ -35,8 +45,8 @@ func (r recordedLife) rest(t *term, it queue.Item, v view, reason, message strin
 // when the server has it.
 func (r recordedLife) prepare(t *term, it queue.Item, v view) (*entity.Record, *outcome) {
 	e := r.engine
-	cached := e.anchors.cached(it.Key)
-	covered := e.anchors.covers(cached, v, e.primary.StreamID())
+	cached := e.anchors.Cached(it.Key)
+	covered := e.anchors.Covers(cached, v, e.primary.StreamID())
 	// What was reconciled at this revision is not suspended at it: the annotations need not be looked through again.
 	if reconciledBefore := covered && cached.ObservedRevision == v.Revision; !reconciledBefore && v.Suspended() {
 		o := r.rest(t, it, v, entity.ReasonSuspended, "annotation "+SuspendAnnotation)
@@ -45,14 +55,14 @@ func (r recordedLife) prepare(t *term, it queue.Item, v view) (*entity.Record, *
 	if covered {
 		return cached, nil
 	}
-	record, err := e.anchors.anchorFor(cached, v, e.primary.StreamID())
+	record, err := e.anchors.For(cached, v, e.primary.StreamID())
 	if err != nil {
 		return nil, &outcome{verdict: recordFailed, ops: it.Ops, err: err}
 	}
 	if it.Prio == queue.Background {
 		return nil, &outcome{write: r.anchorAhead(t, it, record)}
 	}
-	if err := e.anchors.put(t.ctx, it.Key, record); err != nil {
+	if err := e.anchors.Put(t.ctx, it.Key, record); err != nil {
 		return nil, &outcome{verdict: recordFailed, ops: it.Ops, err: err}
 	}
 	return record, nil
@@ -66,7 +76,7 @@ func (r recordedLife) anchorAhead(t *term, it queue.Item, record *entity.Record)
 			if err != nil {
 				t.logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.Key, "err", err)
 			} else {
-				r.engine.anchors.written(t.ctx, it.Key)
+				r.engine.anchors.Written(t.ctx, it.Key)
 			}
 			return outcome{verdict: anchored}
 		},
@@ -77,22 +87,22 @@ func (r recordedLife) anchorAhead(t *term, it queue.Item, record *entity.Record)
 // it, because the next attempt builds on it.
 func (r recordedLife) record(t *term, it queue.Item, v view, before *entity.Record, came verdict, a attempt) *recordWrite {
 	anchors := r.engine.anchors
-	condition := reconciledCondition(metav1.ConditionTrue, entity.ReasonSynced, "", v.Revision)
+	condition := record.Condition(metav1.ConditionTrue, entity.ReasonSynced, "", v.Revision)
 	switch {
 	case came == succeeded && a.pending != "":
-		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, apisource.WaitsFor+a.pending, v.Revision)
+		condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, record.WaitsFor+a.pending, v.Revision)
 	case came == waiting:
 		// A primary that is reconciled stays so while it waits for a turn, or a resync of all would write each record twice.
-		if a.waits.Away() || !anchors.reconciled(before, v) {
-			condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, a.waits.Message(), v.Revision)
+		if a.waits.Away() || !anchors.Reconciled(before, v) {
+			condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, a.waits.Message(), v.Revision)
 		}
 	case came == terminal:
-		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonTerminal, a.err.Error(), v.Revision)
+		condition = record.Condition(metav1.ConditionFalse, entity.ReasonTerminal, a.err.Error(), v.Revision)
 	case came == failed:
-		condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, a.err.Error(), v.Revision)
+		condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, a.err.Error(), v.Revision)
 	}
 	if a.wrote {
-		before = withDocumentOf(before, anchors.cached(it.Key)) // maybe its status
+		before = record.WithDocumentOf(before, anchors.Cached(it.Key)) // maybe its status
 	}
 	return r.outcomeWrite(t, it, v, before, condition, a)
 }
@@ -102,15 +112,15 @@ func (r recordedLife) outcomeWrite(t *term, it queue.Item, v view, before *entit
 	if before == nil {
 		before = &entity.Record{}
 	}
-	record, err := e.anchors.outcome(before, v, e.primary.StreamID(), condition, status)
+	record, err := e.anchors.Outcome(before, v, e.primary.StreamID(), condition, status)
 	if err != nil && apierrors.IsConflict(err) { // the reconcile has seen a status of which the cache does not know yet
-		if before, err = e.anchors.live(t.ctx, it.Key); err != nil {
+		if before, err = e.anchors.Live(t.ctx, it.Key); err != nil {
 			return settledAs(outcomeLost(err))
 		}
 		if before == nil {
 			before = &entity.Record{}
 		}
-		record, err = e.anchors.outcome(before, v, e.primary.StreamID(), condition, status)
+		record, err = e.anchors.Outcome(before, v, e.primary.StreamID(), condition, status)
 	}
 	if err != nil && apierrors.IsConflict(err) {
 		w := &outcomeWrite{recordedLife: r, term: t, it: it, view: v, condition: condition, failure: a.err}
@@ -144,15 +154,15 @@ func (w *outcomeWrite) answered(ctx context.Context, err error) outcome {
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	if err != nil && ctx.Err() == nil {
-		err = w.engine.anchors.putStatus(again, w.it.Key, w.record, w.status)
+		err = w.engine.anchors.PutStatus(again, w.it.Key, w.record, w.status)
 	}
-	if _, isRefused := errors.AsType[*statusRefusedError](err); isRefused {
+	if _, isRefused := errors.AsType[*record.StatusRefusedError](err); isRefused {
 		return w.refused(again, err)
 	}
 	if err != nil {
 		return outcomeLost(err)
 	}
-	w.engine.anchors.written(w.term.ctx, w.it.Key)
+	w.engine.anchors.Written(w.term.ctx, w.it.Key)
 	return outcome{verdict: recorded}
 }
 
@@ -162,9 +172,9 @@ func (w *outcomeWrite) refused(ctx context.Context, err error) outcome {
 	o := outcome{verdict: statusRefused, err: err}
 	if w.failure == nil || isTerminal(w.failure) {
 		o.ops = w.it.Ops
-		w.condition = reconciledCondition(metav1.ConditionFalse, entity.ReasonRetrying, err.Error(), w.view.Revision)
+		w.condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, err.Error(), w.view.Revision)
 	}
-	if err := w.engine.anchors.annotate(ctx, w.it.Key, w.view, w.condition); err != nil && ctx.Err() == nil {
+	if err := w.engine.anchors.Annotate(ctx, w.it.Key, w.view, w.condition); err != nil && ctx.Err() == nil {
 		w.engine.recordsHealth.Failed(w.term.ctx, err)
 	}
 	return o

@@ -2,11 +2,12 @@ package controllerruntime
 
 import (
 	"context"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nats-io/nats.go"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go"
 )
 
 // sent collects the writes to the record of a key, refused ones included. The marker of a delete has no data.

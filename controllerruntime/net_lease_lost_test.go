@@ -3,11 +3,12 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"github.com/nagi-runtime/nagi/entity"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
 )
 
 // slowRenewal is a lease that is looked at often and runs out late. A term that ends within the patience of a test

@@ -2,10 +2,11 @@ package controllerruntime
 
 import (
 	"context"
-	"github.com/nagi-runtime/nagi/entity"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
 )
 
 // TestAReconcileCutShortByTheLossOfTheLeaseRecordsNoFailure: it fails because its context was cancelled. That is no

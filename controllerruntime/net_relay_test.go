@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"io"
 	"net"
 	"strconv"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // relay is a TCP proxy that makes the caches of one process late. It drops or delays the messages that consumers

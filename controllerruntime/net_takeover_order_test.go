@@ -1,9 +1,10 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/entity"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
 )
 
 // TestANewLeaderWaitsForItsPredecessorsRecords: a standby gets the lease while its cache of records is behind, and

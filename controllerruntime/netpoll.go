@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+
 	"github.com/nagi-runtime/nagi/internal/netpoll"
 	"k8s.io/klog/v2"
 )

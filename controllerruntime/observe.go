@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -57,7 +58,7 @@ func (o observer) Deleted(key string, last metav1.Object, deletion natsinformer.
 		o.keys.forgetDelete(key)
 		return
 	}
-	if !o.Notice(key, operation.Of(op), queue.Live) && !isAnchor(o.anchors.cached(key)) {
+	if !o.Notice(key, operation.Of(op), queue.Live) && !record.IsAnchor(o.anchors.Cached(key)) {
 		o.keys.forgetDelete(key) // torn down by the replica that leads, before we heard of the delete
 	}
 }
@@ -78,17 +79,17 @@ func (o observer) Undecodable(ctx context.Context, key string, err error) {
 func (o observer) Decodable(key string, exists bool) {
 	if exists {
 		o.keys.noteNewlyDecodable(key)
-	} else if o.anchors != nil && isAnchor(o.anchors.cached(key)) {
+	} else if o.anchors != nil && record.IsAnchor(o.anchors.Cached(key)) {
 		o.keys.observeDelete(key, observedDelete{resolved: true})
 	}
 	o.Notice(key, operation.Of(OperationPut), queue.Live)
 }
 
 // RecordDeleted implements source.Listener.
-func (o observer) RecordDeleted(key string, exists bool, record any) {
+func (o observer) RecordDeleted(key string, exists bool, deleted any) {
 	if exists {
 		// Deleted by hand: without it a delete of the primary while we are down would be lost.
-		if lost, _, ok := entity.RecordOf(record); ok && isAnchor(lost) {
+		if lost, _, ok := entity.RecordOf(deleted); ok && record.IsAnchor(lost) {
 			o.keys.noteDeletedAnchor(key, lost)
 		}
 		o.Notice(key, operation.Of(OperationResync), queue.Secondary)

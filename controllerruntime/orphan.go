@@ -3,9 +3,10 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"strings"
+
 	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"strings"
 )
 
 // The secondaries of a primary that went with the deletion policy "orphan" stay, and still name it. So that the sweep

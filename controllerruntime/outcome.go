@@ -2,10 +2,11 @@ package controllerruntime
 
 import (
 	"context"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	"time"
 )
 
 // verdict is what a hand-out of a key came to. See settle.

@@ -3,10 +3,11 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"github.com/nagi-runtime/nagi/entity"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
 )
 
 // TestAnOutcomeThatCannotBeWrittenIsWrittenLater, a terminal one too, and does not count as a failed attempt of the

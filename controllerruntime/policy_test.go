@@ -1,9 +1,10 @@
 package controllerruntime
 
 import (
+	"testing"
+
 	"github.com/nagi-runtime/nagi/entity"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"testing"
 )
 
 const orphanPatch = `{"metadata":{"annotations":{"nagi/deletion-policy":"orphan"}}}`

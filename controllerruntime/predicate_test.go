@@ -2,10 +2,11 @@ package controllerruntime
 
 import (
 	"fmt"
+	"testing"
+
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"testing"
 )
 
 // labelled is a page with the label colour.

@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"context"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/runtime"

@@ -3,10 +3,11 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"slices"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
 func TestLiveChangeGoesBeforeTheBacklog(t *testing.T) {

@@ -1,11 +1,12 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/record"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
 )
 
 // TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely: what the brake may have held stays held, a stream that is

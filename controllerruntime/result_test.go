@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
 )
 
 var errHopeless = errors.New("no retry can mend this")

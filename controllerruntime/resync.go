@@ -2,12 +2,14 @@ package controllerruntime
 
 import (
 	"context"
+	"hash/fnv"
+	"time"
+
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"hash/fnv"
 	"k8s.io/klog/v2"
-	"time"
 )
 
 // resyncSlots is into how many steps an interval is divided: keys whose turns fall into the same step come together.
@@ -136,8 +138,8 @@ func (e *engine) remindOwed() {
 		return
 	}
 	owed := map[string]struct{}{}
-	for key, record := range e.records.All() {
-		if !isAnchor(record) || e.primary.Exists(key) || e.brake.holds(key) {
+	for key, held := range e.records.All() {
+		if !record.IsAnchor(held) || e.primary.Exists(key) || e.brake.holds(key) {
 			continue
 		}
 		owed[key] = struct{}{}
@@ -223,7 +225,7 @@ func (e *engine) orphanedIn(ctx context.Context, s source.Owned, left *leftOwner
 		if e.primary.Exists(key) {
 			continue
 		}
-		if isAnchor(e.anchors.cached(key)) { // its teardown is owed anyway, and may be about to leave them
+		if record.IsAnchor(e.anchors.Cached(key)) { // its teardown is owed anyway, and may be about to leave them
 			left.use(key)
 			continue
 		}

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"time"
+
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"strings"
-	"sync"
-	"time"
 )
 
 // stuckPatience is how long Run waits for reconciles and callbacks whose context was cancelled before it gives them up.
@@ -28,7 +29,6 @@ func (e *engine) run(ctx context.Context) error {
 	// life outlasts ctx: after a stop, what runs goes on with a live context, and the caches with it.
 	life, endLife := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endLife(nil)
-	e.terms.init()
 	var background sync.WaitGroup
 	e.mappings.Start(life)
 	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
@@ -123,25 +123,22 @@ func because(err error) string {
 	return " (" + err.Error() + ")"
 }
 
-// lead runs workers until ctx ends; they work while this replica holds the lease.
+// lead works, until ctx ends, while this replica holds the lease.
 func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc) error {
 	endPolls := e.pollNetwork(ctx)
-	var workers sync.WaitGroup
-	for range e.opts.workers {
-		workers.Go(e.work)
-	}
+	var triggers sync.WaitGroup
 	if e.async != nil {
 		e.async.start(life)
 	}
 	triggered, endTriggers := context.WithCancel(ctx)
 	defer endTriggers()
 	for _, trigger := range e.opts.triggers {
-		workers.Go(func() { e.reconcileAllOn(triggered, trigger) })
+		triggers.Go(func() { e.reconcileAllOn(triggered, trigger) })
 	}
 	if e.records != nil {
 		// From here on, with the primary's cache complete, what is not in it is gone. Without a lease there is no other
 		// replica to wait for, and nothing that says what is owed.
-		e.standby.set(true)
+		e.leadership.wait(true)
 	}
 	election, endElection := context.WithCancel(life)
 	elected := make(chan error, 1)
@@ -154,7 +151,7 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	case err = <-elected:
 		elected <- nil
 	}
-	e.terms.close()
+	e.leadership.stopping.Store(true)
 	e.queue.ShutDown()
 	endTriggers()
 	if e.async != nil {
@@ -164,7 +161,7 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	endElection()
 	end := func() error {
 		err := <-elected // it waits for what runs, so that the lease is not given back before
-		workers.Wait()
+		triggers.Wait()
 		if e.async != nil {
 			e.async.close()
 		}
@@ -209,8 +206,8 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
 	defer cancel(nil)
 	if e.brake != nil {
-		e.standby.set(false)
-		defer e.standby.set(true)
+		e.leadership.wait(false)
+		defer e.leadership.wait(true)
 		if err := e.awaitRecords(ctx, won.Revision); err != nil {
 			logger.V(2).Info("Lease lost before the records were read", "err", err)
 			return
@@ -236,9 +233,16 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
 	e.apis.BeginTerm()
-	e.terms.begin(&term{ctx: termCtx, stop: stop, lease: won, logger: logger})
+	handing, endHanding := context.WithCancel(termCtx)
+	defer endHanding()
+	defer context.AfterFunc(stop, endHanding)()
+	t := &term{ctx: termCtx, stop: stop, handing: handing, lease: won, logger: logger}
+	e.leadership.leads.Store(true)
+	for range e.opts.workers {
+		loops.Go(func() { e.work(t) })
+	}
 	<-ctx.Done()
-	e.terms.end()
+	e.leadership.leads.Store(false)
 	if life.Err() == nil {
 		cancel(ErrLeaseLost)
 	} else {

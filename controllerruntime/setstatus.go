@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sync"
 )
 
 // SetStatus gives the primary that is being reconciled the status of obj, which is the primary as this reconcile has read
@@ -83,9 +84,3 @@ func (s *stagedStatus) take() *entity.StatusChange {
 	s.over = true
 	return s.change
 }
-
-// statusRefusedError is about a status that cannot be in the record: somebody else has updated it, or it is too large.
-type statusRefusedError struct{ err error }
-
-func (e *statusRefusedError) Error() string { return e.err.Error() }
-func (e *statusRefusedError) Unwrap() error { return e.err }

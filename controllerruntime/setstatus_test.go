@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nats-io/nats.go"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // changingStatus is a reconciler that sets what change makes of the status of each primary.

@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"fmt"
+
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/operation"

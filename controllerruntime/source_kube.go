@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
@@ -11,8 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-	"slices"
-	"strings"
 )
 
 // Deleter deletes objects of a Kubernetes source for cascade and sweep. Delete must ask for what was seen (a
@@ -140,7 +141,7 @@ func (s *kubeSource) Start(ctx context.Context) error {
 	s.watching.start(ctx, kubeHealthEvents{
 		changed:  func() { s.engine.sourceHealth(ctx, s) },
 		answered: func() { s.engine.kubeAnswers(s.watching.errors) },
-		stopping: s.engine.terms.over,
+		stopping: s.engine.leadership.stopping.Load,
 	})
 	if s.indexed {
 		if err := addOwnerIndex(s.informer); err != nil {

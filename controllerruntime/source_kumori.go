@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/apisource"

@@ -2,15 +2,16 @@ package controllerruntime
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"strings"
-	"sync/atomic"
-	"testing"
-	"time"
 )
 
 // setStatus writes a status as the controller of the page would, in another process.

@@ -3,9 +3,10 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
 )
 
 // remembers is how much a controller keeps of keys.

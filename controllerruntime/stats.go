@@ -99,7 +99,7 @@ func (e *engine) snapshot() Stats {
 		Running:       int(c.running.Load()), Workers: e.opts.workers,
 		Delayed: queue.Delayed, OldestReady: queue.Oldest,
 		Failing: failing, Parked: parked,
-		Leading: e.terms.leading(), Terms: c.terms.Load(),
+		Leading: e.leadership.leads.Load(), Terms: c.terms.Load(),
 		BrakeEngaged: c.brakeEngaged.Load(),
 		TornDown:     c.tornDown.Load(), Cascaded: c.cascaded.Load(),
 		Sweeps: c.sweeps.Load(), Orphaned: int(c.orphaned.Load()), Foreign: c.foreign.Load(), Uncovered: c.uncovered.Load(),

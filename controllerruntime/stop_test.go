@@ -123,7 +123,7 @@ func TestWhatIsFinishedInTheGracePeriodIsRecorded(t *testing.T) {
 	must(t, sites.Create(t.Context(), s))
 	g.enter(t)
 	r.stop()
-	eventually(t, "the stop is noticed", func() bool { _, shutdown := c.engine.queue.Get(); return shutdown })
+	eventually(t, "the stop is noticed", c.engine.queue.Closed)
 	g.leave <- nil
 	r.halt()
 	record, err := sites.Record(t.Context(), "home")
@@ -178,7 +178,7 @@ func TestNegativeGracePeriodWaitsWithoutLimit(t *testing.T) {
 	r := w.run(c)
 	receive(t, "a reconcile", entered)
 	r.stop()
-	eventually(t, "the stop is noticed", func() bool { _, shutdown := c.engine.queue.Get(); return shutdown })
+	eventually(t, "the stop is noticed", c.engine.queue.Closed)
 	select {
 	case <-r.done:
 		t.Error("Run did not wait")

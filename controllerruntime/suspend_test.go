@@ -1,8 +1,9 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/entity"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/entity"
 )
 
 const (

@@ -1,9 +1,10 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/entity"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
 )
 
 // started runs a controller over sites and pages once, so that the installation has an id.

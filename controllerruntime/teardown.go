@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"time"
 )
 
 // errBackAgain is why a teardown ends early: the document was there when the leader was asked.
@@ -25,7 +27,7 @@ const (
 // absent is for a key without a document: a teardown if one is owed.
 func (r recordedLife) absent(t *term, it queue.Item) outcome {
 	e := r.engine
-	owed := isAnchor(e.anchors.cached(it.Key))
+	owed := record.IsAnchor(e.anchors.Cached(it.Key))
 	if !owed && !it.Ops.AskedFor() {
 		// Never reconciled, or torn down already.
 		if err := e.removeRemark(t.ctx, it.Key); err != nil {
@@ -46,7 +48,7 @@ func (r recordedLife) absent(t *term, it queue.Item) outcome {
 	if !admitted {
 		return outcome{verdict: rests}
 	}
-	if !ordered && e.keys.of(it.Key).cleanUp.of(e.anchors.cached(it.Key)) {
+	if !ordered && e.keys.of(it.Key).cleanUp.of(e.anchors.Cached(it.Key)) {
 		return r.finish(t, it, attempt{})
 	}
 	return r.teardown(t, it)
@@ -99,7 +101,7 @@ func (r recordedLife) teardown(t *term, it queue.Item) outcome {
 		// Not finished yet, as a finalizer would say it: the anchor stays.
 		return outcome{verdict: succeeded, attempt: a, after: after, ops: operation.Union(r.unowed(it), deleteOperation(it))}
 	}
-	anchor := e.anchors.cached(it.Key)
+	anchor := e.anchors.Cached(it.Key)
 	e.keys.change(it.Key, func(s *keyState) {
 		if !s.cleanUp.of(anchor) { // else its pauses go on growing
 			s.cleanUp = newCleanUp(anchor)
@@ -149,7 +151,7 @@ func (r recordedLife) stopped(t *term, it queue.Item, a attempt, where string) o
 // unowed is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells that there is
 // something left to do.
 func (r recordedLife) unowed(it queue.Item) Operations {
-	if it.Ops.AskedFor() && !isAnchor(r.engine.anchors.cached(it.Key)) {
+	if it.Ops.AskedFor() && !record.IsAnchor(r.engine.anchors.Cached(it.Key)) {
 		return operation.Of(OperationDelete) | operation.ByHand
 	}
 	return 0
@@ -295,15 +297,15 @@ func (e *engine) marked(ctx context.Context, key string) (bool, error) {
 // removeRemark removes the record of a key that was never reconciled, where there is one: why it was not, or a status that
 // somebody else wrote.
 func (e *engine) removeRemark(ctx context.Context, key string) error {
-	if e.anchors.cached(key) == nil {
+	if e.anchors.Cached(key) == nil {
 		return nil
 	}
 	if err := e.mustBeGone(ctx, key); err != nil {
 		return err
 	}
-	record, err := e.records.Get(ctx, key)
-	if err == nil && !isAnchor(record) {
-		err = e.records.Delete(ctx, key, record.Revision)
+	held, err := e.records.Get(ctx, key)
+	if err == nil && !record.IsAnchor(held) {
+		err = e.records.Delete(ctx, key, held.Revision)
 	}
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
@@ -314,17 +316,17 @@ func (e *engine) removeRemark(ctx context.Context, key string) error {
 // removeAnchor removes the record by compare-and-set on what it is now: a status written meanwhile goes with it.
 func (e *engine) removeAnchor(ctx context.Context, key string) error {
 	for tries := 0; ; tries++ {
-		record, err := e.records.Get(ctx, key)
+		held, err := e.records.Get(ctx, key)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		if err == nil {
-			err = e.records.Delete(ctx, key, record.Revision)
+			err = e.records.Delete(ctx, key, held.Revision)
 		}
 		if err == nil || apierrors.IsNotFound(err) {
 			return nil
 		}
-		if !apierrors.IsConflict(err) || tries == maxConflicts {
+		if !apierrors.IsConflict(err) || tries == record.MaxConflicts {
 			return fmt.Errorf("remove the record of %s %q: %w", e.kind, key, err)
 		}
 	}

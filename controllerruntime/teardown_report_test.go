@@ -2,11 +2,12 @@ package controllerruntime
 
 import (
 	"context"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // with are those whose operations have op.

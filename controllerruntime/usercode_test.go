@@ -2,13 +2,14 @@ package controllerruntime
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
-	"strings"
-	"sync/atomic"
-	"testing"
 )
 
 // TestALastKnownDocumentIsTheDocumentAsItWas, without what the runtime notes on its copy.

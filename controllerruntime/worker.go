@@ -2,34 +2,28 @@ package controllerruntime
 
 import (
 	"context"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
-	"time"
 )
 
 // arrivingPause is when a worker looks again for a document that the cache is about to have.
 const arrivingPause = 20 * time.Millisecond
 
-// work takes keys from the queue until it is shut down. It holds still while another replica leads.
-func (e *engine) work() {
+// work takes keys from the queue until the term is over.
+func (e *engine) work(t *term) {
 	for {
-		t := e.terms.await()
-		if t == nil {
-			return
-		}
-		it, shutdown := e.queue.Get()
-		if shutdown {
+		it, ok := e.queue.Get(t.handing)
+		if !ok {
 			return
 		}
 		if t.over() {
 			e.settle(t, it, &outcome{verdict: givenBack})
-			if t.stop.Err() != nil {
-				return
-			}
-			continue
+			return
 		}
 		it = e.apis.Take(it)
 		o := e.handle(t, it)

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/nagi-runtime/nagi/natsinformer"
-	"github.com/nats-io/nats.go/jetstream"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/klog/v2"
 	"reflect"
 	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 )
 
 var _ IEntityClient[*Object[struct{}, struct{}]] = (*Client[*Object[struct{}, struct{}]])(nil)

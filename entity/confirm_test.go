@@ -3,15 +3,16 @@ package entity_test
 import (
 	"bytes"
 	"encoding/json"
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats.go"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 func TestConfirmTellsPresenceMarkerAndAbsence(t *testing.T) {

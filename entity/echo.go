@@ -2,11 +2,12 @@ package entity
 
 import (
 	"bytes"
-	"github.com/nagi-runtime/nagi/natsinformer"
 	"hash/maphash"
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
 // Records that are waited for are bounded by number and by bytes as sent. Those of a controller that keeps up are far from it;

@@ -3,12 +3,13 @@ package entity
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/natsinformer"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // generation is one life of a client's informers. client-go's informers cannot run twice, so each start after a last

@@ -2,6 +2,7 @@ package entity
 
 import (
 	"context"
+
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/apimachinery/pkg/labels"
 )

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/client-go/tools/cache"
-	"strings"
-	"sync"
-	"testing"
-	"time"
 )
 
 func consumers(t testing.TB, js jetstream.JetStream, bucket string) int {

@@ -3,14 +3,15 @@ package entity_test
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/entity"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"sort"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 func names(list []*Website) []string {

@@ -3,8 +3,9 @@ package entity
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/natsinformer"
 	"time"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
 // Get reads document and record live, from the leaders of their streams and in parallel, and joins them. IsNotFound if

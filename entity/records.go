@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/nagi-runtime/nagi/natsinformer"
 	"iter"
-	"k8s.io/apimachinery/pkg/runtime"
 	"strings"
 	"sync/atomic"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Records are the records of a client's entities, in its status bucket: one per key, written by compare-and-set by one

@@ -1,10 +1,11 @@
 package entity_test
 
 import (
+	"testing"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"testing"
 )
 
 // The errors of a replicated stream are other ones than those of a single server, and its acknowledgements come later.

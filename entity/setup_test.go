@@ -1,12 +1,13 @@
 package entity_test
 
 import (
-	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nats-io/nats.go/jetstream"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func TestMissingBucketsAreCreatedWithSafeSettings(t *testing.T) {

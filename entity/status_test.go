@@ -2,9 +2,10 @@ package entity_test
 
 import (
 	"fmt"
+	"testing"
+
 	"github.com/nagi-runtime/nagi/entity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"testing"
 )
 
 func TestStatusIsJoinedAndLeavesTheDocumentAlone(t *testing.T) {

@@ -3,11 +3,12 @@ package entity_test
 import (
 	"context"
 	"errors"
-	"github.com/nagi-runtime/nagi/entity"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // report writes what a controller would, about the documents' present stream.

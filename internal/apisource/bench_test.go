@@ -2,8 +2,9 @@ package apisource
 
 import (
 	"fmt"
-	"github.com/nagi-runtime/nagi/external"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/external"
 )
 
 // BenchmarkExternalList compares a list of 100,000 resources with the one before, of which nothing, or one in a

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
+
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/klog/v2"
-	"sync"
-	"time"
 )
 
 // breaker stands before the API of a source. While it is open only the polls of the source call the API, and the keys
@@ -282,7 +284,7 @@ func (b *breaker) err() error {
 // Message implements Waiter. It is always the same. If it said why the API is away, the records of all keys would be
 // written anew each time that the breaker opens. Stats and the log say why.
 func (b *breaker) Message() string {
-	return WaitsFor + "the API of " + b.source.kind + ", which is away"
+	return record.WaitsFor + "the API of " + b.source.kind + ", which is away"
 }
 
 // Away implements Waiter.

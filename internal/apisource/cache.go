@@ -3,11 +3,12 @@ package apisource
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"slices"
-	"sync"
 )
 
 // Object is a resource as the engine sees all objects. Lists hold resources of this installation only, so the object

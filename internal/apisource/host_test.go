@@ -4,6 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -11,11 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"slices"
-	"sync"
-	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // controller stands for the controller of the sources, and for the status bucket.

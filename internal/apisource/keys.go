@@ -1,9 +1,10 @@
 package apisource
 
 import (
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"sync/atomic"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
 // keyState is what a source remembers of one key. Most keys have none. What it points to is not changed, but replaced.

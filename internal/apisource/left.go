@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/nagi-runtime/nagi/internal/record"
-	"github.com/nagi-runtime/nagi/internal/source"
 	"maps"
 	"slices"
+
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // LeftOpen says what is known of the intents that the reconciler of a delete did not settle.

@@ -2,13 +2,14 @@ package apisource
 
 import (
 	"context"
+	"math/rand/v2"
+	"time"
+
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"k8s.io/klog/v2"
-	"math/rand/v2"
-	"time"
 )
 
 // run lists until the source stops: on the interval, when somebody wants a list, and, with backoff, while the API is

@@ -2,12 +2,13 @@ package apisource
 
 import (
 	"fmt"
+	"sync"
+	"time"
+
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"sync"
-	"time"
 )
 
 // Set is the API sources of a controller, and its intents.

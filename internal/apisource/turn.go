@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 )
 
 // turnPatience is how long a worker is held for the turn of a call. Where an API is called more often than its rate
@@ -31,7 +33,7 @@ func (t *turnError) Wait(it queue.Item, _ error) { t.source.shared.Host.RetryAft
 
 // Message implements Waiter.
 func (t *turnError) Message() string {
-	return WaitsFor + "a turn at the API of " + t.source.kind + ", whose rate is limited"
+	return record.WaitsFor + "a turn at the API of " + t.source.kind + ", whose rate is limited"
 }
 
 // Away implements Waiter.

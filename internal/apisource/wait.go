@@ -2,14 +2,12 @@ package apisource
 
 import (
 	"errors"
+	"strings"
+
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"strings"
 )
-
-// WaitsFor begins the messages of conditions that say what a key waits for.
-const WaitsFor = "waits for "
 
 // Waiter is what a key waits for without having failed.
 type Waiter interface {

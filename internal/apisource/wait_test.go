@@ -3,10 +3,11 @@ package apisource
 import (
 	"errors"
 	"fmt"
-	"github.com/nagi-runtime/nagi/external"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"reflect"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/external"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
 // TestOfSeveralErrorsEachIsLookedAt, but one that wraps its kind and its cause is one.

@@ -2,11 +2,12 @@ package apisource
 
 import (
 	"context"
+	"time"
+
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"k8s.io/klog/v2"
-	"time"
 )
 
 // watch takes the pushes of the API. A Watch that ends is called again, with backoff.

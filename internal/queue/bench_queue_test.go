@@ -1,12 +1,14 @@
 package queue
 
 import (
+	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"k8s.io/client-go/util/workqueue"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"k8s.io/client-go/util/workqueue"
 )
 
 // The queue's benchmarks run each load on ours and on client-go's plain workqueue,
@@ -28,7 +30,7 @@ func benchQueues(b *testing.B, load func(b *testing.B, open func() benchQueue)) 
 			q := New(Options{})
 			return benchQueue{
 				Add:      func(key string) { q.Add(key, operation.Of(operation.Put), Live) },
-				Get:      func() (string, bool) { it, shutdown := q.Get(); return it.Key, shutdown },
+				Get:      func() (string, bool) { it, ok := q.Get(context.Background()); return it.Key, !ok },
 				Done:     q.Done,
 				ShutDown: q.ShutDown,
 			}

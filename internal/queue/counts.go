@@ -1,8 +1,9 @@
 package queue
 
 import (
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
 // Counts is the state of a queue at one moment.

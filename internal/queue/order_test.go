@@ -70,7 +70,7 @@ func TestEveryEighthHandOutIsTheOldestReadyKey(t *testing.T) {
 	var oldAt []int
 	for n := 1; n <= 8*old; n++ { // a live change before each hand-out
 		q.Add(fmt.Sprintf("live-%d", n), opPut, Live)
-		it, _ := q.Get()
+		it, _ := q.Get(context.Background())
 		q.Done(it.Key)
 		if it.Prio == Background {
 			if want := fmt.Sprintf("old-%d", len(oldAt)); it.Key != want {
@@ -112,7 +112,7 @@ func TestLiveChangeWaitsBehindAtMostOneOther(t *testing.T) {
 		q.Add("live", opPut, Live)
 		before := 0
 		for {
-			it, _ := q.Get()
+			it, _ := q.Get(context.Background())
 			q.Done(it.Key)
 			if it.Key == "live" {
 				break
@@ -144,7 +144,7 @@ func TestHotKeyDoesNotSlowOthers(t *testing.T) {
 		}
 		start, others, hots := time.Now(), 0, 0
 		for others < 100 {
-			it, _ := q.Get()
+			it, _ := q.Get(context.Background())
 			time.Sleep(time.Millisecond)
 			q.Done(it.Key)
 			if it.Key == "hot" {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"time"
 )
 
@@ -63,26 +64,47 @@ func (q *Queue) SetPoll(poll func() error) {
 	}
 }
 
-// awaitNext returns when there is a key to hand out now, or after shutDown. The lock is held, but not while it waits.
-func (q *Queue) awaitNext() {
-	for !q.closed {
+// awaitNext returns true when there is a key to hand out now, and false when ctx has ended or after ShutDown. The lock is
+// held, but not while it waits.
+func (q *Queue) awaitNext(ctx context.Context) bool {
+	var stop func() bool
+	wait := func() {
+		if stop == nil {
+			stop = context.AfterFunc(ctx, q.wakeAll)
+		}
+		q.wake.Wait()
+	}
+	defer func() {
+		if stop != nil {
+			stop()
+		}
+	}()
+	for !q.closed && ctx.Err() == nil {
 		b := q.breath
 		switch {
 		case q.ready.len() == 0:
-			q.wake.Wait()
+			wait()
 			if b != nil {
 				b.since = q.now()
 			}
 		case b == nil || !q.ready.onlyBackground():
-			return
+			return true
 		case b.taking:
-			q.wake.Wait()
+			wait()
 		case !b.due(q.now()):
-			return
+			return true
 		default:
 			q.breathe(b)
 		}
 	}
+	q.wake.Signal() // the key that this call may have been woken for is for another worker
+	return false
+}
+
+func (q *Queue) wakeAll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.wake.Broadcast()
 }
 
 // roused is told of a ready key whose priority was raised: during a breath workers wait though keys are ready.

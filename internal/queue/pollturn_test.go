@@ -1,12 +1,14 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
 // breathing is a queue whose workers breathe, in a synctest bubble, and how often they did.
@@ -32,7 +34,7 @@ func addMany(q *Queue, n int, prio Priority) {
 // workOff takes n keys, each of which takes so long.
 func workOff(q *Queue, n int, each time.Duration) {
 	for range n {
-		it, _ := q.Get()
+		it, _ := q.Get(context.Background())
 		time.Sleep(each)
 		q.Done(it.Key)
 	}
@@ -78,7 +80,7 @@ func oneBreathes(t *testing.T) (q *Queue, handedOut chan Item, letGo chan error)
 	addMany(q, 10, Background)
 	for range 2 {
 		go func() {
-			if it, shutdown := q.Get(); !shutdown {
+			if it, ok := q.Get(context.Background()); ok {
 				handedOut <- it
 			}
 		}()
@@ -119,7 +121,7 @@ func TestALiveKeyThatComesDuringABreathGoesBeforeTheBackgroundKeys(t *testing.T)
 		defer q.ShutDown()
 		time.Sleep(time.Second)
 		addMany(q, 10, Background)
-		if it, _ := q.Get(); it.Key != "live" {
+		if it, _ := q.Get(context.Background()); it.Key != "live" {
 			t.Errorf("%s was handed out after the breath, want the live key", it.Key)
 		}
 	})
@@ -141,7 +143,7 @@ func TestAShutDownDoesNotWaitForABreath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, handedOut, letGo := oneBreathes(t)
 		q.ShutDown()
-		if _, shutdown := q.Get(); !shutdown {
+		if _, ok := q.Get(context.Background()); ok {
 			t.Error("a key was handed out after shutDown")
 		}
 		letGo <- nil

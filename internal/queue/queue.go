@@ -2,9 +2,10 @@ package queue
 
 import (
 	"context"
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"sync"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
 // Queue hands keys to workers, each with the reasons that gathered for it.
@@ -51,24 +52,6 @@ type Item struct {
 	Ops   operation.Operations // not empty; with the internal bits
 	Prio  Priority             // the highest of what asked for it
 	Added time.Time            // when the first of them did
-}
-
-// entry is what the queue knows of a key: one that waits, is due or runs. A key
-// with nothing to come has none.
-type entry struct {
-	key     string
-	ops     operation.Operations // why the next run is due; empty if it is not
-	prio    Priority
-	placed  Priority // the priority under which it stands in order
-	running bool
-
-	added   time.Duration // first reason of the next run
-	readyAt time.Duration
-
-	wait *timer // delays the next run: retry, requeue or debounce; nil when it is due
-	user *timer // a user's EnqueueAfter
-
-	links [linksCount]entryLinks
 }
 
 // New returns a queue that works at once. It starts no goroutine; shutDown
@@ -151,22 +134,20 @@ func (q *Queue) AddAfter(key string, ops operation.Operations, prio Priority, d 
 // the key since then is newer, so a Put that is given back does not undo a Delete.
 func (q *Queue) GiveBack(it Item) { q.AddAfter(it.Key, it.Ops, it.Prio, 0, RetryDelay) }
 
-// get blocks until a key is ready and hands it out. After shutDown it returns at
-// once, and nothing more is handed out, whatever is ready: unlike client-go's,
-// which drains. Each key must be given back with done.
-func (q *Queue) Get() (next Item, shutdown bool) {
+// Get blocks until a key is ready and hands it out; ok is false when ctx has ended or after ShutDown. Then nothing more is
+// handed out, whatever is ready: unlike client-go's queue, which drains. Each key must be given back with Done.
+func (q *Queue) Get(ctx context.Context) (next Item, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.awaitNext()
-	if q.closed {
-		return Item{}, true
+	if !q.awaitNext(ctx) {
+		return Item{}, false
 	}
 	e := q.pop()
 	next = Item{Key: e.key, Ops: e.ops, Prio: e.prio, Added: q.epoch.Add(e.added)}
 	e.ops = 0
 	e.running = true
 	q.running++
-	return next, false
+	return next, true
 }
 
 // done gives back a key. If something asked for it while it ran it is ready again.
@@ -263,170 +244,6 @@ func (q *Queue) WaitIdle(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-}
-
-// due makes the key's next run due: with ops, and with what a delay of it held.
-func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.Duration) {
-	if e.wait != nil {
-		held := e.wait.ops
-		if e.wait.kind != quietDelay {
-			held &^= operation.Delayed
-			e.added = now
-		}
-		ops, prio = operation.Union(held, ops), max(e.wait.prio, prio)
-		q.cancelWait(e)
-	} else if e.ops == 0 {
-		e.added = now
-	}
-	if e.ops != 0 {
-		e.ops = operation.Union(e.ops, ops)
-		q.raise(e, prio)
-		return
-	}
-	e.ops, e.prio, e.readyAt = ops, prio, now
-	if e.running {
-		q.rerun++ // done makes it ready
-		return
-	}
-	q.ready.push(e)
-	q.wake.Signal()
-}
-
-// raise gives a due key a higher priority.
-func (q *Queue) raise(e *entry, prio Priority) {
-	if prio <= e.prio {
-		return
-	}
-	e.prio = prio
-	if !e.running {
-		q.ready.move(e)
-		q.roused()
-	}
-}
-
-// debounces tells whether an event has to wait for quiet.
-func (q *Queue) debounces(ops operation.Operations, prio Priority) bool {
-	return q.quiet > 0 && q.maxHold > 0 && prio > Background && ops&operation.ByHand == 0
-}
-
-// hold postpones a changed key until it is quiet, but never longer than maxHold
-// after its first change. The key is not due.
-func (q *Queue) hold(e *entry, ops operation.Operations, prio Priority, now time.Duration) {
-	switch t := e.wait; {
-	case t == nil:
-		e.added = now
-		e.wait = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: quietDelay}
-	case t.kind != quietDelay:
-		e.added = now
-		t.ops, t.prio, t.kind = operation.Union(t.ops&^operation.Delayed, ops), max(t.prio, prio), quietDelay
-	default:
-		t.ops, t.prio = operation.Union(t.ops, ops), max(t.prio, prio)
-	}
-	q.timers.set(e.wait, min(later(now, q.quiet), later(e.added, q.maxHold)), now)
-}
-
-// delay sets the timer t of e, or makes one; the shorter delay wins.
-func (q *Queue) delay(e *entry, t *timer, ops operation.Operations, prio Priority, now, d time.Duration, kind DelayKind) *timer {
-	due := later(now, d)
-	if t == nil {
-		t = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: kind}
-		q.timers.set(t, due, now)
-		return t
-	}
-	t.ops, t.prio = operation.Union(t.ops, ops), max(t.prio, prio)
-	if due < t.due {
-		q.timers.set(t, due, now)
-	}
-	return t
-}
-
-func (q *Queue) cancelWait(e *entry) {
-	q.timers.remove(e.wait)
-	e.wait = nil
-}
-
-// fireBatch is how many delays fire under one hold of the lock, so that a great
-// many that are due together do not keep events and workers waiting.
-const fireBatch = 64
-
-// fire makes due what has waited long enough. The runtime timer calls it.
-func (q *Queue) fire() {
-	defer q.timers.firing.Done()
-	q.mu.Lock()
-	q.timers.fired()
-	for n := 1; ; n++ {
-		now := q.now()
-		t := q.timers.popDue(now)
-		if t == nil {
-			break
-		}
-		q.expire(t, now)
-		if n%fireBatch == 0 {
-			q.mu.Unlock()
-			q.mu.Lock()
-		}
-	}
-	if !q.closed {
-		q.timers.arm(q.now())
-	}
-	q.mu.Unlock()
-}
-
-// expire makes due what the delay t, which left the heap, held back.
-func (q *Queue) expire(t *timer, now time.Duration) {
-	e := t.entry
-	switch t.kind {
-	case UserDelay:
-		e.user = nil
-	case RetryDelay, RequeueDelay:
-		e.wait = nil
-	case quietDelay: // due takes it off, and knows since when it was held
-	}
-	q.due(e, t.ops, t.prio, now)
-}
-
-// entry returns what is known of the key, and begins to know it.
-func (q *Queue) entry(key string) *entry {
-	e := q.entries[key]
-	if e == nil {
-		e = q.newEntry(key)
-		q.entries[key] = e
-		q.most = max(q.most, len(q.entries))
-	}
-	return e
-}
-
-// spareEntries is how many entries are kept to be used again: a key that comes and goes then costs no memory.
-const spareEntries = 256
-
-func (q *Queue) newEntry(key string) *entry {
-	last := len(q.spare) - 1
-	if last < 0 {
-		return &entry{key: key}
-	}
-	e := q.spare[last]
-	q.spare = q.spare[:last]
-	e.key = key
-	return e
-}
-
-// manyEntries is from how many on the map of entries is given up once it is empty.
-const manyEntries = 10_000
-
-// release forgets a key with nothing to come.
-func (q *Queue) release(e *entry) {
-	if e.ops != 0 || e.running || e.wait != nil || e.user != nil {
-		return
-	}
-	delete(q.entries, e.key)
-	if len(q.spare) < spareEntries {
-		*e = entry{} // nobody has it any more
-		q.spare = append(q.spare, e)
-	}
-	if len(q.entries) == 0 && q.most > manyEntries {
-		// A map never shrinks: an initial list of millions would stay for good.
-		q.entries, q.most = map[string]*entry{}, 0
 	}
 }
 

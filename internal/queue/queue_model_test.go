@@ -1,13 +1,15 @@
 package queue
 
 import (
+	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"math/rand/v2"
-	"pgregory.net/rapid"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"pgregory.net/rapid"
 )
 
 // The model is the queue's specification, written down the slow and plain way: it
@@ -339,9 +341,9 @@ func (c *comparison) get(t fataler) {
 	}
 	key, run := c.model.get()
 	want := Item{Key: key, Ops: run.ops, Prio: run.prio, Added: run.added}
-	got, shutdown := c.queue.Get()
-	if shutdown || got.Key != want.Key || got.Ops != want.Ops || got.Prio != want.Prio || !got.Added.Equal(want.Added) {
-		t.Fatalf("hand-out %d (shutdown %v):\n got %+v\nwant %+v", c.model.handedOut, shutdown, got, want)
+	got, ok := c.queue.Get(context.Background())
+	if !ok || got.Key != want.Key || got.Ops != want.Ops || got.Prio != want.Prio || !got.Added.Equal(want.Added) {
+		t.Fatalf("hand-out %d (shutdown %v):\n got %+v\nwant %+v", c.model.handedOut, !ok, got, want)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"k8s.io/client-go/util/workqueue"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -14,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"k8s.io/client-go/util/workqueue"
 )
 
 var (
@@ -32,9 +33,9 @@ func takeKey(t *testing.T, q *Queue, key string, ops operation.Operations) {
 	if q.depth() == 0 {
 		t.Fatalf("nothing is ready, want %q", key)
 	}
-	got, shutdown := q.Get()
-	if shutdown || got.Key != key || got.Ops != ops {
-		t.Fatalf("got %q for %s (shutdown %v), want %q for %s", got.Key, got.Ops, shutdown, key, ops)
+	got, ok := q.Get(context.Background())
+	if !ok || got.Key != key || got.Ops != ops {
+		t.Fatalf("got %q for %s (shutdown %v), want %q for %s", got.Key, got.Ops, !ok, key, ops)
 	}
 }
 
@@ -71,8 +72,8 @@ func TestKeyIsNeverHandedOutTwiceAtOnceUnder100Workers(t *testing.T) {
 	for range workers {
 		working.Go(func() {
 			for {
-				it, shutdown := q.Get()
-				if shutdown {
+				it, ok := q.Get(context.Background())
+				if !ok {
 					return
 				}
 				var i int
@@ -150,7 +151,7 @@ func TestReasonsGivenBackAreOlderThanWhatHappenedSince(t *testing.T) {
 				q := New(opts)
 				defer q.ShutDown()
 				q.Add("a", opPut|opSecondary, Live)
-				it, _ := q.Get()
+				it, _ := q.Get(context.Background())
 				q.Add("a", opDelete, Live)
 				q.GiveBack(it)
 				q.Done("a")
@@ -188,7 +189,7 @@ func TestItemTellsPriorityAndWhenItsFirstReasonCame(t *testing.T) {
 		if got := q.oldestReady(); got != 2*time.Second {
 			t.Errorf("oldest ready key is %v old", got)
 		}
-		it, _ := q.Get()
+		it, _ := q.Get(context.Background())
 		if it.Prio != Live || !it.Added.Equal(first) {
 			t.Errorf("got %+v", it)
 		}
@@ -199,7 +200,7 @@ func TestItemTellsPriorityAndWhenItsFirstReasonCame(t *testing.T) {
 		if got := q.oldestReady(); got != 0 {
 			t.Errorf("became ready just now, but is %v old", got)
 		}
-		if it, _ := q.Get(); !it.Added.Equal(second) {
+		if it, _ := q.Get(context.Background()); !it.Added.Equal(second) {
 			t.Errorf("its reason came at %v, got %v", second, it.Added)
 		}
 	})
@@ -211,7 +212,7 @@ func TestGetBlocksUntilAKeyIsReady(t *testing.T) {
 		defer q.ShutDown()
 		start := time.Now()
 		q.AddAfter("a", opRequeue, Background, time.Minute, RequeueDelay)
-		if it, _ := q.Get(); it.Key != "a" || time.Since(start) != time.Minute {
+		if it, _ := q.Get(context.Background()); it.Key != "a" || time.Since(start) != time.Minute {
 			t.Errorf("got %q after %v", it.Key, time.Since(start))
 		}
 	})
@@ -226,7 +227,7 @@ func TestKeyThatIsReadyAgainWakesAnotherWorker(t *testing.T) {
 		q.Add("a", opSecondary, Live)
 		taken := make(chan Item)
 		go func() {
-			it, _ := q.Get()
+			it, _ := q.Get(context.Background())
 			taken <- it
 		}()
 		synctest.Wait()
@@ -243,7 +244,7 @@ func TestShutDownUnblocksGet(t *testing.T) {
 		var unblocked atomic.Int32
 		for range 3 {
 			go func() {
-				if _, shutdown := q.Get(); shutdown {
+				if _, ok := q.Get(context.Background()); !ok {
 					unblocked.Add(1)
 				}
 			}()
@@ -276,7 +277,7 @@ func TestNothingIsHandedOutAfterShutDown(t *testing.T) {
 		q.CancelDelays("held")
 		advance(time.Hour)
 		q.Done("running")
-		if it, shutdown := q.Get(); !shutdown {
+		if it, ok := q.Get(context.Background()); ok {
 			t.Errorf("handed out %q", it.Key)
 		}
 	})
@@ -349,7 +350,7 @@ func TestQueueDedupsAsClientGosWorkqueueDoes(t *testing.T) {
 			theirs.Add(key)
 		case 2:
 			if theirs.Len() > 0 {
-				got, _ := ours.Get()
+				got, _ := ours.Get(context.Background())
 				want, _ := theirs.Get()
 				if got.Key != want {
 					t.Fatalf("step %d: got %s, want %s", step, got.Key, want)
@@ -396,8 +397,8 @@ func TestHundredThousandKeysLeaveNothingBehind(t *testing.T) {
 	for range 8 {
 		workers.Go(func() {
 			for {
-				it, shutdown := q.Get()
-				if shutdown {
+				it, ok := q.Get(context.Background())
+				if !ok {
 					return
 				}
 				if _, twice := seen.LoadOrStore(it.Key, true); twice {
@@ -428,7 +429,7 @@ func TestBurstLeavesMemoryFlat(t *testing.T) {
 			q.Add(name, opPut, Background)
 		}
 		for range names {
-			it, _ := q.Get()
+			it, _ := q.Get(context.Background())
 			q.Done(it.Key)
 		}
 		if grown := heapInUse() - before; grown > keys*bytesPerKey {
@@ -457,3 +458,34 @@ func (q *Queue) depthByPriority() [Priorities]int { return q.Counts().Ready }
 func (q *Queue) inProgress() int                  { return q.Counts().InProgress }
 func (q *Queue) timersPending() int               { return q.Counts().Delayed }
 func (q *Queue) oldestReady() time.Duration       { return q.Counts().Oldest }
+
+func TestGetReturnsWhenItsContextEndsAndLosesNoKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(Options{})
+		defer q.ShutDown()
+		first, endFirst := context.WithCancel(t.Context())
+		ended, taken := make(chan bool, 1), make(chan Item, 1)
+		go func() {
+			_, ok := q.Get(first)
+			ended <- !ok
+		}()
+		go func() {
+			if it, ok := q.Get(t.Context()); ok {
+				taken <- it
+			}
+		}()
+		synctest.Wait()
+		endFirst()
+		q.Add("a", opPut, Live) // it may have woken the one whose context has ended
+		if !<-ended {
+			t.Error("a key was handed out after the context had ended")
+		}
+		if it := <-taken; it.Key != "a" {
+			t.Errorf("got %+v", it)
+		}
+		q.Add("b", opPut, Live)
+		if _, ok := q.Get(first); ok {
+			t.Error("handed out under a context that has ended")
+		}
+	})
+}

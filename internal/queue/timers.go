@@ -2,10 +2,11 @@ package queue
 
 import (
 	"container/heap"
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"math"
 	"sync"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
 // DelayKind says whose delay it is, and so what may cancel it.

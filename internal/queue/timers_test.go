@@ -1,13 +1,15 @@
 package queue
 
 import (
+	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"math/rand/v2"
 	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
 func TestEventCancelsAPendingRetryOrRequeueAndKeepsItsReasons(t *testing.T) {
@@ -79,12 +81,12 @@ func TestUsersDelaySurvivesEvents(t *testing.T) {
 		q.Add("a", opPut, Live)
 		runKey(t, q, "a", opPut)
 		q.AddAfter("a", opRequeue, Background, time.Second, RequeueDelay)
-		it, _ := q.Get()
+		it, _ := q.Get(context.Background())
 		q.Done(it.Key)
 		if it.Ops != opRequeue || time.Since(start) != time.Second {
 			t.Errorf("got %s after %v", it.Ops, time.Since(start))
 		}
-		if it, _ := q.Get(); it.Ops != opManual|operation.ByHand || time.Since(start) != time.Minute {
+		if it, _ := q.Get(context.Background()); it.Ops != opManual|operation.ByHand || time.Since(start) != time.Minute {
 			t.Errorf("got %s after %v", it.Ops, time.Since(start))
 		}
 	})
@@ -113,7 +115,7 @@ func TestShorterOfTwoDelaysWins(t *testing.T) {
 				start := time.Now()
 				q.AddAfter("a", opSecondary, Background, delays[0], kinds[0])
 				q.AddAfter("a", opResync, Background, delays[1], kinds[1])
-				it, _ := q.Get()
+				it, _ := q.Get(context.Background())
 				if it.Ops != opSecondary|opResync || time.Since(start) != time.Second {
 					t.Errorf("%v %v: got %s after %v", kinds, delays, it.Ops, time.Since(start))
 				}
@@ -187,7 +189,7 @@ func TestDelayedKeysAreNeverEarlyNorForgotten(t *testing.T) {
 func handOut(t *testing.T, q *Queue, due map[string]time.Time) {
 	t.Helper()
 	waited := q.depth() == 0
-	it, _ := q.Get()
+	it, _ := q.Get(context.Background())
 	q.Done(it.Key)
 	late := time.Since(due[it.Key])
 	if late < 0 || (waited && late > 0) {
@@ -267,7 +269,7 @@ func TestDebouncePostponesAKeyUntilItIsQuiet(t *testing.T) {
 				t.Fatalf("ready %v after its first change", time.Since(first))
 			}
 		}
-		it, _ := q.Get()
+		it, _ := q.Get(context.Background())
 		if it.Ops != opPut || time.Since(first) != 340*time.Millisecond || !it.Added.Equal(first) {
 			t.Errorf("got %+v after %v", it, time.Since(first))
 		}
@@ -292,7 +294,7 @@ func TestDebounceNeverHidesAHotKeyForLongerThanMax(t *testing.T) {
 			}
 		}()
 		for range 10 {
-			it, _ := q.Get()
+			it, _ := q.Get(context.Background())
 			if hidden := time.Since(it.Added); hidden != time.Second {
 				t.Errorf("hidden for %v", hidden)
 			}

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"

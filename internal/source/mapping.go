@@ -2,6 +2,9 @@ package source
 
 import (
 	"context"
+	"sync"
+	"time"
+
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -9,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"sync"
-	"time"
 )
 
 // mapping is what a mapper is called for: the states of one object, as its events showed them, oldest first.

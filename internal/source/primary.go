@@ -3,15 +3,16 @@ package source
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
-	"strings"
-	"sync/atomic"
-	"time"
 )
 
 // Presence is what the cache knows of whether a primary exists.

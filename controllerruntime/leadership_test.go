@@ -1,8 +1,9 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/internal/lease"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/internal/lease"
 )
 
 // TestNothingStartsInATermWhoseLeaseIsOver by the clock, even if the end has not reached the term's context yet.

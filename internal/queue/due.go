@@ -1,0 +1,127 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
+)
+
+// due makes the key's next run due: with ops, and with what a delay of it held.
+func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.Duration) {
+	if e.wait != nil {
+		held := e.wait.ops
+		if e.wait.kind != quietDelay {
+			held &^= operation.Delayed
+			e.added = now
+		}
+		ops, prio = operation.Union(held, ops), max(e.wait.prio, prio)
+		q.cancelWait(e)
+	} else if e.ops == 0 {
+		e.added = now
+	}
+	if e.ops != 0 {
+		e.ops = operation.Union(e.ops, ops)
+		q.raise(e, prio)
+		return
+	}
+	e.ops, e.prio, e.readyAt = ops, prio, now
+	if e.running {
+		q.rerun++ // done makes it ready
+		return
+	}
+	q.ready.push(e)
+	q.wake.Signal()
+}
+
+// raise gives a due key a higher priority.
+func (q *Queue) raise(e *entry, prio Priority) {
+	if prio <= e.prio {
+		return
+	}
+	e.prio = prio
+	if !e.running {
+		q.ready.move(e)
+		q.roused()
+	}
+}
+
+// debounces tells whether an event has to wait for quiet.
+func (q *Queue) debounces(ops operation.Operations, prio Priority) bool {
+	return q.quiet > 0 && q.maxHold > 0 && prio > Background && ops&operation.ByHand == 0
+}
+
+// hold postpones a changed key until it is quiet, but never longer than maxHold
+// after its first change. The key is not due.
+func (q *Queue) hold(e *entry, ops operation.Operations, prio Priority, now time.Duration) {
+	switch t := e.wait; {
+	case t == nil:
+		e.added = now
+		e.wait = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: quietDelay}
+	case t.kind != quietDelay:
+		e.added = now
+		t.ops, t.prio, t.kind = operation.Union(t.ops&^operation.Delayed, ops), max(t.prio, prio), quietDelay
+	default:
+		t.ops, t.prio = operation.Union(t.ops, ops), max(t.prio, prio)
+	}
+	q.timers.set(e.wait, min(later(now, q.quiet), later(e.added, q.maxHold)), now)
+}
+
+// delay sets the timer t of e, or makes one; the shorter delay wins.
+func (q *Queue) delay(e *entry, t *timer, ops operation.Operations, prio Priority, now, d time.Duration, kind DelayKind) *timer {
+	due := later(now, d)
+	if t == nil {
+		t = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: kind}
+		q.timers.set(t, due, now)
+		return t
+	}
+	t.ops, t.prio = operation.Union(t.ops, ops), max(t.prio, prio)
+	if due < t.due {
+		q.timers.set(t, due, now)
+	}
+	return t
+}
+
+func (q *Queue) cancelWait(e *entry) {
+	q.timers.remove(e.wait)
+	e.wait = nil
+}
+
+// fireBatch is how many delays fire under one hold of the lock, so that a great
+// many that are due together do not keep events and workers waiting.
+const fireBatch = 64
+
+// fire makes due what has waited long enough. The runtime timer calls it.
+func (q *Queue) fire() {
+	defer q.timers.firing.Done()
+	q.mu.Lock()
+	q.timers.fired()
+	for n := 1; ; n++ {
+		now := q.now()
+		t := q.timers.popDue(now)
+		if t == nil {
+			break
+		}
+		q.expire(t, now)
+		if n%fireBatch == 0 {
+			q.mu.Unlock()
+			q.mu.Lock()
+		}
+	}
+	if !q.closed {
+		q.timers.arm(q.now())
+	}
+	q.mu.Unlock()
+}
+
+// expire makes due what the delay t, which left the heap, held back.
+func (q *Queue) expire(t *timer, now time.Duration) {
+	e := t.entry
+	switch t.kind {
+	case UserDelay:
+		e.user = nil
+	case RetryDelay, RequeueDelay:
+		e.wait = nil
+	case quietDelay: // due takes it off, and knows since when it was held
+	}
+	q.due(e, t.ops, t.prio, now)
+}

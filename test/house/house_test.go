@@ -1,0 +1,268 @@
+// Package house holds how the packages of the module are cut: which may import which, and how large they may be.
+package house
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/nagi-runtime/nagi"
+	root   = "../.."
+)
+
+// mayImport says which packages of the module a package may import, beside those that these may import in their turn: data
+// flows from the sources to the writes, and so do the imports. A new package needs a line here, and a new arrow a reason.
+var mayImport = map[string][]string{
+	"natsinformer": {},
+	"external":     {},
+	"recorder":     {},
+	"entity":       {"natsinformer", "internal/ownwrites"},
+
+	"recorder/kuberecorder": {"recorder"},
+
+	// Rooms that know nothing of documents.
+	"internal/guard":     {},
+	"internal/ownwrites": {},
+	"internal/backoff":   {},
+	"internal/netpoll":   {},
+	"internal/operation": {},
+	"internal/health":    {},
+	"internal/lease":     {},
+	"internal/queue":     {"internal/operation"},
+
+	// Rooms of the engine.
+	"internal/record": {"internal/source", "internal/backoff"},
+	"internal/source": {"entity", "internal/guard", "internal/health", "internal/queue"},
+
+	"internal/apisource": {"external", "internal/record"},
+
+	"controllerruntime": {
+		"external", "recorder/kuberecorder", "internal/backoff", "internal/apisource", "internal/lease", "internal/netpoll",
+	},
+}
+
+// Limits of a room, tests apart.
+const (
+	mostLines         = 2000
+	mostFileLines     = 300
+	mostFunctionLines = 60
+)
+
+// unfinished are packages that are still to be cut, and so may be larger than a room.
+var unfinished = []string{"controllerruntime", "entity", "natsinformer", "external", "recorder"}
+
+// clientset is client-go's typed clientset. It is large, and only the Kumori API and the events about Kubernetes objects
+// have a use for it.
+const clientset = "k8s.io/client-go/kubernetes"
+
+var mayUseClientset = []string{"controllerruntime", "recorder/kuberecorder"}
+
+// leaderElection pulls in a quarter of what a newcomer's first build would compile; internal/lease does without.
+const leaderElection = "k8s.io/client-go/tools/leaderelection"
+
+// room is a package as its files show it, tests apart.
+type room struct {
+	path    string // below the module
+	imports map[string]token.Position
+	lines   int
+	files   map[string]int // lines by name
+	long    []string       // functions, with where they are and how long
+}
+
+// rooms reads all packages of the module but examples, tests and commands.
+func rooms(t *testing.T) []*room {
+	t.Helper()
+	byPath := map[string]*room{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			hidden := strings.HasPrefix(entry.Name(), ".") && relative != "."
+			if hidden || entry.Name() == "testdata" || relative == "test" || relative == "examples" || relative == "docs" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		dir := filepath.ToSlash(filepath.Dir(relative))
+		if byPath[dir] == nil {
+			byPath[dir] = &room{path: dir, imports: map[string]token.Position{}, files: map[string]int{}}
+		}
+		return byPath[dir].read(path)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*room
+	for _, r := range byPath {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *room) int { return strings.Compare(a.path, b.path) })
+	return all
+}
+
+func (r *room) read(path string) error {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	positions := token.NewFileSet()
+	file, err := parser.ParseFile(positions, path, source, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	lines := bytes.Count(source, []byte("\n"))
+	r.lines += lines
+	r.files[filepath.Base(path)] = lines
+	for _, spec := range file.Imports {
+		r.imports[strings.Trim(spec.Path.Value, `"`)] = positions.Position(spec.Pos())
+	}
+	for _, declaration := range file.Decls {
+		function, ok := declaration.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		from, to := positions.Position(function.Pos()), positions.Position(function.End())
+		if n := to.Line - from.Line + 1; n > mostFunctionLines {
+			r.long = append(r.long, fmt.Sprintf("%s:%d: %s has %d lines", from.Filename, from.Line, function.Name.Name, n))
+		}
+	}
+	return nil
+}
+
+// reachable are the packages of the module that a package may import, at first hand or through those it may import.
+func reachable(path string) map[string]bool {
+	found := map[string]bool{}
+	var visit func(string)
+	visit = func(from string) {
+		for _, next := range mayImport[from] {
+			if !found[next] {
+				found[next] = true
+				visit(next)
+			}
+		}
+	}
+	visit(path)
+	return found
+}
+
+func TestNoArrowRunsUp(t *testing.T) {
+	for path := range mayImport {
+		if reachable(path)[path] {
+			t.Errorf("%s may import itself, through others: mend mayImport", path)
+		}
+	}
+	seen := map[string]bool{}
+	for _, r := range rooms(t) {
+		seen[r.path] = true
+		if _, known := mayImport[r.path]; !known {
+			t.Errorf("package %s is not in mayImport: say what it may import", r.path)
+			continue
+		}
+		allowed := reachable(r.path)
+		for imported, at := range r.imports {
+			below, ours := strings.CutPrefix(imported, module+"/")
+			if ours && !allowed[below] {
+				t.Errorf("%v: %s must not import %s", at, r.path, below)
+			}
+		}
+	}
+	for path := range mayImport {
+		if !seen[path] {
+			t.Errorf("mayImport names %s, which is no package", path)
+		}
+	}
+}
+
+func TestTheTypedClientsetIsUsedInFewPlaces(t *testing.T) {
+	for _, r := range rooms(t) {
+		for imported, at := range r.imports {
+			if strings.HasPrefix(imported, leaderElection) {
+				t.Errorf("%v: %s imports client-go's leader election", at, r.path)
+			}
+			if !strings.HasPrefix(imported, clientset) {
+				continue
+			}
+			if !slices.ContainsFunc(mayUseClientset, func(p string) bool { return r.path == p || strings.HasPrefix(r.path, p+"/") }) {
+				t.Errorf("%v: %s imports the typed clientset", at, r.path)
+			}
+		}
+	}
+}
+
+func TestRoomsAreSmall(t *testing.T) {
+	for _, r := range rooms(t) {
+		if slices.Contains(unfinished, r.path) {
+			continue
+		}
+		if r.lines > mostLines {
+			t.Errorf("%s has %d lines without tests, more than %d", r.path, r.lines, mostLines)
+		}
+		for name, lines := range r.files {
+			if lines > mostFileLines {
+				t.Errorf("%s/%s has %d lines, more than %d", r.path, name, lines, mostFileLines)
+			}
+		}
+		for _, function := range r.long {
+			t.Errorf("%s, more than %d", function, mostFunctionLines)
+		}
+	}
+}
+
+// TestARoomThatBreaksARuleIsNoticed holds the reader itself, which could see nothing and be content.
+func TestARoomThatBreaksARuleIsNoticed(t *testing.T) {
+	dir := t.TempDir()
+	long := "package bad\n\nimport _ \"" + module + "/entity\"\n\nfunc F() {\n" + strings.Repeat("\t_ = 0\n", mostFunctionLines) + "}\n"
+	path := filepath.Join(dir, "bad.go")
+	if err := os.WriteFile(path, []byte(long), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &room{path: "bad", imports: map[string]token.Position{}, files: map[string]int{}}
+	if err := r.read(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := r.imports[module+"/entity"]; !ok || len(r.long) != 1 || r.lines < mostFunctionLines {
+		t.Errorf("read %+v", r)
+	}
+	if len(rooms(t)) < len(mayImport) {
+		t.Error("not all packages were read")
+	}
+}
+
+// TestNoRoomOfTheEngineReachesTheClientset, at first hand or through any module.
+func TestNoRoomOfTheEngineReachesTheClientset(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"/internal/...").Output()
+	if err != nil {
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			t.Fatalf("go list: %v\n%s", err, failed.Stderr)
+		}
+		t.Fatal(err)
+	}
+	for _, dependency := range strings.Fields(string(out)) {
+		for _, forbidden := range []string{clientset, "k8s.io/client-go/informers", "k8s.io/client-go/listers", "k8s.io/client-go/dynamic", leaderElection} {
+			if dependency == forbidden || strings.HasPrefix(dependency, forbidden+"/") {
+				t.Errorf("the engine reaches %s", dependency)
+			}
+		}
+	}
+}
