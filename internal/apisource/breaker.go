@@ -289,13 +289,3 @@ func (b *breaker) Message() string {
 
 // Away implements Waiter.
 func (b *breaker) Away() bool { return true }
-
-func (b *breaker) stats() Stats {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := Stats{Pause: b.pause}
-	if b.open {
-		s.Away, s.Since, s.Reason = true, b.since, b.reason.Error()
-	}
-	return s
-}

@@ -215,3 +215,13 @@ func (s *Source) Stats() Stats {
 	stats.Awaited = int(s.counts.awaited.Load())
 	return stats
 }
+
+func (b *breaker) stats() Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := Stats{Pause: b.pause}
+	if b.open {
+		s.Away, s.Since, s.Reason = true, b.since, b.reason.Error()
+	}
+	return s
+}

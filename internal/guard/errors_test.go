@@ -1,4 +1,4 @@
-package apisource
+package guard
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ func TestOfSeveralErrorsEachIsLookedAt(t *testing.T) {
 		"aggregate": {utilerrors.NewAggregate([]error{a, errors.Join(b, c)}), []error{a, b, c}},
 		"marked":    {external.Unavailable(errors.Join(a, b)), []error{external.Unavailable(errors.Join(a, b))}},
 	} {
-		if got := severalErrors(test.err); !reflect.DeepEqual(got, test.want) {
+		if got := Errors(test.err); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
