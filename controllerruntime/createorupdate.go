@@ -12,7 +12,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // OperationResult says what CreateOrUpdate did.
@@ -25,24 +24,29 @@ const (
 	OperationResultUpdated OperationResult = "updated"
 )
 
-// CreateOrUpdate makes the entity named by obj's name and namespace what mutate makes of it. mutate is given the entity
-// as it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Inside a reconcile the
-// reconciled primary becomes the owner; an entity that another primary owns is an *AlreadyOwnedError, because two owners would
-// undo each other's work for ever. Nothing is written when nothing changed; status is not looked at and not written.
+// CreateOrUpdate makes the entity named by obj's name and namespace what mutate makes of it. mutate is given the
+// entity as it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Nothing is
+// written when nothing changed; status is not looked at and not written.
 //
-// It reads from the cache, which shows this process's own writes. If the write then finds that somebody else was faster,
-// it reads live and tries again, so mutate may be called more than once. On an error obj is undefined.
-func CreateOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error) (OperationResult, error) {
+// Inside a reconcile the reconciled primary becomes the owner of what is created, and only what it owns is changed.
+// An entity that names no owner, as one that a person put, is a *ResourceExistsError, and an event on the primary
+// says so. To hand it over, write the owner's annotations into it. An entity that another primary owns is an
+// *AlreadyOwnedError, because two owners would undo each other's work for ever. Before it refuses, it asks the leader.
+//
+// It reads from the cache, which shows this process's own writes. If the write then finds that somebody else was
+// faster, it reads live and tries again, so mutate may be called more than once. On an error obj is undefined.
+func CreateOrUpdate[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
+) (OperationResult, error) {
 	key := source.ObjectKey(obj)
 	template := obj.DeepCopyObject().(T)
-	result, err := createOrUpdate(ctx, client, obj, client.Lister().Get, mutate)
+	result, err := createOrUpdate(ctx, client, obj, readCached, mutate)
 	for range record.MaxConflicts {
 		if _, overtaken := errors.AsType[*overtakenError](err); !overtaken {
 			break
 		}
 		assign(obj, template.DeepCopyObject().(T))
-		live := func(key string) (T, error) { return client.Get(ctx, key) }
-		result, err = createOrUpdate(ctx, client, obj, live, mutate)
+		result, err = createOrUpdate(ctx, client, obj, readLive, mutate)
 	}
 	if err != nil {
 		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", client.Kind(), key, err)
@@ -50,9 +54,18 @@ func CreateOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 	return result, nil
 }
 
-func createOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntityClient[T], obj T, get func(string) (T, error), mutate func(T) error) (OperationResult, error) {
+type readFrom bool
+
+const (
+	readCached readFrom = false
+	readLive   readFrom = true
+)
+
+func createOrUpdate[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], obj T, from readFrom, mutate func(T) error,
+) (OperationResult, error) {
 	key := source.ObjectKey(obj)
-	before, err := get(key)
+	before, err := readToUpdate(ctx, client, key, from)
 	exists := err == nil
 	if err != nil && !apierrors.IsNotFound(err) {
 		return OperationResultNone, err
@@ -65,14 +78,10 @@ func createOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 		return OperationResultNone, fmt.Errorf("mutate: %w", err)
 	}
 	if source.ObjectKey(obj) != key {
-		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", source.ObjectKey(obj), key)
+		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q",
+			source.ObjectKey(obj), key)
 	}
 	if reconcile, ok := reconcileOf(ctx); ok {
-		if exists {
-			if err := reconcile.engine.mayOwn(before, reconcile.req.Key); err != nil {
-				return OperationResultNone, err
-			}
-		}
 		reconcile.engine.setOwner(obj, reconcile.req.Key)
 	}
 	if !exists {
@@ -85,34 +94,30 @@ func createOrUpdate[T entity.IEntity](ctx context.Context, client entity.IEntity
 	return OperationResultUpdated, overtaken(client.Update(ctx, obj))
 }
 
-// AlreadyOwnedError says that a primary wanted to own what another one owns, maybe of another installation.
-type AlreadyOwnedError struct {
-	Object                                string // its key
-	OwnerKind, OwnerKey, OwnerInstance    string
-	WantedKind, WantedKey, WantedInstance string
-}
-
-// Error says who owns the object, and what to do.
-func (e *AlreadyOwnedError) Error() string {
-	return fmt.Sprintf("%q is owned by %s %q of installation %q already, so %s %q of installation %q cannot own it: use another name, or take its owner annotations away",
-		e.Object, e.OwnerKind, e.OwnerKey, e.OwnerInstance, e.WantedKind, e.WantedKey, e.WantedInstance)
-}
-
-// mayOwn refuses what somebody else owns. What nobody owns may be adopted, and so may what names no installation.
-func (e *engine) mayOwn(obj metav1.Object, key string) error {
-	kind, owner, owned := OwnerOf(obj)
-	instance := entity.InstanceOf(obj)
-	if !owned || kind == e.kind && owner == key && (instance == "" || instance == e.instanceID()) {
-		return nil
+// readToUpdate returns the entity if it may be changed under ctx. It refuses for what the leader says of the owner: the
+// cache may be behind.
+func readToUpdate[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], key string, from readFrom,
+) (T, error) {
+	if from == readCached {
+		cached, err := client.Lister().Get(key)
+		if err != nil || mayUpdate(ctx, client.Kind(), cached) == nil {
+			return cached, err
+		}
 	}
-	return &AlreadyOwnedError{
-		Object: source.ObjectKey(obj), OwnerKind: kind, OwnerKey: owner, OwnerInstance: instance,
-		WantedKind: e.kind, WantedKey: key, WantedInstance: e.instanceID(),
+	live, err := client.Get(ctx, key)
+	if err != nil {
+		return live, err
 	}
+	err = mayUpdate(ctx, client.Kind(), live)
+	if exists, ok := errors.AsType[*ResourceExistsError](err); ok {
+		recordResourceExists(ctx, exists)
+	}
+	return live, err
 }
 
-// overtakenError is a write that found another state than was read. Only then is it worth to read again: mutate may return
-// a conflict too, of something else.
+// overtakenError is a write that found another state than was read. Only then is it worth to read again: mutate may
+// return a conflict too, of something else.
 type overtakenError struct{ error }
 
 func (e *overtakenError) Unwrap() error { return e.error }

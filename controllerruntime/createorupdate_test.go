@@ -1,7 +1,6 @@
 package controllerruntime
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -198,69 +197,5 @@ func TestCreateOrUpdateRefusesAMutateThatRenamesOrFails(t *testing.T) {
 	}
 	if exists(t, pages, "other") {
 		t.Error("the renamed one was written")
-	}
-}
-
-// TestCreateOrUpdateSetsTheOwnerInsideAReconcile, also on a page that is there already and otherwise as it should be.
-func TestCreateOrUpdateSetsTheOwnerInsideAReconcile(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	ctx := t.Context()
-	createOrUpdateIs(t, pages, named("home"), titled("one"), OperationResultCreated)
-	p, err := pages.Get(ctx, "home")
-	must(t, err)
-	if kind, key, ok := OwnerOf(p); ok {
-		t.Fatalf("outside a reconcile it was given an owner, %s %q", kind, key)
-	}
-	did := make(chan OperationResult, 10)
-	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-		result, err := CreateOrUpdate(ctx, pages, named(req.Key), titled("one"))
-		did <- result
-		return Result{}, err
-	}))
-	must(t, err)
-	w.run(c)
-	for key, want := range map[string]OperationResult{"home": OperationResultUpdated, "new": OperationResultCreated} {
-		must(t, sites.Create(ctx, newSite(key, "one")))
-		if got := receive(t, "the reconcile of "+key, did); got != want {
-			t.Errorf("%q was %q, want %q", key, got, want)
-		}
-		p, err := pages.Get(ctx, key)
-		must(t, err)
-		kind, owner, ok := OwnerOf(p)
-		if !ok || kind != "Site" || owner != key || entity.InstanceOf(p) != c.engine.instanceID() || p.Labels[OwnerKeyLabel] != key {
-			t.Errorf("owner %s %q of instance %q, labels %v", kind, owner, entity.InstanceOf(p), p.Labels)
-		}
-		c.Enqueue(key, OperationManual)
-		if got := receive(t, "the next reconcile of "+key, did); got != OperationResultNone {
-			t.Errorf("%q was %q the second time, want %q", key, got, OperationResultNone)
-		}
-	}
-}
-
-func TestCreateOrUpdateRefusesWhatAnotherPrimaryOwns(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	ctx := t.Context()
-	outcome := make(chan error, 10)
-	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-		_, err := CreateOrUpdate(ctx, pages, named("shared"), titled(req.Key))
-		outcome <- err
-		return Result{}, nil
-	}))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(ctx, newSite("first", "one")))
-	must(t, receive(t, "the first reconcile", outcome))
-	must(t, sites.Create(ctx, newSite("second", "one")))
-	err = receive(t, "the second reconcile", outcome)
-	owned, ok := errors.AsType[*AlreadyOwnedError](err)
-	if !ok || owned.OwnerKey != "first" || owned.WantedKey != "second" {
-		t.Fatalf("a page of another site was taken over: %v", err)
-	}
-	p, err := pages.Get(ctx, "shared")
-	must(t, err)
-	if p.Spec.Title != "first" {
-		t.Errorf("it was written all the same: %+v", p.Spec)
 	}
 }

@@ -30,7 +30,9 @@
 // # Ownership
 //
 // A secondary names its primary in labels and annotations, across stores: [Controller.SetOwner], or [CreateOrUpdate] inside
-// a reconcile. Deleting is careful. Only objects of this installation are touched, never before all caches have synced,
+// a reconcile. What names no owner, or another one, is not taken over: neither in NATS nor in Kubernetes.
+//
+// Deleting is careful. Only objects of this installation are touched, never before all caches have synced,
 // never on the cache's word alone, and before every delete that is inferred from absence stands the brake: if more than half
 // of what is known, and at least ten, would go, or the bucket's stream is not the one that was known, nothing goes until
 // [Controller.ReleaseBrake].

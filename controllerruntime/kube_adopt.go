@@ -44,7 +44,7 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 			continue
 		}
 		if foreign {
-			k.recordResourceExists(ctx, exists)
+			recordResourceExists(ctx, exists)
 			return err
 		}
 		return k.explain("adopt", key, err)

@@ -68,7 +68,7 @@ func (k *Kube[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Operat
 		}
 		if !again || tries == record.MaxConflicts {
 			if foreign {
-				k.recordResourceExists(ctx, exists)
+				recordResourceExists(ctx, exists)
 			}
 			return OperationResultNone, k.applyFailed(c, err)
 		}

@@ -2,7 +2,6 @@ package controllerruntime
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -92,17 +91,6 @@ func (k *Kube[T]) awaitName(ctx context.Context, object string) (news bool) {
 		}
 	}
 	return false
-}
-
-// recordResourceExists records the event on the reconciled primary.
-func (k *Kube[T]) recordResourceExists(ctx context.Context, exists *ResourceExistsError) {
-	r, ok := reconcileOf(ctx)
-	if !ok {
-		return
-	}
-	e := r.engine
-	e.event(e.regarding(r.req.Key, e.primary.View(r.req.Key)), eventWarning, ReasonErrResourceExists,
-		fmt.Sprintf(MessageErrResourceExists, exists.Key))
 }
 
 // unblock is for an object that is gone, or another's by now.

@@ -65,7 +65,7 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 		switch {
 		case again && tries < record.MaxConflicts:
 		case foreign:
-			k.recordResourceExists(ctx, exists)
+			recordResourceExists(ctx, exists)
 			return OperationResultNone, err
 		default:
 			return OperationResultNone, k.explain("create or update", key, err)

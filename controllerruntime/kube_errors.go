@@ -13,28 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ResourceExistsError says that an object of that name exists in Kubernetes and is not the primary's. Nothing was written.
-type ResourceExistsError struct {
-	Resource schema.GroupVersionResource
-	Key      string // of the object: "name" or "namespace/name"
-	// The primary that owns it, maybe of another installation; empty if it names none.
-	OwnerKind, OwnerKey, OwnerInstance string
-	// Controller is the Kubernetes object that controls it by an ownerReference, as "ReplicaSet web-5d4f"; "" if none does.
-	Controller string
-}
-
-// Error is MessageErrResourceExists and who owns the object, as far as it says, and what to do.
-func (e *ResourceExistsError) Error() string {
-	message := fmt.Sprintf(MessageErrResourceExists, e.Key)
-	switch {
-	case e.OwnerKey != "":
-		return fmt.Sprintf("%s: this object of %s is owned by %s %q of installation %q; use another name", message, resourceName(e.Resource), e.OwnerKind, e.OwnerKey, e.OwnerInstance)
-	case e.Controller != "":
-		return fmt.Sprintf("%s: this object of %s is controlled by %s; use another name", message, resourceName(e.Resource), e.Controller)
-	}
-	return fmt.Sprintf("%s: this object of %s names no owner; use another name, or take it over with AdoptOrFail", message, resourceName(e.Resource))
-}
-
 // ApplyConflictError says that an Apply WithoutForce would change fields that others manage. Nothing was written.
 // apierrors.IsConflict holds for it.
 type ApplyConflictError struct {

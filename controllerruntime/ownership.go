@@ -1,0 +1,101 @@
+package controllerruntime
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ResourceExistsError says that an entity or a Kubernetes object of that name exists and is not the primary's.
+// Nothing was written. An entity in NATS names no owner then: one that another primary owns is an AlreadyOwnedError.
+type ResourceExistsError struct {
+	Resource schema.GroupVersionResource // of a Kubernetes object; empty for an entity in NATS
+	Kind     string                      // of an entity in NATS; empty for a Kubernetes object
+	Key      string                      // of the object: "name" or "namespace/name"
+	// The primary that owns it, maybe of another installation; empty if it names none.
+	OwnerKind, OwnerKey, OwnerInstance string
+	// Controller is the Kubernetes object that controls it by an ownerReference, as "ReplicaSet web-5d4f"; else "".
+	Controller string
+}
+
+// Error is MessageErrResourceExists and who owns the object, as far as it says, and what to do.
+func (e *ResourceExistsError) Error() string {
+	message := fmt.Sprintf(MessageErrResourceExists, e.Key)
+	if e.Kind != "" {
+		return fmt.Sprintf("%s: this %s in NATS names no owner; use another name, or hand it over: "+
+			"name the owner in its annotations %s and %s, as SetOwner does",
+			message, e.Kind, OwnerkindAnnotation, OwnerKeyAnnotation)
+	}
+	switch {
+	case e.OwnerKey != "":
+		return fmt.Sprintf("%s: this object of %s is owned by %s %q of installation %q; use another name",
+			message, resourceName(e.Resource), e.OwnerKind, e.OwnerKey, e.OwnerInstance)
+	case e.Controller != "":
+		return fmt.Sprintf("%s: this object of %s is controlled by %s; use another name",
+			message, resourceName(e.Resource), e.Controller)
+	}
+	return fmt.Sprintf("%s: this object of %s names no owner; use another name, or take it over with AdoptOrFail",
+		message, resourceName(e.Resource))
+}
+
+// AlreadyOwnedError says that a primary wanted to own what another one owns, maybe of another installation.
+type AlreadyOwnedError struct {
+	Object                                string // its key
+	OwnerKind, OwnerKey, OwnerInstance    string
+	WantedKind, WantedKey, WantedInstance string
+}
+
+// Error says who owns the object, and what to do.
+func (e *AlreadyOwnedError) Error() string {
+	return fmt.Sprintf("%q is owned by %s %q of installation %q already, so %s %q of installation %q cannot own it: "+
+		"use another name, or hand it over: name the owner in its annotations %s and %s, as SetOwner does",
+		e.Object, e.OwnerKind, e.OwnerKey, e.OwnerInstance, e.WantedKind, e.WantedKey, e.WantedInstance,
+		OwnerkindAnnotation, OwnerKeyAnnotation)
+}
+
+// mayUpdate refuses, inside a reconcile, an entity that is not the reconciled primary's.
+func mayUpdate(ctx context.Context, kind string, existing metav1.Object) error {
+	if r, ok := reconcileOf(ctx); ok {
+		return r.engine.mayOwn(kind, existing, r.req.Key)
+	}
+	return nil
+}
+
+// mayOwn refuses an entity that is not the primary's: its annotations name another owner, or none. Where they name
+// none, the labels alone may name the primary, as the original Kumori runtime has it. An owner that is named without
+// an installation is taken for one of this installation.
+func (e *engine) mayOwn(kind string, existing metav1.Object, key string) error {
+	owner := kubeOwner{e.kind, key, e.instanceID()}
+	named := ownerNamedBy(existing)
+	if named.allows(owner) {
+		return nil
+	}
+	if named == (kubeOwner{}) {
+		named = labelOwner(existing)
+		if named.allows(labelsOf(owner)) {
+			return nil
+		}
+	}
+	object := source.ObjectKey(existing)
+	if named.kind == "" || named.key == "" {
+		return &ResourceExistsError{Kind: kind, Key: object}
+	}
+	return &AlreadyOwnedError{
+		Object: object, OwnerKind: named.kind, OwnerKey: named.key, OwnerInstance: named.instance,
+		WantedKind: owner.kind, WantedKey: owner.key, WantedInstance: owner.instance,
+	}
+}
+
+// recordResourceExists records the event on the reconciled primary, if there is one.
+func recordResourceExists(ctx context.Context, exists *ResourceExistsError) {
+	r, ok := reconcileOf(ctx)
+	if !ok {
+		return
+	}
+	e := r.engine
+	e.event(e.regarding(r.req.Key, e.primary.View(r.req.Key)), eventWarning, ReasonErrResourceExists,
+		fmt.Sprintf(MessageErrResourceExists, exists.Key))
+}
