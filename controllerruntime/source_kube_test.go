@@ -355,6 +355,7 @@ func TestTheSweepDeletesKubernetesObjectsWithoutAnOwner(t *testing.T) {
 	k.Add(w.mapOf("foreign", "Site", "nobody", "another-installation"))
 	var seen calls
 	w.runningSites(&seen, OwnsKube(k.informer, WithDeleter(k)))
+	eventually(t, "the cache has been listed", func() bool { return k.has("foreign") })
 	eventually(t, "the orphan is swept", func() bool { return !k.has("orphan") })
 	if !k.has("foreign") {
 		t.Error("the other installation's object was swept")
