@@ -54,18 +54,6 @@ func (k *keyed[V]) take(key string) (v V, ok bool) {
 	return v, ok
 }
 
-// change replaces what is remembered for a key by what f makes of it.
-func (k *keyed[V]) change(key string, f func(before V, known bool) V) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.byKey == nil {
-		k.byKey = map[string]V{}
-	}
-	before, known := k.byKey[key]
-	k.byKey[key] = f(before, known)
-	k.countLocked()
-}
-
 func (k *keyed[V]) forget(key string) { k.take(key) }
 
 func (k *keyed[V]) len() int { return int(k.size.Load()) }
@@ -76,18 +64,4 @@ func (k *keyed[V]) countLocked() {
 		k.byKey, k.most = nil, 0 // a map never shrinks
 	}
 	k.size.Store(int64(len(k.byKey)))
-}
-
-// all returns the keys of which something is remembered, in no order.
-func (k *keyed[V]) all() []string {
-	if k.size.Load() == 0 {
-		return nil
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	keys := make([]string, 0, len(k.byKey))
-	for key := range k.byKey {
-		keys = append(keys, key)
-	}
-	return keys
 }

@@ -455,7 +455,6 @@ func (q *Queue) depth() int {
 }
 
 func (q *Queue) depthByPriority() [Priorities]int { return q.Counts().Ready }
-func (q *Queue) inProgress() int                  { return q.Counts().InProgress }
 func (q *Queue) timersPending() int               { return q.Counts().Delayed }
 func (q *Queue) oldestReady() time.Duration       { return q.Counts().Oldest }
 
