@@ -5,15 +5,17 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // reconcileContext is the context of one reconcile. It says for whom it runs, remembers what is written under it, and
-// makes its logger when somebody asks for one: most reconciles log nothing, and the values cost more than all the rest.
+// makes its logger when it is asked for one: most reconciles log nothing, and the values cost more than all the rest.
 type reconcileContext struct {
 	context.Context
 	engine *engine
@@ -22,7 +24,7 @@ type reconcileContext struct {
 	writes ownwrites.Log
 
 	once   sync.Once
-	logger logr.Logger
+	logged context.Context // the term's, with the reconcile's logger; made when it is asked for
 
 	status   stagedStatus
 	recorded bool // what comes of the reconcile is, and the status with it
@@ -32,12 +34,10 @@ type reconcileContext struct {
 	saving  sync.Mutex // of intents: several resources reconciled side by side share a key
 }
 
-type reconcileKey struct{}
-
 func (e *engine) reconcileContext(t *term, req Request) *reconcileContext {
 	c := &reconcileContext{Context: t.ctx, engine: e, term: t, req: req}
 	if e.opts.logConstructor != nil {
-		c.log()
+		c.withLogger()
 	}
 	return c
 }
@@ -45,55 +45,66 @@ func (e *engine) reconcileContext(t *term, req Request) *reconcileContext {
 // Value implements context.Context.
 func (c *reconcileContext) Value(key any) any {
 	switch key {
-	case reconcileKey{}:
+	case current.Key{}:
 		return c
 	case ownwrites.Key{}:
 		return &c.writes
-	case c.engine.loggerKey:
-		return c.log()
 	case external.RuntimeKey{}:
 		return externalRuntime{c}
 	}
-	return c.Context.Value(key)
+	value := c.Context.Value(key)
+	if _, ok := value.(logr.Logger); ok {
+		return c.withLogger().Value(key) // the reconcile's, if the key is logr's
+	}
+	return value
 }
 
-func (c *reconcileContext) log() logr.Logger {
-	c.once.Do(func() {
-		base := c.term.logger
-		f := c.engine.opts.logConstructor
-		if f == nil {
-			c.logger = base.WithValues("key", c.req.Key, "operations", c.req.Operations, "reconcileID", reconcileID(c.engine.runs.Add(1)))
-			return
-		}
-		c.logger = base.WithValues("key", c.req.Key) // what is left if f panics
-		c.engine.callback(c.term.ctx, "WithLogConstructor", func() { c.logger = f(base, c.req) })
-	})
-	return c.logger
+// withLogger returns the term's context with the reconcile's logger.
+func (c *reconcileContext) withLogger() context.Context {
+	c.once.Do(func() { c.logged = klog.NewContext(c.Context, c.newLogger()) })
+	return c.logged
 }
 
-func reconcileOf(ctx context.Context) (*reconcileContext, bool) {
-	c, ok := ctx.Value(reconcileKey{}).(*reconcileContext)
-	return c, ok
+func (c *reconcileContext) newLogger() logr.Logger {
+	base, f := c.term.logger, c.engine.opts.logConstructor
+	if f == nil {
+		return base.WithValues("key", c.req.Key, "operations", c.req.Operations,
+			"reconcileID", reconcileID(c.engine.runs.Add(1)))
+	}
+	logger := base.WithValues("key", c.req.Key) // what is left if f panics
+	c.engine.callback(c.term.ctx, "WithLogConstructor", func() { logger = f(base, c.req) })
+	return logger
 }
 
-// loggerKey learns under which key logr keeps the logger of a context, which it does not export.
-func loggerKey() any {
-	probe := keyProbe{Context: context.Background()}
-	logr.FromContextOrDiscard(&probe)
-	return probe.asked
+var _ current.Reconcile = (*reconcileContext)(nil)
+
+// Primary implements current.Reconcile.
+func (c *reconcileContext) Primary() current.Primary { return c.engine.primaryOf(c.req.Key) }
+
+// Controller implements current.Reconcile.
+func (c *reconcileContext) Controller() string { return c.engine.name }
+
+// Warn implements current.Reconcile.
+func (c *reconcileContext) Warn(reason, message string) {
+	e := c.engine
+	e.event(e.regarding(c.req.Key, e.primary.View(c.req.Key)), eventWarning, reason, message)
 }
 
-type keyProbe struct {
-	context.Context
-	asked any
+// Mine implements current.Reconcile.
+func (c *reconcileContext) Mine(obj metav1.Object) bool { return c.engine.mine(obj) }
+
+// AwaitName implements current.Reconcile.
+func (c *reconcileContext) AwaitName(informer cache.SharedIndexInformer, key string) (news bool) {
+	return c.engine.awaitName(informer, key, c.req.Key)
 }
 
-func (p *keyProbe) Value(key any) any {
-	p.asked = key
-	return nil
+// Uncovered implements current.Reconcile.
+func (c *reconcileContext) Uncovered() { c.engine.stats.uncovered.Add(1) }
+
+// primaryOf names the primary with that key.
+func (e *engine) primaryOf(key string) current.Primary {
+	return current.Primary{Kind: e.kind, Key: key, Instance: e.instanceID()}
 }
 
 // setOwner makes the primary with that key the owner of obj.
-func (e *engine) setOwner(obj metav1.Object, key string) {
-	entity.SetOwner(obj, e.kind, key, e.instanceID())
-}
+func (e *engine) setOwner(obj metav1.Object, key string) { e.primaryOf(key).Own(obj) }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -81,8 +82,8 @@ func createOrUpdate[T entity.IEntity](
 		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q",
 			source.ObjectKey(obj), key)
 	}
-	if reconcile, ok := reconcileOf(ctx); ok {
-		reconcile.engine.setOwner(obj, reconcile.req.Key)
+	if r, ok := current.Of(ctx); ok {
+		r.Primary().Own(obj)
 	}
 	if !exists {
 		return OperationResultCreated, overtaken(client.Create(ctx, obj))

@@ -56,15 +56,13 @@ type engine struct {
 	leadership leadership
 	runs       atomic.Uint64 // numbers the reconciles that log something
 
-	loggerKey any // under which logr keeps the logger of a context
-
 	health        *health.Board
 	recordsHealth *health.Reporter // whether records can be written
 	leaseHealth   *health.Reporter // whether the lease can be read and written
 }
 
 func newEngine(name, kind string, config entity.Config, records *entity.Records, r Reconciler, opts options) *engine {
-	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r, loggerKey: loggerKey()}
+	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r}
 	e.health = health.New(e.onSourceError())
 	e.recordsHealth = e.health.Reporter("records (bucket " + e.statusBucket + ")")
 	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")

@@ -38,8 +38,7 @@ const ReasonDrifted = "Drifted"
 
 // Drifted implements external.Runtime.
 func (r externalRuntime) Drifted(what string) {
-	v := r.engine.primary.View(r.req.Key)
-	r.engine.event(r.engine.regarding(r.req.Key, v), eventWarning, ReasonDrifted, what)
+	r.Warn(ReasonDrifted, what)
 }
 
 // pendingNote is what a reconcile waits for, and when to look again.

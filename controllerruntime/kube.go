@@ -117,7 +117,7 @@ func NewKube[T KubeObject](client dynamic.Interface, resource schema.GroupVersio
 		o.kind = kindOfType[T]()
 	}
 	watching := watchErrorsOf(informer) // the earlier the better: once it runs it is too late
-	watching.canAsk(deleter.whyNotListed)
+	watching.canAsk(deleter.WhyNotListed)
 	return &Kube[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
 		informer: informer, own: newKubeOverlay(informer), applied: newAppliedStates(),

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -144,14 +145,14 @@ func (k *Kube[T]) managerIn(ctx context.Context) (string, error) {
 	if k.manager != "" {
 		return k.manager, nil
 	}
-	r, ok := reconcileOf(ctx)
+	r, ok := current.Of(ctx)
 	if !ok {
 		return "", errors.New("outside of a reconcile it needs a field manager: give NewKube WithFieldManager, or call it with a reconcile's context")
 	}
-	if len(r.engine.name) > maxFieldManager {
+	if len(r.Controller()) > maxFieldManager {
 		return "", fmt.Errorf("the controller's name is longer than the %d characters of a field manager: give NewKube WithFieldManager", maxFieldManager)
 	}
-	return r.engine.name, nil
+	return r.Controller(), nil
 }
 
 // absentVersion is a resourceVersion that no object has, so that an apply with it conflicts with any that exists and

@@ -4,29 +4,41 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Deleter deletes as Delete does, for OwnsKube; Owns() has it.
 func (k *Kube[T]) Deleter() Deleter { return kubeHandleDeleter[T]{k} }
 
-// kubeHandleDeleter is a handle as a Deleter that can also tell why the informer does not sync.
+// kubeHandleDeleter is a handle as a Deleter that knows of its own writes, too.
 type kubeHandleDeleter[T KubeObject] struct{ k *Kube[T] }
 
+var (
+	_ listAsker     = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ resourceNamer = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ unseenOwner   = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ liveOwner     = kubeHandleDeleter[*unstructured.Unstructured]{}
+)
+
+// Delete implements Deleter.
 func (d kubeHandleDeleter[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	return d.k.Delete(ctx, obj)
 }
 
-func (d kubeHandleDeleter[T]) whyNotListed(ctx context.Context) error {
-	return d.k.deleter.whyNotListed(ctx)
+// WhyNotListed asks the API server why the informer does not sync; nil if it would.
+func (d kubeHandleDeleter[T]) WhyNotListed(ctx context.Context) error {
+	return d.k.deleter.WhyNotListed(ctx)
 }
 
-func (d kubeHandleDeleter[T]) name() string { return d.k.deleter.name() }
+// ResourceName names the resource.
+func (d kubeHandleDeleter[T]) ResourceName() string { return d.k.deleter.ResourceName() }
 
-// unseen are own writes that the cache does not show yet. A teardown that trusted the cache alone would take its end for
-// done and leave them behind.
-func (d kubeHandleDeleter[T]) unseen(kind, key string) []metav1.Object {
+// Unseen are own writes that the cache does not show yet. A teardown that trusted the cache alone would take its end
+// for done and leave them behind.
+func (d kubeHandleDeleter[T]) Unseen(kind, key string) []metav1.Object {
 	var objects []metav1.Object
 	for name := range d.k.own.own.Keys() {
 		obj := d.k.lookup(name)
@@ -40,14 +52,14 @@ func (d kubeHandleDeleter[T]) unseen(kind, key string) []metav1.Object {
 	return objects
 }
 
-// Delete deletes obj as it was read, with preconditions on its uid and resourceVersion; see KubeDeleter. One that is absent is
-// success. Inside a reconcile, an object that is not the primary's is a *ResourceExistsError. The object may outlive the
-// call, with a deletionTimestamp, where finalizers hold it.
+// Delete deletes obj as it was read, with preconditions on its uid and resourceVersion; see KubeDeleter. One that is
+// absent is success. Inside a reconcile, an object that is not the primary's is a *ResourceExistsError. The object may
+// outlive the call, with a deletionTimestamp, where finalizers hold it.
 func (k *Kube[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	key := source.ObjectKey(obj)
-	if r, ok := reconcileOf(ctx); ok {
-		owner := kubeOwner{r.engine.kind, r.req.Key, r.engine.instanceID()}
-		if err := k.mayWrite(key, owner, "", obj); err != nil {
+	r, reconciling := current.Of(ctx)
+	if reconciling {
+		if err := k.mayWrite(key, ownerFor(r.Primary()), "", obj); err != nil {
 			return fmt.Errorf("delete: %w", err)
 		}
 	}
@@ -56,7 +68,7 @@ func (k *Kube[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	}
 	k.applied.forget(key)
 	w := kubeWrite{uid: obj.GetUID()}
-	if inReconcile(ctx) {
+	if reconciling {
 		// Only the server knows whether something holds it; who deletes may want to know too.
 		if live, err := k.live(ctx, key); err == nil && live != nil && live.GetUID() == w.uid {
 			w = writeOf(live)

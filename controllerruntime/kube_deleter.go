@@ -95,10 +95,17 @@ func (d *kubeDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 	return explainKube("delete", d.resource, key, err)
 }
 
-func (d *kubeDeleter) name() string { return resourceName(d.resource) }
+var (
+	_ listAsker     = (*kubeDeleter)(nil)
+	_ resourceNamer = (*kubeDeleter)(nil)
+	_ liveOwner     = (*kubeDeleter)(nil)
+)
 
-// whyNotListed asks the API server why an informer over the resource does not sync; nil if it would.
-func (d *kubeDeleter) whyNotListed(ctx context.Context) error {
+// ResourceName names the resource.
+func (d *kubeDeleter) ResourceName() string { return resourceName(d.resource) }
+
+// WhyNotListed asks the API server why an informer over the resource does not sync; nil if it would.
+func (d *kubeDeleter) WhyNotListed(ctx context.Context) error {
 	if d.invalid != nil {
 		return nil
 	}

@@ -4,48 +4,16 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/current"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 )
 
-// A teardown that sees nothing more in the caches asks once more before it removes the anchor: after that nothing would ever
-// delete what a cache was behind with, or does not cover.
-
-// liveOwner can find secondaries that the cache does not show.
-type liveOwner interface {
-	ownedLive(ctx context.Context, kind, key string) ([]metav1.Object, error)
-}
-
-// unseenObjects are what a primary owns and no cache shows.
-func (e *engine) unseenObjects(ctx context.Context, key string) ([]ownedObject, error) {
-	var found []ownedObject
-	for _, s := range e.ownedSources() {
-		kube, ok := s.(*kubeSource)
-		if !ok {
-			continue
-		}
-		asked, ok := kube.deleter.(liveOwner)
-		if !ok {
-			continue
-		}
-		objects, err := asked.ownedLive(ctx, e.kind, key)
-		if err != nil {
-			return nil, err
-		}
-		for _, obj := range objects {
-			if e.mine(obj) {
-				found = append(found, ownedObject{source: s, object: obj})
-			}
-		}
-	}
-	return found, nil
-}
-
-// ownedLive lists by labels what a primary owns, of all who write it: one request. Where it may not be listed the cache alone
-// has to tell.
-func (d *kubeDeleter) ownedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
+// OwnedLive lists by labels what a primary owns, of all who write it: one request. Where it may not be listed the cache
+// alone has to tell.
+func (d *kubeDeleter) OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
 	if d.invalid != nil {
 		return nil, d.invalid
 	}
@@ -68,12 +36,12 @@ func (d *kubeDeleter) ownedLive(ctx context.Context, kind, key string) ([]metav1
 	return objects, nil
 }
 
-// ownedLive reads what the handle wrote and its cache never showed: no request where there is nothing. Where that was too
-// much to remember it lists.
-func (d kubeHandleDeleter[T]) ownedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
+// OwnedLive reads what the handle wrote and its cache never showed: no request where there is nothing. Where that was
+// too much to remember it lists.
+func (d kubeHandleDeleter[T]) OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
 	names, all := d.k.own.notShown(kind, key)
 	if !all {
-		return d.k.deleter.ownedLive(ctx, kind, key)
+		return d.k.deleter.OwnedLive(ctx, kind, key)
 	}
 	var objects []metav1.Object
 	for _, name := range names {
@@ -101,12 +69,17 @@ func ownedBy(obj metav1.Object, kind, key string) bool {
 // noteUncovered is for an object that the API server has, is the reconciled primary's, and is not in a cache which has
 // reached it.
 func (k *Kube[T]) noteUncovered(ctx context.Context, key string, live metav1.Object) {
-	r, ok := reconcileOf(ctx)
-	if !ok || live == nil || !ownedBy(live, r.engine.kind, r.req.Key) || !r.engine.mine(live) || !k.own.lacks(key, live) {
+	r, ok := current.Of(ctx)
+	if !ok || live == nil {
+		return
+	}
+	primary := r.Primary()
+	if !ownedBy(live, primary.Kind, primary.Key) || !r.Mine(live) || !k.own.lacks(key, live) {
 		return
 	}
 	k.own.uncovered.add(key, ownerNamedBy(live))
-	r.engine.stats.uncovered.Add(1)
-	klog.FromContext(ctx).Error(nil, "The informer does not show what this primary owns: let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",
+	r.Uncovered()
+	klog.FromContext(ctx).Error(nil, "The informer does not show what this primary owns: "+
+		"let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",
 		"resource", resourceName(k.resource), "object", key)
 }

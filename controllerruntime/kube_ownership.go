@@ -4,16 +4,20 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/current"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // kubeOwner is the primary for which an object is written; the zero value is none.
 type kubeOwner struct{ kind, key, instance string }
 
+// ownerFor is the primary of a reconcile as an owner.
+func ownerFor(p current.Primary) kubeOwner { return kubeOwner{p.Kind, p.Key, p.Instance} }
+
 // ownerIn is the owner of what is written under ctx, and makes it obj's: the reconciled primary, else whom obj names.
 func ownerIn(ctx context.Context, obj metav1.Object) kubeOwner {
-	if r, ok := reconcileOf(ctx); ok {
-		r.engine.setOwner(obj, r.req.Key)
+	if r, ok := current.Of(ctx); ok {
+		r.Primary().Own(obj)
 	}
 	return ownerNamedBy(obj)
 }
@@ -22,11 +26,6 @@ func (o kubeOwner) set(obj metav1.Object) {
 	if o != (kubeOwner{}) {
 		entity.SetOwner(obj, o.kind, o.key, o.instance)
 	}
-}
-
-func inReconcile(ctx context.Context) bool {
-	_, ok := reconcileOf(ctx)
-	return ok
 }
 
 func ownerNamedBy(obj metav1.Object) kubeOwner {
@@ -38,8 +37,8 @@ func ownerNamedBy(obj metav1.Object) kubeOwner {
 }
 
 // mayWrite refuses what is not the owner's. An object is the owner's if its annotations say so, or, where somebody took
-// them away, its labels, or if this process itself wrote this very object for it, or has seen that it was the owner's. Where nothing is to be owned, an object is
-// ours that nobody owns and that our field manager has written.
+// them away, its labels, or if this process itself wrote this very object for it, or has seen that it was the owner's.
+// Where nothing is to be owned, an object is ours that nobody owns and that our field manager has written.
 func (k *Kube[T]) mayWrite(key string, owner kubeOwner, manager string, existing metav1.Object) error {
 	named := ownerNamedBy(existing)
 	if owner == (kubeOwner{}) {
@@ -94,9 +93,19 @@ func writtenBy(obj metav1.Object, manager string) bool {
 
 func (k *Kube[T]) exists(key string, existing metav1.Object) *ResourceExistsError {
 	named := ownerNamedBy(existing)
-	err := &ResourceExistsError{Resource: k.resource, Key: key, OwnerKind: named.kind, OwnerKey: named.key, OwnerInstance: named.instance}
+	err := &ResourceExistsError{
+		Resource: k.resource, Key: key,
+		OwnerKind: named.kind, OwnerKey: named.key, OwnerInstance: named.instance,
+	}
 	if ref := metav1.GetControllerOf(existing); ref != nil {
 		err.Controller = ref.Kind + " " + ref.Name
 	}
 	return err
+}
+
+// awaitName has the reconciled primary wait until somebody's object has another owner or is gone. If that is news the
+// caller has to look at the object once more.
+func (k *Kube[T]) awaitName(ctx context.Context, object string) (news bool) {
+	r, ok := current.Of(ctx)
+	return ok && r.AwaitName(k.informer, object)
 }

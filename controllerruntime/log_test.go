@@ -102,6 +102,45 @@ func TestLoggerOfAReconcileTellsWhatItIsFor(t *testing.T) {
 	}
 }
 
+type ownKey struct{}
+
+// withAnotherLogger runs a controller with a second logger in Run's context, under a key of the user's.
+type withAnotherLogger struct {
+	logging
+	another logr.Logger
+}
+
+func (l withAnotherLogger) Run(ctx context.Context) error {
+	return l.logging.Run(context.WithValue(ctx, ownKey{}, l.another))
+}
+
+// TestOnlyTheContextsLoggerIsTheReconciles: a logger that the user keeps in Run's context under another key stays as it
+// is. One reconcile has one logger, for klog and for slog.
+func TestOnlyTheContextsLoggerIsTheReconciles(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	var lines, others logLines
+	c, err := New("web", sites, ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		ctx.Value(ownKey{}).(logr.Logger).Info("Reconciling")
+		klog.FromContext(ctx).Info("Reconciling")
+		logr.FromContextAsSlogLogger(ctx).Info("Reconciling")
+		return Result{}, nil
+	}))
+	must(t, err)
+	w.run(withAnotherLogger{logging{c, lines.logger()}, others.logger()})
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "a reconcile is logged", func() bool { return len(lines.with("Reconciling")) == 2 })
+	if got := others.with("Reconciling"); len(got) != 1 || got[0]["key"] != nil || got[0]["controller"] != nil {
+		t.Errorf("the user's own logger logs %v", got)
+	}
+	first, second := lines.with("Reconciling")[0], lines.with("Reconciling")[1]
+	if first["key"] != "home" || second["key"] != "home" || first["reconcileID"] != second["reconcileID"] {
+		t.Errorf("the reconcile logs %v and %v, want the same values", first, second)
+	}
+}
+
 func TestLogConstructorReplacesTheLogger(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,17 +59,16 @@ func (e *AlreadyOwnedError) Error() string {
 
 // mayUpdate refuses, inside a reconcile, an entity that is not the reconciled primary's.
 func mayUpdate(ctx context.Context, kind string, existing metav1.Object) error {
-	if r, ok := reconcileOf(ctx); ok {
-		return r.engine.mayOwn(kind, existing, r.req.Key)
+	if r, ok := current.Of(ctx); ok {
+		return mayOwn(kind, existing, ownerFor(r.Primary()))
 	}
 	return nil
 }
 
-// mayOwn refuses an entity that is not the primary's: its annotations name another owner, or none. Where they name
-// none, the labels alone may name the primary, as the original Kumori runtime has it. An owner that is named without
-// an installation is taken for one of this installation.
-func (e *engine) mayOwn(kind string, existing metav1.Object, key string) error {
-	owner := kubeOwner{e.kind, key, e.instanceID()}
+// mayOwn refuses an entity that is not the owner's: its annotations name another owner, or none. Where they name none,
+// the labels alone may name the owner, as the original Kumori runtime has it. An owner that is named without an
+// installation is taken for one of this installation.
+func mayOwn(kind string, existing metav1.Object, owner kubeOwner) error {
 	named := ownerNamedBy(existing)
 	if named.allows(owner) {
 		return nil
@@ -91,11 +91,7 @@ func (e *engine) mayOwn(kind string, existing metav1.Object, key string) error {
 
 // recordResourceExists records the event on the reconciled primary, if there is one.
 func recordResourceExists(ctx context.Context, exists *ResourceExistsError) {
-	r, ok := reconcileOf(ctx)
-	if !ok {
-		return
+	if r, ok := current.Of(ctx); ok {
+		r.Warn(ReasonErrResourceExists, fmt.Sprintf(MessageErrResourceExists, exists.Key))
 	}
-	e := r.engine
-	e.event(e.regarding(r.req.Key, e.primary.View(r.req.Key)), eventWarning, ReasonErrResourceExists,
-		fmt.Sprintf(MessageErrResourceExists, exists.Key))
 }

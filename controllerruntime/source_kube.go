@@ -16,18 +16,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Deleter deletes objects of a Kubernetes source for cascade and sweep. Delete must ask for what was seen (a
-// precondition on uid and resourceVersion) and may return IsNotFound, which is success.
-type Deleter interface {
-	Delete(ctx context.Context, obj metav1.Object) error
-}
-
-// DeleterFunc is a function as a Deleter.
-type DeleterFunc func(ctx context.Context, obj metav1.Object) error
-
-// Delete calls the function.
-func (f DeleterFunc) Delete(ctx context.Context, obj metav1.Object) error { return f(ctx, obj) }
-
 // ownerIndex indexes a Kubernetes informer by owner, as "kind/key".
 const ownerIndex = "nagi/owner"
 
@@ -112,8 +100,8 @@ func newKubeSource(e *engine, role string, informer cache.SharedIndexInformer, s
 	} else if errors == nil {
 		errors = watchErrorsOf(informer)
 	}
-	if d, ok := so.deleter.(interface{ whyNotListed(context.Context) error }); ok {
-		errors.canAsk(d.whyNotListed)
+	if d, ok := so.deleter.(listAsker); ok {
+		errors.canAsk(d.WhyNotListed)
 	}
 	s.watching = newKubeHealth(informer, errors, so.watchErrorHandler)
 	return s
@@ -125,8 +113,8 @@ func informerName(informer cache.SharedIndexInformer, so sourceOptions) string {
 	if so.name != "" {
 		return so.name
 	}
-	if d, ok := so.deleter.(interface{ name() string }); ok {
-		return d.name()
+	if d, ok := so.deleter.(resourceNamer); ok {
+		return d.ResourceName()
 	}
 	goType := informer.HasSyncedChecker().Name()
 	return goType[strings.LastIndexAny(goType, " .*")+1:]
@@ -219,14 +207,12 @@ func (s *kubeSource) whyNotSynced(ctx context.Context) error {
 	return nil
 }
 
-// ownedBy is what the cache has, also where the own deletes of a handle say that it is going: a teardown waits until the
+// OwnedBy is what the cache has, also where the own deletes of a handle say that it is going: a teardown waits until the
 // cache shows it gone. And it is what the handle wrote that the cache does not have yet.
 func (s *kubeSource) OwnedBy(key string) ([]metav1.Object, error) {
 	var unseen []metav1.Object
-	if d, ok := s.deleter.(interface {
-		unseen(kind, key string) []metav1.Object
-	}); ok {
-		unseen = d.unseen(s.engine.kind, key) // before the cache is read, which may have it by then
+	if d, ok := s.deleter.(unseenOwner); ok {
+		unseen = d.Unseen(s.engine.kind, key) // before the cache is read, which may have it by then
 	}
 	items, err := s.informer.GetIndexer().ByIndex(ownerIndex, s.engine.kind+"/"+key)
 	objects := unseen

@@ -47,9 +47,11 @@ var mayImport = map[string][]string{
 	"internal/source": {"entity", "internal/guard", "internal/health", "internal/queue"},
 
 	"internal/apisource": {"external", "internal/record"},
+	"internal/current":   {"entity"},
 
 	"controllerruntime": {
-		"external", "recorder/kuberecorder", "internal/backoff", "internal/apisource", "internal/lease", "internal/netpoll",
+		"external", "recorder/kuberecorder", "internal/backoff", "internal/apisource", "internal/current", "internal/lease",
+		"internal/netpoll",
 	},
 }
 

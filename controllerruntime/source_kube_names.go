@@ -1,7 +1,6 @@
 package controllerruntime
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 
@@ -9,10 +8,11 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
 )
 
-// blockedKeys are the primaries whose last attempt wanted the name of somebody's object. Their backoff may be long; when the
-// name is free they need not wait for its end.
+// blockedKeys are the primaries whose last attempt wanted the name of somebody's object. Their backoff may be long;
+// when the name is free they need not wait for its end.
 type blockedKeys struct {
 	size atomic.Int64 // objects, to keep the lock out of events while nobody waits
 
@@ -78,16 +78,12 @@ func insertInto(m map[string]sets.Set[string], key, value string) {
 	m[key].Insert(value)
 }
 
-// awaitName has the reconciled primary wait for somebody's object to go. If that is news it has to look at the object once
-// more: it may have gone before, and no event will tell.
-func (k *Kube[T]) awaitName(ctx context.Context, object string) (news bool) {
-	r, ok := reconcileOf(ctx)
-	if !ok {
-		return false
-	}
-	for _, s := range r.engine.sources {
-		if s, ok := s.(*kubeSource); ok && s.informer == k.informer {
-			return s.blocked.add(object, r.req.Key)
+// awaitName has a primary wait for somebody's object to go. If that is news it has to look at the object once more: it
+// may have gone before, and no event will tell.
+func (e *engine) awaitName(informer cache.SharedIndexInformer, object, primary string) (news bool) {
+	for _, s := range e.sources {
+		if s, ok := s.(*kubeSource); ok && s.informer == informer {
+			return s.blocked.add(object, primary)
 		}
 	}
 	return false
@@ -110,9 +106,18 @@ func (e *engine) forgetBlocked(primary string) {
 
 // changedHands tells whether somebody else owns or controls an object now, or nobody.
 func changedHands(before, after metav1.Object) bool {
-	if ownerNamedBy(before) != ownerNamedBy(after) || labelOwner(before) != labelOwner(after) {
+	if ownerMarks(before) != ownerMarks(after) {
 		return true
 	}
 	was, is := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	return (was == nil) != (is == nil) || was != nil && was.UID != is.UID
+}
+
+// ownerMarks are all labels and annotations of an object that name its owner.
+func ownerMarks(obj metav1.Object) [6]string {
+	annotations, labels := obj.GetAnnotations(), obj.GetLabels()
+	return [...]string{
+		annotations[OwnerkindAnnotation], annotations[OwnerKeyAnnotation], annotations[OwnerInstanceAnnotation],
+		labels[OwnerkindLabel], labels[OwnerKeyLabel], labels[OwnerInstanceLabel],
+	}
 }

@@ -1,0 +1,70 @@
+// Package current tells helpers in which reconcile they are called. A reconciler hands its context on, and a helper
+// finds there for which primary it writes, without knowing who runs the reconcile.
+package current
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/entity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Reconcile is a reconcile under way. All methods may be called concurrently.
+type Reconcile interface {
+	Writer
+	StatusSetter
+	Kubernetes
+}
+
+// Writer is what a helper needs that writes secondaries.
+type Writer interface {
+	// Primary is the primary that is reconciled. It is to own what is written.
+	Primary() Primary
+	// Controller is the name of the controller.
+	Controller() string
+	// Warn records a warning event on the primary.
+	Warn(reason, message string)
+}
+
+// StatusSetter is what a helper needs that sets the primary's status.
+type StatusSetter interface {
+	// SetStatus gives the primary the status of obj, which is the primary as it was read. It is written together with
+	// what comes of the reconcile, or at once where nothing of that is recorded. It is an error after the reconcile,
+	// and for another object.
+	SetStatus(ctx context.Context, obj entity.IEntity) error
+}
+
+// Kubernetes is what a helper needs beside Writer that writes objects of the Kubernetes API.
+type Kubernetes interface {
+	// Mine reports whether the runtime may delete obj: whether its owner is of the primary's kind and of this
+	// installation.
+	Mine(obj metav1.Object) bool
+	// AwaitName makes the primary due when somebody else's object of that key is deleted, or changes its owner. news is
+	// true if the primary did not wait for that object before: then the object may have gone already, and has to be
+	// looked at once more. It does nothing if the informer is no source of the controller.
+	AwaitName(informer cache.SharedIndexInformer, key string) (news bool)
+	// Uncovered counts an object that the primary owns and its informer does not show.
+	Uncovered()
+}
+
+// Primary names a primary.
+type Primary struct {
+	Kind, Key string
+	Instance  string // id of the installation; "" while it is not known
+}
+
+// Own makes the primary the owner of obj.
+func (p Primary) Own(obj metav1.Object) { entity.SetOwner(obj, p.Kind, p.Key, p.Instance) }
+
+// Key is the key under which a context has its Reconcile, for implementations of context.Context that carry one.
+type Key struct{}
+
+// With returns a context of a reconcile.
+func With(ctx context.Context, r Reconcile) context.Context { return context.WithValue(ctx, Key{}, r) }
+
+// Of returns the reconcile of a context; ok is false outside of one.
+func Of(ctx context.Context) (r Reconcile, ok bool) {
+	r, ok = ctx.Value(Key{}).(Reconcile)
+	return r, ok
+}
