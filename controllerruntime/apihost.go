@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -103,8 +104,8 @@ func (e *engine) spare(
 // forgottenIntents are the intents of keys that neither exist nor owe a teardown: somebody has removed the record.
 // Nothing is asked of a server about other keys. Where the client has a Config.Filter the cache has no reserved keys,
 // and none are found.
-func (e *engine) forgottenIntents(ctx context.Context) orphaned {
-	found := orphaned{source: "intents", owners: map[string]int{}}
+func (e *engine) forgottenIntents(ctx context.Context) brake.Orphans {
+	found := brake.Orphans{Source: "intents", Owners: map[string]int{}}
 	names := map[string]struct{}{}
 	for _, name := range e.records.Informer().GetStore().ListKeys() {
 		if strings.HasPrefix(name, record.IntentsPrefix) {
@@ -114,7 +115,7 @@ func (e *engine) forgottenIntents(ctx context.Context) orphaned {
 	if len(names) == 0 {
 		return found
 	}
-	found.known = len(names)
+	found.Known = len(names)
 	for _, key := range e.primary.Keys() {
 		delete(names, record.IntentsKey(key))
 	}
@@ -131,8 +132,8 @@ func (e *engine) forgottenIntents(ctx context.Context) orphaned {
 		if e.primary.Exists(kept.Key) || record.IsAnchor(e.anchors.Cached(kept.Key)) || !e.WellFormed(kept.Key) {
 			continue
 		}
-		found.owners[kept.Key]++
-		found.count++
+		found.Owners[kept.Key]++
+		found.Count++
 	}
 	return found
 }

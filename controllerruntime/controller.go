@@ -121,9 +121,8 @@ func (e *engine) releaseBrake(ctx context.Context) error {
 	if e.brake == nil {
 		return fmt.Errorf("controller %q: there is no brake WithoutTeardown", e.name)
 	}
-	if err := e.brake.releaseKey.Store(ctx, releaseRequest{At: time.Now().UTC().Format(time.RFC3339), By: "ReleaseBrake"}); err != nil {
+	if err := e.brake.Release(ctx); err != nil {
 		return fmt.Errorf("controller %q: release the brake: %w", e.name, err)
 	}
-	e.brake.releaseRequested()
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -37,7 +38,7 @@ type engine struct {
 	mappings   *source.Mappings
 	records    *entity.Records // nil without teardown
 	anchors    *record.Anchors
-	brake      *brake
+	brake      *brake.Brake // nil without teardown
 	keys       keyTable
 	life       lifecycle
 	backoff    backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
@@ -82,7 +83,7 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 		e.anchors = &record.Anchors{
 			Controller: name, Kind: kind, Limit: config.LastDocumentLimit, Records: records, Written: e.recordWritten,
 		}
-		e.brake = newBrake(e)
+		e.brake = e.newBrake()
 	}
 	e.apis = e.newAPIs()
 	return e

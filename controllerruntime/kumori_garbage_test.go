@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/brake"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -82,14 +83,14 @@ func TestKumoriDefaultGarbageSecondariesAsksTheLeaderFirst(t *testing.T) {
 func TestKumoriBrakeHoldsAMassOfMissingOwnersUntilItIsReleased(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
-	const mass = 2 * brakeLeast
+	const mass = 2 * brake.Least
 	owner := func(i int) string { return fmt.Sprintf("gone-%d", i) }
 	for i := range mass {
 		must(t, pages.Create(t.Context(), owned(newPage(fmt.Sprintf("page-%d", i), ""), owner(i))))
 	}
 	c := kumori{sites: sites, pages: pages}.custom(nil)
 	runKumori(t, c)
-	eventually(t, "the brake holds them", func() bool { brake := c.Stats().Brake; return brake.Engaged && brake.Swept == mass })
+	eventually(t, "the brake holds them", func() bool { state := c.Stats().Brake; return state.Engaged && state.Swept == mass })
 	c.EnqueueKey("last", OperationPut) // nothing else keeps the worker busy
 	eventually(t, "another key is synced", func() bool { return c.seen.count("last") == 1 })
 	for i := range mass {
@@ -151,25 +152,25 @@ func TestKumoriBrakeLetsGoWhenAllIsBackAlsoWithGarbageSecondariesOverridden(t *t
 	first := kumori{sites: sites}.custom(nil)
 	r := runKumori(t, first)
 	name := func(i int) string { return fmt.Sprintf("site-%d", i) }
-	for i := range brakeLeast {
+	for i := range brake.Least {
 		must(t, sites.Create(t.Context(), newSite(name(i), "")))
 	}
-	for i := range brakeLeast {
+	for i := range brake.Least {
 		eventually(t, name(i)+" is synced", func() bool { return first.seen.count(name(i)) > 0 })
 	}
 	r.halt()
-	for i := range brakeLeast {
+	for i := range brake.Least {
 		must(t, sites.Delete(t.Context(), name(i)))
 	}
 	again := w.sites()
 	second := kumori{sites: again}.collecting(func(*collecting) {})
 	runKumori(t, second)
-	eventually(t, "the brake holds the deletes", func() bool { return second.Stats().Brake.Held == brakeLeast })
-	for i := range brakeLeast {
+	eventually(t, "the brake holds the deletes", func() bool { return second.Stats().Brake.Held == brake.Least })
+	for i := range brake.Least {
 		must(t, again.Create(t.Context(), newSite(name(i), "")))
 	}
 	eventually(t, "the brake lets go", func() bool { return !second.Stats().Brake.Engaged })
-	for i := range brakeLeast {
+	for i := range brake.Least {
 		if n := second.seen.with(name(i), OperationDelete); n != 0 {
 			t.Errorf("%s was synced with Delete %d times", name(i), n)
 		}

@@ -17,7 +17,7 @@ type recordedLife struct{ engine *engine }
 
 // exists tells the brake, and writes an anchor again that somebody deleted.
 func (r recordedLife) exists(t *term, it queue.Item, v view) *outcome {
-	r.engine.brake.settled(it.Key)
+	r.engine.brake.Forget(it.Key)
 	lost := r.engine.keys.of(it.Key).deletedAnchor
 	if lost == nil {
 		return nil

@@ -21,7 +21,7 @@ type observer struct{ *engine }
 func (o observer) Added(key string, initial bool, passes func() bool) {
 	o.keys.forgetDelete(key)
 	if o.brake != nil {
-		o.brake.settled(key) // also where a predicate keeps the key from the queue
+		o.brake.Forget(key) // also where a predicate keeps the key from the queue
 	}
 	if !o.keys.takeNewlyDecodable(key) && !passes() {
 		return
@@ -102,7 +102,7 @@ func (o observer) RecordDeleted(key string, exists bool, deleted any) {
 // Reserved implements source.Listener.
 func (o observer) Reserved(name string, value []byte) {
 	if name == record.KeyRelease && value != nil && o.brake != nil {
-		o.brake.releaseRequested()
+		o.brake.ReleaseRequested()
 	}
 	if value == nil && o.claim != nil {
 		o.claim.Removed(name)

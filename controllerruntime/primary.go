@@ -25,9 +25,3 @@ type primary interface {
 }
 
 type view = source.View
-
-// stream is the stream that the cache of documents reflects.
-func (e *engine) stream() streamIdentity {
-	now := e.primary.Stream()
-	return streamIdentity{Created: now.Created, Highest: now.Highest, Changes: now.Changes}
-}

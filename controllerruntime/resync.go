@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -127,7 +128,7 @@ func (e *engine) collectGarbage(ctx context.Context) {
 		})
 	})
 	if !swept && e.brake != nil {
-		e.brake.sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
+		e.brake.Sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
 	}
 }
 
@@ -139,7 +140,7 @@ func (e *engine) remindOwed() {
 	}
 	owed := map[string]struct{}{}
 	for key, held := range e.records.All() {
-		if !record.IsAnchor(held) || e.primary.Exists(key) || e.brake.holds(key) {
+		if !record.IsAnchor(held) || e.primary.Exists(key) || e.brake.Holds(key) {
 			continue
 		}
 		owed[key] = struct{}{}
@@ -150,12 +151,18 @@ func (e *engine) remindOwed() {
 	e.owedBefore = owed
 }
 
-// orphaned are the secondaries of one source whose owners do not exist, by owner.
-type orphaned struct {
-	source string
-	owners map[string]int // how many each would have
-	count  int
-	known  int // of this installation in that source
+// remindPolicies enqueues the primaries whose deletion policy is not the one that their anchor has: predicates may have
+// held back the event that says so.
+func (e *engine) remindPolicies() {
+	for key, held := range e.records.All() {
+		if !record.IsAnchor(held) {
+			continue
+		}
+		v := e.primary.View(key)
+		if v.Object != nil && v.Object.GetAnnotations()[DeletionPolicyAnnotation] != held.DeletionPolicy {
+			e.queue.Add(key, operation.Of(OperationResync), queue.Background)
+		}
+	}
 }
 
 // sweep finds secondaries whose owner does not exist and enqueues the owners, as if they had been deleted just now: the
@@ -167,15 +174,15 @@ func (e *engine) sweep(ctx context.Context) {
 	e.stats.sweeps.Add(1)
 	logger := klog.FromContext(ctx)
 	left := e.leftOwners()
-	var found []orphaned
+	var found []brake.Orphans
 	for _, s := range e.sweptSources() {
-		if o := e.orphanedIn(ctx, s, left); o.count > 0 {
-			logger.Info("Sweep found objects whose owners do not exist", "source", o.source, "objects", o.count, "of", o.known,
-				"owners", len(o.owners), "dryRun", e.opts.sweepDryRun)
+		if o := e.orphanedIn(ctx, s, left); o.Count > 0 {
+			logger.Info("Sweep found objects whose owners do not exist", "source", o.Source, "objects", o.Count, "of", o.Known,
+				"owners", len(o.Owners), "dryRun", e.opts.sweepDryRun)
 			found = append(found, o)
 		}
 	}
-	if o := e.forgottenIntents(ctx); o.count > 0 {
+	if o := e.forgottenIntents(ctx); o.Count > 0 {
 		found = append(found, o)
 	}
 	e.unusedLeft = left.forgetUnused(ctx, e.unusedLeft)
@@ -183,15 +190,15 @@ func (e *engine) sweep(ctx context.Context) {
 	if e.opts.sweepDryRun {
 		found = nil
 	}
-	for _, owner := range e.brake.sweep(ctx, found) {
+	for _, owner := range e.brake.Sweep(ctx, found) {
 		e.queue.Add(owner, operation.Of(OperationDelete)|operation.ByHand, queue.Background)
 	}
 }
 
-func countOrphaned(found []orphaned) int {
+func countOrphaned(found []brake.Orphans) int {
 	count := 0
 	for _, o := range found {
-		count += o.count
+		count += o.Count
 	}
 	return count
 }
@@ -210,8 +217,8 @@ func (e *engine) sweptSources() []source.Owned {
 	return swept
 }
 
-func (e *engine) orphanedIn(ctx context.Context, s source.Owned, left *leftOwners) orphaned {
-	found := orphaned{source: s.String(), owners: map[string]int{}}
+func (e *engine) orphanedIn(ctx context.Context, s source.Owned, left *leftOwners) brake.Orphans {
+	found := brake.Orphans{Source: s.String(), Owners: map[string]int{}}
 	for _, obj := range s.All() {
 		kind, key, ok := OwnerOf(obj)
 		if !ok || kind != e.kind {
@@ -221,7 +228,7 @@ func (e *engine) orphanedIn(ctx context.Context, s source.Owned, left *leftOwner
 			e.stats.foreign.Add(1)
 			continue
 		}
-		found.known++
+		found.Known++
 		if e.primary.Exists(key) {
 			continue
 		}
@@ -232,8 +239,8 @@ func (e *engine) orphanedIn(ctx context.Context, s source.Owned, left *leftOwner
 		if left.has(ctx, key) {
 			continue
 		}
-		found.owners[key]++
-		found.count++
+		found.Owners[key]++
+		found.Count++
 	}
 	return found
 }

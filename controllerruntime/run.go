@@ -212,10 +212,11 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 			logger.V(2).Info("Lease lost before the records were read", "err", err)
 			return
 		}
-		if err := e.brake.start(ctx); err != nil {
+		if err := e.brake.Start(ctx); err != nil {
 			logger.V(2).Info("Lease lost before the work began", "err", err)
 			return
 		}
+		e.remindPolicies()
 	}
 	if e.stats.terms.Add(1) > 1 {
 		// What happened while another replica led, or nobody did, went by us.
@@ -226,7 +227,7 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	logger.V(1).Info("Leading", "term", e.stats.terms.Load())
 	var loops sync.WaitGroup
 	if e.brake != nil {
-		loops.Go(func() { e.brake.run(klog.NewContext(ctx, logger)) })
+		loops.Go(func() { e.brake.Run(klog.NewContext(ctx, logger)) })
 	}
 	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
 	if e.claim != nil {
@@ -250,7 +251,7 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	}
 	// Nothing of this term may still run when the next one, here or elsewhere, begins.
 	if err := e.queue.WaitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
-		e.brake.keepStreamAtEnd(life)
+		e.brake.KeepProgress(life)
 	}
 	e.apis.EndTerm()
 	loops.Wait()

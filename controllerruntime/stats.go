@@ -110,7 +110,7 @@ func (e *engine) snapshot() Stats {
 		s.Ready[len(s.Ready)-1-prio] = depth
 	}
 	if e.brake != nil {
-		s.Brake = e.brake.snapshot()
+		s.Brake = BrakeState(e.brake.State())
 	}
 	s.Degraded = e.health.Degraded()
 	s.BreakerOpened = c.breakerOpened.Load()

@@ -33,10 +33,10 @@ func (r recordedLife) absent(t *term, it queue.Item) outcome {
 		if err := e.removeRemark(t.ctx, it.Key); err != nil {
 			return r.stopped(t, it, attempt{err: err}, "without an anchor")
 		}
-		e.brake.owesNothing(it.Key)
+		e.brake.ForgetDelete(it.Key)
 		return outcome{verdict: nothingOwed}
 	}
-	if e.keys.staysParked(it.Key, view{}, it.Ops) || !owed && e.brake.holdsSwept(it.Key) {
+	if e.keys.staysParked(it.Key, view{}, it.Ops) || !owed && e.brake.HoldsOrphans(it.Key) {
 		return outcome{}
 	}
 	ordered := it.Ops.AskedFor() || it.Ops.Has(OperationDelete) || it.Ops.Has(OperationPurge)
@@ -72,7 +72,7 @@ func (r recordedLife) admitted(t *term, it queue.Item, owed bool) (bool, error) 
 	if evidenced {
 		return true, nil
 	}
-	if owed && !e.brake.admits(it.Key) {
+	if owed && !e.brake.Admit(it.Key) {
 		return false, nil
 	}
 	return true, e.mustBeGone(t.ctx, it.Key) // nothing but the cache says so
@@ -128,7 +128,7 @@ func (r recordedLife) finish(t *term, it queue.Item, a attempt) outcome {
 		e.keys.amend(it.Key, func(s *keyState) { pause = s.cleanUp.nextPause() })
 		return outcome{verdict: succeeded, attempt: a, after: pause, ops: r.unowed(it)}
 	}
-	e.brake.settled(it.Key)
+	e.brake.Forget(it.Key)
 	return outcome{verdict: tornDown, attempt: a}
 }
 
@@ -291,7 +291,7 @@ func (e *engine) askWhetherGone(ctx context.Context, key string) (entity.Presenc
 // this process looked on, though of a document that did not decode no event says so.
 func (e *engine) marked(ctx context.Context, key string) (bool, error) {
 	found, err := e.askWhetherGone(ctx, key)
-	return err == nil && found.Revision > 0 && !e.brake.streamChanged(), err
+	return err == nil && found.Revision > 0 && !e.brake.StreamChanged(), err
 }
 
 // removeRemark removes the record of a key that was never reconciled, where there is one: why it was not, or a status that

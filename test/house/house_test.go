@@ -47,10 +47,12 @@ var mayImport = map[string][]string{
 	"internal/source": {"entity", "internal/guard", "internal/health", "internal/queue"},
 
 	"internal/apisource": {"external", "internal/record"},
+	"internal/brake":     {"internal/record", "internal/queue"},
 	"internal/current":   {"entity"},
 
 	"controllerruntime": {
-		"external", "recorder/kuberecorder", "internal/backoff", "internal/apisource", "internal/current", "internal/lease",
+		"external", "recorder/kuberecorder", "internal/backoff", "internal/apisource", "internal/brake", "internal/current",
+		"internal/lease",
 		"internal/netpoll",
 	},
 }

@@ -1,0 +1,226 @@
+// Package brake stands before every delete that is inferred: of a primary whose document is absent although nobody was
+// seen to delete it, and of secondaries whose owner does not exist.
+//
+// The rules:
+//
+//   - The brake engages if more than half of what is known, and at least Least, would go within the window. Sweeps
+//     count for each source by itself.
+//   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
+//     to an earlier state.
+//   - It collects suspects before it decides, so that the first of a mass delete do not slip through.
+//   - While it is engaged it holds everything that is inferred, across restarts, until a release. It disengages by
+//     itself if all that it holds exists again.
+//   - A release covers what is held then, and nothing that vanishes later.
+//   - State that cannot be read counts as engaged, and a stream that cannot be read as another one.
+package brake
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// Primaries are the documents of the primaries, as the cache of this replica has them.
+type Primaries interface {
+	// Exists reports whether a key has a document, also one that does not decode.
+	Exists(key string) bool
+	// Evidenced reports whether this process saw somebody delete the key.
+	Evidenced(key string) bool
+	// Revisions are those of all documents.
+	Revisions() iter.Seq[uint64]
+	// Stream is the stream that the cache reflects.
+	Stream() Stream
+	// Await waits until the cache has reached a sequence of the stream.
+	Await(ctx context.Context, sequence uint64) error
+}
+
+// Anchors are the records under which a teardown is owed once the document is gone.
+type Anchors interface {
+	All() iter.Seq2[string, Anchor]
+	Has(key string) bool
+}
+
+// Anchor is what a record tells of the primaries' stream.
+type Anchor struct {
+	Stream   string // the identity of the stream, see Stream.Created
+	Document uint64 // the revision of the document that the record anchors
+	Observed uint64 // the revision that was reconciled last
+}
+
+// Config is what a brake works with. Everything is needed.
+type Config struct {
+	Primaries Primaries
+	Anchors   Anchors
+	// Bucket keeps the brake's state and the known stream, and has the key that releases the brake.
+	Bucket *record.Bucket
+	// Window is how long a delete that was let go counts.
+	Window time.Duration
+	// Enqueue makes a key due. It must not call the brake.
+	Enqueue func(key string, ops operation.Operations, prio queue.Priority)
+	// Tell is called each time the brake engages, is released, or disengages by itself. message says why, for people.
+	Tell func(ctx context.Context, state State, message string)
+}
+
+// Brake decides about inferred deletes. All methods may be called concurrently, but Start and Run, which belong to a
+// term: Start first, then Run until the term is over.
+type Brake struct {
+	Config
+	streamCell  record.Cell[Stream]
+	stateCell   record.Cell[kept]
+	releaseCell record.Cell[releaseRequest]
+
+	wake    chan struct{} // makes Run decide
+	keeping sync.Mutex    // held while the state is written, so that the newest is written last
+	busy    atomic.Bool   // false: the four sets are empty, and nobody has to lock to know
+
+	mu         sync.Mutex // unlock with b.unlock
+	state      State
+	suspects   sets.Set[string] // inferred, not decided yet
+	held       sets.Set[string] // deletes that wait for a release
+	heldOwners sets.Set[string] // missing owners whose secondaries wait for a release
+	allowed    sets.Set[string] // keys and owners that may go
+	first      time.Time        // when the first of the suspects came, and the last
+	last       time.Time
+	gone       window             // deletes that were let go without a release
+	cleaned    map[string]cleanUp // owners that sweeps let go without a release, by key
+	known      knownStream
+	requested  bool // a release is requested
+	// swept is set by the first sweep of the term, which says what the sweep has to hold back. An engaged brake stays
+	// engaged until then, and a release would not cover it.
+	swept bool
+
+	calmIn *Stream // another stream, in which nothing was missing at the last checkpoint; only Run's
+}
+
+// New returns a brake that admits nothing before Start and Run.
+func New(cfg Config) *Brake {
+	return &Brake{
+		Config:      cfg,
+		streamCell:  record.JSON[Stream](cfg.Bucket, record.KeyStream),
+		stateCell:   record.JSON[kept](cfg.Bucket, record.KeyBrake),
+		releaseCell: record.JSON[releaseRequest](cfg.Bucket, record.KeyRelease),
+		wake:        make(chan struct{}, 1),
+		suspects:    sets.New[string](),
+		held:        sets.New[string](),
+		heldOwners:  sets.New[string](),
+		allowed:     sets.New[string](),
+		gone:        window{span: cfg.Window},
+	}
+}
+
+// unlock ends a change of the sets.
+func (b *Brake) unlock() {
+	b.busy.Store(len(b.suspects)+len(b.held)+len(b.heldOwners)+len(b.allowed) > 0)
+	b.mu.Unlock()
+}
+
+// Start begins a term: it loads what an earlier one left, and makes every delete that is owed a suspect. All caches are
+// synced. It fails only if ctx ends.
+func (b *Brake) Start(ctx context.Context) error {
+	left, err := b.loadState(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := b.loadStream(ctx)
+	if err != nil {
+		return err
+	}
+	requested, err := b.releaseCell.Exists(ctx)
+	if err != nil {
+		return err
+	}
+	known = b.withAnchors(known)
+	compared := compare(known, b.streamNow(ctx, known), b.writtenOver())
+	b.mu.Lock()
+	defer b.unlock()
+	b.calmIn = nil
+	b.state, b.requested, b.swept = left.State, requested, false
+	b.known = compared
+	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
+	b.allowed = sets.New(left.Keys...)
+	for key := range b.Anchors.All() {
+		switch {
+		case b.Primaries.Exists(key):
+			b.allowed.Delete(key)
+		case b.allowed.Has(key), b.Primaries.Evidenced(key):
+			b.Enqueue(key, operation.Of(operation.Delete), queue.Background)
+		default:
+			b.suspect(key)
+		}
+	}
+	b.poke()
+	return nil
+}
+
+// checkpoint is how often the identity and the highest sequence of the stream are kept.
+const checkpoint = time.Minute
+
+// Run decides until ctx ends.
+func (b *Brake) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	checkpoints := time.NewTicker(checkpoint)
+	defer checkpoints.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.wake:
+		case <-timer.C:
+		case <-checkpoints.C:
+			b.keepStream(ctx)
+		}
+		if wait := b.decide(ctx); wait > 0 {
+			timer.Reset(wait)
+		}
+	}
+}
+
+// decide does all that is due. It returns after what time something else is; 0 if somebody will wake Run before.
+func (b *Brake) decide(ctx context.Context) time.Duration {
+	for ctx.Err() == nil {
+		step, wait := b.due()
+		if step == nil {
+			return wait
+		}
+		step(ctx)
+	}
+	return 0
+}
+
+// due returns what is to be done next; nil if nothing is, or not before wait is over.
+func (b *Brake) due() (step func(context.Context), wait time.Duration) {
+	b.mu.Lock()
+	defer b.unlock()
+	switch nothingHeld := len(b.suspects)+len(b.held)+len(b.heldOwners) == 0; {
+	case b.requested && !b.state.Engaged:
+		return b.dismissRelease, 0
+	case b.requested && b.swept:
+		return b.release, 0
+	case b.state.Engaged && b.swept && nothingHeld:
+		return b.disengage, 0
+	case b.state.Released && len(b.allowed) == 0:
+		return b.endRelease, 0
+	case len(b.suspects) == 0:
+		return nil, 0
+	}
+	if wait := b.collecting(); wait > 0 {
+		return nil, wait
+	}
+	return b.judge, 0
+}
+
+// poke makes Run decide again.
+func (b *Brake) poke() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}

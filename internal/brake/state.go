@@ -1,0 +1,108 @@
+package brake
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/record"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+)
+
+// State tells whether the brake holds deletes back, and why. It is kept as JSON, so that it survives restarts.
+type State struct {
+	Engaged bool      `json:"engaged"`
+	Since   time.Time `json:"since"`
+	Reason  string    `json:"reason,omitempty"`
+	// Held is how many deletes of primaries wait for a release, Swept how many owners of orphaned secondaries.
+	Held  int `json:"held,omitempty"`
+	Swept int `json:"swept,omitempty"`
+	// Released stays until what was held has gone.
+	Released bool `json:"released,omitempty"`
+}
+
+// State returns what the brake is now.
+func (b *Brake) State() State {
+	b.mu.Lock()
+	defer b.unlock()
+	return b.stateNow()
+}
+
+func (b *Brake) stateNow() State {
+	state := b.state
+	state.Held, state.Swept = len(b.held), len(b.heldOwners)
+	return state
+}
+
+// kept is what the status bucket has of the brake.
+type kept struct {
+	State
+	// Keys are those that a release let go. So a crash does not ask for another release, and nothing that vanishes
+	// later passes under an old one. Too many are not kept: after a crash they have to be released again.
+	Keys []string `json:"releasedKeys,omitempty"`
+}
+
+// longestKept bounds the keys that are kept, in bytes.
+const longestKept = 256 << 10
+
+// fewKeys returns the keys if they are few enough to be kept.
+func fewKeys(keys sets.Set[string]) []string {
+	size := 0
+	for key := range keys {
+		size += len(key) + len(`"",`)
+	}
+	if size > longestKept {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// loadState returns what an earlier term left. What cannot be read counts as engaged, because it may have been.
+func (b *Brake) loadState(ctx context.Context) (kept, error) {
+	left, _, err := b.stateCell.Load(ctx)
+	if errors.Is(err, record.ErrUnreadable) {
+		return kept{State: State{Engaged: true, Since: time.Now(), Reason: err.Error()}}, nil
+	}
+	return left, err
+}
+
+// keepState writes what the brake is now, which may be newer than what its caller made of it.
+func (b *Brake) keepState(ctx context.Context) error {
+	b.keeping.Lock()
+	defer b.keeping.Unlock()
+	b.mu.Lock()
+	now := kept{State: b.stateNow()}
+	if now.Released {
+		now.Keys = fewKeys(b.allowed)
+	}
+	b.unlock()
+	if !now.Engaged && !now.Released {
+		return b.stateCell.Delete(ctx)
+	}
+	return b.stateCell.Store(ctx, now)
+}
+
+// engage engages the brake if there is a reason. It needs b.mu; announce comes after it, without.
+func (b *Brake) engage(reason string) bool {
+	if reason == "" {
+		return false
+	}
+	b.state = State{Engaged: true, Since: time.Now(), Reason: reason}
+	return true
+}
+
+// announce says loudly that the brake engaged, and keeps that across restarts.
+func (b *Brake) announce(ctx context.Context) {
+	state := b.State()
+	logger := klog.FromContext(ctx)
+	logger.Error(nil, "BRAKE ENGAGED: nothing inferred is deleted until it is released",
+		"reason", state.Reason, "held", state.Held, "swept", state.Swept, "bucket", b.Bucket.Name(),
+		"release", "ReleaseBrake, or put anything to "+record.KeyRelease+" in the status bucket")
+	b.Tell(ctx, state, state.Reason)
+	if err := b.keepState(ctx); err != nil {
+		logger.Error(err, "Cannot keep the state of the brake; it is decided anew after a restart")
+	}
+}

@@ -1,0 +1,188 @@
+package brake
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+const (
+	// Least is the number of deletes from which on a mass delete is suspected.
+	Least = 10
+	// The brake decides when no suspect came for quiet, but at most patience after the first one.
+	quiet    = 300 * time.Millisecond
+	patience = 3 * time.Second
+)
+
+// Admit reports whether an inferred delete of the key may go. If that is not decided yet the key becomes a suspect, and
+// is enqueued once it may.
+func (b *Brake) Admit(key string) bool {
+	b.mu.Lock()
+	defer b.unlock()
+	if b.allowed.Has(key) {
+		return true
+	}
+	if !b.held.Has(key) {
+		b.suspect(key)
+		b.poke()
+	}
+	return false
+}
+
+// Holds reports whether a delete of the key waits for a release.
+func (b *Brake) Holds(key string) bool {
+	if !b.busy.Load() {
+		return false
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	return b.held.Has(key)
+}
+
+// Forget notes that the key has a document, or was torn down.
+func (b *Brake) Forget(key string) {
+	if !b.busy.Load() {
+		return
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	b.suspects.Delete(key)
+	b.held.Delete(key)
+	b.heldOwners.Delete(key)
+	b.allowed.Delete(key)
+	b.poke()
+}
+
+// ForgetDelete notes that a key without a document has no anchor. What sweeps found of it stays as it is: that a
+// secondary has changed does not bring its owner back.
+func (b *Brake) ForgetDelete(key string) {
+	if !b.busy.Load() {
+		return
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	b.suspects.Delete(key)
+	b.held.Delete(key)
+	b.poke()
+}
+
+// suspect, collecting and the other methods that take no context need b.mu.
+func (b *Brake) suspect(key string) {
+	b.last = time.Now()
+	if len(b.suspects) == 0 {
+		b.first = b.last
+	}
+	b.suspects.Insert(key)
+}
+
+// collecting returns how long to wait for more suspects.
+func (b *Brake) collecting() time.Duration {
+	return min(time.Until(b.last.Add(quiet)), time.Until(b.first.Add(patience)))
+}
+
+// judge holds the suspects, or lets them go.
+func (b *Brake) judge(ctx context.Context) {
+	going, several := b.going()
+	anchors := 0
+	if several {
+		anchors = b.countAnchors()
+	}
+	free, engaged := b.judged(going, anchors)
+	if engaged {
+		b.announce(ctx)
+	}
+	for _, key := range free {
+		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)
+	}
+}
+
+// going returns the suspects whose document is absent; the others are suspects no longer. It reports whether they are
+// enough for a mass delete, with what went within the window.
+func (b *Brake) going() (keys sets.Set[string], several bool) {
+	b.mu.Lock()
+	defer b.unlock()
+	for key := range b.suspects {
+		if b.Primaries.Exists(key) {
+			b.suspects.Delete(key)
+		}
+	}
+	return b.suspects.Clone(), len(b.suspects)+b.gone.count(time.Now()) >= Least
+}
+
+// countAnchors takes a while where there are many, in which nobody should wait for the lock.
+func (b *Brake) countAnchors() int {
+	count := 0
+	for range b.Anchors.All() {
+		count++
+	}
+	return count
+}
+
+// judged holds those of going that are still suspects and engages the brake, if there is a reason to or it is engaged
+// already. Else it returns them: they may go. anchors need not be counted for fewer than Least.
+func (b *Brake) judged(going sets.Set[string], anchors int) (free []string, engaged bool) {
+	b.mu.Lock()
+	defer b.unlock()
+	going = going.Intersection(b.suspects) // the others came back meanwhile
+	b.suspects = b.suspects.Difference(going)
+	if !b.state.Engaged && len(going) > 0 {
+		engaged = b.engage(b.reasonToHold(len(going), anchors))
+	}
+	if b.state.Engaged {
+		b.held = b.held.Union(going)
+		return nil, engaged
+	}
+	for key := range going {
+		b.allowed.Insert(key)
+		b.gone.add(time.Now())
+	}
+	return going.UnsortedList(), false
+}
+
+// reasonToHold returns why so many suspects must not go; "" if they may.
+func (b *Brake) reasonToHold(suspects, anchors int) string {
+	if b.streamChanged() {
+		return fmt.Sprintf("the stream of the bucket is not the one that was known "+
+			"(recreated, or restored to an earlier state), and %d primaries are not in it", suspects)
+	}
+	gone := b.gone.count(time.Now())
+	going, known := suspects+gone, anchors-b.goingAlready()+gone
+	if !massive(going, known) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d primaries vanished without a delete being seen within %v", going, known, b.Window)
+}
+
+// goingAlready counts the anchors of primaries that may go: they count among the gone and not among the known.
+func (b *Brake) goingAlready() int {
+	going := 0
+	for key := range b.allowed {
+		if b.Anchors.Has(key) {
+			going++
+		}
+	}
+	return going
+}
+
+// massive is the rule: at least Least, and more than half of what is known.
+func massive(going, known int) bool { return going >= Least && 2*going > known }
+
+// window counts what happened within a span of time.
+type window struct {
+	span  time.Duration
+	times []time.Time
+}
+
+func (w *window) add(now time.Time) { w.times = append(w.times, now) }
+
+func (w *window) count(now time.Time) int {
+	oldest := now.Add(-w.span)
+	for len(w.times) > 0 && w.times[0].Before(oldest) {
+		w.times = w.times[1:]
+	}
+	return len(w.times)
+}

@@ -1,0 +1,137 @@
+package brake
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// Orphans are the secondaries of one source whose owners do not exist.
+type Orphans struct {
+	Source string
+	Owners map[string]int // how many each missing owner has
+	Count  int            // how many there are
+	Known  int            // all secondaries of this installation in that source
+}
+
+// cleanUp is what sweeps let go of an owner that does not exist.
+type cleanUp struct {
+	since   time.Time
+	objects map[string]int // by source
+}
+
+// HoldsOrphans reports whether the brake holds secondaries of the owner, which does not exist.
+func (b *Brake) HoldsOrphans(owner string) bool {
+	if !b.busy.Load() {
+		return false
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	return b.heldOwners.Has(owner)
+}
+
+// Sweep is told all that a sweep found, and returns the owners whose secondaries may go. What it holds back takes the
+// place of what it held back of the sweep before. A term needs at least one sweep, or an engaged brake stays engaged.
+func (b *Brake) Sweep(ctx context.Context, found []Orphans) (free []string) {
+	free, engaged := b.sweep(found)
+	if engaged {
+		b.announce(ctx)
+	}
+	return free
+}
+
+func (b *Brake) sweep(found []Orphans) (free []string, engaged bool) {
+	b.mu.Lock()
+	defer b.unlock()
+	if !b.state.Engaged {
+		engaged = b.engage(b.reasonNotToSweep(found))
+	}
+	b.heldOwners, b.swept = sets.New[string](), true
+	b.endPermissions(found)
+	for _, o := range found {
+		for owner, objects := range o.Owners {
+			switch released := b.allowed.Has(owner); {
+			case released:
+				free = append(free, owner)
+			case b.state.Engaged:
+				b.heldOwners.Insert(owner)
+			default:
+				b.noteCleanUp(owner, o.Source, objects)
+				free = append(free, owner)
+			}
+		}
+	}
+	b.poke()
+	return free, engaged
+}
+
+// endPermissions ends those of owners that have nothing left that could go.
+func (b *Brake) endPermissions(found []Orphans) {
+	for key := range b.allowed {
+		if !hasOrphans(found, key) && !b.Anchors.Has(key) {
+			b.allowed.Delete(key)
+		}
+	}
+}
+
+func hasOrphans(found []Orphans, owner string) bool {
+	for _, o := range found {
+		if _, ok := o.Owners[owner]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// noteCleanUp remembers an owner once, however many sweeps find what is left of it.
+func (b *Brake) noteCleanUp(owner, source string, objects int) {
+	if b.cleaned == nil {
+		b.cleaned = map[string]cleanUp{}
+	}
+	c, ok := b.cleaned[owner]
+	if !ok {
+		c = cleanUp{since: time.Now(), objects: map[string]int{}}
+		b.cleaned[owner] = c
+	}
+	c.objects[source] = max(c.objects[source], objects)
+}
+
+// cleanedBefore counts the objects of a source that sweeps within the window let go, except those that this one found.
+func (b *Brake) cleanedBefore(o Orphans) int {
+	oldest, count := time.Now().Add(-b.Window), 0
+	for owner, c := range b.cleaned {
+		if c.since.Before(oldest) {
+			delete(b.cleaned, owner)
+			continue
+		}
+		count += max(0, c.objects[o.Source]-o.Owners[owner])
+	}
+	return count
+}
+
+// reasonNotToSweep returns why what was found must not go; "" if it may.
+func (b *Brake) reasonNotToSweep(found []Orphans) string {
+	for _, o := range found {
+		count := o.Count
+		for owner, objects := range o.Owners {
+			if b.allowed.Has(owner) {
+				count -= objects
+			}
+		}
+		if count <= 0 {
+			continue
+		}
+		if b.streamChanged() {
+			return fmt.Sprintf("the stream of the bucket is not the one that was known, "+
+				"and %d objects of %s would be swept", count, o.Source)
+		}
+		before := b.cleanedBefore(o)
+		if massive(count+before, o.Known+before) {
+			return fmt.Sprintf("the sweep would delete %d of %d objects of %s, whose owners do not exist, within %v",
+				count+before, o.Known+before, o.Source, b.Window)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,439 @@
+package brake_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+)
+
+// world is what a brake sees: documents, anchors and a status bucket. Its worker does what the engine's workers do with
+// keys that are due.
+type world struct {
+	t      *testing.T
+	window time.Duration
+
+	mu        sync.Mutex
+	docs      map[string]uint64 // revisions
+	evidenced map[string]bool
+	stream    brake.Stream
+	await     func()
+	anchors   map[string]brake.Anchor
+	listed    int // how often all anchors were listed
+	stuck     map[string]bool
+	reserved  map[string]value
+	revision  uint64
+	away      bool // NATS is
+	due       []due
+	tornDown  []string
+	told      []told
+	onTell    func(brake.State)
+
+	b   *brake.Brake // nil between terms
+	end func()       // ends the term
+}
+
+type value struct {
+	text     string
+	revision uint64
+}
+
+type due struct {
+	key  string
+	ops  operation.Operations
+	prio queue.Priority
+}
+
+type told struct {
+	state   brake.State
+	message string
+}
+
+// run has a world with n documents that are anchored, and a brake in a term, in a bubble. The first sweep found
+// nothing.
+func run(t *testing.T, n int, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, n)
+		w.begin()
+		w.sweep()
+		test(t, w)
+		w.halt()
+	})
+}
+
+// newWorld has n documents that are anchored, and no term.
+func newWorld(t *testing.T, n int) *world {
+	w := &world{
+		t: t, window: 10 * time.Minute,
+		docs: map[string]uint64{}, evidenced: map[string]bool{}, anchors: map[string]brake.Anchor{},
+		stuck: map[string]bool{}, reserved: map[string]value{},
+		stream: brake.Stream{Created: "first", Highest: 1},
+	}
+	w.put(0, n)
+	return w
+}
+
+func name(i int) string { return fmt.Sprintf("site-%02d", i) }
+
+// names are those from the first on, before the last.
+func names(first, last int) (keys []string) {
+	for i := first; i < last; i++ {
+		keys = append(keys, name(i))
+	}
+	return keys
+}
+
+// put writes documents and reconciles them.
+func (w *world) put(first, last int) {
+	for _, key := range names(first, last) {
+		w.mu.Lock()
+		w.stream.Highest++
+		w.docs[key] = w.stream.Highest
+		w.anchors[key] = brake.Anchor{Stream: w.stream.Created, Document: w.stream.Highest, Observed: w.stream.Highest}
+		delete(w.evidenced, key)
+		w.mu.Unlock()
+		if w.b != nil {
+			w.b.Forget(key)
+		}
+	}
+}
+
+// change changes the world under its lock, while a brake runs.
+func (w *world) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// lose takes documents away so that nobody is seen to delete them. In a term their keys are due.
+func (w *world) lose(keys ...string) {
+	w.mu.Lock()
+	for _, key := range keys {
+		delete(w.docs, key)
+	}
+	w.mu.Unlock()
+	if w.b != nil {
+		for _, key := range keys {
+			w.work(due{key: key})
+		}
+	}
+}
+
+// delete deletes documents, which this process sees.
+func (w *world) delete(keys ...string) {
+	w.mu.Lock()
+	for _, key := range keys {
+		delete(w.docs, key)
+		w.evidenced[key] = true
+	}
+	w.mu.Unlock()
+}
+
+// begin begins a term of a new process.
+func (w *world) begin() {
+	w.t.Helper()
+	b := brake.New(brake.Config{
+		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window,
+		Bucket: record.NewBucket((*store)(w), "sites-status", health.New(nil)),
+		Enqueue: func(key string, ops operation.Operations, prio queue.Priority) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.due = append(w.due, due{key, ops, prio})
+		},
+		Tell: func(_ context.Context, state brake.State, message string) {
+			w.mu.Lock()
+			w.told = append(w.told, told{state, message})
+			f := w.onTell
+			w.mu.Unlock()
+			if f != nil {
+				f(state)
+			}
+		},
+	})
+	w.due = nil
+	ctx, cancel := context.WithCancel(quiet(w.t))
+	if err := b.Start(ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	w.b = b
+	var loop sync.WaitGroup
+	loop.Go(func() { b.Run(ctx) })
+	w.end = func() {
+		cancel()
+		loop.Wait()
+	}
+}
+
+// halt ends the term.
+func (w *world) halt() {
+	w.end()
+	w.b = nil
+}
+
+// restart halts, does what is done while nobody leads, and begins the next term, which sweeps and finds nothing.
+func (w *world) restart(meanwhile func()) {
+	w.halt()
+	meanwhile()
+	w.begin()
+	w.sweep()
+}
+
+// settle lets the brake decide, and the worker do what is due, until nothing is left to do.
+func (w *world) settle() {
+	time.Sleep(5 * time.Second)
+	for {
+		synctest.Wait()
+		w.mu.Lock()
+		now := w.due
+		w.due = nil
+		w.mu.Unlock()
+		if len(now) == 0 {
+			return
+		}
+		for _, d := range now {
+			w.work(d)
+		}
+		time.Sleep(5 * time.Second)
+	}
+}
+
+// work does what the engine does with a key that is due.
+func (w *world) work(d due) {
+	w.mu.Lock()
+	_, exists := w.docs[d.key]
+	_, anchored := w.anchors[d.key]
+	evidenced, stuck := w.evidenced[d.key], w.stuck[d.key]
+	w.mu.Unlock()
+	switch {
+	case exists:
+		w.b.Forget(d.key)
+	case !anchored && !d.ops.AskedFor():
+		w.b.ForgetDelete(d.key)
+	case !anchored && w.b.HoldsOrphans(d.key):
+	case anchored && !evidenced && !w.b.Admit(d.key):
+	case stuck: // the teardown is under way
+	default:
+		w.mu.Lock()
+		delete(w.anchors, d.key)
+		w.tornDown = append(w.tornDown, d.key)
+		w.mu.Unlock()
+		w.b.Forget(d.key)
+	}
+}
+
+// sweep has the brake decide about what a sweep found, and the worker clean up after the owners that are free.
+func (w *world) sweep(found ...brake.Orphans) (free []string) {
+	free = w.b.Sweep(quiet(w.t), found)
+	slices.Sort(free)
+	return free
+}
+
+// release requests a release, as ReleaseBrake does.
+func (w *world) release() {
+	w.t.Helper()
+	must(w.t, w.b.Release(quiet(w.t)))
+}
+
+// recreate makes another stream of the bucket, with the documents from the first on, before the last. The cache knows.
+func (w *world) recreate(first, last int) {
+	w.mu.Lock()
+	w.stream.Created += "'"
+	w.stream.Changes++
+	clear(w.docs)
+	w.mu.Unlock()
+	for i, key := range names(first, last) {
+		w.mu.Lock()
+		w.docs[key] = uint64(i + 1)
+		w.mu.Unlock()
+		if w.b != nil {
+			w.b.Forget(key)
+		}
+	}
+	if w.b == nil {
+		return
+	}
+	for key := range (*anchors)(w).All() {
+		w.work(due{key: key})
+	}
+}
+
+// wantHeld says that the brake is engaged and holds so many deletes, and that nothing of them was torn down.
+func (w *world) wantHeld(n int) brake.State {
+	w.t.Helper()
+	state := w.b.State()
+	if !state.Engaged || state.Held != n || state.Reason == "" || state.Since.IsZero() {
+		w.t.Errorf("%+v, want engaged with %d held", state, n)
+	}
+	return state
+}
+
+// wantTornDown says that so many keys were torn down, and that the brake is not engaged.
+func (w *world) wantTornDown(n int) {
+	w.t.Helper()
+	w.mu.Lock()
+	torn := len(w.tornDown)
+	w.mu.Unlock()
+	if state := w.b.State(); torn != n || state.Engaged {
+		w.t.Errorf("%d torn down, %+v; want %d, and the brake off", torn, state, n)
+	}
+}
+
+// engaged returns how often the brake engaged.
+func (w *world) engaged() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, news := range w.told {
+		if news.state.Engaged {
+			n++
+		}
+	}
+	return n
+}
+
+// kept decodes a reserved key of the status bucket. It is the zero value if the key is absent.
+func kept[T any](w *world, key string) (v T, ok bool) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	held, ok := w.reserved[key]
+	if ok {
+		must(w.t, json.Unmarshal([]byte(held.text), &v))
+	}
+	return v, ok
+}
+
+func (w *world) has(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.reserved[key]
+	return ok
+}
+
+// write puts a reserved key by hand.
+func (w *world) write(key, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.revision++
+	w.reserved[key] = value{text, w.revision}
+}
+
+// primaries implements brake.Primaries.
+type primaries world
+
+func (p *primaries) Exists(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.docs[key]
+	return ok
+}
+
+func (p *primaries) Evidenced(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.evidenced[key]
+}
+
+func (p *primaries) Revisions() iter.Seq[uint64] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Values(maps.Clone(p.docs))
+}
+
+func (p *primaries) Stream() brake.Stream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stream
+}
+
+func (p *primaries) Await(ctx context.Context, sequence uint64) error {
+	p.mu.Lock()
+	caughtUp := p.await
+	p.mu.Unlock()
+	if caughtUp == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	time.Sleep(time.Second)
+	caughtUp()
+	return nil
+}
+
+// anchors implements brake.Anchors.
+type anchors world
+
+func (a *anchors) All() iter.Seq2[string, brake.Anchor] {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.listed++
+	return maps.All(maps.Clone(a.anchors))
+}
+
+func (a *anchors) Has(key string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.anchors[key]
+	return ok
+}
+
+// store implements record.Store.
+type store world
+
+var errAway = errors.New("nats: no responders")
+
+func (s *store) GetReserved(_ context.Context, key string) ([]byte, uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held, ok := s.reserved[key]
+	switch {
+	case s.away:
+		return nil, 0, errAway
+	case !ok:
+		return nil, 0, apierrors.NewNotFound(schema.GroupResource{}, key)
+	}
+	return []byte(held.text), held.revision, nil
+}
+
+func (s *store) PutReserved(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reserved[key].revision != revision {
+		return 0, apierrors.NewConflict(schema.GroupResource{}, key, errors.New("another revision"))
+	}
+	s.revision++
+	s.reserved[key] = value{string(data), s.revision}
+	return s.revision, nil
+}
+
+func (s *store) DeleteReserved(_ context.Context, key string, _ uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.reserved, key)
+	return nil
+}
+
+// quiet is a context that logs nothing.
+func quiet(t *testing.T) context.Context { return klog.NewContext(context.Background(), klog.Logger{}) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
