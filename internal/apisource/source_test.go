@@ -76,6 +76,41 @@ func TestAKeyWaitsWhileTheAPIIsAwayAndIsResumedWithAllItsOperations(t *testing.T
 	})
 }
 
+// TestACallThatWaitedForItsTurnIsRefusedIfTheAPIWentAwayMeanwhile, be it the first call of a reconcile or a later one.
+func TestACallThatWaitedForItsTurnIsRefusedIfTheAPIWentAwayMeanwhile(t *testing.T) {
+	later := &Begun{}
+	later.add("Disk")
+	for name, begun := range map[string]*Begun{"the first call": {}, "a later call": later} {
+		t.Run(name, func(t *testing.T) {
+			// The list at the start took the only turn. The next one comes after half a second.
+			inBubble(t, external.Config{Rate: 2, Burst: 1}, func(t *testing.T, c *controller) {
+				g, _ := c.set.Gate("Disk", "home", begun)
+				start, entered := time.Now(), make(chan error, 1)
+				go func() {
+					_, cancel, err := g.Enter(t.Context())
+					if err == nil {
+						cancel()
+					}
+					entered <- err
+				}()
+				synctest.Wait()
+				if len(entered) > 0 {
+					t.Fatal("it does not wait for its turn")
+				}
+				c.api.set(errAway)
+				c.gate("other").Report(errAway)
+				err := <-entered
+				if waiter := c.set.WaiterFor("home", err); waiter == nil || !waiter.Away() || !isRefusal(err) {
+					t.Errorf("it entered with %v and waits for %v, want a refusal", err, waiter)
+				}
+				if took := time.Since(start); took != 500*time.Millisecond {
+					t.Errorf("its turn came after %v", took)
+				}
+			})
+		})
+	}
+}
+
 // TestOneKeyTriesFirstWhereListsSucceedAndCallsFail, and the others follow once it got its answer.
 func TestOneKeyTriesFirstWhereListsSucceedAndCallsFail(t *testing.T) {
 	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {

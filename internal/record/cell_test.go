@@ -231,6 +231,10 @@ func TestKeysAboutAPrimaryAreItsKeyOrAHashOfALongOne(t *testing.T) {
 		{record.LeftKey("shop/home"), "_nagi.left.shop.home"},
 		{record.IntentsKey(long[:512]), "_nagi.intents." + long[:512]},
 		{record.IntentsKey(long), "_nagi.intents.45a7c7ef95c3417e800362f5672aba16da807261fe7121f3a81b0a0fb6b9a05c"},
+		{
+			record.LeftKey("shop/" + long[5:]), // hashed as it would be plain, with a dot
+			"_nagi.left.3d825d5b5e2f53ede0a77df39a799fa131a1f808dff847c1f54563c4a126c4a6",
+		},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("%s, want %s", tt.got, tt.want)

@@ -52,8 +52,7 @@ var mayImport = map[string][]string{
 
 	"controllerruntime": {
 		"external", "recorder/kuberecorder", "internal/backoff", "internal/apisource", "internal/brake", "internal/current",
-		"internal/lease",
-		"internal/netpoll",
+		"internal/lease", "internal/netpoll",
 	},
 }
 
