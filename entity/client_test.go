@@ -171,6 +171,16 @@ func TestDeleteOfNothingIsNotFound(t *testing.T) {
 	wantError(t, "get", apierrors.IsNotFound, err)
 }
 
+// IfRevision(0) would put a marker where there is no document.
+func TestDeleteIfNoRevisionIsRefused(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	wantError(t, "delete", apierrors.IsInvalid, client.Delete(t.Context(), "a", entity.IfRevision(0)))
+	if got, err := client.Confirm(t.Context(), "a"); err != nil || got != (entity.Presence{}) {
+		t.Errorf("it left something: %+v, %v", got, err)
+	}
+}
+
 func TestDeleteIfRevisionSparesALaterRevision(t *testing.T) {
 	client := newClient[*Website](t, newServer(t), websites)
 	site := website("a")

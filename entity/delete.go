@@ -52,7 +52,7 @@ func (c *Client[T]) Delete(ctx context.Context, key string, opts ...DeleteOption
 		if last.live() == nil {
 			return newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
 		}
-		w.expected, w.id = last.Revision, ""
+		w.expected = last.Revision
 		var marker uint64
 		if marker, err = c.documents.put(ctx, w); err == nil {
 			c.forget(ctx, key, marker)

@@ -1,10 +1,13 @@
 package entity_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -39,10 +43,37 @@ func behindProxy(t *testing.T) (*natstest.Proxy, *entity.Client[*Website], *enti
 	return proxy, newClient[*Website](t, js, websites), newClient[*Website](t, direct, websites)
 }
 
-// loseAnswers makes the answers to what is sent within the next second arrive after the client stopped waiting for them.
-func loseAnswers(proxy *natstest.Proxy) {
-	proxy.Delay(1200 * time.Millisecond)
-	time.AfterFunc(1700*time.Millisecond, func() { proxy.Delay(0) })
+// lossy loses the acknowledgement of one write to the bucket websites, and holds back what comes after it.
+type lossy struct {
+	armed atomic.Bool
+	lost  chan struct{} // closed when it is lost
+	goOn  func()        // lets through what comes after it; the end of the test does so too
+	held  chan struct{}
+}
+
+func (l *lossy) deliver(m *nats.Msg) bool {
+	if !bytes.HasPrefix(m.Data, []byte(`{"stream":"KV_websites","seq":`)) || !l.armed.CompareAndSwap(true, false) {
+		return true
+	}
+	close(l.lost)
+	<-l.held
+	return false
+}
+
+// onLossy returns a client on a lossy connection, which loses the acknowledgement of its next write, and a client on a
+// connection of its own.
+func onLossy(t *testing.T, prepare func(*entity.Client[*Website])) (l *lossy, client, direct *entity.Client[*Website]) {
+	t.Helper()
+	srv := natstest.Start(t)
+	l = &lossy{lost: make(chan struct{}), held: make(chan struct{})}
+	l.goOn = sync.OnceFunc(func() { close(l.held) })
+	_, js := natstest.Connect(t, srv.URL(), natstest.Tamper(l.deliver))
+	t.Cleanup(l.goOn)
+	_, other := natstest.Connect(t, srv.URL())
+	client, direct = newClient[*Website](t, js, websites), newClient[*Website](t, other, websites)
+	prepare(client)
+	l.armed.Store(true)
+	return l, client, direct
 }
 
 func TestALostAcknowledgementIsNoConflict(t *testing.T) {
@@ -50,16 +81,34 @@ func TestALostAcknowledgementIsNoConflict(t *testing.T) {
 }
 
 func aLostAcknowledgementIsNoConflict(t *testing.T, prepare func(*entity.Client[*Website])) {
-	proxy, client, direct := behindProxy(t)
-	prepare(client)
+	l, client, direct := onLossy(t, prepare)
+	l.goOn()
 	ctx := testContext(t)
-	loseAnswers(proxy)
 	site := website("a")
 	must(t, client.Create(ctx, site)) // sent again it would be refused as existing
+	<-l.lost
 	got, err := direct.Get(ctx, "a")
 	must(t, err)
 	if got.ResourceVersion != site.ResourceVersion {
 		t.Errorf("it is at revision %s, Create said %s", got.ResourceVersion, site.ResourceVersion)
+	}
+}
+
+func TestALostAcknowledgementIsLookedForThoughTheContextHasEnded(t *testing.T) {
+	withAndWithoutCaches(t, aLostAcknowledgementIsLookedForThoughTheContextHasEnded)
+}
+
+func aLostAcknowledgementIsLookedForThoughTheContextHasEnded(t *testing.T, prepare func(*entity.Client[*Website])) {
+	l, client, _ := onLossy(t, prepare)
+	l.goOn()
+	ctx, cancel := context.WithCancel(testContext(t))
+	outcome := make(chan error, 1)
+	site := website("a")
+	go func() { outcome <- client.Create(ctx, site) }()
+	<-l.lost
+	cancel()
+	if err := <-outcome; err != nil || site.Generation == 0 {
+		t.Errorf("it was written, and Create said %v, revision %d", err, site.Generation)
 	}
 }
 
@@ -87,23 +136,58 @@ func TestALostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict(t *testing
 }
 
 func aLostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict(t *testing.T, prepare func(*entity.Client[*Website])) {
-	proxy, client, direct := behindProxy(t)
-	prepare(client)
+	l, client, direct := onLossy(t, prepare)
 	ctx := testContext(t)
 	site := website("a")
 	must(t, direct.Create(ctx, site))
-	loseAnswers(proxy)
 	outcome := make(chan error, 1)
 	mine := site.DeepCopy()
 	mine.Spec.Host = "mine"
 	go func() { outcome <- client.Update(ctx, mine) }()
-	eventually(t, "our update is applied", func() bool {
-		got, err := direct.Get(ctx, "a")
-		return err == nil && got.Spec.Host == "mine"
-	})
+	<-l.lost
 	must(t, direct.Patch(ctx, "a", []byte(`{"spec":{"host":"theirs"}}`)))
+	l.goOn()
 	if err := <-outcome; !errors.Is(err, entity.ErrOutcomeUnknown) || apierrors.IsConflict(err) {
 		t.Errorf("got error %v", err)
+	}
+}
+
+func TestALostAcknowledgementOfAPurgedCreateIsUnknown(t *testing.T) {
+	withAndWithoutCaches(t, aLostAcknowledgementOfAPurgedCreateIsUnknown)
+}
+
+// Both creations expected that there is none, and both were right.
+func aLostAcknowledgementOfAPurgedCreateIsUnknown(t *testing.T, prepare func(*entity.Client[*Website])) {
+	l, client, direct := onLossy(t, prepare)
+	ctx := testContext(t)
+	outcome := make(chan error, 1)
+	go func() { outcome <- client.Create(ctx, website("a")) }()
+	<-l.lost
+	stream, err := direct.JetStream().Stream(ctx, "KV_websites")
+	must(t, err)
+	must(t, stream.Purge(ctx)) // as when a marker has expired
+	must(t, direct.Create(ctx, website("a")))
+	l.goOn()
+	if err := <-outcome; !errors.Is(err, entity.ErrOutcomeUnknown) || apierrors.IsAlreadyExists(err) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestAnAcknowledgementOfAnotherStreamIsNoSuccess(t *testing.T) {
+	withAndWithoutCaches(t, anAcknowledgementOfAnotherStreamIsNoSuccess)
+}
+
+func anAcknowledgementOfAnotherStreamIsNoSuccess(t *testing.T, prepare func(*entity.Client[*Website])) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	prepare(client)
+	must(t, js.DeleteKeyValue(t.Context(), "websites"))
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.websites.>"}})
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := client.Create(ctx, website("a")); err == nil {
+		t.Error("what another stream took counts as written")
 	}
 }
 

@@ -204,7 +204,7 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 // written ends a Put: a create that met a marker is done again over it, and a success is remembered.
 func (r *Records) written(ctx context.Context, key string, w write, rec *Record, revision uint64, err error) error {
 	if conflict, ok := errors.AsType[*casError](err); ok && w.expected == 0 && conflict.actual.live() == nil {
-		w.expected, w.id = conflict.actual.revision(), ""
+		w.expected = conflict.actual.revision()
 		revision, err = r.bucket.create(ctx, w)
 	}
 	if err != nil {

@@ -98,7 +98,7 @@ func (b *bucket) create(ctx context.Context, w write) (uint64, error) {
 		if !ok || conflict.actual.live() != nil || ctx.Err() != nil {
 			return revision, err
 		}
-		w.expected, w.id = conflict.actual.revision(), ""
+		w.expected = conflict.actual.revision()
 		revision, err = b.put(ctx, w)
 	}
 }
