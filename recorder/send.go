@@ -143,7 +143,8 @@ func (p *publisher) ensure(ctx context.Context) {
 // there is no stream the next acknowledgement says so.
 func (p *publisher) ensured(err error) {
 	p.ensuring = nil
-	if err != nil && (errors.Is(err, context.Canceled) || !p.js.Conn().IsConnected()) {
+	lost := errors.Is(err, context.Canceled) || errors.Is(err, nats.ErrDisconnected) || !p.js.Conn().IsConnected()
+	if err != nil && lost {
 		p.hold(connectPoll)
 		return
 	}
