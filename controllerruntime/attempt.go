@@ -60,13 +60,13 @@ func (e *engine) call(t *term, it queue.Item, recordsOutcome bool) (a attempt, i
 			a.result.RequeueAfter = after
 		}
 	}
-	e.written.put(it.Key, &own.writes)
+	e.keys.keepWrites(it.Key, &own.writes)
 	return a, nil
 }
 
 // ownWritesMissing tells after which pause to look again for what the key's last reconcile wrote; 0 if it need not wait for it.
 func (e *engine) ownWritesMissing(t *term, key string) time.Duration {
-	shown, again := e.written.look(t.ctx, key)
+	shown, again := e.keys.lookForWrites(t.ctx, key)
 	if !shown && again == 0 && t.ctx.Err() == nil {
 		t.logger.Info("Caches do not show the key's last writes yet, reconciling on what there is", "key", key, "after", ownWritesPatience)
 	}

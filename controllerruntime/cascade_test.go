@@ -10,6 +10,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/teardown"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -148,7 +149,8 @@ func TestSweepsDoNotForgetWhatATeardownIsAboutToLeave(t *testing.T) {
 	eventuallyReason(t, sites, "home", entity.ReasonSynced)
 	must(t, sites.Delete(ctx, "home"))
 	eventually(t, "its teardown has begun", func() bool { return c.Stats().Failures > 0 })
-	must(t, c.engine.leave(ctx, "home"))
+	_, err = sites.Records().PutReserved(ctx, record.LeftKey("home"), []byte("home"), 0)
+	must(t, err)
 	sweeps := c.Stats().Sweeps
 	eventually(t, "sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
 	_, err = w.kv("sites-status").Get(ctx, record.LeftKey("home"))
@@ -316,7 +318,7 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 			if deleted.Add(1) == 1 {
 				must(t, sites.Create(ctx, siteWithPages("home", owned)))
 				since := time.Now()
-				eventually(t, "the leader's answer is old", func() bool { return time.Since(since) > absenceTrusted })
+				eventually(t, "the leader's answer is old", func() bool { return time.Since(since) > teardown.AbsenceTrusted })
 			}
 			return remove()
 		}

@@ -43,6 +43,7 @@ func New[T entity.IEntity](name string, primary entity.IEntityClient[T], r Recon
 	e.primary = source.NewPrimary(primary, observer{e}, o.primary.predicates, !o.withoutTeardown, e.sourceHealth)
 	if e.anchors != nil {
 		e.anchors.Primary = e.primary
+		e.teardown = e.newTeardown()
 	}
 	if err := e.addSources(); err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)

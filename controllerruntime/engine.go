@@ -8,6 +8,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/asyncwrites"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/guard"
@@ -16,6 +17,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/teardown"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -38,17 +40,16 @@ type engine struct {
 	mappings   *source.Mappings
 	records    *entity.Records // nil without teardown
 	anchors    *record.Anchors
-	brake      *brake.Brake // nil without teardown
+	brake      *brake.Brake // nil without teardown, as is the next
+	teardown   *teardown.Teardown
 	keys       keyTable
 	life       lifecycle
 	backoff    backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
-	written    ownWrites
 	stats      counters
-	async      *asyncWrites
+	async      *asyncwrites.Writes
 
 	lastDocumentLimit int
 	filtered          bool                // only a part of the bucket is ours
-	unusedLeft        map[string]struct{} // see leftOwners; only the sweep's
 	owedBefore        map[string]struct{} // see remindOwed; only the sweep's
 
 	reserved   *record.Bucket // nil without teardown, as is claim
@@ -77,7 +78,7 @@ func newEngine(name, kind string, config entity.Config, records *entity.Records,
 		e.records = records
 		e.reserved = record.NewBucket(records, e.statusBucket, e.health)
 		e.claim = record.NewClaim(e.reserved, name)
-		e.async = newAsyncWrites()
+		e.async = asyncwrites.New()
 		e.lastDocumentLimit = config.LastDocumentLimit
 		e.filtered = config.Filter != ">"
 		e.anchors = &record.Anchors{
@@ -101,14 +102,40 @@ func (e *engine) addSources() error {
 	return nil
 }
 
-func (e *engine) ownedSources() []source.Owned {
+// owned are the sources in which primaries own something.
+func (e *engine) owned() []source.Owned {
 	var owned []source.Owned
 	for _, s := range e.sources[1:] {
-		if s, ok := s.(source.Owned); ok && s.Deletable() {
+		if s, ok := s.(source.Owned); ok && s.Owns() {
 			owned = append(owned, s)
 		}
 	}
 	return owned
+}
+
+// newTeardown is called when the engine has its primary.
+func (e *engine) newTeardown() *teardown.Teardown {
+	return teardown.New(teardown.Config{
+		Kind: e.kind, Primaries: e.primary, Records: e.records, Anchors: e.anchors, Reserved: e.reserved, APIs: e.apis,
+		Owner: teardownOwner{e}, Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.withoutCascade,
+		Counters: teardown.Counters{
+			Cascaded:     func() { e.stats.cascaded.Add(1) },
+			Foreign:      func() { e.stats.foreign.Add(1) },
+			LeaderErrors: func() { e.stats.leaderErrors.Add(1) },
+		},
+	})
+}
+
+// teardownOwner implements teardown.Owner.
+type teardownOwner struct{ *engine }
+
+func (o teardownOwner) Mine(obj metav1.Object) bool { return o.mine(obj) }
+
+func (o teardownOwner) LastSeen(key string) metav1.Object {
+	if deleted := o.keys.of(key).deleted; deleted != nil {
+		return deleted.object
+	}
+	return nil
 }
 
 // owners is the mapper of Owns and OwnsKube: the owner, if it is of our kind and not of another installation.

@@ -2,14 +2,12 @@ package controllerruntime
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/apisource"
 )
 
 // listNow makes the disks of a cloud known that were made without the controller.
@@ -78,21 +76,6 @@ func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 	eventually(t, "the teardown does not end", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.keys.of("home").failures > 3 })
 	if w.gone("home") || w.cloud.count() != 1 || w.cloud.called("DELETE disks") > 0 {
 		t.Errorf("gone: %v, disks: %d, asked to be deleted %d times; the operation goes on", w.gone("home"), w.cloud.count(), w.cloud.called("DELETE disks"))
-	}
-}
-
-// TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation: whoever settles that is not asked to wake it, too.
-func TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation(t *testing.T) {
-	open := apisource.LeftOpen{Err: errors.New("an operation goes on")}
-	err := withLeftOpen(&open, TerminalError(errUnwell))
-	if isTerminal(err) || !errors.Is(err, open.Err) || !strings.Contains(err.Error(), errUnwell.Error()) {
-		t.Errorf("got %v", err)
-	}
-	if !errors.Is(withLeftOpen(&open, errBackAgain), errBackAgain) {
-		t.Error("that the document is back is hidden")
-	}
-	if none := (&apisource.LeftOpen{}); !isTerminal(withLeftOpen(none, TerminalError(errUnwell))) {
-		t.Error("a terminal error is none any more")
 	}
 }
 

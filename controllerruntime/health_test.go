@@ -32,30 +32,38 @@ func TestTheCallbackForSourcesMayUseTheClient(t *testing.T) {
 // writes again and again.
 func TestOwnWritesOfManyKeysTakeBoundedMemory(t *testing.T) {
 	t.Parallel()
-	log, reached := &ownwrites.Log{}, false
-	log.Add(nil, "", ownwrites.Polled(func() bool { return reached }))
-	var written ownWrites
-	for n := range 2 * ownWritesKept {
-		written.put(fmt.Sprint(n), log)
+	reached := false
+	wrote := func() *ownwrites.Log {
+		log := &ownwrites.Log{}
+		log.Add(nil, "", ownwrites.Polled(func() bool { return reached }))
+		return log
 	}
-	if n := written.len(); n > ownWritesKept {
+	var keys keyTable
+	for n := range 2*ownWritesKept - 1 {
+		keys.keepWrites(fmt.Sprint(n), wrote())
+	}
+	last := wrote()
+	keys.keepWrites("last", last)
+	if n := keys.writing; n > ownWritesKept {
 		t.Errorf("%d are kept, want at most %d", n, ownWritesKept)
 	}
-	last := fmt.Sprint(2*ownWritesKept - 1)
-	if got, _ := written.take(last); got.Log != log {
+	if keys.of("last").writes != last {
 		t.Error("the last is not among them")
 	}
 	for range 4 * ownWritesKept {
-		written.put("hot", log)
+		keys.keepWrites("hot", wrote())
 	}
-	if n := len(written.order); n > 2*ownWritesKept {
+	if n := len(keys.wrote); n > 2*ownWritesKept {
 		t.Errorf("%d turns are kept", n)
 	}
 	reached = true
 	for n := range 2 * ownWritesKept {
-		written.put(fmt.Sprint(n), log)
+		keys.keepWrites(fmt.Sprint(n), wrote())
 	}
-	if n := written.len(); n > 1 {
+	if n := keys.writing; n > 1 {
 		t.Errorf("%d are kept that the caches show", n)
+	}
+	if n := len(keys.byKey); n > 1 {
+		t.Errorf("%d keys are remembered", n)
 	}
 }

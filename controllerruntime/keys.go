@@ -3,9 +3,11 @@ package controllerruntime
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -28,6 +30,9 @@ type keyState struct {
 	cleanUp *pendingCleanUp
 	// unanswered is set when an attempt failed because a Kubernetes API server did not answer.
 	unanswered *unansweredBy
+	// writes are what the last reconcile wrote, until the caches show it; awaitsWrites is since when the next one waits for it.
+	writes       *ownwrites.Log
+	awaitsWrites time.Time
 }
 
 // parkedState is the state of the primary that could not be reconciled; any other state deserves another attempt. It holds
@@ -40,6 +45,9 @@ type parkedState struct {
 // unansweredBy names the informer whose API server did not answer; nil if the error does not tell.
 type unansweredBy struct{ source *watchErrors }
 
+// manyKeys is from how many keys on a map is given up once it is empty: a map never shrinks.
+const manyKeys = 10_000
+
 // keyTable holds the keyState of the keys that have one. It is made for being empty: then nobody locks. A state that becomes
 // zero is dropped. All methods may be called concurrently.
 type keyTable struct {
@@ -49,6 +57,8 @@ type keyTable struct {
 	byKey           map[string]*keyState
 	most            int // keys since the map was made
 	failing, parked int
+	writing         int         // keys that have writes
+	wrote           []keyWrites // those to look at whether the caches show them, the oldest first
 }
 
 // of returns a copy of what is remembered of a key.
@@ -118,6 +128,9 @@ func (k *keyTable) tallyLocked(s *keyState, by int) {
 	}
 	if s.parked != nil {
 		k.parked += by
+	}
+	if s.writes != nil {
+		k.writing += by
 	}
 }
 

@@ -22,8 +22,6 @@ func TestMain(m *testing.M) {
 		err = externalChild(url, os.Getenv("NAGI_TEST_CLOUD"))
 	case "user":
 		err = userChild(os.Getenv("NAGI_BENCH_KEYS"))
-	case "stopped":
-		err = stoppedChild()
 	case "teardown":
 		err = teardownChild(url, os.Getenv("NAGI_TEST_MOMENT"))
 	default:

@@ -7,6 +7,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/teardown"
 )
 
 // verdict is what a hand-out of a key came to. See settle.
@@ -111,7 +112,7 @@ func (e *engine) settle(t *term, it queue.Item, o *outcome) {
 // settleWhenAnswered is apart from settle, which mostly has no write: what a function that outlives its caller refers to is
 // allocated.
 func (e *engine) settleWhenAnswered(t *term, it queue.Item, write *recordWrite) {
-	e.async.submit(write.answer, func(ctx context.Context, err error) {
+	e.async.Submit(write.answer, func(ctx context.Context, err error) {
 		next := write.next(ctx, err)
 		e.settle(t, it, &next)
 	})
@@ -177,8 +178,8 @@ func (e *engine) settleTerminal(it queue.Item, o *outcome) {
 // settleBackAgain looks again soon: the event that says so may be here already, and this covers a cache that is behind.
 func (e *engine) settleBackAgain(it queue.Item, o *outcome) {
 	e.keys.amend(it.Key, func(s *keyState) { s.failures, s.cleanUp = 0, nil })
-	o.attempt.nextDue = time.Now().Add(goneCheckInterval)
-	e.queue.AddAfter(it.Key, operation.Of(OperationPut), queue.Live, goneCheckInterval, queue.RetryDelay)
+	o.attempt.nextDue = time.Now().Add(teardown.CheckInterval)
+	e.queue.AddAfter(it.Key, operation.Of(OperationPut), queue.Live, teardown.CheckInterval, queue.RetryDelay)
 	e.apis.Attempted(it.Key, false)
 }
 
@@ -223,7 +224,6 @@ func (e *engine) settleRefusal(t *term, it queue.Item, o *outcome) {
 // forget forgets what this process remembers of a key that is gone. A delay that the user asked for stays.
 func (e *engine) forget(key string) {
 	e.keys.forget(key)
-	e.written.forget(key)
 	e.apis.Forget(key)
 	e.forgetBlocked(key)
 }

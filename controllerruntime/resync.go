@@ -5,11 +5,9 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
-	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/klog/v2"
 )
 
@@ -172,75 +170,18 @@ func (e *engine) sweep(ctx context.Context) {
 		return
 	}
 	e.stats.sweeps.Add(1)
-	logger := klog.FromContext(ctx)
-	left := e.leftOwners()
-	var found []brake.Orphans
-	for _, s := range e.sweptSources() {
-		if o := e.orphanedIn(ctx, s, left); o.Count > 0 {
-			logger.Info("Sweep found objects whose owners do not exist", "source", o.Source, "objects", o.Count, "of", o.Known,
-				"owners", len(o.Owners), "dryRun", e.opts.sweepDryRun)
-			found = append(found, o)
-		}
+	found := e.teardown.Sweep(ctx)
+	count := 0
+	for _, o := range found {
+		klog.FromContext(ctx).Info("Sweep found objects whose owners do not exist", "source", o.Source, "objects", o.Count,
+			"of", o.Known, "owners", len(o.Owners), "dryRun", e.opts.sweepDryRun)
+		count += o.Count
 	}
-	if o := e.forgottenIntents(ctx); o.Count > 0 {
-		found = append(found, o)
-	}
-	e.unusedLeft = left.forgetUnused(ctx, e.unusedLeft)
-	e.stats.orphaned.Store(int64(countOrphaned(found)))
+	e.stats.orphaned.Store(int64(count))
 	if e.opts.sweepDryRun {
 		found = nil
 	}
 	for _, owner := range e.brake.Sweep(ctx, found) {
 		e.queue.Add(owner, operation.Of(OperationDelete)|operation.ByHand, queue.Background)
 	}
-}
-
-func countOrphaned(found []brake.Orphans) int {
-	count := 0
-	for _, o := range found {
-		count += o.Count
-	}
-	return count
-}
-
-// sweptSources are those that the runtime deletes in; under the Kumori API, which deletes itself, all secondaries.
-func (e *engine) sweptSources() []source.Owned {
-	if !e.opts.withoutCascade {
-		return e.ownedSources()
-	}
-	var swept []source.Owned
-	for _, s := range e.sources[1:] {
-		if s, ok := s.(source.Owned); ok && s.Owns() {
-			swept = append(swept, s)
-		}
-	}
-	return swept
-}
-
-func (e *engine) orphanedIn(ctx context.Context, s source.Owned, left *leftOwners) brake.Orphans {
-	found := brake.Orphans{Source: s.String(), Owners: map[string]int{}}
-	for _, obj := range s.All() {
-		kind, key, ok := OwnerOf(obj)
-		if !ok || kind != e.kind {
-			continue
-		}
-		if !e.mine(obj) {
-			e.stats.foreign.Add(1)
-			continue
-		}
-		found.Known++
-		if e.primary.Exists(key) {
-			continue
-		}
-		if record.IsAnchor(e.anchors.Cached(key)) { // its teardown is owed anyway, and may be about to leave them
-			left.use(key)
-			continue
-		}
-		if left.has(ctx, key) {
-			continue
-		}
-		found.Owners[key]++
-		found.Count++
-	}
-	return found
 }

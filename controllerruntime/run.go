@@ -128,7 +128,7 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	endPolls := e.pollNetwork(ctx)
 	var triggers sync.WaitGroup
 	if e.async != nil {
-		e.async.start(life)
+		e.async.Start(life)
 	}
 	triggered, endTriggers := context.WithCancel(ctx)
 	defer endTriggers()
@@ -155,7 +155,7 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	e.queue.ShutDown()
 	endTriggers()
 	if e.async != nil {
-		e.async.closeSoon()
+		e.async.CloseSoon()
 	}
 	stuck := e.drain(endLife)
 	endElection()
@@ -163,7 +163,7 @@ func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 		err := <-elected // it waits for what runs, so that the lease is not given back before
 		triggers.Wait()
 		if e.async != nil {
-			e.async.close()
+			e.async.Close()
 		}
 		return errors.Join(err, endPolls())
 	}

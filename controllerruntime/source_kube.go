@@ -242,3 +242,12 @@ func (s *kubeSource) Remove(ctx context.Context, obj metav1.Object) error {
 	}
 	return nil
 }
+
+// OwnedLive asks the API server for what a primary owns and the cache does not show.
+func (s *kubeSource) OwnedLive(ctx context.Context, key string) ([]metav1.Object, error) {
+	asked, ok := s.deleter.(liveOwner)
+	if !ok {
+		return nil, nil
+	}
+	return asked.OwnedLive(ctx, s.engine.kind, key)
+}

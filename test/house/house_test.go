@@ -33,14 +33,15 @@ var mayImport = map[string][]string{
 	"recorder/kuberecorder": {"recorder"},
 
 	// Rooms that know nothing of documents.
-	"internal/guard":     {},
-	"internal/ownwrites": {},
-	"internal/backoff":   {},
-	"internal/netpoll":   {},
-	"internal/operation": {},
-	"internal/health":    {},
-	"internal/lease":     {},
-	"internal/queue":     {"internal/operation"},
+	"internal/guard":       {},
+	"internal/ownwrites":   {},
+	"internal/backoff":     {},
+	"internal/netpoll":     {},
+	"internal/asyncwrites": {},
+	"internal/operation":   {},
+	"internal/health":      {},
+	"internal/lease":       {},
+	"internal/queue":       {"internal/operation"},
 
 	// Rooms of the engine.
 	"internal/record": {"internal/source", "internal/backoff"},
@@ -48,11 +49,12 @@ var mayImport = map[string][]string{
 
 	"internal/apisource": {"external", "internal/record"},
 	"internal/brake":     {"internal/record", "internal/queue"},
+	"internal/teardown":  {"internal/apisource", "internal/brake"},
 	"internal/current":   {"entity"},
 
 	"controllerruntime": {
-		"external", "recorder/kuberecorder", "internal/backoff", "internal/apisource", "internal/brake", "internal/current",
-		"internal/lease", "internal/netpoll",
+		"external", "recorder/kuberecorder", "internal/backoff", "internal/teardown", "internal/current",
+		"internal/lease", "internal/netpoll", "internal/asyncwrites",
 	},
 }
 

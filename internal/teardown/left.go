@@ -1,4 +1,4 @@
-package controllerruntime
+package teardown
 
 import (
 	"context"
@@ -14,70 +14,69 @@ import (
 // it goes when none of them is there any more.
 
 // leave remembers that what the key owned was left on purpose.
-func (e *engine) leave(ctx context.Context, key string) error {
-	_, err := e.records.PutReserved(ctx, record.LeftKey(key), []byte(key), 0)
+func (t *Teardown) leave(ctx context.Context, key string) error {
+	_, err := t.Records.PutReserved(ctx, record.LeftKey(key), []byte(key), 0)
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("remember that what %s %q owned was left: %w", e.kind, key, err)
+		return fmt.Errorf("remember that what %s %q owned was left: %w", t.Kind, key, err)
 	}
 	return nil
 }
 
 // leftBehind asks the leader whether what the key owned was left on purpose.
-func (e *engine) leftBehind(ctx context.Context, key string) (bool, error) {
-	_, _, err := e.records.GetReserved(ctx, record.LeftKey(key))
+func (t *Teardown) leftBehind(ctx context.Context, key string) (bool, error) {
+	_, _, err := t.Records.GetReserved(ctx, record.LeftKey(key))
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("ask whether what %s %q owned was left: %w", e.kind, key, err)
+		return false, fmt.Errorf("ask whether what %s %q owned was left: %w", t.Kind, key, err)
 	}
 	return true, nil
 }
 
 // leftOwners tells the sweep whose secondaries were left, from the cache of the status bucket.
 type leftOwners struct {
-	engine *engine
-	known  map[string]bool // by name; true once a secondary of it was found
+	teardown *Teardown
+	used     map[string]bool // by name; true once a secondary of it was found
 }
 
-func (e *engine) leftOwners() *leftOwners {
-	left := &leftOwners{engine: e, known: map[string]bool{}}
-	for _, name := range e.records.Informer().GetStore().ListKeys() {
+func (t *Teardown) leftOwners() *leftOwners {
+	left := &leftOwners{teardown: t, used: map[string]bool{}}
+	for _, name := range t.Records.Informer().GetStore().ListKeys() {
 		if strings.HasPrefix(name, record.LeftPrefix) {
-			left.known[name] = false
+			left.used[name] = false
 		}
 	}
 	return left
 }
 
-// has tells whether the secondaries of an owner that does not exist were left.
+// has reports whether the secondaries of an owner that does not exist were left.
 func (l *leftOwners) has(ctx context.Context, owner string) bool {
-	if l.engine.filtered {
-		// The cache of a part of the bucket has no reserved keys.
-		left, err := l.engine.leftBehind(ctx, owner)
+	if l.teardown.Filtered {
+		left, err := l.teardown.leftBehind(ctx, owner)
 		return left || err != nil
 	}
 	return l.use(owner)
 }
 
-// use notes that there are secondaries of an owner. It tells whether they were left, or are about to be.
+// use notes that there are secondaries of an owner. It reports whether they were left, or are about to be.
 func (l *leftOwners) use(owner string) bool {
-	if len(l.known) == 0 {
+	if len(l.used) == 0 {
 		return false
 	}
 	name := record.LeftKey(owner)
-	_, ok := l.known[name]
+	_, ok := l.used[name]
 	if ok {
-		l.known[name] = true
+		l.used[name] = true
 	}
 	return ok
 }
 
-// forgetUnused removes what no secondary needs any more. One that was unused in the sweep before too is: a cache may have
-// been a moment behind.
+// forgetUnused removes what no secondary needs any more, and returns it. It waits for the second sweep that finds a name
+// unused: a cache may have been a moment late.
 func (l *leftOwners) forgetUnused(ctx context.Context, before map[string]struct{}) (unused map[string]struct{}) {
 	unused = map[string]struct{}{}
-	for name, used := range l.known {
+	for name, used := range l.used {
 		if used {
 			continue
 		}
@@ -85,7 +84,7 @@ func (l *leftOwners) forgetUnused(ctx context.Context, before map[string]struct{
 		if _, twice := before[name]; !twice {
 			continue
 		}
-		if err := record.Text(l.engine.reserved, name).Delete(ctx); err != nil {
+		if err := record.Text(l.teardown.Reserved, name).Delete(ctx); err != nil {
 			return unused // the term is over
 		}
 	}

@@ -1,0 +1,96 @@
+package controllerruntime
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
+)
+
+const (
+	// ownWritesPatience bounds how long a reconcile waits for the caches. A cache that is cut off must not stop the rest:
+	// after that the reconcile runs on what there is.
+	ownWritesPatience = 5 * time.Second
+	// ownWritesGlance is how long a worker waits with a key; usually the caches are there by then. Else the key is put back,
+	// and looked at again after pauses that grow to ownWritesPauseMost.
+	ownWritesGlance    = 20 * time.Millisecond
+	ownWritesPauseMost = 500 * time.Millisecond
+	// ownWritesKept bounds the memory spent on keys that are not reconciled again soon, while a cache is cut off.
+	ownWritesKept = 4096
+	// ownWritesLooks is how many of the oldest are looked at with each new one, whether the caches show them by now.
+	ownWritesLooks = 2
+)
+
+// keyWrites is what one reconcile of a key wrote.
+type keyWrites struct {
+	key string
+	log *ownwrites.Log
+}
+
+// keepWrites remembers what a key's last reconcile wrote, so that its next one waits until the caches show it.
+func (k *keyTable) keepWrites(key string, log *ownwrites.Log) {
+	if log.Empty() {
+		return
+	}
+	k.change(key, func(s *keyState) { s.writes, s.awaitsWrites = log, time.Time{} })
+	k.mu.Lock()
+	k.wrote = append(k.wrote, keyWrites{key, log})
+	oldest := slices.Clone(k.wrote[:min(ownWritesLooks, len(k.wrote))])
+	k.wrote = k.wrote[len(oldest):]
+	k.mu.Unlock()
+	for _, w := range oldest {
+		k.tidyWrites(w)
+	}
+}
+
+// tidyWrites forgets writes that the caches show. Others are looked at again later, unless too many are kept: a reconcile
+// that does not wait is followed by another when the caches show its writes.
+func (k *keyTable) tidyWrites(w keyWrites) {
+	if k.of(w.key).writes != w.log {
+		return
+	}
+	reached := w.log.Reached() // asks caches: not under the lock
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.byKey[w.key]
+	switch {
+	case s == nil || s.writes != w.log:
+	case !reached && k.writing <= ownWritesKept:
+		k.wrote = append(k.wrote, w)
+	default:
+		k.applyLocked(w.key, s, (*keyState).forgetWrites)
+	}
+}
+
+func (s *keyState) forgetWrites() { s.writes, s.awaitsWrites = nil, time.Time{} }
+
+// lookForWrites tells whether the caches show what the key's last reconcile wrote. If not, it says after which pause to look
+// again; 0 when it has been waited for long enough.
+func (k *keyTable) lookForWrites(ctx context.Context, key string) (shown bool, again time.Duration) {
+	s := k.of(key)
+	if s.writes == nil {
+		return true, 0
+	}
+	if s.writes.Reached() {
+		k.amend(key, (*keyState).forgetWrites)
+		return true, 0
+	}
+	begin, glance := time.Now(), ownWritesGlance
+	if !s.awaitsWrites.IsZero() {
+		begin, glance = s.awaitsWrites, 0
+	}
+	glancing, cancel := context.WithTimeout(ctx, glance)
+	defer cancel()
+	if s.writes.Wait(glancing) == nil {
+		k.amend(key, (*keyState).forgetWrites)
+		return true, 0
+	}
+	waited := time.Since(begin)
+	if waited >= ownWritesPatience || ctx.Err() != nil {
+		k.amend(key, (*keyState).forgetWrites)
+		return false, 0
+	}
+	k.amend(key, func(s *keyState) { s.awaitsWrites = begin })
+	return false, min(max(waited, ownWritesGlance), ownWritesPauseMost, ownWritesPatience-waited)
+}

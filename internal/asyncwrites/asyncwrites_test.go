@@ -1,0 +1,138 @@
+package asyncwrites
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// submitted has w await a write whose acknowledgement never comes, and returns when it was given up.
+func submitted(w *Writes) (ended <-chan time.Time) {
+	at := make(chan time.Time, 1)
+	w.Submit(func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}, func(context.Context, error) { at <- time.Now() })
+	return at
+}
+
+func TestAWriteThatIsLateSoonHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New()
+		w.Start(t.Context())
+		late := submitted(w)
+		began, finished := time.Now(), make(chan error, 1)
+		w.Submit(func(context.Context) error { return nil }, func(_ context.Context, err error) { finished <- err })
+		if err := <-finished; err != nil || time.Since(began) > lateAfter {
+			t.Errorf("another write ended with %v after %v", err, time.Since(began))
+		}
+		w.CloseSoon()
+		w.Close()
+		<-late
+	})
+}
+
+func TestSubmitWaitsWhileTooManyWritesAreUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New()
+		w.Start(t.Context())
+		answered, more := make(chan struct{}), make(chan struct{})
+		wait := func(context.Context) error { <-answered; return nil }
+		then := func(context.Context, error) {}
+		for range mostUnderWay {
+			w.Submit(wait, then)
+		}
+		go func() { w.Submit(wait, then); close(more) }()
+		synctest.Wait()
+		select {
+		case <-more:
+			t.Errorf("more than %d writes are under way", mostUnderWay)
+		default:
+		}
+		answered <- struct{}{} // one of them
+		<-more
+		close(answered)
+		w.CloseSoon()
+		w.Close()
+	})
+}
+
+// TestWritesUnderWayEndSoonAfterTheStop, and those that reconciles submit later, in their grace period, have as long.
+func TestWritesUnderWayEndSoonAfterTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New()
+		w.Start(t.Context())
+		stopped := time.Now()
+		before := submitted(w)
+		w.CloseSoon()
+		time.Sleep(10 * grace)
+		resubmitted := time.Now()
+		after := submitted(w)
+		w.Close()
+		if took := (<-before).Sub(stopped); took != grace {
+			t.Errorf("the write under way ended %v after the stop, want %v", took, grace)
+		}
+		if took := (<-after).Sub(resubmitted); took != grace {
+			t.Errorf("the write submitted after the stop ended %v after, want %v", took, grace)
+		}
+	})
+}
+
+// stoppedChild has 60,000 late writes, a thousand at a time, as a thousand controllers would.
+func stoppedChild() error {
+	var submitters sync.WaitGroup
+	for range 1000 {
+		w := New()
+		w.Start(context.Background())
+		submitters.Go(func() {
+			defer w.Close()
+			for range 60 {
+				finished := make(chan struct{})
+				w.Submit(func(context.Context) error {
+					time.Sleep(10*time.Millisecond + rand.N(8*time.Millisecond))
+					return nil
+				}, func(context.Context, error) { close(finished) })
+				<-finished
+			}
+		})
+	}
+	submitters.Wait()
+	return nil
+}
+
+// TestLateWritesSurviveAProcessThatIsStoppedNowAndThen, as a CPU quota stops it: between any two statements more time
+// may pass than any timer waits.
+func TestLateWritesSurviveAProcessThatIsStoppedNowAndThen(t *testing.T) {
+	t.Parallel()
+	child := exec.Command(os.Args[0])
+	// More threads than processors, so that the kernel stops each of them at other moments too.
+	child.Env = append(os.Environ(), childEnv+"=stopped", "GOMAXPROCS=32")
+	var output strings.Builder
+	child.Stdout, child.Stderr = &output, &output
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- child.Wait() }()
+	for {
+		_ = child.Process.Signal(syscall.SIGSTOP) // fails once it has exited
+		time.Sleep(13 * time.Millisecond)
+		_ = child.Process.Signal(syscall.SIGCONT)
+		select {
+		case err := <-exited:
+			if err != nil {
+				text := output.String()
+				t.Errorf("the child ended with %v: %s", err, text[:min(len(text), 400)])
+			}
+			return
+		case <-time.After(rand.N(3 * time.Millisecond)):
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package teardown
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
+)
+
+// absence says that a primary has no document, while what it owned is deleted. A cascade may take long, and the document
+// may be put back meanwhile: from then on nothing more may go.
+type absence struct {
+	teardown *Teardown
+	key      string
+	asked    time.Time // the leader
+	spared   bool      // something that it owned stays: external.ObserveOnly
+	// stale are sources in which nothing is to be deleted: the last list is older than the teardown, and what it shows may be
+	// somebody else's by now, or an operation goes on.
+	stale []source.Owned
+}
+
+// AbsenceTrusted is how long the leader's answer is acted on, with the cache alone to say otherwise.
+const AbsenceTrusted = 100 * time.Millisecond
+
+// still asks the cache, and the leader if its last answer is old; ErrBackAgain if the document exists.
+func (a *absence) still(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if a.teardown.Primaries.Exists(a.key) {
+		return ErrBackAgain
+	}
+	now := time.Now()
+	if now.Sub(a.asked) < AbsenceTrusted {
+		return nil
+	}
+	if err := a.teardown.Confirm(ctx, a.key); err != nil {
+		return err
+	}
+	a.asked = now
+	return nil
+}
+
+// Confirm asks the leader whether the document is gone; ErrBackAgain if it exists.
+func (t *Teardown) Confirm(ctx context.Context, key string) error {
+	_, err := t.ask(ctx, key)
+	return err
+}
+
+// Marked reports whether the leader has a marker of the key's delete. It fails with ErrBackAgain if the document exists.
+func (t *Teardown) Marked(ctx context.Context, key string) (bool, error) {
+	found, err := t.ask(ctx, key)
+	return err == nil && found.Revision > 0, err
+}
+
+func (t *Teardown) ask(ctx context.Context, key string) (entity.Presence, error) {
+	found, err := t.Primaries.Confirm(ctx, key)
+	if err != nil {
+		t.Counters.LeaderErrors()
+		return found, fmt.Errorf("ask the leader whether %s %q is gone: %w", t.Kind, key, err)
+	}
+	if found.Exists {
+		return found, ErrBackAgain
+	}
+	return found, nil
+}

@@ -1,0 +1,181 @@
+package teardown
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// cascade deletes what a primary that is gone still owns, each object with a precondition on what was seen, and as long as
+// the primary is gone.
+func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err error) {
+	targets, err := t.toDelete(ctx, a)
+	if err != nil || len(targets) == 0 {
+		return err == nil, err
+	}
+	orphan, err := t.orphans(ctx, a.key)
+	if err != nil {
+		return false, err
+	}
+	if orphan {
+		return true, t.leave(ctx, a.key)
+	}
+	log := &ownwrites.Log{}
+	ctx = ownwrites.WithLog(ctx, log)
+	if err := t.remove(ctx, a, targets); err != nil {
+		return false, err
+	}
+	patience, cancel := context.WithTimeout(ctx, CheckInterval)
+	defer cancel()
+	if log.Wait(patience) != nil {
+		return false, nil
+	}
+	targets, err = t.toDelete(ctx, a)
+	return err == nil && len(targets) == 0, err
+}
+
+func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) error {
+	var errs []error
+	for _, target := range targets {
+		if target.object.GetDeletionTimestamp() != nil {
+			continue // on its way: a finalizer holds it
+		}
+		if err := a.still(ctx); err != nil {
+			return err
+		}
+		if err := target.source.Remove(ctx, target.object); err != nil {
+			errs = append(errs, fmt.Errorf("delete %s %q, owned by %s %q: %w",
+				target.source, source.ObjectKey(target.object), t.Kind, a.key, err))
+			continue
+		}
+		t.Counters.Cascaded()
+	}
+	return errors.Join(errs...)
+}
+
+// toDelete returns what a primary that is gone still owns, but for what is to stay. Of that the sweep has to know.
+func (t *Teardown) toDelete(ctx context.Context, a *absence) ([]owned, error) {
+	targets, err := t.ownedBy(a.key)
+	if err != nil {
+		return nil, err
+	}
+	targets = slices.DeleteFunc(targets, func(o owned) bool { return slices.Contains(a.stale, o.source) })
+	if targets, a.spared, err = t.spare(ctx, a.key, targets); err != nil || len(targets) > 0 {
+		return targets, err
+	}
+	if targets, err = t.ownedLive(ctx, a.key); err != nil || len(targets) > 0 {
+		return targets, err
+	}
+	if a.spared {
+		err = t.leave(ctx, a.key)
+	}
+	return nil, err
+}
+
+// owned is a secondary of this installation and where it lives.
+type owned struct {
+	source source.Owned
+	object metav1.Object
+}
+
+// deletable are the sources in which the runtime can delete.
+func (t *Teardown) deletable() []source.Owned {
+	return slices.DeleteFunc(t.Sources(), func(s source.Owned) bool { return !s.Deletable() })
+}
+
+func (t *Teardown) ownedBy(key string) ([]owned, error) {
+	var found []owned
+	for _, s := range t.deletable() {
+		objects, err := s.OwnedBy(key)
+		if err != nil {
+			return nil, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, key, s, err)
+		}
+		for _, obj := range objects {
+			if t.Owner.Mine(obj) {
+				found = append(found, owned{s, obj})
+			} else {
+				t.Counters.Foreign()
+			}
+		}
+	}
+	return found, nil
+}
+
+// liveSource is a source that can be asked for what a primary owns and its cache does not show.
+type liveSource interface {
+	OwnedLive(ctx context.Context, key string) ([]metav1.Object, error)
+}
+
+// ownedLive asks once more, when the caches show nothing, before the anchor goes: after that nothing would ever delete what
+// a cache was late with, or does not cover.
+func (t *Teardown) ownedLive(ctx context.Context, key string) ([]owned, error) {
+	var found []owned
+	for _, s := range t.deletable() {
+		live, ok := s.(liveSource)
+		if !ok {
+			continue
+		}
+		objects, err := live.OwnedLive(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		for _, obj := range objects {
+			if t.Owner.Mine(obj) {
+				found = append(found, owned{s, obj})
+			}
+		}
+	}
+	return found, nil
+}
+
+// spare leaves out of what a primary owned the resources that its reconciler only observed.
+func (t *Teardown) spare(ctx context.Context, key string, targets []owned) (rest []owned, spared bool, err error) {
+	counts := map[source.Owned]int{}
+	for _, target := range targets {
+		counts[target.source]++
+	}
+	stay, err := t.APIs.Spared(ctx, key, counts)
+	if err != nil || len(stay) == 0 {
+		return targets, false, err
+	}
+	for _, target := range targets {
+		if !stay[target.source] {
+			rest = append(rest, target)
+		}
+	}
+	return rest, true, nil
+}
+
+// orphans reports whether the last known document asks to leave what it owned.
+func (t *Teardown) orphans(ctx context.Context, key string) (bool, error) {
+	if last := t.Owner.LastSeen(key); last != nil {
+		return last.GetAnnotations()[entity.DeletionPolicyAnnotation] == entity.DeletionPolicyOrphan, nil
+	}
+	held, err := t.Records.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		return t.leftBehind(ctx, key)
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the record of %s %q for its deletion policy: %w", t.Kind, key, err)
+	}
+	if !record.IsAnchor(held) {
+		return t.leftBehind(ctx, key)
+	}
+	if held.DeletionPolicy != "" || len(held.LastDocument) == 0 {
+		return held.DeletionPolicy == entity.DeletionPolicyOrphan, nil
+	}
+	var document metav1.PartialObjectMetadata
+	if err := json.Unmarshal(held.LastDocument, &document); err != nil {
+		return false, fmt.Errorf("read the last document of %s %q for its deletion policy: %w", t.Kind, key, err)
+	}
+	return document.Annotations[entity.DeletionPolicyAnnotation] == entity.DeletionPolicyOrphan, nil
+}

@@ -1,0 +1,104 @@
+package teardown
+
+import (
+	"context"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+)
+
+// Sweep finds secondaries whose owner does not exist, by source. It asks caches only, so a system that is healthy costs no
+// request.
+func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans) {
+	left := t.leftOwners()
+	for _, s := range t.swept() {
+		if o := t.orphanedIn(ctx, s, left); o.Count > 0 {
+			found = append(found, o)
+		}
+	}
+	if o := t.forgottenIntents(ctx); o.Count > 0 {
+		found = append(found, o)
+	}
+	t.unusedLeft = left.forgetUnused(ctx, t.unusedLeft)
+	return found
+}
+
+// swept are the sources that the runtime deletes in; without a cascade all that primaries own something in.
+func (t *Teardown) swept() []source.Owned {
+	if t.NoCascade {
+		return t.Sources()
+	}
+	return t.deletable()
+}
+
+func (t *Teardown) orphanedIn(ctx context.Context, s source.Owned, left *leftOwners) brake.Orphans {
+	found := brake.Orphans{Source: s.String(), Owners: map[string]int{}}
+	for _, obj := range s.All() {
+		kind, key, ok := entity.OwnerOf(obj)
+		if !ok || kind != t.Kind {
+			continue
+		}
+		if !t.Owner.Mine(obj) {
+			t.Counters.Foreign()
+			continue
+		}
+		found.Known++
+		if t.Primaries.Exists(key) {
+			continue
+		}
+		if record.IsAnchor(t.Anchors.Cached(key)) { // its teardown is owed anyway, and may be about to leave them
+			left.use(key)
+			continue
+		}
+		if left.has(ctx, key) {
+			continue
+		}
+		found.Owners[key]++
+		found.Count++
+	}
+	return found
+}
+
+// forgottenIntents are the intents of keys that neither exist nor owe a teardown: somebody has removed the record. Where the
+// client has a Config.Filter the cache has no reserved keys, and none are found.
+func (t *Teardown) forgottenIntents(ctx context.Context) brake.Orphans {
+	found := brake.Orphans{Source: "intents", Owners: map[string]int{}}
+	names := map[string]struct{}{}
+	for _, name := range t.Records.Informer().GetStore().ListKeys() {
+		if strings.HasPrefix(name, record.IntentsPrefix) {
+			names[name] = struct{}{}
+		}
+	}
+	if len(names) == 0 {
+		return found
+	}
+	found.Known = len(names)
+	for _, key := range t.Primaries.Keys() {
+		delete(names, record.IntentsKey(key))
+	}
+	for key, anchor := range t.Records.All() {
+		if record.IsAnchor(anchor) {
+			delete(names, record.IntentsKey(key))
+		}
+	}
+	for name := range names {
+		kept, held, err := record.JSON[apisource.Intents](t.Reserved, name).Load(ctx)
+		if err != nil || !held || record.IntentsKey(kept.Key) != name {
+			continue
+		}
+		if t.Primaries.Exists(kept.Key) || record.IsAnchor(t.Anchors.Cached(kept.Key)) || !t.wellFormed(kept.Key) {
+			continue
+		}
+		found.Owners[kept.Key]++
+		found.Count++
+	}
+	return found
+}
+
+func (t *Teardown) wellFormed(key string) bool {
+	return !source.IsReserved(key) && t.Primaries.CheckKey(key) == nil
+}

@@ -1,0 +1,143 @@
+// Package teardown cleans up after a primary that is gone: it deletes what the primary still owns, and then the record
+// that says so, which is the anchor of the teardown. And it finds what is owned by primaries that do not exist.
+//
+// Nothing is deleted on the word of a cache alone: the leader of the primaries' stream must say, too, that the document
+// does not exist.
+package teardown
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ErrBackAgain is why a teardown ends early: the document was there when the leader was asked.
+var ErrBackAgain = errors.New("the document exists again")
+
+// CheckInterval is how long to wait before the first look whether what was deleted is gone. Usually the event of its
+// delete comes earlier.
+const CheckInterval = 250 * time.Millisecond
+
+// Primaries are the documents of the primaries.
+type Primaries interface {
+	// Exists reports whether the cache has a document, also one that does not decode.
+	Exists(key string) bool
+	// Confirm asks the leader.
+	Confirm(ctx context.Context, key string) (entity.Presence, error)
+	// Keys lists the keys of all documents in the cache.
+	Keys() []string
+	// CheckKey refuses what no key of the bucket can be.
+	CheckKey(key string) error
+}
+
+// Owner says what belongs to this controller's primaries.
+type Owner interface {
+	// Mine reports whether the runtime may delete obj.
+	Mine(obj metav1.Object) bool
+	// LastSeen returns the primary as it was when this process saw its delete; nil if it did not see it.
+	LastSeen(key string) metav1.Object
+}
+
+// Counters are told what happens.
+type Counters struct {
+	Cascaded     func() // an object was deleted
+	Foreign      func() // an object names an owner of this kind and is of another installation
+	LeaderErrors func() // the leader did not answer
+}
+
+// Config is what a Teardown works with. Everything is needed.
+type Config struct {
+	Kind      string // of the primaries
+	Primaries Primaries
+	Records   *entity.Records
+	Anchors   *record.Anchors
+	Reserved  *record.Bucket
+	APIs      *apisource.Set
+	Owner     Owner
+	Counters  Counters
+	// Sources are those in which primaries own something.
+	Sources func() []source.Owned
+	// Filtered says that the caches hold a part of the buckets only, and so no reserved keys.
+	Filtered bool
+	// NoCascade leaves what a primary owned to its reconciler; the sweep still finds it.
+	NoCascade bool
+}
+
+// Teardown cleans up after primaries. CleanUp and the rest may be called concurrently for different keys; Sweep may not.
+type Teardown struct {
+	Config
+	unusedLeft map[string]struct{} // see leftOwners; only the sweep's
+}
+
+// New returns a Teardown.
+func New(c Config) *Teardown { return &Teardown{Config: c} }
+
+// CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of it.
+// It fails with ErrBackAgain if the document exists.
+func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, err error) {
+	a := &absence{teardown: t, key: key}
+	if err := a.still(ctx); err != nil {
+		return false, err
+	}
+	if !t.NoCascade {
+		a.stale = t.APIs.Stale(key) // before the intents ask: for them a list may do that is older than the teardown
+	}
+	left, err := t.APIs.IntentsLeft(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	conclusive := left.Conclusive
+	if !t.NoCascade {
+		// What is known goes at once, even while some API cannot tell what there is, or what came of an intent.
+		a.stale = append(a.stale, left.Held...)
+		gone, err := t.cascade(ctx, a)
+		if err != nil {
+			return false, withLeftOpen(&left, err)
+		}
+		conclusive = conclusive && len(a.stale) == 0
+		if conclusive && !gone {
+			return false, left.Err
+		}
+	}
+	if left.Err != nil {
+		return false, left.Err
+	}
+	if !conclusive {
+		return false, t.APIs.CannotList(key)
+	}
+	return true, t.removeRecords(ctx, a)
+}
+
+// withLeftOpen is the error of a clean-up that failed, with the intents that were left open. Somebody else settles those,
+// so the teardown is tried again and again, even if err is terminal, unless the document is back.
+func withLeftOpen(left *apisource.LeftOpen, err error) error {
+	if left.Err == nil || errors.Is(err, ErrBackAgain) {
+		return err
+	}
+	return fmt.Errorf("%w; and %v", left.Err, err)
+}
+
+// removeRecords ends the teardown. Intents that say what was only observed outlive the anchor, or the next teardown after a
+// crash would not know of it.
+func (t *Teardown) removeRecords(ctx context.Context, a *absence) error {
+	if err := a.still(ctx); err != nil {
+		return err
+	}
+	if a.spared {
+		if err := t.removeAnchor(ctx, a.key); err != nil {
+			return err
+		}
+		return t.APIs.RemoveIntents(ctx, a.key)
+	}
+	if err := t.APIs.RemoveIntents(ctx, a.key); err != nil {
+		return err
+	}
+	return t.removeAnchor(ctx, a.key)
+}
