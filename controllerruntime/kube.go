@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,8 +175,7 @@ func (k *Kube[T]) List(selector labels.Selector) ([]T, error) {
 // OwnedBy returns copies of the objects whose owner annotations name this kind and key, of every installation.
 func (k *Kube[T]) OwnedBy(kind, key string) ([]T, error) {
 	return k.collect(func(obj metav1.Object) bool {
-		ownerKind, ownerKey, ok := OwnerOf(obj)
-		return ok && ownerKind == kind && ownerKey == key
+		return owner.OwnedBy(obj, kind, key)
 	}, func() ([]any, error) { return k.informer.GetIndexer().ByIndex(ownerIndex, kind+"/"+key) })
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,16 +18,16 @@ import (
 func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	key := source.ObjectKey(obj)
 	desired := obj.DeepCopyObject().(T)
-	owner := ownerIn(ctx, desired)
+	primary := ownerIn(ctx, desired)
 	manager, err := k.managerIn(ctx)
-	if err == nil && owner == (kubeOwner{}) {
+	if err == nil && primary.IsNone() {
 		err = errors.New("there is no owner to adopt it for: call it with a reconcile's context, or set the owner of the object (SetOwner)")
 	}
 	if err != nil {
 		return fmt.Errorf("adopt %s %q: %w", resourceName(k.resource), key, err)
 	}
 	// Where the cache has nothing there may be something all the same: an informer may be confined to what is owned.
-	if existing := k.lookup(key); existing != nil && k.mayWrite(key, owner, manager, existing) == nil {
+	if existing := k.lookup(key); existing != nil && k.mayWrite(key, primary, manager, existing) == nil {
 		return nil
 	}
 	for tries := 0; ; tries++ {
@@ -34,7 +35,7 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 		if err != nil || live == nil {
 			return err
 		}
-		err = k.adopt(ctx, live, desired, owner, manager)
+		err = k.adopt(ctx, live, desired, primary, manager)
 		_, again := errors.AsType[*overtakenError](err)
 		exists, foreign := errors.AsType[*ResourceExistsError](err)
 		if foreign {
@@ -51,12 +52,12 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	}
 }
 
-func (k *Kube[T]) adopt(ctx context.Context, live metav1.Object, desired T, owner kubeOwner, manager string) error {
+func (k *Kube[T]) adopt(ctx context.Context, live metav1.Object, desired T, primary owner.Owner, manager string) error {
 	key := source.ObjectKey(live)
-	if err := k.mayWrite(key, owner, manager, live); err == nil {
+	if err := k.mayWrite(key, primary, manager, live); err == nil {
 		return nil
 	}
-	if ownerNamedBy(live) != (kubeOwner{}) || labelOwner(live) != (kubeOwner{}) || metav1.GetControllerOf(live) != nil {
+	if !owner.Of(live).IsNone() || !owner.OfLabels(live).IsNone() || metav1.GetControllerOf(live) != nil {
 		return k.exists(key, live)
 	}
 	_, err := k.mergePatch(ctx, live, map[string]any{"metadata": map[string]any{

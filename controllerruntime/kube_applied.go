@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"sync"
 
+	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +21,7 @@ const appliedMost = 65536
 // what came of the last one, and not with what it asked for, or it would write for ever.
 type appliedState struct {
 	uid     types.UID
-	owner   kubeOwner
+	owner   owner.Owner
 	hash    string // of what was sent
 	version string
 	managed string // hash of the fields that the server gave us
@@ -41,7 +42,7 @@ func (s *appliedStates) put(key string, state appliedState) {
 }
 
 // owned remembers whose this very object is, in case that somebody takes the owner off it.
-func (s *appliedStates) owned(key string, uid types.UID, owner kubeOwner) {
+func (s *appliedStates) owned(key string, uid types.UID, owner owner.Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.byKey[key]

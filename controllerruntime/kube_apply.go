@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,7 +84,7 @@ func (k *Kube[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Operat
 // configuration is what an Apply wants.
 type configuration struct {
 	key, namespace, name string
-	owner                kubeOwner
+	owner                owner.Owner
 	manager              string
 	force                bool
 	fields               map[string]any
@@ -210,7 +211,7 @@ func (k *Kube[T]) sendApply(ctx context.Context, c *configuration, force bool, c
 
 // wrote remembers an own write for readers, and for the key's next reconcile.
 func (k *Kube[T]) wrote(ctx context.Context, key string, returned *unstructured.Unstructured) {
-	k.applied.owned(key, returned.GetUID(), ownerNamedBy(returned))
+	k.applied.owned(key, returned.GetUID(), owner.Of(returned))
 	k.own.add(ctx, key, writeOf(returned))
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -42,7 +43,7 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", resourceName(k.resource), key, err)
 	}
 	template := obj.DeepCopyObject().(T)
-	owner := ownerIn(ctx, template.DeepCopyObject().(T))
+	primary := ownerIn(ctx, template.DeepCopyObject().(T))
 	existing := k.lookup(key)
 	cached := existing == nil || !onlyMetadata(existing)
 	for tries := 0; ; tries++ {
@@ -53,7 +54,7 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 			k.noteUncovered(ctx, key, existing)
 			assign(obj, template.DeepCopyObject().(T))
 		}
-		result, err := k.createOrUpdate(ctx, obj, existing, owner, manager, mutate)
+		result, err := k.createOrUpdate(ctx, obj, existing, primary, manager, mutate)
 		if err == nil {
 			return result, nil
 		}
@@ -73,11 +74,11 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 	}
 }
 
-func (k *Kube[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.Object, owner kubeOwner, manager string, mutate func(T) error) (OperationResult, error) {
+func (k *Kube[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.Object, primary owner.Owner, manager string, mutate func(T) error) (OperationResult, error) {
 	key := source.ObjectKey(obj)
 	var before T
 	if existing != nil {
-		if err := k.mayWrite(key, owner, manager, existing); err != nil {
+		if err := k.mayWrite(key, primary, manager, existing); err != nil {
 			return OperationResultNone, err
 		}
 		var err error
@@ -92,7 +93,7 @@ func (k *Kube[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.Obj
 	if source.ObjectKey(obj) != key {
 		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", source.ObjectKey(obj), key)
 	}
-	owner.set(obj)
+	primary.Own(obj)
 	if existing == nil {
 		return k.create(ctx, obj, manager)
 	}
@@ -153,7 +154,7 @@ func (k *Kube[T]) update(ctx context.Context, existing metav1.Object, before, ob
 	if returned.GetResourceVersion() != existing.GetResourceVersion() {
 		return OperationResultUpdated, k.read(returned, obj)
 	}
-	k.applied.put(key, appliedState{uid: returned.GetUID(), owner: ownerNamedBy(returned), hash: asked, version: returned.GetResourceVersion()})
+	k.applied.put(key, appliedState{uid: returned.GetUID(), owner: owner.Of(returned), hash: asked, version: returned.GetResourceVersion()})
 	return OperationResultNone, k.read(returned, obj)
 }
 

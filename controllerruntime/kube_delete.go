@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,7 +46,7 @@ func (d kubeHandleDeleter[T]) Unseen(kind, key string) []metav1.Object {
 		if obj == nil {
 			continue
 		}
-		if ownerKind, ownerKey, ok := OwnerOf(obj); ok && ownerKind == kind && ownerKey == key {
+		if owner.OwnedBy(obj, kind, key) {
 			objects = append(objects, obj)
 		}
 	}
@@ -59,7 +60,7 @@ func (k *Kube[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	key := source.ObjectKey(obj)
 	r, reconciling := current.Of(ctx)
 	if reconciling {
-		if err := k.mayWrite(key, ownerFor(r.Primary()), "", obj); err != nil {
+		if err := k.mayWrite(key, owner.Owner(r.Primary()), "", obj); err != nil {
 			return fmt.Errorf("delete: %w", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,7 +80,7 @@ func (o *kubeOverlay) pruneAgain() {
 // uncoverUnshown is told of a write that the cache has passed, if it will ever.
 func (o *kubeOverlay) uncoverUnshown(key string, w kubeWrite) {
 	if w.object != nil && !w.shownBy(o.stored(key)) {
-		o.uncovered.add(key, ownerNamedBy(w.object))
+		o.uncovered.add(key, owner.Of(w.object))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,7 +96,7 @@ func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 			must(t, store.Add(mapOf(fmt.Sprint(n), "shop")))
 		}
 		uncovered := mapOf("elsewhere", "home")
-		o.uncovered.add(source.ObjectKey(uncovered), ownerNamedBy(uncovered))
+		o.uncovered.add(source.ObjectKey(uncovered), owner.Of(uncovered))
 		if names, all := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{source.ObjectKey(uncovered)}) || !all {
 			t.Errorf("a teardown has to look at %v, all: %v", names, all)
 		}
@@ -125,9 +126,9 @@ func TestWhatTheInformerDoesNotCoverIsBounded(t *testing.T) {
 	maps, err := NewKube[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
 	must(t, err)
 	for n := range uncoveredMost {
-		maps.own.uncovered.add(fmt.Sprint("elsewhere/", n), kubeOwner{"Site", "shop", "here"})
+		maps.own.uncovered.add(fmt.Sprint("elsewhere/", n), owner.Owner{Kind: "Site", Key: "shop", Instance: "here"})
 	}
-	maps.own.uncovered.add("elsewhere/more", kubeOwner{"Site", "home", "here"})
+	maps.own.uncovered.add("elsewhere/more", owner.Owner{Kind: "Site", Key: "home", Instance: "here"})
 	if n := len(maps.own.uncovered.owners); n != uncoveredMost {
 		t.Errorf("%d are kept, want %d", n, uncoveredMost)
 	}

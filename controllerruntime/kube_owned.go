@@ -5,6 +5,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,7 +30,7 @@ func (d *kubeDeleter) OwnedLive(ctx context.Context, kind, key string) ([]metav1
 	}
 	var objects []metav1.Object
 	for i := range list.Items {
-		if ownedBy(&list.Items[i], kind, key) {
+		if owner.OwnedBy(&list.Items[i], kind, key) {
 			objects = append(objects, &list.Items[i])
 		}
 	}
@@ -52,18 +53,13 @@ func (d kubeHandleDeleter[T]) OwnedLive(ctx context.Context, kind, key string) (
 		if err != nil {
 			return nil, err
 		}
-		if live == nil || !ownedBy(live, kind, key) {
+		if live == nil || !owner.OwnedBy(live, kind, key) {
 			d.k.own.uncovered.remove(name)
 			continue
 		}
 		objects = append(objects, live)
 	}
 	return objects, nil
-}
-
-func ownedBy(obj metav1.Object, kind, key string) bool {
-	ownerKind, ownerKey, ok := OwnerOf(obj)
-	return ok && ownerKind == kind && ownerKey == key
 }
 
 // noteUncovered is for an object that the API server has, is the reconciled primary's, and is not in a cache which has
@@ -74,10 +70,10 @@ func (k *Kube[T]) noteUncovered(ctx context.Context, key string, live metav1.Obj
 		return
 	}
 	primary := r.Primary()
-	if !ownedBy(live, primary.Kind, primary.Key) || !r.Mine(live) || !k.own.lacks(key, live) {
+	if !owner.OwnedBy(live, primary.Kind, primary.Key) || !r.Mine(live) || !k.own.lacks(key, live) {
 		return
 	}
-	k.own.uncovered.add(key, ownerNamedBy(live))
+	k.own.uncovered.add(key, owner.Of(live))
 	r.Uncovered()
 	klog.FromContext(ctx).Error(nil, "The informer does not show what this primary owns: "+
 		"let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -20,14 +21,14 @@ type uncoveredObjects struct {
 	stored func(key string) metav1.Object // what the cache has
 
 	mu     sync.Mutex
-	owners map[string]kubeOwner // by key of the object
-	looked time.Time            // when those were dropped the last time that the cache shows by then
-	forgot bool                 // there were too many of them
+	owners map[string]owner.Owner // by key of the object
+	looked time.Time              // when those were dropped the last time that the cache shows by then
+	forgot bool                   // there were too many of them
 }
 
 // add remembers an object; what nobody owns no teardown needs.
-func (u *uncoveredObjects) add(key string, owner kubeOwner) {
-	if owner == (kubeOwner{}) {
+func (u *uncoveredObjects) add(key string, primary owner.Owner) {
+	if primary.IsNone() {
 		return
 	}
 	u.mu.Lock()
@@ -40,9 +41,9 @@ func (u *uncoveredObjects) add(key string, owner kubeOwner) {
 		return
 	}
 	if u.owners == nil {
-		u.owners = map[string]kubeOwner{}
+		u.owners = map[string]owner.Owner{}
 	}
-	u.owners[key] = owner
+	u.owners[key] = primary
 }
 
 // remove forgets an object that does not exist.
@@ -56,8 +57,8 @@ func (u *uncoveredObjects) remove(key string) {
 func (u *uncoveredObjects) of(kind, key string) (names []string, all bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for name, owner := range u.owners {
-		if owner.kind == kind && owner.key == key {
+	for name, primary := range u.owners {
+		if primary.Kind == kind && primary.Key == key {
 			names = append(names, name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,32 +61,32 @@ func (e *AlreadyOwnedError) Error() string {
 // mayUpdate refuses, inside a reconcile, an entity that is not the reconciled primary's.
 func mayUpdate(ctx context.Context, kind string, existing metav1.Object) error {
 	if r, ok := current.Of(ctx); ok {
-		return mayOwn(kind, existing, ownerFor(r.Primary()))
+		return mayOwn(kind, existing, owner.Owner(r.Primary()))
 	}
 	return nil
 }
 
-// mayOwn refuses an entity that is not the owner's: its annotations name another owner, or none. Where they name none,
+// mayOwn refuses an entity that is not the primary's: its annotations name another owner, or none. Where they name none,
 // the labels alone may name the owner, as the original Kumori runtime has it. An owner that is named without an
 // installation is taken for one of this installation.
-func mayOwn(kind string, existing metav1.Object, owner kubeOwner) error {
-	named := ownerNamedBy(existing)
-	if named.allows(owner) {
+func mayOwn(kind string, existing metav1.Object, primary owner.Owner) error {
+	named := owner.Of(existing)
+	if named.Allows(primary) {
 		return nil
 	}
-	if named == (kubeOwner{}) {
-		named = labelOwner(existing)
-		if named.allows(labelsOf(owner)) {
+	if named.IsNone() {
+		named = owner.OfLabels(existing)
+		if named.Allows(primary.InLabels()) {
 			return nil
 		}
 	}
 	object := source.ObjectKey(existing)
-	if named.kind == "" || named.key == "" {
+	if named.Kind == "" || named.Key == "" {
 		return &ResourceExistsError{Kind: kind, Key: object}
 	}
 	return &AlreadyOwnedError{
-		Object: object, OwnerKind: named.kind, OwnerKey: named.key, OwnerInstance: named.instance,
-		WantedKind: owner.kind, WantedKey: owner.key, WantedInstance: owner.instance,
+		Object: object, OwnerKind: named.Kind, OwnerKey: named.Key, OwnerInstance: named.Instance,
+		WantedKind: primary.Kind, WantedKey: primary.Key, WantedInstance: primary.Instance,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -147,7 +148,7 @@ func (s *kubeSource) Start(ctx context.Context) error {
 			after, ok2 := source.MetaObject(newObj)
 			if ok1 && ok2 {
 				s.events.Updated(ctx, before, after)
-				if s.blocked.wanted(source.ObjectKey(after)) && changedHands(before, after) {
+				if s.blocked.wanted(source.ObjectKey(after)) && owner.Changed(before, after) {
 					s.unblock(after)
 				}
 			}

@@ -103,21 +103,3 @@ func (e *engine) forgetBlocked(primary string) {
 		}
 	}
 }
-
-// changedHands tells whether somebody else owns or controls an object now, or nobody.
-func changedHands(before, after metav1.Object) bool {
-	if ownerMarks(before) != ownerMarks(after) {
-		return true
-	}
-	was, is := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
-	return (was == nil) != (is == nil) || was != nil && was.UID != is.UID
-}
-
-// ownerMarks are all labels and annotations of an object that name its owner.
-func ownerMarks(obj metav1.Object) [6]string {
-	annotations, labels := obj.GetAnnotations(), obj.GetLabels()
-	return [...]string{
-		annotations[OwnerkindAnnotation], annotations[OwnerKeyAnnotation], annotations[OwnerInstanceAnnotation],
-		labels[OwnerkindLabel], labels[OwnerKeyLabel], labels[OwnerInstanceLabel],
-	}
-}

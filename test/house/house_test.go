@@ -51,10 +51,12 @@ var mayImport = map[string][]string{
 	"internal/brake":     {"internal/record", "internal/queue"},
 	"internal/teardown":  {"internal/apisource", "internal/brake"},
 	"internal/current":   {"entity"},
+	"internal/owner":     {"entity"},
 
 	"controllerruntime": {
 		"external", "recorder/kuberecorder", "internal/backoff", "internal/teardown", "internal/current",
 		"internal/lease", "internal/netpoll", "internal/asyncwrites",
+		"internal/owner",
 	},
 }
 

@@ -1,0 +1,75 @@
+// Package owner compares the owners that objects name. A secondary names its primary in annotations, which hold the
+// key itself, and in labels, which hold what fits into a label.
+package owner
+
+import (
+	"github.com/nagi-runtime/nagi/entity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Owner is a primary as an object names it. The zero value is none.
+type Owner struct{ Kind, Key, Instance string }
+
+// Of returns the owner that obj's annotations name; none if they lack the kind or the key.
+func Of(obj metav1.Object) Owner {
+	kind, key, ok := entity.OwnerOf(obj)
+	if !ok {
+		return Owner{}
+	}
+	return Owner{kind, key, entity.InstanceOf(obj)}
+}
+
+// OfLabels returns what obj's labels say of its owner, maybe only a part of it. It equals InLabels of that owner.
+func OfLabels(obj metav1.Object) Owner {
+	labels := obj.GetLabels()
+	return Owner{labels[entity.OwnerKindLabel], labels[entity.OwnerKeyLabel], labels[entity.OwnerInstanceLabel]}
+}
+
+// OwnedBy reports whether obj's annotations name that kind and key, of any installation.
+func OwnedBy(obj metav1.Object, kind, key string) bool {
+	ownerKind, ownerKey, ok := entity.OwnerOf(obj)
+	return ok && ownerKind == kind && ownerKey == key
+}
+
+// IsNone reports whether o names nobody.
+func (o Owner) IsNone() bool { return o == Owner{} }
+
+// Allows reports whether wanted owns what names o. An owner that is named without an installation is of every one.
+func (o Owner) Allows(wanted Owner) bool {
+	return o.Kind == wanted.Kind && o.Key == wanted.Key && (o.Instance == "" || o.Instance == wanted.Instance)
+}
+
+// InLabels returns o with the values that labels have for it.
+func (o Owner) InLabels() Owner {
+	labels := Owner{entity.OwnerLabelValue(o.Kind), entity.OwnerLabelValue(o.Key), o.Instance}
+	if o.Instance != "" {
+		labels.Instance = entity.OwnerLabelValue(o.Instance)
+	}
+	return labels
+}
+
+// Own makes obj name o. None leaves obj as it is.
+func (o Owner) Own(obj metav1.Object) {
+	if !o.IsNone() {
+		entity.SetOwner(obj, o.Kind, o.Key, o.Instance)
+	}
+}
+
+// Changed reports whether an object names another owner than before, or has another controller in Kubernetes.
+func Changed(before, after metav1.Object) bool {
+	if marks(before) != marks(after) {
+		return true
+	}
+	was, is := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
+	return (was == nil) != (is == nil) || was != nil && was.UID != is.UID
+}
+
+// marks are all labels and annotations of an object that name its owner.
+func marks(obj metav1.Object) [6]string {
+	annotations, labels := obj.GetAnnotations(), obj.GetLabels()
+	return [...]string{
+		annotations[entity.OwnerKindAnnotation], annotations[entity.OwnerKeyAnnotation],
+		annotations[entity.OwnerInstanceAnnotation],
+		labels[entity.OwnerKindLabel], labels[entity.OwnerKeyLabel], labels[entity.OwnerInstanceLabel],
+	}
+}
