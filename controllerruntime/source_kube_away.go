@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"errors"
 
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
@@ -11,7 +12,7 @@ import (
 // it minutes more; but that is over as soon as the API server answers. Who is refused meanwhile is still remembered: he may have
 // come before anybody has noticed that it is back.
 func (e *engine) unansweredBy(err error) *unansweredBy {
-	if !noAnswer(err) {
+	if !kubeerrors.Unanswered(err) {
 		return nil
 	}
 	by := &unansweredBy{}
