@@ -42,7 +42,7 @@ func (h apiHost) Resume(it queue.Item) { h.resume(it) }
 
 // RetryAfter implements apisource.Host.
 func (h apiHost) RetryAfter(it queue.Item, after time.Duration) {
-	ops := operation.Union(it.Ops, operation.Of(OperationRetry))
+	ops := operation.Union(it.Ops, operation.Of(operation.Retry))
 	h.queue.AddAfter(it.Key, ops, queue.Background, after, queue.RetryDelay)
 }
 

@@ -8,13 +8,14 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
 // attempt is one call of the reconciler and what came of it.
 type attempt struct {
-	number  int // counts from 1; 0: the reconciler was not called
-	result  Result
+	number  int           // counts from 1; 0: the reconciler was not called
+	requeue time.Duration // due again after it, if positive
 	err     error
 	took    time.Duration
 	nextDue time.Time
@@ -35,40 +36,40 @@ func (e *engine) call(t *term, it queue.Item, recordsOutcome bool) (a attempt, i
 		return attempt{}, &outcome{verdict: givenBack}
 	}
 	e.forgetBlocked(it.Key)
-	req := Request{Key: it.Key, Operations: it.Ops.Public()}
-	own := e.reconcileContext(t, req)
-	own.recorded = recordsOutcome
+	operations := it.Ops.Public()
+	own := e.newContext(t, it.Key, operations)
+	own.Recorded = recordsOutcome
 	ctx, cancel := context.Context(own), func() {}
 	if e.opts.reconcileTimeout > 0 {
-		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.reconcileTimeout, ErrReconcileTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.reconcileTimeout, errReconcileTimeout)
 	}
-	a.number = e.keys.of(it.Key).failures + 1
+	a.number = e.keys.Of(it.Key).Failures + 1
 	e.stats.running.Add(1)
 	start := time.Now()
 	a.err = guard.Call(func() (err error) {
-		a.result, err = e.reconciler.Reconcile(ctx, req)
+		a.requeue, err = e.reconcile(ctx, it.Key, operations)
 		return err
 	})
 	a.took = time.Since(start)
 	e.stats.running.Add(-1)
 	cancel()
-	a.wrote, a.status = !own.writes.Empty(), own.status.take()
+	a.wrote, a.status = !own.Writes.Empty(), own.TakeStatus()
 	a.waits = e.waiterFor(it.Key, a.err)
-	if after, what := own.pending.get(); what != "" && a.err == nil {
+	if after, what := own.Pending(); what != "" && a.err == nil {
 		a.pending = what
-		if a.result.RequeueAfter <= 0 || after < a.result.RequeueAfter {
-			a.result.RequeueAfter = after
+		if a.requeue <= 0 || after < a.requeue {
+			a.requeue = after
 		}
 	}
-	e.keys.keepWrites(it.Key, &own.writes)
+	e.keys.KeepWrites(it.Key, &own.Writes)
 	return a, nil
 }
 
 // ownWritesMissing tells after which pause to look again for what the key's last reconcile wrote; 0 if it need not wait for it.
 func (e *engine) ownWritesMissing(t *term, key string) time.Duration {
-	shown, again := e.keys.lookForWrites(t.ctx, key)
+	shown, again := e.keys.LookForWrites(t.ctx, key)
 	if !shown && again == 0 && t.ctx.Err() == nil {
-		t.logger.Info("Caches do not show the key's last writes yet, reconciling on what there is", "key", key, "after", ownWritesPatience)
+		t.logger.Info("Caches do not show the key's last writes yet, reconciling on what there is", "key", key, "after", keytable.OwnWritesPatience)
 	}
 	return again
 }
@@ -78,11 +79,11 @@ func came(it queue.Item, v view, a attempt) outcome {
 	o := outcome{attempt: a, ops: it.Ops}
 	switch {
 	case a.err == nil:
-		o.verdict, o.after, o.ops = succeeded, a.result.RequeueAfter, 0
+		o.verdict, o.after, o.ops = succeeded, a.requeue, 0
 	case a.waits != nil:
 		o.verdict = waiting
 	case isTerminal(a.err):
-		o.verdict, o.parked = terminal, parkedState{v.Presence, v.Object}
+		o.verdict, o.parked = terminal, keytable.Parked{Presence: v.Presence, Object: v.Object}
 		if v.Object != nil {
 			o.subject = v.Object
 		}

@@ -3,25 +3,11 @@ package controllerruntime
 import (
 	"context"
 	"iter"
-	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/record"
 )
-
-// BrakeState tells whether the brake holds deletes back, and why. It is kept as JSON under "_nagi.brake" in the status
-// bucket, so that it survives restarts.
-type BrakeState struct {
-	Engaged bool      `json:"engaged"`
-	Since   time.Time `json:"since"`
-	Reason  string    `json:"reason,omitempty"`
-	// Held is how many deletes of primaries wait for a release, Swept how many owners of orphaned secondaries.
-	Held  int `json:"held,omitempty"`
-	Swept int `json:"swept,omitempty"`
-	// Released stays until what was held has gone.
-	Released bool `json:"released,omitempty"`
-}
 
 func (e *engine) newBrake() *brake.Brake {
 	return brake.New(brake.Config{
@@ -42,7 +28,7 @@ func (e *engine) brakeChanged(ctx context.Context, state brake.State, message st
 		e.stats.brakeEngaged.Add(1)
 	}
 	if f := e.opts.onBrake; f != nil {
-		e.callback(ctx, "WithOnBrake", func() { f(BrakeState(state)) })
+		e.callback(ctx, "WithOnBrake", func() { f(state) })
 	}
 	e.event(e.self(), eventType, reason, message)
 }
@@ -53,8 +39,8 @@ type brakePrimaries struct{ engine *engine }
 func (p brakePrimaries) Exists(key string) bool { return p.engine.primary.Exists(key) }
 
 func (p brakePrimaries) Evidenced(key string) bool {
-	deleted := p.engine.keys.of(key).deleted
-	return deleted != nil && deleted.evidenced
+	deleted := p.engine.keys.Of(key).Deleted
+	return deleted != nil && deleted.Evidenced
 }
 
 func (p brakePrimaries) Revisions() iter.Seq[uint64] {

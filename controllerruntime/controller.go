@@ -3,15 +3,10 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/natsinformer"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -36,19 +31,22 @@ func New[T entity.IEntity](name string, primary entity.IEntityClient[T], r Recon
 	if err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}
-	if err := checkNew(name, primary, r, o.withoutTeardown); err != nil {
-		return nil, err
-	}
-	e := newEngine(name, primary.Kind(), primary.Config(), primary.Records(), r, o)
-	e.primary = source.NewPrimary(primary, observer{e}, o.primary.predicates, !o.withoutTeardown, e.sourceHealth)
-	if e.anchors != nil {
-		e.anchors.Primary = e.primary
-		e.teardown = e.newTeardown()
-	}
-	if err := e.addSources(); err != nil {
+	e, err := newEngine(name, primary, reconcileWith(r), o)
+	if err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}
 	return &Controller[T]{engine: e, client: primary}, nil
+}
+
+// reconcileWith is a Reconciler as the engine calls it; nil for nil.
+func reconcileWith(r Reconciler) reconcileFunc {
+	if guard.IsNil(r) {
+		return nil
+	}
+	return func(ctx context.Context, key string, operations Operations) (time.Duration, error) {
+		result, err := r.Reconcile(ctx, Request{Key: key, Operations: operations})
+		return result.RequeueAfter, err
+	}
 }
 
 // Run reconciles until ctx ends, and returns nil after a graceful stop: no new reconcile starts, the running ones get the
@@ -62,43 +60,18 @@ func (c *Controller[T]) Run(ctx context.Context) error { return c.engine.run(ctx
 // Enqueue makes a key due now, for the given reason. It runs even where the runtime sees nothing to do for it, and
 // OperationManual, Put, Delete and Purge wake a parked key. Before Run it is kept until Run; after Run it does nothing.
 func (c *Controller[T]) Enqueue(key string, op Operation) {
-	c.engine.queue.Add(key, operation.Of(op)|operation.ByHand, queue.Live)
+	c.engine.enqueue(key, op)
 }
 
 // EnqueueAfter is Enqueue after a delay, which no event cancels. Of two delays for a key the shorter wins.
 func (c *Controller[T]) EnqueueAfter(key string, op Operation, d time.Duration) {
-	c.engine.queue.AddAfter(key, operation.Of(op)|operation.ByHand, queue.Live, d, queue.UserDelay)
+	c.engine.enqueueAfter(key, op, d)
 }
 
 // LastKnown returns a primary as it was last known: the document as it is, or, while its teardown is owed, as it last
 // was. IsNotFound if neither is there.
 func (c *Controller[T]) LastKnown(ctx context.Context, key string) (T, error) {
-	var none T
-	if c.engine.records == nil || c.engine.primary.Exists(key) {
-		if obj, err := c.client.Get(ctx, key); err == nil || !apierrors.IsNotFound(err) {
-			return obj, err
-		}
-	}
-	if deleted := c.engine.keys.of(key).deleted; deleted != nil {
-		if obj, ok := deleted.object.(T); ok {
-			last := obj.DeepCopyObject().(T)
-			natsinformer.ForgetDelete(last)
-			last.SetResourceVersion(strconv.FormatInt(last.GetGeneration(), 10)) // it has the delete's
-			return last, nil
-		}
-	}
-	if c.engine.records == nil {
-		return none, apierrors.NewNotFound(resourceOf(c.engine.kind), key)
-	}
-	record, err := c.engine.records.Get(ctx, key)
-	if err != nil {
-		return none, err
-	}
-	if len(record.LastDocument) == 0 {
-		return none, fmt.Errorf("last document of %s %q: it was not kept, because it was larger than LastDocumentLimit (%d bytes), or was never reconciled",
-			c.engine.kind, key, c.engine.lastDocumentLimit)
-	}
-	return c.client.FromDocument(key, record.DocumentRevision, record.LastDocument)
+	return lastKnown(ctx, c.engine, c.client, key)
 }
 
 // SetOwner makes the primary with that key the owner of obj: kind, key and the id of this installation, as labels and
@@ -117,13 +90,3 @@ func (c *Controller[T]) ReleaseBrake(ctx context.Context) error { return c.engin
 
 // Stats returns the counts and states of this moment. It is cheap enough to be called every second.
 func (c *Controller[T]) Stats() Stats { return c.engine.snapshot() }
-
-func (e *engine) releaseBrake(ctx context.Context) error {
-	if e.brake == nil {
-		return fmt.Errorf("controller %q: there is no brake WithoutTeardown", e.name)
-	}
-	if err := e.brake.Release(ctx); err != nil {
-		return fmt.Errorf("controller %q: release the brake: %w", e.name, err)
-	}
-	return nil
-}

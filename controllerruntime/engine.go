@@ -3,7 +3,6 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -11,8 +10,10 @@ import (
 	"github.com/nagi-runtime/nagi/internal/asyncwrites"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -30,23 +31,24 @@ type engine struct {
 	name         string
 	kind         string
 	statusBucket string
-	opts         options
+	opts         engineOptions
 
-	primary    primary
-	sources    []source.Source // the primary first
-	apis       *apisource.Set  // those of them that are behind APIs
-	reconciler Reconciler
-	queue      *queue.Queue
-	mappings   *source.Mappings
-	records    *entity.Records // nil without teardown
-	anchors    *record.Anchors
-	brake      *brake.Brake // nil without teardown, as is the next
-	teardown   *teardown.Teardown
-	keys       keyTable
-	life       lifecycle
-	backoff    backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
-	stats      counters
-	async      *asyncwrites.Writes
+	primary   primary
+	sources   source.Group   // the primary first
+	apis      *apisource.Set // those of them that are behind APIs
+	reconcile reconcileFunc
+	queue     *queue.Queue
+	mappings  *source.Mappings
+	records   *entity.Records // nil without teardown
+	anchors   *record.Anchors
+	brake     *brake.Brake // nil without teardown, as is the next
+	teardown  *teardown.Teardown
+	keys      keytable.Table
+	life      lifecycle
+	contexts  current.Config  // of reconciles
+	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
+	stats     counters
+	async     *asyncwrites.Writes
 
 	lastDocumentLimit int
 	filtered          bool                // only a part of the bucket is ours
@@ -63,35 +65,59 @@ type engine struct {
 	leaseHealth   *health.Reporter // whether the lease can be read and written
 }
 
-func newEngine(name, kind string, config entity.Config, records *entity.Records, r Reconciler, opts options) *engine {
-	e := &engine{name: name, kind: kind, statusBucket: config.StatusBucket, opts: opts, reconciler: r}
+// newEngine makes the engine of a controller. Its sources are not started before run.
+func newEngine[T entity.IEntity](
+	name string, client entity.IEntityClient[T], reconcile reconcileFunc, opts engineOptions,
+) (*engine, error) {
+	if err := checkNew(name, client, reconcile, opts.withoutTeardown); err != nil {
+		return nil, err
+	}
+	e := &engine{
+		name: name, kind: client.Kind(), statusBucket: client.Config().StatusBucket, opts: opts, reconcile: reconcile,
+		queue:   queue.New(queue.Options{DebounceQuiet: opts.debounceQuiet, DebounceMax: opts.debounceMax}),
+		backoff: backoff.New(opts.backoffMin, opts.backoffMax),
+	}
 	e.health = health.New(e.onSourceError())
 	e.recordsHealth = e.health.Reporter("records (bucket " + e.statusBucket + ")")
 	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
 	e.mappings = source.NewMappings(e, opts.backoffMin, opts.backoffMax, func() { e.stats.mapperErrors.Add(1) })
-	e.queue = queue.New(queue.Options{
-		DebounceQuiet: opts.debounceQuiet, DebounceMax: opts.debounceMax,
-	})
-	e.backoff, e.life = backoff.New(opts.backoffMin, opts.backoffMax), unrecorded{e}
-	if !opts.withoutTeardown {
-		e.life = recordedLife{e}
-		e.records = records
-		e.reserved = record.NewBucket(records, e.statusBucket, e.health)
-		e.claim = record.NewClaim(e.reserved, name)
-		e.async = asyncwrites.New()
-		e.lastDocumentLimit = config.LastDocumentLimit
-		e.filtered = config.Filter != ">"
-		e.anchors = &record.Anchors{
-			Controller: name, Kind: kind, Limit: config.LastDocumentLimit, Records: records, Written: e.recordWritten,
-		}
-		e.brake = e.newBrake()
+	e.primary = source.NewPrimary(client, observer{e}, opts.predicates, !opts.withoutTeardown, e.sourceHealth)
+	if opts.withoutTeardown {
+		e.life = unrecorded{e}
+		e.apis = e.newAPIs()
+	} else {
+		e.keepRecords(client.Config(), client.Records())
 	}
+	e.contexts = current.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.apis}
+	if err := e.addSources(); err != nil {
+		return nil, err
+	}
+	if opts.attach != nil {
+		opts.attach(e)
+	}
+	return e, nil
+}
+
+// keepRecords is for an engine with a status bucket.
+func (e *engine) keepRecords(config entity.Config, records *entity.Records) {
+	e.life = recordedLife{e}
+	e.records = records
+	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
+	e.claim = record.NewClaim(e.reserved, e.name)
+	e.async = asyncwrites.New()
+	e.lastDocumentLimit = config.LastDocumentLimit
+	e.filtered = config.Filter != ">"
+	e.anchors = &record.Anchors{
+		Controller: e.name, Kind: e.kind, Limit: config.LastDocumentLimit, Records: records, Primary: e.primary,
+		Written: e.recordWritten,
+	}
+	e.brake = e.newBrake()
 	e.apis = e.newAPIs()
-	return e
+	e.teardown = e.newTeardown()
 }
 
 func (e *engine) addSources() error {
-	e.sources = []source.Source{e.primary}
+	e.sources = source.Group{e.primary}
 	for _, build := range e.opts.sources {
 		s, err := build(e)
 		if err != nil {
@@ -100,6 +126,22 @@ func (e *engine) addSources() error {
 		e.sources = append(e.sources, s)
 	}
 	return nil
+}
+
+// setWorkers sets how many keys are reconciled at once, before run.
+func (e *engine) setWorkers(n int) { e.opts.workers = n }
+
+// setRecorder says who takes events, before run.
+func (e *engine) setRecorder(r eventRecorder) { e.opts.recorder = r }
+
+// kinds are the kinds of the entities in NATS that are sources, the primary's first.
+func (e *engine) kinds() (kinds []string) {
+	for _, s := range e.sources {
+		if s, ok := s.(interface{ Kind() string }); ok {
+			kinds = append(kinds, s.Kind())
+		}
+	}
+	return kinds
 }
 
 // owned are the sources in which primaries own something.
@@ -113,7 +155,6 @@ func (e *engine) owned() []source.Owned {
 	return owned
 }
 
-// newTeardown is called when the engine has its primary.
 func (e *engine) newTeardown() *teardown.Teardown {
 	return teardown.New(teardown.Config{
 		Kind: e.kind, Primaries: e.primary, Records: e.records, Anchors: e.anchors, Reserved: e.reserved, APIs: e.apis,
@@ -132,8 +173,8 @@ type teardownOwner struct{ *engine }
 func (o teardownOwner) Mine(obj metav1.Object) bool { return o.mine(obj) }
 
 func (o teardownOwner) LastSeen(key string) metav1.Object {
-	if deleted := o.keys.of(key).deleted; deleted != nil {
-		return deleted.object
+	if deleted := o.keys.Of(key).Deleted; deleted != nil {
+		return deleted.Object
 	}
 	return nil
 }
@@ -190,16 +231,16 @@ func (e *engine) onSourceError() func(ctx context.Context, name string, err erro
 var errNoStatusBucket = errors.New("the primary has no status bucket, so deletes that happen while the controller is down would be lost: " +
 	"give its client a StatusBucket, or accept that with WithoutTeardown()")
 
-func checkNew[T entity.IEntity](name string, primary entity.IEntityClient[T], r Reconciler, withoutTeardown bool) error {
+func checkNew[T entity.IEntity](name string, primary entity.IEntityClient[T], reconcile reconcileFunc, withoutTeardown bool) error {
 	switch {
 	case name == "":
-		return errors.New("New: a controller needs a name; it is kept in the status bucket and must not change")
+		return errors.New("a controller needs a name; it is kept in the status bucket and must not change")
 	case guard.IsNil(primary):
-		return fmt.Errorf("New(%q): the primary's client is nil", name)
-	case guard.IsNil(r):
-		return fmt.Errorf("New(%q): the reconciler is nil", name)
+		return errors.New("the primary's client is nil")
+	case reconcile == nil:
+		return errors.New("the reconciler is nil")
 	case primary.Records() == nil && !withoutTeardown:
-		return fmt.Errorf("New(%q): %w", name, errNoStatusBucket)
+		return errNoStatusBucket
 	}
 	return nil
 }
@@ -226,6 +267,6 @@ func (e *engine) sourceHealth(ctx context.Context, s source.Source) {
 
 // recordWritten is told of each record that was written.
 func (e *engine) recordWritten(ctx context.Context, key string) {
-	e.keys.amend(key, func(s *keyState) { s.recordFailures = 0 })
+	e.keys.Amend(key, func(s *keytable.State) { s.RecordFailures = 0 })
 	e.recordsHealth.Healthy(ctx)
 }

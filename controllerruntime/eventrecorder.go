@@ -17,16 +17,10 @@ type EventRecorder interface {
 	Event(object runtime.Object, eventtype, reason, message string)
 }
 
-// The types of events. They are those of k8s.io/api/core/v1, which takes long to compile and is not needed otherwise.
-const (
-	eventNormal  = "Normal"
-	eventWarning = "Warning"
-)
-
 // WithEventRecorder has the runtime record events about primaries (terminal errors, invalid documents) and about itself
 // (the brake). Package recorder makes a recorder that knows NATS entities.
 func WithEventRecorder(r EventRecorder) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if guard.IsNil(r) {
 			return errors.New("WithEventRecorder(nil): a recorder is needed; leave the option away instead")
 		}

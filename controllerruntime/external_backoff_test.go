@@ -99,7 +99,7 @@ func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
 	eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	// The teardown fails, so that it is told; Timeout and Settle are long over when it has done so several times.
-	eventually(t, "the teardown does not go on", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.keys.of("home").failures > 6 })
+	eventually(t, "the teardown does not go on", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.keys.Of("home").Failures > 6 })
 	if w.gone("home") {
 		t.Fatal("forgotten while the operation goes on")
 	}

@@ -73,7 +73,7 @@ func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 	eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the thing is deleted", func() bool { return len(things.deleted) == 1 })
-	eventually(t, "the teardown does not end", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.keys.of("home").failures > 3 })
+	eventually(t, "the teardown does not end", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.keys.Of("home").Failures > 3 })
 	if w.gone("home") || w.cloud.count() != 1 || w.cloud.called("DELETE disks") > 0 {
 		t.Errorf("gone: %v, disks: %d, asked to be deleted %d times; the operation goes on", w.gone("home"), w.cloud.count(), w.cloud.called("DELETE disks"))
 	}

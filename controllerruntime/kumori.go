@@ -9,8 +9,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/recorder/kuberecorder"
@@ -72,8 +70,10 @@ type ControllerRuntime[
 ] struct {
 	name          string
 	kubeClientset kubernetes.Interface
+	primary       entity.IEntityClient[TNatsPrim]
 	controller    *Controller[TNatsPrim]
-	err           error // why Run cannot run
+	engine        *engine // the controller's
+	err           error   // why Run cannot run
 
 	mu       sync.Mutex
 	began    bool // Run was called
@@ -114,11 +114,12 @@ func NewControllerRuntime[
 	resyncInterval time.Duration,
 ) *ControllerRuntime[TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4] {
 	r := &ControllerRuntime[TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4]{
-		name: name, kubeClientset: kubeClientset, syncing: map[string]syncing{},
+		name: name, kubeClientset: kubeClientset, primary: primaryNatsClient, syncing: map[string]syncing{},
 	}
-	opts := []Option{WithResyncInterval(resyncInterval), WithGracePeriod(-1), func(o *options) error {
+	opts := []Option{WithResyncInterval(resyncInterval), WithGracePeriod(-1), func(o *engineOptions) error {
 		o.withoutCascade = true
 		o.garbage = r.garbage
+		o.attach = func(e *engine) { r.engine = e }
 		return nil
 	}}
 	opts = append(opts, kumoriNats(secondaryNatsClient1, "secondary", r.handleSecondary), kumoriNats(secondaryNatsClient2, "secondary", r.handleSecondary),
@@ -192,8 +193,8 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.C
 	}
 	r.mu.Lock()
 	r.recorder = events
-	r.controller.engine.opts.workers = threadiness
-	r.controller.engine.opts.recorder = events
+	r.engine.setWorkers(threadiness)
+	r.engine.setRecorder(events)
 	r.mu.Unlock()
 	return r.controller.Run(ctx)
 }
@@ -296,7 +297,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 		}
 	}
 	if key != "" {
-		r.controller.engine.queue.Add(key, operation.Of(OperationSecondary), queue.Secondary)
+		r.engine.enqueueOwner(key)
 	}
 }
 
@@ -326,7 +327,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSeco
 	if r.controller == nil {
 		return secondaryResource, "", nil
 	}
-	keys, err := r.controller.engine.owners(context.Background(), secondaryResource)
+	keys, err := r.engine.owners(context.Background(), secondaryResource)
 	if err != nil || len(keys) == 0 {
 		return secondaryResource, "", err
 	}
@@ -402,19 +403,17 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) newRecorder() (*r
 	if !guard.IsNil(r.kubeClientset) {
 		cfg.Kubernetes = kuberecorder.New(r.kubeClientset)
 	}
-	if client, ok := r.controller.client.(interface{ JetStream() jetstream.JetStream }); ok {
+	if client, ok := any(r.primary).(interface{ JetStream() jetstream.JetStream }); ok {
 		cfg.JetStream = client.JetStream()
 	}
 	events, err := recorder.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("controller %q: make the event recorder: %w", r.name, err)
 	}
-	for _, s := range r.controller.engine.sources {
-		if s, ok := s.(interface{ Kind() string }); ok {
-			events.RegisterKind(s.Kind())
-		}
+	for _, kind := range r.engine.kinds() {
+		events.RegisterKind(kind)
 	}
 	var sample P
-	events.RegisterKind(r.controller.engine.kind, sample)
+	events.RegisterKind(r.primary.Kind(), sample)
 	return events, nil
 }

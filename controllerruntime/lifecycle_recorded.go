@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -18,16 +19,16 @@ type recordedLife struct{ engine *engine }
 // exists tells the brake, and writes an anchor again that somebody deleted.
 func (r recordedLife) exists(t *term, it queue.Item, v view) *outcome {
 	r.engine.brake.Forget(it.Key)
-	lost := r.engine.keys.of(it.Key).deletedAnchor
+	lost := r.engine.keys.Of(it.Key).DeletedAnchor
 	if lost == nil {
 		return nil
 	}
 	if err := r.engine.anchors.Restore(t.ctx, it.Key, lost, v); err != nil {
 		return &outcome{verdict: recordFailed, ops: it.Ops, err: err}
 	}
-	r.engine.keys.amend(it.Key, func(s *keyState) {
-		if s.deletedAnchor == lost {
-			s.deletedAnchor = nil
+	r.engine.keys.Amend(it.Key, func(s *keytable.State) {
+		if s.DeletedAnchor == lost {
+			s.DeletedAnchor = nil
 		}
 	})
 	return nil
@@ -49,7 +50,7 @@ func (r recordedLife) prepare(t *term, it queue.Item, v view) (*entity.Record, *
 	covered := e.anchors.Covers(cached, v, e.primary.StreamID())
 	// What was reconciled at this revision is not suspended at it: the annotations need not be looked through again.
 	if reconciledBefore := covered && cached.ObservedRevision == v.Revision; !reconciledBefore && v.Suspended() {
-		o := r.rest(t, it, v, entity.ReasonSuspended, "annotation "+SuspendAnnotation)
+		o := r.rest(t, it, v, entity.ReasonSuspended, "annotation "+entity.SuspendAnnotation)
 		return nil, &o
 	}
 	if covered {
@@ -182,7 +183,7 @@ func (w *outcomeWrite) refused(ctx context.Context, err error) outcome {
 
 // outcomeLost is for an outcome that could not be written: the key is reconciled again.
 func outcomeLost(err error) outcome {
-	return outcome{verdict: recordFailed, err: err, ops: operation.Of(OperationRetry), unpark: true}
+	return outcome{verdict: recordFailed, err: err, ops: operation.Of(operation.Retry), unpark: true}
 }
 
 // settledAs is a write that needs no answer.

@@ -141,7 +141,7 @@ func TestAnInitialListIsReconciledOnceAndLeavesNothingBehindWhenItGoes(t *testin
 	})
 	r.halt() // so that its state can be read
 	left := map[string]int{
-		"table": len(c.engine.keys.byKey),
+		"table": c.engine.keys.Len(),
 		"queue": c.engine.queue.Remembered(), "mappings": c.engine.mappings.Waiting(),
 	}
 	for what, n := range left {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -19,47 +20,47 @@ type observer struct{ *engine }
 
 // Added implements source.Listener.
 func (o observer) Added(key string, initial bool, passes func() bool) {
-	o.keys.forgetDelete(key)
+	o.keys.ForgetDelete(key)
 	if o.brake != nil {
 		o.brake.Forget(key) // also where a predicate keeps the key from the queue
 	}
-	if !o.keys.takeNewlyDecodable(key) && !passes() {
+	if !o.keys.TakeNewlyDecodable(key) && !passes() {
 		return
 	}
 	prio := queue.Live
 	if initial {
 		prio = queue.Background
 	} else {
-		o.keys.resetFailures(key)
+		o.keys.ResetFailures(key)
 	}
-	o.Notice(key, operation.Of(OperationPut), prio)
+	o.Notice(key, operation.Of(operation.Put), prio)
 }
 
 // Changed implements source.Listener.
 func (o observer) Changed(key string, passes func() bool) {
-	if !o.keys.takeNewlyDecodable(key) && !passes() {
+	if !o.keys.TakeNewlyDecodable(key) && !passes() {
 		return
 	}
-	o.keys.resetFailures(key)
-	o.Notice(key, operation.Of(OperationPut), queue.Live)
+	o.keys.ResetFailures(key)
+	o.Notice(key, operation.Of(operation.Put), queue.Live)
 }
 
 // Deleted remembers what vanished and how. Predicates decide only about the hurry, because a teardown is owed anyway.
 func (o observer) Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool) {
-	o.keys.change(key, func(s *keyState) {
-		s.newlyDecodable, s.deletedAnchor, s.failures = false, nil, 0
-		s.deleted = &observedDelete{object: last, evidenced: deletion.Evidenced}
+	o.keys.Change(key, func(s *keytable.State) {
+		s.NewlyDecodable, s.DeletedAnchor, s.Failures = false, nil, 0
+		s.Deleted = &keytable.ObservedDelete{Object: last, Evidenced: deletion.Evidenced}
 	})
-	op := OperationDelete
+	op := operation.Delete
 	if deletion.Reason == natsinformer.PurgeMarker {
-		op = OperationPurge
+		op = operation.Purge
 	}
 	if o.records == nil && !passes() {
-		o.keys.forgetDelete(key)
+		o.keys.ForgetDelete(key)
 		return
 	}
 	if !o.Notice(key, operation.Of(op), queue.Live) && !record.IsAnchor(o.anchors.Cached(key)) {
-		o.keys.forgetDelete(key) // torn down by the replica that leads, before we heard of the delete
+		o.keys.ForgetDelete(key) // torn down by the replica that leads, before we heard of the delete
 	}
 }
 
@@ -72,17 +73,17 @@ func (o observer) Undecodable(ctx context.Context, key string, err error) {
 	}
 	o.stats.invalid.Add(1)
 	klog.FromContext(ctx).Error(err, "Invalid document, not reconciled until it is mended", "key", key)
-	o.queue.Add(key, operation.Of(OperationPut), queue.Live)
+	o.queue.Add(key, operation.Of(operation.Put), queue.Live)
 }
 
 // Decodable implements source.Listener.
 func (o observer) Decodable(key string, exists bool) {
 	if exists {
-		o.keys.noteNewlyDecodable(key)
+		o.keys.NoteNewlyDecodable(key)
 	} else if o.anchors != nil && record.IsAnchor(o.anchors.Cached(key)) {
-		o.keys.observeDelete(key, observedDelete{resolved: true})
+		o.keys.ObserveDelete(key, keytable.ObservedDelete{Resolved: true})
 	}
-	o.Notice(key, operation.Of(OperationPut), queue.Live)
+	o.Notice(key, operation.Of(operation.Put), queue.Live)
 }
 
 // RecordDeleted implements source.Listener.
@@ -90,13 +91,13 @@ func (o observer) RecordDeleted(key string, exists bool, deleted any) {
 	if exists {
 		// Deleted by hand: without it a delete of the primary while we are down would be lost.
 		if lost, _, ok := entity.RecordOf(deleted); ok && record.IsAnchor(lost) {
-			o.keys.noteDeletedAnchor(key, lost)
+			o.keys.NoteDeletedAnchor(key, lost)
 		}
-		o.Notice(key, operation.Of(OperationResync), queue.Secondary)
+		o.Notice(key, operation.Of(operation.Resync), queue.Secondary)
 		return
 	}
 	// Torn down, by us or by the replica that leads.
-	o.keys.amend(key, func(s *keyState) { s.deleted, s.deletedAnchor = nil, nil })
+	o.keys.Amend(key, func(s *keytable.State) { s.Deleted, s.DeletedAnchor = nil, nil })
 }
 
 // Reserved implements source.Listener.
@@ -107,14 +108,6 @@ func (o observer) Reserved(name string, value []byte) {
 	if value == nil && o.claim != nil {
 		o.claim.Removed(name)
 	}
-}
-
-// observedDelete is a delete of a primary that this process observed.
-type observedDelete struct {
-	object    metav1.Object // as it was last known
-	evidenced bool
-	// resolved is for a document that did not decode and is gone, of which nobody said how: the leader may have a marker.
-	resolved bool
 }
 
 // WellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written, so

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -14,40 +15,10 @@ import (
 )
 
 // Option configures a Controller. An option that cannot be honoured makes New fail.
-type Option func(*options) error
+type Option func(*engineOptions) error
 
 // SourceOption configures one source of events.
 type SourceOption func(*sourceOptions) error
-
-type options struct {
-	workers          int
-	resyncInterval   time.Duration
-	reconcileTimeout time.Duration
-	gracePeriod      time.Duration
-	cacheSyncTimeout time.Duration
-	backoffMin       time.Duration
-	backoffMax       time.Duration
-	debounceQuiet    time.Duration
-	debounceMax      time.Duration
-	brakeWindow      time.Duration
-	lease            LeaseTiming
-	triggers         []<-chan struct{}
-	onResult         func(ReconcileResult)
-	onBrake          func(BrakeState)
-	onSourceError    func(source string, err error)
-	errorPolicy      func(key string, err error, attempt int) Result
-	logConstructor   func(base logr.Logger, req Request) logr.Logger
-	recorder         EventRecorder
-	withoutTeardown  bool
-	teardownOptions  []string // options given that mean nothing WithoutTeardown
-	sweepDryRun      bool
-	primary          sourceOptions
-	sources          []func(*engine) (source.Source, error)
-
-	// What the Kumori API does differently.
-	garbage        func(sweep func()) // instead of the sweep
-	withoutCascade bool
-}
 
 type sourceOptions struct {
 	predicates        source.Predicates
@@ -58,22 +29,9 @@ type sourceOptions struct {
 	keepWatchErrorHandler bool
 }
 
-func defaultOptions() options {
-	return options{
-		workers:          1,
-		resyncInterval:   10 * time.Minute,
-		gracePeriod:      30 * time.Second,
-		cacheSyncTimeout: 2 * time.Minute,
-		backoffMin:       5 * time.Millisecond,
-		backoffMax:       5 * time.Minute,
-		brakeWindow:      10 * time.Minute,
-		lease:            LeaseTiming{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
-	}
-}
-
 // applyOptions tells of everything that is wrong at once.
-func applyOptions(opts []Option) (options, error) {
-	o := defaultOptions()
+func applyOptions(opts []Option) (engineOptions, error) {
+	o := defaultEngineOptions()
 	var errs []error
 	for i, opt := range opts {
 		if opt == nil {
@@ -104,7 +62,7 @@ func applySourceOptions(opts []SourceOption) (sourceOptions, error) {
 
 // WithWorkers sets how many keys are reconciled at once. The default is 1.
 func WithWorkers(n int) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if n < 1 {
 			return fmt.Errorf("WithWorkers(%d): at least one worker is needed", n)
 		}
@@ -116,19 +74,19 @@ func WithWorkers(n int) Option {
 // WithResyncInterval sets how often each primary is reconciled without a reason, and how often the sweep runs. The
 // keys' turns are spread over the interval by a hash of the key. The default is 10 minutes; 0 means never.
 func WithResyncInterval(d time.Duration) Option {
-	return func(o *options) error { return notNegative("WithResyncInterval", d, &o.resyncInterval) }
+	return func(o *engineOptions) error { return notNegative("WithResyncInterval", d, &o.resyncInterval) }
 }
 
 // WithReconcileTimeout ends the context of a reconcile that takes longer, with the cause ErrReconcileTimeout. The
 // default, 0, is no timeout.
 func WithReconcileTimeout(d time.Duration) Option {
-	return func(o *options) error { return notNegative("WithReconcileTimeout", d, &o.reconcileTimeout) }
+	return func(o *engineOptions) error { return notNegative("WithReconcileTimeout", d, &o.reconcileTimeout) }
 }
 
 // WithGracePeriod sets how long running reconciles may go on, with a live context, after Run's context ended. The
 // default is 30 s; a negative value waits without limit.
 func WithGracePeriod(d time.Duration) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		o.gracePeriod = d
 		return nil
 	}
@@ -136,7 +94,7 @@ func WithGracePeriod(d time.Duration) Option {
 
 // WithCacheSyncTimeout sets how long Run waits for the sources to sync before it fails. The default is 2 minutes.
 func WithCacheSyncTimeout(d time.Duration) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if d <= 0 {
 			return fmt.Errorf("WithCacheSyncTimeout(%v): the timeout must be positive", d)
 		}
@@ -148,7 +106,7 @@ func WithCacheSyncTimeout(d time.Duration) Option {
 // WithBackoff sets the delays between failed attempts of a key: min doubles with each, with jitter, up to max. The
 // defaults are 5 ms and 5 minutes.
 func WithBackoff(min, max time.Duration) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if min <= 0 || max < min {
 			return fmt.Errorf("WithBackoff(%v, %v): want 0 < min <= max", min, max)
 		}
@@ -160,7 +118,7 @@ func WithBackoff(min, max time.Duration) Option {
 // WithDebounce postpones a key that changes again within quiet of its last change, but never for longer than max after
 // the first. The default, zero, postpones nothing.
 func WithDebounce(quiet, max time.Duration) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if quiet < 0 || max < quiet || quiet == 0 && max > 0 {
 			return fmt.Errorf("WithDebounce(%v, %v): want 0 < quiet <= max, or both 0", quiet, max)
 		}
@@ -172,7 +130,7 @@ func WithDebounce(quiet, max time.Duration) Option {
 // WithReconcileAllOn enqueues every primary with OperationManual each time something is received from trigger. It may
 // be given several times; a channel that is closed is dropped.
 func WithReconcileAllOn(trigger <-chan struct{}) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if trigger == nil {
 			return errors.New("WithReconcileAllOn(nil): a nil channel never triggers")
 		}
@@ -184,11 +142,11 @@ func WithReconcileAllOn(trigger <-chan struct{}) Option {
 // WithOnResult calls f after each attempt, in order per key, before the key can run again. f must return quickly; a
 // panic in it is logged.
 func WithOnResult(f func(ReconcileResult)) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if f == nil {
 			return errors.New("WithOnResult(nil): a function is needed; leave the option away instead")
 		}
-		o.onResult = f
+		o.onResult = func(a attemptReport) { f(ReconcileResult(a)) }
 		return nil
 	}
 }
@@ -196,11 +154,11 @@ func WithOnResult(f func(ReconcileResult)) Option {
 // WithErrorPolicy lets f choose when a key that failed is due again. The zero Result means the default backoff. It
 // is not asked about terminal errors. If it panics, the default holds.
 func WithErrorPolicy(f func(key string, err error, attempt int) Result) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if f == nil {
 			return errors.New("WithErrorPolicy(nil): a function is needed; leave the option away instead")
 		}
-		o.errorPolicy = f
+		o.errorPolicy = func(key string, err error, attempt int) time.Duration { return f(key, err, attempt).RequeueAfter }
 		return nil
 	}
 }
@@ -208,7 +166,7 @@ func WithErrorPolicy(f func(key string, err error, attempt int) Result) Option {
 // WithoutTeardown is for a primary without a status bucket: no records, no lease, no owed deletes, no cascade and no
 // sweep. A delete is reconciled if this process sees it; one that happens while it is down is lost.
 func WithoutTeardown() Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		o.withoutTeardown = true
 		return nil
 	}
@@ -216,7 +174,7 @@ func WithoutTeardown() Option {
 
 // WithSweepDryRun makes the sweep report what it would delete, in the log and in Stats, and delete nothing.
 func WithSweepDryRun() Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		o.sweepDryRun = true
 		o.teardownOptions = append(o.teardownOptions, "WithSweepDryRun")
 		return nil
@@ -225,7 +183,7 @@ func WithSweepDryRun() Option {
 
 // WithBrakeWindow sets the sliding window over which the brake counts inferred deletes. The default is 10 minutes.
 func WithBrakeWindow(d time.Duration) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if d <= 0 {
 			return fmt.Errorf("WithBrakeWindow(%v): the window must be positive", d)
 		}
@@ -237,11 +195,11 @@ func WithBrakeWindow(d time.Duration) Option {
 
 // WithOnBrake calls f when the brake engages and when it is released. f must return quickly; a panic in it is logged.
 func WithOnBrake(f func(BrakeState)) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if f == nil {
 			return errors.New("WithOnBrake(nil): a function is needed; leave the option away instead")
 		}
-		o.onBrake = f
+		o.onBrake = func(state brake.State) { f(BrakeState(state)) }
 		o.teardownOptions = append(o.teardownOptions, "WithOnBrake")
 		return nil
 	}
@@ -250,7 +208,7 @@ func WithOnBrake(f func(BrakeState)) Option {
 // WithOnSourceError calls f when a source degrades, with the reason, and with nil when it works again. f must return
 // quickly; a panic in it is logged.
 func WithOnSourceError(f func(source string, err error)) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if f == nil {
 			return errors.New("WithOnSourceError(nil): a function is needed; leave the option away instead")
 		}
@@ -262,11 +220,13 @@ func WithOnSourceError(f func(source string, err error)) Option {
 // WithLogConstructor builds the logger that a reconcile's context carries from base, which is the logger of Run's context
 // with controller and kind. The default adds key, operations and an id. If f panics the logger has the key only.
 func WithLogConstructor(f func(base logr.Logger, req Request) logr.Logger) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if f == nil {
 			return errors.New("WithLogConstructor(nil): a function is needed; leave the option away instead")
 		}
-		o.logConstructor = f
+		o.logConstructor = func(base logr.Logger, key string, operations Operations) logr.Logger {
+			return f(base, Request{Key: key, Operations: operations})
+		}
 		return nil
 	}
 }
@@ -283,11 +243,11 @@ type LeaseTiming struct {
 
 // WithLeaseTiming sets the timing of the lease. The default is client-go's for its leader election: 15 s, 10 s, 2 s.
 func WithLeaseTiming(t LeaseTiming) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if err := lease.Timing(t).Validate(); err != nil {
 			return fmt.Errorf("WithLeaseTiming(%+v): %w", t, err)
 		}
-		o.lease = t
+		o.lease = lease.Timing(t)
 		o.teardownOptions = append(o.teardownOptions, "WithLeaseTiming")
 		return nil
 	}
@@ -296,7 +256,7 @@ func WithLeaseTiming(t LeaseTiming) Option {
 // WithPrimary gives the primary's source.Source options, such as predicates. Predicates do not hold back deletes that are
 // owed, nor changes of the annotations that the runtime reads, and a key they filtered is still reconciled by resync.
 func WithPrimary(opts ...SourceOption) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		so, err := applySourceOptions(opts)
 		if err != nil {
 			return fmt.Errorf("WithPrimary: %w", err)
@@ -307,7 +267,7 @@ func WithPrimary(opts ...SourceOption) Option {
 		if err := so.onlyForKube(); err != nil {
 			return fmt.Errorf("WithPrimary: %w", err)
 		}
-		o.primary.predicates = append(o.primary.predicates, so.predicates...)
+		o.predicates = append(o.predicates, so.predicates...)
 		return nil
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/teardown"
@@ -41,7 +42,7 @@ type outcome struct {
 	ops     operation.Operations // why it is due again
 	prio    queue.Priority       // of lookAgain
 	after   time.Duration        // of lookAgain and succeeded
-	parked  parkedState          // of terminal
+	parked  keytable.Parked      // of terminal
 	unpark  bool                 // of recordFailed: the record would have said that the key is parked
 	subject any                  // of terminal: the object of the event; nil: no event
 	write   *recordWrite         // under way: the key is not done before it is answered
@@ -74,7 +75,7 @@ func (e *engine) settle(t *term, it queue.Item, o *outcome) {
 		e.settleTerminal(it, o)
 	case rests:
 		e.apis.ForgetTurn(it.Key)
-		e.keys.resetFailures(it.Key)
+		e.keys.ResetFailures(it.Key)
 	case backAgain:
 		e.settleBackAgain(it, o)
 	case nothingOwed, tornDown:
@@ -84,12 +85,12 @@ func (e *engine) settle(t *term, it queue.Item, o *outcome) {
 	case statusRefused:
 		e.settleRefusal(t, it, o)
 	case recorded:
-		e.keys.amend(it.Key, func(s *keyState) { s.recordFailures, s.refusals = 0, 0 })
+		e.keys.Amend(it.Key, func(s *keytable.State) { s.RecordFailures, s.Refusals = 0, 0 })
 	case malformed:
 		e.stats.malformed.Add(1)
 		t.logger.Error(nil, "Malformed key in the queue, forgotten", "key", it.Key, "operations", it.Ops)
 		e.queue.CancelDelays(it.Key)
-		e.keys.forget(it.Key)
+		e.keys.Forget(it.Key)
 	}
 	if o.attempt.number > 0 {
 		e.report(t, it, &o.attempt)
@@ -119,16 +120,16 @@ func (e *engine) settleWhenAnswered(t *term, it queue.Item, write *recordWrite) 
 }
 
 func (e *engine) settleSuccess(it queue.Item, o *outcome) {
-	e.keys.amend(it.Key, func(s *keyState) {
-		s.unanswered, s.parked = nil, nil
+	e.keys.Amend(it.Key, func(s *keytable.State) {
+		s.Unanswered, s.Parked = nil, nil
 		if o.attempt.pending == "" {
-			s.failures = 0 // what goes on behind an API may fail yet, and the next try then comes later
+			s.Failures = 0 // what goes on behind an API may fail yet, and the next try then comes later
 		}
 	})
 	e.apis.Attempted(it.Key, true)
 	if o.after > 0 {
 		o.attempt.nextDue = time.Now().Add(o.after)
-		e.queue.AddAfter(it.Key, operation.Union(o.ops, operation.Of(OperationRequeue)), queue.Background, o.after, queue.RequeueDelay)
+		e.queue.AddAfter(it.Key, operation.Union(o.ops, operation.Of(operation.Requeue)), queue.Background, o.after, queue.RequeueDelay)
 	}
 }
 
@@ -136,11 +137,11 @@ func (e *engine) settleSuccess(it queue.Item, o *outcome) {
 func (e *engine) settleFailure(t *term, it queue.Item, o *outcome) {
 	failures := 0
 	unanswered := e.unansweredBy(o.attempt.err)
-	e.keys.change(it.Key, func(s *keyState) {
-		s.failures++
-		failures = s.failures
+	e.keys.Change(it.Key, func(s *keytable.State) {
+		s.Failures++
+		failures = s.Failures
 		if unanswered != nil {
-			s.unanswered = unanswered
+			s.Unanswered = unanswered
 		}
 	})
 	delay := e.backoff.Delay(failures)
@@ -150,7 +151,7 @@ func (e *engine) settleFailure(t *term, it queue.Item, o *outcome) {
 		t.logger.Error(o.attempt.err, "Teardown does not go on, will try again", "key", it.Key, "noticed", o.where, "after", delay)
 	}
 	o.attempt.nextDue = time.Now().Add(delay)
-	e.queue.AddAfter(it.Key, operation.Union(o.ops, operation.Of(OperationRetry)), queue.Background, delay, queue.RetryDelay)
+	e.queue.AddAfter(it.Key, operation.Union(o.ops, operation.Of(operation.Retry)), queue.Background, delay, queue.RetryDelay)
 	e.apis.Attempted(it.Key, false)
 }
 
@@ -160,38 +161,38 @@ func (e *engine) chosenDelay(t *term, it queue.Item, a *attempt, delay time.Dura
 	if f == nil {
 		return delay
 	}
-	var chosen Result
+	var chosen time.Duration
 	e.callback(t.ctx, "WithErrorPolicy", func() { chosen = f(it.Key, a.err, a.number) })
-	if chosen.RequeueAfter > 0 {
-		return chosen.RequeueAfter
+	if chosen > 0 {
+		return chosen
 	}
 	return delay
 }
 
 func (e *engine) settleTerminal(it queue.Item, o *outcome) {
 	parked := o.parked
-	e.keys.change(it.Key, func(s *keyState) { s.parked, s.failures = &parked, 0 })
+	e.keys.Change(it.Key, func(s *keytable.State) { s.Parked, s.Failures = &parked, 0 })
 	e.event(o.subject, eventWarning, entity.ReasonTerminal, o.attempt.err.Error())
 	e.apis.Attempted(it.Key, false)
 }
 
 // settleBackAgain looks again soon: the event that says so may be here already, and this covers a cache that is behind.
 func (e *engine) settleBackAgain(it queue.Item, o *outcome) {
-	e.keys.amend(it.Key, func(s *keyState) { s.failures, s.cleanUp = 0, nil })
+	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.CleanUp = 0, nil })
 	o.attempt.nextDue = time.Now().Add(teardown.CheckInterval)
-	e.queue.AddAfter(it.Key, operation.Of(OperationPut), queue.Live, teardown.CheckInterval, queue.RetryDelay)
+	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, teardown.CheckInterval, queue.RetryDelay)
 	e.apis.Attempted(it.Key, false)
 }
 
 // settleRecordFailure puts a key back whose record could not be written: there is no reconcile without it, and none is lost.
 func (e *engine) settleRecordFailure(t *term, it queue.Item, o *outcome) {
 	failures := 0
-	e.keys.change(it.Key, func(s *keyState) {
+	e.keys.Change(it.Key, func(s *keytable.State) {
 		if o.unpark {
-			s.parked = nil
+			s.Parked = nil
 		}
-		s.recordFailures++
-		failures = s.recordFailures
+		s.RecordFailures++
+		failures = s.RecordFailures
 	})
 	delay := e.backoff.Delay(failures)
 	if !t.over() {
@@ -211,19 +212,19 @@ func (e *engine) settleRefusal(t *term, it queue.Item, o *outcome) {
 		return
 	}
 	refusals := 0
-	e.keys.change(it.Key, func(s *keyState) {
-		s.parked = nil // or nothing would ever say that it is
-		s.refusals++
-		refusals = s.refusals
+	e.keys.Change(it.Key, func(s *keytable.State) {
+		s.Parked = nil // or nothing would ever say that it is
+		s.Refusals++
+		refusals = s.Refusals
 	})
 	delay := e.backoff.Delay(refusals)
 	t.logger.Error(o.err, "Status not written, so the key is reconciled again", "key", it.Key, "after", delay)
-	e.queue.AddAfter(it.Key, operation.Union(o.ops, operation.Of(OperationRetry)), queue.Background, delay, queue.RetryDelay)
+	e.queue.AddAfter(it.Key, operation.Union(o.ops, operation.Of(operation.Retry)), queue.Background, delay, queue.RetryDelay)
 }
 
 // forget forgets what this process remembers of a key that is gone. A delay that the user asked for stays.
 func (e *engine) forget(key string) {
-	e.keys.forget(key)
+	e.keys.Forget(key)
 	e.apis.Forget(key)
 	e.forgetBlocked(key)
 }
@@ -238,7 +239,7 @@ func (e *engine) report(t *term, it queue.Item, a *attempt) {
 	}
 	if f := e.opts.onResult; f != nil {
 		e.callback(t.ctx, "WithOnResult", func() {
-			f(ReconcileResult{Key: it.Key, Operations: it.Ops.Public(), Attempt: a.number, Duration: a.took, Err: a.err, NextDue: a.nextDue})
+			f(attemptReport{Key: it.Key, Operations: it.Ops.Public(), Attempt: a.number, Duration: a.took, Err: a.err, NextDue: a.nextDue})
 		})
 	}
 }

@@ -2,7 +2,6 @@ package controllerruntime
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -53,31 +52,16 @@ type Result struct {
 // Causes of a reconcile's context ending, told apart by context.Cause.
 var (
 	// ErrReconcileTimeout ends a reconcile that took longer than WithReconcileTimeout allows.
-	ErrReconcileTimeout = errors.New("reconcile timeout reached")
+	ErrReconcileTimeout = errReconcileTimeout
 	// ErrStopped ends a reconcile that was still running when the grace period of a stop was over.
-	ErrStopped = errors.New("controller stopped and its grace period is over")
+	ErrStopped = errStopped
 	// ErrLeaseLost ends the running reconciles of a replica that may no longer act.
-	ErrLeaseLost = errors.New("lease lost to another replica, or not renewed in time")
+	ErrLeaseLost = errLeaseLost
 )
-
-type terminalError struct{ err error }
-
-func (e *terminalError) Error() string { return "terminal error: " + e.err.Error() }
-func (e *terminalError) Unwrap() error { return e.err }
 
 // TerminalError marks an error that no retry can mend: the key is parked. A new revision of the primary, its deletion,
 // OperationManual or a restart wake it; Retry, Resync and Secondary do not. TerminalError(nil) is nil.
-func TerminalError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &terminalError{err: err}
-}
-
-func isTerminal(err error) bool {
-	var terminal *terminalError
-	return errors.As(err, &terminal)
-}
+func TerminalError(err error) error { return terminalErrorOf(err) }
 
 // ReconcileResult is what WithOnResult's callback is told of an attempt.
 type ReconcileResult struct {

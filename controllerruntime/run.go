@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/internal/source"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
@@ -40,7 +37,7 @@ func (e *engine) run(ctx context.Context) error {
 		err = e.lead(ctx, life, endLife)
 	}
 	e.queue.ShutDown()
-	endLife(ErrStopped) // a mapper that waits for something must not hold up the end
+	endLife(errStopped) // a mapper that waits for something must not hold up the end
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		err = nil // stopped during the sync
 	}
@@ -53,9 +50,7 @@ func (e *engine) release(background *sync.WaitGroup, endTelling func()) error {
 	go func() {
 		defer close(released)
 		e.mappings.Stop()
-		for _, s := range e.sources {
-			s.Stop()
-		}
+		e.sources.Stop()
 		endTelling()
 		background.Wait()
 	}()
@@ -79,49 +74,16 @@ func (e *engine) sync(ctx, life context.Context) error {
 			return err
 		}
 	}
-	for _, s := range e.sources {
-		if err := s.Start(life); err != nil {
-			return fmt.Errorf("controller %q: start source %s: %w", e.name, s, err)
-		}
+	if err := e.sources.Start(life); err != nil {
+		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
-	var missing []string
-	for _, s := range e.sources {
-		if !cache.WaitFor(ctx, "", s.Synced()...) {
-			missing = append(missing, s.String()+because(whyNotSynced(life, s)))
-		}
+	if err := e.sources.WaitSynced(ctx, life); err != nil {
+		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return fmt.Errorf("controller %q: %w: not synced: %s", e.name, context.Cause(ctx), strings.Join(missing, "; "))
+	return nil
 }
 
 var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSyncTimeout)")
-
-// whyPatience is how long a source that has not synced is given to find out why.
-const whyPatience = 2 * time.Second
-
-func whyNotSynced(ctx context.Context, s source.Source) error {
-	if err := s.Err(); err != nil {
-		return err
-	}
-	asks, ok := s.(interface {
-		whyNotSynced(context.Context) error
-	})
-	if !ok {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, whyPatience)
-	defer cancel()
-	return asks.whyNotSynced(ctx)
-}
-
-func because(err error) string {
-	if err == nil {
-		return ""
-	}
-	return " (" + err.Error() + ")"
-}
 
 // lead works, until ctx ends, while this replica holds the lease.
 func (e *engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc) error {
@@ -185,7 +147,7 @@ func (e *engine) drain(endLife context.CancelCauseFunc) error {
 	if e.queue.WaitIdle(grace) == nil {
 		return nil
 	}
-	endLife(ErrStopped)
+	endLife(errStopped)
 	patience, cancel := context.WithTimeout(context.Background(), stuckPatience)
 	defer cancel()
 	if e.queue.WaitIdle(patience) == nil {
@@ -221,7 +183,7 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	if e.stats.terms.Add(1) > 1 {
 		// What happened while another replica led, or nobody did, went by us.
 		for _, key := range e.primary.Keys() {
-			e.queue.Add(key, operation.Of(OperationResync), queue.Background)
+			e.queue.Add(key, operation.Of(operation.Resync), queue.Background)
 		}
 	}
 	logger.V(1).Info("Leading", "term", e.stats.terms.Load())
@@ -245,7 +207,7 @@ func (e *engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	<-ctx.Done()
 	e.leadership.leads.Store(false)
 	if life.Err() == nil {
-		cancel(ErrLeaseLost)
+		cancel(errLeaseLost)
 	} else {
 		cancel(context.Cause(life)) // ctx may notice before termCtx does, and the cause is not the lease
 	}
@@ -268,7 +230,7 @@ func (e *engine) reconcileAllOn(ctx context.Context, trigger <-chan struct{}) {
 				return
 			}
 			for _, key := range e.primary.Keys() {
-				e.queue.Add(key, operation.Of(OperationManual), queue.Background)
+				e.queue.Add(key, operation.Of(operation.Manual), queue.Background)
 			}
 		}
 	}

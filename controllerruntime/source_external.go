@@ -33,7 +33,7 @@ import (
 //
 // The resources must be listed once before anything is reconciled; if that fails for WithCacheSyncTimeout, Run fails.
 func OwnsExternal(client external.IExternalClient) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		inner, config, err := apisource.Check(client)
 		if err != nil {
 			return fmt.Errorf("OwnsExternal(%s): %w", apisource.KindOf(inner), err)

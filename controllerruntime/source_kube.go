@@ -9,7 +9,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -32,7 +31,7 @@ const ownerIndex = "nagi/owner"
 // To be able to say why an informer does not sync or falls behind, New sets its watch error handler, if it has not been
 // started; see WithWatchErrorHandler.
 func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if guard.IsNil(informer) {
 			return errors.New("OwnsKube(nil): an informer is needed")
 		}
@@ -60,7 +59,7 @@ func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 // returns for it, on an update for the old and for the new one. keys must not modify the object; if it fails it is
 // called again, with backoff, for the same event.
 func WatchesKube(informer cache.SharedIndexInformer, keys func(context.Context, metav1.Object) ([]string, error), opts ...SourceOption) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if guard.IsNil(informer) || keys == nil {
 			return errors.New("WatchesKube: an informer and a function that returns keys are needed")
 		}
@@ -198,8 +197,8 @@ func (s *kubeSource) Stop() {
 	s.watching.stop()
 }
 
-// whyNotSynced asks where the informer has not told.
-func (s *kubeSource) whyNotSynced(ctx context.Context) error {
+// WhyNotSynced asks where the informer has not told.
+func (s *kubeSource) WhyNotSynced(ctx context.Context) error {
 	if informer, ok := s.informer.(interface{ HasStarted() bool }); ok && !informer.HasStarted() {
 		return errors.New("the informer was not started: run it, or start its factory")
 	}
@@ -231,7 +230,7 @@ func (s *kubeSource) All() []metav1.Object { return source.StoreObjects(s.inform
 
 func (s *kubeSource) Remove(ctx context.Context, obj metav1.Object) error {
 	err := guard.Call(func() error { return s.deleter.Delete(ctx, obj) })
-	if err != nil && (!apierrors.IsNotFound(err) || kubeerrors.UnknownResource(err)) {
+	if err != nil && (!apierrors.IsNotFound(err) || unknownResource(err)) {
 		return s.watching.errors.noteUnanswered(err)
 	}
 	uid, key := obj.GetUID(), source.ObjectKey(obj)

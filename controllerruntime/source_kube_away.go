@@ -3,7 +3,7 @@ package controllerruntime
 import (
 	"errors"
 
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
@@ -11,13 +11,13 @@ import (
 // server is, where the error tells. Its backoff grows as for any other failure, so an outage of an hour would cost
 // it minutes more; but that is over as soon as the API server answers. Who is refused meanwhile is still remembered: he may have
 // come before anybody has noticed that it is back.
-func (e *engine) unansweredBy(err error) *unansweredBy {
-	if !kubeerrors.Unanswered(err) {
+func (e *engine) unansweredBy(err error) *keytable.Unanswered {
+	if !noAnswer(err) {
 		return nil
 	}
-	by := &unansweredBy{}
+	by := &keytable.Unanswered{}
 	if marked, ok := errors.AsType[*unansweredError](err); ok && e.hasKubeSource(marked.by) {
-		by.source = marked.by
+		by.Source = marked.by
 	}
 	return by
 }
@@ -34,14 +34,14 @@ func (e *engine) hasKubeSource(of *watchErrors) bool {
 // kubeAnswers makes the keys due that failed while the API server of a source was away. What they failed of then is over, so it
 // does not count against them: one that has just started refuses everybody but administrators until it has read who may do what.
 func (e *engine) kubeAnswers(source *watchErrors) {
-	concerns := func(s *keyState) bool {
-		return s.unanswered != nil && (s.unanswered.source == nil || s.unanswered.source == source)
+	concerns := func(s *keytable.State) bool {
+		return s.Unanswered != nil && (s.Unanswered.Source == nil || s.Unanswered.Source == source)
 	}
-	for _, key := range e.keys.where(concerns) {
+	for _, key := range e.keys.Where(concerns) {
 		resumes := false
-		e.keys.amend(key, func(s *keyState) {
+		e.keys.Amend(key, func(s *keytable.State) {
 			if resumes = concerns(s); resumes {
-				s.unanswered, s.failures = nil, 0
+				s.Unanswered, s.Failures = nil, 0
 			}
 		})
 		if resumes {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"k8s.io/client-go/tools/cache"
 )
@@ -291,9 +292,9 @@ func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &engine{queue: queue.New(queue.Options{})}
 		failed := func(key string, err error) {
-			e.keys.change(key, func(s *keyState) { s.failures++ })
+			e.keys.Change(key, func(s *keytable.State) { s.Failures++ })
 			if by := e.unansweredBy(err); by != nil {
-				e.keys.change(key, func(s *keyState) { s.unanswered = by })
+				e.keys.Change(key, func(s *keytable.State) { s.Unanswered = by })
 			}
 		}
 		by := map[string]*watchErrors{"one": newWatchErrors(stillInformer()), "another": newWatchErrors(stillInformer())}
@@ -309,12 +310,12 @@ func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 		e.kubeAnswers(by["one"])
 		for range 3 {
 			it, _ := e.queue.Get(t.Context())
-			if it.Key == "another" || e.keys.of(it.Key).failures > 0 {
-				t.Errorf("%s is due, after %d attempts", it.Key, e.keys.of(it.Key).failures)
+			if it.Key == "another" || e.keys.Of(it.Key).Failures > 0 {
+				t.Errorf("%s is due, after %d attempts", it.Key, e.keys.Of(it.Key).Failures)
 			}
 		}
-		if n := readyKeys(e.queue); n > 0 || e.keys.of("another").failures != 1 {
-			t.Errorf("%d more are due; the other one has %d attempts", n, e.keys.of("another").failures)
+		if n := readyKeys(e.queue); n > 0 || e.keys.Of("another").Failures != 1 {
+			t.Errorf("%d more are due; the other one has %d attempts", n, e.keys.Of("another").Failures)
 		}
 		e.kubeAnswers(by["one"])
 		if n := readyKeys(e.queue); n > 0 {
@@ -328,9 +329,9 @@ func TestWhoIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForHisBackoff(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		e := &engine{queue: queue.New(queue.Options{})}
 		failed := func(key string, err error) {
-			e.keys.change(key, func(s *keyState) { s.failures++ })
+			e.keys.Change(key, func(s *keytable.State) { s.Failures++ })
 			if by := e.unansweredBy(err); by != nil {
-				e.keys.change(key, func(s *keyState) { s.unanswered = by })
+				e.keys.Change(key, func(s *keytable.State) { s.Unanswered = by })
 			}
 		}
 		source := newWatchErrors(stillInformer())
@@ -338,8 +339,8 @@ func TestWhoIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForHisBackoff(t *testing
 		failed("home", source.noteUnanswered(wayFailed(syscall.ECONNREFUSED)))
 		failed("home", errors.New("forbidden"))
 		e.kubeAnswers(source)
-		if n := readyKeys(e.queue); n != 1 || e.keys.of("home").failures != 0 {
-			t.Errorf("%d are due, after %d attempts", n, e.keys.of("home").failures)
+		if n := readyKeys(e.queue); n != 1 || e.keys.Of("home").Failures != 0 {
+			t.Errorf("%d are due, after %d attempts", n, e.keys.Of("home").Failures)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func (s *handlerSink) Updated(ctx context.Context, oldObj, newObj metav1.Object)
 func (s *handlerSink) Deleted(ctx context.Context, obj any) { s.call(ctx, obj) }
 
 func kumoriNats[T entity.IEntity](client entity.IEntityClient[T], role string, handle func(any)) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if guard.IsNil(client) {
 			return nil // a slot that is not used
 		}
@@ -56,7 +56,7 @@ func kumoriNats[T entity.IEntity](client entity.IEntityClient[T], role string, h
 }
 
 func kumoriKube(informer cache.SharedIndexInformer, number int, role string, handle func(any)) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if guard.IsNil(informer) {
 			return fmt.Errorf("%s shared informer %d is nil", role, number)
 		}
@@ -72,7 +72,7 @@ func kumoriKube(informer cache.SharedIndexInformer, number int, role string, han
 
 // kumoriExternal hands over external resources as such.
 func kumoriExternal(client external.IExternalClient, handle func(any)) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		inner, config, err := apisource.Check(client)
 		if err != nil {
 			return fmt.Errorf("secondary external client %s: %w", apisource.KindOf(inner), err)

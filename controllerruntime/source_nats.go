@@ -14,7 +14,7 @@ import (
 // Owns makes the entities of client secondaries of the primary: an event of one, or of its status, enqueues the primary
 // it names as its owner, and cascade and sweep delete those whose owner is gone.
 func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if guard.IsNil(client) {
 			return errors.New("Owns(nil): a client is needed")
 		}
@@ -38,7 +38,7 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 // if it fails it is called again, with backoff, for the same event. It must return soon after its context ended: the end of
 // Run waits for it, but not for ever.
 func Watches[T entity.IEntity](client entity.IEntityClient[T], keys func(context.Context, T) ([]string, error), opts ...SourceOption) Option {
-	return func(o *options) error {
+	return func(o *engineOptions) error {
 		if guard.IsNil(client) || keys == nil {
 			return errors.New("Watches: a client and a function that returns keys are needed")
 		}

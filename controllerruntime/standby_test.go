@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/keytable"
 )
 
 // remembers is how much a controller keeps of keys.
 func remembers(c *Controller[*site]) map[string]int {
-	deleted := c.engine.keys.where(func(s *keyState) bool { return s.deleted != nil })
-	anchors := c.engine.keys.where(func(s *keyState) bool { return s.deletedAnchor != nil })
+	deleted := c.engine.keys.Where(func(s *keytable.State) bool { return s.Deleted != nil })
+	anchors := c.engine.keys.Where(func(s *keytable.State) bool { return s.DeletedAnchor != nil })
 	return map[string]int{"queue": c.engine.queue.Remembered(), "vanishings": len(deleted), "losses": len(anchors)}
 }
 

@@ -77,6 +77,19 @@ type Stats struct {
 	BreakerOpened uint64
 }
 
+// BrakeState tells whether the brake holds deletes back, and why. It is kept as JSON under "_nagi.brake" in the status
+// bucket, so that it survives restarts.
+type BrakeState struct {
+	Engaged bool      `json:"engaged"`
+	Since   time.Time `json:"since"`
+	Reason  string    `json:"reason,omitempty"`
+	// Held is how many deletes of primaries wait for a release, Swept how many owners of orphaned secondaries.
+	Held  int `json:"held,omitempty"`
+	Swept int `json:"swept,omitempty"`
+	// Released stays until what was held has gone.
+	Released bool `json:"released,omitempty"`
+}
+
 // ExternalStats are the state of an external client.
 type ExternalStats struct {
 	// Resources is how many the last list showed.
@@ -92,7 +105,7 @@ type ExternalStats struct {
 
 func (e *engine) snapshot() Stats {
 	c, queue := &e.stats, e.queue.Counts()
-	failing, parked := e.keys.counts()
+	failing, parked := e.keys.Counts()
 	s := Stats{
 		Reconciles: c.reconciles.Load(), Failures: c.failures.Load(), Terminals: c.terminals.Load(),
 		ReconcileTime: time.Duration(c.seconds.Load()),

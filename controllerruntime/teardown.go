@@ -2,17 +2,13 @@ package controllerruntime
 
 import (
 	"errors"
-	"time"
 
-	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/teardown"
 )
-
-// goneCheckMost is what the pauses grow to after which a teardown looks again whether what it deleted is gone.
-const goneCheckMost = 30 * time.Second
 
 // absent is for a key without a document: a teardown if one is owed.
 func (r recordedLife) absent(t *term, it queue.Item) outcome {
@@ -26,10 +22,10 @@ func (r recordedLife) absent(t *term, it queue.Item) outcome {
 		e.brake.ForgetDelete(it.Key)
 		return outcome{verdict: nothingOwed}
 	}
-	if e.keys.staysParked(it.Key, view{}, it.Ops) || !owed && e.brake.HoldsOrphans(it.Key) {
+	if e.keys.StaysParked(it.Key, view{}, it.Ops) || !owed && e.brake.HoldsOrphans(it.Key) {
 		return outcome{}
 	}
-	ordered := it.Ops.AskedFor() || it.Ops.Has(OperationDelete) || it.Ops.Has(OperationPurge)
+	ordered := it.Ops.AskedFor() || it.Ops.Has(operation.Delete) || it.Ops.Has(operation.Purge)
 	it.Ops = operation.Union(it.Ops, deleteOperation(it))
 	admitted, err := r.admitted(t, it, owed)
 	if err != nil {
@@ -38,7 +34,7 @@ func (r recordedLife) absent(t *term, it queue.Item) outcome {
 	if !admitted {
 		return outcome{verdict: rests}
 	}
-	if !ordered && e.keys.of(it.Key).cleanUp.of(e.anchors.Cached(it.Key)) {
+	if !ordered && e.keys.Of(it.Key).CleanUp.Of(e.anchors.Cached(it.Key)) {
 		return r.finish(t, it, attempt{})
 	}
 	return r.teardown(t, it)
@@ -49,9 +45,9 @@ func (r recordedLife) absent(t *term, it queue.Item) outcome {
 func (r recordedLife) admitted(t *term, it queue.Item, owed bool) (bool, error) {
 	e := r.engine
 	evidenced := false
-	if seen := e.keys.of(it.Key).deleted; seen != nil {
-		evidenced = seen.evidenced
-		if owed && seen.resolved {
+	if seen := e.keys.Of(it.Key).Deleted; seen != nil {
+		evidenced = seen.Evidenced
+		if owed && seen.Resolved {
 			marked, err := e.teardown.Marked(t.ctx, it.Key)
 			if err != nil {
 				return false, err
@@ -69,11 +65,11 @@ func (r recordedLife) admitted(t *term, it queue.Item, owed bool) (bool, error) 
 }
 
 // deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.
-func deleteOperation(it queue.Item) Operations {
-	if it.Ops.Has(OperationPurge) {
-		return operation.Of(OperationPurge)
+func deleteOperation(it queue.Item) operation.Operations {
+	if it.Ops.Has(operation.Purge) {
+		return operation.Of(operation.Purge)
 	}
-	return operation.Of(OperationDelete)
+	return operation.Of(operation.Delete)
 }
 
 // teardown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
@@ -87,14 +83,14 @@ func (r recordedLife) teardown(t *term, it queue.Item) outcome {
 	if a.err != nil {
 		return r.stopped(t, it, a, "in the reconciler")
 	}
-	if after := a.result.RequeueAfter; after > 0 {
+	if after := a.requeue; after > 0 {
 		// Not finished yet, as a finalizer would say it: the anchor stays.
 		return outcome{verdict: succeeded, attempt: a, after: after, ops: operation.Union(r.unowed(it), deleteOperation(it))}
 	}
 	anchor := e.anchors.Cached(it.Key)
-	e.keys.change(it.Key, func(s *keyState) {
-		if !s.cleanUp.of(anchor) { // else its pauses go on growing
-			s.cleanUp = newCleanUp(anchor)
+	e.keys.Change(it.Key, func(s *keytable.State) {
+		if !s.CleanUp.Of(anchor) { // else its pauses go on growing
+			s.CleanUp = keytable.NewCleanUp(anchor)
 		}
 	})
 	return r.finish(t, it, a)
@@ -115,7 +111,7 @@ func (r recordedLife) finish(t *term, it queue.Item, a attempt) outcome {
 	}
 	if !gone {
 		pause := teardown.CheckInterval
-		e.keys.amend(it.Key, func(s *keyState) { pause = s.cleanUp.nextPause() })
+		e.keys.Amend(it.Key, func(s *keytable.State) { pause = s.CleanUp.NextPause() })
 		return outcome{verdict: succeeded, attempt: a, after: pause, ops: r.unowed(it)}
 	}
 	e.brake.Forget(it.Key)
@@ -132,47 +128,17 @@ func (r recordedLife) stopped(t *term, it queue.Item, a attempt, where string) o
 	}
 	o := came(it, view{}, a)
 	o.where = where
-	if seen := r.engine.keys.of(it.Key).deleted; seen != nil && o.verdict == terminal {
-		o.subject = seen.object
+	if seen := r.engine.keys.Of(it.Key).Deleted; seen != nil && o.verdict == terminal {
+		o.subject = seen.Object
 	}
 	return o
 }
 
 // unowed is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells that there is
 // something left to do.
-func (r recordedLife) unowed(it queue.Item) Operations {
+func (r recordedLife) unowed(it queue.Item) operation.Operations {
 	if it.Ops.AskedFor() && !record.IsAnchor(r.engine.anchors.Cached(it.Key)) {
-		return operation.Of(OperationDelete) | operation.ByHand
+		return operation.Of(operation.Delete) | operation.ByHand
 	}
 	return 0
-}
-
-// pendingCleanUp is a teardown whose reconciler has succeeded, and which waits until what it deleted is gone. It is for the
-// state of the primary that its anchor tells: any other was not cleaned up after.
-type pendingCleanUp struct {
-	revision uint64
-	stream   string
-	pause    time.Duration
-}
-
-func newCleanUp(anchor *entity.Record) *pendingCleanUp {
-	c := &pendingCleanUp{pause: teardown.CheckInterval}
-	if anchor != nil {
-		c.revision, c.stream = anchor.DocumentRevision, anchor.Stream
-	}
-	return c
-}
-
-func (c *pendingCleanUp) of(anchor *entity.Record) bool {
-	return c != nil && anchor != nil && c.revision == anchor.DocumentRevision && c.stream == anchor.Stream
-}
-
-// nextPause is how long to wait this time; it doubles.
-func (c *pendingCleanUp) nextPause() time.Duration {
-	if c == nil {
-		return teardown.CheckInterval
-	}
-	pause := c.pause
-	c.pause = min(2*pause, goneCheckMost)
-	return pause
 }

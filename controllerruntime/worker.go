@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,11 +50,11 @@ func (e *engine) handle(t *term, it queue.Item) outcome {
 	}
 	switch {
 	case v.Presence == source.Invalid:
-		if it.Ops.Has(OperationPut) {
+		if it.Ops.Has(operation.Put) {
 			e.event(e.regarding(it.Key, v), eventWarning, entity.ReasonInvalid, notDecodable)
 		}
 		return e.life.rest(t, it, v, entity.ReasonInvalid, notDecodable)
-	case e.keys.staysParked(it.Key, v, it.Ops):
+	case e.keys.StaysParked(it.Key, v, it.Ops):
 		return outcome{}
 	}
 	return e.handlePresent(t, it, v)
@@ -116,7 +117,7 @@ func (u unrecorded) record(*term, queue.Item, view, *entity.Record, verdict, att
 
 func (u unrecorded) absent(t *term, it queue.Item) outcome {
 	e := u.engine
-	if e.keys.staysParked(it.Key, view{}, it.Ops) {
+	if e.keys.StaysParked(it.Key, view{}, it.Ops) {
 		return outcome{}
 	}
 	a, instead := e.call(t, it, false)

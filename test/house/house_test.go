@@ -42,7 +42,6 @@ var mayImport = map[string][]string{
 	"internal/health":      {},
 	"internal/lease":       {},
 	"internal/queue":       {"internal/operation"},
-	"internal/kubeerrors":  {},
 
 	// Rooms of the engine.
 	"internal/record": {"internal/source", "internal/backoff"},
@@ -51,13 +50,15 @@ var mayImport = map[string][]string{
 	"internal/apisource": {"external", "internal/record"},
 	"internal/brake":     {"internal/record", "internal/queue"},
 	"internal/teardown":  {"internal/apisource", "internal/brake"},
-	"internal/current":   {"entity"},
+	"internal/current":   {"internal/apisource"},
+	"internal/keytable":  {"internal/source", "internal/ownwrites"},
+	"internal/resync":    {},
 	"internal/owner":     {"entity"},
 
 	"controllerruntime": {
-		"external", "recorder/kuberecorder", "internal/backoff", "internal/teardown", "internal/current",
+		"external", "recorder/kuberecorder", "internal/backoff", "internal/teardown", "internal/current", "internal/keytable", "internal/resync",
 		"internal/lease", "internal/netpoll", "internal/asyncwrites",
-		"internal/owner", "internal/kubeerrors",
+		"internal/owner",
 	},
 }
 

@@ -1,4 +1,4 @@
-package controllerruntime
+package current
 
 import (
 	"sync"
@@ -8,21 +8,22 @@ import (
 )
 
 // externalRuntime is what external.Reconcile gets of a reconcile.
-type externalRuntime struct{ *reconcileContext }
+type externalRuntime struct{ *Context }
 
 var _ external.Runtime = externalRuntime{}
 
 // Owner implements external.Runtime.
 func (r externalRuntime) Owner() external.Owner {
-	return external.Owner{Kind: r.engine.kind, Key: r.req.Key, Instance: r.engine.instanceID()}
+	primary := r.Primary()
+	return external.Owner{Kind: primary.Kind, Key: primary.Key, Instance: primary.Instance}
 }
 
 // Store implements external.Runtime.
-func (r externalRuntime) Store() external.Store { return r.engine.apis.Store(r.req.Key, &r.saving) }
+func (r externalRuntime) Store() external.Store { return r.config.APIs.Store(r.key, &r.saving) }
 
 // Gate implements external.Runtime.
 func (r externalRuntime) Gate(kind string) external.Gate {
-	if gate, guarded := r.engine.apis.Gate(kind, r.req.Key, &r.began); guarded {
+	if gate, guarded := r.config.APIs.Gate(kind, r.key, &r.began); guarded {
 		return gate
 	}
 	return nil
@@ -30,7 +31,7 @@ func (r externalRuntime) Gate(kind string) external.Gate {
 
 // Pending implements external.Runtime.
 func (r externalRuntime) Pending(what string, after time.Duration) {
-	r.reconcileContext.pending.add(what, after)
+	r.Context.pending.add(what, after)
 }
 
 // ReasonDrifted is the reason of the event about an external resource that has drifted and is left so.
@@ -40,6 +41,9 @@ const ReasonDrifted = "Drifted"
 func (r externalRuntime) Drifted(what string) {
 	r.Warn(ReasonDrifted, what)
 }
+
+// Pending returns what the reconcile waits for, and after which time it looks again; "" if it waits for nothing.
+func (c *Context) Pending() (after time.Duration, what string) { return c.pending.get() }
 
 // pendingNote is what a reconcile waits for, and when to look again.
 type pendingNote struct {

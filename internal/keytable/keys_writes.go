@@ -1,4 +1,4 @@
-package controllerruntime
+package keytable
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// ownWritesPatience bounds how long a reconcile waits for the caches. A cache that is cut off must not stop the rest:
+	// OwnWritesPatience bounds how long a reconcile waits for the caches. A cache that is cut off must not stop the rest:
 	// after that the reconcile runs on what there is.
-	ownWritesPatience = 5 * time.Second
+	OwnWritesPatience = 5 * time.Second
 	// ownWritesGlance is how long a worker waits with a key; usually the caches are there by then. Else the key is put back,
 	// and looked at again after pauses that grow to ownWritesPauseMost.
 	ownWritesGlance    = 20 * time.Millisecond
@@ -28,12 +28,12 @@ type keyWrites struct {
 	log *ownwrites.Log
 }
 
-// keepWrites remembers what a key's last reconcile wrote, so that its next one waits until the caches show it.
-func (k *keyTable) keepWrites(key string, log *ownwrites.Log) {
+// KeepWrites remembers what a key's last reconcile wrote, so that its next one waits until the caches show it.
+func (k *Table) KeepWrites(key string, log *ownwrites.Log) {
 	if log.Empty() {
 		return
 	}
-	k.change(key, func(s *keyState) { s.writes, s.awaitsWrites = log, time.Time{} })
+	k.Change(key, func(s *State) { s.writes, s.awaitsWrites = log, time.Time{} })
 	k.mu.Lock()
 	k.wrote = append(k.wrote, keyWrites{key, log})
 	oldest := slices.Clone(k.wrote[:min(ownWritesLooks, len(k.wrote))])
@@ -46,8 +46,8 @@ func (k *keyTable) keepWrites(key string, log *ownwrites.Log) {
 
 // tidyWrites forgets writes that the caches show. Others are looked at again later, unless too many are kept: a reconcile
 // that does not wait is followed by another when the caches show its writes.
-func (k *keyTable) tidyWrites(w keyWrites) {
-	if k.of(w.key).writes != w.log {
+func (k *Table) tidyWrites(w keyWrites) {
+	if k.Of(w.key).writes != w.log {
 		return
 	}
 	reached := w.log.Reached() // asks caches: not under the lock
@@ -59,21 +59,21 @@ func (k *keyTable) tidyWrites(w keyWrites) {
 	case !reached && k.writing <= ownWritesKept:
 		k.wrote = append(k.wrote, w)
 	default:
-		k.applyLocked(w.key, s, (*keyState).forgetWrites)
+		k.applyLocked(w.key, s, (*State).forgetWrites)
 	}
 }
 
-func (s *keyState) forgetWrites() { s.writes, s.awaitsWrites = nil, time.Time{} }
+func (s *State) forgetWrites() { s.writes, s.awaitsWrites = nil, time.Time{} }
 
-// lookForWrites tells whether the caches show what the key's last reconcile wrote. If not, it says after which pause to look
+// LookForWrites tells whether the caches show what the key's last reconcile wrote. If not, it says after which pause to look
 // again; 0 when it has been waited for long enough.
-func (k *keyTable) lookForWrites(ctx context.Context, key string) (shown bool, again time.Duration) {
-	s := k.of(key)
+func (k *Table) LookForWrites(ctx context.Context, key string) (shown bool, again time.Duration) {
+	s := k.Of(key)
 	if s.writes == nil {
 		return true, 0
 	}
 	if s.writes.Reached() {
-		k.amend(key, (*keyState).forgetWrites)
+		k.Amend(key, (*State).forgetWrites)
 		return true, 0
 	}
 	begin, glance := time.Now(), ownWritesGlance
@@ -83,14 +83,14 @@ func (k *keyTable) lookForWrites(ctx context.Context, key string) (shown bool, a
 	glancing, cancel := context.WithTimeout(ctx, glance)
 	defer cancel()
 	if s.writes.Wait(glancing) == nil {
-		k.amend(key, (*keyState).forgetWrites)
+		k.Amend(key, (*State).forgetWrites)
 		return true, 0
 	}
 	waited := time.Since(begin)
-	if waited >= ownWritesPatience || ctx.Err() != nil {
-		k.amend(key, (*keyState).forgetWrites)
+	if waited >= OwnWritesPatience || ctx.Err() != nil {
+		k.Amend(key, (*State).forgetWrites)
 		return false, 0
 	}
-	k.amend(key, func(s *keyState) { s.awaitsWrites = begin })
-	return false, min(max(waited, ownWritesGlance), ownWritesPauseMost, ownWritesPatience-waited)
+	k.Amend(key, func(s *State) { s.awaitsWrites = begin })
+	return false, min(max(waited, ownWritesGlance), ownWritesPauseMost, OwnWritesPatience-waited)
 }

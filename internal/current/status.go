@@ -1,4 +1,4 @@
-package controllerruntime
+package current
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// SetStatus implements current.Reconcile.
-func (c *reconcileContext) SetStatus(ctx context.Context, obj entity.IEntity) error {
+// SetStatus implements Reconcile.
+func (c *Context) SetStatus(ctx context.Context, obj entity.IEntity) error {
 	if err := c.isPrimary(obj); err != nil {
 		return err
 	}
-	if !c.recorded {
-		return c.engine.primary.UpdateStatus(ctx, obj)
+	if !c.Recorded {
+		return c.config.Statuses.UpdateStatus(ctx, obj)
 	}
-	change, err := c.engine.primary.StatusChange(obj)
+	change, err := c.config.Statuses.StatusChange(obj)
 	if err != nil {
 		return err
 	}
@@ -28,23 +28,26 @@ func (c *reconcileContext) SetStatus(ctx context.Context, obj entity.IEntity) er
 
 // isPrimary refuses what is not the reconciled primary, as far as that can be seen: a secondary may have its key and
 // its type.
-func (c *reconcileContext) isPrimary(obj entity.IEntity) error {
-	key := source.ObjectKey(obj)
-	other := key != c.req.Key
-	if kind, owner, owned := OwnerOf(obj); owned && kind == c.engine.kind && owner == key {
+func (c *Context) isPrimary(obj entity.IEntity) error {
+	key, ours := source.ObjectKey(obj), c.Primary().Kind
+	other := key != c.key
+	if kind, owner, owned := entity.OwnerOf(obj); owned && kind == ours && owner == key {
 		other = true
 	}
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
-	cached, ok := c.engine.primary.View(c.req.Key).Object.(runtime.Object)
+	cached, ok := c.config.Statuses.View(c.key).Object.(runtime.Object)
 	if ok && kind != "" && kind != cached.GetObjectKind().GroupVersionKind().Kind {
 		other = true
 	}
 	if other {
 		return fmt.Errorf("set the status of %s %q in the reconcile of %s %q: use its client's UpdateStatus",
-			kind, key, c.engine.kind, c.req.Key)
+			kind, key, ours, c.key)
 	}
 	return nil
 }
+
+// TakeStatus ends the setting of the status, and returns what was set last; nil if nothing was.
+func (c *Context) TakeStatus() *entity.StatusChange { return c.status.take() }
 
 // stagedStatus is what SetStatus was given last, until the reconcile is over.
 type stagedStatus struct {
