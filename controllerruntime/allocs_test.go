@@ -33,14 +33,16 @@ func TestAllocationsOfDispatch(t *testing.T) {
 	}), WithWorkers(4), WithResyncInterval(0))
 	must(t, err)
 	w.run(c)
-	eventually(t, "all are anchored", func() bool { return reconciled.Load() >= keys && c.engine.queue.Counts().InProgress == 0 })
-	names := c.engine.primary.Keys()
+	eventually(t, "all are anchored", func() bool { return reconciled.Load() >= keys && c.engine.inside().Queue.Counts().InProgress == 0 })
+	names := c.engine.inside().Primary.Keys()
 	round := func() {
 		before := reconciled.Load()
 		for _, key := range names {
-			c.engine.queue.Add(key, operation.Of(OperationResync), queue.Background)
+			c.engine.inside().Queue.Add(key, operation.Of(OperationResync), queue.Background)
 		}
-		eventually(t, "all were reconciled", func() bool { return reconciled.Load() >= before+keys && c.engine.queue.Counts().InProgress == 0 })
+		eventually(t, "all were reconciled", func() bool {
+			return reconciled.Load() >= before+keys && c.engine.inside().Queue.Counts().InProgress == 0
+		})
 	}
 	round()
 	var before, after runtime.MemStats

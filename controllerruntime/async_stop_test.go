@@ -37,12 +37,12 @@ func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
 			receive(t, "a reconcile", entered)
 			proxy.Refuse()
 			close(leave)
-			eventually(t, "many are under way", func() bool { return c.engine.queue.Counts().InProgress > 100 })
+			eventually(t, "many are under way", func() bool { return c.engine.inside().Queue.Counts().InProgress > 100 })
 			r.stop()
 			select {
 			case <-r.done:
 			case <-time.After(25 * time.Second): // in series the writes would take five seconds each
-				t.Errorf("Run has not returned, %d keys are in progress", c.engine.queue.Counts().InProgress)
+				t.Errorf("Run has not returned, %d keys are in progress", c.engine.inside().Queue.Counts().InProgress)
 			}
 			proxy.Resume()
 			r.halt()
@@ -70,7 +70,7 @@ func TestKeysWhoseRecordsMayNotBeWrittenHoldUpNoOthers(t *testing.T) {
 	c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(0), WithWorkers(2))
 	must(t, err)
 	w.run(c)
-	eventually(t, "all of them are under way", func() bool { return c.engine.queue.Counts().InProgress == 20 })
+	eventually(t, "all of them are under way", func() bool { return c.engine.inside().Queue.Counts().InProgress == 20 })
 	good := newSite("home", "one")
 	good.Namespace = "good"
 	must(t, sites.Create(t.Context(), good))

@@ -38,13 +38,13 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.Run(ctx) }()
-	awaitPass(c.engine.queue, &l.reconciled, keys)
+	awaitPass(c.engine.inside().Queue, &l.reconciled, keys)
 	poller, err := netpoll.New()
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer poller.Close()
-	all := c.engine.primary.Keys()
+	all := c.engine.inside().Primary.Keys()
 
 	for _, beside := range []struct {
 		name  string
@@ -59,14 +59,14 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 			var spent [2]time.Duration
 			for b.Loop() {
 				for turn, breathe := range []bool{false, true} {
-					setPoll(c.engine.queue, breathe, poller.Poll)
+					setPoll(c.engine.inside().Queue, breathe, poller.Poll)
 					stop := beside.start(breathe)
 					l.take()
 					before, start := l.reconciled.Load(), time.Now()
 					for _, key := range all {
-						c.engine.queue.Add(key, operation.Of(OperationResync), queue.Background)
+						c.engine.inside().Queue.Add(key, operation.Of(OperationResync), queue.Background)
 					}
-					awaitPass(c.engine.queue, &l.reconciled, before+keys)
+					awaitPass(c.engine.inside().Queue, &l.reconciled, before+keys)
 					spent[turn] += time.Since(start)
 					took[turn] = append(took[turn], l.take()...)
 					stop()

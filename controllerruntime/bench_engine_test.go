@@ -83,7 +83,7 @@ func BenchmarkDispatch(b *testing.B) {
 		start := time.Now()
 		go func() { stopped <- c.Run(ctx) }()
 		<-done
-		for c.engine.queue.Counts().InProgress > 0 {
+		for c.engine.inside().Queue.Counts().InProgress > 0 {
 			time.Sleep(time.Millisecond)
 		}
 		if cold := float64(n) / time.Since(start).Seconds(); workers == 1 {
@@ -93,13 +93,13 @@ func BenchmarkDispatch(b *testing.B) {
 				b.ReportMetric(cold, "keys/s")
 			})
 		}
-		keys := c.engine.primary.Keys()
+		keys := c.engine.inside().Primary.Keys()
 		b.Run(fmt.Sprintf("warm/workers=%d", workers), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				reconciled.Store(0)
 				for _, key := range keys {
-					c.engine.queue.Add(key, operation.Of(OperationResync), queue.Background)
+					c.engine.inside().Queue.Add(key, operation.Of(OperationResync), queue.Background)
 				}
 				<-done
 			}
@@ -156,7 +156,7 @@ func BenchmarkPutToReconcile(b *testing.B) {
 	<-entered
 	var ours, theirs []time.Duration
 	for i := 0; b.Loop(); i++ {
-		for c.engine.queue.Counts().InProgress+readyKeys(c.engine.queue) > 0 {
+		for c.engine.inside().Queue.Counts().InProgress+readyKeys(c.engine.inside().Queue) > 0 {
 			time.Sleep(100 * time.Microsecond)
 		}
 		start := put(writer, subject, i)

@@ -14,6 +14,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/client-go/tools/record"
@@ -88,10 +89,10 @@ func (m *massed) holds(held int) {
 		return state.Engaged && state.Held+state.Swept == held
 	})
 	sweeps := m.c.Stats().Sweeps
-	m.c.engine.queue.Add(siteName(0), operation.Of(OperationSecondary), queue.Live) // its page has changed
+	m.c.engine.inside().Queue.Add(siteName(0), operation.Of(OperationSecondary), queue.Live) // its page has changed
 	m.c.Enqueue(siteName(1), OperationDelete)
 	eventually(m.t, "the queue is worked off", func() bool { s := m.c.Stats(); return s.Ready == [3]int{} && s.Running == 0 })
-	if interval := m.c.engine.opts.resyncInterval; 0 < interval && interval < time.Second {
+	if interval := m.c.engine.inside().Options.resyncInterval; 0 < interval && interval < time.Second {
 		eventually(m.t, "sweeps go by", func() bool { return m.c.Stats().Sweeps > sweeps+3 })
 	}
 	if n := count(m.t, m.pages); n != many {
@@ -106,8 +107,10 @@ func (m *massed) holds(held int) {
 func (m *massed) tornDown() {
 	m.t.Helper()
 	eventually(m.t, "all records are removed", func() bool {
-		for range (brakeAnchors{m.c.engine.records}).All() {
-			return false
+		for _, held := range m.c.engine.inside().Records.All() {
+			if record.IsAnchor(held) {
+				return false
+			}
 		}
 		return true
 	})

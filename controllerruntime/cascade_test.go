@@ -279,7 +279,7 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 			err := remove()
 			if deleted.Add(1) == 1 {
 				must(t, other.Create(ctx, siteWithPages("home", owned)))
-				eventually(t, "the cache shows it", func() bool { return c.engine.primary.Exists("home") })
+				eventually(t, "the cache shows it", func() bool { return c.engine.inside().Primary.Exists("home") })
 			}
 			return err
 		}

@@ -89,4 +89,4 @@ func (c *Controller[T]) Instance() string { return c.engine.instanceID() }
 func (c *Controller[T]) ReleaseBrake(ctx context.Context) error { return c.engine.releaseBrake(ctx) }
 
 // Stats returns the counts and states of this moment. It is cheap enough to be called every second.
-func (c *Controller[T]) Stats() Stats { return c.engine.snapshot() }
+func (c *Controller[T]) Stats() Stats { return statsOf(c.engine) }

@@ -214,7 +214,7 @@ func TestEventsDoNotInflateTheBackoff(t *testing.T) {
 	}
 	g.leave <- errUnwell
 	g.enter(t)
-	idleBut := func() bool { return c.engine.queue.Counts().Delayed == 0 && c.Stats().Failing == 1 }
+	idleBut := func() bool { return c.engine.inside().Queue.Counts().Delayed == 0 && c.Stats().Failing == 1 }
 	eventually(t, "all events have come", idleBut)
 	g.leave <- errUnwell
 	g.enter(t)

@@ -99,7 +99,7 @@ func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
 	eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	// The teardown fails, so that it is told; Timeout and Settle are long over when it has done so several times.
-	eventually(t, "the teardown does not go on", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.keys.Of("home").Failures > 6 })
+	eventually(t, "the teardown does not go on", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.inside().Keys.Of("home").Failures > 6 })
 	if w.gone("home") {
 		t.Fatal("forgotten while the operation goes on")
 	}
@@ -119,7 +119,7 @@ func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the site is known", func() bool { return w.reconciled("home") })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	s := w.c.engine.apis.Source("Disk")
+	s := w.c.engine.inside().APIs.Source("Disk")
 	eventually(t, "the teardown waits for a list", func() bool { return s.Stats().Awaited == 1 })
 	terms := w.c.Stats().Terms
 	loseLease(t, w.sites)

@@ -51,10 +51,10 @@ func TestKumoriHandleSecondaryIsToldOfWhatWasDeletedBeforeAnyListShowedIt(t *tes
 	eventually(t, "created", func() bool { return api.of("home") == "=1" && c.Stats().Running == 0 && c.Stats().Delayed == 0 })
 	api.remove("home")
 	synced := c.seen.count("home")
-	c.controller.engine.apis.Source("Disk").WantList(time.Now().Add(time.Second)) // past Settle
+	c.controller.engine.inside().APIs.Source("Disk").WantList(time.Now().Add(time.Second)) // past Settle
 	eventually(t, "it is told", c.secondaries.any(func(obj any) bool { return obj == external.Resource{OwnerKey: "home"} }))
 	lists := api.called("GET disks")
-	c.controller.engine.apis.Source("Disk").WantList(time.Now())
+	c.controller.engine.inside().APIs.Source("Disk").WantList(time.Now())
 	eventually(t, "it is listed again", func() bool { return api.called("GET disks") > lists })
 	if n := c.seen.count("home"); n != synced {
 		t.Errorf("synced %d times more, though HandleSecondary enqueued nothing", n-synced)

@@ -17,7 +17,7 @@ func TestARateLimitHoldsUpNoPrimaryThatNeedsNoAPI(t *testing.T) {
 	w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 	w.manySites(20)
-	eventually(t, "most were turned away", func() bool { return w.c.engine.apis.Source("Disk").Stats().TurnedAway >= 17 })
+	eventually(t, "most were turned away", func() bool { return w.c.engine.inside().APIs.Source("Disk").Stats().TurnedAway >= 17 })
 	must(t, w.sites.Create(t.Context(), sized("plain", 1)))
 	eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
 	if s := w.c.Stats(); s.Failures != 0 || s.Failing != 0 {
@@ -45,7 +45,7 @@ func TestWhoIsTurnedAwayByARateLimitGetsItsTurn(t *testing.T) {
 	if most := 2 + 10*time.Since(start).Seconds() + 10; float64(calls) > most {
 		t.Errorf("%d calls in %v, at most %.0f are allowed", calls, time.Since(start), most)
 	}
-	if n := w.c.engine.apis.Source("Disk").Stats().TurnedAway; n != 0 {
+	if n := w.c.engine.inside().APIs.Source("Disk").Stats().TurnedAway; n != 0 {
 		t.Errorf("%d keys are remembered as turned away", n)
 	}
 	for i := range sites {
@@ -111,7 +111,7 @@ func TestARateLimitHoldsUpNobodyWhoHasCalledAnotherAPI(t *testing.T) {
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 	w.manySites(6)
 	eventually(t, "all have disks, and were turned away by the other API", func() bool {
-		return w.cloud.count() == 6 && w.c.engine.apis.Source("Thing").Stats().TurnedAway == 6
+		return w.cloud.count() == 6 && w.c.engine.inside().APIs.Source("Thing").Stats().TurnedAway == 6
 	})
 	must(t, w.sites.Create(t.Context(), sized("plain", 1)))
 	eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })

@@ -158,7 +158,7 @@ func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWh
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the delete is reconciled", func() bool { return w.seen.with("home", OperationDelete) > 0 })
 	eventually(t, "the error says what to do", func() bool { // once the disks were listed anew
-		_, err := w.c.engine.teardown.CleanUp(t.Context(), "home")
+		_, err := w.c.engine.inside().Teardown.CleanUp(t.Context(), "home")
 		return err != nil && strings.Contains(err.Error(), "external.ReconcileAbsent for Disk/ours")
 	})
 	r.halt()

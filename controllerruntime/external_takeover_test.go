@@ -49,11 +49,11 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 			at := time.Now()
 			if created {
 				entry := external.Entry{Applied: "x", Created: &external.Creation{At: at, Settle: time.Millisecond}}
-				must(t, c.engine.apis.Store("old", &sync.Mutex{}).Save(t.Context(), "Thing", external.Entry{}, entry))
+				must(t, c.engine.inside().APIs.Store("old", &sync.Mutex{}).Save(t.Context(), "Thing", external.Entry{}, entry))
 			}
 			eventually(t, "it has settled", func() bool { return time.Since(at) > 10*time.Millisecond })
 			api.hold.Store(true)
-			c.engine.apis.Source("Thing").WantList(time.Now())
+			c.engine.inside().APIs.Source("Thing").WantList(time.Now())
 			<-api.read
 			api.list.Store(&[]external.Resource{{ID: "disk", OwnerKey: "new", Version: "2"}})
 			must(t, sites.Delete(t.Context(), "old"))

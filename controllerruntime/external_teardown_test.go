@@ -13,7 +13,7 @@ import (
 // listNow makes the disks of a cloud known that were made without the controller.
 func (w *cloudWorld) listNow(resources int) {
 	w.t.Helper()
-	w.c.engine.apis.Source("Disk").WantList(time.Now())
+	w.c.engine.inside().APIs.Source("Disk").WantList(time.Now())
 	eventually(w.t, "the disks are listed", func() bool { return w.c.Stats().External["Disk"].Resources == resources })
 }
 
@@ -44,7 +44,7 @@ func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
 	things.list.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
-	w.c.engine.apis.Source("Thing").WantList(time.Now())
+	w.c.engine.inside().APIs.Source("Thing").WantList(time.Now())
 	eventually(t, "the thing is known", func() bool { return w.c.Stats().External["Thing"].Resources == 1 })
 	w.cloud.goAway(false)
 	must(t, w.sites.Delete(t.Context(), "home"))
@@ -66,14 +66,14 @@ func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 	eventually(t, "it is reconciled", func() bool { return w.reconciled("home") && w.cloud.of("home") == "=1" })
 	w.listNow(1)
 	things.list.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
-	w.c.engine.apis.Source("Thing").WantList(time.Now())
+	w.c.engine.inside().APIs.Source("Thing").WantList(time.Now())
 	eventually(t, "the thing is known", func() bool { return w.c.Stats().External["Thing"].Resources == 1 })
 	w.cloud.set(func(c *cloud) { c.async = true })
 	w.resize("home", 2)
 	eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the thing is deleted", func() bool { return len(things.deleted) == 1 })
-	eventually(t, "the teardown does not end", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.keys.Of("home").Failures > 3 })
+	eventually(t, "the teardown does not end", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.inside().Keys.Of("home").Failures > 3 })
 	if w.gone("home") || w.cloud.count() != 1 || w.cloud.called("DELETE disks") > 0 {
 		t.Errorf("gone: %v, disks: %d, asked to be deleted %d times; the operation goes on", w.gone("home"), w.cloud.count(), w.cloud.called("DELETE disks"))
 	}

@@ -35,7 +35,7 @@ func TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid(t *testing.T) {
 				key := fmt.Sprintf("site-%d", n)
 				c.Enqueue(key, OperationSecondary)
 				for range 100 {
-					if c.engine.primary.View(key).Presence == source.Invalid {
+					if c.engine.inside().Primary.View(key).Presence == source.Invalid {
 						t.Errorf("%s is called invalid", key)
 						return
 					}
@@ -128,9 +128,9 @@ func TestAClosedClientIsReportedAndChangesNothing(t *testing.T) {
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
-	before := c.engine.primary.Stream()
+	before := c.engine.inside().Primary.Stream()
 	sites.Close()
-	if now := c.engine.primary.Stream(); now.Created != before.Created || now.Highest != before.Highest || !c.engine.primary.Exists("home") {
+	if now := c.engine.inside().Primary.Stream(); now.Created != before.Created || now.Highest != before.Highest || !c.engine.inside().Primary.Exists("home") {
 		t.Errorf("the stream was %+v and is %+v", before, now)
 	}
 	eventually(t, "it is reported", func() bool {
@@ -157,7 +157,7 @@ func TestManyInvalidDocumentsCostNoMoreEachThanFew(t *testing.T) {
 	eventually(t, "all are known to be invalid", func() bool { return sites.Informer().Status().Invalid == n })
 	began := time.Now()
 	for i := range n {
-		if c.engine.primary.View(keyNumber(i)).Presence != source.Invalid {
+		if c.engine.inside().Primary.View(keyNumber(i)).Presence != source.Invalid {
 			t.Fatal("it is not invalid")
 		}
 	}

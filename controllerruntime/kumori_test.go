@@ -101,7 +101,9 @@ func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
 	r := runKumori(t, c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	eventually(t, "it is tried until it succeeds", func() bool { return c.seen.count("home") == failures+1 })
-	eventually(t, "the failures are forgotten", func() bool { return c.controller.engine.keys.Of("home").Failures == 0 && c.Stats().Failing == 0 })
+	eventually(t, "the failures are forgotten", func() bool {
+		return c.controller.engine.inside().Keys.Of("home").Failures == 0 && c.Stats().Failing == 0
+	})
 	r.halt()
 
 	// The delay after failure n is at least 2^(n-1) times the smallest.

@@ -108,8 +108,8 @@ func TestHundredThousandKeysEnqueuedAtOnceAreEachReconciledOnce(t *testing.T) {
 	if grown := after - before; grown > 4<<20 {
 		t.Errorf("the heap has grown by %d bytes from one round to the next", grown)
 	}
-	if n := c.engine.queue.Counts(); c.Stats().Failing != 0 || n.Delayed != 0 || c.engine.queue.Remembered() != 0 {
-		t.Errorf("left behind: %+v, %d entries", n, c.engine.queue.Remembered())
+	if n := c.engine.inside().Queue.Counts(); c.Stats().Failing != 0 || n.Delayed != 0 || c.engine.inside().Queue.Remembered() != 0 {
+		t.Errorf("left behind: %+v, %d entries", n, c.engine.inside().Queue.Remembered())
 	}
 }
 
@@ -141,8 +141,8 @@ func TestAnInitialListIsReconciledOnceAndLeavesNothingBehindWhenItGoes(t *testin
 	})
 	r.halt() // so that its state can be read
 	left := map[string]int{
-		"table": c.engine.keys.Len(),
-		"queue": c.engine.queue.Remembered(), "mappings": c.engine.mappings.Waiting(),
+		"table": c.engine.inside().Keys.Len(),
+		"queue": c.engine.inside().Queue.Remembered(), "mappings": c.engine.inside().Mappings.Waiting(),
 	}
 	for what, n := range left {
 		if n != 0 {

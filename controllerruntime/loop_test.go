@@ -23,7 +23,7 @@ var errUnwell = errors.New("the world is unwell")
 func idle(t *testing.T, c *Controller[*site]) {
 	t.Helper()
 	eventually(t, "nothing is ready, in progress or delayed", func() bool {
-		n := c.engine.queue.Counts()
+		n := c.engine.inside().Queue.Counts()
 		return n.Ready == [queue.Priorities]int{} && n.InProgress == 0 && n.Delayed == 0
 	})
 }
@@ -32,7 +32,7 @@ func idle(t *testing.T, c *Controller[*site]) {
 func pending(t *testing.T, c *Controller[*site], key string, ops ...Operation) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%q is due with %v", key, operation.Of(ops...)), func() bool {
-		return c.engine.queue.Pending(key).Public() == operation.Of(ops...)
+		return c.engine.inside().Queue.Pending(key).Public() == operation.Of(ops...)
 	})
 }
 

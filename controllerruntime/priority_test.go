@@ -31,7 +31,7 @@ func TestLiveChangeGoesBeforeTheBacklog(t *testing.T) {
 			w.run(c)
 			first := g.enter(t).Key
 			eventually(t, "the backlog waits", func() bool {
-				n := c.engine.queue.Counts()
+				n := c.engine.inside().Queue.Counts()
 				return n.Ready[queue.Background]+n.Ready[queue.Secondary] == backlog-1
 			})
 			raised := "old-49" // the youngest, or the one that came after it

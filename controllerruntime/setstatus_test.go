@@ -300,7 +300,7 @@ func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 	size.Store(besideTheRest)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	eventuallyReason(t, sites, "home", entity.ReasonRetrying)
-	eventually(t, "it is refused again and again", func() bool { return c.engine.keys.Of("home").Refusals > 5 })
+	eventually(t, "it is refused again and again", func() bool { return c.engine.inside().Keys.Of("home").Refusals > 5 })
 	record, err := sites.Record(t.Context(), "home")
 	must(t, err)
 	if len(record.LastDocument) == 0 {
@@ -316,7 +316,7 @@ func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 	if n := attempts.Load(); n != 1 {
 		t.Errorf("attempt %d was reported, but none failed that another would follow", n)
 	}
-	eventually(t, "the backoff is over", func() bool { return c.engine.keys.Of("home").Refusals == 0 })
+	eventually(t, "the backoff is over", func() bool { return c.engine.inside().Keys.Of("home").Refusals == 0 })
 }
 
 // TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone: it counts once, and when it is tried again is the policy's business.
@@ -333,9 +333,9 @@ func TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone(t *testing.T) {
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	for attempt := 1; attempt <= 3; attempt++ {
 		eventually(t, "the refusal is noted", func() bool {
-			return c.Stats().RecordErrors == uint64(attempt) && c.engine.queue.Counts().InProgress == 0
+			return c.Stats().RecordErrors == uint64(attempt) && c.engine.inside().Queue.Counts().InProgress == 0
 		})
-		if n := c.engine.keys.Of("home").Refusals; n != 0 {
+		if n := c.engine.inside().Keys.Of("home").Refusals; n != 0 {
 			t.Errorf("the refusal has made the key due %d times, beside its retry", n)
 		}
 		if n := <-numbers; n != attempt {

@@ -12,9 +12,9 @@ import (
 
 // remembers is how much a controller keeps of keys.
 func remembers(c *Controller[*site]) map[string]int {
-	deleted := c.engine.keys.Where(func(s *keytable.State) bool { return s.Deleted != nil })
-	anchors := c.engine.keys.Where(func(s *keytable.State) bool { return s.DeletedAnchor != nil })
-	return map[string]int{"queue": c.engine.queue.Remembered(), "vanishings": len(deleted), "losses": len(anchors)}
+	deleted := c.engine.inside().Keys.Where(func(s *keytable.State) bool { return s.Deleted != nil })
+	anchors := c.engine.inside().Keys.Where(func(s *keytable.State) bool { return s.DeletedAnchor != nil })
+	return map[string]int{"queue": c.engine.inside().Queue.Remembered(), "vanishings": len(deleted), "losses": len(anchors)}
 }
 
 // TestAReplicaThatWaitsRemembersOnlyKeysThatExist, and what somebody enqueued there; when it takes over it owes no less.
@@ -60,7 +60,7 @@ func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
 
 	waiting.Enqueue("nobody", OperationManual)
 	must(t, sites.Delete(ctx, "owed"))
-	eventually(t, "the second knows that it is gone", func() bool { return !waiting.engine.primary.Exists("owed") })
+	eventually(t, "the second knows that it is gone", func() bool { return !waiting.engine.inside().Primary.Exists("owed") })
 	eventually(t, "the first is in its teardown", func() bool { return leader.Stats().Running == 1 })
 	close(block)
 	r.halt()

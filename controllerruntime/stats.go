@@ -1,38 +1,8 @@
 package controllerruntime
 
 import (
-	"sync/atomic"
 	"time"
 )
-
-// counters are what the engine counts. The zero value is ready.
-type counters struct {
-	reconciles, failures, terminals atomic.Uint64
-	seconds                         atomic.Int64 // nanoseconds in reconciles
-	running                         atomic.Int64
-	mapperErrors                    atomic.Uint64
-	malformed, invalid              atomic.Uint64
-	foreign, uncovered              atomic.Uint64
-	tornDown, cascaded              atomic.Uint64
-	sweeps                          atomic.Uint64
-	orphaned                        atomic.Int64
-	recordErrors, leaderErrors      atomic.Uint64
-	brakeEngaged                    atomic.Uint64
-	terms                           atomic.Uint64
-	breakerOpened                   atomic.Uint64
-}
-
-func (c *counters) reconciled(a *attempt) {
-	c.reconciles.Add(1)
-	c.seconds.Add(int64(a.took))
-	if a.err == nil || a.waits != nil {
-		return // that an API is away, or busy, is not the key's failure
-	}
-	c.failures.Add(1)
-	if isTerminal(a.err) {
-		c.terminals.Add(1)
-	}
-}
 
 // Stats are the counts and states of a controller at one moment. Counters only grow, from 0 at New.
 type Stats struct {
@@ -103,16 +73,17 @@ type ExternalStats struct {
 	TurnedAway int
 }
 
-func (e *engine) snapshot() Stats {
-	c, queue := &e.stats, e.queue.Counts()
-	failing, parked := e.keys.Counts()
+// statsOf reads the counts and states of an engine.
+func statsOf(e *engine) Stats {
+	c, queue := e.counters(), e.queueCounts()
+	failing, parked := e.keyCounts()
 	s := Stats{
 		Reconciles: c.reconciles.Load(), Failures: c.failures.Load(), Terminals: c.terminals.Load(),
 		ReconcileTime: time.Duration(c.seconds.Load()),
-		Running:       int(c.running.Load()), Workers: e.opts.workers,
+		Running:       int(c.running.Load()), Workers: e.workers(),
 		Delayed: queue.Delayed, OldestReady: queue.Oldest,
 		Failing: failing, Parked: parked,
-		Leading: e.leadership.leads.Load(), Terms: c.terms.Load(),
+		Leading: e.leads(), Terms: c.terms.Load(),
 		BrakeEngaged: c.brakeEngaged.Load(),
 		TornDown:     c.tornDown.Load(), Cascaded: c.cascaded.Load(),
 		Sweeps: c.sweeps.Load(), Orphaned: int(c.orphaned.Load()), Foreign: c.foreign.Load(), Uncovered: c.uncovered.Load(),
@@ -122,12 +93,10 @@ func (e *engine) snapshot() Stats {
 	for prio, depth := range queue.Ready {
 		s.Ready[len(s.Ready)-1-prio] = depth
 	}
-	if e.brake != nil {
-		s.Brake = BrakeState(e.brake.State())
-	}
-	s.Degraded = e.health.Degraded()
+	s.Brake = BrakeState(e.brakeState())
+	s.Degraded = e.degraded()
 	s.BreakerOpened = c.breakerOpened.Load()
-	for kind, api := range e.apis.Stats() {
+	for kind, api := range e.apiStats() {
 		if s.External == nil {
 			s.External = map[string]ExternalStats{}
 		}

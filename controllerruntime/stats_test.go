@@ -58,7 +58,7 @@ func TestStatsAreRightAfterManyOperations(t *testing.T) {
 	if s.Running != 0 || s.Ready != [3]int{} || s.Delayed != 0 || s.OldestReady != 0 || s.Failing != 0 || s.Workers != 8 || s.ReconcileTime <= 0 || s.Parked > keys {
 		t.Errorf("at rest: %+v", s)
 	}
-	if n := c.engine.queue.Remembered(); n != 0 {
+	if n := c.engine.inside().Queue.Remembered(); n != 0 {
 		t.Errorf("the queue still knows %d keys", n)
 	}
 	t.Logf("%d reconciles of %d requests", s.Reconciles, 80_000*soak())

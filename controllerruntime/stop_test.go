@@ -41,7 +41,7 @@ func TestStopStartsNothingNewAndLetsRunningReconcilesFinishWithALiveContext(t *t
 			must(t, err)
 			r := w.run(c)
 			keys := []string{receive(t, "a reconcile", entered), receive(t, "another", entered)}
-			eventually(t, "many more wait", func() bool { n := c.engine.queue.Counts(); return n.Ready[0]+n.Ready[1] > 20 })
+			eventually(t, "many more wait", func() bool { n := c.engine.inside().Queue.Counts(); return n.Ready[0]+n.Ready[1] > 20 })
 			r.stop()
 			close(leave) // at once: nobody gave Run the time to notice
 			r.halt()
@@ -123,7 +123,7 @@ func TestWhatIsFinishedInTheGracePeriodIsRecorded(t *testing.T) {
 	must(t, sites.Create(t.Context(), s))
 	g.enter(t)
 	r.stop()
-	eventually(t, "the stop is noticed", c.engine.queue.Closed)
+	eventually(t, "the stop is noticed", c.engine.inside().Queue.Closed)
 	g.leave <- nil
 	r.halt()
 	record, err := sites.Record(t.Context(), "home")
@@ -178,7 +178,7 @@ func TestNegativeGracePeriodWaitsWithoutLimit(t *testing.T) {
 	r := w.run(c)
 	receive(t, "a reconcile", entered)
 	r.stop()
-	eventually(t, "the stop is noticed", c.engine.queue.Closed)
+	eventually(t, "the stop is noticed", c.engine.inside().Queue.Closed)
 	select {
 	case <-r.done:
 		t.Error("Run did not wait")

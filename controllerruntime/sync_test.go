@@ -161,7 +161,7 @@ func TestCancelDuringTheSyncIsNoError(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- c.Run(ctx) }()
-			eventually(t, "Run has begun", c.engine.started.Load)
+			eventually(t, "Run has begun", c.engine.inside().Started.Load)
 			cancel(reason)
 			if err := receive(t, "Run ends", ended); err != nil {
 				t.Errorf("Run: %v, want nil", err)
@@ -243,7 +243,7 @@ func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
 	c.Enqueue("n-0", OperationManual)
 	w.run(c)
 	eventually(t, "all but the last object were seen, and the primaries wait", func() bool {
-		n := c.engine.queue.Counts()
+		n := c.engine.inside().Queue.Counts()
 		return mapped.Load() >= 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
 	})
 	if s := c.Stats(); s.Reconciles != 0 || s.Running != 0 || s.Leading {
