@@ -14,7 +14,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/client-go/tools/record"
@@ -108,7 +107,7 @@ func (m *massed) tornDown() {
 	m.t.Helper()
 	eventually(m.t, "all records are removed", func() bool {
 		for _, held := range m.c.engine.inside().Records.All() {
-			if record.IsAnchor(held) {
+			if held.Anchor() {
 				return false
 			}
 		}
