@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,14 +106,14 @@ func NewKube[T KubeObject](client dynamic.Interface, resource schema.GroupVersio
 		errs = append(errs, errors.New("a client, an informer, and a resource with its version are needed"))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("NewKube(%s): %w", resourceName(resource), err)
+		return nil, fmt.Errorf("NewKube(%s): %w", kubeerrors.ResourceName(resource), err)
 	}
 	deleter, err := newKubeDeleter(client, resource, o.delete)
 	if err != nil {
-		return nil, fmt.Errorf("NewKube(%s): %w", resourceName(resource), err)
+		return nil, fmt.Errorf("NewKube(%s): %w", kubeerrors.ResourceName(resource), err)
 	}
 	if err := addOwnerIndex(informer); err != nil {
-		return nil, fmt.Errorf("NewKube(%s): index the informer by owner: %w", resourceName(resource), err)
+		return nil, fmt.Errorf("NewKube(%s): index the informer by owner: %w", kubeerrors.ResourceName(resource), err)
 	}
 	if o.kind == "" {
 		o.kind = kindOfType[T]()
@@ -149,7 +150,7 @@ func (k *Kube[T]) Watches(keys func(context.Context, T) ([]string, error), opts 
 			return nil, err
 		}
 		return keys(ctx, typed)
-	}, append([]SourceOption{WithSourceName(resourceName(k.resource))}, opts...)...)
+	}, append([]SourceOption{WithSourceName(kubeerrors.ResourceName(k.resource))}, opts...)...)
 }
 
 // Get returns a copy of the object with that key, "name" or "namespace/name". IsNotFound if there is none.
@@ -187,7 +188,7 @@ func (k *Kube[T]) collect(matches func(metav1.Object) bool, cached func() ([]any
 	own := k.own.own.Keys() // before the cache is read: what is no longer there by then is in the cache
 	items, err := cached()
 	if err != nil {
-		return nil, fmt.Errorf("list %s from the cache: %w", resourceName(k.resource), err)
+		return nil, fmt.Errorf("list %s from the cache: %w", kubeerrors.ResourceName(k.resource), err)
 	}
 	var out []T
 	add := func(item metav1.Object) error {
@@ -228,7 +229,7 @@ func (k *Kube[T]) live(ctx context.Context, key string) (metav1.Object, error) {
 		return nil, err
 	}
 	obj, err := k.at(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !unknownResource(err) {
+	if apierrors.IsNotFound(err) && !kubeerrors.UnknownResource(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -253,16 +254,11 @@ func (k *Kube[T]) synced() error {
 		return nil
 	}
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("the cache of %s has not synced: start its informer and wait for it, or make it a source of the controller",
-		resourceName(k.resource)))
+		kubeerrors.ResourceName(k.resource)))
 }
 
 func (k *Kube[T]) notFound(key string) error {
 	return apierrors.NewNotFound(k.resource.GroupResource(), key)
-}
-
-// resourceName names a resource as kubectl does: "deployments.apps/v1".
-func resourceName(r schema.GroupVersionResource) string {
-	return r.GroupResource().String() + "/" + r.Version
 }
 
 func newKubeObject[T KubeObject]() T {

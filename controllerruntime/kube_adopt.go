@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -24,7 +25,7 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 		err = errors.New("there is no owner to adopt it for: call it with a reconcile's context, or set the owner of the object (SetOwner)")
 	}
 	if err != nil {
-		return fmt.Errorf("adopt %s %q: %w", resourceName(k.resource), key, err)
+		return fmt.Errorf("adopt %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
 	}
 	// Where the cache has nothing there may be something all the same: an informer may be confined to what is owned.
 	if existing := k.lookup(key); existing != nil && k.mayWrite(key, primary, manager, existing) == nil {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -102,16 +103,16 @@ func (k *Kube[T]) configuration(ctx context.Context, obj T, opts []ApplyOption) 
 	}
 	var err error
 	if c.manager, err = k.managerIn(ctx); err != nil {
-		return nil, fmt.Errorf("apply %s %q: %w", resourceName(k.resource), c.key, err)
+		return nil, fmt.Errorf("apply %s %q: %w", kubeerrors.ResourceName(k.resource), c.key, err)
 	}
 	if c.fields, err = k.configOf(obj); err != nil {
-		return nil, fmt.Errorf("apply %s: %w", resourceName(k.resource), err)
+		return nil, fmt.Errorf("apply %s: %w", kubeerrors.ResourceName(k.resource), err)
 	}
 	desired := &unstructured.Unstructured{Object: c.fields}
 	c.owner = ownerIn(ctx, desired)
 	data, err := json.Marshal(c.fields)
 	if err != nil {
-		return nil, fmt.Errorf("apply %s %q: encode: %w", resourceName(k.resource), c.key, err)
+		return nil, fmt.Errorf("apply %s %q: encode: %w", kubeerrors.ResourceName(k.resource), c.key, err)
 	}
 	c.hash = shortHash(data)
 	annotations := desired.GetAnnotations()
@@ -131,9 +132,9 @@ func (k *Kube[T]) needsName(doing string, obj T) error {
 	const advice = "give it one that is made of the primary's key"
 	if prefix := obj.GetGenerateName(); prefix != "" {
 		return fmt.Errorf("%s %s: the object has no name; %s: with generateName %q each reconcile would make another object",
-			doing, resourceName(k.resource), advice, prefix)
+			doing, kubeerrors.ResourceName(k.resource), advice, prefix)
 	}
-	return fmt.Errorf("%s %s: the object has no name; %s", doing, resourceName(k.resource), advice)
+	return fmt.Errorf("%s %s: the object has no name; %s", doing, kubeerrors.ResourceName(k.resource), advice)
 }
 
 func shortHash(data []byte) string {
@@ -233,7 +234,7 @@ func kubeOvertaken(err error) bool {
 	case apierrors.IsAlreadyExists(err):
 		return true
 	case apierrors.IsNotFound(err):
-		return !unknownResource(err) && !missingNamespace(err)
+		return !kubeerrors.UnknownResource(err) && !kubeerrors.MissingNamespace(err)
 	case apierrors.IsInvalid(err):
 		// Another object has the name by now, so the uid would change.
 		var status apierrors.APIStatus

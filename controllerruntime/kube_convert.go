@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,7 @@ func (k *Kube[T]) fromCache(item any) (T, error) {
 	fields, err := fieldsOf(item)
 	if err != nil {
 		var none T
-		return none, fmt.Errorf("read %s: %w", resourceName(k.resource), err)
+		return none, fmt.Errorf("read %s: %w", kubeerrors.ResourceName(k.resource), err)
 	}
 	return k.fromFields(fields)
 }
@@ -34,7 +35,7 @@ func (k *Kube[T]) fromFields(fields map[string]any) (T, error) {
 		return k.withKind(obj), nil
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, obj); err != nil {
-		return obj, fmt.Errorf("read %s as %T: %w", resourceName(k.resource), obj, err)
+		return obj, fmt.Errorf("read %s as %T: %w", kubeerrors.ResourceName(k.resource), obj, err)
 	}
 	return k.withKind(obj), nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -40,7 +41,7 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 	}
 	manager, err := k.managerIn(ctx)
 	if err != nil {
-		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", resourceName(k.resource), key, err)
+		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
 	}
 	template := obj.DeepCopyObject().(T)
 	primary := ownerIn(ctx, template.DeepCopyObject().(T))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +59,7 @@ func newKubeDeleter(client dynamic.Interface, resource schema.GroupVersionResour
 		}
 	}
 	if guard.IsNil(client) || resource.Resource == "" || resource.Version == "" {
-		errs = append(errs, fmt.Errorf("KubeDeleter(%s): a client, and a resource with its version are needed", resourceName(resource)))
+		errs = append(errs, fmt.Errorf("KubeDeleter(%s): a client, and a resource with its version are needed", kubeerrors.ResourceName(resource)))
 	}
 	return d, errors.Join(errs...)
 }
@@ -71,7 +72,7 @@ func (d *kubeDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 	key, uid, version := source.ObjectKey(obj), obj.GetUID(), obj.GetResourceVersion()
 	if uid == "" {
 		return fmt.Errorf("delete %s %q: the object has no uid, so it cannot be told from another one of that name: give one that was read",
-			resourceName(d.resource), key)
+			kubeerrors.ResourceName(d.resource), key)
 	}
 	seen := &metav1.Preconditions{UID: &uid}
 	if version != "" {
@@ -79,20 +80,20 @@ func (d *kubeDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 	}
 	at := resourceAt(d.client, d.resource, obj.GetNamespace())
 	err := at.Delete(ctx, obj.GetName(), metav1.DeleteOptions{Preconditions: seen, PropagationPolicy: &d.propagation})
-	if apierrors.IsNotFound(err) && !unknownResource(err) {
+	if apierrors.IsNotFound(err) && !kubeerrors.UnknownResource(err) {
 		return nil
 	}
 	if !apierrors.IsConflict(err) {
-		return explainKube("delete", d.resource, key, err)
+		return kubeerrors.Explain("delete", d.resource, key, err)
 	}
 	live, getErr := at.Get(ctx, obj.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(getErr) && !unknownResource(getErr) {
+	if apierrors.IsNotFound(getErr) && !kubeerrors.UnknownResource(getErr) {
 		return nil
 	}
 	if getErr == nil && (live.GetUID() != uid || live.GetDeletionTimestamp() != nil) {
 		return nil
 	}
-	return explainKube("delete", d.resource, key, err)
+	return kubeerrors.Explain("delete", d.resource, key, err)
 }
 
 var (
@@ -102,7 +103,7 @@ var (
 )
 
 // ResourceName names the resource.
-func (d *kubeDeleter) ResourceName() string { return resourceName(d.resource) }
+func (d *kubeDeleter) ResourceName() string { return kubeerrors.ResourceName(d.resource) }
 
 // WhyNotListed asks the API server why an informer over the resource does not sync; nil if it would.
 func (d *kubeDeleter) WhyNotListed(ctx context.Context) error {
@@ -112,7 +113,7 @@ func (d *kubeDeleter) WhyNotListed(ctx context.Context) error {
 	_, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsForbidden(err) {
 		// So it may be for an informer that looks into one namespace only, and then says nothing about that one.
-		return fmt.Errorf("maybe because of missing rights: %w", explainKube("list in all namespaces", d.resource, "", err))
+		return fmt.Errorf("maybe because of missing rights: %w", kubeerrors.Explain("list in all namespaces", d.resource, "", err))
 	}
-	return explainKube("list", d.resource, "", err)
+	return kubeerrors.Explain("list", d.resource, "", err)
 }

@@ -4,17 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/url"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -357,36 +353,5 @@ func TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore(t *testing.T
 	watchErrorsOf(informer).handle(t.Context(), nil, errDone)
 	if want := map[string]int{"other": 1}; !reflect.DeepEqual(called, want) {
 		t.Errorf("called: %v, want %v", called, want)
-	}
-}
-
-// TestOnlyWhatWasNotAnsweredMayMeanThatTheAPIServerIsAway, and not a stop or an answer.
-func TestOnlyWhatWasNotAnsweredMayMeanThatTheAPIServerIsAway(t *testing.T) {
-	way := func(err error) error { return &url.Error{Op: "Patch", URL: "https://server", Err: err} }
-	for name, test := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"refused":          {way(syscall.ECONNREFUSED), true},
-		"wrapped":          {fmt.Errorf("apply: %w", way(io.ErrUnexpectedEOF)), true},
-		"deadline":         {way(context.DeadlineExceeded), true},
-		"stop":             {way(context.Canceled), false},
-		"a deadline alone": {context.DeadlineExceeded, false},
-		"an answer":        {apierrors.NewInternalError(errDone), false},
-		"none":             {nil, false},
-	} {
-		if got := noAnswer(test.err); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
-	}
-}
-
-// TestAForgottenNamespaceIsNamedAsAReason.
-func TestAForgottenNamespaceIsNamedAsAReason(t *testing.T) {
-	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
-	missing := apierrors.NewGenericServerResponse(404, "patch", resource.GroupResource(), "settings", "", 0, true)
-	says(t, explainKube("apply", resource, "settings", missing), "lacks its namespace")
-	if err := explainKube("apply", resource, "shop/settings", missing); strings.Contains(err.Error(), "lacks") {
-		t.Errorf("it has one: %v", err)
 	}
 }

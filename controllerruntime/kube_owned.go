@@ -5,6 +5,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,11 +23,11 @@ func (d *kubeDeleter) OwnedLive(ctx context.Context, kind, key string) ([]metav1
 		OwnerkindLabel: entity.OwnerLabelValue(kind), OwnerKeyLabel: entity.OwnerLabelValue(key),
 	})
 	list, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
-	if apierrors.IsForbidden(err) || unknownResource(err) {
+	if apierrors.IsForbidden(err) || kubeerrors.UnknownResource(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, explainKube("list what "+kind+" "+key+" owns in", d.resource, "", err)
+		return nil, kubeerrors.Explain("list what "+kind+" "+key+" owns in", d.resource, "", err)
 	}
 	var objects []metav1.Object
 	for i := range list.Items {
@@ -47,7 +48,7 @@ func (d kubeHandleDeleter[T]) OwnedLive(ctx context.Context, kind, key string) (
 	var objects []metav1.Object
 	for _, name := range names {
 		live, err := d.k.live(ctx, name)
-		if unknownResource(err) {
+		if kubeerrors.UnknownResource(err) {
 			continue // the CustomResourceDefinition is gone, and with it all objects
 		}
 		if err != nil {
@@ -77,5 +78,5 @@ func (k *Kube[T]) noteUncovered(ctx context.Context, key string, live metav1.Obj
 	r.Uncovered()
 	klog.FromContext(ctx).Error(nil, "The informer does not show what this primary owns: "+
 		"let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",
-		"resource", resourceName(k.resource), "object", key)
+		"resource", kubeerrors.ResourceName(k.resource), "object", key)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,13 +35,13 @@ func (e *ResourceExistsError) Error() string {
 	switch {
 	case e.OwnerKey != "":
 		return fmt.Sprintf("%s: this object of %s is owned by %s %q of installation %q; use another name",
-			message, resourceName(e.Resource), e.OwnerKind, e.OwnerKey, e.OwnerInstance)
+			message, kubeerrors.ResourceName(e.Resource), e.OwnerKind, e.OwnerKey, e.OwnerInstance)
 	case e.Controller != "":
 		return fmt.Sprintf("%s: this object of %s is controlled by %s; use another name",
-			message, resourceName(e.Resource), e.Controller)
+			message, kubeerrors.ResourceName(e.Resource), e.Controller)
 	}
 	return fmt.Sprintf("%s: this object of %s names no owner; use another name, or take it over with AdoptOrFail",
-		message, resourceName(e.Resource))
+		message, kubeerrors.ResourceName(e.Resource))
 }
 
 // AlreadyOwnedError says that a primary wanted to own what another one owns, maybe of another installation.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -230,7 +231,7 @@ func (s *kubeSource) All() []metav1.Object { return source.StoreObjects(s.inform
 
 func (s *kubeSource) Remove(ctx context.Context, obj metav1.Object) error {
 	err := guard.Call(func() error { return s.deleter.Delete(ctx, obj) })
-	if err != nil && (!apierrors.IsNotFound(err) || unknownResource(err)) {
+	if err != nil && (!apierrors.IsNotFound(err) || kubeerrors.UnknownResource(err)) {
 		return s.watching.errors.noteUnanswered(err)
 	}
 	uid, key := obj.GetUID(), source.ObjectKey(obj)

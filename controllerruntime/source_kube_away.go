@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
@@ -12,7 +13,7 @@ import (
 // it minutes more; but that is over as soon as the API server answers. Who is refused meanwhile is still remembered: he may have
 // come before anybody has noticed that it is back.
 func (e *engine) unansweredBy(err error) *keytable.Unanswered {
-	if !noAnswer(err) {
+	if !kubeerrors.Unanswered(err) {
 		return nil
 	}
 	by := &keytable.Unanswered{}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -157,7 +158,7 @@ func (w *watchErrors) report(err error) {
 // noteUnanswered has the listeners ask whether the API server is away, if err, of a request to it, may mean that. It returns
 // err, with a mark of where it comes from.
 func (w *watchErrors) noteUnanswered(err error) error {
-	if !noAnswer(err) {
+	if !kubeerrors.Unanswered(err) {
 		return err
 	}
 	w.mu.Lock()
@@ -355,7 +356,7 @@ func (h *kubeHealth) look(ctx context.Context) {
 	for pause := kubeProbe; ; {
 		if over, healed := h.heal(); healed {
 			h.events.changed()
-			if noAnswer(over) && h.errors.asker() == nil {
+			if kubeerrors.Unanswered(over) && h.errors.asker() == nil {
 				h.events.answered() // there is no other sign of it
 			}
 			return
@@ -364,7 +365,7 @@ func (h *kubeHealth) look(ctx context.Context) {
 			switch err := h.ask(ctx); {
 			case ctx.Err() != nil:
 				return
-			case noAnswer(err):
+			case kubeerrors.Unanswered(err):
 				away = true
 				h.noteAway(err)
 				h.events.changed()
@@ -389,7 +390,7 @@ func (h *kubeHealth) mustAsk(pause time.Duration) bool {
 	asker := h.errors.asker()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return asker != nil && (h.doubted || noAnswer(h.failure)) && time.Since(h.asked) >= pause
+	return asker != nil && (h.doubted || kubeerrors.Unanswered(h.failure)) && time.Since(h.asked) >= pause
 }
 
 // ask asks the API server for a sign of life; a refusal is one too. What comes up from now on is not settled by its answer.
@@ -455,7 +456,7 @@ func (h *kubeHealth) err() error {
 	if h.failure == nil {
 		return nil
 	}
-	if advice := kubeAdvice(h.failure); advice != "" && !strings.Contains(h.failure.Error(), advice) {
+	if advice := kubeerrors.Advice(h.failure); advice != "" && !strings.Contains(h.failure.Error(), advice) {
 		return fmt.Errorf("%w (%s)", h.failure, advice)
 	}
 	return h.failure

@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/health":      {},
 	"internal/lease":       {},
 	"internal/queue":       {"internal/operation"},
+	"internal/kubeerrors":  {},
 
 	// Rooms of the engine.
 	"internal/record": {"internal/source", "internal/backoff"},
@@ -58,7 +59,7 @@ var mayImport = map[string][]string{
 	"controllerruntime": {
 		"external", "recorder/kuberecorder", "internal/backoff", "internal/teardown", "internal/current", "internal/keytable", "internal/resync",
 		"internal/lease", "internal/netpoll", "internal/asyncwrites",
-		"internal/owner",
+		"internal/owner", "internal/kubeerrors",
 	},
 }
 

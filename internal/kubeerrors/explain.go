@@ -1,0 +1,85 @@
+// Package kubeerrors tells the errors of a Kubernetes API server apart, and explains them: what was being done, and
+// what to do about it.
+package kubeerrors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ResourceName names a resource as kubectl does: "deployments.apps/v1".
+func ResourceName(r schema.GroupVersionResource) string {
+	return r.GroupResource().String() + "/" + r.Version
+}
+
+// Explain wraps err, an error of the API server, and says what was being done to the object of that key, and the advice
+// for it. key may be empty. It returns nil for nil.
+func Explain(doing string, resource schema.GroupVersionResource, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	what := doing + " " + ResourceName(resource)
+	if key != "" {
+		what += fmt.Sprintf(" %q", key)
+	}
+	advice := Advice(err)
+	if key != "" && !strings.Contains(key, "/") && (UnknownResource(err) || apierrors.IsMethodNotSupported(err)) {
+		advice = "if the resource is namespaced, the object lacks its namespace; else " + advice
+	}
+	if advice != "" {
+		return fmt.Errorf("%s: %w (%s)", what, err, advice)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// namespaceTerminating is NamespaceTerminatingCause of k8s.io/api/core/v1, which is too large to import for it.
+const namespaceTerminating metav1.CauseType = "NamespaceTerminating"
+
+// Advice says what to do about an error of the API server; "" if nothing more is known than what err says.
+func Advice(err error) string {
+	switch {
+	case UnknownResource(err):
+		return "the API server does not have this resource: " +
+			"install its CustomResourceDefinition, or mend group, version and resource"
+	case apierrors.IsMethodNotSupported(err):
+		return "the API server does not allow this for the resource"
+	case apierrors.IsNotFound(err) && MissingNamespace(err):
+		return "create the namespace"
+	case apierrors.HasStatusCause(err, namespaceTerminating):
+		return "the namespace is being deleted: nothing can be created in it until it is gone and made again; " +
+			"delete the primary, or wait"
+	case strings.Contains(err.Error(), "denied request") || strings.Contains(err.Error(), "denied the request"):
+		return "an admission policy or webhook refuses it: change the object, or the policy"
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "):
+		return "grant the verb to this user in a Role or ClusterRole"
+	case apierrors.IsUnauthorized(err):
+		return "the API server does not accept the credentials"
+	case apierrors.IsInvalid(err):
+		return "the API server does not accept the object: mend the field that it names"
+	case apierrors.IsConflict(err):
+		return "it has changed since it was read; the next try sees what it is now"
+	case Unanswered(err) && errors.Is(err, context.DeadlineExceeded):
+		return "the API server did not answer in time; it is tried again"
+	case Unanswered(err):
+		return "the API server cannot be reached; it is tried again"
+	}
+	return ""
+}
+
+// UnknownResource reports whether err is the 404 of a path that the API server does not have, and not that of an
+// object: only the former has no status of its own, so client-go makes one for it.
+func UnknownResource(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// MissingNamespace reports whether err names a namespace that does not exist.
+func MissingNamespace(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}

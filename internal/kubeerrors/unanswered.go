@@ -1,0 +1,19 @@
+package kubeerrors
+
+import (
+	"context"
+	"errors"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Unanswered reports whether err is of the way to the API server and not of the API server itself, or of the time that
+// has passed. Maybe it is away. Maybe only this request was lost, or the deadline was one of the reconcile; asking the
+// API server tells.
+func Unanswered(err error) bool {
+	var transport *url.Error
+	return errors.As(err, &transport) &&
+		apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.Is(err, context.Canceled)
+}
