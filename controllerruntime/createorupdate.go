@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -43,10 +44,10 @@ func CreateOrUpdate[T entity.IEntity](
 	template := obj.DeepCopyObject().(T)
 	result, err := createOrUpdate(ctx, client, obj, readCached, mutate)
 	for range record.MaxConflicts {
-		if _, overtaken := errors.AsType[*overtakenError](err); !overtaken {
+		if !conflict.Is(err) {
 			break
 		}
-		assign(obj, template.DeepCopyObject().(T))
+		conflict.Assign(obj, template.DeepCopyObject().(T))
 		result, err = createOrUpdate(ctx, client, obj, readLive, mutate)
 	}
 	if err != nil {
@@ -72,7 +73,7 @@ func createOrUpdate[T entity.IEntity](
 		return OperationResultNone, err
 	}
 	if exists {
-		assign(obj, before)
+		conflict.Assign(obj, before)
 		before = before.DeepCopyObject().(T)
 	}
 	if err := mutate(obj); err != nil {
@@ -86,13 +87,13 @@ func createOrUpdate[T entity.IEntity](
 		r.Primary().Own(obj)
 	}
 	if !exists {
-		return OperationResultCreated, overtaken(client.Create(ctx, obj))
+		return OperationResultCreated, conflict.Of(client.Create(ctx, obj))
 	}
 	same, err := sameDocument(before, obj)
 	if err != nil || same {
 		return OperationResultNone, err
 	}
-	return OperationResultUpdated, overtaken(client.Update(ctx, obj))
+	return OperationResultUpdated, conflict.Of(client.Update(ctx, obj))
 }
 
 // readToUpdate returns the entity if it may be changed under ctx. It refuses for what the leader says of the owner: the
@@ -112,27 +113,9 @@ func readToUpdate[T entity.IEntity](
 	}
 	err = mayUpdate(ctx, client.Kind(), live)
 	if exists, ok := errors.AsType[*ResourceExistsError](err); ok {
-		recordResourceExists(ctx, exists)
+		current.WarnResourceExists(ctx, exists.Key)
 	}
 	return live, err
-}
-
-// overtakenError is a write that found another state than was read. Only then is it worth to read again: mutate may
-// return a conflict too, of something else.
-type overtakenError struct{ error }
-
-func (e *overtakenError) Unwrap() error { return e.error }
-
-func overtaken(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-		return &overtakenError{err}
-	}
-	return err
-}
-
-// assign overwrites what dst points to.
-func assign[T entity.IEntity](dst, src T) {
-	reflect.ValueOf(dst).Elem().Set(reflect.ValueOf(src).Elem())
 }
 
 // sameDocument compares everything but the status.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/internal/conflict"
+	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -37,7 +39,7 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 			return err
 		}
 		err = k.adopt(ctx, live, desired, primary, manager)
-		_, again := errors.AsType[*overtakenError](err)
+		again := conflict.Is(err)
 		exists, foreign := errors.AsType[*ResourceExistsError](err)
 		if foreign {
 			again = k.awaitName(ctx, key)
@@ -46,7 +48,7 @@ func (k *Kube[T]) AdoptOrFail(ctx context.Context, obj T) error {
 			continue
 		}
 		if foreign {
-			recordResourceExists(ctx, exists)
+			current.WarnResourceExists(ctx, exists.Key)
 			return err
 		}
 		return k.explain("adopt", key, err)

@@ -71,7 +71,7 @@ func (k *Kube[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Operat
 		}
 		if !again || tries == record.MaxConflicts {
 			if foreign {
-				recordResourceExists(ctx, exists)
+				current.WarnResourceExists(ctx, exists.Key)
 			}
 			return OperationResultNone, k.applyFailed(c, err)
 		}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/internal/conflict"
+	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -53,21 +55,21 @@ func (k *Kube[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) erro
 				return OperationResultNone, err
 			}
 			k.noteUncovered(ctx, key, existing)
-			assign(obj, template.DeepCopyObject().(T))
+			conflict.Assign(obj, template.DeepCopyObject().(T))
 		}
 		result, err := k.createOrUpdate(ctx, obj, existing, primary, manager, mutate)
 		if err == nil {
 			return result, nil
 		}
 		exists, foreign := errors.AsType[*ResourceExistsError](err)
-		_, again := errors.AsType[*overtakenError](err)
+		again := conflict.Is(err)
 		if foreign {
 			again = k.awaitName(ctx, key) || cached && tries == 0 // what the cache says may be old
 		}
 		switch {
 		case again && tries < record.MaxConflicts:
 		case foreign:
-			recordResourceExists(ctx, exists)
+			current.WarnResourceExists(ctx, exists.Key)
 			return OperationResultNone, err
 		default:
 			return OperationResultNone, k.explain("create or update", key, err)
@@ -86,7 +88,7 @@ func (k *Kube[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.Obj
 		if before, err = k.fromCache(existing); err != nil {
 			return OperationResultNone, err
 		}
-		assign(obj, before.DeepCopyObject().(T))
+		conflict.Assign(obj, before.DeepCopyObject().(T))
 	}
 	if err := mutate(obj); err != nil {
 		return OperationResultNone, fmt.Errorf("mutate: %w", err)
@@ -136,7 +138,7 @@ func (k *Kube[T]) update(ctx context.Context, existing metav1.Object, before, ob
 	}
 	key, asked := source.ObjectKey(obj), shortHash(data)
 	if last, ok := k.applied.of(key, existing.GetUID()); ok && last.hash == asked && last.version == existing.GetResourceVersion() {
-		assign(obj, before)
+		conflict.Assign(obj, before)
 		return OperationResultNone, nil
 	}
 	if replacesItems(old, patch) {
@@ -169,7 +171,7 @@ func (k *Kube[T]) allFields(ctx context.Context, existing metav1.Object) (map[st
 		return nil, err
 	}
 	if live == nil || live.GetUID() != existing.GetUID() || live.GetResourceVersion() != existing.GetResourceVersion() {
-		return nil, &overtakenError{apierrors.NewConflict(k.resource.GroupResource(), source.ObjectKey(existing), errors.New("it has changed since the cache saw it"))}
+		return nil, &conflict.Error{Err: apierrors.NewConflict(k.resource.GroupResource(), source.ObjectKey(existing), errors.New("it has changed since the cache saw it"))}
 	}
 	return fieldsOf(live)
 }
@@ -196,7 +198,7 @@ func (k *Kube[T]) mergePatch(ctx context.Context, seen metav1.Object, patch map[
 
 func kubeOvertakenBy(err error) error {
 	if kubeOvertaken(err) {
-		return &overtakenError{err}
+		return &conflict.Error{Err: err}
 	}
 	return err
 }
@@ -205,7 +207,7 @@ func kubeOvertakenBy(err error) error {
 func (k *Kube[T]) read(returned *unstructured.Unstructured, obj T) error {
 	result, err := k.fromCache(returned)
 	if err == nil {
-		assign(obj, result)
+		conflict.Assign(obj, result)
 	}
 	return err
 }

@@ -24,9 +24,9 @@ type ResourceExistsError struct {
 	Controller string
 }
 
-// Error is MessageErrResourceExists and who owns the object, as far as it says, and what to do.
+// Error is current.MessageResourceExists and who owns the object, as far as it says, and what to do.
 func (e *ResourceExistsError) Error() string {
-	message := fmt.Sprintf(MessageErrResourceExists, e.Key)
+	message := fmt.Sprintf(current.MessageResourceExists, e.Key)
 	if e.Kind != "" {
 		return fmt.Sprintf("%s: this %s in NATS names no owner; use another name, or hand it over: "+
 			"name the owner in its annotations %s and %s, as SetOwner does",
@@ -88,12 +88,5 @@ func mayOwn(kind string, existing metav1.Object, primary owner.Owner) error {
 	return &AlreadyOwnedError{
 		Object: object, OwnerKind: named.Kind, OwnerKey: named.Key, OwnerInstance: named.Instance,
 		WantedKind: primary.Kind, WantedKey: primary.Key, WantedInstance: primary.Instance,
-	}
-}
-
-// recordResourceExists records the event on the reconciled primary, if there is one.
-func recordResourceExists(ctx context.Context, exists *ResourceExistsError) {
-	if r, ok := current.Of(ctx); ok {
-		r.Warn(ReasonErrResourceExists, fmt.Sprintf(MessageErrResourceExists, exists.Key))
 	}
 }

@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"recorder/kuberecorder": {"recorder"},
 
 	// Rooms that know nothing of documents.
+	"internal/conflict":    {},
 	"internal/guard":       {},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
@@ -59,7 +60,7 @@ var mayImport = map[string][]string{
 	"controllerruntime": {
 		"external", "recorder/kuberecorder", "internal/backoff", "internal/teardown", "internal/current", "internal/keytable", "internal/resync",
 		"internal/lease", "internal/netpoll", "internal/asyncwrites",
-		"internal/owner", "internal/kubeerrors",
+		"internal/owner", "internal/kubeerrors", "internal/conflict",
 	},
 }
 
