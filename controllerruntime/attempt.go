@@ -35,7 +35,7 @@ func (e *engine) call(t *term, it queue.Item, recordsOutcome bool) (a attempt, i
 	if t.over() {
 		return attempt{}, &outcome{verdict: givenBack}
 	}
-	e.forgetBlocked(it.Key)
+	e.forgetNames(it.Key)
 	operations := it.Ops.Public()
 	own := e.newContext(t, it.Key, operations)
 	own.Recorded = recordsOutcome

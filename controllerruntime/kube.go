@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,7 +47,7 @@ type Kube[T KubeObject] struct {
 	informer cache.SharedIndexInformer
 	own      *kubeOverlay
 	applied  *appliedStates
-	watching *watchErrors
+	watching *kubesource.WatchErrors
 }
 
 // KubeOption configures a Kube. See NewKube.
@@ -112,14 +114,14 @@ func NewKube[T KubeObject](client dynamic.Interface, resource schema.GroupVersio
 	if err != nil {
 		return nil, fmt.Errorf("NewKube(%s): %w", kubeerrors.ResourceName(resource), err)
 	}
-	if err := addOwnerIndex(informer); err != nil {
+	if err := kubesource.AddOwnerIndex(informer); err != nil {
 		return nil, fmt.Errorf("NewKube(%s): index the informer by owner: %w", kubeerrors.ResourceName(resource), err)
 	}
 	if o.kind == "" {
 		o.kind = kindOfType[T]()
 	}
-	watching := watchErrorsOf(informer) // the earlier the better: once it runs it is too late
-	watching.canAsk(deleter.WhyNotListed)
+	watching := kubesource.WatchErrorsOf(informer) // the earlier the better: once it runs it is too late
+	watching.ProbeWith(deleter.WhyNotListed)
 	return &Kube[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
 		informer: informer, own: newKubeOverlay(informer), applied: newAppliedStates(),
@@ -177,7 +179,9 @@ func (k *Kube[T]) List(selector labels.Selector) ([]T, error) {
 func (k *Kube[T]) OwnedBy(kind, key string) ([]T, error) {
 	return k.collect(func(obj metav1.Object) bool {
 		return owner.OwnedBy(obj, kind, key)
-	}, func() ([]any, error) { return k.informer.GetIndexer().ByIndex(ownerIndex, kind+"/"+key) })
+	}, func() ([]any, error) {
+		return k.informer.GetIndexer().ByIndex(entity.OwnerIndex, entity.OwnerIndexValue(kind, key))
+	})
 }
 
 // collect joins what the cache has with own writes that it does not show yet.

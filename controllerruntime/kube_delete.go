@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,10 +19,10 @@ func (k *Kube[T]) Deleter() Deleter { return kubeHandleDeleter[T]{k} }
 type kubeHandleDeleter[T KubeObject] struct{ k *Kube[T] }
 
 var (
-	_ listAsker     = kubeHandleDeleter[*unstructured.Unstructured]{}
-	_ resourceNamer = kubeHandleDeleter[*unstructured.Unstructured]{}
-	_ unseenOwner   = kubeHandleDeleter[*unstructured.Unstructured]{}
-	_ liveOwner     = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.ListProber    = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.ResourceNamer = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.UnseenOwner   = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.LiveOwner     = kubeHandleDeleter[*unstructured.Unstructured]{}
 )
 
 // Delete implements Deleter.
@@ -65,7 +66,7 @@ func (k *Kube[T]) Delete(ctx context.Context, obj metav1.Object) error {
 		}
 	}
 	if err := k.deleter.Delete(ctx, obj); err != nil {
-		return k.watching.noteUnanswered(err)
+		return k.watching.NoteUnanswered(err)
 	}
 	k.applied.forget(key)
 	w := kubeWrite{uid: obj.GetUID()}

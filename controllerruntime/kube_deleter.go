@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,10 +98,14 @@ func (d *kubeDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 }
 
 var (
-	_ listAsker     = (*kubeDeleter)(nil)
-	_ resourceNamer = (*kubeDeleter)(nil)
-	_ liveOwner     = (*kubeDeleter)(nil)
+	_ kubesource.ListProber    = (*kubeDeleter)(nil)
+	_ kubesource.ResourceNamer = (*kubeDeleter)(nil)
+	_ kubesource.Validator     = (*kubeDeleter)(nil)
+	_ kubesource.LiveOwner     = (*kubeDeleter)(nil)
 )
+
+// Validate returns what is wrong with how the deleter was made; nil if nothing is.
+func (d *kubeDeleter) Validate() error { return d.invalid }
 
 // ResourceName names the resource.
 func (d *kubeDeleter) ResourceName() string { return kubeerrors.ResourceName(d.resource) }

@@ -59,13 +59,5 @@ func applyConflict(resource schema.GroupVersionResource, key string, err error) 
 }
 
 func (k *Kube[T]) explain(doing, key string, err error) error {
-	return k.watching.noteUnanswered(kubeerrors.Explain(doing, k.resource, key, err))
+	return k.watching.NoteUnanswered(kubeerrors.Explain(doing, k.resource, key, err))
 }
-
-// unansweredError marks an unanswered request with the informer of its source.
-type unansweredError struct {
-	error
-	by *watchErrors
-}
-
-func (e *unansweredError) Unwrap() error { return e.error }

@@ -253,26 +253,6 @@ func TestAKubeWriteLogWaitsUntilTheCacheShowsAll(t *testing.T) {
 	must(t, <-done)
 }
 
-// TestControllersThatShareAnInformerAllHearOfItsErrors, and of what heals.
-func TestControllersThatShareAnInformerAllHearOfItsErrors(t *testing.T) {
-	informer := stillInformer()
-	first, second := watchErrorsOf(informer), watchErrorsOf(informer)
-	if first != second {
-		t.Fatal("each has its own: the second took the first one's news away")
-	}
-	var heard []string
-	cancel := first.listen(listener{tell: func(err error) { heard = append(heard, "first "+err.Error()) }})
-	second.listen(listener{tell: func(err error) { heard = append(heard, "second "+err.Error()) }})
-	first.report(context.Canceled) // is no fault
-	cancel()
-	first.report(errDone)
-	late := ""
-	second.listen(listener{tell: func(err error) { late = err.Error() }})
-	if !reflect.DeepEqual(heard, []string{"second done"}) || late != "done" {
-		t.Errorf("heard: %v, late: %q", heard, late)
-	}
-}
-
 // TestOptionsOfKubernetesSourcesAreRefusedElsewhere, where they would do nothing.
 func TestOptionsOfKubernetesSourcesAreRefusedElsewhere(t *testing.T) {
 	w := newWorld(t)
@@ -324,22 +304,21 @@ func TestAWatchErrorHandlerOfTheUserIsCalledToo(t *testing.T) {
 	says(t, <-called, "done")
 }
 
-// TestAWatchErrorHandlerThatPanicsEndsNothing.
-func TestAWatchErrorHandlerThatPanicsEndsNothing(t *testing.T) {
-	errors := watchErrorsOf(stillInformer())
-	called := 0
-	errors.listen(listener{chain: func(context.Context, *cache.Reflector, error) { panic("tick tack") }})
-	errors.listen(listener{chain: func(context.Context, *cache.Reflector, error) { called++ }})
-	errors.handle(t.Context(), nil, errDone)
-	if called != 1 {
-		t.Errorf("the next handler was called %d times, want once", called)
-	}
+// withHandler is an informer whose watch error handler can be called.
+type withHandler struct {
+	cache.SharedIndexInformer
+	handler cache.WatchErrorHandlerWithContext
+}
+
+func (w *withHandler) SetWatchErrorHandlerWithContext(h cache.WatchErrorHandlerWithContext) error {
+	w.handler = h
+	return nil
 }
 
 // TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore: an informer may outlive many controllers.
 func TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore(t *testing.T) {
 	w := newWorld(t)
-	informer := stillInformer()
+	informer := &withHandler{SharedIndexInformer: stillInformer()}
 	called := map[string]int{}
 	controller := func(name string) *Controller[*site] {
 		c, err := New("sites", w.sites(), noReconciler, shortSync(), OwnsKube(informer, WithWatchErrorHandler(
@@ -350,7 +329,7 @@ func TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore(t *testing.T
 	stopped := controller("stopped")
 	controller("other")
 	says(t, w.run(stopped).failed(), "not synced")
-	watchErrorsOf(informer).handle(t.Context(), nil, errDone)
+	informer.handler(t.Context(), nil, errDone)
 	if want := map[string]int{"other": 1}; !reflect.DeepEqual(called, want) {
 		t.Errorf("called: %v, want %v", called, want)
 	}

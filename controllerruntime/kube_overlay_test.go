@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
@@ -132,7 +133,7 @@ func TestWhatTheInformerDoesNotCoverIsBounded(t *testing.T) {
 	if n := len(maps.own.uncovered.owners); n != uncoveredMost {
 		t.Errorf("%d are kept, want %d", n, uncoveredMost)
 	}
-	found, err := maps.Deleter().(liveOwner).OwnedLive(t.Context(), "Site", "home")
+	found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home")
 	must(t, err)
 	if len(found) != 1 || found[0].GetName() != "more" {
 		t.Errorf("found %v", found)

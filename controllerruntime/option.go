@@ -25,8 +25,6 @@ type sourceOptions struct {
 	deleter           Deleter
 	name              string
 	watchErrorHandler cache.WatchErrorHandlerWithContext
-	// keepWatchErrorHandler leaves the informer's own alone, at the price of news about why it does not follow.
-	keepWatchErrorHandler bool
 }
 
 // applyOptions tells of everything that is wrong at once.

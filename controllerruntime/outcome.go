@@ -226,7 +226,7 @@ func (e *engine) settleRefusal(t *term, it queue.Item, o *outcome) {
 func (e *engine) forget(key string) {
 	e.keys.Forget(key)
 	e.apis.Forget(key)
-	e.forgetBlocked(key)
+	e.forgetNames(key)
 }
 
 // report counts an attempt, logs its failure and tells the user's callback.

@@ -444,22 +444,3 @@ func TestStoppedControllerIsNotCalledByTheInformersItUsed(t *testing.T) {
 		t.Errorf("the one that stopped was called %d times after that", n-2)
 	}
 }
-
-// TestControllersThatStartAtOnceAddTheIndexOnce, and none of them fails because another was faster.
-func TestControllersThatStartAtOnceAddTheIndexOnce(t *testing.T) {
-	for range 300 {
-		informer := stillInformer()
-		errs := make(chan error, 8)
-		start := make(chan struct{})
-		for range cap(errs) {
-			go func() {
-				<-start
-				errs <- addOwnerIndex(informer)
-			}()
-		}
-		close(start)
-		for range cap(errs) {
-			must(t, <-errs)
-		}
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -61,9 +62,10 @@ func kumoriKube(informer cache.SharedIndexInformer, number int, role string, han
 			return fmt.Errorf("%s shared informer %d is nil", role, number)
 		}
 		o.sources = append(o.sources, func(e *engine) (source.Source, error) {
-			s := newKubeSource(e, role, informer, sourceOptions{keepWatchErrorHandler: true})
-			s.indexed = role == "secondary"
-			s.events = &handlerSink{source: s, handle: handle}
+			s := kubesource.New(informer, kubeHost{e}, kubesource.Config{
+				Role: role, Number: len(e.sources), Kind: e.kind, Owned: role == "secondary", KeepWatchErrorHandler: true,
+			})
+			s.SetSink(&handlerSink{source: s, handle: handle})
 			return s, nil
 		})
 		return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -42,8 +43,8 @@ type Parked struct {
 	Object   metav1.Object
 }
 
-// Unanswered names the source whose API server did not answer; nil if the error does not tell.
-type Unanswered struct{ Source any }
+// Unanswered names the API server that did not answer; none if the error does not tell.
+type Unanswered struct{ Server kubeerrors.Server }
 
 // manyKeys is from how many keys on a map is given up once it is empty: a map never shrinks.
 const manyKeys = 10_000

@@ -48,6 +48,18 @@ func TestOnlyWhatWasNotAnsweredMayMeanThatTheAPIServerIsAway(t *testing.T) {
 	}
 }
 
+func TestAMarkedErrorTellsItsServerAndIsTheErrorStill(t *testing.T) {
+	err := fmt.Errorf("apply: %w", MarkUnanswered(lost(syscall.ECONNREFUSED), 7))
+	if by := UnansweredBy(err); by != 7 || !Unanswered(err) || !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%v is of server %d", err, by)
+	}
+	for _, err := range []error{nil, lost(syscall.ECONNREFUSED)} {
+		if by := UnansweredBy(err); by != 0 {
+			t.Errorf("%v is of server %d, want none", err, by)
+		}
+	}
+}
+
 func TestAForgottenNamespaceIsNamedAsAReason(t *testing.T) {
 	if err := Explain("apply", maps, "settings", noResult); !strings.Contains(err.Error(), "lacks its namespace") {
 		t.Error(err)

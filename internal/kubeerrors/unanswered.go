@@ -17,3 +17,24 @@ func Unanswered(err error) bool {
 	return errors.As(err, &transport) &&
 		apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.Is(err, context.Canceled)
 }
+
+// Server identifies the API server behind an informer in this process. The zero value is none.
+type Server uint64
+
+// MarkUnanswered returns err with the server that did not answer, for UnansweredBy.
+func MarkUnanswered(err error, by Server) error { return &unansweredError{error: err, by: by} }
+
+// UnansweredBy returns the server that an unanswered request was for; none if err does not tell.
+func UnansweredBy(err error) Server {
+	if marked, ok := errors.AsType[*unansweredError](err); ok {
+		return marked.by
+	}
+	return 0
+}
+
+type unansweredError struct {
+	error
+	by Server
+}
+
+func (e *unansweredError) Unwrap() error { return e.error }

@@ -53,14 +53,16 @@ var mayImport = map[string][]string{
 	"internal/brake":     {"internal/record", "internal/queue"},
 	"internal/teardown":  {"internal/apisource", "internal/brake"},
 	"internal/current":   {"internal/apisource"},
-	"internal/keytable":  {"internal/source", "internal/ownwrites"},
+	"internal/keytable":  {"internal/source", "internal/ownwrites", "internal/kubeerrors"},
 	"internal/resync":    {},
 	"internal/owner":     {"entity"},
+
+	"internal/kubesource": {"internal/source", "internal/owner", "internal/kubeerrors"},
 
 	"controllerruntime": {
 		"external", "recorder/kuberecorder", "internal/backoff", "internal/teardown", "internal/current", "internal/keytable", "internal/resync",
 		"internal/lease", "internal/netpoll", "internal/asyncwrites",
-		"internal/owner", "internal/kubeerrors", "internal/conflict",
+		"internal/kubesource", "internal/conflict",
 	},
 }
 

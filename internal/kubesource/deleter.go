@@ -1,0 +1,36 @@
+package kubesource
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Deleter deletes objects of a source. Delete must ask for what was seen and may return IsNotFound, which is success.
+type Deleter interface {
+	Delete(ctx context.Context, obj metav1.Object) error
+}
+
+// A Deleter may also implement these.
+type (
+	// Validator returns what is wrong with the deleter itself, which then deletes nothing.
+	Validator interface{ Validate() error }
+
+	// ResourceNamer names the resource of the objects.
+	ResourceNamer interface{ ResourceName() string }
+
+	// ListProber asks the API server why an informer over the objects does not sync; nil if it would.
+	ListProber interface {
+		WhyNotListed(ctx context.Context) error
+	}
+
+	// UnseenOwner returns the objects of a primary that this process wrote and that the cache does not show yet.
+	UnseenOwner interface {
+		Unseen(kind, key string) []metav1.Object
+	}
+
+	// LiveOwner asks the API server for objects of a primary that the cache does not show.
+	LiveOwner interface {
+		OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error)
+	}
+)

@@ -1,0 +1,98 @@
+package kubesource
+
+import (
+	"hash/maphash"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync"
+	"weak"
+
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"k8s.io/client-go/tools/cache"
+)
+
+// informers has the watch errors of the informers of this process. An informer has one watch error handler, which
+// cannot be read, and its users may know nothing of each other; so they meet here.
+var informers = &registry{seed: maphash.MakeSeed()}
+
+// registry finds the WatchErrors of an informer, and keeps neither of them alive. An informer whose handler they are
+// holds its WatchErrors, so they live as long as the informer; else they live as long as a source or a handle has them.
+//
+// A map by informer would keep each informer. So the map is by a hash of the informer's store, with weak values.
+type registry struct {
+	seed maphash.Seed
+
+	mu     sync.Mutex
+	last   kubeerrors.Server
+	byHash map[uint64][]weak.Pointer[WatchErrors]
+}
+
+// of returns the watch errors of an informer, and makes them if there are none.
+func (r *registry) of(informer cache.SharedIndexInformer) *WatchErrors {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if found := r.findLocked(informer); found != nil {
+		return found
+	}
+	made := r.makeLocked(informer)
+	if hash, ok := r.hash(informer); ok {
+		if r.byHash == nil {
+			r.byHash = map[uint64][]weak.Pointer[WatchErrors]{}
+		}
+		pointer := weak.Make(made)
+		r.byHash[hash] = append(r.byHash[hash], pointer)
+		runtime.AddCleanup(made, func(hash uint64) { r.remove(hash, pointer) }, hash)
+	}
+	return made
+}
+
+// findOrNew returns the watch errors of an informer, or new ones, of which nobody else will know.
+func (r *registry) findOrNew(informer cache.SharedIndexInformer) *WatchErrors {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if found := r.findLocked(informer); found != nil {
+		return found
+	}
+	return r.makeLocked(informer)
+}
+
+func (r *registry) makeLocked(informer cache.SharedIndexInformer) *WatchErrors {
+	r.last++
+	return &WatchErrors{informer: informer, server: r.last, listeners: map[int]listener{}}
+}
+
+func (r *registry) findLocked(informer cache.SharedIndexInformer) *WatchErrors {
+	hash, ok := r.hash(informer)
+	if !ok {
+		return nil
+	}
+	for _, pointer := range r.byHash[hash] {
+		if w := pointer.Value(); w != nil && w.informer.GetIndexer() == informer.GetIndexer() {
+			return w
+		}
+	}
+	return nil
+}
+
+// hash tells informers apart by their stores: an informer that wraps another one has the same store. ok is false if a
+// store of the user's own cannot be compared. Then nothing is shared.
+func (r *registry) hash(informer cache.SharedIndexInformer) (hash uint64, ok bool) {
+	store := informer.GetIndexer()
+	if !reflect.ValueOf(store).Comparable() {
+		return 0, false
+	}
+	return maphash.Comparable(r.seed, store), true
+}
+
+// remove is called when watch errors are gone.
+func (r *registry) remove(hash uint64, pointer weak.Pointer[WatchErrors]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others := slices.DeleteFunc(r.byHash[hash], func(p weak.Pointer[WatchErrors]) bool { return p == pointer })
+	if len(others) == 0 {
+		delete(r.byHash, hash)
+		return
+	}
+	r.byHash[hash] = others
+}

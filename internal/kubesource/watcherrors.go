@@ -1,0 +1,145 @@
+package kubesource
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// WatchErrors hands the watch errors of an informer, and requests to its API server that were not answered, to all
+// sources and handles that share the informer. All methods may be called concurrently.
+type WatchErrors struct {
+	informer cache.SharedIndexInformer
+	server   kubeerrors.Server
+	install  sync.Once
+
+	mu        sync.Mutex
+	last      error
+	at        time.Time // of the last
+	version   string    // of the informer then
+	next      int
+	listeners map[int]listener
+	probe     func(context.Context) error // see ProbeWith
+}
+
+// listener has what it wants to be called for; any may be nil.
+type listener struct {
+	failed  func(error)                        // for a watch error
+	suspect func()                             // for a request that was not answered, if somebody can probe
+	chain   cache.WatchErrorHandlerWithContext // in place of client-go's handler
+}
+
+// WatchErrorsOf returns the watch errors of an informer, the same to everybody who asks. An informer that was not
+// started gets a watch error handler; of one that runs already no error comes.
+func WatchErrorsOf(informer cache.SharedIndexInformer) *WatchErrors {
+	w := informers.of(informer)
+	w.install.Do(func() {
+		_ = informer.SetWatchErrorHandlerWithContext(w.handle) // fails if the informer runs already
+	})
+	return w
+}
+
+func (w *WatchErrors) handle(ctx context.Context, r *cache.Reflector, err error) {
+	w.report(err)
+	chained := w.chained()
+	if len(chained) == 0 {
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	}
+	for _, h := range chained {
+		if panicked := guard.Call(func() error { h(ctx, r, err); return nil }); panicked != nil {
+			klog.FromContext(ctx).Error(panicked, "Watch error handler panicked", "watchError", err.Error())
+		}
+	}
+}
+
+func (w *WatchErrors) chained() []cache.WatchErrorHandlerWithContext {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var chained []cache.WatchErrorHandlerWithContext
+	for _, l := range w.listeners {
+		if l.chain != nil {
+			chained = append(chained, l.chain)
+		}
+	}
+	return chained
+}
+
+// report tells the listeners that the informer cannot follow.
+func (w *WatchErrors) report(err error) {
+	if !isFault(err) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last, w.at, w.version = err, time.Now(), w.informer.LastSyncResourceVersion()
+	for _, l := range w.listeners {
+		if l.failed != nil {
+			l.failed(err)
+		}
+	}
+}
+
+// isFault is false for how a watch ends every few minutes.
+func isFault(err error) bool {
+	return err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, context.Canceled) &&
+		!apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
+}
+
+// NoteUnanswered is told of the error of a request to the API server. If the request was not answered, the listeners
+// probe whether the API server is away, and the error returned is marked with the server. Any other error is returned
+// as it is.
+func (w *WatchErrors) NoteUnanswered(err error) error {
+	if !kubeerrors.Unanswered(err) {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.listeners {
+		if l.suspect != nil && w.probe != nil {
+			l.suspect()
+		}
+	}
+	return kubeerrors.MarkUnanswered(err, w.server)
+}
+
+// ProbeWith says how to ask the API server for a sign of life. The first to say it stays.
+func (w *WatchErrors) ProbeWith(probe func(context.Context) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.probe == nil {
+		w.probe = probe
+	}
+}
+
+// prober asks the API server for a sign of life; nil if nobody can.
+func (w *WatchErrors) prober() func(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.probe
+}
+
+// listen calls l for each error from now on, and tells it the last one unless that is over.
+func (w *WatchErrors) listen(l listener) (cancel func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := w.next
+	w.next++
+	w.listeners[id] = l
+	fresh := w.last != nil && w.version == w.informer.LastSyncResourceVersion() && time.Since(w.at) < healAfter
+	if fresh && l.failed != nil {
+		l.failed(w.last)
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.listeners, id)
+	}
+}
