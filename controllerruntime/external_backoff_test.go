@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 // onlyApply makes disks, and leaves it to the runtime to clean up.
@@ -31,13 +32,13 @@ func TestAnOperationThatFailsAgainAndAgainIsBegunEverMoreRarely(t *testing.T) {
 		t.Run(fmt.Sprintf("in a teardown %v", gone), func(t *testing.T) {
 			w := newCloudWorld(t, withInterval(notInATest), nil, WithBackoff(50*time.Millisecond, time.Hour))
 			w.run(w.c)
-			begun, call := func() int { return w.cloud.called("POST disks") }, "POST disks"
+			begun, call := func() int { return w.cloud.Called("POST disks") }, "POST disks"
 			if gone {
 				must(t, w.sites.Create(t.Context(), sized("home", 1)))
 				eventually(t, "the disk is there", func() bool { return w.reconciled("home") })
-				begun, call = func() int { return w.cloud.called("DELETE disks") }, "DELETE disks"
+				begun, call = func() int { return w.cloud.Called("DELETE disks") }, "DELETE disks"
 			}
-			w.cloud.set(func(c *cloud) { c.async = true })
+			w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 			if gone {
 				must(t, w.sites.Delete(t.Context(), "home"))
 			} else {
@@ -45,16 +46,16 @@ func TestAnOperationThatFailsAgainAndAgainIsBegunEverMoreRarely(t *testing.T) {
 			}
 			start := time.Now()
 			eventually(t, "it is tried five times", func() bool {
-				w.cloud.finish("quota")
+				w.cloud.Finish("quota")
 				return begun() >= 5
 			})
 			// Of the delays after failures 1 to 4 each is at least 2^(n-1) times the shortest.
 			if least := (1 + 2 + 4 + 8) * 50 * time.Millisecond; time.Since(start) < least {
 				t.Errorf("five %s within %v, with backoff they take %v at least", call, time.Since(start), least)
 			}
-			w.cloud.set(func(c *cloud) { c.async = false })
+			w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
 			eventually(t, "it is done", func() bool {
-				w.cloud.finish("")
+				w.cloud.Finish("")
 				return gone && w.gone("home") || !gone && w.reconciled("home")
 			})
 			if n := w.c.Stats().Failing; n != 0 {
@@ -71,29 +72,29 @@ func TestAnUpdateThatTheAPIDoesNotTakeIsTriedEverMoreRarely(t *testing.T) {
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the disk is there", func() bool { return w.reconciled("home") })
-	w.cloud.set(func(c *cloud) {
-		c.stage = func(stage, call, _ string) {
+	w.cloud.Set(func(c *cloudtest.Cloud) {
+		c.Stage = func(stage, call, _ string) {
 			if stage == "after" && call == "PUT disks" {
-				w.cloud.edit("home", func(d *cloudDisk) { d.Size = 1 }) // as if there were a limit
+				w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 1 }) // as if there were a limit
 			}
 		}
 	})
 	start := time.Now()
 	w.resize("home", 9)
-	eventually(t, "it is tried five times", func() bool { return w.cloud.called("PUT disks") >= 5 })
+	eventually(t, "it is tried five times", func() bool { return w.cloud.Called("PUT disks") >= 5 })
 	if least := (1 + 2 + 4 + 8) * 50 * time.Millisecond; time.Since(start) < least {
 		t.Errorf("five updates within %v, with backoff they take %v at least", time.Since(start), least)
 	}
-	w.cloud.set(func(c *cloud) { c.stage = nil })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Stage = nil })
 	w.resize("home", 3)
-	eventually(t, "it is done", func() bool { return w.cloud.of("home") == "=3" && w.reconciled("home") })
+	eventually(t, "it is done", func() bool { return w.cloud.Of("home") == "=3" && w.reconciled("home") })
 }
 
 func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
 	config := withInterval(notInATest)
 	config.Timeout = 100 * time.Millisecond
 	w := newCloudWorld(t, config, onlyApply(external.Settle(10*time.Millisecond), external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
-	w.cloud.set(func(c *cloud) { c.async = true })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	r := w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
@@ -106,9 +107,9 @@ func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
 	r.halt()
 	w.controller(nil, WithResyncInterval(0)) // what the error says: ReconcileAbsent
 	w.run(w.c)
-	w.cloud.set(func(c *cloud) { c.async = false })
-	w.cloud.finish("")
-	eventually(t, "all is gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
+	w.cloud.Finish("")
+	eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 }
 
 func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {

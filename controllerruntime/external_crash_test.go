@@ -16,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -31,10 +32,10 @@ func externalChild(url, cloudURL string) error {
 	if err != nil {
 		return err
 	}
-	driver := newDiskDriver(cloudURL)
+	driver := cloudtest.NewDriver(cloudURL)
 	config := quick
 	config.Interval, config.Timeout = 100*time.Millisecond, time.Second
-	c, err := New("crash", sites, disksOf(sites, driver, quickly...), OwnsExternal(external.Configure(diskClient{driver}, config)),
+	c, err := New("crash", sites, disksOf(sites, driver, quickly...), OwnsExternal(external.Configure(cloudtest.Client{Driver: driver}, config)),
 		WithWorkers(4), WithResyncInterval(0)) // no sweep makes up for what is forgotten
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func (w *crashedCloud) startChild() *exec.Cmd {
 	w.t.Helper()
 	takeLeaseAway(w.t, w.sites)
 	child := exec.Command(os.Args[0])
-	child.Env = append(slices.Clone(os.Environ()), childEnv+"=external", "NAGI_TEST_URL="+w.server.URL(), "NAGI_TEST_CLOUD="+w.cloud.server.URL)
+	child.Env = append(slices.Clone(os.Environ()), childEnv+"=external", "NAGI_TEST_URL="+w.server.URL(), "NAGI_TEST_CLOUD="+w.cloud.Server.URL)
 	child.Stderr = os.Stderr
 	must(w.t, child.Start())
 	return child
@@ -62,13 +63,13 @@ func kill(t *testing.T, child *exec.Cmd) {
 // crashedCloud is what outlives the children.
 type crashedCloud struct {
 	*world
-	cloud *cloud
+	cloud *cloudtest.Cloud
 	sites *entity.Client[*site]
 	want  map[string]int // sizes of disks
 }
 
 func newCrashedCloud(t *testing.T) *crashedCloud {
-	w := &crashedCloud{world: newWorld(t), cloud: newCloud(t), want: map[string]int{}}
+	w := &crashedCloud{world: newWorld(t), cloud: cloudtest.New(t), want: map[string]int{}}
 	w.sites = w.world.sites()
 	return w
 }
@@ -93,13 +94,13 @@ func (w *crashedCloud) put(key string, size int) {
 // diff says, by live reads, what is not as the sites say; "" if nothing is.
 func (w *crashedCloud) diff(keys []string) string {
 	ctx := w.t.Context()
-	w.cloud.mu.Lock()
-	doubles := slices.Clone(w.cloud.doubles)
-	w.cloud.mu.Unlock()
+	w.cloud.Mu.Lock()
+	doubles := slices.Clone(w.cloud.Doubles)
+	w.cloud.Mu.Unlock()
 	if len(doubles) > 0 {
 		w.t.Fatalf("created twice: %v", doubles)
 	}
-	if have := w.cloud.count(); have != len(w.want) {
+	if have := w.cloud.Count(); have != len(w.want) {
 		return fmt.Sprintf("%d disks, want %d", have, len(w.want))
 	}
 	for _, key := range keys {
@@ -118,8 +119,8 @@ func (w *crashedCloud) diff(keys []string) string {
 		default:
 			s, err := w.sites.Get(ctx, key)
 			must(w.t, err)
-			if disk := fmt.Sprintf("=%d", size); w.cloud.of(key) != disk || strconv.FormatUint(record.ObservedRevision, 10) != s.ResourceVersion {
-				return fmt.Sprintf("%s: disk %q, want %q; record %+v", key, w.cloud.of(key), disk, record)
+			if disk := fmt.Sprintf("=%d", size); w.cloud.Of(key) != disk || strconv.FormatUint(record.ObservedRevision, 10) != s.ResourceVersion {
+				return fmt.Sprintf("%s: disk %q, want %q; record %+v", key, w.cloud.Of(key), disk, record)
 			}
 		}
 	}
@@ -204,7 +205,7 @@ func TestSIGKILLBetweenIntentApplyAndRecord(t *testing.T) {
 			second := w.startChild()
 			defer kill(t, second)
 			close(held.release) // what was on its way when the first was killed arrives now
-			w.cloud.set(func(c *cloud) { c.async = false })
+			w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
 			done := make(chan struct{})
 			defer close(done)
 			go finishing(w.cloud, done)
@@ -224,9 +225,9 @@ func (w *crashedCloud) hold(stage, call, after string, async bool) heldCalls {
 	held := heldCalls{arrived: make(chan struct{}, len(crashKeys)), release: make(chan struct{})}
 	var mu sync.Mutex
 	made, once := map[string]bool{"": after == ""}, map[string]bool{"": true}
-	w.cloud.set(func(c *cloud) {
-		c.async = async
-		c.stage = func(at, what, owner string) {
+	w.cloud.Set(func(c *cloudtest.Cloud) {
+		c.Async = async
+		c.Stage = func(at, what, owner string) {
 			mu.Lock()
 			holds := at == stage && what == call && (made[owner] || made[""]) && !once[owner]
 			if holds {
@@ -246,7 +247,7 @@ func (w *crashedCloud) hold(stage, call, after string, async bool) heldCalls {
 }
 
 // finishing ends the operations of a cloud now and then.
-func finishing(c *cloud, done <-chan struct{}) {
+func finishing(c *cloudtest.Cloud, done <-chan struct{}) {
 	tick := time.NewTicker(30 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -254,7 +255,7 @@ func finishing(c *cloud, done <-chan struct{}) {
 		case <-done:
 			return
 		case <-tick.C:
-			c.finish("")
+			c.Finish("")
 		}
 	}
 }
@@ -284,18 +285,18 @@ func TestSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
 	for _, key := range keys[:25] {
 		w.put(key, 1+rng.IntN(5))
 	}
-	w.cloud.set(func(c *cloud) {
-		c.lag = 20 * time.Millisecond
-		c.stage = func(_, _, _ string) { <-time.After(time.Duration(rand.IntN(8)) * time.Millisecond) } // the API takes its time
+	w.cloud.Set(func(c *cloudtest.Cloud) {
+		c.Lag = 20 * time.Millisecond
+		c.Stage = func(_, _, _ string) { <-time.After(time.Duration(rand.IntN(8)) * time.Millisecond) } // the API takes its time
 	})
 	done := make(chan struct{})
 	defer close(done)
 	go finishing(w.cloud, done)
 	for range rounds {
 		async, away := rng.IntN(3) == 0, rng.IntN(4) == 0
-		w.cloud.set(func(c *cloud) { c.async = async })
+		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = async })
 		if away {
-			w.cloud.goAway(rng.IntN(2) == 0)
+			w.cloud.GoAway(rng.IntN(2) == 0)
 		}
 		child := w.startChild()
 		life := time.After(time.Duration(50+rng.IntN(500)) * time.Millisecond)
@@ -304,7 +305,7 @@ func TestSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
 			case <-life:
 				alive = false
 			case <-time.After(time.Duration(rng.IntN(20)) * time.Millisecond):
-				w.cloud.comeBack()
+				w.cloud.ComeBack()
 				key := keys[rng.IntN(len(keys))]
 				switch _, exists := w.want[key]; {
 				case exists && deleted < 8 && len(w.want) > 20 && rng.IntN(2) == 0: // more at once would be the brake's business
@@ -315,21 +316,11 @@ func TestSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
 				}
 			}
 		}
-		w.cloud.comeBack()
+		w.cloud.ComeBack()
 		kill(t, child)
 	}
 	child := w.startChild()
 	defer kill(t, child)
 	w.converges(keys)
-	t.Logf("%d disks were created for %d that are left, in %d rounds", w.cloud.made(), len(w.want), rounds)
-}
-
-func (c *cloud) made() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := 0
-	for _, created := range c.created {
-		n += created
-	}
-	return n
+	t.Logf("%d disks were created for %d that are left, in %d rounds", w.cloud.Made(), len(w.want), rounds)
 }

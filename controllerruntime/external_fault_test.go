@@ -11,6 +11,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 func (w *cloudWorld) away() bool { return w.c.Stats().External["Disk"].Away }
@@ -31,12 +32,12 @@ func TestAReconcileThatWasRefusedAndReturnsLateDoesNotOpenTheBreakerAgain(t *tes
 	}, WithWorkers(2))
 	w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-	w.cloud.goAway(false)
+	w.cloud.GoAway(false)
 	must(t, w.sites.Create(t.Context(), sized("first", 1)))
 	eventually(t, "the API is away", w.away)
 	must(t, w.sites.Create(t.Context(), sized("late", 1)))
 	<-refused
-	w.cloud.comeBack()
+	w.cloud.ComeBack()
 	eventually(t, "the API is back", func() bool { return !w.away() && w.reconciled("first") })
 	opened := w.c.Stats().BreakerOpened
 	close(release)
@@ -50,7 +51,7 @@ func TestAnAPIThatReturnsUnderTrafficStaysOpenToAll(t *testing.T) {
 	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
 	w.run(w.c)
 	w.manySites(8)
-	eventually(t, "all have their disks", func() bool { return w.cloud.count() == 8 })
+	eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 8 })
 	users, stop := make(chan struct{}), make(chan struct{})
 	last := 0
 	go func() {
@@ -69,18 +70,18 @@ func TestAnAPIThatReturnsUnderTrafficStaysOpenToAll(t *testing.T) {
 			}
 		}
 	}()
-	w.cloud.goAway(false)
+	w.cloud.GoAway(false)
 	eventually(t, "the API is away", w.away)
-	finds := w.cloud.called("GET find")
-	polls := w.cloud.called("GET disks")
-	eventually(t, "it is polled", func() bool { return w.cloud.called("GET disks") > polls+5 })
-	if n := w.cloud.called("GET find") - finds; n > 4 {
+	finds := w.cloud.Called("GET find")
+	polls := w.cloud.Called("GET disks")
+	eventually(t, "it is polled", func() bool { return w.cloud.Called("GET disks") > polls+5 })
+	if n := w.cloud.Called("GET find") - finds; n > 4 {
 		t.Errorf("%d calls of an API that is away", n)
 	}
-	w.cloud.comeBack()
+	w.cloud.ComeBack()
 	eventually(t, "the API is back", func() bool { return !w.away() })
-	opened, changes := w.c.Stats().BreakerOpened, w.cloud.called("PUT disks")
-	eventually(t, "changes go through", func() bool { return w.cloud.called("PUT disks") > changes+100 })
+	opened, changes := w.c.Stats().BreakerOpened, w.cloud.Called("PUT disks")
+	eventually(t, "changes go through", func() bool { return w.cloud.Called("PUT disks") > changes+100 })
 	close(stop)
 	<-users
 	if n := w.c.Stats().BreakerOpened - opened; n > 0 {
@@ -88,13 +89,13 @@ func TestAnAPIThatReturnsUnderTrafficStaysOpenToAll(t *testing.T) {
 	}
 	for i := range 8 {
 		key := fmt.Sprintf("s%d", i)
-		eventually(t, key+" is as it was wished last", func() bool { return w.cloud.of(key) == fmt.Sprintf("=%d", last) && w.reconciled(key) })
+		eventually(t, key+" is as it was wished last", func() bool { return w.cloud.Of(key) == fmt.Sprintf("=%d", last) && w.reconciled(key) })
 	}
 }
 
 // poisoned reconciles the primary "poison" at an address where nobody answers, and the rest as usual.
 func poisoned(w *cloudWorld) ReconcilerFunc {
-	fine, poison := disksOf(w.sites, w.driver, quickly...), disksOf(w.sites, newDiskDriver("http://127.0.0.1:1"), quickly...)
+	fine, poison := disksOf(w.sites, w.driver, quickly...), disksOf(w.sites, cloudtest.NewDriver("http://127.0.0.1:1"), quickly...)
 	return func(ctx context.Context, req Request) (Result, error) {
 		if strings.HasPrefix(req.Key, "poison") {
 			return poison(ctx, req)
@@ -118,7 +119,7 @@ func TestOneFaultyPrimaryAmongHealthyOnesIsItsOwnFault(t *testing.T) {
 	}
 	for size := 2; size < 50 || w.c.Stats().Failures < failures+3; size++ {
 		w.resize("fine", size)
-		eventually(t, "the fine one follows", func() bool { return w.cloud.of("fine") == fmt.Sprintf("=%d", size) })
+		eventually(t, "the fine one follows", func() bool { return w.cloud.Of("fine") == fmt.Sprintf("=%d", size) })
 		if w.away() {
 			t.Fatal("the API is healthy, and away for all")
 		}
@@ -144,12 +145,12 @@ func TestSeveralFaultyPrimariesInAQuietWorldHoldUpAChangeNoLongerThanAPoll(t *te
 		return tried == 5
 	})
 	w.resize("fine", 2)
-	eventually(t, "the fine one follows", func() bool { return w.cloud.of("fine") == "=2" })
+	eventually(t, "the fine one follows", func() bool { return w.cloud.Of("fine") == "=2" })
 	eventually(t, "since it did, they are their own fault", func() bool { return !w.away() && w.c.Stats().External["Disk"].Waiting == 0 && w.c.Stats().Failing == 5 })
 	opened := w.c.Stats().BreakerOpened
 	for size := 3; size < 30; size++ {
 		w.resize("fine", size)
-		eventually(t, "the fine one follows", func() bool { return w.cloud.of("fine") == fmt.Sprintf("=%d", size) })
+		eventually(t, "the fine one follows", func() bool { return w.cloud.Of("fine") == fmt.Sprintf("=%d", size) })
 	}
 	if n := w.c.Stats().BreakerOpened; n != opened {
 		t.Errorf("the breaker opened %d times more", n-opened)
@@ -189,9 +190,9 @@ func TestWhileOnlyTheDriversFailOneKeyIsTriedAtATimeAndNothingIsWritten(t *testi
 		}
 		return w.away()
 	})
-	polls, attempts := w.cloud.called("GET disks"), w.c.Stats().Reconciles
-	eventually(t, "the lists succeed, again and again", func() bool { return w.cloud.called("GET disks") > polls+10 })
-	polls, attempts = w.cloud.called("GET disks")-polls, w.c.Stats().Reconciles-attempts
+	polls, attempts := w.cloud.Called("GET disks"), w.c.Stats().Reconciles
+	eventually(t, "the lists succeed, again and again", func() bool { return w.cloud.Called("GET disks") > polls+10 })
+	polls, attempts = w.cloud.Called("GET disks")-polls, w.c.Stats().Reconciles-attempts
 	if attempts == 0 || attempts > uint64(polls+2) {
 		t.Errorf("%d attempts for %d polls, want one for each", attempts, polls)
 	}
@@ -225,7 +226,7 @@ func TestAnEventOfAWaitingKeyTakesItsOperationsAlong(t *testing.T) {
 	})
 	w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-	w.cloud.goAway(false) // so that nothing hands the key back
+	w.cloud.GoAway(false) // so that nothing hands the key back
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "it waits", func() bool { return w.c.Stats().External["Disk"].Waiting == 1 })
 	fails.Store(false)
@@ -238,9 +239,9 @@ func TestAnEventOfAWaitingKeyTakesItsOperationsAlong(t *testing.T) {
 }
 
 func TestTeardownOfAPrimaryWithoutResourcesBehindTheAPIGoesAsFarAsItCanWhileTheAPIIsAway(t *testing.T) {
-	w := &cloudWorld{world: newWorld(t), cloud: newCloud(t), config: withInterval(notInATest)}
-	w.sites, w.driver = w.world.sites(), newDiskDriver(w.cloud.server.URL)
-	t.Cleanup(w.driver.http.CloseIdleConnections)
+	w := &cloudWorld{world: newWorld(t), cloud: cloudtest.New(t), config: withInterval(notInATest)}
+	w.sites, w.driver = w.world.sites(), cloudtest.NewDriver(w.cloud.Server.URL)
+	t.Cleanup(w.driver.HTTP.CloseIdleConnections)
 	pages := w.pages()
 	w.controller(func(w *cloudWorld) ReconcilerFunc {
 		return func(ctx context.Context, req Request) (Result, error) {
@@ -258,7 +259,7 @@ func TestTeardownOfAPrimaryWithoutResourcesBehindTheAPIGoesAsFarAsItCanWhileTheA
 		_, err := pages.Get(t.Context(), "plain-page")
 		return err == nil && w.reconciled("plain")
 	})
-	w.cloud.set(func(c *cloud) { c.status = http.StatusServiceUnavailable })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Status = http.StatusServiceUnavailable })
 	must(t, w.sites.Delete(t.Context(), "plain"))
 	eventually(t, "what can be deleted is, and the key waits for the API", func() bool {
 		_, err := pages.Get(t.Context(), "plain-page")
@@ -268,11 +269,11 @@ func TestTeardownOfAPrimaryWithoutResourcesBehindTheAPIGoesAsFarAsItCanWhileTheA
 		t.Errorf("%d failures, %d torn down", s.Failures, s.TornDown)
 	}
 	calls := w.seen.count("plain")
-	polls := w.cloud.called("GET disks")
-	eventually(t, "the API is polled", func() bool { return w.cloud.called("GET disks") > polls+3 })
+	polls := w.cloud.Called("GET disks")
+	eventually(t, "the API is polled", func() bool { return w.cloud.Called("GET disks") > polls+3 })
 	if n := w.seen.count("plain"); n != calls {
 		t.Errorf("the reconciler was called %d times more while the key waits", n-calls)
 	}
-	w.cloud.comeBack()
+	w.cloud.ComeBack()
 	eventually(t, "the teardown ends", func() bool { return w.gone("plain") && w.c.Stats().TornDown == 1 })
 }

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 func TestKumoriHandleSecondaryGetsTheExternalResourceItself(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
-	things := newListed()
+	things := cloudtest.NewListed()
 	c := kumori{sites: sites, externals: []external.IExternalClient{external.Configure(things, quick)}}.listening(nil)
 	c.then = c.custom.HandleSecondary
 	got := func(want external.Resource) bool {
@@ -24,38 +25,38 @@ func TestKumoriHandleSecondaryGetsTheExternalResourceItself(t *testing.T) {
 	eventually(t, "the sites are synced", func() bool { return c.seen.count("home") == 1 && c.seen.count("shop") == 1 })
 
 	first := external.Resource{ID: "a", OwnerKey: "home", Version: "1"}
-	things.list.Store(&[]external.Resource{first})
+	things.Resources.Store(&[]external.Resource{first})
 	eventually(t, "one that appeared is handed over", func() bool { return got(first) && c.seen.with("home", OperationSecondary) == 1 })
 	moved := external.Resource{ID: "a", OwnerKey: "shop", Version: "1"}
-	things.list.Store(&[]external.Resource{moved})
+	things.Resources.Store(&[]external.Resource{moved})
 	eventually(t, "one that moved wakes both", func() bool {
 		return got(moved) && c.seen.with("home", OperationSecondary) == 2 && c.seen.with("shop", OperationSecondary) == 1
 	})
-	things.list.Store(&[]external.Resource{})
+	things.Resources.Store(&[]external.Resource{})
 	eventually(t, "one that vanished is handed over as it was", func() bool { return c.seen.with("shop", OperationSecondary) == 2 })
 }
 
 func TestKumoriHandleSecondaryIsToldOfWhatWasDeletedBeforeAnyListShowedIt(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
-	api := newCloud(t)
-	driver := newDiskDriver(api.server.URL)
-	t.Cleanup(driver.http.CloseIdleConnections)
-	c := kumori{sites: sites, externals: []external.IExternalClient{external.Configure(diskClient{driver}, withInterval(notInATest))}}.listening(nil)
+	api := cloudtest.New(t)
+	driver := cloudtest.NewDriver(api.Server.URL)
+	t.Cleanup(driver.HTTP.CloseIdleConnections)
+	c := kumori{sites: sites, externals: []external.IExternalClient{external.Configure(cloudtest.Client{Driver: driver}, withInterval(notInATest))}}.listening(nil)
 	c.sync = func(key string) error {
-		_, err := external.Reconcile(c.Context(key), driver, diskSpec{Size: 1}, quickly...)
+		_, err := external.Reconcile(c.Context(key), driver, cloudtest.Spec{Size: 1}, quickly...)
 		return err
 	}
 	runKumori(t, c)
 	must(t, sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "created", func() bool { return api.of("home") == "=1" && c.Stats().Running == 0 && c.Stats().Delayed == 0 })
-	api.remove("home")
+	eventually(t, "created", func() bool { return api.Of("home") == "=1" && c.Stats().Running == 0 && c.Stats().Delayed == 0 })
+	api.Remove("home")
 	synced := c.seen.count("home")
 	c.controller.engine.inside().APIs.Source("Disk").WantList(time.Now().Add(time.Second)) // past Settle
 	eventually(t, "it is told", c.secondaries.any(func(obj any) bool { return obj == external.Resource{OwnerKey: "home"} }))
-	lists := api.called("GET disks")
+	lists := api.Called("GET disks")
 	c.controller.engine.inside().APIs.Source("Disk").WantList(time.Now())
-	eventually(t, "it is listed again", func() bool { return api.called("GET disks") > lists })
+	eventually(t, "it is listed again", func() bool { return api.Called("GET disks") > lists })
 	if n := c.seen.count("home"); n != synced {
 		t.Errorf("synced %d times more, though HandleSecondary enqueued nothing", n-synced)
 	}
@@ -64,7 +65,7 @@ func TestKumoriHandleSecondaryIsToldOfWhatWasDeletedBeforeAnyListShowedIt(t *tes
 func TestKumoriGarbageSecondariesFindsExternalResourcesWithoutOwner(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
-	things := newListed(external.Resource{ID: "a", OwnerKey: "ghost", Version: "1"})
+	things := cloudtest.NewListed(external.Resource{ID: "a", OwnerKey: "ghost", Version: "1"})
 	var c *custom
 	c = kumori{sites: sites, resync: 50 * time.Millisecond, externals: []external.IExternalClient{external.Configure(things, quick)}}.custom(func(key string) error {
 		if c.Operations(key).Has(OperationDelete) {
@@ -74,7 +75,7 @@ func TestKumoriGarbageSecondariesFindsExternalResourcesWithoutOwner(t *testing.T
 	})
 	runKumori(t, c)
 	eventually(t, "the missing owner is synced with OperationDelete", func() bool { return c.seen.with("ghost", OperationDelete) > 0 })
-	if id := <-things.deleted; id != "a" {
+	if id := <-things.Deleted; id != "a" {
 		t.Errorf("deleted %q", id)
 	}
 }
@@ -82,14 +83,14 @@ func TestKumoriGarbageSecondariesFindsExternalResourcesWithoutOwner(t *testing.T
 func TestKumoriSyncHandlerMayUseExternalReconcile(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
-	api := newCloud(t)
+	api := cloudtest.New(t)
 	var c *custom
-	driver := newDiskDriver(api.server.URL)
-	t.Cleanup(driver.http.CloseIdleConnections)
-	c = kumori{sites: sites, externals: []external.IExternalClient{external.Configure(diskClient{driver}, withInterval(notInATest))}}.custom(func(key string) error {
+	driver := cloudtest.NewDriver(api.Server.URL)
+	t.Cleanup(driver.HTTP.CloseIdleConnections)
+	c = kumori{sites: sites, externals: []external.IExternalClient{external.Configure(cloudtest.Client{Driver: driver}, withInterval(notInATest))}}.custom(func(key string) error {
 		s, err := sites.Lister().Get(key)
 		if err == nil {
-			_, err = external.Reconcile(c.Context(key), driver, diskSpec{Size: s.Spec.Pages}, quickly...)
+			_, err = external.Reconcile(c.Context(key), driver, cloudtest.Spec{Size: s.Spec.Pages}, quickly...)
 			return err
 		}
 		if !apierrors.IsNotFound(err) {
@@ -100,16 +101,16 @@ func TestKumoriSyncHandlerMayUseExternalReconcile(t *testing.T) {
 	})
 	runKumori(t, c)
 	must(t, sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "created", func() bool { return api.of("home") == "=1" })
-	api.goAway(false)
+	eventually(t, "created", func() bool { return api.Of("home") == "=1" })
+	api.GoAway(false)
 	must(t, sites.Create(t.Context(), sized("shop", 2)))
 	eventually(t, "it waits for the API", func() bool { return c.Stats().External["Disk"].Waiting > 0 && c.Stats().Failures == 0 })
-	api.comeBack()
-	eventually(t, "created", func() bool { return api.of("shop") == "=2" })
+	api.ComeBack()
+	eventually(t, "created", func() bool { return api.Of("shop") == "=2" })
 	must(t, sites.Delete(t.Context(), "home"))
 	eventually(t, "gone", func() bool {
 		_, err := sites.Record(t.Context(), "home")
-		return api.of("home") == "" && apierrors.IsNotFound(err)
+		return api.Of("home") == "" && apierrors.IsNotFound(err)
 	})
 	if _, err := external.ReconcileAbsent(c.Context("nobody"), driver); err == nil || errors.Is(err, external.ErrUnavailable) {
 		t.Errorf("outside of SyncHandler: %v", err)

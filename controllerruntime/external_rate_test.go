@@ -8,6 +8,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 func TestARateLimitHoldsUpNoPrimaryThatNeedsNoAPI(t *testing.T) {
@@ -36,12 +37,12 @@ func TestWhoIsTurnedAwayByARateLimitGetsItsTurn(t *testing.T) {
 	w.manySites(sites)
 	for i := range sites {
 		key := fmt.Sprintf("s%d", i)
-		eventually(t, key+" has its disk", func() bool { return w.cloud.of(key) == "=1" && w.reconciled(key) })
+		eventually(t, key+" has its disk", func() bool { return w.cloud.Of(key) == "=1" && w.reconciled(key) })
 		if ops := w.seen.of(key); !ops[len(ops)-1].Has(OperationPut) {
 			t.Errorf("%s: the attempt that succeeded had %v, want Put", key, ops[len(ops)-1])
 		}
 	}
-	calls := w.cloud.called("GET find") + w.cloud.called("POST disks") + w.cloud.called("GET disks")
+	calls := w.cloud.Called("GET find") + w.cloud.Called("POST disks") + w.cloud.Called("GET disks")
 	if most := 2 + 10*time.Since(start).Seconds() + 10; float64(calls) > most {
 		t.Errorf("%d calls in %v, at most %.0f are allowed", calls, time.Since(start), most)
 	}
@@ -54,7 +55,7 @@ func TestWhoIsTurnedAwayByARateLimitGetsItsTurn(t *testing.T) {
 			break // more at once are the brake's business
 		}
 	}
-	eventually(t, "so do teardowns", func() bool { return w.cloud.count() == sites-4 && w.gone("s0") && w.gone("s3") })
+	eventually(t, "so do teardowns", func() bool { return w.cloud.Count() == sites-4 && w.gone("s0") && w.gone("s3") })
 }
 
 // TestARateLimitWithABurstHoldsOneWorker: the burst lets each of them begin, and none of them end.
@@ -63,8 +64,8 @@ func TestARateLimitWithABurstHoldsOneWorker(t *testing.T) {
 	config.Rate, config.Burst = 0.01, 5 // the first list, and a find for each worker
 	began := make(chan struct{})
 	w := newCloudWorld(t, config, plainBeside, WithWorkers(4), WithGracePeriod(time.Second))
-	w.cloud.set(func(c *cloud) {
-		c.stage = func(stage, call, _ string) {
+	w.cloud.Set(func(c *cloudtest.Cloud) {
+		c.Stage = func(stage, call, _ string) {
 			if stage == "before" && call == "GET find" {
 				<-began
 			}
@@ -72,7 +73,7 @@ func TestARateLimitWithABurstHoldsOneWorker(t *testing.T) {
 	})
 	w.manySites(20)
 	w.run(w.c)
-	eventually(t, "all have begun", func() bool { return w.cloud.called("GET find") == 4 })
+	eventually(t, "all have begun", func() bool { return w.cloud.Called("GET find") == 4 })
 	close(began)
 	must(t, w.sites.Create(t.Context(), sized("plain", 1)))
 	eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
@@ -90,7 +91,7 @@ func plainBeside(w *cloudWorld) ReconcilerFunc {
 }
 
 // thingDriver makes things, which are disks of another name.
-type thingDriver struct{ *diskDriver }
+type thingDriver struct{ *cloudtest.Driver }
 
 func (thingDriver) Kind() string { return "Thing" }
 
@@ -106,12 +107,12 @@ func TestARateLimitHoldsUpNobodyWhoHasCalledAnotherAPI(t *testing.T) {
 			}
 			return things(ctx, req)
 		}
-	}, WithWorkers(4), OwnsExternal(external.Configure(newListed(), config)), WithGracePeriod(time.Second))
+	}, WithWorkers(4), OwnsExternal(external.Configure(cloudtest.NewListed(), config)), WithGracePeriod(time.Second))
 	w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 	w.manySites(6)
 	eventually(t, "all have disks, and were turned away by the other API", func() bool {
-		return w.cloud.count() == 6 && w.c.engine.inside().APIs.Source("Thing").Stats().TurnedAway == 6
+		return w.cloud.Count() == 6 && w.c.engine.inside().APIs.Source("Thing").Stats().TurnedAway == 6
 	})
 	must(t, w.sites.Create(t.Context(), sized("plain", 1)))
 	eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })

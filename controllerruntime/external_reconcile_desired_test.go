@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 // tieredSpec is a wish with a field that JSON gives another type.
@@ -19,21 +20,21 @@ type tieredSpec struct {
 
 // typedDriver makes disks, and needs an int where it gave one.
 type typedDriver struct {
-	external.Driver[diskSpec, cloudDisk]
+	external.Driver[cloudtest.Spec, cloudtest.Disk]
 	mu      sync.Mutex
 	applied []any
 }
 
-func (d *typedDriver) Diff(desired tieredSpec, observed cloudDisk) []external.Change {
-	return d.Driver.Diff(diskSpec{Size: desired.Size}, observed)
+func (d *typedDriver) Diff(desired tieredSpec, observed cloudtest.Disk) []external.Change {
+	return d.Driver.Diff(cloudtest.Spec{Size: desired.Size}, observed)
 }
 
-func (d *typedDriver) Apply(ctx context.Context, req external.ApplyRequest[tieredSpec, cloudDisk]) (external.Outcome, error) {
+func (d *typedDriver) Apply(ctx context.Context, req external.ApplyRequest[tieredSpec, cloudtest.Disk]) (external.Outcome, error) {
 	d.mu.Lock()
 	d.applied = append(d.applied, req.Desired.Labels["tier"])
 	d.mu.Unlock()
-	return d.Driver.Apply(ctx, external.ApplyRequest[diskSpec, cloudDisk]{
-		Target: req.Target, Desired: diskSpec{Size: req.Desired.Size}, Observed: req.Observed, Changes: req.Changes,
+	return d.Driver.Apply(ctx, external.ApplyRequest[cloudtest.Spec, cloudtest.Disk]{
+		Target: req.Target, Desired: cloudtest.Spec{Size: req.Desired.Size}, Observed: req.Observed, Changes: req.Changes,
 	})
 }
 
@@ -42,14 +43,14 @@ func TestApplyGetsTheVeryValueThatIsDesiredAlsoWhenItIsTriedAgain(t *testing.T) 
 	w := apart(t, func(w *cloudWorld) ReconcilerFunc {
 		d.Driver = w.driver
 		return func(ctx context.Context, _ Request) (Result, error) {
-			_, err := external.Reconcile(ctx, external.Driver[tieredSpec, cloudDisk](d), tieredSpec{Size: 1, Labels: map[string]any{"tier": 3}}, quickly...)
+			_, err := external.Reconcile(ctx, external.Driver[tieredSpec, cloudtest.Disk](d), tieredSpec{Size: 1, Labels: map[string]any{"tier": 3}}, quickly...)
 			return Result{}, err
 		}
 	})
-	status := w.cloud.failing("POST disks", http.StatusInternalServerError)
+	status := w.cloud.Failing("POST disks", http.StatusInternalServerError)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "it is tried again", func() bool { return w.cloud.called("POST disks") > 2 })
+	eventually(t, "it is tried again", func() bool { return w.cloud.Called("POST disks") > 2 })
 	status.Store(0)
 	eventually(t, "created", func() bool { return w.reconciled("home") })
 	d.mu.Lock()
@@ -65,27 +66,27 @@ func TestAnOperationThatTheAPIHasForgottenIsOverAndWhatCameOfItIsObserved(t *tes
 	for name, failure := range map[string]string{"done": "", "failed": "no space"} {
 		t.Run(name, func(t *testing.T) {
 			w := apart(t, nil)
-			w.cloud.set(func(c *cloud) { c.async = true })
+			w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 			w.run(w.c)
 			must(t, w.sites.Create(t.Context(), sized("home", 1)))
 			eventually(t, "its handle is written down", func() bool {
 				kept := w.intentOf("home")
 				return kept != nil && kept.Operation != ""
 			})
-			w.cloud.set(func(c *cloud) {
-				for _, operation := range c.operations {
+			w.cloud.Set(func(c *cloudtest.Cloud) {
+				for _, operation := range c.Operations {
 					if failure == "" {
-						operation.do()
+						operation.Do()
 					}
 				}
-				clear(c.operations)
-				c.async = false
+				clear(c.Operations)
+				c.Async = false
 			})
-			eventually(t, "created", func() bool { return w.cloud.of("home") == "=1" && w.reconciled("home") })
-			if n := w.cloud.createdFor("home"); n != 1 {
+			eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+			if n := w.cloud.CreatedFor("home"); n != 1 {
 				t.Errorf("created %d times", n)
 			}
-			if polls := w.cloud.called("GET operations"); w.c.Stats().Failures != 0 {
+			if polls := w.cloud.Called("GET operations"); w.c.Stats().Failures != 0 {
 				t.Errorf("%d failures after %d polls", w.c.Stats().Failures, polls)
 			}
 		})
@@ -96,7 +97,7 @@ func TestADriversKindHasNoSlash(t *testing.T) {
 	said := make(chan error, 1)
 	w := apart(t, func(w *cloudWorld) ReconcilerFunc {
 		return func(ctx context.Context, _ Request) (Result, error) {
-			_, err := external.Reconcile(ctx, external.Driver[diskSpec, cloudDisk](slashed{w.driver}), diskSpec{Size: 1})
+			_, err := external.Reconcile(ctx, external.Driver[cloudtest.Spec, cloudtest.Disk](slashed{w.driver}), cloudtest.Spec{Size: 1})
 			said <- err
 			return Result{}, nil
 		}
@@ -108,6 +109,6 @@ func TestADriversKindHasNoSlash(t *testing.T) {
 	}
 }
 
-type slashed struct{ *diskDriver }
+type slashed struct{ *cloudtest.Driver }
 
 func (slashed) Kind() string { return "cloud/Disk" }

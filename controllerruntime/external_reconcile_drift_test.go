@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -21,8 +22,8 @@ func TestADriftPolicyThatIsSetOnARunningInstallationOverwritesNothing(t *testing
 				eventually(t, "created", func() bool { return w.reconciled(name) })
 			}
 			r.halt()
-			w.cloud.edit("changed", func(d *cloudDisk) { d.Size = 99 }) // an incident; the operator wants to keep it so
-			w.cloud.remove("deleted")
+			w.cloud.Edit("changed", func(d *cloudtest.Disk) { d.Size = 99 }) // an incident; the operator wants to keep it so
+			w.cloud.Remove("deleted")
 			expired := time.Now().Add(time.Second) // the time to settle
 			eventually(t, "nobody doubts that it was deleted", func() bool { return time.Now().After(expired) })
 			w.controller(with(external.Drift(policy)))
@@ -34,12 +35,12 @@ func TestADriftPolicyThatIsSetOnARunningInstallationOverwritesNothing(t *testing
 					return w.seen.count(name) > n+3
 				})
 			}
-			if w.cloud.of("changed") != "=99" || w.cloud.of("deleted") != "" {
-				t.Errorf("the disks are %q and %q, want what was made by hand", w.cloud.of("changed"), w.cloud.of("deleted"))
+			if w.cloud.Of("changed") != "=99" || w.cloud.Of("deleted") != "" {
+				t.Errorf("the disks are %q and %q, want what was made by hand", w.cloud.Of("changed"), w.cloud.Of("deleted"))
 			}
 			for _, name := range []string{"changed", "deleted"} {
 				w.resize(name, 8)
-				eventually(t, "a wish is applied", func() bool { return w.cloud.of(name) == "=8" && w.reconciled(name) })
+				eventually(t, "a wish is applied", func() bool { return w.cloud.Of(name) == "=8" && w.reconciled(name) })
 			}
 		})
 	}
@@ -55,12 +56,12 @@ func TestAResourceThatWasThereBeforeIsLeftAsItIsWhereDriftIsReportedOrIgnored(t 
 			w := newCloudWorld(t, quick, with(external.Drift(test.policy)), WithEventRecorder(recorder))
 			w.run(w.c)
 			eventually(t, "its instance is known", func() bool { return w.c.Instance() != "" })
-			w.cloud.add(w.diskFor("home", ""))
-			w.cloud.edit("home", func(d *cloudDisk) { d.Size = 99 })
+			w.cloud.Add(w.diskFor("home", ""))
+			w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 99 })
 			must(t, w.sites.Create(t.Context(), sized("home", 1)))
 			eventually(t, "reconciled", func() bool { return w.reconciled("home") })
-			if w.cloud.of("home") != "=99" {
-				t.Fatalf("the disk is %s, want it as it was", w.cloud.of("home"))
+			if w.cloud.Of("home") != "=99" {
+				t.Fatalf("the disk is %s, want it as it was", w.cloud.Of("home"))
 			}
 			if test.events {
 				if event := <-recorder.Events; !strings.Contains(event, "size: 99 → 1") {
@@ -70,7 +71,7 @@ func TestAResourceThatWasThereBeforeIsLeftAsItIsWhereDriftIsReportedOrIgnored(t 
 				t.Errorf("event %q", <-recorder.Events)
 			}
 			w.resize("home", 2)
-			eventually(t, "a wish is applied", func() bool { return w.cloud.of("home") == "=2" && w.reconciled("home") })
+			eventually(t, "a wish is applied", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 		})
 	}
 }
@@ -81,7 +82,7 @@ func observing(absent bool) func(*cloudWorld) ReconcilerFunc {
 		return func(ctx context.Context, req Request) (Result, error) {
 			switch {
 			case !req.Operations.Has(OperationDelete):
-				_, err := external.Reconcile(ctx, w.driver, diskSpec{Size: 1}, append(quickly, external.ObserveOnly())...)
+				_, err := external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1}, append(quickly, external.ObserveOnly())...)
 				return Result{}, err
 			case absent:
 				_, err := external.ReconcileAbsent(ctx, w.driver, append(quickly, external.ObserveOnly())...)
@@ -99,13 +100,13 @@ func TestWhatIsOnlyObservedIsNeverDeleted(t *testing.T) {
 			w.run(w.c)
 			must(t, w.sites.Create(t.Context(), sized("home", 1)))
 			eventually(t, "known", func() bool { return w.reconciled("home") })
-			w.cloud.add(w.diskFor("home", ""))
+			w.cloud.Add(w.diskFor("home", ""))
 			eventually(t, "listed", func() bool { return w.c.Stats().External["Disk"].Resources == 1 })
 			must(t, w.sites.Delete(t.Context(), "home"))
 			eventually(t, "torn down", func() bool { return w.gone("home") })
 			sweeps := w.c.Stats().Sweeps
 			eventually(t, "and swept", func() bool { return w.c.Stats().Sweeps > sweeps+3 })
-			if w.cloud.of("home") == "" || w.cloud.called("DELETE disks") > 0 {
+			if w.cloud.Of("home") == "" || w.cloud.Called("DELETE disks") > 0 {
 				t.Error("the disk was deleted")
 			}
 		})
@@ -113,20 +114,20 @@ func TestWhatIsOnlyObservedIsNeverDeleted(t *testing.T) {
 }
 
 func TestATeardownOfWhatIsOnlyObservedNeedsNoClient(t *testing.T) {
-	w := &cloudWorld{world: newWorld(t), cloud: newCloud(t)}
+	w := &cloudWorld{world: newWorld(t), cloud: cloudtest.New(t)}
 	w.sites = w.world.sites()
-	w.driver = newDiskDriver(w.cloud.server.URL)
-	t.Cleanup(w.driver.http.CloseIdleConnections)
+	w.driver = cloudtest.NewDriver(w.cloud.Server.URL)
+	t.Cleanup(w.driver.HTTP.CloseIdleConnections)
 	c, err := New("sites", w.sites, w.seen.reconciler(observing(true)(w)))
 	must(t, err)
 	w.c = c
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "known", func() bool { return w.reconciled("home") })
-	w.cloud.add(w.diskFor("home", ""))
+	w.cloud.Add(w.diskFor("home", ""))
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "torn down", func() bool { return w.gone("home") })
-	if w.cloud.of("home") == "" {
+	if w.cloud.Of("home") == "" {
 		t.Error("the disk was deleted")
 	}
 }
@@ -142,9 +143,9 @@ func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWh
 				}
 				return Result{}, nil
 			}
-			_, err := external.Reconcile(ctx, w.driver, diskSpec{Size: 1}, append(quickly, external.Name("theirs"), external.ObserveOnly())...)
+			_, err := external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1}, append(quickly, external.Name("theirs"), external.ObserveOnly())...)
 			if err == nil {
-				_, err = external.Reconcile(ctx, w.driver, diskSpec{Size: 1}, append(quickly, external.Name("ours"))...)
+				_, err = external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1}, append(quickly, external.Name("ours"))...)
 			}
 			return Result{}, err
 		}
@@ -152,7 +153,7 @@ func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWh
 	w := newCloudWorld(t, quick, reconcile)
 	r := w.run(w.c)
 	eventually(t, "its instance is known", func() bool { return w.c.Instance() != "" })
-	w.cloud.add(w.diskFor("home", "theirs"))
+	w.cloud.Add(w.diskFor("home", "theirs"))
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "both are there", func() bool { return w.reconciled("home") && w.c.Stats().External["Disk"].Resources == 2 })
 	must(t, w.sites.Delete(t.Context(), "home"))
@@ -162,14 +163,14 @@ func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWh
 		return err != nil && strings.Contains(err.Error(), "external.ReconcileAbsent for Disk/ours")
 	})
 	r.halt()
-	if w.cloud.count() != 2 {
-		t.Errorf("%d disks are left, want both", w.cloud.count())
+	if w.cloud.Count() != 2 {
+		t.Errorf("%d disks are left, want both", w.cloud.Count())
 	}
 	told.Store(true)
 	w.controller(reconcile)
 	w.run(w.c)
 	eventually(t, "ours is gone", func() bool { return w.gone("home") })
-	if w.cloud.of("home") != "theirs=1" {
-		t.Errorf("the disks are %q, want theirs", w.cloud.of("home"))
+	if w.cloud.Of("home") != "theirs=1" {
+		t.Errorf("the disks are %q, want theirs", w.cloud.Of("home"))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 // keep writes down an entry for a site's disk, as another process would have left it.
@@ -45,20 +46,6 @@ func cleaningLeft(opts ...external.Option) func(*cloudWorld) ReconcilerFunc {
 	}
 }
 
-// hidden makes finds answer that there is nothing, while it is set.
-func (c *cloud) hidden() *atomic.Bool {
-	var hides atomic.Bool
-	c.set(func(c *cloud) {
-		c.fault = func(call string, _ *http.Request) int {
-			if call == "GET find" && hides.Load() {
-				return http.StatusNotFound
-			}
-			return 0
-		}
-	})
-	return &hides
-}
-
 func TestAReplicaOfTheAPIThatLagsMakesNoSecondResource(t *testing.T) {
 	// Seen once, and then not, within Settle; also by a controller that has not made it.
 	lag := with(external.Settle(time.Hour))
@@ -66,12 +53,12 @@ func TestAReplicaOfTheAPIThatLagsMakesNoSecondResource(t *testing.T) {
 	r := w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "created", func() bool { return w.reconciled("home") })
-	hides := w.cloud.hidden()
+	hides := w.cloud.Hidden()
 	for range 2 {
 		hides.Store(true)
-		finds := w.cloud.called("GET find")
+		finds := w.cloud.Called("GET find")
 		w.c.Enqueue("home", OperationManual)
-		eventually(t, "it is looked for again and again", func() bool { return w.cloud.called("GET find") > finds+3 })
+		eventually(t, "it is looked for again and again", func() bool { return w.cloud.Called("GET find") > finds+3 })
 		eventually(t, "the condition says so", func() bool {
 			return strings.Contains(w.condition("home", entity.ReasonRetrying), "what was created to be seen again")
 		})
@@ -82,7 +69,7 @@ func TestAReplicaOfTheAPIThatLagsMakesNoSecondResource(t *testing.T) {
 		r = w.run(w.c)
 		eventually(t, "the next controller leads", func() bool { return w.c.Stats().Leading })
 	}
-	if n := w.cloud.called("POST disks"); n != 1 {
+	if n := w.cloud.Called("POST disks"); n != 1 {
 		t.Errorf("%d creates, want 1", n)
 	}
 }
@@ -92,16 +79,16 @@ func TestAReplicaOfTheAPIThatLagsForgetsNothingWhenThePrimaryGoes(t *testing.T) 
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "created", func() bool { return w.reconciled("home") })
-	hides := w.cloud.hidden()
+	hides := w.cloud.Hidden()
 	hides.Store(true)
-	finds := w.cloud.called("GET find")
+	finds := w.cloud.Called("GET find")
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "it is looked for again and again", func() bool { return w.cloud.called("GET find") > finds+3 })
+	eventually(t, "it is looked for again and again", func() bool { return w.cloud.Called("GET find") > finds+3 })
 	if w.gone("home") {
 		t.Error("forgotten")
 	}
 	hides.Store(false)
-	eventually(t, "gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
+	eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 }
 
 func TestWhatSomebodyDeletesIsMadeAgainOnceTheTimeToSettleIsOver(t *testing.T) {
@@ -109,9 +96,9 @@ func TestWhatSomebodyDeletesIsMadeAgainOnceTheTimeToSettleIsOver(t *testing.T) {
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "created", func() bool { return w.reconciled("home") })
-	w.cloud.remove("home")
+	w.cloud.Remove("home")
 	w.c.Enqueue("home", OperationManual)
-	eventually(t, "made again", func() bool { return w.cloud.createdFor("home") == 2 && w.reconciled("home") })
+	eventually(t, "made again", func() bool { return w.cloud.CreatedFor("home") == 2 && w.reconciled("home") })
 }
 
 func TestATeardownWaitsForACallThatMayStillBeUnderWay(t *testing.T) {
@@ -136,14 +123,14 @@ func TestATeardownThatTheReconcilerLeavesToTheRuntimeWaitsForTheReconcilersSettl
 	config := quick
 	config.Timeout = 200 * time.Millisecond // and no Settle
 	w := newCloudWorld(t, config, cleaningLeft(external.Settle(5*time.Second), external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
-	w.cloud.set(func(c *cloud) { c.lag = 2 * time.Second })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Lag = 2 * time.Second })
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "created, and not seen", func() bool { return w.cloud.count() == 1 && w.intentOf("home") != nil })
+	eventually(t, "created, and not seen", func() bool { return w.cloud.Count() == 1 && w.intentOf("home") != nil })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "all is gone", func() bool { return w.gone("home") })
-	if w.cloud.count() != 0 {
-		t.Errorf("the disk was forgotten: %s", w.cloud.of("home"))
+	if w.cloud.Count() != 0 {
+		t.Errorf("the disk was forgotten: %s", w.cloud.Of("home"))
 	}
 }
 
@@ -161,7 +148,7 @@ func TestAClockThatWasAheadStopsNothing(t *testing.T) {
 			w.keep("home", entry)
 			must(t, w.sites.Create(t.Context(), sized("home", 3)))
 			w.run(w.c)
-			eventually(t, "created", func() bool { return w.cloud.of("home") == "=3" && w.reconciled("home") })
+			eventually(t, "created", func() bool { return w.cloud.Of("home") == "=3" && w.reconciled("home") })
 		})
 	}
 	t.Run("in a teardown", func(t *testing.T) {
@@ -196,12 +183,12 @@ func TestAClockThatWasBehindMakesNobodyBelieveTooEarlyThatNothingWasDone(t *test
 
 // lostAnswer is a driver whose first Apply is done, and answered with an error that does not say so.
 type lostAnswer struct {
-	*diskDriver
+	*cloudtest.Driver
 	lost atomic.Bool
 }
 
-func (d *lostAnswer) Apply(ctx context.Context, req external.ApplyRequest[diskSpec, cloudDisk]) (external.Outcome, error) {
-	outcome, err := d.diskDriver.Apply(ctx, req)
+func (d *lostAnswer) Apply(ctx context.Context, req external.ApplyRequest[cloudtest.Spec, cloudtest.Disk]) (external.Outcome, error) {
+	outcome, err := d.Driver.Apply(ctx, req)
 	if err == nil && d.lost.CompareAndSwap(false, true) {
 		return external.Outcome{}, errors.New("500: the answer got lost")
 	}
@@ -209,9 +196,9 @@ func (d *lostAnswer) Apply(ctx context.Context, req external.ApplyRequest[diskSp
 }
 
 // oneDisk reconciles each site to a disk of size 1.
-func oneDisk(driver external.Driver[diskSpec, cloudDisk], opts ...external.Option) ReconcilerFunc {
+func oneDisk(driver external.Driver[cloudtest.Spec, cloudtest.Disk], opts ...external.Option) ReconcilerFunc {
 	return func(ctx context.Context, _ Request) (Result, error) {
-		_, err := external.Reconcile(ctx, driver, diskSpec{Size: 1}, opts...)
+		_, err := external.Reconcile(ctx, driver, cloudtest.Spec{Size: 1}, opts...)
 		return Result{}, err
 	}
 }
@@ -222,14 +209,14 @@ func TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource(t *testing.T)
 	config := withInterval(notInATest)
 	config.Timeout = time.Second
 	w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {
-		return oneDisk(&lostAnswer{diskDriver: w.driver}, external.Settle(2*time.Second), external.PollInterval(10*time.Millisecond))
+		return oneDisk(&lostAnswer{Driver: w.driver}, external.Settle(2*time.Second), external.PollInterval(10*time.Millisecond))
 	})
-	w.cloud.set(func(c *cloud) { c.lag = time.Second }) // well within Settle
-	w.keep("home", unanswered(time.Now()))              // of size 3, and the wish is 1 by now
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Lag = time.Second }) // well within Settle
+	w.keep("home", unanswered(time.Now()))                        // of size 3, and the wish is 1 by now
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	w.run(w.c)
 	eventually(t, "reconciled", func() bool { return w.reconciled("home") })
-	if have := w.cloud.of("home"); have != "=1" {
+	if have := w.cloud.Of("home"); have != "=1" {
 		t.Errorf("disks %s, want one of size 1", have)
 	}
 }
@@ -238,11 +225,11 @@ func TestAClockThatWasBehindCreatesNothingTwice(t *testing.T) {
 	w := apart(t, with(external.Settle(time.Hour)))
 	// Created a moment ago by another process, whose clock is two hours behind.
 	w.keep("home", external.Entry{Applied: "x", Created: &external.Creation{At: time.Now().Add(-2 * time.Hour), Settle: time.Hour}})
-	w.cloud.hidden().Store(true)
+	w.cloud.Hidden().Store(true)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	w.run(w.c)
-	eventually(t, "it is looked for again and again", func() bool { return w.cloud.called("GET find") > 3 })
-	if n := w.cloud.called("POST disks"); n > 0 {
+	eventually(t, "it is looked for again and again", func() bool { return w.cloud.Called("GET find") > 3 })
+	if n := w.cloud.Called("POST disks"); n > 0 {
 		t.Errorf("created %d times more within Settle", n)
 	}
 }
@@ -256,8 +243,8 @@ func TestADeleteThatFailedIsNotOverBecauseAReplicaLags(t *testing.T) {
 	eventually(t, "created", func() bool { return w.reconciled("home") })
 	var deleted, lags atomic.Bool
 	lags.Store(true)
-	w.cloud.set(func(c *cloud) {
-		c.fault = func(call string, _ *http.Request) int {
+	w.cloud.Set(func(c *cloudtest.Cloud) {
+		c.Fault = func(call string, _ *http.Request) int {
 			switch {
 			case call == "DELETE disks" && deleted.CompareAndSwap(false, true):
 				return http.StatusInternalServerError // nothing was done
@@ -269,11 +256,11 @@ func TestADeleteThatFailedIsNotOverBecauseAReplicaLags(t *testing.T) {
 	})
 	w.resize("home", 0) // it is no longer wanted
 	eventually(t, "the delete was tried", deleted.Load)
-	finds := w.cloud.called("GET find")
-	eventually(t, "it is looked for again and again", func() bool { return w.cloud.called("GET find") > finds+3 })
+	finds := w.cloud.Called("GET find")
+	eventually(t, "it is looked for again and again", func() bool { return w.cloud.Called("GET find") > finds+3 })
 	if w.intents("home") == "" {
 		t.Error("taken for deleted, and it is there")
 	}
 	lags.Store(false)
-	eventually(t, "it is deleted", func() bool { return w.cloud.count() == 0 && w.intents("home") == "" })
+	eventually(t, "it is deleted", func() bool { return w.cloud.Count() == 0 && w.intents("home") == "" })
 }

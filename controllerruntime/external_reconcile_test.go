@@ -15,6 +15,7 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 	toolsrecord "k8s.io/client-go/tools/record"
 )
 
@@ -26,21 +27,6 @@ func apart(t *testing.T, reconcile func(*cloudWorld) ReconcilerFunc, opts ...Opt
 // with reconciles with options beside the quick ones.
 func with(opts ...external.Option) func(*cloudWorld) ReconcilerFunc {
 	return func(w *cloudWorld) ReconcilerFunc { return disksOf(w.sites, w.driver, append(quickly, opts...)...) }
-}
-
-// failing makes calls such as "POST disks" fail with a status; the status may change or be 0.
-func (c *cloud) failing(call string, status int) *atomic.Int64 {
-	var now atomic.Int64
-	now.Store(int64(status))
-	c.set(func(c *cloud) {
-		c.fault = func(made string, _ *http.Request) int {
-			if made == call {
-				return int(now.Load())
-			}
-			return 0
-		}
-	})
-	return &now
 }
 
 // intentOf returns the open intent of a site's disk.
@@ -59,19 +45,19 @@ func TestReconcileCreatesUpdatesAndDeletesAndLeavesNothingBehind(t *testing.T) {
 	w := apart(t, nil)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "created", func() bool { return w.cloud.of("home") == "=1" && w.reconciled("home") })
+	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 	if w.intentOf("home") != nil {
 		t.Errorf("an intent is left: %s", w.intents("home"))
 	}
 	w.resize("home", 2)
-	eventually(t, "updated", func() bool { return w.cloud.of("home") == "=2" && w.reconciled("home") })
+	eventually(t, "updated", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 	w.resize("home", 0)
-	eventually(t, "no longer wanted", func() bool { return w.cloud.of("home") == "" && w.reconciled("home") })
+	eventually(t, "no longer wanted", func() bool { return w.cloud.Of("home") == "" && w.reconciled("home") })
 	w.resize("home", 3)
-	eventually(t, "wanted again", func() bool { return w.cloud.of("home") == "=3" && w.reconciled("home") })
+	eventually(t, "wanted again", func() bool { return w.cloud.Of("home") == "=3" && w.reconciled("home") })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
-	if creates, changes, deletes := w.cloud.called("POST disks"), w.cloud.called("PUT disks"), w.cloud.called("DELETE disks"); creates != 2 || changes != 1 || deletes != 2 {
+	eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+	if creates, changes, deletes := w.cloud.Called("POST disks"), w.cloud.Called("PUT disks"), w.cloud.Called("DELETE disks"); creates != 2 || changes != 1 || deletes != 2 {
 		t.Errorf("%d creates, %d changes and %d deletes, want 2, 1 and 2", creates, changes, deletes)
 	}
 }
@@ -100,19 +86,19 @@ func TestAReconcileOfWhatIsAsDesiredWritesNothing(t *testing.T) {
 			t.Errorf("%d writes, the last to %s", writes, msg.Subject)
 		}
 	}
-	if n := w.cloud.called("POST disks") + w.cloud.called("PUT disks"); n != 1 {
+	if n := w.cloud.Called("POST disks") + w.cloud.Called("PUT disks"); n != 1 {
 		t.Errorf("%d changes, want 1", n)
 	}
 }
 
 func TestTheIntentIsWrittenBeforeApplyAndTheTokenIsReusedForTheSameIntentOnly(t *testing.T) {
 	w := apart(t, nil)
-	status := w.cloud.failing("POST disks", http.StatusInternalServerError)
+	status := w.cloud.Failing("POST disks", http.StatusInternalServerError)
 	var mu sync.Mutex
 	var tokens []string
-	w.cloud.set(func(c *cloud) {
-		fault := c.fault
-		c.fault = func(call string, r *http.Request) int {
+	w.cloud.Set(func(c *cloudtest.Cloud) {
+		fault := c.Fault
+		c.Fault = func(call string, r *http.Request) int {
 			if call == "POST disks" {
 				kept := w.intentOf("home")
 				if kept == nil || kept.Action != external.ActionCreate {
@@ -130,7 +116,7 @@ func TestTheIntentIsWrittenBeforeApplyAndTheTokenIsReusedForTheSameIntentOnly(t 
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "it is tried several times", func() bool { mu.Lock(); defer mu.Unlock(); return len(tokens) > 3 })
 	status.Store(0)
-	eventually(t, "created", func() bool { return w.cloud.of("home") == "=1" && w.reconciled("home") })
+	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 	mu.Lock()
 	for _, token := range tokens {
 		if token != tokens[0] {
@@ -140,9 +126,9 @@ func TestTheIntentIsWrittenBeforeApplyAndTheTokenIsReusedForTheSameIntentOnly(t 
 	}
 	first := tokens[0]
 	mu.Unlock()
-	w.cloud.remove("home")
+	w.cloud.Remove("home")
 	w.c.Enqueue("home", OperationManual)
-	eventually(t, "created again", func() bool { return w.cloud.of("home") == "=1" })
+	eventually(t, "created again", func() bool { return w.cloud.Of("home") == "=1" })
 	mu.Lock()
 	defer mu.Unlock()
 	if tokens[len(tokens)-1] == first {
@@ -162,11 +148,11 @@ func TestACreationWhoseAnswerIsLostIsNotMadeTwice(t *testing.T) {
 			}
 		}
 	}
-	w.cloud.set(func(c *cloud) { c.stage, c.lag = lost, 100*time.Millisecond })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Stage, c.Lag = lost, 100*time.Millisecond })
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "created", func() bool { return w.reconciled("home") })
-	if n := w.cloud.createdFor("home"); n != 1 || w.cloud.count() != 1 {
+	if n := w.cloud.CreatedFor("home"); n != 1 || w.cloud.Count() != 1 {
 		t.Errorf("created %d times", n)
 	}
 	if w.c.Stats().BreakerOpened == 0 {
@@ -176,26 +162,26 @@ func TestACreationWhoseAnswerIsLostIsNotMadeTwice(t *testing.T) {
 
 func TestWhatIsCreatedAndShowsLateIsWaitedForAndNotMadeTwice(t *testing.T) {
 	w := apart(t, nil)
-	w.cloud.set(func(c *cloud) { c.lag = 300 * time.Millisecond })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Lag = 300 * time.Millisecond })
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "it is in the API", func() bool { return w.cloud.count() == 1 })
+	eventually(t, "it is in the API", func() bool { return w.cloud.Count() == 1 })
 	eventually(t, "its condition says that it is waited for", func() bool {
 		return strings.HasPrefix(w.condition("home", entity.ReasonRetrying), "waits for Disk: ")
 	})
 	eventually(t, "it is seen", func() bool { return w.reconciled("home") })
-	if n := w.cloud.called("POST disks"); n != 1 {
+	if n := w.cloud.Called("POST disks"); n != 1 {
 		t.Errorf("%d creates, want 1", n)
 	}
 }
 
 func TestUnknownNeitherCreatesNorDeletes(t *testing.T) {
 	w := apart(t, nil)
-	status := w.cloud.failing("GET find", http.StatusTeapot)
+	status := w.cloud.Failing("GET find", http.StatusTeapot)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "it is tried several times", func() bool { return w.seen.count("home") > 3 })
-	if n := w.cloud.called("POST disks"); n != 0 {
+	if n := w.cloud.Called("POST disks"); n != 0 {
 		t.Errorf("%d creates of what nobody knows", n)
 	}
 	if message := w.condition("home", entity.ReasonRetrying); !strings.Contains(message, external.ErrUnknown.Error()) || !strings.Contains(message, "teapot") {
@@ -207,19 +193,19 @@ func TestUnknownNeitherCreatesNorDeletes(t *testing.T) {
 	must(t, w.sites.Delete(t.Context(), "home"))
 	n := w.seen.count("home")
 	eventually(t, "it is tried several times", func() bool { return w.seen.count("home") > n+3 })
-	if w.cloud.called("DELETE disks") != 0 || w.gone("home") {
+	if w.cloud.Called("DELETE disks") != 0 || w.gone("home") {
 		t.Error("deleted, or forgotten, though nobody knows what there is")
 	}
 	status.Store(0)
-	eventually(t, "gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
+	eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 }
 
 func TestALongOperationIsPolledAndNeverReportedAsDone(t *testing.T) {
 	w := apart(t, nil)
-	w.cloud.set(func(c *cloud) { c.async = true })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "it is polled", func() bool { return w.cloud.called("GET operations") > 3 })
+	eventually(t, "it is polled", func() bool { return w.cloud.Called("GET operations") > 3 })
 	if message := w.condition("home", entity.ReasonRetrying); !strings.Contains(message, `waits for Disk: operation "op-1" (create)`) {
 		t.Errorf("condition %q", message)
 	}
@@ -229,17 +215,17 @@ func TestALongOperationIsPolledAndNeverReportedAsDone(t *testing.T) {
 	if s := w.c.Stats(); s.Failures != 0 {
 		t.Errorf("%d failures", s.Failures)
 	}
-	w.cloud.finish("")
-	eventually(t, "created", func() bool { return w.cloud.of("home") == "=1" && w.reconciled("home") })
+	w.cloud.Finish("")
+	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	polls := w.cloud.called("GET operations")
-	eventually(t, "the delete is polled", func() bool { return w.cloud.called("GET operations") > polls+3 })
+	polls := w.cloud.Called("GET operations")
+	eventually(t, "the delete is polled", func() bool { return w.cloud.Called("GET operations") > polls+3 })
 	if w.gone("home") {
 		t.Error("forgotten before the delete was over")
 	}
-	w.cloud.finish("")
-	eventually(t, "gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
-	if n := w.cloud.called("POST disks") + w.cloud.called("DELETE disks"); n != 2 {
+	w.cloud.Finish("")
+	eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+	if n := w.cloud.Called("POST disks") + w.cloud.Called("DELETE disks"); n != 2 {
 		t.Errorf("%d changes, want 2", n)
 	}
 }
@@ -253,64 +239,64 @@ func TestAnOperationSurvivesARestartAndAReconcilerThatDoesNotPassOnWhenToLook(t 
 		}
 	}
 	w := apart(t, careless)
-	w.cloud.set(func(c *cloud) { c.async = true })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	r := w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "it is polled", func() bool { return w.cloud.called("GET operations") > 1 })
+	eventually(t, "it is polled", func() bool { return w.cloud.Called("GET operations") > 1 })
 	r.halt()
 	if kept := w.intentOf("home"); kept == nil || kept.Operation != "op-1" {
 		t.Errorf("the intent is %+v, want one with its operation", kept)
 	}
 	w.controller(careless)
 	w.run(w.c)
-	polls := w.cloud.called("GET operations")
-	eventually(t, "the next controller polls it", func() bool { return w.cloud.called("GET operations") > polls+1 })
-	w.cloud.finish("")
-	eventually(t, "created", func() bool { return w.cloud.of("home") == "=1" && w.reconciled("home") })
-	if n := w.cloud.called("POST disks"); n != 1 {
+	polls := w.cloud.Called("GET operations")
+	eventually(t, "the next controller polls it", func() bool { return w.cloud.Called("GET operations") > polls+1 })
+	w.cloud.Finish("")
+	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+	if n := w.cloud.Called("POST disks"); n != 1 {
 		t.Errorf("%d creates, want 1", n)
 	}
 }
 
 func TestAnOperationThatFailsIsAnErrorAndTheNextTryIsAnotherIntent(t *testing.T) {
 	w := apart(t, nil)
-	w.cloud.set(func(c *cloud) { c.async = true })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "it is under way", func() bool { return w.cloud.called("GET operations") > 0 })
-	w.cloud.finish("no space")
+	eventually(t, "it is under way", func() bool { return w.cloud.Called("GET operations") > 0 })
+	w.cloud.Finish("no space")
 	eventually(t, "the failure is told", func() bool { return w.c.Stats().Failures > 0 })
-	eventually(t, "it is tried again", func() bool { return w.cloud.called("POST disks") == 2 && w.cloud.underWay() == 1 })
-	w.cloud.finish("")
-	eventually(t, "created", func() bool { return w.cloud.of("home") == "=1" && w.reconciled("home") })
+	eventually(t, "it is tried again", func() bool { return w.cloud.Called("POST disks") == 2 && w.cloud.UnderWay() == 1 })
+	w.cloud.Finish("")
+	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 }
 
 func TestAnOpenIntentIsSettledBeforeWhatIsDesiredNow(t *testing.T) {
 	w := apart(t, nil)
-	w.cloud.set(func(c *cloud) { c.async = true })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "the first size is under way", func() bool { return w.cloud.called("GET operations") > 0 })
+	eventually(t, "the first size is under way", func() bool { return w.cloud.Called("GET operations") > 0 })
 	w.resize("home", 2)
-	polls := w.cloud.called("GET operations")
-	eventually(t, "it is still polled", func() bool { return w.cloud.called("GET operations") > polls+2 })
-	if n := w.cloud.called("POST disks") + w.cloud.called("PUT disks"); n != 1 {
+	polls := w.cloud.Called("GET operations")
+	eventually(t, "it is still polled", func() bool { return w.cloud.Called("GET operations") > polls+2 })
+	if n := w.cloud.Called("POST disks") + w.cloud.Called("PUT disks"); n != 1 {
 		t.Errorf("%d changes while the first was open", n)
 	}
-	w.cloud.set(func(c *cloud) { c.async = false })
-	w.cloud.finish("")
-	eventually(t, "then the second", func() bool { return w.cloud.of("home") == "=2" && w.reconciled("home") })
-	if n := w.cloud.createdFor("home"); n != 1 {
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
+	w.cloud.Finish("")
+	eventually(t, "then the second", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
+	if n := w.cloud.CreatedFor("home"); n != 1 {
 		t.Errorf("created %d times", n)
 	}
 }
 
 func TestACreationThatMayHaveArrivedIsFinishedAsItWasBeforeTheWishThatCameAfter(t *testing.T) {
 	w := apart(t, nil)
-	status := w.cloud.failing("POST disks", http.StatusInternalServerError)
+	status := w.cloud.Failing("POST disks", http.StatusInternalServerError)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "it fails", func() bool { return w.cloud.called("POST disks") > 1 })
+	eventually(t, "it fails", func() bool { return w.cloud.Called("POST disks") > 1 })
 	token := w.intentOf("home").Token
 	w.resize("home", 2)
 	eventually(t, "an API that answers with errors, and has nothing, ends the old intent", func() bool {
@@ -318,22 +304,22 @@ func TestACreationThatMayHaveArrivedIsFinishedAsItWasBeforeTheWishThatCameAfter(
 		return kept != nil && kept.Token != token
 	})
 	status.Store(0)
-	eventually(t, "created", func() bool { return w.cloud.of("home") == "=2" && w.reconciled("home") })
-	if n := w.cloud.createdFor("home"); n != 1 {
+	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
+	if n := w.cloud.CreatedFor("home"); n != 1 {
 		t.Errorf("created %d times", n)
 	}
 }
 
 func TestWhatTheAPIRefusesEndsTheIntent(t *testing.T) {
 	w := apart(t, with(external.Settle(time.Hour))) // what may have been done would be waited for
-	status := w.cloud.failing("POST disks", http.StatusUnprocessableEntity)
+	status := w.cloud.Failing("POST disks", http.StatusUnprocessableEntity)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "it is refused", func() bool { return w.c.Stats().Failures > 1 })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "nothing keeps the teardown", func() bool { return w.gone("home") })
 	status.Store(0)
-	if w.cloud.count() != 0 {
+	if w.cloud.Count() != 0 {
 		t.Error("there is a disk")
 	}
 }
@@ -345,8 +331,8 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	w := newCloudWorld(t, config, with(external.Settle(5*time.Second)))
 	arrive := make(chan struct{})
 	var held atomic.Bool
-	w.cloud.set(func(c *cloud) {
-		c.stage = func(stage, call, _ string) {
+	w.cloud.Set(func(c *cloudtest.Cloud) {
+		c.Stage = func(stage, call, _ string) {
 			if stage == "before" && call == "POST disks" && held.CompareAndSwap(false, true) {
 				<-arrive
 			}
@@ -358,7 +344,7 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the delete is reconciled, finds nothing, and is not over", func() bool { return w.seen.with("home", OperationDelete) > 3 })
 	close(arrive)
-	eventually(t, "the disk was found and deleted", func() bool { return w.cloud.called("DELETE disks") > 0 && w.cloud.count() == 0 })
+	eventually(t, "the disk was found and deleted", func() bool { return w.cloud.Called("DELETE disks") > 0 && w.cloud.Count() == 0 })
 	eventually(t, "and all is gone", func() bool { return w.gone("home") })
 }
 
@@ -375,9 +361,9 @@ func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListT
 		}
 	})
 	// The creation is made, never answered, and shows late.
-	w.cloud.set(func(c *cloud) {
-		c.lag = 400 * time.Millisecond
-		c.stage = func(stage, call, _ string) {
+	w.cloud.Set(func(c *cloudtest.Cloud) {
+		c.Lag = 400 * time.Millisecond
+		c.Stage = func(stage, call, _ string) {
 			if stage == "after" && call == "POST disks" {
 				panic(http.ErrAbortHandler)
 			}
@@ -385,19 +371,19 @@ func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListT
 	})
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "the disk was made", func() bool { return w.cloud.count() == 1 })
+	eventually(t, "the disk was made", func() bool { return w.cloud.Count() == 1 })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "all is gone", func() bool { return w.gone("home") })
-	if w.cloud.count() != 0 {
-		t.Errorf("the disk was forgotten: %s", w.cloud.of("home"))
+	if w.cloud.Count() != 0 {
+		t.Errorf("the disk was forgotten: %s", w.cloud.Of("home"))
 	}
 }
 
 func TestAnIntentNobodyCanTellAboutKeepsTheTeardownOwedAndSaysWhatToDo(t *testing.T) {
-	w := &cloudWorld{world: newWorld(t), cloud: newCloud(t)}
+	w := &cloudWorld{world: newWorld(t), cloud: cloudtest.New(t)}
 	w.sites = w.world.sites()
-	w.driver = newDiskDriver(w.cloud.server.URL)
-	t.Cleanup(w.driver.http.CloseIdleConnections)
+	w.driver = cloudtest.NewDriver(w.cloud.Server.URL)
+	t.Cleanup(w.driver.HTTP.CloseIdleConnections)
 	var settles atomic.Bool
 	reconcile := disksOf(w.sites, w.driver, quickly...)
 	failed := make(chan error, 1000)
@@ -413,7 +399,7 @@ func TestAnIntentNobodyCanTellAboutKeepsTheTeardownOwedAndSaysWhatToDo(t *testin
 	}))
 	must(t, err)
 	w.c = c
-	w.cloud.failing("POST disks", http.StatusInternalServerError)
+	w.cloud.Failing("POST disks", http.StatusInternalServerError)
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
@@ -434,7 +420,7 @@ func TestIntentsOfAKeyWhoseRecordSomebodyRemovedAreCleanedUp(t *testing.T) {
 	w := newCloudWorld(t, config, nil, WithResyncInterval(50*time.Millisecond))
 	r := w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-	status := w.cloud.failing("POST disks", http.StatusInternalServerError) // nothing is made: only the intent tells of it
+	status := w.cloud.Failing("POST disks", http.StatusInternalServerError) // nothing is made: only the intent tells of it
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
 	r.halt()
@@ -445,7 +431,7 @@ func TestIntentsOfAKeyWhoseRecordSomebodyRemovedAreCleanedUp(t *testing.T) {
 	status.Store(0)
 	w.controller(nil, WithResyncInterval(50*time.Millisecond))
 	w.run(w.c)
-	eventually(t, "the intent is gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
+	eventually(t, "the intent is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 }
 
 func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *testing.T) {
@@ -463,11 +449,11 @@ func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *te
 			w := newCloudWorld(t, quick, with(external.Drift(test.policy)), WithEventRecorder(recorder))
 			w.run(w.c)
 			must(t, w.sites.Create(t.Context(), sized("home", 1)))
-			eventually(t, "created", func() bool { return w.cloud.of("home") == "=1" && w.reconciled("home") })
+			eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 			seen := w.seen.with("home", OperationExternal)
-			w.cloud.edit("home", func(d *cloudDisk) { d.Size = 9 })
+			w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 9 })
 			eventually(t, "the drift is noticed", func() bool { return w.seen.with("home", OperationExternal) > seen })
-			eventually(t, "and treated as the policy says", func() bool { return w.cloud.of("home") == test.after && w.reconciled("home") })
+			eventually(t, "and treated as the policy says", func() bool { return w.cloud.Of("home") == test.after && w.reconciled("home") })
 			if test.events > 0 {
 				if event := <-recorder.Events; !strings.Contains(event, ReasonDrifted) || !strings.Contains(event, "size: 9 → 1") {
 					t.Errorf("event %q", event)
@@ -476,9 +462,9 @@ func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *te
 				t.Errorf("event %q", <-recorder.Events)
 			}
 			w.resize("home", 2)
-			eventually(t, "a wish is applied", func() bool { return w.cloud.of("home") == "=2" && w.reconciled("home") })
+			eventually(t, "a wish is applied", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 			must(t, w.sites.Delete(t.Context(), "home"))
-			eventually(t, "gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
+			eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 		})
 	}
 }
@@ -490,20 +476,20 @@ func TestAReportedDeletionIsNotUndone(t *testing.T) {
 	eventually(t, "created", func() bool { return w.reconciled("home") })
 	eventually(t, "listed", func() bool { return w.c.Stats().External["Disk"].Resources == 1 })
 	n := w.seen.count("home")
-	w.cloud.remove("home")
+	w.cloud.Remove("home")
 	eventually(t, "noticed", func() bool { return w.seen.count("home") > n && w.c.Stats().External["Disk"].Resources == 0 })
-	if n := w.cloud.called("POST disks"); n != 1 {
+	if n := w.cloud.Called("POST disks"); n != 1 {
 		t.Errorf("%d creates, want 1", n)
 	}
 	w.resize("home", 2)
-	eventually(t, "a wish makes it again", func() bool { return w.cloud.of("home") == "=2" })
+	eventually(t, "a wish makes it again", func() bool { return w.cloud.Of("home") == "=2" })
 }
 
 func TestObserveOnlyChangesNothing(t *testing.T) {
-	results := make(chan external.Result[cloudDisk], 100)
+	results := make(chan external.Result[cloudtest.Disk], 100)
 	w := apart(t, func(w *cloudWorld) ReconcilerFunc {
 		return func(ctx context.Context, req Request) (Result, error) {
-			result, err := external.Reconcile(ctx, w.driver, diskSpec{Size: 1}, external.ObserveOnly())
+			result, err := external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1}, external.ObserveOnly())
 			results <- result
 			return Result{}, err
 		}
@@ -513,18 +499,18 @@ func TestObserveOnlyChangesNothing(t *testing.T) {
 	if result := <-results; result.State != external.StateAbsent {
 		t.Errorf("%+v, want Absent", result)
 	}
-	w.cloud.add(w.diskFor("home", ""))
+	w.cloud.Add(w.diskFor("home", ""))
 	w.c.Enqueue("home", OperationManual)
 	if result := <-results; result.State != external.StateSynced || result.Observed.Size != 1 {
 		t.Errorf("%+v, want Synced", result)
 	}
-	w.cloud.edit("home", func(d *cloudDisk) { d.Size = 5 })
+	w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 5 })
 	w.c.Enqueue("home", OperationManual)
 	result := <-results
 	if result.State != external.StateDrifted || len(result.Drift) != 1 || result.Drift[0].String() != "size: 5 → 1" {
 		t.Errorf("%+v, want Drifted", result)
 	}
-	if n := w.cloud.called("POST disks") + w.cloud.called("PUT disks") + w.cloud.called("DELETE disks"); n != 0 {
+	if n := w.cloud.Called("POST disks") + w.cloud.Called("PUT disks") + w.cloud.Called("DELETE disks"); n != 0 {
 		t.Errorf("%d changes", n)
 	}
 }
@@ -545,11 +531,11 @@ func TestSeveralResourcesOfAPrimaryAreToldApartByName(t *testing.T) {
 	})
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "both are there", func() bool { return w.cloud.of("home") == "data=1 root=1" && w.reconciled("home") })
+	eventually(t, "both are there", func() bool { return w.cloud.Of("home") == "data=1 root=1" && w.reconciled("home") })
 	w.resize("home", 2)
-	eventually(t, "both are changed", func() bool { return w.cloud.of("home") == "data=2 root=2" && w.reconciled("home") })
+	eventually(t, "both are changed", func() bool { return w.cloud.Of("home") == "data=2 root=2" && w.reconciled("home") })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "both are gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
+	eventually(t, "both are gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 	if s := w.c.Stats(); s.Failures != 0 {
 		t.Errorf("%d failures", s.Failures)
 	}
@@ -560,7 +546,7 @@ func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *test
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "created", func() bool { return w.reconciled("home") })
-	status := w.cloud.failing("PUT disks", http.StatusOK) // answered, and nothing is done
+	status := w.cloud.Failing("PUT disks", http.StatusOK) // answered, and nothing is done
 	w.resize("home", 2)
 	eventually(t, "it is waited for", func() bool { return strings.Contains(w.condition("home", entity.ReasonRetrying), "result of update") })
 	if s := w.c.Stats(); s.Failures != 0 {
@@ -570,9 +556,9 @@ func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *test
 		return strings.Contains(w.condition("home", entity.ReasonRetrying), "still differs: size: 1 → 2")
 	})
 	status.Store(0)
-	eventually(t, "updated", func() bool { return w.cloud.of("home") == "=2" && w.reconciled("home") })
+	eventually(t, "updated", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 
-	status = w.cloud.failing("DELETE disks", http.StatusOK)
+	status = w.cloud.Failing("DELETE disks", http.StatusOK)
 	failures := w.c.Stats().Failures
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "a delete without effect is told", func() bool { return w.c.Stats().Failures > failures })
@@ -580,7 +566,7 @@ func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *test
 		t.Error("forgotten though the disk is there")
 	}
 	status.Store(0)
-	eventually(t, "gone", func() bool { return w.cloud.count() == 0 && w.gone("home") })
+	eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 }
 
 func TestAChangeThatSomebodyElseHasBegunIsWaitedFor(t *testing.T) {
@@ -588,35 +574,35 @@ func TestAChangeThatSomebodyElseHasBegunIsWaitedFor(t *testing.T) {
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "created", func() bool { return w.reconciled("home") })
-	w.cloud.set(func(c *cloud) {
+	w.cloud.Set(func(c *cloudtest.Cloud) {
 		disk := w.diskFor("home", "")
-		c.operations["theirs"] = &cloudOperation{ID: "theirs", disk: disk, do: func() {}}
+		c.Operations["theirs"] = &cloudtest.Operation{ID: "theirs", Disk: disk, Do: func() {}}
 	})
 	w.resize("home", 2)
 	eventually(t, "it is waited for", func() bool {
 		return strings.Contains(w.condition("home", entity.ReasonRetrying), "somebody else has begun")
 	})
-	if n := w.cloud.called("PUT disks"); n != 0 {
+	if n := w.cloud.Called("PUT disks"); n != 0 {
 		t.Errorf("%d changes meanwhile", n)
 	}
-	w.cloud.finish("")
-	eventually(t, "updated", func() bool { return w.cloud.of("home") == "=2" && w.reconciled("home") })
+	w.cloud.Finish("")
+	eventually(t, "updated", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 }
 
 // pollless is a driver without Poll.
 type pollless struct {
-	external.Driver[diskSpec, cloudDisk]
+	external.Driver[cloudtest.Spec, cloudtest.Disk]
 }
 
 func TestAnOperationOfADriverThatCannotPollIsAnError(t *testing.T) {
 	failed := make(chan error, 1000)
 	w := apart(t, func(w *cloudWorld) ReconcilerFunc {
 		return func(ctx context.Context, _ Request) (Result, error) {
-			_, err := external.Reconcile(ctx, external.Driver[diskSpec, cloudDisk](pollless{w.driver}), diskSpec{Size: 1}, quickly...)
+			_, err := external.Reconcile(ctx, external.Driver[cloudtest.Spec, cloudtest.Disk](pollless{w.driver}), cloudtest.Spec{Size: 1}, quickly...)
 			return Result{}, err
 		}
 	}, WithOnResult(func(r ReconcileResult) { failed <- r.Err }))
-	w.cloud.set(func(c *cloud) { c.async = true })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	if err := <-failed; err == nil || !strings.Contains(err.Error(), "Poll") {
@@ -633,7 +619,7 @@ func TestWhatIsWrongWithOptionsOrTheContextIsSaid(t *testing.T) {
 				"Settle(-1ns)": external.Settle(-1), "PollInterval(0)": external.PollInterval(0), "PollInterval(-1ns)": external.PollInterval(-1),
 				"Drift(9)": external.Drift(9),
 			} {
-				if _, err := external.Reconcile(ctx, w.driver, diskSpec{}, opt); err == nil || !strings.Contains(err.Error(), word) {
+				if _, err := external.Reconcile(ctx, w.driver, cloudtest.Spec{}, opt); err == nil || !strings.Contains(err.Error(), word) {
 					t.Errorf("error %v does not say %q", err, word)
 				}
 			}

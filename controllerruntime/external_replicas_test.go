@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 // replica is another controller of the same sites and disks, as another process would have it.
@@ -13,7 +14,7 @@ func (w *cloudWorld) replica(opts ...Option) (*Controller[*site], *calls) {
 	w.t.Helper()
 	seen, sites := &calls{}, w.world.sites()
 	c, err := New("sites", sites, seen.reconciler(disksOf(sites, w.driver, quickly...)),
-		append([]Option{OwnsExternal(external.Configure(diskClient{w.driver}, w.config)), WithLeaseTiming(quickLease)}, opts...)...)
+		append([]Option{OwnsExternal(external.Configure(cloudtest.Client{Driver: w.driver}, w.config)), WithLeaseTiming(quickLease)}, opts...)...)
 	must(w.t, err)
 	return c, seen
 }
@@ -23,7 +24,7 @@ func TestALeaseLostWithKeysInTheBreakerLosesNone(t *testing.T) {
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("old", 1)))
 	eventually(t, "the disk is there", func() bool { return w.reconciled("old") })
-	w.cloud.goAway(false)
+	w.cloud.GoAway(false)
 	must(t, w.sites.Create(t.Context(), sized("new", 1)))
 	must(t, w.sites.Delete(t.Context(), "old"))
 	eventually(t, "both wait", func() bool { return w.c.Stats().External["Disk"].Waiting == 2 })
@@ -31,22 +32,22 @@ func TestALeaseLostWithKeysInTheBreakerLosesNone(t *testing.T) {
 	loseLease(t, w.sites)
 	eventually(t, "it does not lead", func() bool { return !w.c.Stats().Leading })
 	calls := w.seen.count("new") + w.seen.count("old")
-	w.cloud.comeBack()
+	w.cloud.ComeBack()
 	eventually(t, "the API is back", func() bool { return !w.away() || w.c.Stats().Leading })
 	if n := w.seen.count("new") + w.seen.count("old"); n != calls && w.c.Stats().Terms == terms {
 		t.Errorf("%d reconciles without the lease", n-calls)
 	}
 	eventually(t, "in the next term what waited is done", func() bool {
-		return w.cloud.of("new") == "=1" && w.cloud.of("old") == "" && w.reconciled("new") && w.gone("old")
+		return w.cloud.Of("new") == "=1" && w.cloud.Of("old") == "" && w.reconciled("new") && w.gone("old")
 	})
-	if n := w.cloud.createdFor("new"); n != 1 {
+	if n := w.cloud.CreatedFor("new"); n != 1 {
 		t.Errorf("created %d times", n)
 	}
 }
 
 func TestALeaseLostWithAnOpenIntentIsTakenUpByTheNextReplica(t *testing.T) {
 	w := newCloudWorld(t, quick, nil, WithLeaseTiming(quickLease))
-	w.cloud.set(func(c *cloud) { c.async = true })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	r := w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	must(t, w.sites.Create(t.Context(), sized("ghost", 1)))
@@ -55,19 +56,19 @@ func TestALeaseLostWithAnOpenIntentIsTakenUpByTheNextReplica(t *testing.T) {
 	})
 	next, seen := w.replica()
 	w.run(next)
-	eventually(t, "the standby lists", func() bool { return w.cloud.called("GET disks") > 5 })
+	eventually(t, "the standby lists", func() bool { return w.cloud.Called("GET disks") > 5 })
 	if n := seen.count("home"); n != 0 {
 		t.Errorf("%d reconciles in a replica that does not lead", n)
 	}
 	must(t, w.sites.Delete(t.Context(), "ghost"))
 	r.halt()
 	eventually(t, "the other replica asks for the operations", func() bool { return seen.count("home") > 0 && seen.count("ghost") > 0 })
-	w.cloud.set(func(c *cloud) { c.async = false })
-	w.cloud.finish("")
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
+	w.cloud.Finish("")
 	eventually(t, "all is as wished", func() bool {
-		return w.cloud.of("home") == "=1" && w.cloud.of("ghost") == "" && w.reconciled("home") && w.gone("ghost")
+		return w.cloud.Of("home") == "=1" && w.cloud.Of("ghost") == "" && w.reconciled("home") && w.gone("ghost")
 	})
-	if h, g := w.cloud.createdFor("home"), w.cloud.createdFor("ghost"); h != 1 || g > 1 {
+	if h, g := w.cloud.CreatedFor("home"), w.cloud.CreatedFor("ghost"); h != 1 || g > 1 {
 		t.Errorf("created %d and %d times", h, g)
 	}
 }
@@ -102,10 +103,10 @@ func TestTwoReplicasThatTakeTurnsNeitherCreateTwiceNorForget(t *testing.T) {
 			for i := range sites {
 				key, want := fmt.Sprintf("s%d", i), fmt.Sprintf("=%d", min(round+1, 2))
 				if round == 2 && i < 4 {
-					if w.cloud.of(key) != "" || !w.gone(key) {
+					if w.cloud.Of(key) != "" || !w.gone(key) {
 						return false
 					}
-				} else if w.cloud.of(key) != want || !w.reconciled(key) {
+				} else if w.cloud.Of(key) != want || !w.reconciled(key) {
 					return false
 				}
 			}
@@ -113,7 +114,7 @@ func TestTwoReplicasThatTakeTurnsNeitherCreateTwiceNorForget(t *testing.T) {
 		})
 	}
 	for i := range sites {
-		if n := w.cloud.createdFor(fmt.Sprintf("s%d", i)); n != 1 {
+		if n := w.cloud.CreatedFor(fmt.Sprintf("s%d", i)); n != 1 {
 			t.Errorf("s%d: created %d times", i, n)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 // slowLists takes its time for each list, and notes how long.
@@ -31,17 +32,17 @@ func (s *slowLists) List(ctx context.Context) ([]external.Resource, error) {
 func TestPushesWithoutEndKeepTheAPIBusyWithListsForASmallPartOfTheTime(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
-	things := &slowLists{pushing: &pushing{listed: newListed(), pushes: make(chan string), ends: make(chan string)}, takes: 50 * time.Millisecond}
+	things := &slowLists{pushing: &pushing{Listed: cloudtest.NewListed(), pushes: make(chan string), ends: make(chan string)}, takes: 50 * time.Millisecond}
 	c, err := New("sites", sites, noReconciler, OwnsExternal(external.Configure(things, withInterval(notInATest))))
 	must(t, err)
 	w.run(c)
 	eventually(t, "it leads", func() bool { return c.Stats().Leading })
-	began, busy, lists := time.Now(), things.busy.Load(), things.lists.Load()
-	for things.lists.Load() < lists+5 && time.Since(began) < patience {
+	began, busy, lists := time.Now(), things.busy.Load(), things.Lists.Load()
+	for things.Lists.Load() < lists+5 && time.Since(began) < patience {
 		things.pushes <- "home"
 	}
 	took, spent := time.Since(began), time.Duration(things.busy.Load()-busy)
-	if lists = things.lists.Load() - lists; lists < 5 {
+	if lists = things.Lists.Load() - lists; lists < 5 {
 		t.Errorf("%d lists for all those pushes", lists)
 	}
 	if 5*spent > took {
@@ -58,7 +59,7 @@ func TestResourcesReconciledSideBySideInOneReconcileDoNotConflict(t *testing.T) 
 			errs := make([]error, disks)
 			for i := range errs {
 				wg.Go(func() {
-					_, errs[i] = external.Reconcile(ctx, w.driver, diskSpec{Size: 1}, append(quickly, external.Name(fmt.Sprint("n", i)))...)
+					_, errs[i] = external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1}, append(quickly, external.Name(fmt.Sprint("n", i)))...)
 				})
 			}
 			wg.Wait()
@@ -71,13 +72,13 @@ func TestResourcesReconciledSideBySideInOneReconcileDoNotConflict(t *testing.T) 
 	})
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "all disks are there", func() bool { return w.cloud.count() == disks && w.reconciled("home") })
+	eventually(t, "all disks are there", func() bool { return w.cloud.Count() == disks && w.reconciled("home") })
 	failed.Range(func(err, _ any) bool { t.Errorf("%.300s", err); return true })
 }
 
 func TestAnOwnerThatTheBucketCannotHaveIsReported(t *testing.T) {
 	w := newWorld(t)
-	things := newListed(external.Resource{ID: "odd", OwnerKey: "no such key/at/all", Version: "1"})
+	things := cloudtest.NewListed(external.Resource{ID: "odd", OwnerKey: "no such key/at/all", Version: "1"})
 	c, err := New("sites", w.sites(), noReconciler, OwnsExternal(external.Configure(things, quick)))
 	must(t, err)
 	w.run(c)
@@ -95,9 +96,9 @@ func TestAKeyAsLongAsTheBucketTakesHasIntentsToo(t *testing.T) {
 		r := w.run(w.c)
 		key := strings.Repeat("k", length)
 		must(t, w.sites.Create(t.Context(), sized(key, 1)))
-		eventually(t, "it has its disk", func() bool { return w.cloud.of(key) == "=1" && w.reconciled(key) })
+		eventually(t, "it has its disk", func() bool { return w.cloud.Of(key) == "=1" && w.reconciled(key) })
 		must(t, w.sites.Delete(t.Context(), key))
-		eventually(t, "all is gone", func() bool { return w.cloud.count() == 0 && w.gone(key) })
+		eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone(key) })
 		r.halt()
 	}
 }
@@ -113,15 +114,15 @@ func TestExternalResourcesOfANamespacedBucket(t *testing.T) {
 		must(t, w.sites.Create(t.Context(), s))
 	}
 	eventually(t, "both have a disk of their own", func() bool {
-		return w.cloud.of("one/home") == "=1" && w.cloud.of("two/home") == "=1" && w.reconciled("one/home") && w.reconciled("two/home")
+		return w.cloud.Of("one/home") == "=1" && w.cloud.Of("two/home") == "=1" && w.reconciled("one/home") && w.reconciled("two/home")
 	})
-	w.cloud.edit("one/home", func(d *cloudDisk) { d.Size = 9 })
-	eventually(t, "an edit by hand is undone", func() bool { return w.cloud.of("one/home") == "=1" })
+	w.cloud.Edit("one/home", func(d *cloudtest.Disk) { d.Size = 9 })
+	eventually(t, "an edit by hand is undone", func() bool { return w.cloud.Of("one/home") == "=1" })
 	must(t, w.sites.Delete(t.Context(), "one/home"))
-	eventually(t, "one is gone", func() bool { return w.cloud.of("one/home") == "" && w.gone("one/home") })
-	w.cloud.add(cloudDisk{Owner: "two/ghost", Instance: w.c.Instance(), Size: 1})
-	eventually(t, "an orphan is swept", func() bool { return w.cloud.of("two/ghost") == "" })
-	if w.cloud.of("two/home") != "=1" {
+	eventually(t, "one is gone", func() bool { return w.cloud.Of("one/home") == "" && w.gone("one/home") })
+	w.cloud.Add(cloudtest.Disk{Owner: "two/ghost", Instance: w.c.Instance(), Size: 1})
+	eventually(t, "an orphan is swept", func() bool { return w.cloud.Of("two/ghost") == "" })
+	if w.cloud.Of("two/home") != "=1" {
 		t.Error("the other namespace's disk is gone too")
 	}
 }

@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 // heldList holds one list back after it has read what there is.
 type heldList struct {
-	*listed
+	*cloudtest.Listed
 	hold       atomic.Bool
 	read, goOn chan struct{}
 }
 
 func (h *heldList) List(ctx context.Context) ([]external.Resource, error) {
-	found, err := h.listed.List(ctx)
+	found, err := h.Listed.List(ctx)
 	if h.hold.CompareAndSwap(true, false) {
 		close(h.read)
 		<-h.goOn
@@ -37,7 +38,7 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 			w := newWorld(t)
 			sites := w.sites()
 			api := &heldList{
-				listed: newListed(external.Resource{ID: "disk", OwnerKey: "old", Version: "1"}),
+				Listed: cloudtest.NewListed(external.Resource{ID: "disk", OwnerKey: "old", Version: "1"}),
 				read:   make(chan struct{}), goOn: make(chan struct{}),
 			}
 			var seen calls
@@ -55,12 +56,12 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 			api.hold.Store(true)
 			c.engine.inside().APIs.Source("Thing").WantList(time.Now())
 			<-api.read
-			api.list.Store(&[]external.Resource{{ID: "disk", OwnerKey: "new", Version: "2"}})
+			api.Resources.Store(&[]external.Resource{{ID: "disk", OwnerKey: "new", Version: "2"}})
 			must(t, sites.Delete(t.Context(), "old"))
 			eventually(t, "the teardown waits", func() bool { return seen.with("old", OperationDelete) > 0 && c.Stats().Delayed > 0 })
 			close(api.goOn)
 			eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
-			if n := len(api.deleted); n > 0 {
+			if n := len(api.Deleted); n > 0 {
 				t.Errorf("the disk that another one owns was deleted %d times", n)
 			}
 		})
@@ -74,14 +75,14 @@ func TestOneResourceThatCannotBeDeletedDoesNotKeepAnAPIAway(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	w.run(w.c)
 	eventually(t, "it is reconciled", func() bool { return w.reconciled("home") })
-	w.cloud.add(w.diskFor("home", ""))
+	w.cloud.Add(w.diskFor("home", ""))
 	w.listNow(1)
-	w.cloud.failing("DELETE disks", http.StatusServiceUnavailable)
+	w.cloud.Failing("DELETE disks", http.StatusServiceUnavailable)
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "it is known that the fault is its own", func() bool { return w.c.Stats().Failures > 10 })
 	if opened := w.c.Stats().BreakerOpened; opened > 3 {
 		t.Errorf("the breaker has opened %d times", opened)
 	}
-	w.cloud.failing("DELETE disks", 0)
+	w.cloud.Failing("DELETE disks", 0)
 	eventually(t, "it is torn down", func() bool { return w.c.Stats().TornDown == 1 })
 }

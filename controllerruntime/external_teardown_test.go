@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 // listNow makes the disks of a cloud known that were made without the controller.
@@ -23,12 +24,12 @@ func TestCascadeLeavesWhatAnotherPrimaryHasTakenOverSinceTheLastList(t *testing.
 	must(t, w.sites.Create(t.Context(), sized("new", 1)))
 	w.run(w.c)
 	eventually(t, "both are reconciled", func() bool { return w.reconciled("old") && w.reconciled("new") })
-	w.cloud.add(w.diskFor("old", ""))
+	w.cloud.Add(w.diskFor("old", ""))
 	w.listNow(1)
-	w.cloud.edit("old", func(d *cloudDisk) { d.Owner = "new" })
+	w.cloud.Edit("old", func(d *cloudtest.Disk) { d.Owner = "new" })
 	must(t, w.sites.Delete(t.Context(), "old"))
 	eventually(t, "the old one is torn down", func() bool { return w.gone("old") })
-	if w.cloud.of("new") != "=1" {
+	if w.cloud.Of("new") != "=1" {
 		t.Error("the disk of the other primary was deleted")
 	}
 }
@@ -36,52 +37,52 @@ func TestCascadeLeavesWhatAnotherPrimaryHasTakenOverSinceTheLastList(t *testing.
 // TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen: what may have been begun is told by one list; the others are not
 // waited for it.
 func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
-	things := newListed()
+	things := cloudtest.NewListed()
 	w := newCloudWorld(t, withInterval(notInATest), cleaningLeft(quickly...), OwnsExternal(external.Configure(things, withInterval(notInATest))))
 	w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-	w.cloud.failing("POST disks", http.StatusInternalServerError)
+	w.cloud.Failing("POST disks", http.StatusInternalServerError)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
-	things.list.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
+	things.Resources.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
 	w.c.engine.inside().APIs.Source("Thing").WantList(time.Now())
 	eventually(t, "the thing is known", func() bool { return w.c.Stats().External["Thing"].Resources == 1 })
-	w.cloud.goAway(false)
+	w.cloud.GoAway(false)
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "the thing is deleted", func() bool { return len(things.deleted) == 1 })
+	eventually(t, "the thing is deleted", func() bool { return len(things.Deleted) == 1 })
 	if w.gone("home") {
 		t.Error("forgotten, though nobody knows what came of the intent")
 	}
-	w.cloud.comeBack()
+	w.cloud.ComeBack()
 	eventually(t, "the teardown ends", func() bool { return w.c.Stats().TornDown == 1 })
 }
 
 // TestTeardownDeletesTheRestWhileAnOperationGoesOn: only the driver can ask for the operation, and its API keeps what it has, but what is behind
 // another one goes.
 func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
-	things := newListed()
+	things := cloudtest.NewListed()
 	w := newCloudWorld(t, withInterval(notInATest), onlyApply(quickly...), OwnsExternal(external.Configure(things, withInterval(notInATest))))
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "it is reconciled", func() bool { return w.reconciled("home") && w.cloud.of("home") == "=1" })
+	eventually(t, "it is reconciled", func() bool { return w.reconciled("home") && w.cloud.Of("home") == "=1" })
 	w.listNow(1)
-	things.list.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
+	things.Resources.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
 	w.c.engine.inside().APIs.Source("Thing").WantList(time.Now())
 	eventually(t, "the thing is known", func() bool { return w.c.Stats().External["Thing"].Resources == 1 })
-	w.cloud.set(func(c *cloud) { c.async = true })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	w.resize("home", 2)
 	eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "the thing is deleted", func() bool { return len(things.deleted) == 1 })
+	eventually(t, "the thing is deleted", func() bool { return len(things.Deleted) == 1 })
 	eventually(t, "the teardown does not end", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.inside().Keys.Of("home").Failures > 3 })
-	if w.gone("home") || w.cloud.count() != 1 || w.cloud.called("DELETE disks") > 0 {
-		t.Errorf("gone: %v, disks: %d, asked to be deleted %d times; the operation goes on", w.gone("home"), w.cloud.count(), w.cloud.called("DELETE disks"))
+	if w.gone("home") || w.cloud.Count() != 1 || w.cloud.Called("DELETE disks") > 0 {
+		t.Errorf("gone: %v, disks: %d, asked to be deleted %d times; the operation goes on", w.gone("home"), w.cloud.Count(), w.cloud.Called("DELETE disks"))
 	}
 }
 
 // slowList is a client whose lists take a while.
 type slowList struct {
-	*listed
+	*cloudtest.Listed
 	kind  string
 	takes time.Duration
 }
@@ -92,14 +93,14 @@ func (s *slowList) List(ctx context.Context) ([]external.Resource, error) {
 	if !sleep(ctx, s.takes) {
 		return nil, ctx.Err()
 	}
-	return s.listed.List(ctx)
+	return s.Listed.List(ctx)
 }
 
 func TestTeardownEndsWhereTheListsOfSeveralClientsTakeDifferentTimes(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
 	owned := external.Resource{ID: "a", OwnerKey: "home", Version: "1"}
-	one, two := &slowList{newListed(owned), "One", 20 * time.Millisecond}, &slowList{newListed(owned), "Two", 150 * time.Millisecond}
+	one, two := &slowList{cloudtest.NewListed(owned), "One", 20 * time.Millisecond}, &slowList{cloudtest.NewListed(owned), "Two", 150 * time.Millisecond}
 	var seen calls
 	c, err := New("sites", sites, seen.reconciler(nil), OwnsExternal(external.Configure(one, withInterval(notInATest))),
 		OwnsExternal(external.Configure(two, withInterval(notInATest))))
@@ -109,7 +110,7 @@ func TestTeardownEndsWhereTheListsOfSeveralClientsTakeDifferentTimes(t *testing.
 	eventually(t, "reconciled", func() bool { return seen.count("home") > 0 })
 	must(t, sites.Delete(t.Context(), "home"))
 	eventually(t, "the teardown ends", func() bool { return c.Stats().TornDown == 1 })
-	if n, m := len(one.deleted), len(two.deleted); n != 1 || m != 1 {
+	if n, m := len(one.Deleted), len(two.Deleted); n != 1 || m != 1 {
 		t.Errorf("deleted %d and %d times, want once each", n, m)
 	}
 }
@@ -131,12 +132,12 @@ func TestTeardownEndsUnderALowRate(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), sized("home", 0)))
 	w.run(w.c)
 	eventually(t, "reconciled", func() bool { return w.reconciled("home") })
-	w.cloud.add(w.diskFor("home", "left to the cascade"))
-	w.cloud.add(w.diskFor("home", "and another"))
+	w.cloud.Add(w.diskFor("home", "left to the cascade"))
+	w.cloud.Add(w.diskFor("home", "and another"))
 	w.listNow(2)
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the teardown ends", func() bool { return w.c.Stats().TornDown == 1 })
-	if n := w.cloud.count(); n > 0 {
+	if n := w.cloud.Count(); n > 0 {
 		t.Errorf("%d disks are left", n)
 	}
 }

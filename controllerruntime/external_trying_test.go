@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 // awayForKeys lets the calls for single resources fail, while lists succeed, until sites wait. It returns what ends that.
@@ -12,7 +14,7 @@ func (w *cloudWorld) awayForKeys() *atomic.Int64 {
 	w.t.Helper()
 	w.run(w.c)
 	eventually(w.t, "it leads", func() bool { return w.c.Stats().Leading })
-	status := w.cloud.failing("GET find", http.StatusServiceUnavailable)
+	status := w.cloud.Failing("GET find", http.StatusServiceUnavailable)
 	w.manySites(6)
 	eventually(w.t, "they wait", func() bool {
 		return w.away() && w.c.Stats().External["Disk"].Waiting >= 5
@@ -25,15 +27,15 @@ func (w *cloudWorld) awayForKeys() *atomic.Int64 {
 func TestAnAPIIsBackThoughACallTakesLongerThanThePausesBetweenPolls(t *testing.T) {
 	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
 	status := w.awayForKeys()
-	w.cloud.set(func(c *cloud) {
-		c.stage = func(stage, call, _ string) {
+	w.cloud.Set(func(c *cloudtest.Cloud) {
+		c.Stage = func(stage, call, _ string) {
 			if stage == "before" && call != "GET disks" {
 				sleep(t.Context(), 2*quick.BackoffMax)
 			}
 		}
 	})
 	status.Store(0)
-	eventually(t, "all have their disks", func() bool { return w.cloud.count() == 6 && !w.away() })
+	eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 6 && !w.away() })
 }
 
 func TestAnAPIIsBackThoughReconcilesDoSomethingElseFirst(t *testing.T) {
@@ -46,5 +48,5 @@ func TestAnAPIIsBackThoughReconcilesDoSomethingElseFirst(t *testing.T) {
 	}, WithWorkers(4))
 	status := w.awayForKeys()
 	status.Store(0)
-	eventually(t, "all have their disks", func() bool { return w.cloud.count() == 6 && !w.away() })
+	eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 6 && !w.away() })
 }

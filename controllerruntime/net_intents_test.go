@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
 // TestKumoriATeardownWaitsForACallThatMayStillBeUnderWay: a process was killed while it created something for the
@@ -21,7 +22,7 @@ func TestKumoriATeardownWaitsForACallThatMayStillBeUnderWay(t *testing.T) {
 	_, err := w.kv("sites-status").Put(t.Context(), "_nagi.intents.home", []byte(`{"key":"home","resources":{"Disk":{
 		"intent":{"token":"t","action":"create","digest":"x","desired":{"size":3},"tried":"2026-01-01T00:00:00Z"}}}}`))
 	must(t, err)
-	things := &diskList{listed: newListed()}
+	things := &diskList{Listed: cloudtest.NewListed()}
 	c := kumori{sites: sites, externals: []external.IExternalClient{external.Configure(things, config)}}.custom(nil)
 	runKumori(t, c)
 	must(t, sites.Create(t.Context(), newSite("home", "")))
@@ -36,7 +37,7 @@ func TestKumoriATeardownWaitsForACallThatMayStillBeUnderWay(t *testing.T) {
 }
 
 // diskList is a client of disks of which there are none.
-type diskList struct{ *listed }
+type diskList struct{ *cloudtest.Listed }
 
 func (*diskList) Kind() string { return "Disk" }
 
@@ -47,8 +48,8 @@ func TestAnIntentThatSomebodyElseChangedIsNotWrittenOver(t *testing.T) {
 	var told results
 	w := newCloudWorld(t, withInterval(notInATest), nil, WithOnResult(told.add))
 	var once sync.Once
-	w.cloud.set(func(c *cloud) {
-		c.stage = func(stage, call, _ string) {
+	w.cloud.Set(func(c *cloudtest.Cloud) {
+		c.Stage = func(stage, call, _ string) {
 			if stage != "before" || call != "POST disks" {
 				return
 			}
@@ -79,7 +80,7 @@ func TestAnIntentThatSomebodyElseChangedIsNotWrittenOver(t *testing.T) {
 		return false
 	})
 	eventually(t, "it is reconciled after all", func() bool { return w.reconciled("home") })
-	if n := w.cloud.createdFor("home"); n != 1 {
+	if n := w.cloud.CreatedFor("home"); n != 1 {
 		t.Errorf("%d disks were created, want one", n)
 	}
 }
