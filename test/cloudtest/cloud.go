@@ -57,8 +57,8 @@ type Operation struct {
 	ID    string `json:"operation"`
 	Over  bool   `json:"over"`
 	Error string `json:"error"`
-	Disk  Disk
-	Do    func()
+	Disk  Disk   `json:"-"`
+	Do    func() `json:"-"`
 }
 
 func New(t *testing.T) *Cloud {
