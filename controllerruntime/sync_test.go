@@ -11,6 +11,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -48,6 +49,23 @@ func stillInformer() cache.SharedIndexInformer {
 	return cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 }
 
+// started starts the caches of a client, and waits until each has synced or failed. Else shortSync could end while a
+// sound cache is still being filled.
+func started[T entity.IEntity](w *world, client *entity.Client[T]) *entity.Client[T] {
+	w.t.Helper()
+	stop, err := client.Start()
+	must(w.t, err)
+	w.t.Cleanup(stop)
+	informers := []natsinformer.Informer{client.Informer()}
+	if records := client.Records(); records != nil {
+		informers = append(informers, records.Informer())
+	}
+	for _, i := range informers {
+		eventually(w.t, "it has synced or failed", func() bool { return i.HasSynced() || i.Status().Err != nil })
+	}
+	return client
+}
+
 func TestSourceThatDoesNotSyncFailsRunByName(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -57,33 +75,36 @@ func TestSourceThatDoesNotSyncFailsRunByName(t *testing.T) {
 		{"primary", func(w *world) (*Controller[*site], error) {
 			sites := w.sites()
 			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "sites"))
-			return New("sites", sites, noReconciler, shortSync())
+			return New("sites", started(w, sites), noReconciler, shortSync())
 		}, []string{"not synced: primary Site (bucket sites)", "not found"}},
 		{"secondary", func(w *world) (*Controller[*site], error) {
 			sites, pages := w.sites(), w.pages()
 			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "pages"))
-			return New("sites", sites, noReconciler, Owns(pages), shortSync())
+			return New("sites", started(w, sites), noReconciler, Owns(started(w, pages)), shortSync())
 		}, []string{"not synced: Owns Page (bucket pages)", "not found"}},
 		{"status of a secondary", func(w *world) (*Controller[*site], error) {
 			sites, pages := w.sites(), w.pages()
 			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "pages-status"))
-			return New("sites", sites, noReconciler, Owns(pages), shortSync())
+			return New("sites", started(w, sites), noReconciler, Owns(started(w, pages)), shortSync())
 		}, []string{"not synced: Owns Page (bucket pages)", "pages-status", "not found"}},
 		{"tertiary", func(w *world) (*Controller[*site], error) {
 			sites, pages := w.sites(), w.pages()
 			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "pages"))
-			return New("sites", sites, noReconciler, Watches(pages, noPages), shortSync())
+			return New("sites", started(w, sites), noReconciler, Watches(started(w, pages), noPages), shortSync())
 		}, []string{"not synced: Watches Page (bucket pages)"}},
 		{"status of the primary", func(w *world) (*Controller[*site], error) {
 			sites := w.sites()
 			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "sites-status"))
-			return New("sites", sites, noReconciler, shortSync())
+			return New("sites", started(w, sites), noReconciler, shortSync())
 		}, []string{"status bucket sites-status", "did not sync in time"}},
 		{"informer that nobody started", func(w *world) (*Controller[*site], error) {
-			return New("sites", w.sites(), noReconciler, Owns(w.pages()), WatchesKube(stillInformer(), noObjects), shortSync())
+			sites, pages := started(w, w.sites()), started(w, w.pages())
+			return New("sites", sites, noReconciler, Owns(pages), WatchesKube(stillInformer(), noObjects), shortSync())
 		}, []string{"not synced: WatchesKube PartialObjectMetadata (informer 2)"}},
 		{"all that are missing", func(w *world) (*Controller[*site], error) {
-			return New("sites", w.sites(), noReconciler, OwnsKube(stillInformer()), WatchesKube(stillInformer(), noObjects), shortSync())
+			sites := started(w, w.sites())
+			owns, watches := OwnsKube(stillInformer()), WatchesKube(stillInformer(), noObjects)
+			return New("sites", sites, noReconciler, owns, watches, shortSync())
 		}, []string{"not synced: OwnsKube PartialObjectMetadata (informer 1) (the informer was not started"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
