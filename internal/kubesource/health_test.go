@@ -18,9 +18,11 @@ import (
 type following struct {
 	cache.SharedIndexInformer
 	version atomic.Int64
+	stopped atomic.Bool
 }
 
 func (f *following) HasSynced() bool                 { return true }
+func (f *following) IsStopped() bool                 { return f.stopped.Load() }
 func (f *following) LastSyncResourceVersion() string { return strconv.FormatInt(f.version.Load(), 10) }
 
 // watched is the health of a source over such an informer, on the clock of a bubble.
@@ -28,6 +30,8 @@ type watched struct {
 	*watchHealth
 	informer *following
 	answer   atomic.Pointer[func(context.Context) error] // of the API server to a probe
+
+	stopping atomic.Bool // the controller
 
 	probes, changed, answered atomic.Int64
 }
@@ -48,7 +52,7 @@ func watchOnly(t *testing.T) *watched {
 	errors := WatchErrorsOf(w.informer)
 	w.watchHealth = newWatchHealth(w.informer, errors, nil)
 	w.start(t.Context(), healthEvents{
-		changed: func() { w.changed.Add(1) }, answered: func() { w.answered.Add(1) }, stopping: func() bool { return false },
+		changed: func() { w.changed.Add(1) }, answered: func() { w.answered.Add(1) }, stopping: w.stopping.Load,
 	})
 	return w
 }
@@ -233,7 +237,7 @@ func TestAnAPIServerThatIsAwayInAQuietWorldIsNoticed(t *testing.T) {
 	})
 }
 
-// TestAnInformerThatMovesIsNotProbed: the API server sends a bookmark each minute. Without any it is probed now and then.
+// TestAnInformerThatMovesIsNotProbed: the API server sends a bookmark each minute. Without any it is probed at times.
 func TestAnInformerThatMovesIsNotProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watchInformer(t)
@@ -279,4 +283,62 @@ func TestAWatchErrorThatIsOverIsNotToldToListenersThatComeLater(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnInformerThatWasStoppedIsAFault, unless the controller stops, too: a program that ends stops all at once.
+func TestAnInformerThatWasStoppedIsAFault(t *testing.T) {
+	for name, test := range map[string]struct {
+		together, fault bool
+	}{
+		"alone":    {false, true},
+		"together": {true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := watchInformer(t)
+			defer w.stop()
+			w.informer.stopped.Store(true)
+			advance(followTick)
+			w.stopping.Store(test.together)
+			advance(time.Minute)
+			if err := w.err(); (err != nil) != test.fault || (w.changed.Load() == 1) != test.fault {
+				t.Errorf("%s: %v, told %d times", name, err, w.changed.Load())
+			}
+		})
+	}
+}
+
+// TestALongAbsenceCostsFewProbes, and its end is noticed soon all the same.
+func TestALongAbsenceCostsFewProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watchInformer(t)
+		defer w.stop()
+		w.answers(lost(syscall.ECONNREFUSED))
+		_ = w.errors.NoteUnanswered(lost(syscall.ECONNREFUSED))
+		advance(time.Hour)
+		if n, most := w.probes.Load(), int64(time.Hour/probeIntervalMost)+10; n < most/2 || n > most {
+			t.Errorf("probed %d times, want at most %d", n, most)
+		}
+		w.answers(nil)
+		advance(probeIntervalMost + time.Second)
+		if n := w.answered.Load(); n != 1 {
+			t.Errorf("it is said to be back %d times, want once", n)
+		}
+	})
+}
+
+// TestAProbeThatWasNotSentIsSentLater, as one that a client's rate limit held up.
+func TestAProbeThatWasNotSentIsSentLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watchInformer(t)
+		defer w.stop()
+		w.answers(context.DeadlineExceeded)
+		_ = w.errors.NoteUnanswered(lost(syscall.ECONNREFUSED))
+		advance(10 * time.Second)
+		if n := w.probes.Load(); n < 3 {
+			t.Errorf("probed %d times", n)
+		}
+		w.answers(lost(syscall.ECONNREFUSED))
+		advance(probeIntervalMost)
+		says(t, w.err(), "the API server cannot be reached")
+	})
 }

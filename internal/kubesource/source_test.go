@@ -61,7 +61,8 @@ func (d *deleter) Unseen(kind, key string) []metav1.Object {
 
 // object is an object that the site of that key owns; "" is nobody.
 func object(name, site string) *metav1.PartialObjectMetadata {
-	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("of-" + name)}}
+	obj := &metav1.PartialObjectMetadata{}
+	obj.Namespace, obj.Name, obj.UID = "shop", name, types.UID("of-"+name)
 	if site != "" {
 		entity.SetOwner(obj, "Site", site, "here")
 	}
@@ -101,8 +102,8 @@ func TestASourceThatIsNotStartedSaysSo(t *testing.T) {
 func TestOwnedObjectsAreThoseOfTheCacheAndTheOnesItDoesNotShowYet(t *testing.T) {
 	written := object("both", "home")
 	s, _ := ownedSource(t, &deleter{unseen: []metav1.Object{written, object("new", "home"), object("other", "away")}})
-	for _, obj := range []any{object("both", "home"), object("old", "home"), object("elsewhere", "away"), object("nobody", "")} {
-		must(t, s.informer.GetIndexer().Add(obj))
+	for name, site := range map[string]string{"both": "home", "old": "home", "elsewhere": "away", "nobody": ""} {
+		must(t, s.informer.GetIndexer().Add(object(name, site)))
 	}
 	owned, err := s.OwnedBy("home")
 	must(t, err)

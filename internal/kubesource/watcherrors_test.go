@@ -227,6 +227,13 @@ func collected(t *testing.T, holds func() bool) {
 	}
 }
 
+func TestTheFirstWhoCanProbeStays(t *testing.T) {
+	errors := WatchErrorsOf(stillInformer())
+	errors.ProbeWith(func(context.Context) error { return errDone })
+	errors.ProbeWith(func(context.Context) error { return nil })
+	says(t, errors.prober()(t.Context()), "done")
+}
+
 func TestAWatchErrorHandlerThatPanicsEndsNothing(t *testing.T) {
 	errors := WatchErrorsOf(stillInformer())
 	called := 0
