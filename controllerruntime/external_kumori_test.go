@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/test/cloudtest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,14 +27,14 @@ func TestKumoriHandleSecondaryGetsTheExternalResourceItself(t *testing.T) {
 
 	first := external.Resource{ID: "a", OwnerKey: "home", Version: "1"}
 	things.Resources.Store(&[]external.Resource{first})
-	eventually(t, "one that appeared is handed over", func() bool { return got(first) && c.seen.with("home", OperationSecondary) == 1 })
+	eventually(t, "one that appeared is handed over", func() bool { return got(first) && c.seen.with("home", controller.OperationSecondary) == 1 })
 	moved := external.Resource{ID: "a", OwnerKey: "shop", Version: "1"}
 	things.Resources.Store(&[]external.Resource{moved})
 	eventually(t, "one that moved wakes both", func() bool {
-		return got(moved) && c.seen.with("home", OperationSecondary) == 2 && c.seen.with("shop", OperationSecondary) == 1
+		return got(moved) && c.seen.with("home", controller.OperationSecondary) == 2 && c.seen.with("shop", controller.OperationSecondary) == 1
 	})
 	things.Resources.Store(&[]external.Resource{})
-	eventually(t, "one that vanished is handed over as it was", func() bool { return c.seen.with("shop", OperationSecondary) == 2 })
+	eventually(t, "one that vanished is handed over as it was", func() bool { return c.seen.with("shop", controller.OperationSecondary) == 2 })
 }
 
 func TestKumoriHandleSecondaryIsToldOfWhatWasDeletedBeforeAnyListShowedIt(t *testing.T) {
@@ -52,10 +53,10 @@ func TestKumoriHandleSecondaryIsToldOfWhatWasDeletedBeforeAnyListShowedIt(t *tes
 	eventually(t, "created", func() bool { return api.Of("home") == "=1" && c.Stats().Running == 0 && c.Stats().Delayed == 0 })
 	api.Remove("home")
 	synced := c.seen.count("home")
-	c.controller.engine.inside().APIs.Source("Disk").WantList(time.Now().Add(time.Second)) // past Settle
+	c.engine.Inside().APIs.Source("Disk").WantList(time.Now().Add(time.Second)) // past Settle
 	eventually(t, "it is told", c.secondaries.any(func(obj any) bool { return obj == external.Resource{OwnerKey: "home"} }))
 	lists := api.Called("GET disks")
-	c.controller.engine.inside().APIs.Source("Disk").WantList(time.Now())
+	c.engine.Inside().APIs.Source("Disk").WantList(time.Now())
 	eventually(t, "it is listed again", func() bool { return api.Called("GET disks") > lists })
 	if n := c.seen.count("home"); n != synced {
 		t.Errorf("synced %d times more, though HandleSecondary enqueued nothing", n-synced)
@@ -68,13 +69,13 @@ func TestKumoriGarbageSecondariesFindsExternalResourcesWithoutOwner(t *testing.T
 	things := cloudtest.NewListed(external.Resource{ID: "a", OwnerKey: "ghost", Version: "1"})
 	var c *custom
 	c = kumori{sites: sites, resync: 50 * time.Millisecond, externals: []external.IExternalClient{external.Configure(things, quick)}}.custom(func(key string) error {
-		if c.Operations(key).Has(OperationDelete) {
+		if c.Operations(key).Has(controller.OperationDelete) {
 			return things.Delete(c.Context(key), "a")
 		}
 		return nil
 	})
 	runKumori(t, c)
-	eventually(t, "the missing owner is synced with OperationDelete", func() bool { return c.seen.with("ghost", OperationDelete) > 0 })
+	eventually(t, "the missing owner is synced with OperationDelete", func() bool { return c.seen.with("ghost", controller.OperationDelete) > 0 })
 	if id := <-things.Deleted; id != "a" {
 		t.Errorf("deleted %q", id)
 	}

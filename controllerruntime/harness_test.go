@@ -1,17 +1,21 @@
 package controllerruntime
 
 import (
-	"context"
+	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
 )
 
 type siteSpec struct {
@@ -63,41 +67,6 @@ func (w *world) client(kind, bucket string, change ...func(*entity.Config)) *ent
 func (w *world) sites() *entity.Client[*site] { w.t.Helper(); return w.client("Site", "sites") }
 func (w *world) pages() *entity.Client[*page] { w.t.Helper(); return w.client("Page", "pages") }
 
-// running is a controller that runs, and is stopped at the end of the test.
-type running struct {
-	t    *testing.T
-	stop context.CancelFunc
-	done chan struct{}
-	err  error
-}
-
-func (w *world) run(c interface{ Run(context.Context) error }) *running {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{t: w.t, stop: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(r.done)
-		r.err = c.Run(ctx)
-	}()
-	w.t.Cleanup(r.halt)
-	return r
-}
-
-// halt stops the controller and fails the test if it did not stop gracefully.
-func (r *running) halt() {
-	r.t.Helper()
-	r.stop()
-	select {
-	case <-r.done:
-	case <-time.After(time.Minute):
-		r.t.Fatal("the controller did not stop within a minute")
-	}
-	if r.err != nil {
-		r.t.Errorf("Run: %v", r.err)
-	}
-	r.err = nil
-}
-
 func newSite(name, title string) *site {
 	return &site{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: siteSpec{Title: title}}
 }
@@ -129,10 +98,10 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // calls records what a reconciler was called with.
 type calls struct {
 	mu   sync.Mutex
-	list []Request
+	list []controller.Request
 }
 
-func (c *calls) add(req Request) {
+func (c *calls) add(req controller.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = append(c.list, req)
@@ -164,27 +133,90 @@ func (c *calls) with(key string, op Operation) int {
 	return n
 }
 
-// reconciler records its calls and then does what f says; nil does nothing.
-func (c *calls) reconciler(f ReconcilerFunc) Reconciler {
-	return ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-		c.add(req)
-		if f == nil {
-			return Result{}, nil
-		}
-		return f(ctx, req)
-	})
-}
+func siteName(i int) string { return fmt.Sprintf("site-%02d", i) }
 
-// readyKeys is the number of keys that wait for a worker.
-func readyKeys(q *queue.Queue) (n int) {
-	for _, ready := range q.Counts().Ready {
-		n += ready
+// make makes n sites.
+func (w *world) make(sites *entity.Client[*site], n int) {
+	w.t.Helper()
+	for i := range n {
+		must(w.t, sites.Create(w.t.Context(), newSite(siteName(i), "t")))
 	}
-	return n
 }
 
-// advance lets d pass on the bubble's clock, and what is due then happen.
-func advance(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
+// many is enough for a mass delete.
+const many = 20
+
+// notInATest is an interval that does not come.
+const notInATest = time.Hour
+
+// quick makes an external client quick enough for tests.
+var quick = external.Config{
+	Interval: 20 * time.Millisecond, Timeout: 5 * time.Second,
+	BackoffMin: 20 * time.Millisecond, BackoffMax: 100 * time.Millisecond,
+}
+
+// quickly makes external.Reconcile quick enough for tests.
+var quickly = []external.Option{external.Settle(500 * time.Millisecond), external.PollInterval(10 * time.Millisecond)}
+
+func withInterval(d time.Duration) external.Config {
+	config := quick
+	config.Interval = d
+	return config
+}
+
+func sized(name string, pages int) *site {
+	s := newSite(name, "")
+	s.Spec.Pages = pages
+	return s
+}
+
+func within(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("not within %v: %s", patience, what)
+	}
+}
+
+// kubeInformer is client-go's fake of an API server that has ConfigMaps, and an informer that runs over it. What is added
+// between the informer's list and its watch makes this fake ask for another list, which comes a second later.
+func kubeInformer(t *testing.T, initial ...*corev1.ConfigMap) (*fcache.FakeControllerSource, cache.SharedIndexInformer) {
+	t.Helper()
+	server := fcache.NewFakeControllerSource()
+	for _, m := range initial {
+		server.Add(m)
+	}
+	informer := cache.NewSharedIndexInformer(server, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		informer.Run(stop)
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-done
+		server.Shutdown()
+	})
+	return server, informer
+}
+
+func configMap(name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string]string{"value": value}}
+}
+
+// owned makes the site with that key obj's owner, as the runtime would.
+func owned[T metav1.Object](obj T, key string) T {
+	entity.SetOwner(obj, "Site", key, "")
+	return obj
+}
+
+func newPage(name, title string) *page { return newSite(name, title) }
+
+// noRecord reports whether a site has no record.
+func noRecord(t *testing.T, client *entity.Client[*site], key string) func() bool {
+	return func() bool {
+		_, err := client.Record(t.Context(), key)
+		return apierrors.IsNotFound(err)
+	}
 }

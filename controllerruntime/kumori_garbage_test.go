@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"k8s.io/client-go/tools/cache"
@@ -39,10 +40,10 @@ func TestKumoriDefaultGarbageSecondariesEnqueuesEachMissingOwnerWithDelete(t *te
 	c := kumori{sites: sites, pages: pages, secondaries: []cache.SharedIndexInformer{informer}}.custom(nil)
 	runKumori(t, c)
 	eventually(t, "the missing owners are synced after the first sync", func() bool {
-		return c.seen.with("gone", OperationDelete) == 1 && c.seen.with("gone-too", OperationDelete) == 1
+		return c.seen.with("gone", controller.OperationDelete) == 1 && c.seen.with("gone-too", controller.OperationDelete) == 1
 	})
 	eventually(t, "and the one that exists", func() bool { return c.seen.count("home") > 0 })
-	if n := c.seen.with("home", OperationDelete); n != 0 {
+	if n := c.seen.with("home", controller.OperationDelete); n != 0 {
 		t.Errorf("an owner that exists was synced with Delete %d times", n)
 	}
 }
@@ -53,7 +54,7 @@ func TestKumoriDefaultGarbageSecondariesComesBackEachInterval(t *testing.T) {
 	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
 	c := kumori{sites: sites, pages: pages, resync: 100 * time.Millisecond}.custom(nil) // which leaves the page where it is
 	runKumori(t, c)
-	eventually(t, "three intervals", func() bool { return c.seen.with("gone", OperationDelete) >= 3 })
+	eventually(t, "three intervals", func() bool { return c.seen.with("gone", controller.OperationDelete) >= 3 })
 }
 
 // disbelieving is a client whose leader says that every document exists.
@@ -91,7 +92,7 @@ func TestKumoriBrakeHoldsAMassOfMissingOwnersUntilItIsReleased(t *testing.T) {
 	c := kumori{sites: sites, pages: pages}.custom(nil)
 	runKumori(t, c)
 	eventually(t, "the brake holds them", func() bool { state := c.Stats().Brake; return state.Engaged && state.Swept == mass })
-	c.EnqueueKey("last", OperationPut) // nothing else keeps the worker busy
+	c.EnqueueKey("last", controller.OperationPut) // nothing else keeps the worker busy
 	eventually(t, "another key is synced", func() bool { return c.seen.count("last") == 1 })
 	for i := range mass {
 		if ops := c.seen.of(owner(i)); len(ops) != 0 {
@@ -100,7 +101,7 @@ func TestKumoriBrakeHoldsAMassOfMissingOwnersUntilItIsReleased(t *testing.T) {
 	}
 	must(t, c.ReleaseBrake(t.Context()))
 	for i := range mass {
-		eventually(t, owner(i)+" is synced after the release", func() bool { return c.seen.with(owner(i), OperationDelete) == 1 })
+		eventually(t, owner(i)+" is synced after the release", func() bool { return c.seen.with(owner(i), controller.OperationDelete) == 1 })
 	}
 }
 
@@ -131,7 +132,7 @@ func TestKumoriGarbageSecondariesOverriddenMayCallTheDefault(t *testing.T) {
 	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
 	c := kumori{sites: sites, pages: pages}.collecting(func(c *collecting) { c.kumoriRuntime.GarbageSecondaries() })
 	runKumori(t, c)
-	eventually(t, "the missing owner is synced", func() bool { return c.seen.with("gone", OperationDelete) == 1 })
+	eventually(t, "the missing owner is synced", func() bool { return c.seen.with("gone", controller.OperationDelete) == 1 })
 }
 
 func TestKumoriPanicInGarbageSecondariesIsLoggedAndItComesBack(t *testing.T) {
@@ -171,7 +172,7 @@ func TestKumoriBrakeLetsGoWhenAllIsBackAlsoWithGarbageSecondariesOverridden(t *t
 	}
 	eventually(t, "the brake lets go", func() bool { return !second.Stats().Brake.Engaged })
 	for i := range brake.Least {
-		if n := second.seen.with(name(i), OperationDelete); n != 0 {
+		if n := second.seen.with(name(i), controller.OperationDelete); n != 0 {
 			t.Errorf("%s was synced with Delete %d times", name(i), n)
 		}
 	}

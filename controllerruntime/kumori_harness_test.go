@@ -5,13 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	fcache "k8s.io/client-go/tools/cache/testing"
 )
 
 type none = *entity.None
@@ -56,7 +54,7 @@ func (k kumori) custom(sync func(key string) error) *custom {
 }
 
 func (c *custom) SyncHandler(key string) error {
-	c.seen.add(Request{Key: key, Operations: c.Operations(key)})
+	c.seen.add(controller.Request{Key: key, Operations: c.Operations(key)})
 	if c.sync == nil {
 		return nil
 	}
@@ -141,46 +139,3 @@ func (r *kumoriRun) halt() {
 	default:
 	}
 }
-
-func within(t *testing.T, what string, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatalf("not within %v: %s", patience, what)
-	}
-}
-
-// kubeInformer is client-go's fake of an API server that has ConfigMaps, and an informer that runs over it. What is added
-// between the informer's list and its watch makes this fake ask for another list, which comes a second later.
-func kubeInformer(t *testing.T, initial ...*corev1.ConfigMap) (*fcache.FakeControllerSource, cache.SharedIndexInformer) {
-	t.Helper()
-	server := fcache.NewFakeControllerSource()
-	for _, m := range initial {
-		server.Add(m)
-	}
-	informer := cache.NewSharedIndexInformer(server, &corev1.ConfigMap{}, 0, cache.Indexers{})
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		informer.Run(stop)
-	}()
-	t.Cleanup(func() {
-		close(stop)
-		<-done
-		server.Shutdown()
-	})
-	return server, informer
-}
-
-func configMap(name, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string]string{"value": value}}
-}
-
-// owned makes the site with that key obj's owner, as the runtime would.
-func owned[T metav1.Object](obj T, key string) T {
-	entity.SetOwner(obj, "Site", key, "")
-	return obj
-}
-
-func newPage(name, title string) *page { return newSite(name, title) }

@@ -62,13 +62,13 @@ func TestKumoriStopWaitsForCurrentItemsAndThenCleansOnce(t *testing.T) {
 			t.Fatal("Run returned while items were being synced")
 		default:
 		}
-		queue := c.controller.engine.inside().Queue
+		queue := c.engine.Inside().Queue
 		return queue.Closed()
 	})
 	if n := c.cleaned.Load(); n != 0 {
 		t.Errorf("Clean was called %d times while workers were at it", n)
 	}
-	if grace := c.controller.engine.inside().Options.gracePeriod; grace >= 0 {
+	if grace := c.engine.Inside().Options.GracePeriod; grace >= 0 {
 		t.Errorf("the wait is limited to %v", grace)
 	}
 	close(release)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +24,8 @@ func TestKumoriDefaultHandleSecondaryEnqueuesTheOwnerOfANatsSecondary(t *testing
 	woken := 0
 	wakes := func(what string) {
 		t.Helper()
-		eventually(t, "the owner is synced: "+what, func() bool { return c.seen.with("home", OperationSecondary) > woken })
-		woken = c.seen.with("home", OperationSecondary)
+		eventually(t, "the owner is synced: "+what, func() bool { return c.seen.with("home", controller.OperationSecondary) > woken })
+		woken = c.seen.with("home", controller.OperationSecondary)
 	}
 	must(t, pages.Create(t.Context(), owned(newPage("a", "one"), "home")))
 	wakes("a page was created")
@@ -53,8 +54,8 @@ func TestKumoriDefaultHandleSecondaryEnqueuesTheOwnerOfAKubernetesSecondary(t *t
 	woken := 0
 	wakes := func(what string) {
 		t.Helper()
-		eventually(t, "the owner is synced: "+what, func() bool { return c.seen.with("home", OperationSecondary) > woken })
-		woken = c.seen.with("home", OperationSecondary)
+		eventually(t, "the owner is synced: "+what, func() bool { return c.seen.with("home", controller.OperationSecondary) > woken })
+		woken = c.seen.with("home", controller.OperationSecondary)
 	}
 	m := owned(configMap("settings", "one"), "home")
 	server.Add(m.DeepCopy())
@@ -80,7 +81,7 @@ func TestKumoriDefaultHandleSecondaryEnqueuesTheOwnerOfAnExternalResource(t *tes
 	eventually(t, "home is synced", func() bool { return c.seen.count("home") == 1 })
 	c.HandleSecondary(external.Resource{ID: "17"}) // owned by nobody
 	c.HandleSecondary(external.Resource{ID: "18", OwnerKey: "home", Version: "3"})
-	eventually(t, "the owner is synced", func() bool { return c.seen.with("home", OperationSecondary) == 1 })
+	eventually(t, "the owner is synced", func() bool { return c.seen.with("home", controller.OperationSecondary) == 1 })
 }
 
 func TestKumoriDefaultHandleSecondaryIgnoresWhatIsNotOurs(t *testing.T) {
@@ -101,8 +102,8 @@ func TestKumoriDefaultHandleSecondaryIgnoresWhatIsNotOurs(t *testing.T) {
 	}
 	c.HandleSecondary("no object")
 	// Events of one informer come in order, so what was before would have been enqueued before.
-	eventually(t, "the owner of the last is synced", func() bool { return c.seen.with("last", OperationSecondary) == 1 })
-	if n := c.seen.with("home", OperationSecondary); n != 0 {
+	eventually(t, "the owner of the last is synced", func() bool { return c.seen.with("last", controller.OperationSecondary) == 1 })
+	if n := c.seen.with("home", controller.OperationSecondary); n != 0 {
 		t.Errorf("home was enqueued %d times for what it does not own", n)
 	}
 }
@@ -185,10 +186,10 @@ func TestKumoriHandleSecondaryHearsOfASecondaryThatChangesItsOwner(t *testing.T)
 	runKumori(t, c)
 	p := owned(newPage("a", ""), "old")
 	must(t, pages.Create(t.Context(), p))
-	eventually(t, "the first owner is synced", func() bool { return c.seen.with("old", OperationSecondary) == 1 })
+	eventually(t, "the first owner is synced", func() bool { return c.seen.with("old", controller.OperationSecondary) == 1 })
 	must(t, pages.Update(t.Context(), owned(p, "new")))
 	eventually(t, "both owners are synced", func() bool {
-		return c.seen.with("old", OperationSecondary) == 2 && c.seen.with("new", OperationSecondary) == 1
+		return c.seen.with("old", controller.OperationSecondary) == 2 && c.seen.with("new", controller.OperationSecondary) == 1
 	})
 }
 
@@ -200,7 +201,7 @@ func TestKumoriHandleSecondaryCanSuppressAndRedirect(t *testing.T) {
 	l = kumori{sites: sites, pages: pages, secondaries: []cache.SharedIndexInformer{informer}}.listening(func(obj any) {
 		secondary, _, err := l.DecomposeKubeSecondaryResource(obj)
 		if err == nil && strings.HasPrefix(secondary.GetName(), "redirected") {
-			l.EnqueueKey("elsewhere", OperationSecondary)
+			l.EnqueueKey("elsewhere", controller.OperationSecondary)
 		}
 	})
 	for _, name := range []string{"home", "elsewhere"} {
@@ -219,10 +220,10 @@ func TestKumoriHandleSecondaryCanSuppressAndRedirect(t *testing.T) {
 	}
 	eventually(t, "the suppressed ones are heard of", func() bool { return named("suppressed", true)() && named("suppressed", false)() })
 	must(t, pages.Create(t.Context(), owned(newPage("redirected", ""), "home")))
-	eventually(t, "the page's is redirected", func() bool { return l.seen.with("elsewhere", OperationSecondary) == 1 })
+	eventually(t, "the page's is redirected", func() bool { return l.seen.with("elsewhere", controller.OperationSecondary) == 1 })
 	server.Add(owned(configMap("redirected", ""), "home"))
-	eventually(t, "the config map's too", func() bool { return l.seen.with("elsewhere", OperationSecondary) == 2 })
-	if n := l.seen.with("home", OperationSecondary); n != 0 {
+	eventually(t, "the config map's too", func() bool { return l.seen.with("elsewhere", controller.OperationSecondary) == 2 })
+	if n := l.seen.with("home", controller.OperationSecondary); n != 0 {
 		t.Errorf("the owner was enqueued %d times, though HandleSecondary did not", n)
 	}
 }
@@ -267,8 +268,8 @@ func TestKumoriTertiariesReachHandleTertiaryOnlyAndEnqueueNothing(t *testing.T) 
 		_, ok := obj.(*corev1.ConfigMap)
 		return ok
 	}))
-	l.EnqueueKey("home", OperationManual)
-	eventually(t, "the next key is synced", func() bool { return l.seen.with("home", OperationManual) == 1 })
+	l.EnqueueKey("home", controller.OperationManual)
+	eventually(t, "the next key is synced", func() bool { return l.seen.with("home", controller.OperationManual) == 1 })
 	if ops := l.seen.of("home"); len(ops) != 2 {
 		t.Errorf("a tertiary enqueued: %v", ops)
 	}
@@ -284,7 +285,7 @@ func TestKumoriTertiariesAreNeverGarbage(t *testing.T) {
 	c := kumori{sites: sites, themes: themes}.custom(nil) // and HandleTertiary is optional
 	runKumori(t, c)
 	eventually(t, "garbage was collected", func() bool { return c.Stats().Sweeps > 0 })
-	c.EnqueueKey("last", OperationPut)
+	c.EnqueueKey("last", controller.OperationPut)
 	eventually(t, "the next key is synced", func() bool { return c.seen.count("last") == 1 })
 	if n := c.seen.count("gone"); n != 0 {
 		t.Errorf("the owner that a tertiary names was synced %d times", n)
@@ -343,11 +344,11 @@ func TestKumoriSetOwnerNamesKindKeyAndInstance(t *testing.T) {
 	eventually(t, "it runs", func() bool { return c.Stats().Leading })
 	for _, obj := range []metav1.Object{newPage("a", ""), configMap("settings", "")} {
 		c.SetOwner(obj, "home")
-		kind, key, ok := OwnerOf(obj)
+		kind, key, ok := controller.OwnerOf(obj)
 		if !ok || kind != "Site" || key != "home" || entity.InstanceOf(obj) == "" {
 			t.Errorf("annotations %v", obj.GetAnnotations())
 		}
-		if labels := obj.GetLabels(); labels[OwnerkindLabel] != "Site" || labels[OwnerKeyLabel] != "home" {
+		if labels := obj.GetLabels(); labels[controller.OwnerkindLabel] != "Site" || labels[controller.OwnerKeyLabel] != "home" {
 			t.Errorf("labels %v", labels)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/backoff"
@@ -37,7 +38,7 @@ func TestKumoriControllerThatOnlySyncsWorks(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_, err = CreateOrUpdate(ctx, pages, newPage(key, ""), func(p *page) error {
+		_, err = controller.CreateOrUpdate(ctx, pages, newPage(key, ""), func(p *page) error {
 			c.SetOwner(p, key)
 			p.Spec.Title = s.Spec.Title
 			return nil
@@ -64,7 +65,7 @@ func TestKumoriControllerThatOnlySyncsWorks(t *testing.T) {
 		_, err2 := sites.Record(ctx, "home")
 		return apierrors.IsNotFound(err1) && apierrors.IsNotFound(err2)
 	})
-	if n := c.seen.with("home", OperationDelete); n != 1 {
+	if n := c.seen.with("home", controller.OperationDelete); n != 1 {
 		t.Errorf("%d calls with Delete, want 1: %v", n, c.seen.of("home"))
 	}
 }
@@ -79,7 +80,7 @@ func TestKumoriNeverDeletesWhatSyncHandlerLeaves(t *testing.T) {
 	p := newPage("home", "one")
 	c.SetOwner(p, "home")
 	must(t, pages.Create(t.Context(), p))
-	eventually(t, "the page is seen", func() bool { return c.seen.with("home", OperationSecondary) > 0 })
+	eventually(t, "the page is seen", func() bool { return c.seen.with("home", controller.OperationSecondary) > 0 })
 	must(t, sites.Delete(t.Context(), "home"))
 	eventually(t, "the teardown is done", func() bool { return c.Stats().TornDown == 1 })
 	if _, err := pages.Get(t.Context(), "home"); err != nil {
@@ -102,7 +103,7 @@ func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	eventually(t, "it is tried until it succeeds", func() bool { return c.seen.count("home") == failures+1 })
 	eventually(t, "the failures are forgotten", func() bool {
-		return c.controller.engine.inside().Keys.Of("home").Failures == 0 && c.Stats().Failing == 0
+		return c.engine.Inside().Keys.Of("home").Failures == 0 && c.Stats().Failing == 0
 	})
 	r.halt()
 
@@ -113,7 +114,7 @@ func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
 		}
 	}
 	ops := c.seen.of("home")
-	if !ops[failures].Has(OperationPut) || !ops[failures].Has(OperationRetry) {
+	if !ops[failures].Has(controller.OperationPut) || !ops[failures].Has(controller.OperationRetry) {
 		t.Errorf("operations of the attempt that succeeded are %s, want what it was retried for and Retry", ops[failures])
 	}
 	if len(ops) != failures+1 {
@@ -125,9 +126,9 @@ func TestKumoriForgetsAKeyThatIsNotValid(t *testing.T) {
 	w := newWorld(t)
 	c := kumori{sites: w.sites()}.custom(nil)
 	runKumori(t, c)
-	c.EnqueueKey("a/b/c", OperationPut)
+	c.EnqueueKey("a/b/c", controller.OperationPut)
 	eventually(t, "it is reported", func() bool { return c.Stats().Malformed == 1 })
-	c.EnqueueKey("valid", OperationPut)
+	c.EnqueueKey("valid", controller.OperationPut)
 	eventually(t, "the next key is synced", func() bool { return c.seen.count("valid") == 1 })
 	if n := c.seen.count("a/b/c"); n != 0 {
 		t.Errorf("the key that is not valid was synced %d times", n)
@@ -144,20 +145,20 @@ func TestKumoriPanicInSyncHandlerIsAnErrorOfItsKey(t *testing.T) {
 	})
 	runKumori(t, c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "it is tried again", func() bool { return c.seen.with("home", OperationRetry) == 1 })
+	eventually(t, "it is tried again", func() bool { return c.seen.with("home", controller.OperationRetry) == 1 })
 }
 
 func TestKumoriEnqueueKeyAndEnqueueKeyAfter(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
 	c := kumori{sites: sites}.custom(nil)
-	c.EnqueueKey("early", OperationManual) // before Run: kept
+	c.EnqueueKey("early", controller.OperationManual) // before Run: kept
 	must(t, sites.Create(t.Context(), newSite("early", "one")))
 	runKumori(t, c)
-	eventually(t, "what was enqueued before Run is synced", func() bool { return c.seen.with("early", OperationManual) == 1 })
+	eventually(t, "what was enqueued before Run is synced", func() bool { return c.seen.with("early", controller.OperationManual) == 1 })
 	start := time.Now()
-	c.EnqueueKeyAfter("early", OperationExternal, 100*time.Millisecond)
-	eventually(t, "the delayed one too", func() bool { return c.seen.with("early", OperationExternal) == 1 })
+	c.EnqueueKeyAfter("early", controller.OperationExternal, 100*time.Millisecond)
+	eventually(t, "the delayed one too", func() bool { return c.seen.with("early", controller.OperationExternal) == 1 })
 	if took := time.Since(start); took < 100*time.Millisecond {
 		t.Errorf("it came after %v, want 100ms at least", took)
 	}
@@ -169,13 +170,13 @@ func TestKumoriOperationsTellWhyInsideSyncHandlerOnly(t *testing.T) {
 	c := kumori{sites: sites}.custom(nil)
 	runKumori(t, c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "Put", func() bool { return c.seen.with("home", OperationPut) == 1 })
+	eventually(t, "Put", func() bool { return c.seen.with("home", controller.OperationPut) == 1 })
 	must(t, sites.Delete(t.Context(), "home"))
-	eventually(t, "Delete", func() bool { return c.seen.with("home", OperationDelete) == 1 })
+	eventually(t, "Delete", func() bool { return c.seen.with("home", controller.OperationDelete) == 1 })
 	must(t, sites.Create(t.Context(), newSite("home", "two")))
-	eventually(t, "Put again", func() bool { return c.seen.with("home", OperationPut) == 2 })
+	eventually(t, "Put again", func() bool { return c.seen.with("home", controller.OperationPut) == 2 })
 	must(t, sites.Delete(t.Context(), "home", entity.Purge()))
-	eventually(t, "Purge", func() bool { return c.seen.with("home", OperationPurge) == 1 })
+	eventually(t, "Purge", func() bool { return c.seen.with("home", controller.OperationPurge) == 1 })
 	eventually(t, "nothing outside of SyncHandler", func() bool { return c.Operations("home") == 0 })
 }
 
@@ -206,7 +207,7 @@ func TestKumoriSyncsDeletesThatItMissedWhileDown(t *testing.T) {
 		return err
 	})
 	runKumori(t, second)
-	eventually(t, "the delete is synced", func() bool { return second.seen.with("home", OperationDelete) == 1 })
+	eventually(t, "the delete is synced", func() bool { return second.seen.with("home", controller.OperationDelete) == 1 })
 	eventually(t, "and the last known document with it", func() bool { return known.Load() == "one" })
 }
 
@@ -216,7 +217,7 @@ func TestKumoriResyncTouchesEachPrimaryEachInterval(t *testing.T) {
 	c := kumori{sites: sites, resync: 100 * time.Millisecond}.custom(nil)
 	runKumori(t, c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "three resyncs", func() bool { return c.seen.with("home", OperationResync) >= 3 })
+	eventually(t, "three resyncs", func() bool { return c.seen.with("home", controller.OperationResync) >= 3 })
 }
 
 func TestKumoriEventsAboutNatsEntitiesAndKubernetesObjectsArrive(t *testing.T) {
@@ -366,8 +367,8 @@ func TestKumoriRunTellsWhatIsWrongWithTheArguments(t *testing.T) {
 	for name, test := range failing(t, newWorld(t)) {
 		t.Run(name, func(t *testing.T) {
 			c := test.custom(nil)
-			c.EnqueueKey("home", OperationPut) // and what may be called before Run does no harm
-			c.EnqueueKeyAfter("home", OperationPut, time.Hour)
+			c.EnqueueKey("home", controller.OperationPut) // and what may be called before Run does no harm
+			c.EnqueueKeyAfter("home", controller.OperationPut, time.Hour)
 			c.HandleSecondary(newPage("home", ""))
 			c.GarbageSecondaries()
 			c.SetOwner(newPage("home", ""), "home")

@@ -1,35 +1,9 @@
 package controllerruntime
 
 import (
-	"fmt"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-// childEnv makes this test binary something else than tests: a process that a test starts in order to kill it.
-const childEnv = "NAGI_TEST_CHILD"
-
-func TestMain(m *testing.M) {
-	var err error
-	switch child, url := os.Getenv(childEnv), os.Getenv("NAGI_TEST_URL"); child {
-	case "":
-		goleak.VerifyTestMain(m)
-	case "crash":
-		err = crashChild(url)
-	case "external":
-		err = externalChild(url, os.Getenv("NAGI_TEST_CLOUD"))
-	case "user":
-		err = userChild(os.Getenv("NAGI_BENCH_KEYS"))
-	case "teardown":
-		err = teardownChild(url, os.Getenv("NAGI_TEST_MOMENT"))
-	default:
-		fmt.Fprintf(os.Stderr, "no such child: %s=%s\n", childEnv, child)
-		os.Exit(2)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "child:", err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

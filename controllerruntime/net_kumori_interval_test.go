@@ -3,6 +3,8 @@ package controllerruntime
 import (
 	"sync/atomic"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/controller"
 )
 
 // TestKumoriIntervalZeroMeansNever: garbage is collected once, after the first sync, and no primary is resynced. The
@@ -25,7 +27,7 @@ func TestKumoriIntervalZeroMeansNever(t *testing.T) {
 	if n := collected.Load(); n != 1 {
 		t.Errorf("GarbageSecondaries was called %d times, want once", n)
 	}
-	if ops := c.seen.of(firstInTurn); c.seen.with(firstInTurn, OperationResync) > 0 {
+	if ops := c.seen.of(firstInTurn); c.seen.with(firstInTurn, controller.OperationResync) > 0 {
 		t.Errorf("the site was reconciled because of a resync: %v", ops)
 	}
 }

@@ -1,29 +1,35 @@
 package controllerruntime
 
-import "github.com/nagi-runtime/nagi/internal/operation"
+import (
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
+)
 
-// Operation is one reason to reconcile a key.
-//
-// Put, Delete and Purge say what last happened to the primary's document. The
-// others say what else asked for the reconcile.
-type Operation = operation.Operation
+// Operation is one reason to sync a key.
+type Operation = controller.Operation
 
-// Operations is a set of reasons to reconcile a key. The zero value is the empty
-// set, which a reconciler is never handed. Of Put, Delete and Purge it holds at
-// most one: the last that happened. Has tells whether one is in it; String
-// returns their names joined by "|", as "Put|Secondary".
-type Operations = operation.Operations
+// Operations is a set of reasons to sync a key.
+type Operations = controller.Operations
 
-// The values of the first four are those of the Kumori controllerruntime.
+// The first four have the values of the Kumori controllerruntime.
 const (
-	OperationPut       = operation.Put       // the document was written
-	OperationDelete    = operation.Delete    // the document was deleted, or is absent
-	OperationPurge     = operation.Purge     // the document and its history were purged
-	OperationSecondary = operation.Secondary // something that the key owns has changed
-	OperationTertiary  = operation.Tertiary  // something that the key only reads has changed
-	OperationExternal  = operation.External  // an external resource drifted
-	OperationResync    = operation.Resync    // its turn in the resync interval, or a trigger for all keys
-	OperationRetry     = operation.Retry     // the last attempt failed and its backoff is over
-	OperationRequeue   = operation.Requeue   // the last attempt asked for it with RequeueAfter
-	OperationManual    = operation.Manual    // somebody asked for it by hand
+	OperationPut       = controller.OperationPut       // the document was written
+	OperationDelete    = controller.OperationDelete    // the document was deleted, or is absent
+	OperationPurge     = controller.OperationPurge     // the document and its history were purged
+	OperationSecondary = controller.OperationSecondary // something that the key owns has changed
+	OperationTertiary  = controller.OperationTertiary  // something that the key only reads has changed
+	OperationExternal  = controller.OperationExternal  // an external resource drifted
+	OperationResync    = controller.OperationResync    // its turn in the resync interval
+	OperationRetry     = controller.OperationRetry     // the last sync failed and its backoff is over
+	OperationRequeue   = controller.OperationRequeue   // the key was asked for after a delay
+	OperationManual    = controller.OperationManual    // somebody asked for it by hand
+)
+
+// The labels and annotations by which a secondary names its primary, in NATS and in Kubernetes alike. The annotation
+// holds the key itself; the label holds it where it is a valid label value, else a stable hash.
+const (
+	OwnerkindLabel      = entity.OwnerKindLabel
+	OwnerKeyLabel       = entity.OwnerKeyLabel
+	OwnerkindAnnotation = entity.OwnerKindAnnotation
+	OwnerKeyAnnotation  = entity.OwnerKeyAnnotation
 )

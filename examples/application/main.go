@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/test/kubetest"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
@@ -43,7 +43,7 @@ func main() {
 	if !*verbose {
 		klog.SetLogger(logr.Discard())
 	}
-	ctx, cancel := nagi.SignalContext(context.Background())
+	ctx, cancel := controller.SignalContext(context.Background())
 	defer cancel()
 	if err := run(ctx, os.Stdout, *kubeconfig, *url); err != nil {
 		fmt.Fprintln(os.Stderr, "FAILED:", err)
@@ -81,8 +81,8 @@ func run(ctx context.Context, out io.Writer, kubeconfig, url string) (err error)
 	if err != nil {
 		return err
 	}
-	controller, err := nagi.New("applications", r.applications, r,
-		r.configMaps.Owns(), r.deployments.Owns(), r.services.Owns(), nagi.WithWorkers(2))
+	controller, err := controller.New("applications", r.applications, r,
+		r.configMaps.Owns(), r.deployments.Owns(), r.services.Owns(), controller.WithWorkers(2))
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func run(ctx context.Context, out io.Writer, kubeconfig, url string) (err error)
 }
 
 // start runs the informers of Kubernetes, which are the user's to run, and the controller.
-func start(ctx context.Context, r *reconciler, controller *nagi.Controller[*Application]) (stop func(), wait func() error) {
+func start(ctx context.Context, r *reconciler, controller *controller.Controller[*Application]) (stop func(), wait func() error) {
 	ctx, stop = context.WithCancel(ctx)
 	informing, stopInforming := context.WithCancel(context.WithoutCancel(ctx))
 	r.factory.StartWithContext(informing)

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/kube"
 	"github.com/nats-io/nats.go/jetstream"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +23,9 @@ import (
 // reconciler makes a ConfigMap, a Deployment and a Service of each Application.
 type reconciler struct {
 	applications *entity.Client[*Application]
-	configMaps   *nagi.Kube[*corev1.ConfigMap]
-	deployments  *nagi.Kube[*appsv1.Deployment]
-	services     *nagi.Kube[*corev1.Service]
+	configMaps   *kube.Handle[*corev1.ConfigMap]
+	deployments  *kube.Handle[*appsv1.Deployment]
+	services     *kube.Handle[*corev1.Service]
 	factory      informers.SharedInformerFactory
 }
 
@@ -41,40 +42,40 @@ func newReconciler(ctx context.Context, js jetstream.JetStream, config *rest.Con
 	r := &reconciler{factory: factory}
 	var errs [4]error
 	r.applications, errs[0] = entity.NewClient[*Application](ctx, js, entity.Config{Kind: "Application", Bucket: "applications", Namespaced: true})
-	r.configMaps, errs[1] = nagi.NewKube[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
-	r.deployments, errs[2] = nagi.NewKube[*appsv1.Deployment](client, appsv1.SchemeGroupVersion.WithResource("deployments"), factory.Apps().V1().Deployments().Informer())
-	r.services, errs[3] = nagi.NewKube[*corev1.Service](client, corev1.SchemeGroupVersion.WithResource("services"), factory.Core().V1().Services().Informer())
+	r.configMaps, errs[1] = kube.New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
+	r.deployments, errs[2] = kube.New[*appsv1.Deployment](client, appsv1.SchemeGroupVersion.WithResource("deployments"), factory.Apps().V1().Deployments().Informer())
+	r.services, errs[3] = kube.New[*corev1.Service](client, corev1.SchemeGroupVersion.WithResource("services"), factory.Core().V1().Services().Informer())
 	return r, errors.Join(errs[:]...)
 }
 
 // Reconcile applies what should be, and copies back what is. What an Application owns goes by itself when it is deleted,
 // and comes back when somebody breaks it.
-func (r *reconciler) Reconcile(ctx context.Context, req nagi.Request) (nagi.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	app, err := r.applications.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
-		return nagi.Result{}, nil // gone: the runtime deletes what it owned
+		return controller.Result{}, nil // gone: the runtime deletes what it owned
 	}
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	if _, err := r.configMaps.Apply(ctx, configMap(app)); err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	if _, err := r.deployments.Apply(ctx, deployment(app)); err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	if _, err := r.services.Apply(ctx, service(app)); err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	running, err := r.deployments.Get(req.Key) // it is there: the cache shows what was written
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	app.Status = ApplicationStatus{
 		ReadyReplicas: running.Status.ReadyReplicas,
 		Address:       fmt.Sprintf("%s.%s.svc:%d", app.Name, app.Namespace, app.Spec.Port),
 	}
-	return nagi.Result{}, r.applications.UpdateStatus(ctx, app) // no write if it is as before
+	return controller.Result{}, r.applications.UpdateStatus(ctx, app) // no write if it is as before
 }
 
 func meta(app *Application) metav1.ObjectMeta {

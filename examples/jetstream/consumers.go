@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nats-io/nats.go/jetstream"
@@ -155,23 +155,23 @@ func (r *consumers) onStream(_ context.Context, stream *Stream) (keys []string, 
 	return keys, err
 }
 
-func (r *consumers) Reconcile(ctx context.Context, req nagi.Request) (nagi.Result, error) {
+func (r *consumers) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	wish, err := r.entities.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
 		result, err := external.ReconcileAbsent(ctx, r.driver, atOnce)
-		return nagi.Result{RequeueAfter: result.RequeueAfter}, mineOnly(err)
+		return controller.Result{RequeueAfter: result.RequeueAfter}, mineOnly(err)
 	}
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	result, err := external.Reconcile(ctx, r.driver, wish.Spec, atOnce)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		wish.Status.Note = "waits for its stream" // whose event will wake it
 	case err != nil:
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	case result.State == external.StateSynced:
 		wish.Status.Note = "made " + (*result.Observed).Created.Format(time.RFC3339Nano)
 	}
-	return nagi.Result{RequeueAfter: result.RequeueAfter}, r.entities.UpdateStatus(ctx, wish)
+	return controller.Result{RequeueAfter: result.RequeueAfter}, r.entities.UpdateStatus(ctx, wish)
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -32,7 +32,7 @@ func main() {
 	if !*verbose {
 		klog.SetLogger(logr.Discard())
 	}
-	ctx, cancel := nagi.SignalContext(context.Background())
+	ctx, cancel := controller.SignalContext(context.Background())
 	defer cancel()
 	if err := run(ctx, os.Stdout, *url); err != nil {
 		fmt.Fprintln(os.Stderr, "FAILED:", err)
@@ -105,13 +105,13 @@ func newWorld(ctx context.Context, nc *nats.Conn) (w *world, err error) {
 func (w *world) controllers() ([]func(context.Context) error, error) {
 	config := external.Config{Interval: 2 * time.Second, Rate: 200, Burst: 50}
 	s := &streams{entities: w.streams, driver: streamDriver{w.js}}
-	ofStreams, err := nagi.New("streams", w.streams, s,
-		nagi.OwnsExternal(external.Configure(streamClient{s.driver}, config)), nagi.WithWorkers(2))
+	ofStreams, err := controller.New("streams", w.streams, s,
+		controller.OwnsExternal(external.Configure(streamClient{s.driver}, config)), controller.WithWorkers(2))
 	if err != nil {
 		return nil, err
 	}
 	c := &consumers{entities: w.consumers, streams: w.streams, driver: consumerDriver{w.js}}
-	ofConsumers, err := nagi.New("consumers", w.consumers, c, nagi.Watches(w.streams, c.onStream),
-		nagi.OwnsExternal(external.Configure(consumerClient{c.driver}, config)), nagi.WithWorkers(2))
+	ofConsumers, err := controller.New("consumers", w.consumers, c, controller.Watches(w.streams, c.onStream),
+		controller.OwnsExternal(external.Configure(consumerClient{c.driver}, config)), controller.WithWorkers(2))
 	return []func(context.Context) error{ofStreams.Run, ofConsumers.Run}, err
 }

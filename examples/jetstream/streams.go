@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nats-io/nats.go"
@@ -146,22 +146,22 @@ type streams struct {
 var atOnce = external.Settle(0)
 
 // Reconcile hands the wish over; what a deleted Stream leaves the driver removes.
-func (r *streams) Reconcile(ctx context.Context, req nagi.Request) (nagi.Result, error) {
+func (r *streams) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	wish, err := r.entities.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
 		result, err := external.ReconcileAbsent(ctx, r.driver, atOnce)
-		return nagi.Result{RequeueAfter: result.RequeueAfter}, mineOnly(err)
+		return controller.Result{RequeueAfter: result.RequeueAfter}, mineOnly(err)
 	}
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	result, err := external.Reconcile(ctx, r.driver, wish.Spec, atOnce)
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	if result.State == external.StateSynced {
 		wish.Status.Created = (*result.Observed).Created.Format(time.RFC3339Nano)
 		err = r.entities.UpdateStatus(ctx, wish)
 	}
-	return nagi.Result{RequeueAfter: result.RequeueAfter}, err
+	return controller.Result{RequeueAfter: result.RequeueAfter}, err
 }

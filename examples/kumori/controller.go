@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nagi-runtime/nagi/controller"
 	nagi "github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,9 +21,9 @@ type none = *entity.None
 // runtime names the types in the slots: the primary, four secondaries, four tertiaries.
 type runtime = nagi.ControllerRuntime[*App, *Process, *Endpoint, none, none, *Plan, none, none, none]
 
-// controller embeds the runtime, and so inherits Run, HandleSecondary, GarbageSecondaries and Clean. What it must write is
+// appController embeds the runtime, and so inherits Run, HandleSecondary, GarbageSecondaries and Clean. What it must write is
 // SyncHandler; HandleTertiary is optional.
-type controller struct {
+type appController struct {
 	*runtime
 	apps      *entity.Client[*App]
 	processes *entity.Client[*Process]
@@ -30,7 +31,7 @@ type controller struct {
 	plans     *entity.Client[*Plan]
 }
 
-func newController(ctx context.Context, js jetstream.JetStream) (*controller, error) {
+func newController(ctx context.Context, js jetstream.JetStream) (*appController, error) {
 	apps, err1 := entity.NewClient[*App](ctx, js, entity.Config{Kind: "App", Bucket: "apps"})
 	processes, err2 := entity.NewClient[*Process](ctx, js, entity.Config{Kind: "Process", Bucket: "processes"})
 	endpoints, err3 := entity.NewClient[*Endpoint](ctx, js, entity.Config{Kind: "Endpoint", Bucket: "endpoints"})
@@ -38,7 +39,7 @@ func newController(ctx context.Context, js jetstream.JetStream) (*controller, er
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
-	c := &controller{apps: apps, processes: processes, endpoints: endpoints, plans: plans}
+	c := &appController{apps: apps, processes: processes, endpoints: endpoints, plans: plans}
 	c.runtime = nagi.NewControllerRuntime[*App, *Process, *Endpoint, none, none, *Plan, none, none, none](
 		"apps", "App",
 		nil, // a Kubernetes clientset, for events about Kubernetes objects
@@ -53,7 +54,7 @@ func newController(ctx context.Context, js jetstream.JetStream) (*controller, er
 	return c, nil
 }
 
-func (c *controller) close() {
+func (c *appController) close() {
 	c.apps.Close()
 	c.processes.Close()
 	c.endpoints.Close()
@@ -62,7 +63,7 @@ func (c *controller) close() {
 
 // SyncHandler makes the process and the endpoint of an app what the app and its plan say. It does not ask what happened: it
 // looks at what is, and so it may be called at any time, and again after an error.
-func (c *controller) SyncHandler(key string) error {
+func (c *appController) SyncHandler(key string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 
@@ -82,9 +83,9 @@ func (c *controller) SyncHandler(key string) error {
 	return c.apply(ctx, app, plan)
 }
 
-func (c *controller) apply(ctx context.Context, app *App, plan *Plan) error {
+func (c *appController) apply(ctx context.Context, app *App, plan *Plan) error {
 	process := &Process{ObjectMeta: metav1.ObjectMeta{Name: app.Name}}
-	_, err := nagi.CreateOrUpdate(ctx, c.processes, process, func(p *Process) error {
+	_, err := controller.CreateOrUpdate(ctx, c.processes, process, func(p *Process) error {
 		p.Spec = ProcessSpec{Image: app.Spec.Image, Memory: plan.Spec.Memory}
 		c.SetOwner(p, app.Name)
 		return nil
@@ -93,7 +94,7 @@ func (c *controller) apply(ctx context.Context, app *App, plan *Plan) error {
 		return err
 	}
 	endpoint := &Endpoint{ObjectMeta: metav1.ObjectMeta{Name: app.Name}}
-	_, err = nagi.CreateOrUpdate(ctx, c.endpoints, endpoint, func(e *Endpoint) error {
+	_, err = controller.CreateOrUpdate(ctx, c.endpoints, endpoint, func(e *Endpoint) error {
 		e.Spec.Host = app.Name + ".example.com"
 		c.SetOwner(e, app.Name)
 		return nil
@@ -110,7 +111,7 @@ func (c *controller) apply(ctx context.Context, app *App, plan *Plan) error {
 }
 
 // HandleTertiary enqueues the apps of a plan that changed.
-func (c *controller) HandleTertiary(obj any) {
+func (c *appController) HandleTertiary(obj any) {
 	plan, ok := obj.(*Plan)
 	if !ok {
 		return
@@ -121,7 +122,7 @@ func (c *controller) HandleTertiary(obj any) {
 	}
 	for _, app := range apps {
 		if app.Spec.Plan == plan.Name {
-			c.EnqueueKey(app.Name, nagi.OperationTertiary)
+			c.EnqueueKey(app.Name, controller.OperationTertiary)
 		}
 	}
 }

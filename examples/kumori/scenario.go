@@ -18,7 +18,7 @@ type step struct {
 	want func(ctx context.Context) (seen string, err error) // by live reads; an error means: not yet
 }
 
-func (c *controller) steps() []step {
+func (c *appController) steps() []step {
 	runs := func(image string, memory int) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) { return c.runs(ctx, "shop", image, memory) }
 	}
@@ -60,7 +60,7 @@ func (c *controller) steps() []step {
 }
 
 // play does and checks the steps one by one, until one fails or the controller does.
-func play(ctx context.Context, out io.Writer, c *controller, failed <-chan error) error {
+func play(ctx context.Context, out io.Writer, c *appController, failed <-chan error) error {
 	start := time.Now()
 	steps := c.steps()
 	for i, s := range steps {
@@ -104,7 +104,7 @@ func until(ctx context.Context, want func(context.Context) (string, error), fail
 }
 
 // runs reads live whether an app has its process, its endpoint and its status.
-func (c *controller) runs(ctx context.Context, name, image string, memory int) (string, error) {
+func (c *appController) runs(ctx context.Context, name, image string, memory int) (string, error) {
 	app, err := c.apps.Get(ctx, name)
 	if err != nil {
 		return "", err
@@ -127,7 +127,7 @@ func (c *controller) runs(ctx context.Context, name, image string, memory int) (
 }
 
 // gone reads live whether nothing of an app is left: no document, no record, no process, no endpoint.
-func (c *controller) gone(ctx context.Context, name string) (string, error) {
+func (c *appController) gone(ctx context.Context, name string) (string, error) {
 	_, app := c.apps.Get(ctx, name)
 	_, record := c.apps.Record(ctx, name)
 	_, process := c.processes.Get(ctx, name)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -34,7 +34,7 @@ func main() {
 	if !*verbose {
 		klog.SetLogger(logr.Discard())
 	}
-	ctx, cancel := nagi.SignalContext(context.Background())
+	ctx, cancel := controller.SignalContext(context.Background())
 	defer cancel()
 	if !*serve {
 		*port = 0
@@ -72,7 +72,7 @@ func run(ctx context.Context, port int, url, creds string) (err error) {
 	if err != nil {
 		return err
 	}
-	controller, err := nagi.New("quickstart", r.websites, r, nagi.Owns(r.pages), nagi.Owns(r.routes), nagi.WithWorkers(2))
+	controller, err := controller.New("quickstart", r.websites, r, controller.Owns(r.pages), controller.Owns(r.routes), controller.WithWorkers(2))
 	if err != nil {
 		return err
 	}

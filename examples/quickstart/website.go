@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,43 +53,43 @@ func newReconciler(ctx context.Context, js jetstream.JetStream) (r *reconciler, 
 
 // Reconcile is all that a controller has to write: read the desired state, write what differs. What is owned goes by
 // itself when the website is deleted, and is written again when somebody breaks it.
-func (r *reconciler) Reconcile(ctx context.Context, req nagi.Request) (nagi.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	site, err := r.websites.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
-		return nagi.Result{}, nil // gone: the runtime deletes what it owned
+		return controller.Result{}, nil // gone: the runtime deletes what it owned
 	}
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	route := &Route{ObjectMeta: metav1.ObjectMeta{Name: site.Name}}
-	if _, err := nagi.CreateOrUpdate(ctx, r.routes, route, func(route *Route) error {
+	if _, err := controller.CreateOrUpdate(ctx, r.routes, route, func(route *Route) error {
 		route.Spec.Host = site.Spec.Domain
 		return nil
 	}); err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	wanted := map[string]bool{}
 	for _, title := range site.Spec.Pages {
 		page := &Page{ObjectMeta: metav1.ObjectMeta{Name: site.Name + "." + title}}
 		wanted[page.Name] = true
-		if _, err := nagi.CreateOrUpdate(ctx, r.pages, page, func(page *Page) error {
+		if _, err := controller.CreateOrUpdate(ctx, r.pages, page, func(page *Page) error {
 			page.Spec.Title = title
 			return nil
 		}); err != nil {
-			return nagi.Result{}, err
+			return controller.Result{}, err
 		}
 	}
 	owned, err := r.pages.Lister().OwnedBy("Website", req.Key)
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	for _, page := range owned {
 		if !wanted[page.Name] {
 			if err := r.pages.Delete(ctx, page.Name); err != nil && !apierrors.IsNotFound(err) {
-				return nagi.Result{}, err
+				return controller.Result{}, err
 			}
 		}
 	}
 	site.Status = WebsiteStatus{URL: fmt.Sprintf("https://%s/", site.Spec.Domain), Pages: len(wanted)}
-	return nagi.Result{}, nagi.SetStatus(ctx, site)
+	return controller.Result{}, controller.SetStatus(ctx, site)
 }

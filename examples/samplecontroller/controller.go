@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nagi-runtime/nagi/controller"
 	nagi "github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,9 +28,9 @@ type none = *entity.None
 
 type runtime = nagi.ControllerRuntime[*Foo, none, none, none, none, none, none, none, none]
 
-// controller is the sample controller. It embeds the runtime and writes SyncHandler; the default HandleSecondary finds the
+// fooController is the sample controller. It embeds the runtime and writes SyncHandler; the default HandleSecondary finds the
 // Foo that owns a Deployment, which is handleObject of the original.
-type controller struct {
+type fooController struct {
 	*runtime
 	foos        *entity.Client[*Foo]
 	clientset   kubernetes.Interface
@@ -37,14 +38,14 @@ type controller struct {
 	factory     informers.SharedInformerFactory
 }
 
-func newController(ctx context.Context, js jetstream.JetStream, clientset kubernetes.Interface) (*controller, error) {
+func newController(ctx context.Context, js jetstream.JetStream, clientset kubernetes.Interface) (*fooController, error) {
 	foos, err := entity.NewClient[*Foo](ctx, js, entity.Config{Kind: "Foo", Bucket: "foos"})
 	if err != nil {
 		return nil, err
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(namespace))
 	deployments := factory.Apps().V1().Deployments()
-	c := &controller{foos: foos, clientset: clientset, deployments: deployments.Lister(), factory: factory}
+	c := &fooController{foos: foos, clientset: clientset, deployments: deployments.Lister(), factory: factory}
 	c.runtime = nagi.NewControllerRuntime[*Foo, none, none, none, none, none, none, none, none](
 		"sample-controller", "Foo",
 		clientset, // for events about Kubernetes objects; those about Foos go to NATS
@@ -60,16 +61,16 @@ func newController(ctx context.Context, js jetstream.JetStream, clientset kubern
 }
 
 // start starts what belongs to the user and not to the runtime: the informers of Kubernetes.
-func (c *controller) start(ctx context.Context) { c.factory.StartWithContext(ctx) }
+func (c *fooController) start(ctx context.Context) { c.factory.StartWithContext(ctx) }
 
 // close waits for the informers, whose context has ended.
-func (c *controller) close() {
+func (c *fooController) close() {
 	c.factory.Shutdown()
 	c.foos.Close()
 }
 
 // SyncHandler compares the actual state with the desired, and converges the two. It then updates the status of the Foo.
-func (c *controller) SyncHandler(key string) error {
+func (c *fooController) SyncHandler(key string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 
@@ -115,12 +116,12 @@ func (c *controller) SyncHandler(key string) error {
 }
 
 // controls tells whether the Deployment is this Foo's.
-func (c *controller) controls(deployment *appsv1.Deployment, key string) bool {
+func (c *fooController) controls(deployment *appsv1.Deployment, key string) bool {
 	_, owner, err := c.DecomposeKubeSecondaryResource(deployment)
 	return err == nil && owner == key
 }
 
-func (c *controller) updateStatus(ctx context.Context, foo *Foo, deployment *appsv1.Deployment) error {
+func (c *fooController) updateStatus(ctx context.Context, foo *Foo, deployment *appsv1.Deployment) error {
 	if foo.Status.AvailableReplicas == deployment.Status.AvailableReplicas {
 		return nil
 	}
@@ -129,9 +130,9 @@ func (c *controller) updateStatus(ctx context.Context, foo *Foo, deployment *app
 }
 
 // cleanUp deletes the Deployments of a Foo that is gone.
-func (c *controller) cleanUp(ctx context.Context, key string) error {
+func (c *fooController) cleanUp(ctx context.Context, key string) error {
 	deployments, err := c.deployments.Deployments(namespace).List(labels.Set{
-		nagi.OwnerkindLabel: "Foo", nagi.OwnerKeyLabel: entity.OwnerLabelValue(key),
+		controller.OwnerkindLabel: "Foo", controller.OwnerKeyLabel: entity.OwnerLabelValue(key),
 	}.AsSelector())
 	if err != nil {
 		return err
@@ -151,7 +152,7 @@ func (c *controller) cleanUp(ctx context.Context, key string) error {
 }
 
 // newDeployment is the Deployment of a Foo, with the labels and annotations by which its events find the Foo.
-func (c *controller) newDeployment(foo *Foo) *appsv1.Deployment {
+func (c *fooController) newDeployment(foo *Foo) *appsv1.Deployment {
 	labels := map[string]string{"app": "nginx", "controller": foo.Name}
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: foo.Spec.DeploymentName, Namespace: namespace},

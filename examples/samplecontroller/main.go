@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/test/kubetest"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
@@ -43,7 +43,7 @@ func main() {
 	if !*verbose {
 		klog.SetLogger(logr.Discard())
 	}
-	ctx, cancel := nagi.SignalContext(context.Background())
+	ctx, cancel := controller.SignalContext(context.Background())
 	defer cancel()
 	if err := run(ctx, os.Stdout, *kubeconfig, *url); err != nil {
 		fmt.Fprintln(os.Stderr, "FAILED:", err)

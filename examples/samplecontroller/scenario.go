@@ -26,7 +26,7 @@ const (
 
 // player does what users do, and what in a whole cluster the deployment controller does.
 type player struct {
-	c           *controller
+	c           *fooController
 	js          jetstream.JetStream
 	deployments typedappsv1.DeploymentInterface
 }
@@ -169,7 +169,7 @@ func (p *player) gone(ctx context.Context) (string, error) {
 }
 
 // play does and checks the steps one by one, until one fails or the controller does.
-func play(ctx context.Context, out io.Writer, c *controller, js jetstream.JetStream, failed <-chan error) error {
+func play(ctx context.Context, out io.Writer, c *fooController, js jetstream.JetStream, failed <-chan error) error {
 	p := &player{c: c, js: js, deployments: c.clientset.AppsV1().Deployments(namespace)}
 	defer p.tidy()
 	start := time.Now()

@@ -157,7 +157,7 @@ func (w *withStore) GetIndexer() cache.Indexer { return w.store }
 func TestAnInformerWhoseStoreCannotBeComparedSharesNothing(t *testing.T) {
 	inner := stillInformer()
 	informer := &withStore{SharedIndexInformer: inner, store: uncomparable{Indexer: inner.GetIndexer()}}
-	if WatchErrorsOf(informer) == WatchErrorsOf(informer) {
+	if one, another := WatchErrorsOf(informer), WatchErrorsOf(informer); one == another {
 		t.Error("it is shared")
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"time"
 
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/kube"
 	v1 "github.com/nagi-runtime/nagi/test/bench/api/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,8 +27,8 @@ type nagiController struct {
 	seen       *observer
 	sites      *entity.Client[*v1.Website]
 	configMaps *entity.Client[*corev1.ConfigMap] // nil with secondaries in Kubernetes, or none
-	kube       *nagi.Kube[*corev1.ConfigMap]
-	controller *nagi.Controller[*v1.Website]
+	kube       *kube.Handle[*corev1.ConfigMap]
+	controller *controller.Controller[*v1.Website]
 	cancel     context.CancelFunc
 	ended      chan error
 }
@@ -42,9 +43,9 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 	if c.sites, err = entity.NewClient[*v1.Website](ctx, js, entity.Config{Kind: "Website", Bucket: cfg.Place}); err != nil {
 		return nil, err
 	}
-	opts := []nagi.Option{nagi.WithWorkers(cfg.Workers), nagi.WithResyncInterval(resyncInterval)}
+	opts := []controller.Option{controller.WithWorkers(cfg.Workers), controller.WithResyncInterval(resyncInterval)}
 	if cfg.WithoutTeardown {
-		opts = append(opts, nagi.WithoutTeardown())
+		opts = append(opts, controller.WithoutTeardown())
 	}
 	switch {
 	case cfg.Secondaries == 0:
@@ -58,9 +59,9 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 		if err != nil {
 			return nil, err
 		}
-		opts = append(opts, nagi.Owns(c.configMaps))
+		opts = append(opts, controller.Owns(c.configMaps))
 	}
-	if c.controller, err = nagi.New("websites", c.sites, c, opts...); err != nil {
+	if c.controller, err = controller.New("websites", c.sites, c, opts...); err != nil {
 		return nil, err
 	}
 	go func() { c.ended <- c.controller.Run(ctx) }()
@@ -80,7 +81,7 @@ func (c *nagiController) useKube(ctx context.Context) error {
 		return err
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(c.cfg.Place))
-	c.kube, err = nagi.NewKube[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
+	c.kube, err = kube.New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
 	if err != nil {
 		return err
 	}
@@ -89,25 +90,25 @@ func (c *nagiController) useKube(ctx context.Context) error {
 }
 
 // Reconcile makes the secondaries what the primary says, and writes its status.
-func (c *nagiController) Reconcile(ctx context.Context, req nagi.Request) (nagi.Result, error) {
+func (c *nagiController) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	site, err := c.sites.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
-		return nagi.Result{}, nil
+		return controller.Result{}, nil
 	}
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	c.seen.reconciled(req.Key, site.Spec.Sent)
 	if c.cfg.Secondaries == 0 {
-		return nagi.Result{}, nil
+		return controller.Result{}, nil
 	}
 	for i := range c.cfg.Secondaries {
 		if err := c.secondary(ctx, site, i); err != nil {
-			return nagi.Result{}, err
+			return controller.Result{}, err
 		}
 	}
 	site.Status = statusOf(site)
-	return nagi.Result{}, nagi.SetStatus(ctx, site)
+	return controller.Result{}, controller.SetStatus(ctx, site)
 }
 
 func (c *nagiController) secondary(ctx context.Context, site *v1.Website, i int) (err error) {
@@ -119,7 +120,7 @@ func (c *nagiController) secondary(ctx context.Context, site *v1.Website, i int)
 	}
 	configMap := &corev1.ConfigMap{}
 	configMap.Name = secondaryName(site.Name, i)
-	_, err = nagi.CreateOrUpdate(ctx, c.configMaps, configMap, func(configMap *corev1.ConfigMap) error {
+	_, err = controller.CreateOrUpdate(ctx, c.configMaps, configMap, func(configMap *corev1.ConfigMap) error {
 		fillConfigMap(configMap, site)
 		return nil
 	})
@@ -131,7 +132,7 @@ func (c *nagiController) awaitReady(ctx context.Context) error {
 }
 
 // awaitLeading waits until a controller of ours works: its caches are complete, and it holds the lease.
-func awaitLeading(ctx context.Context, c interface{ Stats() nagi.Stats }, ended chan error) error {
+func awaitLeading(ctx context.Context, c interface{ Stats() controller.Stats }, ended chan error) error {
 	return wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
 		select {
 		case err := <-ended:

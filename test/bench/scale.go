@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	v1 "github.com/nagi-runtime/nagi/test/bench/api/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -95,7 +95,7 @@ type scaled struct {
 	census     *census
 	sites      *entity.Client[*v1.Website]
 	configMaps *entity.Client[*corev1.ConfigMap]
-	controller *nagi.Controller[*v1.Website]
+	controller *controller.Controller[*v1.Website]
 	all        chan struct{} // a trigger that enqueues every primary
 	cancel     context.CancelFunc
 	ended      chan error
@@ -142,8 +142,8 @@ func (s *scaled) start(ctx context.Context) error {
 	if s.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{Kind: "ConfigMap", Bucket: s.cfg.Place + "-secondaries"}); err != nil {
 		return err
 	}
-	s.controller, err = nagi.New("websites", s.sites, s, nagi.Owns(s.configMaps), nagi.WithWorkers(8), nagi.WithReconcileAllOn(s.all),
-		nagi.WithResyncInterval(s.cfg.Resync), nagi.WithCacheSyncTimeout(time.Hour))
+	s.controller, err = controller.New("websites", s.sites, s, controller.Owns(s.configMaps), controller.WithWorkers(8), controller.WithReconcileAllOn(s.all),
+		controller.WithResyncInterval(s.cfg.Resync), controller.WithCacheSyncTimeout(time.Hour))
 	if err != nil {
 		return err
 	}
@@ -154,16 +154,16 @@ func (s *scaled) start(ctx context.Context) error {
 }
 
 // Reconcile reads the primary.
-func (s *scaled) Reconcile(_ context.Context, req nagi.Request) (nagi.Result, error) {
+func (s *scaled) Reconcile(_ context.Context, req controller.Request) (controller.Result, error) {
 	site, err := s.sites.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
-		return nagi.Result{}, nil
+		return controller.Result{}, nil
 	}
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	s.census.reconciled(req.Key, site.Spec.Sent)
-	return nagi.Result{}, nil
+	return controller.Result{}, nil
 }
 
 // noteSweeps notes when each sweep begins.

@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	v1 "github.com/nagi-runtime/nagi/test/bench/api/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	crcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -169,18 +169,18 @@ func engineNagi(ctx context.Context, cfg engineConfig, p *pass) (enqueue func(in
 		return nil, nil, nil, err
 	}
 	clientConfig := entity.Config{Kind: "Website", Bucket: cfg.Bucket}
-	opts := []nagi.Option{nagi.WithWorkers(cfg.Workers), nagi.WithResyncInterval(0), nagi.WithCacheSyncTimeout(time.Hour)}
+	opts := []controller.Option{controller.WithWorkers(cfg.Workers), controller.WithResyncInterval(0), controller.WithCacheSyncTimeout(time.Hour)}
 	if cfg.Subject == engineLight {
 		clientConfig.StatusBucket = entity.NoStatusBucket
-		opts = append(opts, nagi.WithoutTeardown())
+		opts = append(opts, controller.WithoutTeardown())
 	}
 	sites, err := entity.NewClient[*v1.Website](ctx, js, clientConfig)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	c, err := nagi.New("websites", sites, nagi.ReconcilerFunc(func(context.Context, nagi.Request) (nagi.Result, error) {
+	c, err := controller.New("websites", sites, controller.ReconcilerFunc(func(context.Context, controller.Request) (controller.Result, error) {
 		p.reconciled()
-		return nagi.Result{}, nil
+		return controller.Result{}, nil
 	}), opts...)
 	if err != nil {
 		return nil, nil, nil, err
@@ -202,7 +202,7 @@ func engineNagi(ctx context.Context, cfg engineConfig, p *pass) (enqueue func(in
 		time.Sleep(time.Second) // the last records are written after the last reconcile
 		return nil
 	}
-	return func(i int) { c.Enqueue(names[i], nagi.OperationManual) }, ready, func() error {
+	return func(i int) { c.Enqueue(names[i], controller.OperationManual) }, ready, func() error {
 		cancel()
 		err := <-ended
 		sites.Close()
@@ -212,7 +212,7 @@ func engineNagi(ctx context.Context, cfg engineConfig, p *pass) (enqueue func(in
 
 // engineOther is controller-runtime's controller without a manager; a source of ours hands out its queue.
 func engineOther(ctx context.Context, cfg engineConfig, p *pass) (enqueue func(int), ready func(context.Context) error, stop func() error, err error) {
-	c, err := controller.NewUnmanaged("websites", controller.Options{
+	c, err := crcontroller.NewUnmanaged("websites", crcontroller.Options{
 		MaxConcurrentReconciles: cfg.Workers,
 		UsePriorityQueue:        ptr.To(cfg.Subject == engineDefault),
 		Reconciler: reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {

@@ -6,16 +6,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/kube"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -90,53 +95,88 @@ var (
 	} = external.Watcher(nil)
 )
 
-// Package controllerruntime.
+// Package controller.
 type (
-	option       = controllerruntime.Option
-	sourceOption = controllerruntime.SourceOption
-	controller   = controllerruntime.Controller[*thing]
+	option         = controller.Option
+	sourceOption   = controller.SourceOption
+	siteController = controller.Controller[*thing]
 )
 
 var (
-	_ func(string, entity.IEntityClient[*thing], controllerruntime.Reconciler, ...option) (*controller, error) = controllerruntime.New[*thing]
+	_ func(string, entity.IEntityClient[*thing], controller.Reconciler, ...option) (*siteController, error) = controller.New[*thing]
 	_ interface {
 		Run(ctx context.Context) error
-		Enqueue(key string, op controllerruntime.Operation)
-		EnqueueAfter(key string, op controllerruntime.Operation, d time.Duration)
+		Enqueue(key string, op controller.Operation)
+		EnqueueAfter(key string, op controller.Operation, d time.Duration)
 		LastKnown(ctx context.Context, key string) (*thing, error)
 		SetOwner(obj metav1.Object, key string)
 		ReleaseBrake(ctx context.Context) error
-		Stats() controllerruntime.Stats
-	} = (*controller)(nil)
-	_ controllerruntime.Reconciler = controllerruntime.ReconcilerFunc(func(context.Context, controllerruntime.Request) (controllerruntime.Result, error) {
-		return controllerruntime.Result{RequeueAfter: time.Second}, nil
+		Stats() controller.Stats
+	} = (*siteController)(nil)
+	_ controller.Reconciler = controller.ReconcilerFunc(func(context.Context, controller.Request) (controller.Result, error) {
+		return controller.Result{RequeueAfter: time.Second}, nil
 	})
-	_                   = controllerruntime.Request{Key: "", Operations: controllerruntime.Operations(0)}
-	_ func(error) error = controllerruntime.TerminalError
+	_                   = controller.Request{Key: "", Operations: controller.Operations(0)}
+	_ func(error) error = controller.TerminalError
 
-	_ func(entity.IEntityClient[*thing], ...sourceOption) option                                                                 = controllerruntime.Owns[*thing]
-	_ func(entity.IEntityClient[*thing], func(context.Context, *thing) ([]string, error), ...sourceOption) option                = controllerruntime.Watches[*thing]
-	_ func(cache.SharedIndexInformer, ...sourceOption) option                                                                    = controllerruntime.OwnsKube
-	_ func(cache.SharedIndexInformer, func(context.Context, metav1.Object) ([]string, error), ...sourceOption) option            = controllerruntime.WatchesKube
-	_ func(external.IExternalClient) option                                                                                      = controllerruntime.OwnsExternal
-	_ func(...sourceOption) option                                                                                               = controllerruntime.WithPrimary
-	_ func(controllerruntime.Predicate) sourceOption                                                                             = controllerruntime.WithPredicate
-	_ func(controllerruntime.Deleter) sourceOption                                                                               = controllerruntime.WithDeleter
-	_ func(int) option                                                                                                           = controllerruntime.WithWorkers
-	_ func(time.Duration) option                                                                                                 = controllerruntime.WithResyncInterval
-	_ func(time.Duration) option                                                                                                 = controllerruntime.WithReconcileTimeout
-	_ func(time.Duration) option                                                                                                 = controllerruntime.WithGracePeriod
-	_ func(time.Duration) option                                                                                                 = controllerruntime.WithCacheSyncTimeout
-	_ func(time.Duration, time.Duration) option                                                                                  = controllerruntime.WithBackoff
-	_ func(time.Duration, time.Duration) option                                                                                  = controllerruntime.WithDebounce
-	_ func(<-chan struct{}) option                                                                                               = controllerruntime.WithReconcileAllOn
-	_ func(func(controllerruntime.ReconcileResult)) option                                                                       = controllerruntime.WithOnResult
-	_ func(func(string, error, int) controllerruntime.Result) option                                                             = controllerruntime.WithErrorPolicy
-	_ func() option                                                                                                              = controllerruntime.WithoutTeardown
-	_ func() option                                                                                                              = controllerruntime.WithSweepDryRun
-	_ func(metav1.Object) (string, string, bool)                                                                                 = controllerruntime.OwnerOf
-	_ func(context.Context, entity.IEntityClient[*thing], *thing, func(*thing) error) (controllerruntime.OperationResult, error) = controllerruntime.CreateOrUpdate[*thing]
-	_ func(context.Context) (context.Context, context.CancelFunc)                                                                = controllerruntime.SignalContext
+	_ func(entity.IEntityClient[*thing], ...sourceOption) option                                                          = controller.Owns[*thing]
+	_ func(entity.IEntityClient[*thing], func(context.Context, *thing) ([]string, error), ...sourceOption) option         = controller.Watches[*thing]
+	_ func(cache.SharedIndexInformer, ...sourceOption) option                                                             = controller.OwnsKube
+	_ func(cache.SharedIndexInformer, func(context.Context, metav1.Object) ([]string, error), ...sourceOption) option     = controller.WatchesKube
+	_ func(external.IExternalClient) option                                                                               = controller.OwnsExternal
+	_ func(...sourceOption) option                                                                                        = controller.WithPrimary
+	_ func(controller.Predicate) sourceOption                                                                             = controller.WithPredicate
+	_ func(controller.Deleter) sourceOption                                                                               = controller.WithDeleter
+	_ func(int) option                                                                                                    = controller.WithWorkers
+	_ func(time.Duration) option                                                                                          = controller.WithResyncInterval
+	_ func(time.Duration) option                                                                                          = controller.WithReconcileTimeout
+	_ func(time.Duration) option                                                                                          = controller.WithGracePeriod
+	_ func(time.Duration) option                                                                                          = controller.WithCacheSyncTimeout
+	_ func(time.Duration, time.Duration) option                                                                           = controller.WithBackoff
+	_ func(time.Duration, time.Duration) option                                                                           = controller.WithDebounce
+	_ func(<-chan struct{}) option                                                                                        = controller.WithReconcileAllOn
+	_ func(func(controller.ReconcileResult)) option                                                                       = controller.WithOnResult
+	_ func(func(string, error, int) controller.Result) option                                                             = controller.WithErrorPolicy
+	_ func() option                                                                                                       = controller.WithoutTeardown
+	_ func() option                                                                                                       = controller.WithSweepDryRun
+	_ func(metav1.Object) (string, string, bool)                                                                          = controller.OwnerOf
+	_ func(context.Context, entity.IEntityClient[*thing], *thing, func(*thing) error) (controller.OperationResult, error) = controller.CreateOrUpdate[*thing]
+	_ func(context.Context) (context.Context, context.CancelFunc)                                                         = controller.SignalContext
+)
+
+// Package kube.
+type settings = kube.Handle[*corev1.ConfigMap]
+
+var (
+	_ func(dynamic.Interface, schema.GroupVersionResource, cache.SharedIndexInformer, ...kube.Option) (*settings, error) = kube.New[*corev1.ConfigMap]
+
+	_ func(dynamic.Interface, schema.GroupVersionResource, ...kube.DeleteOption) controller.Deleter = kube.Deleter
+
+	_ interface {
+		Get(key string) (*corev1.ConfigMap, error)
+		List(selector labels.Selector) ([]*corev1.ConfigMap, error)
+		OwnedBy(kind, key string) ([]*corev1.ConfigMap, error)
+		Apply(ctx context.Context, obj *corev1.ConfigMap, opts ...kube.ApplyOption) (kube.OperationResult, error)
+		CreateOrUpdate(ctx context.Context, obj *corev1.ConfigMap, mutate func(*corev1.ConfigMap) error) (kube.OperationResult, error)
+		AdoptOrFail(ctx context.Context, obj *corev1.ConfigMap) error
+		Delete(ctx context.Context, obj metav1.Object) error
+		Deleter() controller.Deleter
+		Owns(opts ...sourceOption) option
+		Watches(keys func(context.Context, *corev1.ConfigMap) ([]string, error), opts ...sourceOption) option
+	} = (*settings)(nil)
+
+	_ func(string) kube.Option                           = kube.WithKind
+	_ func(string) kube.Option                           = kube.WithFieldManager
+	_ func(...kube.DeleteOption) kube.Option             = kube.WithDeletes
+	_ func(metav1.DeletionPropagation) kube.DeleteOption = kube.WithPropagation
+	_ func() kube.ApplyOption                            = kube.WithoutForce
+
+	_ error                = (*kube.ApplyConflictError)(nil)
+	_                      = kube.FieldConflict{}
+	_ error                = (*controller.ResourceExistsError)(nil)
+	_ error                = (*controller.AlreadyOwnedError)(nil)
+	_ kube.Object          = (*corev1.ConfigMap)(nil)
+	_ kube.OperationResult = kube.OperationResultCreated
 )
 
 // The Kumori API.

@@ -7,9 +7,10 @@ import (
 	"os"
 	"time"
 
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/kube"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,11 +84,11 @@ func controllerChild() error {
 	if err != nil {
 		return err
 	}
-	c, err := nagi.New("shops", r.shops, r,
-		nagi.Owns(r.routes), r.configMaps.Owns(), r.secrets.Owns(), nagi.OwnsExternal(external.Configure(r.machines, cloudConfig)),
-		nagi.WithWorkers(8),
-		nagi.WithBackoff(20*time.Millisecond, 5*time.Second),
-		nagi.WithLeaseTiming(nagi.LeaseTiming{Duration: 2 * time.Second, RenewDeadline: 1500 * time.Millisecond, RetryPeriod: 300 * time.Millisecond}))
+	c, err := controller.New("shops", r.shops, r,
+		controller.Owns(r.routes), r.configMaps.Owns(), r.secrets.Owns(), controller.OwnsExternal(external.Configure(r.machines, cloudConfig)),
+		controller.WithWorkers(8),
+		controller.WithBackoff(20*time.Millisecond, 5*time.Second),
+		controller.WithLeaseTiming(controller.LeaseTiming{Duration: 2 * time.Second, RenewDeadline: 1500 * time.Millisecond, RetryPeriod: 300 * time.Millisecond}))
 	if err != nil {
 		return err
 	}
@@ -98,8 +99,8 @@ func controllerChild() error {
 type reconciler struct {
 	shops      *entity.Client[*shop]
 	routes     *entity.Client[*route]
-	configMaps *nagi.Kube[*corev1.ConfigMap]
-	secrets    *nagi.Kube[*corev1.Secret]
+	configMaps *kube.Handle[*corev1.ConfigMap]
+	secrets    *kube.Handle[*corev1.Secret]
 	machines   api
 	factory    informers.SharedInformerFactory
 }
@@ -118,41 +119,41 @@ func newReconciler(ctx context.Context, js jetstream.JetStream, config *rest.Con
 	var errs [4]error
 	r.shops, errs[0] = newShops(ctx, js)
 	r.routes, errs[1] = newRoutes(ctx, js)
-	r.configMaps, errs[2] = nagi.NewKube[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
-	r.secrets, errs[3] = nagi.NewKube[*corev1.Secret](client, corev1.SchemeGroupVersion.WithResource("secrets"), factory.Core().V1().Secrets().Informer())
+	r.configMaps, errs[2] = kube.New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
+	r.secrets, errs[3] = kube.New[*corev1.Secret](client, corev1.SchemeGroupVersion.WithResource("secrets"), factory.Core().V1().Secrets().Informer())
 	return r, errors.Join(errs[:]...)
 }
 
 // Reconcile makes one secondary of each sort, by each of the ways there are.
-func (r *reconciler) Reconcile(ctx context.Context, req nagi.Request) (nagi.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	s, err := r.shops.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
 		result, err := external.ReconcileAbsent(ctx, driver{r.machines})
-		return nagi.Result{RequeueAfter: result.RequeueAfter}, err
+		return controller.Result{RequeueAfter: result.RequeueAfter}, err
 	}
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	meta := metav1.ObjectMeta{Name: s.Name, Namespace: namespace}
 	if _, err := r.configMaps.Apply(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{textKey: s.Spec.Text}}); err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	if _, err := r.secrets.CreateOrUpdate(ctx, &corev1.Secret{ObjectMeta: meta}, func(secret *corev1.Secret) error {
 		secret.Data = map[string][]byte{textKey: []byte(s.Spec.Text)}
 		return nil
 	}); err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
-	if _, err := nagi.CreateOrUpdate(ctx, r.routes, &route{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}, func(route *route) error {
+	if _, err := controller.CreateOrUpdate(ctx, r.routes, &route{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}, func(route *route) error {
 		route.Spec.Text = s.Spec.Text
 		return nil
 	}); err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	result, err := external.Reconcile(ctx, driver{r.machines}, s.Spec.Text)
 	if err != nil {
-		return nagi.Result{}, err
+		return controller.Result{}, err
 	}
 	s.Status.Text = s.Spec.Text
-	return nagi.Result{RequeueAfter: result.RequeueAfter}, r.shops.UpdateStatus(ctx, s)
+	return controller.Result{RequeueAfter: result.RequeueAfter}, r.shops.UpdateStatus(ctx, s)
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -102,7 +102,7 @@ func (w *world) secretTexts(ctx context.Context) (map[string]string, error) {
 }
 
 // owned finds what shops own.
-var owned = metav1.ListOptions{LabelSelector: nagi.OwnerkindLabel + "=Shop"}
+var owned = metav1.ListOptions{LabelSelector: controller.OwnerkindLabel + "=Shop"}
 
 func (w *world) machineTexts(context.Context) (map[string]string, error) {
 	texts, twice, _ := w.cloud.texts()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +42,7 @@ func TestWhatIsSomebodyElsesIsNeverTouched(t *testing.T) {
 	recorder := record.NewFakeRecorder(100)
 	refused := func(what string, m *corev1.ConfigMap, err error) {
 		t.Helper()
-		var exists *controllerruntime.ResourceExistsError
+		var exists *controller.ResourceExistsError
 		if !errors.As(err, &exists) {
 			t.Errorf("%s: %v, want a ResourceExistsError", what, err)
 			return
@@ -73,7 +74,7 @@ func TestWhatIsSomebodyElsesIsNeverTouched(t *testing.T) {
 		_, err = maps.CreateOrUpdate(ctx, w.configMap("nobodys", "mine"), func(m *corev1.ConfigMap) error { m.Data["value"] = "mine"; return nil })
 		refused("CreateOrUpdate on nobody's", nobodys, err)
 		return nil
-	}, maps.Owns(), controllerruntime.WithEventRecorder(recorder)))
+	}, maps.Owns(), controller.WithEventRecorder(recorder)))
 }
 
 // TestAdoptOrFailTakesWhatNobodyOwns, which then is applied, and goes with its new owner.
@@ -99,7 +100,7 @@ func TestAdoptOrFailTakesWhatNobodyOwns(t *testing.T) {
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	eventually(t, "it is the site's", func() bool {
-		_, key, _ := controllerruntime.OwnerOf(w.liveMap("nobodys"))
+		_, key, _ := controller.OwnerOf(w.liveMap("nobodys"))
 		return key == "home" && w.liveMap("new") != nil
 	})
 	if got := w.liveMap("nobodys").Data; got["value"] != "mine" || got["extra"] != "theirs" {
@@ -123,7 +124,7 @@ func TestOfManyWhoAdoptOneGetsIt(t *testing.T) {
 		for i := range 8 {
 			wg.Go(func() {
 				err := maps.AdoptOrFail(t.Context(), of(w.configMap(name, ""), fmt.Sprint("site-", i), "here"))
-				var exists *controllerruntime.ResourceExistsError
+				var exists *controller.ResourceExistsError
 				switch {
 				case err == nil:
 					wins.Add(1)

@@ -6,7 +6,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 )
 
 // TestAllocationsOfApplyThatChangesNothing holds what a reconcile costs for each of its Kubernetes objects when all is well. A
@@ -21,7 +21,7 @@ func TestAllocationsOfApplyThatChangesNothing(t *testing.T) {
 		w.shows(maps, "settings", w.liveMap("settings").ResourceVersion)
 		allocations := testing.AllocsPerRun(1000, func() {
 			result, err := maps.Apply(ctx, w.configMap("settings", "one"))
-			if err != nil || result != controllerruntime.OperationResultNone {
+			if err != nil || result != controller.OperationResultNone {
 				t.Errorf("%v, %v", result, err)
 			}
 		})

@@ -7,7 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,13 +20,13 @@ import (
 )
 
 // manager names the field manager outside of reconciles, owner the primary.
-var manager = controllerruntime.WithFieldManager("nagi-test")
+var manager = kube.WithFieldManager("nagi-test")
 
 func (w *world) mine(name, value string) *corev1.ConfigMap {
 	return of(w.configMap(name, value), "home", "here")
 }
 
-func (w *world) shows(maps *controllerruntime.Kube[*corev1.ConfigMap], name, version string) {
+func (w *world) shows(maps *kube.Handle[*corev1.ConfigMap], name, version string) {
 	w.t.Helper()
 	eventually(w.t, "the cache shows it", func() bool {
 		item, ok, err := maps.Informer().GetStore().GetByKey(w.key(name))
@@ -40,13 +41,13 @@ func TestApplyInAReconcileSetsTheOwnerAndTheFieldManager(t *testing.T) {
 	maps := w.maps()
 	must(t, w.inReconcile("home", func(ctx context.Context) error {
 		result, err := maps.Apply(ctx, w.configMap("settings", "one"))
-		if result != controllerruntime.OperationResultCreated {
+		if result != controller.OperationResultCreated {
 			t.Errorf("the result is %q, want created", result)
 		}
 		return err
 	}, maps.Owns()))
 	m := w.liveMap("settings")
-	if kind, key, _ := controllerruntime.OwnerOf(m); kind != "Site" || key != "home" || m.Labels[controllerruntime.OwnerInstanceLabel] == "" {
+	if kind, key, _ := controller.OwnerOf(m); kind != "Site" || key != "home" || m.Labels[controller.OwnerInstanceLabel] == "" {
 		t.Errorf("it is owned by %s %q, labels %v", kind, key, m.Labels)
 	}
 	if len(m.ManagedFields) != 1 || m.ManagedFields[0].Manager != "sites" || m.ManagedFields[0].Operation != metav1.ManagedFieldsOperationApply {
@@ -60,29 +61,29 @@ func TestApplyWritesNothingWhenNothingChanged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		resource schema.GroupVersionResource
-		apply    func(w *world) func() (controllerruntime.OperationResult, error) // a handle of a new process each time
+		apply    func(w *world) func() (controller.OperationResult, error) // a handle of a new process each time
 	}{
-		"typed": {configMaps, func(w *world) func() (controllerruntime.OperationResult, error) {
+		"typed": {configMaps, func(w *world) func() (controller.OperationResult, error) {
 			maps := w.maps(manager)
-			return func() (controllerruntime.OperationResult, error) {
+			return func() (controller.OperationResult, error) {
 				return maps.Apply(t.Context(), w.mine("settings", "one"))
 			}
 		}},
-		"metadata only": {configMaps, func(w *world) func() (controllerruntime.OperationResult, error) {
+		"metadata only": {configMaps, func(w *world) func() (controller.OperationResult, error) {
 			informer := w.metadataOnly(configMaps, w.namespace)
-			maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, informer, manager)
+			maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, informer, manager)
 			must(t, err)
 			w.awaitSync(w.start(informer))
-			return func() (controllerruntime.OperationResult, error) {
+			return func() (controller.OperationResult, error) {
 				return maps.Apply(t.Context(), w.mine("settings", "one"))
 			}
 		}},
-		"deployment": {appsv1.SchemeGroupVersion.WithResource("deployments"), func(w *world) func() (controllerruntime.OperationResult, error) {
+		"deployment": {appsv1.SchemeGroupVersion.WithResource("deployments"), func(w *world) func() (controller.OperationResult, error) {
 			informer := w.deployments()
-			deployments, err := controllerruntime.NewKube[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
+			deployments, err := kube.New[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
 			must(t, err)
 			w.awaitSync(w.start(informer))
-			return func() (controllerruntime.OperationResult, error) {
+			return func() (controller.OperationResult, error) {
 				return deployments.Apply(t.Context(), w.deployment("settings"))
 			}
 		}},
@@ -93,16 +94,16 @@ func TestApplyWritesNothingWhenNothingChanged(t *testing.T) {
 			at := w.dynamic.Resource(test.resource).Namespace(w.namespace)
 			apply := test.apply(w)
 			result, err := apply()
-			if err != nil || result != controllerruntime.OperationResultCreated {
+			if err != nil || result != controller.OperationResultCreated {
 				t.Fatalf("first: %q, %v", result, err)
 			}
 			before, err := at.Get(t.Context(), "settings", metav1.GetOptions{})
 			must(t, err)
-			same := func(who string, apply func() (controllerruntime.OperationResult, error)) {
+			same := func(who string, apply func() (controller.OperationResult, error)) {
 				t.Helper()
 				writes := w.requests.writes(test.resource.Resource)
 				result, err := apply()
-				if err != nil || result != controllerruntime.OperationResultNone {
+				if err != nil || result != controller.OperationResultNone {
 					t.Errorf("%s: %q, %v", who, result, err)
 				}
 				if n := w.requests.writes(test.resource.Resource) - writes; n != 0 {
@@ -166,22 +167,22 @@ func TestDriftIsRepaired(t *testing.T) {
 		"changed":            func(m *corev1.ConfigMap) { m.Data["value"] = "somebody's" },
 		"removed":            func(m *corev1.ConfigMap) { delete(m.Data, "value") },
 		"all removed":        func(m *corev1.ConfigMap) { m.Data = nil },
-		"hash changed":       func(m *corev1.ConfigMap) { m.Annotations[controllerruntime.AppliedHashAnnotation("nagi-test")] = "x" },
-		"owner's annotation": func(m *corev1.ConfigMap) { delete(m.Annotations, controllerruntime.OwnerKeyAnnotation) },
-		"owner's label":      func(m *corev1.ConfigMap) { delete(m.Labels, controllerruntime.OwnerKeyLabel) },
+		"hash changed":       func(m *corev1.ConfigMap) { m.Annotations[kube.AppliedHashAnnotation("nagi-test")] = "x" },
+		"owner's annotation": func(m *corev1.ConfigMap) { delete(m.Annotations, controller.OwnerKeyAnnotation) },
+		"owner's label":      func(m *corev1.ConfigMap) { delete(m.Labels, controller.OwnerKeyLabel) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			maps := w.maps(manager)
-			for _, process := range []*controllerruntime.Kube[*corev1.ConfigMap]{maps, w.maps(manager)} {
+			for _, process := range []*kube.Handle[*corev1.ConfigMap]{maps, w.maps(manager)} {
 				_, err := maps.Apply(t.Context(), w.mine("settings", "one"))
 				must(t, err)
 				before := w.liveMap("settings")
 				drifted := w.updateMap("settings", change)
 				w.shows(process, "settings", drifted.ResourceVersion)
 				result, err := process.Apply(t.Context(), w.mine("settings", "one"))
-				if err != nil || result != controllerruntime.OperationResultUpdated {
+				if err != nil || result != controller.OperationResultUpdated {
 					t.Errorf("the result is %q, %v, want updated", result, err)
 				}
 				after := w.liveMap("settings")
@@ -205,13 +206,13 @@ func TestAnObjectThatLostAllTraceOfItsOwnerIsRepaired(t *testing.T) {
 	stripped := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Labels, m.Annotations = nil, nil })
 	w.shows(maps, "settings", stripped.ResourceVersion)
 	w.shows(other, "settings", stripped.ResourceVersion)
-	var exists *controllerruntime.ResourceExistsError
+	var exists *controller.ResourceExistsError
 	if _, err := other.Apply(t.Context(), w.mine("settings", "one")); !errors.As(err, &exists) {
 		t.Errorf("another process: %v, want a ResourceExistsError", err)
 	}
 	_, err = maps.Apply(t.Context(), w.mine("settings", "one"))
 	must(t, err)
-	if _, key, _ := controllerruntime.OwnerOf(w.liveMap("settings")); key != "home" {
+	if _, key, _ := controller.OwnerOf(w.liveMap("settings")); key != "home" {
 		t.Errorf("its owner is %q", key)
 	}
 }
@@ -247,7 +248,7 @@ func TestOtherValuesOfOurOwnFieldManagerAreDrift(t *testing.T) {
 	must(t, err)
 	w.shows(maps, "settings", w.liveMap("settings").ResourceVersion)
 	result, err := maps.Apply(t.Context(), w.mine("settings", "one"))
-	if err != nil || result != controllerruntime.OperationResultUpdated {
+	if err != nil || result != controller.OperationResultUpdated {
 		t.Errorf("the result is %q, %v, want updated", result, err)
 	}
 	if m := w.liveMap("settings"); m.Data["value"] != "one" {
@@ -271,7 +272,7 @@ func TestFieldsThatAreNotAppliedAnyMoreAreRemoved(t *testing.T) {
 	w.updateMap("settings", func(m *corev1.ConfigMap) { m.Data["others"] = "one" })
 	result, err := maps.Apply(t.Context(), w.mine("settings", "one"))
 	must(t, err)
-	if got := w.liveMap("settings").Data; result != controllerruntime.OperationResultUpdated || got["extra"] != "" || got["others"] != "one" || got["value"] != "one" {
+	if got := w.liveMap("settings").Data; result != controller.OperationResultUpdated || got["extra"] != "" || got["others"] != "one" || got["value"] != "one" {
 		t.Errorf("%q: the data are %v", result, got)
 	}
 }
@@ -285,8 +286,8 @@ func TestWithoutForceAConflictNamesFieldsAndManagers(t *testing.T) {
 	must(t, err)
 	w.updateMap("settings", func(m *corev1.ConfigMap) { m.Data["value"] = "two" })
 	w.shows(maps, "settings", w.liveMap("settings").ResourceVersion)
-	_, err = maps.Apply(t.Context(), w.mine("settings", "one"), controllerruntime.WithoutForce())
-	var conflict *controllerruntime.ApplyConflictError
+	_, err = maps.Apply(t.Context(), w.mine("settings", "one"), kube.WithoutForce())
+	var conflict *kube.ApplyConflictError
 	if !errors.As(err, &conflict) || !isConflict(err) {
 		t.Fatalf("the error is %v, want an ApplyConflictError that is a conflict", err)
 	}
@@ -306,7 +307,7 @@ func TestOfManyWhoApplyTheSameNameOneGetsIt(t *testing.T) {
 	for round := range 10 {
 		const racers = 8
 		name := fmt.Sprint("settings-", round)
-		var handles [racers]*controllerruntime.Kube[*corev1.ConfigMap]
+		var handles [racers]*kube.Handle[*corev1.ConfigMap]
 		for i := range racers {
 			handles[i] = w.deaf()
 		}
@@ -319,7 +320,7 @@ func TestOfManyWhoApplyTheSameNameOneGetsIt(t *testing.T) {
 				m := of(w.configMap(name, fmt.Sprint(i)), fmt.Sprint("site-", i), "here")
 				<-start
 				_, err := maps.Apply(t.Context(), m)
-				var exists *controllerruntime.ResourceExistsError
+				var exists *controller.ResourceExistsError
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -335,7 +336,7 @@ func TestOfManyWhoApplyTheSameNameOneGetsIt(t *testing.T) {
 		close(start)
 		wg.Wait()
 		m := w.liveMap(name)
-		if wins != 1 || refusals != racers-1 || m.Annotations[controllerruntime.OwnerKeyAnnotation] != "site-"+m.Data["value"] {
+		if wins != 1 || refusals != racers-1 || m.Annotations[controller.OwnerKeyAnnotation] != "site-"+m.Data["value"] {
 			t.Fatalf("%d won, %d were refused: %v %v", wins, refusals, m.Annotations, m.Data)
 		}
 	}
@@ -346,17 +347,17 @@ func TestSomebodysObjectIsRefusedWithoutForceToo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.createMap(w.configMap("settings", "somebody's"))
-	_, err := w.deaf().Apply(t.Context(), w.mine("settings", "one"), controllerruntime.WithoutForce())
-	var exists *controllerruntime.ResourceExistsError
+	_, err := w.deaf().Apply(t.Context(), w.mine("settings", "one"), kube.WithoutForce())
+	var exists *controller.ResourceExistsError
 	if !errors.As(err, &exists) || w.liveMap("settings").Data["value"] != "somebody's" {
 		t.Errorf("%v, want a ResourceExistsError", err)
 	}
 }
 
 // deaf is a handle whose cache shows nothing.
-func (w *world) deaf() *controllerruntime.Kube[*corev1.ConfigMap] {
+func (w *world) deaf() *kube.Handle[*corev1.ConfigMap] {
 	w.t.Helper()
-	maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{}), manager)
+	maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{}), manager)
 	must(w.t, err)
 	return maps
 }
@@ -379,7 +380,7 @@ func TestApplyMakesAgainWhatWasReplacedBehindTheCache(t *testing.T) {
 	must(t, at.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
 	w.createMap(w.configMap("settings", "somebody's"))
 	_, err = maps.Apply(t.Context(), w.mine("settings", "three"))
-	var exists *controllerruntime.ResourceExistsError
+	var exists *controller.ResourceExistsError
 	if !errors.As(err, &exists) || w.liveMap("settings").Data["value"] != "somebody's" {
 		t.Errorf("replaced by somebody: %v, %v", err, w.liveMap("settings").Data)
 	}
@@ -404,10 +405,10 @@ func TestWhatAdmissionMakesOfAnApplyIsNoDrift(t *testing.T) {
 		t.Fatalf("the policy did not change it: %v", m.Data)
 	}
 	before := w.requests.writes("configmaps")
-	for _, process := range []*controllerruntime.Kube[*corev1.ConfigMap]{first, w.maps(manager)} {
+	for _, process := range []*kube.Handle[*corev1.ConfigMap]{first, w.maps(manager)} {
 		for range 3 {
 			result, err := process.Apply(t.Context(), w.mine("settings", "one"))
-			if err != nil || result != controllerruntime.OperationResultNone {
+			if err != nil || result != controller.OperationResultNone {
 				t.Errorf("%q, %v", result, err)
 			}
 		}
@@ -421,7 +422,7 @@ func TestWhatAdmissionMakesOfAnApplyIsNoDrift(t *testing.T) {
 func TestStrippedManagedFieldsCostARequestAndNoWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	stripped := func() *controllerruntime.Kube[*corev1.ConfigMap] {
+	stripped := func() *kube.Handle[*corev1.ConfigMap] {
 		informer := w.typed()
 		must(t, informer.SetTransform(func(obj any) (any, error) {
 			if m, ok := obj.(*corev1.ConfigMap); ok {
@@ -429,7 +430,7 @@ func TestStrippedManagedFieldsCostARequestAndNoWrite(t *testing.T) {
 			}
 			return obj, nil
 		}))
-		maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, informer, manager)
+		maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, informer, manager)
 		must(t, err)
 		w.awaitSync(w.start(informer))
 		return maps
@@ -446,14 +447,14 @@ func TestStrippedManagedFieldsCostARequestAndNoWrite(t *testing.T) {
 	drifted := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Data["value"] = "two" })
 	w.shows(maps, "settings", drifted.ResourceVersion)
 	result, err := maps.Apply(t.Context(), w.mine("settings", "one"))
-	if err != nil || result != controllerruntime.OperationResultUpdated || w.liveMap("settings").Data["value"] != "one" {
+	if err != nil || result != controller.OperationResultUpdated || w.liveMap("settings").Data["value"] != "one" {
 		t.Errorf("%q, %v: drift is not repaired", result, err)
 	}
 	version := w.liveMap("settings").ResourceVersion
 	restarted := stripped() // it remembers nothing, so it has to ask
 	before = w.requests.writes("configmaps")
 	result, err = restarted.Apply(t.Context(), w.mine("settings", "one"))
-	if err != nil || result != controllerruntime.OperationResultNone || w.liveMap("settings").ResourceVersion != version {
+	if err != nil || result != controller.OperationResultNone || w.liveMap("settings").ResourceVersion != version {
 		t.Errorf("%q, %v: written though nothing changed", result, err)
 	}
 	if n := w.requests.writes("configmaps") - before; n != 1 {
@@ -471,7 +472,7 @@ func TestAConvergedSystemIsCalm(t *testing.T) {
 	}
 	for run := range 2 {
 		informer := w.deployments()
-		deployments, err := controllerruntime.NewKube[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer)
+		deployments, err := kube.New[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer)
 		must(t, err)
 		var seen calls
 		c := w.applied(func(ctx context.Context, key string) error {
@@ -495,11 +496,11 @@ func TestAConvergedSystemIsCalm(t *testing.T) {
 			t.Fatalf("run %d: %d deployments, %v", run, len(owned), err)
 		}
 		for i := range count {
-			c.Enqueue(fmt.Sprint("site-", i), controllerruntime.OperationManual)
+			c.Enqueue(fmt.Sprint("site-", i), controller.OperationManual)
 		}
 		eventually(t, "all again", func() bool {
 			for i := range count {
-				if seen.with(fmt.Sprint("site-", i), controllerruntime.OperationManual) == 0 {
+				if seen.with(fmt.Sprint("site-", i), controller.OperationManual) == 0 {
 					return false
 				}
 			}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/test/kubetest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -39,7 +39,7 @@ func TestTheAPIServerMayDieAtAnyMoment(t *testing.T) {
 			}
 		}
 		return nil
-	}, &seen, maps.Owns(), controllerruntime.WithWorkers(4), controllerruntime.WithOnSourceError(func(_ string, err error) {
+	}, &seen, maps.Owns(), controller.WithWorkers(4), controller.WithOnSourceError(func(_ string, err error) {
 		select {
 		case sawDegraded <- err:
 		default:
@@ -128,7 +128,7 @@ func TestWhenTheAPIServerIsBackNobodyWaitsForHisBackoff(t *testing.T) {
 			_, err = maps.Apply(ctx, w.configMap(key, s.Spec.Title))
 		}
 		return err
-	}, &seen, maps.Owns(), controllerruntime.WithBackoff(10*time.Minute, 10*time.Minute))
+	}, &seen, maps.Owns(), controller.WithBackoff(10*time.Minute, 10*time.Minute))
 	w.run(c)
 	for _, key := range []string{"changed", "deleted"} {
 		must(t, w.sites.Create(t.Context(), newSite(key)))
@@ -170,7 +170,7 @@ func TestAnOutageDoesNotCountAgainstThoseWhoFailedInIt(t *testing.T) {
 	c := w.applied(func(ctx context.Context, key string) error {
 		_, err := maps.Apply(ctx, w.configMap(key, "one"))
 		return err
-	}, &seen, maps.Owns(), controllerruntime.WithBackoff(500*time.Millisecond, 10*time.Minute))
+	}, &seen, maps.Owns(), controller.WithBackoff(500*time.Millisecond, 10*time.Minute))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("first")))
 	eventually(t, "all is calm", func() bool { return w.liveMap("first") != nil && c.Stats().Running == 0 })
@@ -218,7 +218,7 @@ func TestAnAPIServerThatDoesNotAnswerIsAway(t *testing.T) {
 			c := w.applied(func(ctx context.Context, key string) error {
 				_, err := maps.Apply(ctx, w.configMap(key, "one"))
 				return err
-			}, &seen, maps.Owns(), controllerruntime.WithReconcileTimeout(2*time.Second), controllerruntime.WithBackoff(10*time.Minute, 10*time.Minute))
+			}, &seen, maps.Owns(), controller.WithReconcileTimeout(2*time.Second), controller.WithBackoff(10*time.Minute, 10*time.Minute))
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("first")))
 			eventually(t, "all is calm", func() bool { return w.liveMap("first") != nil && c.Stats().Running == 0 })

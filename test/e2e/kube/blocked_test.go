@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -19,9 +20,9 @@ func TestAdoptOrFailAsksWhereTheCacheHasNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	informer := informers.NewSharedInformerFactoryWithOptions(w.clientset, 0, informers.WithNamespace(w.namespace), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.LabelSelector = controllerruntime.OwnerkindLabel + "=Site"
+		o.LabelSelector = controller.OwnerkindLabel + "=Site"
 	})).Core().V1().ConfigMaps().Informer()
-	maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, informer)
+	maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, informer)
 	must(t, err)
 	w.start(informer)
 	w.createMap(w.configMap("settings", "somebody's"))
@@ -33,7 +34,7 @@ func TestAdoptOrFailAsksWhereTheCacheHasNothing(t *testing.T) {
 		return err
 	}, maps.Owns()))
 	m := w.liveMap("settings")
-	if _, key, ok := controllerruntime.OwnerOf(m); !ok || key != "home" || m.Data["value"] != "one" {
+	if _, key, ok := controller.OwnerOf(m); !ok || key != "home" || m.Data["value"] != "one" {
 		t.Errorf("it is %v, of %q", m.Data, key)
 	}
 }
@@ -61,7 +62,7 @@ func TestWhoIsBlockedGoesOnWhenTheNameIsFree(t *testing.T) {
 				}
 				_, err := maps.Apply(ctx, w.configMap("settings", "one"))
 				return err
-			}, &seen, maps.Owns(), controllerruntime.WithBackoff(4*time.Minute, 4*time.Minute))
+			}, &seen, maps.Owns(), controller.WithBackoff(4*time.Minute, 4*time.Minute))
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			eventually(t, "it is blocked", func() bool { return c.Stats().Failures == 1 })
@@ -75,18 +76,18 @@ func TestWhoIsBlockedGoesOnWhenTheNameIsFree(t *testing.T) {
 // is gone, and its event is over, before the reconcile that has just read it goes on.
 func TestANameThatBecomesFreeWhileSomebodyIsRefusedItIsTaken(t *testing.T) {
 	t.Parallel()
-	type write func(ctx context.Context, w *world, maps *controllerruntime.Kube[*corev1.ConfigMap]) error
-	apply := func(ctx context.Context, w *world, maps *controllerruntime.Kube[*corev1.ConfigMap]) error {
+	type write func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error
+	apply := func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error {
 		_, err := maps.Apply(ctx, w.configMap("settings", "one"))
 		return err
 	}
 	for name, write := range map[string]write{
 		"Apply": apply,
-		"CreateOrUpdate": func(ctx context.Context, w *world, maps *controllerruntime.Kube[*corev1.ConfigMap]) error {
+		"CreateOrUpdate": func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error {
 			_, err := maps.CreateOrUpdate(ctx, w.configMap("settings", "one"), func(*corev1.ConfigMap) error { return nil })
 			return err
 		},
-		"AdoptOrFail": func(ctx context.Context, w *world, maps *controllerruntime.Kube[*corev1.ConfigMap]) error {
+		"AdoptOrFail": func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error {
 			if err := maps.AdoptOrFail(ctx, w.configMap("settings", "one")); err != nil {
 				return err
 			}
@@ -119,7 +120,7 @@ func TestANameThatBecomesFreeWhileSomebodyIsRefusedItIsTaken(t *testing.T) {
 			w.use(cfg)
 			maps := w.maps()
 			w.run(w.applied(func(ctx context.Context, _ string) error { return write(ctx, w, maps) }, &calls{},
-				maps.Owns(deleted(gone)), controllerruntime.WithBackoff(4*time.Minute, 4*time.Minute)))
+				maps.Owns(deleted(gone)), controller.WithBackoff(4*time.Minute, 4*time.Minute)))
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			eventually(t, "it has it", func() bool {
 				m, err := someone.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), "settings", metav1.GetOptions{})
@@ -130,9 +131,9 @@ func TestANameThatBecomesFreeWhileSomebodyIsRefusedItIsTaken(t *testing.T) {
 }
 
 // deleted closes the channel when the controller is told of the first delete.
-func deleted(gone chan struct{}) controllerruntime.SourceOption {
+func deleted(gone chan struct{}) controller.SourceOption {
 	var once sync.Once
-	return controllerruntime.WithPredicate(controllerruntime.PredicateFuncs{DeleteFunc: func(metav1.Object) bool {
+	return controller.WithPredicate(controller.PredicateFuncs{DeleteFunc: func(metav1.Object) bool {
 		once.Do(func() { close(gone) })
 		return false
 	}})
@@ -154,17 +155,17 @@ func TestANameThatIsNotWantedAnyMoreWakesNobody(t *testing.T) {
 			w.createMap(of(w.configMap("home", "theirs"), "another", "another-installation"))
 			gone := make(chan struct{})
 			var seen calls
-			c := w.controller(seen.reconciler(func(ctx context.Context, req controllerruntime.Request) (controllerruntime.Result, error) {
+			c := w.controller(seen.reconciler(func(ctx context.Context, req controller.Request) (controller.Result, error) {
 				site, err := w.sites.Lister().Get(req.Key)
 				if isNotFound(err) {
-					return controllerruntime.Result{}, nil
+					return controller.Result{}, nil
 				}
 				if err == nil {
 					_, err = maps.Apply(ctx, w.configMap(site.Spec.Title, "one"))
 				}
-				return controllerruntime.Result{}, err
-			}), controllerruntime.OwnsKube(maps.Informer(), deleted(gone)), controllerruntime.WithoutTeardown(),
-				controllerruntime.WithBackoff(4*time.Minute, 4*time.Minute))
+				return controller.Result{}, err
+			}), controller.OwnsKube(maps.Informer(), deleted(gone)), controller.WithoutTeardown(),
+				controller.WithBackoff(4*time.Minute, 4*time.Minute))
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			eventually(t, "it is blocked", func() bool { return c.Stats().Failures == 1 })
@@ -172,9 +173,9 @@ func TestANameThatIsNotWantedAnyMoreWakesNobody(t *testing.T) {
 			eventually(t, "it is not", func() bool { return c.Stats().Failing == 0 })
 			must(t, w.clientset.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), "home", metav1.DeleteOptions{}))
 			<-gone
-			c.Enqueue("last", controllerruntime.OperationManual)
+			c.Enqueue("last", controller.OperationManual)
 			eventually(t, "all is calm", func() bool { return seen.count("last") == 1 && c.Stats().Ready == [3]int{} })
-			if n := seen.with("home", controllerruntime.OperationRetry); n > 0 {
+			if n := seen.with("home", controller.OperationRetry); n > 0 {
 				t.Errorf("it was woken: %d retries", n)
 			}
 		})

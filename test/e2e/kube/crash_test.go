@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/kube"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +41,7 @@ type victim struct {
 }
 
 // threeMaps writes a site's three ConfigMaps, by both ways of writing.
-func threeMaps(ctx context.Context, maps *controllerruntime.Kube[*corev1.ConfigMap], namespace string) error {
+func threeMaps(ctx context.Context, maps *kube.Handle[*corev1.ConfigMap], namespace string) error {
 	w := &world{namespace: namespace}
 	for _, name := range []string{"one", "two"} {
 		if _, err := maps.Apply(ctx, w.configMap(name, "value")); err != nil {
@@ -54,7 +55,7 @@ func threeMaps(ctx context.Context, maps *controllerruntime.Kube[*corev1.ConfigM
 	return err
 }
 
-var shortLease = controllerruntime.WithLeaseTiming(controllerruntime.LeaseTiming{Duration: time.Second, RenewDeadline: 700 * time.Millisecond, RetryPeriod: 200 * time.Millisecond})
+var shortLease = controller.WithLeaseTiming(controller.LeaseTiming{Duration: time.Second, RenewDeadline: 700 * time.Millisecond, RetryPeriod: 200 * time.Millisecond})
 
 // run works until it is killed.
 func (v *victim) run() error {
@@ -92,16 +93,16 @@ func (v *victim) run() error {
 		return err
 	}
 	informer := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(v.Namespace)).Core().V1().ConfigMaps().Informer()
-	maps, err := controllerruntime.NewKube[*corev1.ConfigMap](client, configMaps, informer)
+	maps, err := kube.New[*corev1.ConfigMap](client, configMaps, informer)
 	if err != nil {
 		return err
 	}
 	go informer.RunWithContext(ctx)
-	c, err := controllerruntime.New("sites", sites, controllerruntime.ReconcilerFunc(func(ctx context.Context, req controllerruntime.Request) (controllerruntime.Result, error) {
-		if req.Operations.Has(controllerruntime.OperationDelete) {
-			return controllerruntime.Result{}, nil
+	c, err := controller.New("sites", sites, controller.ReconcilerFunc(func(ctx context.Context, req controller.Request) (controller.Result, error) {
+		if req.Operations.Has(controller.OperationDelete) {
+			return controller.Result{}, nil
 		}
-		return controllerruntime.Result{}, threeMaps(ctx, maps, v.Namespace)
+		return controller.Result{}, threeMaps(ctx, maps, v.Namespace)
 	}), maps.Owns(), shortLease)
 	if err != nil {
 		return err

@@ -5,7 +5,8 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,7 +80,7 @@ func TestFieldsThatTheTypeDoesNotKnowStay(t *testing.T) {
 		if transform != nil {
 			must(t, informer.SetTransform(transform))
 		}
-		gadgets, err := controllerruntime.NewKube[*gadget](w.dynamic, resource, informer, controllerruntime.WithKind("Widget"), manager)
+		gadgets, err := kube.New[*gadget](w.dynamic, resource, informer, kube.WithKind("Widget"), manager)
 		must(t, err)
 		w.awaitSync(w.start(informer))
 		g := of(&gadget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name[:1]}}, "home", "here")
@@ -112,12 +113,12 @@ func TestFieldsThatTheTypeDoesNotKnowStay(t *testing.T) {
 // CreateOrUpdate; to another process it is nobody's.
 func TestAnOwnerThatSomebodyWipedIsSetAgain(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]func(context.Context, *world, *controllerruntime.Kube[*corev1.ConfigMap]) error{
-		"Apply": func(ctx context.Context, w *world, maps *controllerruntime.Kube[*corev1.ConfigMap]) error {
+	for name, write := range map[string]func(context.Context, *world, *kube.Handle[*corev1.ConfigMap]) error{
+		"Apply": func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error {
 			_, err := maps.Apply(ctx, w.configMap("settings", "one"))
 			return err
 		},
-		"CreateOrUpdate": func(ctx context.Context, w *world, maps *controllerruntime.Kube[*corev1.ConfigMap]) error {
+		"CreateOrUpdate": func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error {
 			_, err := maps.CreateOrUpdate(ctx, w.configMap("settings", "one"), func(m *corev1.ConfigMap) error {
 				m.Data = map[string]string{"value": "one"}
 				return nil
@@ -130,7 +131,7 @@ func TestAnOwnerThatSomebodyWipedIsSetAgain(t *testing.T) {
 			w := newWorld(t)
 			wipe := func(m *corev1.ConfigMap) { m.Labels, m.Annotations = nil, nil }
 			owned := func() bool {
-				_, key, ok := controllerruntime.OwnerOf(w.liveMap("settings"))
+				_, key, ok := controller.OwnerOf(w.liveMap("settings"))
 				return ok && key == "home"
 			}
 			must(t, w.sites.Create(t.Context(), newSite("home")))
@@ -158,10 +159,10 @@ func TestAChangeThatTheServerUndoesIsNoUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	informer := w.deployments()
-	deployments, err := controllerruntime.NewKube[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
+	deployments, err := kube.New[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
 	must(t, err)
 	w.awaitSync(w.start(informer))
-	write := func(replicas int32) controllerruntime.OperationResult {
+	write := func(replicas int32) controller.OperationResult {
 		d := w.deployment("web")
 		result, err := deployments.CreateOrUpdate(t.Context(), d, func(d *appsv1.Deployment) error {
 			d.Spec = w.deployment("web").Spec
@@ -171,12 +172,12 @@ func TestAChangeThatTheServerUndoesIsNoUpdate(t *testing.T) {
 		must(t, err)
 		return result
 	}
-	if result := write(1); result != controllerruntime.OperationResultCreated {
+	if result := write(1); result != controller.OperationResultCreated {
 		t.Errorf("the first: %q", result)
 	}
 	writes, reads := w.requests.writes("deployments"), w.requests.of("GET deployments")
 	for range 5 {
-		if result := write(1); result != controllerruntime.OperationResultNone {
+		if result := write(1); result != controller.OperationResultNone {
 			t.Errorf("again: %q", result)
 		}
 	}
@@ -184,7 +185,7 @@ func TestAChangeThatTheServerUndoesIsNoUpdate(t *testing.T) {
 	if writes, reads := w.requests.writes("deployments")-writes, w.requests.of("GET deployments")-reads; writes > 1 || reads > 2 {
 		t.Errorf("%d writes and %d reads, though the first showed that it changes nothing", writes, reads)
 	}
-	if result := write(2); result != controllerruntime.OperationResultUpdated {
+	if result := write(2); result != controller.OperationResultUpdated {
 		t.Errorf("a change: %q", result)
 	}
 }
@@ -199,18 +200,18 @@ func TestAnObjectWithoutANameIsRefusedWithoutARequest(t *testing.T) {
 		"neither":      {ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace}},
 	} {
 		writes, reads := w.requests.writes("configmaps"), w.requests.of("GET configmaps")
-		for verb, write := range map[string]func(context.Context) (controllerruntime.OperationResult, error){
-			"create or update": func(ctx context.Context) (controllerruntime.OperationResult, error) {
+		for verb, write := range map[string]func(context.Context) (controller.OperationResult, error){
+			"create or update": func(ctx context.Context) (controller.OperationResult, error) {
 				return maps.CreateOrUpdate(ctx, m.DeepCopy(), func(m *corev1.ConfigMap) error {
 					m.Data = map[string]string{"value": "one"}
 					return nil
 				})
 			},
-			"apply": func(ctx context.Context) (controllerruntime.OperationResult, error) { return maps.Apply(ctx, m) },
+			"apply": func(ctx context.Context) (controller.OperationResult, error) { return maps.Apply(ctx, m) },
 		} {
 			err := w.inReconcile("home", func(ctx context.Context) error {
 				result, err := write(ctx)
-				if result != controllerruntime.OperationResultNone {
+				if result != controller.OperationResultNone {
 					t.Errorf("%s, %s: the result is %q, want none", name, verb, result)
 				}
 				return err

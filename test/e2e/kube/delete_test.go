@@ -7,7 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,9 +24,9 @@ func (w *world) finalized(name string) {
 }
 
 // tearingDown is a controller whose site "home" owns the ConfigMap "settings" and is deleted.
-func (w *world) tearingDown(opts ...controllerruntime.KubeDeleteOption) (*controllerruntime.Controller[*site], *calls) {
+func (w *world) tearingDown(opts ...kube.DeleteOption) (*controller.Controller[*site], *calls) {
 	w.t.Helper()
-	maps := w.maps(controllerruntime.WithDeletes(opts...))
+	maps := w.maps(kube.WithDeletes(opts...))
 	seen := &calls{}
 	c := w.applied(func(ctx context.Context, key string) error {
 		_, err := maps.Apply(ctx, w.configMap("settings", "one"))
@@ -51,7 +52,7 @@ func (w *world) hasRecord(key string) bool {
 func TestForegroundKeepsTheAnchorUntilTheObjectIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c, seen := w.tearingDown(controllerruntime.WithPropagation(metav1.DeletePropagationForeground))
+	c, seen := w.tearingDown(kube.WithPropagation(metav1.DeletePropagationForeground))
 	eventually(t, "it is being deleted", func() bool { return w.liveMap("settings").DeletionTimestamp != nil })
 	if m := w.liveMap("settings"); !slices.Equal(m.Finalizers, []string{metav1.FinalizerDeleteDependents}) {
 		t.Errorf("the finalizers are %v", m.Finalizers)
@@ -69,7 +70,7 @@ func TestForegroundKeepsTheAnchorUntilTheObjectIsGone(t *testing.T) {
 	if n := w.requests.of("DELETE configmaps"); n != deletes || n > 2 {
 		t.Errorf("%d deletes were sent", n)
 	}
-	if n := seen.with("home", controllerruntime.OperationDelete); n != 1 {
+	if n := seen.with("home", controller.OperationDelete); n != 1 {
 		t.Errorf("the reconciler was called %d times with Delete, want once", n)
 	}
 }
@@ -77,7 +78,7 @@ func TestForegroundKeepsTheAnchorUntilTheObjectIsGone(t *testing.T) {
 func TestOrphanLeavesWhatTheObjectOwns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c, _ := w.tearingDown(controllerruntime.WithPropagation(metav1.DeletePropagationOrphan))
+	c, _ := w.tearingDown(kube.WithPropagation(metav1.DeletePropagationOrphan))
 	eventually(t, "it is being deleted", func() bool { return w.liveMap("settings").DeletionTimestamp != nil })
 	if m := w.liveMap("settings"); !slices.Equal(m.Finalizers, []string{metav1.FinalizerOrphanDependents}) {
 		t.Errorf("the finalizers are %v", m.Finalizers)
@@ -95,10 +96,10 @@ func TestAPrimaryThatOrphansLeavesItsKubernetesObjects(t *testing.T) {
 	c := w.applied(func(ctx context.Context, key string) error {
 		_, err := maps.Apply(ctx, w.configMap("settings", "one"))
 		return err
-	}, &seen, maps.Owns(), controllerruntime.WithResyncInterval(50_000_000))
+	}, &seen, maps.Owns(), controller.WithResyncInterval(50_000_000))
 	w.run(c)
 	s := newSite("home")
-	s.Annotations = map[string]string{controllerruntime.DeletionPolicyAnnotation: controllerruntime.DeletionPolicyOrphan}
+	s.Annotations = map[string]string{controller.DeletionPolicyAnnotation: controller.DeletionPolicyOrphan}
 	must(t, w.sites.Create(t.Context(), s))
 	eventually(t, "it is there", func() bool { _, err := maps.Get(w.key("settings")); return err == nil })
 	must(t, w.sites.Delete(t.Context(), "home"))
@@ -115,7 +116,7 @@ func TestTheDeleterDeletesWhatWasSeenAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	deleter := controllerruntime.KubeDeleter(w.dynamic, configMaps)
+	deleter := kube.Deleter(w.dynamic, configMaps)
 	seen := w.createMap(w.configMap("changed", "one"))
 	w.updateMap("changed", func(m *corev1.ConfigMap) { m.Data["value"] = "two" })
 	err := deleter.Delete(ctx, seen)
@@ -148,7 +149,7 @@ func TestTheDeleterDeletesWhatWasSeenAndNothingElse(t *testing.T) {
 		t.Error("an object without a uid was deleted")
 	}
 	missing, _ := w.widgets("Namespaced")
-	err = controllerruntime.KubeDeleter(w.dynamic, missing).Delete(ctx, old)
+	err = kube.Deleter(w.dynamic, missing).Delete(ctx, old)
 	says(t, err, "delete widgets", "install its CustomResourceDefinition")
 }
 
@@ -156,11 +157,11 @@ func TestTheDeleterDeletesWhatWasSeenAndNothingElse(t *testing.T) {
 func TestWrongDeleterOptionsFailNew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	none := func(context.Context, controllerruntime.Request) (controllerruntime.Result, error) {
-		return controllerruntime.Result{}, nil
+	none := func(context.Context, controller.Request) (controller.Result, error) {
+		return controller.Result{}, nil
 	}
-	_, err := controllerruntime.New("sites", w.sites, controllerruntime.ReconcilerFunc(none), controllerruntime.OwnsKube(w.typed(),
-		controllerruntime.WithDeleter(controllerruntime.KubeDeleter(w.dynamic, configMaps, controllerruntime.WithPropagation("sideways")))))
+	_, err := controller.New("sites", w.sites, controller.ReconcilerFunc(none), controller.OwnsKube(w.typed(),
+		controller.WithDeleter(kube.Deleter(w.dynamic, configMaps, kube.WithPropagation("sideways")))))
 	says(t, err, "sideways", "Background, Foreground or Orphan")
 }
 
@@ -200,7 +201,7 @@ func TestAReconcileDeletesOnlyWhatIsItsPrimarys(t *testing.T) {
 	nobodys := w.createMap(w.configMap("nobodys", "one"))
 	must(t, w.inReconcile("home", func(ctx context.Context) error {
 		for _, m := range []*corev1.ConfigMap{foreign, nobodys} {
-			var exists *controllerruntime.ResourceExistsError
+			var exists *controller.ResourceExistsError
 			if err := maps.Delete(ctx, m); !errors.As(err, &exists) {
 				t.Errorf("%s: %v, want a ResourceExistsError", m.Name, err)
 			}
@@ -272,7 +273,7 @@ func TestATeardownDeletesWhatTheCacheDoesNotShowYet(t *testing.T) {
 	w := newWorld(t)
 	gate := make(chan struct{})
 	informer := w.lagging(gate)
-	maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, informer)
+	maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, informer)
 	must(t, err)
 	w.start(informer)
 	var seen calls

@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,9 +17,9 @@ import (
 func TestDriftInListsIsRepaired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	handle := func() *controllerruntime.Kube[*appsv1.Deployment] {
+	handle := func() *kube.Handle[*appsv1.Deployment] {
 		informer := w.deployments()
-		k, err := controllerruntime.NewKube[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
+		k, err := kube.New[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
 		must(t, err)
 		w.awaitSync(w.start(informer))
 		return k
@@ -47,7 +48,7 @@ func TestDriftInListsIsRepaired(t *testing.T) {
 		"a struct gone":                          func(d *appsv1.Deployment) { web(d).ReadinessProbe = nil },
 		"a quantity gone":                        func(d *appsv1.Deployment) { delete(web(d).Resources.Requests, corev1.ResourceCPU) },
 	} {
-		for who, k := range map[string]*controllerruntime.Kube[*appsv1.Deployment]{"who applied it": first, "a new process": handle()} {
+		for who, k := range map[string]*kube.Handle[*appsv1.Deployment]{"who applied it": first, "a new process": handle()} {
 			d, err := at.Get(t.Context(), "web", metav1.GetOptions{})
 			must(t, err)
 			change(d)
@@ -75,9 +76,9 @@ func TestDriftOfACustomResourceIsRepaired(t *testing.T) {
 	w := newWorld(t)
 	resource, crd := w.widgets("Namespaced")
 	w.install(resource, crd)
-	handle := func() *controllerruntime.Kube[*unstructured.Unstructured] {
+	handle := func() *kube.Handle[*unstructured.Unstructured] {
 		informer := w.unstructured(resource, w.namespace)
-		k, err := controllerruntime.NewKube[*unstructured.Unstructured](w.dynamic, resource, informer, manager)
+		k, err := kube.New[*unstructured.Unstructured](w.dynamic, resource, informer, manager)
 		must(t, err)
 		w.awaitSync(w.start(informer))
 		return k
@@ -112,7 +113,7 @@ func TestDriftOfACustomResourceIsRepaired(t *testing.T) {
 			list[0], list[1] = list[1], list[0]
 		},
 	} {
-		for who, k := range map[string]*controllerruntime.Kube[*unstructured.Unstructured]{"who applied it": first, "a new process": handle()} {
+		for who, k := range map[string]*kube.Handle[*unstructured.Unstructured]{"who applied it": first, "a new process": handle()} {
 			u, err := at.Get(t.Context(), "web", metav1.GetOptions{})
 			must(t, err)
 			change(u.Object["spec"].(map[string]any))
@@ -134,7 +135,7 @@ func TestDriftOfACustomResourceIsRepaired(t *testing.T) {
 	}
 	last := handle()
 	writes := w.requests.writes("widgets")
-	if result, err := last.Apply(t.Context(), desired()); err != nil || result != controllerruntime.OperationResultNone || w.requests.writes("widgets") != writes {
+	if result, err := last.Apply(t.Context(), desired()); err != nil || result != controller.OperationResultNone || w.requests.writes("widgets") != writes {
 		t.Errorf("without any drift: %q, %v, %d writes", result, err, w.requests.writes("widgets")-writes)
 	}
 }

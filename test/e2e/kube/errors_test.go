@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	"github.com/nagi-runtime/nagi/test/kubetest"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -16,12 +17,12 @@ import (
 )
 
 // applied is a controller that applies what f makes for each site, with a handle T.
-func (w *world) applied(f func(context.Context, string) error, seen *calls, opts ...controllerruntime.Option) *controllerruntime.Controller[*site] {
-	return w.controller(seen.reconciler(func(ctx context.Context, req controllerruntime.Request) (controllerruntime.Result, error) {
-		if req.Operations.Has(controllerruntime.OperationDelete) {
-			return controllerruntime.Result{}, nil
+func (w *world) applied(f func(context.Context, string) error, seen *calls, opts ...controller.Option) *controller.Controller[*site] {
+	return w.controller(seen.reconciler(func(ctx context.Context, req controller.Request) (controller.Result, error) {
+		if req.Operations.Has(controller.OperationDelete) {
+			return controller.Result{}, nil
 		}
-		return controllerruntime.Result{}, f(ctx, req.Key)
+		return controller.Result{}, f(ctx, req.Key)
 	}), opts...)
 }
 
@@ -38,7 +39,7 @@ func TestAMissingCustomResourceIsAClearErrorUntilItIsInstalled(t *testing.T) {
 	w := newWorld(t)
 	resource, crd := w.widgets("Namespaced")
 	informer := w.unstructured(resource, w.namespace)
-	widgets, err := controllerruntime.NewKube[*unstructured.Unstructured](w.dynamic, resource, informer)
+	widgets, err := kube.New[*unstructured.Unstructured](w.dynamic, resource, informer)
 	must(t, err)
 	errs := make(chan error, 1000)
 	var seen calls
@@ -74,14 +75,14 @@ func TestACustomResourceThatIsInstalledLateIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	resource, crd := w.widgets("Namespaced")
 	informer := w.unstructured(resource, w.namespace)
-	widgets, err := controllerruntime.NewKube[*unstructured.Unstructured](w.dynamic, resource, informer)
+	widgets, err := kube.New[*unstructured.Unstructured](w.dynamic, resource, informer)
 	must(t, err)
 	var seen calls
 	news := make(chan error, 100)
 	c := w.applied(func(ctx context.Context, key string) error {
 		_, err := widgets.Apply(ctx, w.widget(resource, w.namespace, key, "one"))
 		return err
-	}, &seen, widgets.Owns(), controllerruntime.WithOnSourceError(func(source string, err error) { news <- err }))
+	}, &seen, widgets.Owns(), controller.WithOnSourceError(func(source string, err error) { news <- err }))
 	w.start(informer)
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
@@ -120,8 +121,8 @@ func TestAnInformerThatCannotListFailsRunByName(t *testing.T) {
 					w.start(informer)
 					eventually(t, "it has started", informer.(interface{ HasStarted() bool }).HasStarted)
 				}
-				c := w.controller(new(calls).reconciler(nil), controllerruntime.WithCacheSyncTimeout(2*time.Second),
-					controllerruntime.OwnsKube(informer, controllerruntime.WithDeleter(controllerruntime.KubeDeleter(w.dynamic, resource))))
+				c := w.controller(new(calls).reconciler(nil), controller.WithCacheSyncTimeout(2*time.Second),
+					controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(w.dynamic, resource))))
 				if !started {
 					w.start(informer)
 				}
@@ -140,8 +141,8 @@ func TestAnInformerThatLosesItsRightsDegradesAndHeals(t *testing.T) {
 	informer := w.typed()
 	var seen calls
 	news := make(chan error, 100)
-	c := w.controller(seen.reconciler(nil), controllerruntime.OwnsKube(informer, controllerruntime.WithSourceName("ConfigMaps of the shop")),
-		controllerruntime.WithOnSourceError(func(source string, err error) { news <- err }))
+	c := w.controller(seen.reconciler(nil), controller.OwnsKube(informer, controller.WithSourceName("ConfigMaps of the shop")),
+		controller.WithOnSourceError(func(source string, err error) { news <- err }))
 	w.start(informer)
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
@@ -164,7 +165,7 @@ func TestAnInformerThatLosesItsRightsDegradesAndHeals(t *testing.T) {
 	m := admin.configMap("settings", "one")
 	c.SetOwner(m, "home")
 	admin.createMap(m)
-	eventually(t, "the event is not lost", func() bool { return seen.with("home", controllerruntime.OperationSecondary) == 1 })
+	eventually(t, "the event is not lost", func() bool { return seen.with("home", controller.OperationSecondary) == 1 })
 	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
@@ -216,7 +217,7 @@ func TestWritesThatRBACForbidsAreClearErrorsUntilTheyAreGranted(t *testing.T) {
 	// The delete is another verb: the teardown is owed until it is granted.
 	eventually(t, "the cache has it", func() bool { _, err := maps.Get(w.key("settings")); return err == nil })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "the reconciler has cleaned up", func() bool { return seen.with("home", controllerruntime.OperationDelete) > 1 })
+	eventually(t, "the reconciler has cleaned up", func() bool { return seen.with("home", controller.OperationDelete) > 1 })
 	if c.Stats().TornDown != 0 {
 		t.Error("torn down though the delete is forbidden")
 	}

@@ -8,7 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -166,7 +167,7 @@ func TestTheNextReconcileSeesWhatTheLastOneWrote(t *testing.T) {
 	const rounds = 100
 	late, round := 0, 0
 	done := make(chan struct{})
-	c := w.controller(func(ctx context.Context, req controllerruntime.Request) (controllerruntime.Result, error) {
+	c := w.controller(func(ctx context.Context, req controller.Request) (controller.Result, error) {
 		if round > 0 {
 			item, ok, err := maps.Informer().GetStore().GetByKey(w.key("settings"))
 			if err != nil || !ok || item.(*corev1.ConfigMap).Data["value"] != strconv.Itoa(round) {
@@ -175,11 +176,11 @@ func TestTheNextReconcileSeesWhatTheLastOneWrote(t *testing.T) {
 		}
 		if round == rounds {
 			close(done)
-			return controllerruntime.Result{}, controllerruntime.TerminalError(errors.New("done"))
+			return controller.Result{}, controller.TerminalError(errors.New("done"))
 		}
 		round++
 		_, err := maps.Apply(ctx, w.configMap("settings", strconv.Itoa(round)))
-		return controllerruntime.Result{RequeueAfter: 1}, err
+		return controller.Result{RequeueAfter: 1}, err
 	})
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
@@ -214,11 +215,11 @@ func TestAHandleReadsAnyInformersObjectsAsItsType(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.createMap(w.mine("settings", "one"))
-	unstructuredMaps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, w.start(w.unstructured(configMaps, w.namespace)))
+	unstructuredMaps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, w.start(w.unstructured(configMaps, w.namespace)))
 	must(t, err)
-	typedAsUnstructured, err := controllerruntime.NewKube[*unstructured.Unstructured](w.dynamic, configMaps, w.start(w.typed()), controllerruntime.WithKind("ConfigMap"))
+	typedAsUnstructured, err := kube.New[*unstructured.Unstructured](w.dynamic, configMaps, w.start(w.typed()), kube.WithKind("ConfigMap"))
 	must(t, err)
-	metadataOnly, err := controllerruntime.NewKube[*metav1.PartialObjectMetadata](w.dynamic, configMaps, w.start(w.metadataOnly(configMaps, w.namespace)))
+	metadataOnly, err := kube.New[*metav1.PartialObjectMetadata](w.dynamic, configMaps, w.start(w.metadataOnly(configMaps, w.namespace)))
 	must(t, err)
 	for _, informer := range []cache.SharedIndexInformer{unstructuredMaps.Informer(), typedAsUnstructured.Informer(), metadataOnly.Informer()} {
 		w.awaitSync(informer)
@@ -247,10 +248,10 @@ func TestCreateOrUpdateWritesOnlyWhatChanged(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			informer := informer(w)
-			maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, informer, manager)
+			maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, informer, manager)
 			must(t, err)
 			w.awaitSync(w.start(informer))
-			write := func(value string, want controllerruntime.OperationResult, requests int) {
+			write := func(value string, want controller.OperationResult, requests int) {
 				t.Helper()
 				before := w.requests.writes("configmaps")
 				m := of(w.configMap("settings", "as it came"), "home", "here")
@@ -265,14 +266,14 @@ func TestCreateOrUpdateWritesOnlyWhatChanged(t *testing.T) {
 					t.Errorf("%q: obj is %v at %s", value, m.Data, m.ResourceVersion)
 				}
 			}
-			write("one", controllerruntime.OperationResultCreated, 1)
-			write("one", controllerruntime.OperationResultNone, 0)
+			write("one", controller.OperationResultCreated, 1)
+			write("one", controller.OperationResultNone, 0)
 			drifted := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Data["others"] = "one" })
 			eventually(t, "the cache shows it", func() bool {
 				item, ok, _ := informer.GetStore().GetByKey(w.key("settings"))
 				return ok && item.(metav1.Object).GetResourceVersion() == drifted.ResourceVersion
 			})
-			write("two", controllerruntime.OperationResultUpdated, 1)
+			write("two", controller.OperationResultUpdated, 1)
 			if m := w.liveMap("settings"); m.Data["others"] != "one" || m.Data["value"] != "two" {
 				t.Errorf("the data are %v", m.Data)
 			}
@@ -320,17 +321,17 @@ func TestAHandleOfAClusterScopedResource(t *testing.T) {
 	resource, crd := w.widgets("Cluster")
 	w.install(resource, crd)
 	informer := w.unstructured(resource, "")
-	widgets, err := controllerruntime.NewKube[*unstructured.Unstructured](w.dynamic, resource, informer, manager)
+	widgets, err := kube.New[*unstructured.Unstructured](w.dynamic, resource, informer, manager)
 	must(t, err)
 	w.awaitSync(w.start(informer))
 	result, err := widgets.Apply(t.Context(), of(w.widget(resource, "", "a", "one"), "home", "here"))
-	if err != nil || result != controllerruntime.OperationResultCreated {
+	if err != nil || result != controller.OperationResultCreated {
 		t.Fatalf("%q, %v", result, err)
 	}
 	result, err = widgets.CreateOrUpdate(t.Context(), of(w.widget(resource, "", "a", ""), "home", "here"), func(u *unstructured.Unstructured) error {
 		return unstructured.SetNestedField(u.Object, "two", "spec", "value")
 	})
-	if err != nil || result != controllerruntime.OperationResultUpdated {
+	if err != nil || result != controller.OperationResultUpdated {
 		t.Fatalf("%q, %v", result, err)
 	}
 	u, err := widgets.Get("a")

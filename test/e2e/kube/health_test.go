@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/kube"
 	"github.com/nagi-runtime/nagi/test/kubetest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,7 +70,7 @@ func TestAnOwnDeadlineKeepsItsBackoff(t *testing.T) {
 		_, err := maps.Apply(ctx, w.configMap("settings", "one"))
 		errs <- err
 		return err
-	}, &seen, maps.Owns(), controllerruntime.WithReconcileTimeout(200*time.Millisecond), controllerruntime.WithBackoff(10*time.Minute, 10*time.Minute))
+	}, &seen, maps.Owns(), controller.WithReconcileTimeout(200*time.Millisecond), controller.WithBackoff(10*time.Minute, 10*time.Minute))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	says(t, <-errs, "deadline exceeded")
@@ -95,8 +97,8 @@ func TestAWriteThatNeverGetsThroughKeepsItsBackoff(t *testing.T) {
 			c := w.applied(func(ctx context.Context, key string) error {
 				_, err := maps.Apply(ctx, w.configMap("settings", "one"))
 				return err
-			}, &seen, maps.Owns(), controllerruntime.WithBackoff(10*time.Minute, 10*time.Minute),
-				controllerruntime.WithOnSourceError(func(_ string, err error) { news <- err }))
+			}, &seen, maps.Owns(), controller.WithBackoff(10*time.Minute, 10*time.Minute),
+				controller.WithOnSourceError(func(_ string, err error) { news <- err }))
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			eventually(t, "it is tried", func() bool { return seen.count("home") == 1 })
@@ -140,7 +142,7 @@ func TestAnAPIServerThatIsAwayIsReportedUntilItIsBack(t *testing.T) {
 	maps := w.maps(manager)
 	var seen calls
 	news := make(chan error, 1000)
-	c := w.controller(seen.reconciler(nil), maps.Owns(), controllerruntime.WithOnSourceError(func(_ string, err error) { news <- err }))
+	c := w.controller(seen.reconciler(nil), maps.Owns(), controller.WithOnSourceError(func(_ string, err error) { news <- err }))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
@@ -155,7 +157,7 @@ func TestAnAPIServerThatIsAwayIsReportedUntilItIsBack(t *testing.T) {
 	m := w.configMap("settings", "one")
 	c.SetOwner(m, "home")
 	w.createMap(m)
-	eventually(t, "the event is not lost", func() bool { return seen.with("home", controllerruntime.OperationSecondary) == 1 })
+	eventually(t, "the event is not lost", func() bool { return seen.with("home", controller.OperationSecondary) == 1 })
 	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
@@ -172,7 +174,7 @@ func TestAnInformerThatIsStoppedUnderAControllerIsReported(t *testing.T) {
 		informer.RunWithContext(ctx)
 	}()
 	var seen calls
-	c := w.controller(seen.reconciler(nil), controllerruntime.OwnsKube(informer, controllerruntime.WithSourceName("ConfigMaps")))
+	c := w.controller(seen.reconciler(nil), controller.OwnsKube(informer, controller.WithSourceName("ConfigMaps")))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
@@ -190,7 +192,7 @@ func TestAnOrdinaryShutdownIsNoNews(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	informer := w.typed()
-	maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, informer)
+	maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, informer)
 	must(t, err)
 	ctx, signal := context.WithCancel(t.Context())
 	defer signal()
@@ -215,7 +217,7 @@ func TestAnOrdinaryShutdownIsNoNews(t *testing.T) {
 			t.Errorf("it does not see what it wrote: %v", err)
 		}
 		return own.Err()
-	}, new(calls), maps.Owns(), controllerruntime.WithGracePeriod(patience), controllerruntime.WithOnSourceError(func(_ string, err error) { news <- err }))
+	}, new(calls), maps.Owns(), controller.WithGracePeriod(patience), controller.WithOnSourceError(func(_ string, err error) { news <- err }))
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
 	must(t, w.sites.Create(t.Context(), newSite("home")))
@@ -289,7 +291,7 @@ func TestACustomResourceThatIsRemovedWhileAControllerRunsHoldsUpNobodyElse(t *te
 	resource, crd := w.widgets("Namespaced")
 	w.install(resource, crd)
 	informer := w.unstructured(resource, w.namespace)
-	widgets, err := controllerruntime.NewKube[*unstructured.Unstructured](w.dynamic, resource, informer)
+	widgets, err := kube.New[*unstructured.Unstructured](w.dynamic, resource, informer)
 	must(t, err)
 	w.start(informer)
 	var seen calls
@@ -360,7 +362,7 @@ func TestRightsInANamespaceAreNotTakenForTheReasonOfASlowList(t *testing.T) {
 	w.use(slow)
 	informer := w.typed()
 	w.start(informer)
-	c := w.controller(new(calls).reconciler(nil), controllerruntime.WithCacheSyncTimeout(2*time.Second),
-		controllerruntime.OwnsKube(informer, controllerruntime.WithDeleter(controllerruntime.KubeDeleter(asks, configMaps))))
+	c := w.controller(new(calls).reconciler(nil), controller.WithCacheSyncTimeout(2*time.Second),
+		controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(asks, configMaps))))
 	says(t, w.run(c).failed(), "not synced: OwnsKube configmaps/v1", "maybe because of missing rights", "in all namespaces")
 }

@@ -4,8 +4,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/kube"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -18,14 +20,14 @@ type kumoriRuntime = controllerruntime.ControllerRuntime[*site, *entity.None, *e
 type shop struct {
 	*kumoriRuntime
 	w     *world
-	maps  *controllerruntime.Kube[*corev1.ConfigMap]
+	maps  *kube.Handle[*corev1.ConfigMap]
 	syncs atomic.Int32
 }
 
 func (s *shop) SyncHandler(key string) error {
 	s.syncs.Add(1)
 	ctx := s.Context(key)
-	if operations := s.Operations(key); operations.Has(controllerruntime.OperationDelete) {
+	if operations := s.Operations(key); operations.Has(controller.OperationDelete) {
 		owned, err := s.maps.OwnedBy("Site", key)
 		for _, m := range owned {
 			if err == nil {

@@ -5,7 +5,8 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -16,11 +17,11 @@ import (
 func TestTwoFieldManagersOfOneObjectAreCalm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	base, extra := w.maps(controllerruntime.WithFieldManager("base")), w.maps(controllerruntime.WithFieldManager("Extra fields, by a name that is in no annotation's key"))
+	base, extra := w.maps(kube.WithFieldManager("base")), w.maps(kube.WithFieldManager("Extra fields, by a name that is in no annotation's key"))
 	byDefault := w.maps()
 	var seen calls
 	c := w.applied(func(ctx context.Context, _ string) error {
-		for name, handle := range map[string]*controllerruntime.Kube[*corev1.ConfigMap]{"one": base, "two": extra, "three": byDefault} {
+		for name, handle := range map[string]*kube.Handle[*corev1.ConfigMap]{"one": base, "two": extra, "three": byDefault} {
 			m := w.configMap("settings", "")
 			m.Data = map[string]string{name: name}
 			if _, err := handle.Apply(ctx, m); err != nil {
@@ -36,7 +37,7 @@ func TestTwoFieldManagersOfOneObjectAreCalm(t *testing.T) {
 	writes := w.requests.writes("configmaps")
 	for range 5 {
 		n := seen.count("home")
-		c.Enqueue("home", controllerruntime.OperationManual)
+		c.Enqueue("home", controller.OperationManual)
 		eventually(t, "it is reconciled", func() bool { return seen.count("home") > n })
 	}
 	// What was under way when all was there may have been one more of each.
@@ -50,7 +51,7 @@ func TestASecretOfStringDataIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	informer := informers.NewSharedInformerFactoryWithOptions(w.clientset, 0, informers.WithNamespace(w.namespace)).Core().V1().Secrets().Informer()
-	secrets, err := controllerruntime.NewKube[*corev1.Secret](w.dynamic, corev1.SchemeGroupVersion.WithResource("secrets"), informer, manager)
+	secrets, err := kube.New[*corev1.Secret](w.dynamic, corev1.SchemeGroupVersion.WithResource("secrets"), informer, manager)
 	must(t, err)
 	w.start(informer)
 	w.awaitSync(informer)
@@ -62,9 +63,9 @@ func TestASecretOfStringDataIsKept(t *testing.T) {
 		}, "home", "here")
 	}
 	at := w.clientset.CoreV1().Secrets(w.namespace)
-	for name, write := range map[string]func() (controllerruntime.OperationResult, error){
-		"Apply": func() (controllerruntime.OperationResult, error) { return secrets.Apply(t.Context(), desired()) },
-		"CreateOrUpdate": func() (controllerruntime.OperationResult, error) {
+	for name, write := range map[string]func() (controller.OperationResult, error){
+		"Apply": func() (controller.OperationResult, error) { return secrets.Apply(t.Context(), desired()) },
+		"CreateOrUpdate": func() (controller.OperationResult, error) {
 			s := desired()
 			s.Data, s.StringData = nil, nil
 			return secrets.CreateOrUpdate(t.Context(), s, func(s *corev1.Secret) error {
@@ -81,7 +82,7 @@ func TestASecretOfStringDataIsKept(t *testing.T) {
 			t.Errorf("%s: the secret is %q", name, s.Data)
 		}
 		writes := w.requests.writes("secrets")
-		if result, err := write(); err != nil || result != controllerruntime.OperationResultNone || w.requests.writes("secrets") != writes {
+		if result, err := write(); err != nil || result != controller.OperationResultNone || w.requests.writes("secrets") != writes {
 			t.Errorf("%s again: %q, %v, %d requests", name, result, err, w.requests.writes("secrets")-writes)
 		}
 		s.Data["password"] = []byte("theirs")

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,10 +21,10 @@ func TestAChangeThatTheServerUndidIsAskedForOnceTheObjectHasChanged(t *testing.T
 	ctx := t.Context()
 	informer := w.deployments()
 	resource := appsv1.SchemeGroupVersion.WithResource("deployments")
-	deployments, err := controllerruntime.NewKube[*appsv1.Deployment](w.dynamic, resource, informer, manager)
+	deployments, err := kube.New[*appsv1.Deployment](w.dynamic, resource, informer, manager)
 	must(t, err)
 	w.awaitSync(w.start(informer))
-	write := func() controllerruntime.OperationResult {
+	write := func() controller.OperationResult {
 		result, err := deployments.CreateOrUpdate(ctx, w.deployment("web"), func(d *appsv1.Deployment) error {
 			d.Spec = w.deployment("web").Spec
 			return nil
@@ -40,7 +41,7 @@ func TestAChangeThatTheServerUndidIsAskedForOnceTheObjectHasChanged(t *testing.T
 	write()
 	byDefault := history()
 	for range 2 {
-		if result := write(); result != controllerruntime.OperationResultNone {
+		if result := write(); result != controller.OperationResultNone {
 			t.Errorf("again: %q", result)
 		}
 	}
@@ -51,7 +52,7 @@ func TestAChangeThatTheServerUndidIsAskedForOnceTheObjectHasChanged(t *testing.T
 		d, err := deployments.Get(w.key("web"))
 		return err == nil && d.ResourceVersion == changed.ResourceVersion
 	})
-	if result := write(); result != controllerruntime.OperationResultUpdated || history() != byDefault {
+	if result := write(); result != controller.OperationResultUpdated || history() != byDefault {
 		t.Errorf("%q, and the limit is %d, want %d", result, history(), byDefault)
 	}
 }
@@ -72,14 +73,14 @@ func TestWhatTheLabelsGiveToAnotherIsNotTakenBack(t *testing.T) {
 	must(t, w.inReconcile("home", write))
 	given := w.updateMap("settings", func(m *corev1.ConfigMap) {
 		m.Annotations = nil
-		m.Labels[controllerruntime.OwnerKeyLabel] = "away"
+		m.Labels[controller.OwnerKeyLabel] = "away"
 		m.Data["value"] = "theirs"
 	})
 	eventually(t, "the cache shows it", func() bool {
 		m, err := maps.Get(w.key("settings"))
 		return err == nil && m.ResourceVersion == given.ResourceVersion
 	})
-	var exists *controllerruntime.ResourceExistsError
+	var exists *controller.ResourceExistsError
 	if err := w.inReconcile("home", write); !errors.As(err, &exists) {
 		t.Errorf("%v, want a ResourceExistsError", err)
 	}

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +49,7 @@ func TestOwnedObjectsWakeTheirOwnerAndGoWithIt(t *testing.T) {
 			w := newWorld(t)
 			resource, namespace, informer := set(w)
 			var seen calls
-			c := w.controller(seen.reconciler(nil), controllerruntime.OwnsKube(informer, controllerruntime.WithDeleter(controllerruntime.KubeDeleter(w.dynamic, resource))))
+			c := w.controller(seen.reconciler(nil), controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(w.dynamic, resource))))
 			w.start(informer)
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
@@ -64,7 +65,7 @@ func TestOwnedObjectsWakeTheirOwnerAndGoWithIt(t *testing.T) {
 				return w.widget(resource, namespace, name, "one")
 			}
 			woken := func(n int) func() bool {
-				return func() bool { return seen.with("home", controllerruntime.OperationSecondary) >= n }
+				return func() bool { return seen.with("home", controller.OperationSecondary) >= n }
 			}
 			first := object("first")
 			c.SetOwner(first, "home")
@@ -112,7 +113,7 @@ func TestEventsOfAnotherInstallationWakeNobody(t *testing.T) {
 	last := w.configMap("mine", "one")
 	c.SetOwner(last, "away")
 	w.createMap(last)
-	eventually(t, "an event that came later", func() bool { return seen.with("away", controllerruntime.OperationSecondary) == 1 })
+	eventually(t, "an event that came later", func() bool { return seen.with("away", controller.OperationSecondary) == 1 })
 	if n := seen.count("home"); n != 1 {
 		t.Errorf("reconciled %d times, want once: the object is another installation's", n)
 	}
@@ -135,7 +136,7 @@ func TestOwnersAreFoundByLabel(t *testing.T) {
 		if len(list.Items) != 1 {
 			t.Fatalf("%d objects by the labels %v, want 1", len(list.Items), m.Labels)
 		}
-		if kind, got, ok := controllerruntime.OwnerOf(&list.Items[0]); !ok || kind != "Site" || got != key {
+		if kind, got, ok := controller.OwnerOf(&list.Items[0]); !ok || kind != "Site" || got != key {
 			t.Errorf("the owner of what was found is %s %q, want Site %q", kind, got, key)
 		}
 	}
@@ -155,7 +156,7 @@ func TestWatchedObjectsEnqueueWhomTheMapperNames(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
 	w.createMap(w.configMap("theme", "home"))
-	eventually(t, "the site is woken", func() bool { return seen.with("home", controllerruntime.OperationTertiary) == 1 })
+	eventually(t, "the site is woken", func() bool { return seen.with("home", controller.OperationTertiary) == 1 })
 	if m, err := maps.Get(w.key("theme")); err != nil || m.Data["value"] != "home" {
 		t.Errorf("the cache has %v, %v: the mapper modified it", m, err)
 	}

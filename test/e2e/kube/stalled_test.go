@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -81,12 +82,12 @@ func (b gatedBody) Read(p []byte) (int, error) {
 // ConfigMap. The handle knows that it wrote it; of a plain deleter, for which somebody else writes, the API server is asked.
 func TestATeardownDeletesWhatTheCacheDoesNotShow(t *testing.T) {
 	t.Parallel()
-	for name, owns := range map[string]func(*world, *controllerruntime.Kube[*corev1.ConfigMap]) controllerruntime.Option{
-		"handle": func(_ *world, maps *controllerruntime.Kube[*corev1.ConfigMap]) controllerruntime.Option {
+	for name, owns := range map[string]func(*world, *kube.Handle[*corev1.ConfigMap]) controller.Option{
+		"handle": func(_ *world, maps *kube.Handle[*corev1.ConfigMap]) controller.Option {
 			return maps.Owns()
 		},
-		"plain deleter": func(w *world, maps *controllerruntime.Kube[*corev1.ConfigMap]) controllerruntime.Option {
-			return controllerruntime.OwnsKube(maps.Informer(), controllerruntime.WithDeleter(controllerruntime.KubeDeleter(w.dynamic, configMaps)))
+		"plain deleter": func(w *world, maps *kube.Handle[*corev1.ConfigMap]) controller.Option {
+			return controller.OwnsKube(maps.Informer(), controller.WithDeleter(kube.Deleter(w.dynamic, configMaps)))
 		},
 	} {
 		for _, key := range []string{"home", "a-site-whose-name-is-far-too-long-to-be-the-value-of-a-label-so-it-is-hashed"} {
@@ -131,7 +132,7 @@ func TestAStalledWatchHoldsUpNobodyElse(t *testing.T) {
 		}
 		_, err := maps.Apply(ctx, w.configMap(key, fmt.Sprint(seen.count(key))))
 		return err
-	}, &seen, maps.Owns(), controllerruntime.WithWorkers(2))
+	}, &seen, maps.Owns(), controller.WithWorkers(2))
 	w.run(c)
 	g.shut()
 	const stalled = 20
@@ -208,7 +209,7 @@ func TestWhatTheInformerDoesNotCoverIsDeletedWithItsOwner(t *testing.T) {
 	eventually(t, "it is there", there)
 	noise := w.createMap(w.configMap("noise", "one"))
 	w.shows(maps, "noise", noise.ResourceVersion) // so the cache is no longer behind
-	c.Enqueue("home", controllerruntime.OperationManual)
+	c.Enqueue("home", controller.OperationManual)
 	eventually(t, "it is counted", func() bool { return c.Stats().Uncovered > 0 })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })

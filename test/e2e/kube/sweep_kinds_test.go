@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/kube"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -48,8 +49,8 @@ func TestTheSweepKnowsEveryKindOfInformer(t *testing.T) {
 				informer = w.unstructured(resource, namespace)
 			}
 			w.start(informer)
-			c := w.controller(new(calls).reconciler(nil), controllerruntime.WithResyncInterval(50*time.Millisecond),
-				controllerruntime.OwnsKube(informer, controllerruntime.WithDeleter(controllerruntime.KubeDeleter(w.dynamic, resource))))
+			c := w.controller(new(calls).reconciler(nil), controller.WithResyncInterval(50*time.Millisecond),
+				controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(w.dynamic, resource))))
 			w.run(c)
 			left := func() map[string]bool {
 				list, err := w.dynamic.Resource(resource).Namespace(namespace).List(context.Background(), metav1.ListOptions{})

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -54,7 +54,7 @@ func TestTheSweepDeletesKubernetesObjectsWithoutAnOwner(t *testing.T) {
 	w.createMap(w.configMap("nobodys", "one"))
 	maps := w.maps()
 	var seen calls
-	c := w.controller(seen.reconciler(nil), maps.Owns(), controllerruntime.WithResyncInterval(50*time.Millisecond))
+	c := w.controller(seen.reconciler(nil), maps.Owns(), controller.WithResyncInterval(50*time.Millisecond))
 	w.run(c)
 	eventually(t, "the orphan is swept", func() bool { return w.liveMap("orphan") == nil })
 	sweeps := c.Stats().Sweeps
@@ -81,7 +81,7 @@ func TestTheBrakeHoldsAMassDeleteOfKubernetesObjects(t *testing.T) {
 	}
 	maps := w.maps()
 	var seen calls
-	c := w.controller(seen.reconciler(nil), maps.Owns(), controllerruntime.WithResyncInterval(50*time.Millisecond))
+	c := w.controller(seen.reconciler(nil), maps.Owns(), controller.WithResyncInterval(50*time.Millisecond))
 	w.run(c)
 	eventually(t, "the brake is engaged", func() bool { return c.Stats().Brake.Engaged })
 	sweeps := c.Stats().Sweeps
@@ -106,12 +106,12 @@ func TestVanishedPrimariesDoNotTakeTheirKubernetesObjectsWithThem(t *testing.T) 
 	const count = 12
 	maps := w.maps()
 	var seen calls
-	c := w.controller(seen.reconciler(func(ctx context.Context, req controllerruntime.Request) (controllerruntime.Result, error) {
-		if req.Operations.Has(controllerruntime.OperationDelete) {
-			return controllerruntime.Result{}, nil
+	c := w.controller(seen.reconciler(func(ctx context.Context, req controller.Request) (controller.Result, error) {
+		if req.Operations.Has(controller.OperationDelete) {
+			return controller.Result{}, nil
 		}
 		_, err := maps.Apply(ctx, w.configMap(req.Key, "one"))
-		return controllerruntime.Result{}, err
+		return controller.Result{}, err
 	}), maps.Owns())
 	first := w.run(c)
 	for i := range count {

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/kube"
 	"github.com/nagi-runtime/nagi/test/kubetest"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
@@ -182,10 +183,10 @@ func (w *world) start(informer cache.SharedIndexInformer) cache.SharedIndexInfor
 }
 
 // maps is a handle for ConfigMaps over a typed informer that runs.
-func (w *world) maps(opts ...controllerruntime.KubeOption) *controllerruntime.Kube[*corev1.ConfigMap] {
+func (w *world) maps(opts ...kube.Option) *kube.Handle[*corev1.ConfigMap] {
 	w.t.Helper()
 	informer := w.typed()
-	maps, err := controllerruntime.NewKube[*corev1.ConfigMap](w.dynamic, configMaps, informer, opts...)
+	maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, informer, opts...)
 	must(w.t, err)
 	w.start(informer)
 	w.awaitSync(informer)
@@ -290,27 +291,27 @@ func (r *running) failed() error {
 }
 
 // controller makes a controller of sites that runs quickly into its retries.
-func (w *world) controller(f controllerruntime.ReconcilerFunc, opts ...controllerruntime.Option) *controllerruntime.Controller[*site] {
+func (w *world) controller(f controller.ReconcilerFunc, opts ...controller.Option) *controller.Controller[*site] {
 	w.t.Helper()
-	opts = append([]controllerruntime.Option{
-		controllerruntime.WithBackoff(5*time.Millisecond, 200*time.Millisecond), controllerruntime.WithResyncInterval(0),
-		controllerruntime.WithGracePeriod(time.Second),
+	opts = append([]controller.Option{
+		controller.WithBackoff(5*time.Millisecond, 200*time.Millisecond), controller.WithResyncInterval(0),
+		controller.WithGracePeriod(time.Second),
 	}, opts...)
-	c, err := controllerruntime.New("sites", w.sites, f, opts...)
+	c, err := controller.New("sites", w.sites, f, opts...)
 	must(w.t, err)
 	return c
 }
 
 // inReconcile calls f with the context of a reconcile of the site with that key, once, and returns what it returns.
-func (w *world) inReconcile(key string, f func(context.Context) error, opts ...controllerruntime.Option) error {
+func (w *world) inReconcile(key string, f func(context.Context) error, opts ...controller.Option) error {
 	w.t.Helper()
 	var once sync.Once
 	result := make(chan error, 1)
-	r := w.run(w.controller(func(ctx context.Context, req controllerruntime.Request) (controllerruntime.Result, error) {
+	r := w.run(w.controller(func(ctx context.Context, req controller.Request) (controller.Result, error) {
 		if req.Key == key {
 			once.Do(func() { result <- f(ctx) })
 		}
-		return controllerruntime.Result{}, nil
+		return controller.Result{}, nil
 	}, opts...))
 	if _, err := w.sites.Get(w.t.Context(), key); isNotFound(err) {
 		must(w.t, w.sites.Create(w.t.Context(), newSite(key)))
@@ -366,14 +367,14 @@ func eventually(t testing.TB, what string, holds func() bool) {
 // calls counts reconciles by key.
 type calls struct {
 	mu  sync.Mutex
-	ops map[string][]controllerruntime.Operations
+	ops map[string][]controller.Operations
 }
 
-func (c *calls) add(req controllerruntime.Request) {
+func (c *calls) add(req controller.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ops == nil {
-		c.ops = map[string][]controllerruntime.Operations{}
+		c.ops = map[string][]controller.Operations{}
 	}
 	c.ops[req.Key] = append(c.ops[req.Key], req.Operations)
 }
@@ -384,7 +385,7 @@ func (c *calls) count(key string) int {
 	return len(c.ops[key])
 }
 
-func (c *calls) with(key string, op controllerruntime.Operation) int {
+func (c *calls) with(key string, op controller.Operation) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
@@ -396,11 +397,11 @@ func (c *calls) with(key string, op controllerruntime.Operation) int {
 	return n
 }
 
-func (c *calls) reconciler(f controllerruntime.ReconcilerFunc) controllerruntime.ReconcilerFunc {
-	return func(ctx context.Context, req controllerruntime.Request) (controllerruntime.Result, error) {
+func (c *calls) reconciler(f controller.ReconcilerFunc) controller.ReconcilerFunc {
+	return func(ctx context.Context, req controller.Request) (controller.Result, error) {
 		c.add(req)
 		if f == nil {
-			return controllerruntime.Result{}, nil
+			return controller.Result{}, nil
 		}
 		return f(ctx, req)
 	}

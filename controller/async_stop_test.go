@@ -1,0 +1,85 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged, because NATS is away when it is stopped: the next run writes again
+// what is lost of them.
+func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
+	for name, opt := range map[string]Option{
+		"default grace": WithGracePeriod(30 * time.Second),
+		"without limit": WithGracePeriod(-1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			proxy := natstest.StartProxy(t, w.server.URL())
+			_, w.js = natstest.Connect(t, proxy.URL())
+			sites := w.sites()
+			w.make(sites, 300)
+			entered, leave := make(chan string, 300), make(chan struct{})
+			c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+				entered <- req.Key
+				<-leave
+				return Result{}, nil
+			}), WithResyncInterval(0), opt)
+			must(t, err)
+			r := w.run(c)
+			receive(t, "a reconcile", entered)
+			proxy.Refuse()
+			close(leave)
+			eventually(t, "many are under way", func() bool { return c.engine.Inside().Queue.Counts().InProgress > 100 })
+			r.stop()
+			select {
+			case <-r.done:
+			case <-time.After(25 * time.Second): // in series the writes would take five seconds each
+				t.Errorf("Run has not returned, %d keys are in progress", c.engine.Inside().Queue.Counts().InProgress)
+			}
+			proxy.Resume()
+			r.halt()
+		})
+	}
+}
+
+// TestKeysWhoseRecordsMayNotBeWrittenHoldUpNoOthers, although each such write takes until it is given up.
+func TestKeysWhoseRecordsMayNotBeWrittenHoldUpNoOthers(t *testing.T) {
+	denied := &server.Permissions{Publish: &server.SubjectPermission{
+		Allow: []string{">"}, Deny: []string{"$KV.sites-status.bad.>"},
+	}}
+	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+		o.Users = []*server.User{{Username: "controller", Password: "secret", Permissions: denied}}
+	}))
+	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("controller", "secret"))
+	w := &world{t: t, server: srv, js: js}
+	sites := w.client("Site", "sites", func(c *entity.Config) { c.Namespaced = true })
+	for n := range 20 {
+		s := newSite(fmt.Sprintf("site-%d", n), "one")
+		s.Namespace = "bad"
+		must(t, sites.Create(t.Context(), s))
+	}
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(0), WithWorkers(2))
+	must(t, err)
+	w.run(c)
+	eventually(t, "all of them are under way", func() bool { return c.engine.Inside().Queue.Counts().InProgress == 20 })
+	good := newSite("home", "one")
+	good.Namespace = "good"
+	must(t, sites.Create(t.Context(), good))
+	began := time.Now()
+	for n := 1; n <= 5; n++ { // each revision waits for the outcome of the one before
+		eventually(t, "it is reconciled", func() bool { return seen.count("good/home") == n })
+		must(t, sites.Patch(t.Context(), "good/home", []byte(fmt.Sprintf(`{"spec":{"pages":%d}}`, n))))
+	}
+	if took := time.Since(began); took > 10*time.Second { // in series one alone would take over a minute
+		t.Errorf("five revisions of another key took %v", took)
+	}
+}

@@ -1,0 +1,138 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/conflict"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// OperationResult says what CreateOrUpdate did.
+type OperationResult string
+
+// The results of CreateOrUpdate.
+const (
+	OperationResultNone    OperationResult = "unchanged"
+	OperationResultCreated OperationResult = "created"
+	OperationResultUpdated OperationResult = "updated"
+)
+
+// CreateOrUpdate makes the entity named by obj's name and namespace what mutate makes of it. mutate is given the
+// entity as it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Nothing is
+// written when nothing changed; status is not looked at and not written.
+//
+// Inside a reconcile the reconciled primary becomes the owner of what is created, and only what it owns is changed.
+// An entity that names no owner, as one that a person put, is a *ResourceExistsError, and an event on the primary
+// says so. To hand it over, write the owner's annotations into it. An entity that another primary owns is an
+// *AlreadyOwnedError, because two owners would undo each other's work for ever. Before it refuses, it asks the leader.
+//
+// It reads from the cache, which shows this process's own writes. If the write then finds that somebody else was
+// faster, it reads live and tries again, so mutate may be called more than once. On an error obj is undefined.
+func CreateOrUpdate[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
+) (OperationResult, error) {
+	key := source.ObjectKey(obj)
+	template := obj.DeepCopyObject().(T)
+	result, err := createOrUpdate(ctx, client, obj, readCached, mutate)
+	for range record.MaxConflicts {
+		if !conflict.Is(err) {
+			break
+		}
+		conflict.Assign(obj, template.DeepCopyObject().(T))
+		result, err = createOrUpdate(ctx, client, obj, readLive, mutate)
+	}
+	if err != nil {
+		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", client.Kind(), key, err)
+	}
+	return result, nil
+}
+
+type readFrom bool
+
+const (
+	readCached readFrom = false
+	readLive   readFrom = true
+)
+
+func createOrUpdate[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], obj T, from readFrom, mutate func(T) error,
+) (OperationResult, error) {
+	key := source.ObjectKey(obj)
+	before, err := readToUpdate(ctx, client, key, from)
+	exists := err == nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		return OperationResultNone, err
+	}
+	if exists {
+		conflict.Assign(obj, before)
+		before = before.DeepCopyObject().(T)
+	}
+	if err := mutate(obj); err != nil {
+		return OperationResultNone, fmt.Errorf("mutate: %w", err)
+	}
+	if source.ObjectKey(obj) != key {
+		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q",
+			source.ObjectKey(obj), key)
+	}
+	if r, ok := current.Of(ctx); ok {
+		r.Primary().Own(obj)
+	}
+	if !exists {
+		return OperationResultCreated, conflict.Of(client.Create(ctx, obj))
+	}
+	same, err := sameDocument(before, obj)
+	if err != nil || same {
+		return OperationResultNone, err
+	}
+	return OperationResultUpdated, conflict.Of(client.Update(ctx, obj))
+}
+
+// readToUpdate returns the entity if it may be changed under ctx. It refuses for what the leader says of the owner: the
+// cache may be behind.
+func readToUpdate[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], key string, from readFrom,
+) (T, error) {
+	if from == readCached {
+		cached, err := client.Lister().Get(key)
+		if err != nil || mayUpdate(ctx, client.Kind(), cached) == nil {
+			return cached, err
+		}
+	}
+	live, err := client.Get(ctx, key)
+	if err != nil {
+		return live, err
+	}
+	err = mayUpdate(ctx, client.Kind(), live)
+	if exists, ok := errors.AsType[*ResourceExistsError](err); ok {
+		current.WarnResourceExists(ctx, exists.Key)
+	}
+	return live, err
+}
+
+// sameDocument compares everything but the status.
+func sameDocument(a, b any) (bool, error) {
+	if reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) { // the first is quicker, and mostly says it
+		return true, nil
+	}
+	documents := [2]map[string]any{}
+	for i, obj := range []any{a, b} {
+		data, err := json.Marshal(obj)
+		if err != nil {
+			return false, fmt.Errorf("encode: %w", err)
+		}
+		if err := json.Unmarshal(data, &documents[i]); err != nil {
+			return false, fmt.Errorf("encode: %w", err)
+		}
+		delete(documents[i], "status")
+	}
+	return reflect.DeepEqual(documents[0], documents[1]), nil
+}

@@ -1,0 +1,31 @@
+package controller
+
+import (
+	"errors"
+
+	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// EventRecorder takes events about primaries and about the controller itself. It must not block. It is called
+// concurrently. A record.EventRecorder of client-go is one, and so is a recorder.Recorder.
+//
+// It is declared here because client-go's package brings over seventy more packages, for one method.
+type EventRecorder interface {
+	// Event records that something happened to object. eventtype is "Normal" or "Warning"; reason is one word in
+	// UpperCamelCase for programs, message is for people.
+	Event(object runtime.Object, eventtype, reason, message string)
+}
+
+// WithEventRecorder has the runtime record events about primaries (terminal errors, invalid documents) and about itself
+// (the brake). Package recorder makes a recorder that knows NATS entities.
+func WithEventRecorder(r EventRecorder) Option {
+	return func(o *engine.Options) error {
+		if guard.IsNil(r) {
+			return errors.New("WithEventRecorder(nil): a recorder is needed; leave the option away instead")
+		}
+		o.Recorder = r
+		return nil
+	}
+}

@@ -1,0 +1,128 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
+)
+
+// slowLists takes its time for each list, and notes how long.
+type slowLists struct {
+	*pushing
+	takes time.Duration
+	busy  atomic.Int64
+}
+
+func (s *slowLists) List(ctx context.Context) ([]external.Resource, error) {
+	began := time.Now()
+	defer func() { s.busy.Add(int64(time.Since(began))) }()
+	<-time.After(s.takes)
+	return s.pushing.List(ctx)
+}
+
+func TestPushesWithoutEndKeepTheAPIBusyWithListsForASmallPartOfTheTime(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	things := &slowLists{pushing: &pushing{Listed: cloudtest.NewListed(), pushes: make(chan string), ends: make(chan string)}, takes: 50 * time.Millisecond}
+	c, err := New("sites", sites, noReconciler, OwnsExternal(external.Configure(things, withInterval(notInATest))))
+	must(t, err)
+	w.run(c)
+	eventually(t, "it leads", func() bool { return c.Stats().Leading })
+	began, busy, lists := time.Now(), things.busy.Load(), things.Lists.Load()
+	for things.Lists.Load() < lists+5 && time.Since(began) < patience {
+		things.pushes <- "home"
+	}
+	took, spent := time.Since(began), time.Duration(things.busy.Load()-busy)
+	if lists = things.Lists.Load() - lists; lists < 5 {
+		t.Errorf("%d lists for all those pushes", lists)
+	}
+	if 5*spent > took {
+		t.Errorf("the API was busy with lists for %v of %v", spent, took)
+	}
+}
+
+func TestResourcesReconciledSideBySideInOneReconcileDoNotConflict(t *testing.T) {
+	const disks = 40
+	var failed sync.Map
+	w := newCloudWorld(t, quick, func(w *cloudWorld) ReconcilerFunc {
+		return func(ctx context.Context, _ Request) (Result, error) {
+			var wg sync.WaitGroup
+			errs := make([]error, disks)
+			for i := range errs {
+				wg.Go(func() {
+					_, errs[i] = external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1}, append(quickly, external.Name(fmt.Sprint("n", i)))...)
+				})
+			}
+			wg.Wait()
+			err := errors.Join(errs...)
+			if err != nil {
+				failed.Store(err.Error(), true)
+			}
+			return Result{}, err
+		}
+	})
+	w.run(w.c)
+	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	eventually(t, "all disks are there", func() bool { return w.cloud.Count() == disks && w.reconciled("home") })
+	failed.Range(func(err, _ any) bool { t.Errorf("%.300s", err); return true })
+}
+
+func TestAnOwnerThatTheBucketCannotHaveIsReported(t *testing.T) {
+	w := newWorld(t)
+	things := cloudtest.NewListed(external.Resource{ID: "odd", OwnerKey: "no such key/at/all", Version: "1"})
+	c, err := New("sites", w.sites(), noReconciler, OwnsExternal(external.Configure(things, quick)))
+	must(t, err)
+	w.run(c)
+	eventually(t, "it is reported", func() bool {
+		reason := c.Stats().Degraded["OwnsExternal Thing"]
+		return reason != nil && strings.Contains(reason.Error(), `"odd"`) && strings.Contains(reason.Error(), `"no such key/at/all"`)
+	})
+}
+
+func TestAKeyAsLongAsTheBucketTakesHasIntentsToo(t *testing.T) {
+	for _, length := range []int{20, 600} {
+		w := newCloudWorld(t, quick, nil)
+		w.sites = w.client("Site", "long", func(c *entity.Config) { c.MaxKeyLength = length })
+		w.controller(nil)
+		r := w.run(w.c)
+		key := strings.Repeat("k", length)
+		must(t, w.sites.Create(t.Context(), sized(key, 1)))
+		eventually(t, "it has its disk", func() bool { return w.cloud.Of(key) == "=1" && w.reconciled(key) })
+		must(t, w.sites.Delete(t.Context(), key))
+		eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone(key) })
+		r.halt()
+	}
+}
+
+func TestExternalResourcesOfANamespacedBucket(t *testing.T) {
+	w := newCloudWorld(t, quick, nil, WithResyncInterval(50*time.Millisecond))
+	w.sites = w.client("Site", "namespaced", func(c *entity.Config) { c.Namespaced = true })
+	w.controller(nil, WithResyncInterval(50*time.Millisecond))
+	w.run(w.c)
+	for _, namespace := range []string{"one", "two"} {
+		s := sized("home", 1)
+		s.Namespace = namespace
+		must(t, w.sites.Create(t.Context(), s))
+	}
+	eventually(t, "both have a disk of their own", func() bool {
+		return w.cloud.Of("one/home") == "=1" && w.cloud.Of("two/home") == "=1" && w.reconciled("one/home") && w.reconciled("two/home")
+	})
+	w.cloud.Edit("one/home", func(d *cloudtest.Disk) { d.Size = 9 })
+	eventually(t, "an edit by hand is undone", func() bool { return w.cloud.Of("one/home") == "=1" })
+	must(t, w.sites.Delete(t.Context(), "one/home"))
+	eventually(t, "one is gone", func() bool { return w.cloud.Of("one/home") == "" && w.gone("one/home") })
+	w.cloud.Add(cloudtest.Disk{Owner: "two/ghost", Instance: w.c.Instance(), Size: 1})
+	eventually(t, "an orphan is swept", func() bool { return w.cloud.Of("two/ghost") == "" })
+	if w.cloud.Of("two/home") != "=1" {
+		t.Error("the other namespace's disk is gone too")
+	}
+}

@@ -1,0 +1,57 @@
+package controller
+
+import (
+	"testing"
+)
+
+// instance is the id of this installation that the bucket keeps; "" if it keeps none.
+func (w *world) instance() string {
+	w.t.Helper()
+	entry, err := w.kv("sites-status").Get(w.t.Context(), "_nagi.instance")
+	if err != nil {
+		return ""
+	}
+	return string(entry.Value())
+}
+
+// TestAnEmptyInstanceIsNone: a key that somebody emptied by hand does not make an installation without an id, whose
+// secondaries nobody could tell from those of others.
+func TestAnEmptyInstanceIsNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	_, err := w.kv("sites-status").Put(t.Context(), "_nagi.instance", nil)
+	must(t, err)
+	c, err := New("sites", sites, (&calls{}).reconciler(nil))
+	must(t, err)
+	w.run(c)
+	eventually(t, "it leads", func() bool { return c.Stats().Leading })
+	if c.Instance() == "" || c.Instance() != w.instance() {
+		t.Errorf("the instance is %q, and %q in the bucket", c.Instance(), w.instance())
+	}
+}
+
+// TestAClaimRemovedAtTheEndOfATermIsMadeInTheNext: somebody removes the id of this installation, and the leader cannot
+// write it again before its term ends. It does so in its next term, with the same id.
+func TestAClaimRemovedAtTheEndOfATermIsMadeInTheNext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	behind, relay := w.behindRelay()
+	c, err := New("sites", behind.sites(), (&calls{}).reconciler(nil), WithLeaseTiming(quickLease))
+	must(t, err)
+	w.run(c)
+	eventually(t, "it leads", func() bool { return c.Stats().Leading })
+	before := w.instance()
+	if before == "" {
+		t.Fatal("no instance is kept")
+	}
+	relay.muteAnswers()
+	must(t, w.kv("sites-status").Purge(t.Context(), "_nagi.instance"))
+	eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
+	relay.mute("")
+	eventually(t, "the next term begins", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
+	eventually(t, "the instance is kept again", func() bool { return w.instance() != "" })
+	if after := w.instance(); after != before || c.Instance() != before {
+		t.Errorf("the instance was %q; the bucket now has %q, the controller %q", before, after, c.Instance())
+	}
+}

@@ -1,0 +1,152 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+)
+
+// slowRenewal is a lease that is looked at often and runs out late. A term that ends within the patience of a test
+// did not end because the lease ran out.
+var slowRenewal = WithLeaseTiming(LeaseTiming{
+	Duration: 5 * time.Minute, RenewDeadline: time.Minute, RetryPeriod: 100 * time.Millisecond,
+})
+
+// stubborn is a reconciler that does not return when its context ends, until it is let go. It does so once, for
+// "home".
+type stubborn struct {
+	once  sync.Once
+	begun chan struct{}
+	ended chan error // why its context ended
+	free  func()
+	let   chan struct{}
+}
+
+func newStubborn(t *testing.T) *stubborn {
+	s := &stubborn{begun: make(chan struct{}), ended: make(chan error, 1), let: make(chan struct{})}
+	s.free = sync.OnceFunc(func() { close(s.let) })
+	t.Cleanup(s.free)
+	return s
+}
+
+func (s *stubborn) reconcile(ctx context.Context, req Request) (Result, error) {
+	if req.Key != "home" {
+		return Result{}, nil
+	}
+	s.once.Do(func() {
+		close(s.begun)
+		<-ctx.Done()
+		s.ended <- context.Cause(ctx)
+		<-s.let
+	})
+	return Result{}, nil
+}
+
+// TestALeaseTakenByAnotherEndsTheTerm: the leader reads another's name in the lease and ends its term at once, not
+// when the lease would run out. Running reconciles are cancelled with ErrLeaseLost. The next term begins when the
+// lease is free.
+func TestALeaseTakenByAnotherEndsTheTerm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	home := newStubborn(t)
+	home.free()
+	c, err := New("sites", sites, ReconcilerFunc(home.reconcile), slowRenewal)
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	within(t, "it is being reconciled", home.begun)
+
+	w.leaseTo("another", 5*time.Minute)
+	select {
+	case cause := <-home.ended:
+		if !errors.Is(cause, ErrLeaseLost) {
+			t.Errorf("the reconcile was cancelled with %v, want ErrLeaseLost", cause)
+		}
+	case <-time.After(patience):
+		t.Fatalf("the term did not end within %v", patience)
+	}
+	eventually(t, "it does not lead", func() bool { return !c.Stats().Leading })
+	w.leaseTo("", time.Second)
+	eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
+}
+
+// TestALoserDoesNotLeadWhileItsOldReconcileRuns, though the lease is free again and other workers are idle. A
+// reconcile of the last term may still write, and no term may begin before it has returned.
+func TestALoserDoesNotLeadWhileItsOldReconcileRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	home := newStubborn(t)
+	c, err := New("sites", sites, ReconcilerFunc(home.reconcile), slowRenewal, WithWorkers(2))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	within(t, "it is being reconciled", home.begun)
+
+	w.leaseTo("another", 5*time.Minute)
+	if cause := <-home.ended; !errors.Is(cause, ErrLeaseLost) {
+		t.Fatalf("the reconcile was cancelled with %v, want ErrLeaseLost", cause)
+	}
+	w.leaseTo("", time.Second)
+	throughout(t, 2*time.Second, "it does not lead while its old reconcile runs", func() bool {
+		s := c.Stats()
+		return !s.Leading && s.Terms == 1 && s.Running == 1
+	})
+	home.free()
+	eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
+}
+
+// TestAStoppedReplicaKeepsItsLeaseWhileAReconcileRuns, even after the grace period. If it gave the lease back
+// earlier, two replicas would reconcile one key at once.
+func TestAStoppedReplicaKeepsItsLeaseWhileAReconcileRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	home := newStubborn(t)
+	var active, both atomic.Int64
+	counted := func(f ReconcilerFunc) Reconciler {
+		return ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+			if req.Key == "home" {
+				if active.Add(1) > 1 {
+					both.Add(1)
+				}
+				defer active.Add(-1)
+			}
+			return f(ctx, req)
+		})
+	}
+	first, err := New("sites", sites, counted(home.reconcile), slowRenewal, WithGracePeriod(0))
+	must(t, err)
+	r := w.run(first)
+	eventually(t, "the first leads", func() bool { return first.Stats().Leading })
+	var seen calls
+	second, err := New("sites", w.away().sites(), counted(func(_ context.Context, req Request) (Result, error) {
+		seen.add(req)
+		return Result{}, nil
+	}), slowRenewal)
+	must(t, err)
+	w.run(second)
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	within(t, "it is being reconciled", home.begun)
+
+	r.stop()
+	if cause := <-home.ended; !errors.Is(cause, ErrStopped) {
+		t.Errorf("the reconcile was cancelled with %v, want ErrStopped", cause)
+	}
+	throughout(t, 2*time.Second, "the second waits while the first's reconcile runs", func() bool {
+		return !second.Stats().Leading && seen.count("home") == 0
+	})
+	home.free()
+	r.halt()
+	eventually(t, "the second works", func() bool { return seen.count("home") > 0 })
+	eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	if both.Load() > 0 {
+		t.Error("both reconciled the key at once")
+	}
+}

@@ -1,0 +1,31 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/internal/lease"
+)
+
+// LeaseTiming says how replicas of one controller take turns. See WithLeaseTiming.
+type LeaseTiming struct {
+	// Duration is how long the others wait for a holder that does not renew.
+	Duration time.Duration
+	// RenewDeadline is how long a holder tries to renew before it gives up and cancels its reconciles.
+	RenewDeadline time.Duration
+	// RetryPeriod is the pause between two tries to take or renew the lease.
+	RetryPeriod time.Duration
+}
+
+// WithLeaseTiming sets the timing of the lease. The default is client-go's for its leader election: 15 s, 10 s, 2 s.
+func WithLeaseTiming(t LeaseTiming) Option {
+	return func(o *engine.Options) error {
+		if err := lease.Timing(t).Validate(); err != nil {
+			return fmt.Errorf("WithLeaseTiming(%+v): %w", t, err)
+		}
+		o.Lease = lease.Timing(t)
+		o.TeardownOptions = append(o.TeardownOptions, "WithLeaseTiming")
+		return nil
+	}
+}

@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ResourceExistsError says that an entity or a Kubernetes object of that name exists and is not the primary's.
+// Nothing was written. An entity in NATS names no owner then: one that another primary owns is an AlreadyOwnedError.
+type ResourceExistsError struct {
+	Resource schema.GroupVersionResource // of a Kubernetes object; empty for an entity in NATS
+	Kind     string                      // of an entity in NATS; empty for a Kubernetes object
+	Key      string                      // of the object: "name" or "namespace/name"
+	// The primary that owns it, maybe of another installation; empty if it names none.
+	OwnerKind, OwnerKey, OwnerInstance string
+	// Controller is the Kubernetes object that controls it by an ownerReference, as "ReplicaSet web-5d4f"; else "".
+	Controller string
+}
+
+// Error is current.MessageResourceExists and who owns the object, as far as it says, and what to do.
+func (e *ResourceExistsError) Error() string {
+	message := fmt.Sprintf(current.MessageResourceExists, e.Key)
+	if e.Kind != "" {
+		return fmt.Sprintf("%s: this %s in NATS names no owner; use another name, or hand it over: "+
+			"name the owner in its annotations %s and %s, as SetOwner does",
+			message, e.Kind, OwnerkindAnnotation, OwnerKeyAnnotation)
+	}
+	switch {
+	case e.OwnerKey != "":
+		return fmt.Sprintf("%s: this object of %s is owned by %s %q of installation %q; use another name",
+			message, kubeerrors.ResourceName(e.Resource), e.OwnerKind, e.OwnerKey, e.OwnerInstance)
+	case e.Controller != "":
+		return fmt.Sprintf("%s: this object of %s is controlled by %s; use another name",
+			message, kubeerrors.ResourceName(e.Resource), e.Controller)
+	}
+	return fmt.Sprintf("%s: this object of %s names no owner; use another name, or take it over with AdoptOrFail",
+		message, kubeerrors.ResourceName(e.Resource))
+}
+
+// AlreadyOwnedError says that a primary wanted to own what another one owns, maybe of another installation.
+type AlreadyOwnedError struct {
+	Object                                string // its key
+	OwnerKind, OwnerKey, OwnerInstance    string
+	WantedKind, WantedKey, WantedInstance string
+}
+
+// Error says who owns the object, and what to do.
+func (e *AlreadyOwnedError) Error() string {
+	return fmt.Sprintf("%q is owned by %s %q of installation %q already, so %s %q of installation %q cannot own it: "+
+		"use another name, or hand it over: name the owner in its annotations %s and %s, as SetOwner does",
+		e.Object, e.OwnerKind, e.OwnerKey, e.OwnerInstance, e.WantedKind, e.WantedKey, e.WantedInstance,
+		OwnerkindAnnotation, OwnerKeyAnnotation)
+}
+
+// mayUpdate refuses, inside a reconcile, an entity that is not the reconciled primary's.
+func mayUpdate(ctx context.Context, kind string, existing metav1.Object) error {
+	if r, ok := current.Of(ctx); ok {
+		return mayOwn(kind, existing, owner.Owner(r.Primary()))
+	}
+	return nil
+}
+
+// mayOwn refuses an entity that is not the primary's: its annotations name another owner, or none. Where they name none,
+// the labels alone may name the owner, as the original Kumori runtime has it. An owner that is named without an
+// installation is taken for one of this installation.
+func mayOwn(kind string, existing metav1.Object, primary owner.Owner) error {
+	named := owner.Of(existing)
+	if named.Allows(primary) {
+		return nil
+	}
+	if named.IsNone() {
+		named = owner.OfLabels(existing)
+		if named.Allows(primary.InLabels()) {
+			return nil
+		}
+	}
+	object := source.ObjectKey(existing)
+	if named.Kind == "" || named.Key == "" {
+		return &ResourceExistsError{Kind: kind, Key: object}
+	}
+	return &AlreadyOwnedError{
+		Object: object, OwnerKind: named.Kind, OwnerKey: named.Key, OwnerInstance: named.Instance,
+		WantedKind: primary.Kind, WantedKey: primary.Key, WantedInstance: primary.Instance,
+	}
+}

@@ -1,0 +1,78 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/engine"
+)
+
+// Reconciler makes the world match one primary.
+//
+// Reconcile is level-triggered: it reads the primary by its key (usually from the client's Lister), compares what it
+// finds with what should be, and writes the difference. It is never called for one key by two workers at once. The
+// request's operations say what made it due; they are a hint, and a correct reconciler works without them.
+//
+// A primary that is gone is reconciled with OperationDelete or OperationPurge; the reconciler removes what the runtime
+// does not know of, and after it succeeded the runtime deletes what the primary still owns. LastKnown gives the document.
+//
+// The outcome means what it means in controller-runtime:
+//
+//   - an error: the key is tried again with backoff, and the Result is ignored;
+//   - a TerminalError: the key is parked until the primary changes, is deleted, or somebody enqueues it by hand;
+//   - RequeueAfter > 0: the key is due again after that time, not rate-limited;
+//   - else: done until something happens.
+//
+// The context carries a logger (klog.FromContext) with controller, kind, key, operations and an id. It ends when the
+// grace period after a stop is over, the lease is lost, or the reconcile timeout is reached; context.Cause tells which.
+type Reconciler interface {
+	Reconcile(ctx context.Context, req Request) (Result, error)
+}
+
+// ReconcilerFunc is a function as a Reconciler.
+type ReconcilerFunc func(ctx context.Context, req Request) (Result, error)
+
+// Reconcile calls the function.
+func (f ReconcilerFunc) Reconcile(ctx context.Context, req Request) (Result, error) {
+	return f(ctx, req)
+}
+
+// Request names the primary to reconcile.
+type Request struct {
+	// Key is client-go's: "name", or "namespace/name" where the bucket is Namespaced.
+	Key string
+	// Operations are all the reasons since the last attempt that succeeded. Never empty.
+	Operations Operations
+}
+
+// Result of a reconcile without an error. The zero value means: done.
+type Result struct {
+	// RequeueAfter makes the key due again after this time. Zero or less means it does not.
+	RequeueAfter time.Duration
+}
+
+// Causes of a reconcile's context ending, told apart by context.Cause.
+var (
+	// ErrReconcileTimeout ends a reconcile that took longer than WithReconcileTimeout allows.
+	ErrReconcileTimeout = engine.ErrReconcileTimeout
+	// ErrStopped ends a reconcile that was still running when the grace period of a stop was over.
+	ErrStopped = engine.ErrStopped
+	// ErrLeaseLost ends the running reconciles of a replica that may no longer act.
+	ErrLeaseLost = engine.ErrLeaseLost
+)
+
+// TerminalError marks an error that no retry can mend: the key is parked. A new revision of the primary, its deletion,
+// OperationManual or a restart wake it; Retry, Resync and Secondary do not. TerminalError(nil) is nil.
+func TerminalError(err error) error { return engine.TerminalError(err) }
+
+// ReconcileResult is what WithOnResult's callback is told of an attempt.
+type ReconcileResult struct {
+	Key        string
+	Operations Operations
+	// Attempt counts from 1; it goes up while attempts fail, and starts again after a success or a new revision.
+	Attempt  int
+	Duration time.Duration
+	Err      error
+	// NextDue is when the key is due again by itself; zero if only an event makes it so.
+	NextDue time.Time
+}

@@ -1,0 +1,72 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Owns makes the entities of client secondaries of the primary: an event of one, or of its status, enqueues the primary
+// it names as its owner, and cascade and sweep delete those whose owner is gone.
+func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption) Option {
+	return func(o *engine.Options) error {
+		if guard.IsNil(client) {
+			return errors.New("Owns(nil): a client is needed")
+		}
+		so, err := natsSourceOptions("Owns", client.Kind(), opts)
+		if err != nil {
+			return err
+		}
+		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
+			s := source.NewNATS(client, source.NATSConfig{
+				Role: "Owns", Owner: e.Kind, Owned: true, Joined: len(so.predicates) > 0, Changed: e.SourceHealth,
+			})
+			s.SetSink(e.EventsOf(s, so.predicates, e.Owners, OperationSecondary))
+			return s, nil
+		})
+		return nil
+	}
+}
+
+// Watches makes the entities of client tertiaries: an event of one, or of its status, enqueues the primaries that keys
+// returns for it, on an update for the old and for the new one. keys sees the status too, and must not modify the object;
+// if it fails it is called again, with backoff, for the same event. It must return soon after its context ended: the end of
+// Run waits for it, but not for ever.
+func Watches[T entity.IEntity](client entity.IEntityClient[T], keys func(context.Context, T) ([]string, error), opts ...SourceOption) Option {
+	return func(o *engine.Options) error {
+		if guard.IsNil(client) || keys == nil {
+			return errors.New("Watches: a client and a function that returns keys are needed")
+		}
+		so, err := natsSourceOptions("Watches", client.Kind(), opts)
+		if err != nil {
+			return err
+		}
+		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
+		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
+			s := source.NewNATS(client, source.NATSConfig{Role: "Watches", Owner: e.Kind, Joined: true, Changed: e.SourceHealth})
+			s.SetSink(e.EventsOf(s, so.predicates, typed, OperationTertiary))
+			return s, nil
+		})
+		return nil
+	}
+}
+
+func natsSourceOptions(role, kind string, opts []SourceOption) (sourceOptions, error) {
+	so, err := applySourceOptions(opts)
+	if err != nil {
+		return so, fmt.Errorf("%s(%s): %w", role, kind, err)
+	}
+	if so.deleter != nil {
+		return so, fmt.Errorf("%s(%s): WithDeleter is for Kubernetes sources; NATS entities are deleted through their client", role, kind)
+	}
+	if err := so.onlyForKube(); err != nil {
+		return so, fmt.Errorf("%s(%s): %w", role, kind, err)
+	}
+	return so, nil
+}

@@ -1,0 +1,349 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/natsinformer"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// shortSync makes a source that cannot sync known soon.
+func shortSync() Option { return WithCacheSyncTimeout(500 * time.Millisecond) }
+
+// failed waits for Run to end and returns its error, which it must have.
+func (r *running) failed() error {
+	r.t.Helper()
+	receive(r.t, "Run ends", r.done)
+	err := r.err
+	r.err = nil // expected, so halt has nothing to say
+	if err == nil {
+		r.t.Fatal("Run returned nil, want an error")
+	}
+	return err
+}
+
+// says checks that an error names what it is about.
+func says(t *testing.T, err error, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not say %q: %v", word, err)
+		}
+	}
+}
+
+// stillInformer is a Kubernetes informer that nobody starts.
+func stillInformer() cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+}
+
+// started starts the caches of a client, and waits until each has synced or failed. Else shortSync could end while a
+// sound cache is still being filled.
+func started[T entity.IEntity](w *world, client *entity.Client[T]) *entity.Client[T] {
+	w.t.Helper()
+	stop, err := client.Start()
+	must(w.t, err)
+	w.t.Cleanup(stop)
+	informers := []natsinformer.Informer{client.Informer()}
+	if records := client.Records(); records != nil {
+		informers = append(informers, records.Informer())
+	}
+	for _, i := range informers {
+		eventually(w.t, "it has synced or failed", func() bool { return i.HasSynced() || i.Status().Err != nil })
+	}
+	return client
+}
+
+func TestSourceThatDoesNotSyncFailsRunByName(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		build func(*world) (*Controller[*site], error)
+		words []string
+	}{
+		{"primary", func(w *world) (*Controller[*site], error) {
+			sites := w.sites()
+			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "sites"))
+			return New("sites", started(w, sites), noReconciler, shortSync())
+		}, []string{"not synced: primary Site (bucket sites)", "not found"}},
+		{"secondary", func(w *world) (*Controller[*site], error) {
+			sites, pages := w.sites(), w.pages()
+			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "pages"))
+			return New("sites", started(w, sites), noReconciler, Owns(started(w, pages)), shortSync())
+		}, []string{"not synced: Owns Page (bucket pages)", "not found"}},
+		{"status of a secondary", func(w *world) (*Controller[*site], error) {
+			sites, pages := w.sites(), w.pages()
+			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "pages-status"))
+			return New("sites", started(w, sites), noReconciler, Owns(started(w, pages)), shortSync())
+		}, []string{"not synced: Owns Page (bucket pages)", "pages-status", "not found"}},
+		{"tertiary", func(w *world) (*Controller[*site], error) {
+			sites, pages := w.sites(), w.pages()
+			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "pages"))
+			return New("sites", started(w, sites), noReconciler, Watches(started(w, pages), noPages), shortSync())
+		}, []string{"not synced: Watches Page (bucket pages)"}},
+		{"status of the primary", func(w *world) (*Controller[*site], error) {
+			sites := w.sites()
+			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "sites-status"))
+			return New("sites", started(w, sites), noReconciler, shortSync())
+		}, []string{"status bucket sites-status", "did not sync in time"}},
+		{"informer that nobody started", func(w *world) (*Controller[*site], error) {
+			sites, pages := started(w, w.sites()), started(w, w.pages())
+			return New("sites", sites, noReconciler, Owns(pages), WatchesKube(stillInformer(), noObjects), shortSync())
+		}, []string{"not synced: WatchesKube PartialObjectMetadata (informer 2)"}},
+		{"all that are missing", func(w *world) (*Controller[*site], error) {
+			sites := started(w, w.sites())
+			owns, watches := OwnsKube(stillInformer()), WatchesKube(stillInformer(), noObjects)
+			return New("sites", sites, noReconciler, owns, watches, shortSync())
+		}, []string{"not synced: OwnsKube PartialObjectMetadata (informer 1) (the informer was not started"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			c, err := test.build(w)
+			must(t, err)
+			err = w.run(c).failed()
+			says(t, err, append(test.words, `controller "sites"`, "WithCacheSyncTimeout")...)
+		})
+	}
+}
+
+func TestSourceThatMayNotBeReadFailsRunByName(t *testing.T) {
+	t.Parallel()
+	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+		denied := &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.CREATE.KV_pages.>"}}
+		o.Users = []*server.User{{Username: "admin", Password: "x"}, {Username: "clerk", Password: "x", Permissions: &server.Permissions{Publish: denied}}}
+	}))
+	_, js := natstest.Connect(t, s.URL(), nats.UserInfo("clerk", "x"))
+	w := &world{t: t, server: s, js: js}
+	c, err := New("sites", w.sites(), noReconciler, Owns(w.pages()), WithCacheSyncTimeout(3*time.Second))
+	must(t, err)
+	says(t, w.run(c).failed(), `controller "sites"`, "not synced: Owns Page (bucket pages)", "ermission", "CONSUMER.CREATE.KV_pages")
+}
+
+func TestInformerThatHasBeenStoppedFailsRunByName(t *testing.T) {
+	w := newWorld(t)
+	informer := stillInformer()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	informer.RunWithContext(ended)
+	c, err := New("sites", w.sites(), noReconciler, OwnsKube(informer))
+	must(t, err)
+	says(t, w.run(c).failed(), `controller "sites"`, "OwnsKube PartialObjectMetadata (informer 1)", "stopped already", "give the controller a new one")
+}
+
+func TestStatusBucketOfAnotherControllerFailsRunByName(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	first, err := New("first", sites, noReconciler)
+	must(t, err)
+	r := w.run(first)
+	eventually(t, "the first leads", func() bool { return first.Stats().Leading })
+	r.halt()
+	second, err := New("second", sites, noReconciler)
+	must(t, err)
+	says(t, w.run(second).failed(), `controller "second"`, "sites-status", `belongs to controller "first"`, "another StatusBucket")
+}
+
+func TestCancelDuringTheSyncIsNoError(t *testing.T) {
+	reason := errors.New("the operator said so")
+	for _, test := range []struct {
+		name  string
+		build func(*world) (*Controller[*site], error)
+	}{
+		{"while sources sync", func(w *world) (*Controller[*site], error) {
+			return New("sites", w.sites(), noReconciler, OwnsKube(stillInformer()))
+		}},
+		{"while the status bucket does not answer", func(w *world) (*Controller[*site], error) {
+			sites := w.sites()
+			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "sites-status"))
+			return New("sites", sites, noReconciler)
+		}},
+		{"while a bucket is missing", func(w *world) (*Controller[*site], error) {
+			sites := w.sites()
+			must(w.t, w.js.DeleteKeyValue(w.t.Context(), "sites"))
+			return New("sites", sites, noReconciler, WithoutTeardown())
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			c, err := test.build(w)
+			must(t, err)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- c.Run(ctx) }()
+			eventually(t, "Run has begun", c.engine.Inside().Started.Load)
+			cancel(reason)
+			if err := receive(t, "Run ends", ended); err != nil {
+				t.Errorf("Run: %v, want nil", err)
+			}
+		})
+	}
+	t.Run("before it began", func(t *testing.T) {
+		w := newWorld(t)
+		c, err := New("sites", w.sites(), noReconciler)
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		must(t, c.Run(ctx))
+	})
+	t.Run("by a deadline", func(t *testing.T) {
+		w := newWorld(t)
+		c, err := New("sites", w.sites(), noReconciler, OwnsKube(stillInformer()))
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		must(t, c.Run(ctx))
+	})
+}
+
+func TestSecondRunIsAnError(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(nil))
+	must(t, err)
+	r := w.run(c)
+	eventually(t, "it runs", func() bool { return c.Stats().Leading })
+	again := func(when string) {
+		t.Helper()
+		err := c.Run(t.Context())
+		if err == nil {
+			t.Fatalf("a second Run %s is no error", when)
+		}
+		says(t, err, `controller "sites"`, "runs once", "make a new one")
+	}
+	again("while the first runs")
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "the first still works", func() bool { return seen.count("home") == 1 })
+	r.halt()
+	again("after the first")
+}
+
+func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
+	w := newWorld(t)
+	sites, pages, themes := w.sites(), w.pages(), w.client("Theme", "themes")
+	const each = 20
+	for n := range each {
+		name := fmt.Sprint("n-", n)
+		must(t, sites.Create(t.Context(), newSite(name, "one")))
+		must(t, pages.Create(t.Context(), newSite(name, "one")))
+		must(t, themes.Create(t.Context(), newSite(name, "one")))
+	}
+	release := make(chan struct{})
+	var mapped, early atomic.Int32
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
+		if mapped.Load() < 2*each {
+			early.Add(1)
+		}
+		return Result{}, nil
+	}), WithWorkers(4),
+		Watches(pages, func(context.Context, *page) ([]string, error) { mapped.Add(1); return nil, nil }),
+		Watches(themes, func(ctx context.Context, p *theme) ([]string, error) {
+			if mapped.Load() >= 2*each-1 { // the last of all
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+			}
+			mapped.Add(1)
+			return nil, nil
+		}))
+	must(t, err)
+	c.Enqueue("n-0", OperationManual)
+	w.run(c)
+	eventually(t, "all but the last object were seen, and the primaries wait", func() bool {
+		n := c.engine.Inside().Queue.Counts()
+		return mapped.Load() >= 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
+	})
+	if s := c.Stats(); s.Reconciles != 0 || s.Running != 0 || s.Leading {
+		t.Errorf("%d reconciles, %d running, leading %v, before the last object was seen", s.Reconciles, s.Running, s.Leading)
+	}
+	close(release)
+	eventually(t, "every primary is reconciled", func() bool {
+		for n := range each {
+			if seen.count(fmt.Sprint("n-", n)) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	if n := early.Load(); n != 0 {
+		t.Errorf("%d reconciles before every handler saw the whole initial list", n)
+	}
+}
+
+func TestSourceThatFailsLaterDegradesAndTheRestGoesOn(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	type news struct {
+		source string
+		err    error
+	}
+	told := make(chan news, 100)
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithOnSourceError(func(source string, err error) {
+		told <- news{source, err}
+		panic("a callback that panics stops nothing")
+	}))
+	must(t, err)
+	w.run(c)
+	eventually(t, "it runs", func() bool { return c.Stats().Leading })
+	const name = "Owns Page (bucket pages)"
+	must(t, w.js.DeleteKeyValue(t.Context(), "pages"))
+	eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[name] != nil })
+	if n := receive(t, "the callback", told); n.source != name || n.err == nil {
+		t.Errorf("told of %q: %v", n.source, n.err)
+	}
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "primaries are reconciled all the same", func() bool { return seen.with("home", OperationPut) == 1 })
+	again := w.client("Page", "pages") // makes the bucket anew
+	eventually(t, "the source works again", func() bool { return len(c.Stats().Degraded) == 0 })
+	p := newSite("page", "one")
+	c.SetOwner(p, "home")
+	must(t, again.Create(t.Context(), p))
+	eventually(t, "and is heard", func() bool { return seen.with("home", OperationSecondary) == 1 })
+	var last news
+	eventually(t, "the callback is told that it works again", func() bool {
+		select {
+		case last = <-told:
+		default:
+		}
+		return last.source == name && last.err == nil
+	})
+}
+
+func TestControllersShareACacheAndStopApart(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	other := w.client("Site", "sites", func(cfg *entity.Config) { cfg.StatusBucket = "sites-status-of-another" })
+	var seen, seenByOther calls
+	first, err := New("first", sites, seen.reconciler(nil), WithoutTeardown())
+	must(t, err)
+	second, err := New("second", sites, seenByOther.reconciler(nil))
+	must(t, err)
+	third, err := New("third", other, noReconciler)
+	must(t, err)
+	r := w.run(first)
+	w.run(second)
+	w.run(third)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "both see it", func() bool { return seen.count("home") == 1 && seenByOther.count("home") == 1 })
+	r.halt()
+	must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
+	eventually(t, "the one that is left goes on", func() bool { return seenByOther.count("home") == 2 })
+	if n := seen.count("home"); n != 1 {
+		t.Errorf("the one that stopped reconciled %d times, want once", n)
+	}
+}

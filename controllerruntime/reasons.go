@@ -1,6 +1,0 @@
-package controllerruntime
-
-import "github.com/nagi-runtime/nagi/internal/current"
-
-// ReasonDrifted is the reason of the event about an external resource that has drifted and is left so.
-const ReasonDrifted = current.ReasonDrifted

@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+)
+
+// newAPIs makes the set of the sources behind APIs.
+func (e *Engine) newAPIs() *apisource.Set {
+	config := apisource.Config{
+		Host: apiHost{e}, Kind: e.Kind, Bucket: e.statusBucket,
+		Changed:       e.SourceHealth,
+		Malformed:     func() { e.stats.Malformed.Add(1) },
+		BreakerOpened: func() { e.stats.BreakerOpened.Add(1) },
+	}
+	if e.records != nil {
+		config.Records = e.records
+		config.MayExist = func(name string) bool {
+			if e.filtered {
+				return true // the cache of a part of the bucket has no reserved keys
+			}
+			_, exists, err := e.records.Informer().GetStore().GetByKey(name)
+			return exists || err != nil
+		}
+	}
+	return apisource.NewSet(config)
+}
+
+// apiHost is the engine as the sources behind APIs see it.
+type apiHost struct{ *Engine }
+
+var _ apisource.Host = apiHost{}
+
+// Resume implements apisource.Host.
+func (h apiHost) Resume(it queue.Item) { h.resume(it) }
+
+// RetryAfter implements apisource.Host.
+func (h apiHost) RetryAfter(it queue.Item, after time.Duration) {
+	ops := operation.Union(it.Ops, operation.Of(operation.Retry))
+	h.queue.AddAfter(it.Key, ops, queue.Background, after, queue.RetryDelay)
+}
+
+// resume makes a key due that has waited for an API. While another replica works, a key that is gone is forgotten: the
+// record says whether its teardown is owed, and this replica asks for it when its turn comes.
+func (e *Engine) resume(it queue.Item) {
+	e.leadership.mu.RLock()
+	defer e.leadership.mu.RUnlock()
+	if e.leadership.waits && !e.primary.Exists(it.Key) {
+		return
+	}
+	apiHost{e}.RetryAfter(it, 0)
+}
+
+// waiterFor returns what a key has to wait for after an error; nil if the error is a failure.
+func (e *Engine) waiterFor(key string, err error) apisource.Waiter {
+	if err == nil || isTerminal(err) {
+		return nil
+	}
+	return e.APIs.WaiterFor(key, err)
+}

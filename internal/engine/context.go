@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// newContext returns the context of one reconcile.
+func (e *Engine) newContext(t *term, key string, operations operation.Operations) *current.Context {
+	c := current.NewContext(t.ctx, &e.contexts, t.logger, key, operations)
+	if e.opts.LogConstructor != nil {
+		c.WithLogger()
+	}
+	return c
+}
+
+// reconcileHost implements current.Host.
+type reconcileHost struct{ *Engine }
+
+// Name implements current.Host.
+func (h reconcileHost) Name() string { return h.name }
+
+// PrimaryOf implements current.Host.
+func (h reconcileHost) PrimaryOf(key string) current.Primary { return h.primaryOf(key) }
+
+// Warn implements current.Host.
+func (h reconcileHost) Warn(key, reason, message string) {
+	h.event(h.regarding(key, h.primary.View(key)), eventWarning, reason, message)
+}
+
+// Logger implements current.Host.
+func (h reconcileHost) Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger {
+	f := h.opts.LogConstructor
+	if f == nil {
+		return base.WithValues("key", key, "operations", operations, "reconcileID", reconcileID(h.runs.Add(1)))
+	}
+	logger := base.WithValues("key", key) // what is left if f panics
+	h.callback(klog.NewContext(context.Background(), base), "WithLogConstructor", func() { logger = f(base, key, operations) })
+	return logger
+}
+
+// Mine implements current.Host.
+func (h reconcileHost) Mine(obj metav1.Object) bool { return h.mine(obj) }
+
+// AwaitName implements current.Host.
+func (h reconcileHost) AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool) {
+	return h.awaitName(informer, object, primary)
+}
+
+// Uncovered implements current.Host.
+func (h reconcileHost) Uncovered() { h.stats.Uncovered.Add(1) }
+
+// primaryOf names the primary with that key.
+func (e *Engine) primaryOf(key string) current.Primary {
+	return current.Primary{Kind: e.Kind, Key: key, Instance: e.InstanceID()}
+}
+
+// SetOwner makes the primary with that key the owner of obj.
+func (e *Engine) SetOwner(obj metav1.Object, key string) { e.primaryOf(key).Own(obj) }

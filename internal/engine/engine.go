@@ -1,0 +1,272 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/asyncwrites"
+	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/teardown"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+)
+
+// Engine is a Controller without its type parameter. Data flows one way through it: sources → queue → workers →
+// reconciler → writes. Around the reconciler stand the anchor (before and after) and, for a primary that is gone, the
+// teardown. Only the replica that holds the lease works.
+type Engine struct {
+	name         string
+	Kind         string
+	statusBucket string
+	opts         Options
+
+	primary   primary
+	sources   source.Group   // the primary first
+	APIs      *apisource.Set // those of them that are behind APIs
+	reconcile Reconcile
+	queue     *queue.Queue
+	mappings  *source.Mappings
+	records   *entity.Records // nil without teardown
+	anchors   *record.Anchors
+	brake     *brake.Brake // nil without teardown, as is the next
+	teardown  *teardown.Teardown
+	keys      keytable.Table
+	life      lifecycle
+	contexts  current.Config  // of reconciles
+	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
+	stats     Counts
+	async     *asyncwrites.Writes
+
+	lastDocumentLimit int
+	filtered          bool                // only a part of the bucket is ours
+	owedBefore        map[string]struct{} // see remindOwed; only the sweep's
+
+	reserved   *record.Bucket // nil without teardown, as is claim
+	claim      *record.Claim
+	started    atomic.Bool
+	leadership leadership
+	runs       atomic.Uint64 // numbers the reconciles that log something
+
+	health        *health.Board
+	recordsHealth *health.Reporter // whether records can be written
+	leaseHealth   *health.Reporter // whether the lease can be read and written
+}
+
+// New makes the engine of a controller. Its sources are not started before run.
+func New[T entity.IEntity](
+	name string, client entity.IEntityClient[T], reconcile Reconcile, opts Options,
+) (*Engine, error) {
+	if err := checkNew(name, client, reconcile, opts.WithoutTeardown); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		name: name, Kind: client.Kind(), statusBucket: client.Config().StatusBucket, opts: opts, reconcile: reconcile,
+		queue:   queue.New(queue.Options{DebounceQuiet: opts.DebounceQuiet, DebounceMax: opts.DebounceMax}),
+		backoff: backoff.New(opts.BackoffMin, opts.BackoffMax),
+	}
+	e.health = health.New(e.onSourceError())
+	e.recordsHealth = e.health.Reporter("records (bucket " + e.statusBucket + ")")
+	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
+	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) })
+	e.primary = source.NewPrimary(client, observer{e}, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth)
+	if opts.WithoutTeardown {
+		e.life = unrecorded{e}
+		e.APIs = e.newAPIs()
+	} else {
+		e.keepRecords(client.Config(), client.Records())
+	}
+	e.contexts = current.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs}
+	if err := e.addSources(); err != nil {
+		return nil, err
+	}
+	if opts.Attach != nil {
+		opts.Attach(e)
+	}
+	return e, nil
+}
+
+// keepRecords is for an engine with a status bucket.
+func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
+	e.life = recordedLife{e}
+	e.records = records
+	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
+	e.claim = record.NewClaim(e.reserved, e.name)
+	e.async = asyncwrites.New()
+	e.lastDocumentLimit = config.LastDocumentLimit
+	e.filtered = config.Filter != ">"
+	e.anchors = &record.Anchors{
+		Controller: e.name, Kind: e.Kind, Limit: config.LastDocumentLimit, Records: records, Primary: e.primary,
+		Written: e.recordWritten,
+	}
+	e.brake = e.newBrake()
+	e.APIs = e.newAPIs()
+	e.teardown = e.newTeardown()
+}
+
+func (e *Engine) addSources() error {
+	e.sources = source.Group{e.primary}
+	for _, build := range e.opts.Sources {
+		s, err := build(e)
+		if err != nil {
+			return err
+		}
+		e.sources = append(e.sources, s)
+	}
+	return nil
+}
+
+// SetWorkers sets how many keys are reconciled at once, before run.
+func (e *Engine) SetWorkers(n int) { e.opts.Workers = n }
+
+// SetRecorder says who takes events, before run.
+func (e *Engine) SetRecorder(r eventRecorder) { e.opts.Recorder = r }
+
+// Kinds are the kinds of the entities in NATS that are sources, the primary's first.
+func (e *Engine) Kinds() (kinds []string) {
+	for _, s := range e.sources {
+		if s, ok := s.(interface{ Kind() string }); ok {
+			kinds = append(kinds, s.Kind())
+		}
+	}
+	return kinds
+}
+
+// owned are the sources in which primaries own something.
+func (e *Engine) owned() []source.Owned {
+	var owned []source.Owned
+	for _, s := range e.sources[1:] {
+		if s, ok := s.(source.Owned); ok && s.Owns() {
+			owned = append(owned, s)
+		}
+	}
+	return owned
+}
+
+func (e *Engine) newTeardown() *teardown.Teardown {
+	return teardown.New(teardown.Config{
+		Kind: e.Kind, Primaries: e.primary, Records: e.records, Anchors: e.anchors, Reserved: e.reserved, APIs: e.APIs,
+		Owner: teardownOwner{e}, Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
+		Counters: teardown.Counters{
+			Cascaded:     func() { e.stats.Cascaded.Add(1) },
+			Foreign:      func() { e.stats.Foreign.Add(1) },
+			LeaderErrors: func() { e.stats.LeaderErrors.Add(1) },
+		},
+	})
+}
+
+// teardownOwner implements teardown.Owner.
+type teardownOwner struct{ *Engine }
+
+func (o teardownOwner) Mine(obj metav1.Object) bool { return o.mine(obj) }
+
+func (o teardownOwner) LastSeen(key string) metav1.Object {
+	if deleted := o.keys.Of(key).Deleted; deleted != nil {
+		return deleted.Object
+	}
+	return nil
+}
+
+// Owners is the mapper of Owns and OwnsKube: the owner, if it is of our kind and not of another installation.
+func (e *Engine) Owners(_ context.Context, obj metav1.Object) ([]string, error) {
+	kind, key, ok := entity.OwnerOf(obj)
+	if !ok || kind != e.Kind || !e.WellFormed(key) {
+		return nil, nil
+	}
+	if instance := entity.InstanceOf(obj); instance != "" && instance != e.InstanceID() {
+		e.stats.Foreign.Add(1)
+		return nil, nil
+	}
+	return []string{key}, nil
+}
+
+// mine tells whether the runtime may delete obj: its owner is of our kind and of this installation, for certain. Under
+// the Kumori API, which never deletes by itself, an object that names no installation counts too.
+func (e *Engine) mine(obj metav1.Object) bool {
+	kind, _, ok := entity.OwnerOf(obj)
+	if !ok || kind != e.Kind {
+		return false
+	}
+	instance := entity.InstanceOf(obj)
+	return instance != "" && instance == e.InstanceID() || instance == "" && e.opts.WithoutCascade
+}
+
+func (e *Engine) InstanceID() string {
+	if e.claim == nil {
+		return ""
+	}
+	return e.claim.Instance()
+}
+
+// callback runs a callback of the user; its panic must not end the process.
+func (e *Engine) callback(ctx context.Context, name string, f func()) {
+	if err := guard.Call(func() error { f(); return nil }); err != nil {
+		klog.FromContext(ctx).Error(err, "Callback panicked", "callback", name)
+	}
+}
+
+// onSourceError is the user's callback for what does not work; nil if there is none.
+func (e *Engine) onSourceError() func(ctx context.Context, name string, err error) {
+	f := e.opts.OnSourceError
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, name string, err error) {
+		e.callback(ctx, "WithOnSourceError", func() { f(name, err) })
+	}
+}
+
+var errNoStatusBucket = errors.New("the primary has no status bucket, so deletes that happen while the controller is down would be lost: " +
+	"give its client a StatusBucket, or accept that with WithoutTeardown()")
+
+func checkNew[T entity.IEntity](name string, primary entity.IEntityClient[T], reconcile Reconcile, withoutTeardown bool) error {
+	switch {
+	case name == "":
+		return errors.New("a controller needs a name; it is kept in the status bucket and must not change")
+	case guard.IsNil(primary):
+		return errors.New("the primary's client is nil")
+	case reconcile == nil:
+		return errors.New("the reconciler is nil")
+	case primary.Records() == nil && !withoutTeardown:
+		return errNoStatusBucket
+	}
+	return nil
+}
+
+// self stands for the controller in events about the runtime.
+func (e *Engine) self() *entity.Object[struct{}, struct{}] {
+	self := &entity.Object[struct{}, struct{}]{}
+	self.Kind = "Controller"
+	self.Name = e.name
+	return self
+}
+
+func resourceOf(kind string) schema.GroupResource { return schema.GroupResource{Resource: kind} }
+
+// EventsOf is the sink of a source whose events make the primaries due that keys returns.
+func (e *Engine) EventsOf(s source.Source, predicates source.Predicates, keys source.Mapper, op operation.Operation) *source.Events {
+	return &source.Events{Source: s, Predicates: predicates, Keys: keys, Operation: op, Mappings: e.mappings}
+}
+
+// SourceHealth reports a source that degrades or works again. The others go on.
+func (e *Engine) SourceHealth(ctx context.Context, s source.Source) {
+	e.health.Change(ctx, s.String(), s.Err)
+}
+
+// recordWritten is told of each record that was written.
+func (e *Engine) recordWritten(ctx context.Context, key string) {
+	e.keys.Amend(key, func(s *keytable.State) { s.RecordFailures = 0 })
+	e.recordsHealth.Healthy(ctx)
+}

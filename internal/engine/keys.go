@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/natsinformer"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Enqueue makes a key due now because somebody asked for it.
+func (e *Engine) Enqueue(key string, op operation.Operation) {
+	e.queue.Add(key, operation.Of(op)|operation.ByHand, queue.Live)
+}
+
+// EnqueueAfter is enqueue after a delay.
+func (e *Engine) EnqueueAfter(key string, op operation.Operation, d time.Duration) {
+	e.queue.AddAfter(key, operation.Of(op)|operation.ByHand, queue.Live, d, queue.UserDelay)
+}
+
+// EnqueueOwner makes the owner of a secondary due.
+func (e *Engine) EnqueueOwner(key string) {
+	e.queue.Add(key, operation.Of(operation.Secondary), queue.Secondary)
+}
+
+// LastKnown returns a primary as it was last known: the document as it is, or, while its teardown is owed, as it last was.
+func LastKnown[T entity.IEntity](ctx context.Context, e *Engine, client entity.IEntityClient[T], key string) (T, error) {
+	var none T
+	if e.records == nil || e.primary.Exists(key) {
+		if obj, err := client.Get(ctx, key); err == nil || !apierrors.IsNotFound(err) {
+			return obj, err
+		}
+	}
+	if deleted := e.keys.Of(key).Deleted; deleted != nil {
+		if obj, ok := deleted.Object.(T); ok {
+			last := obj.DeepCopyObject().(T)
+			natsinformer.ForgetDelete(last)
+			last.SetResourceVersion(strconv.FormatInt(last.GetGeneration(), 10)) // it has the delete's
+			return last, nil
+		}
+	}
+	if e.records == nil {
+		return none, apierrors.NewNotFound(resourceOf(e.Kind), key)
+	}
+	record, err := e.records.Get(ctx, key)
+	if err != nil {
+		return none, err
+	}
+	if len(record.LastDocument) == 0 {
+		return none, fmt.Errorf("last document of %s %q: it was not kept, because it was larger than LastDocumentLimit (%d bytes), or was never reconciled",
+			e.Kind, key, e.lastDocumentLimit)
+	}
+	return client.FromDocument(key, record.DocumentRevision, record.LastDocument)
+}
+
+func (e *Engine) ReleaseBrake(ctx context.Context) error {
+	if e.brake == nil {
+		return fmt.Errorf("controller %q: there is no brake WithoutTeardown", e.name)
+	}
+	if err := e.brake.Release(ctx); err != nil {
+		return fmt.Errorf("controller %q: release the brake: %w", e.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"k8s.io/klog/v2"
+)
+
+// term is a time in which this replica works. Its context is cancelled when the lease is lost, or when the grace period
+// of a stop is over.
+type term struct {
+	ctx     context.Context
+	stop    context.Context // Run's; when it ends what runs goes on, but nothing new starts
+	handing context.Context // ends with ctx or stop, maybe a moment later
+	lease   *lease.Term     // nil without a status bucket
+	logger  klog.Logger
+}
+
+// over tells whether no new reconcile may start. It asks the clock, too: after a pause of the process the end of the
+// lease may not have reached ctx yet.
+func (t *term) over() bool {
+	return t.ctx.Err() != nil || t.stop.Err() != nil || t.lease != nil && t.lease.Over()
+}
+
+// leadership is whether this replica works, waits for the lease, or stops.
+type leadership struct {
+	leads    atomic.Bool // a term has begun and is not over
+	stopping atomic.Bool // the controller stops
+
+	mu    sync.RWMutex
+	waits bool // for the lease, with warm caches
+}
+
+func (l *leadership) wait(waits bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waits = waits
+}
+
+// Notice makes a key due because of something that a source told. While this replica waits for the lease, that is kept for
+// keys that exist, so that it can take over warm. Of a key that is gone nothing is: the record says whether its teardown is
+// owed, and the brake asks for it when a term begins. Else a replica that waits for weeks would remember every key that ever
+// was. It is false if nothing is remembered.
+func (e *Engine) Notice(key string, ops operation.Operations, prio queue.Priority) (due bool) {
+	e.leadership.mu.RLock()
+	defer e.leadership.mu.RUnlock()
+	if e.leadership.waits && !e.primary.Exists(key) {
+		e.queue.CancelDue(key)
+		return false
+	}
+	e.queue.Add(key, ops, prio)
+	return true
+}

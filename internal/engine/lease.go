@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nats-io/nuid"
+)
+
+// elect calls lead whenever this replica holds the lease, until ctx ends. lead returns when its context has ended and
+// nothing runs any more. Only then is the lease given back, or applied for again, so that two replicas never work at
+// once. Without a status bucket there is no lease: lead is called once, with no term.
+func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Term)) error {
+	if e.records == nil {
+		lead(ctx, nil)
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	err = lease.Run(ctx, lease.Config{
+		Store:    leaseStore{e.records},
+		Name:     e.statusBucket + "/" + record.KeyLease,
+		Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
+		Timing:   lease.Timing(e.opts.Lease),
+		Report:   e.leaseHealth.Report,
+	}, lead)
+	if err != nil {
+		return fmt.Errorf("controller %q: %w", e.name, err)
+	}
+	return nil
+}
+
+// leaseStore keeps the lease in a reserved key of the status bucket.
+type leaseStore struct{ records *entity.Records }
+
+func (s leaseStore) Load(ctx context.Context) (value []byte, revision uint64, err error) {
+	return s.records.GetReserved(ctx, record.KeyLease)
+}
+
+func (s leaseStore) Store(ctx context.Context, value []byte, revision uint64) (uint64, error) {
+	return s.records.PutReserved(ctx, record.KeyLease, value, revision)
+}
+
+// awaitRecords waits until the cache of records shows what the last holder of the lease wrote. It wrote to the same
+// stream, and before this replica wrote the lease, at revision acquired.
+func (e *Engine) awaitRecords(ctx context.Context, acquired uint64) error {
+	informer := e.records.Informer()
+	changes := informer.Status().StreamChanges
+	for informer.Status().StreamChanges == changes && informer.Cursor() < acquired {
+		slice, cancel := context.WithTimeout(ctx, time.Second)
+		err := informer.WaitCursor(slice, acquired)
+		cancel()
+		if err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}

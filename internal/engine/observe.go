@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/natsinformer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// observer hears of the primaries' documents and records, and remembers what is unusual about them. It implements
+// source.Listener.
+type observer struct{ *Engine }
+
+// Added implements source.Listener.
+func (o observer) Added(key string, initial bool, passes func() bool) {
+	o.keys.ForgetDelete(key)
+	if o.brake != nil {
+		o.brake.Forget(key) // also where a predicate keeps the key from the queue
+	}
+	if !o.keys.TakeNewlyDecodable(key) && !passes() {
+		return
+	}
+	prio := queue.Live
+	if initial {
+		prio = queue.Background
+	} else {
+		o.keys.ResetFailures(key)
+	}
+	o.Notice(key, operation.Of(operation.Put), prio)
+}
+
+// Changed implements source.Listener.
+func (o observer) Changed(key string, passes func() bool) {
+	if !o.keys.TakeNewlyDecodable(key) && !passes() {
+		return
+	}
+	o.keys.ResetFailures(key)
+	o.Notice(key, operation.Of(operation.Put), queue.Live)
+}
+
+// Deleted remembers what vanished and how. Predicates decide only about the hurry, because a teardown is owed anyway.
+func (o observer) Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool) {
+	o.keys.Change(key, func(s *keytable.State) {
+		s.NewlyDecodable, s.DeletedAnchor, s.Failures = false, nil, 0
+		s.Deleted = &keytable.ObservedDelete{Object: last, Evidenced: deletion.Evidenced}
+	})
+	op := operation.Delete
+	if deletion.Reason == natsinformer.PurgeMarker {
+		op = operation.Purge
+	}
+	if o.records == nil && !passes() {
+		o.keys.ForgetDelete(key)
+		return
+	}
+	if !o.Notice(key, operation.Of(op), queue.Live) && !record.IsAnchor(o.anchors.Cached(key)) {
+		o.keys.ForgetDelete(key) // torn down by the replica that leads, before we heard of the delete
+	}
+}
+
+// Undecodable implements source.Listener: the record's condition says so, and nothing is reconciled.
+func (o observer) Undecodable(ctx context.Context, key string, err error) {
+	if !o.WellFormed(key) {
+		o.stats.Malformed.Add(1)
+		klog.FromContext(ctx).Error(err, "Malformed key, ignored until it is renamed", "key", key)
+		return
+	}
+	o.stats.Invalid.Add(1)
+	klog.FromContext(ctx).Error(err, "Invalid document, not reconciled until it is mended", "key", key)
+	o.queue.Add(key, operation.Of(operation.Put), queue.Live)
+}
+
+// Decodable implements source.Listener.
+func (o observer) Decodable(key string, exists bool) {
+	if exists {
+		o.keys.NoteNewlyDecodable(key)
+	} else if o.anchors != nil && record.IsAnchor(o.anchors.Cached(key)) {
+		o.keys.ObserveDelete(key, keytable.ObservedDelete{Resolved: true})
+	}
+	o.Notice(key, operation.Of(operation.Put), queue.Live)
+}
+
+// RecordDeleted implements source.Listener.
+func (o observer) RecordDeleted(key string, exists bool, deleted any) {
+	if exists {
+		// Deleted by hand: without it a delete of the primary while we are down would be lost.
+		if lost, _, ok := entity.RecordOf(deleted); ok && record.IsAnchor(lost) {
+			o.keys.NoteDeletedAnchor(key, lost)
+		}
+		o.Notice(key, operation.Of(operation.Resync), queue.Secondary)
+		return
+	}
+	// Torn down, by us or by the replica that leads.
+	o.keys.Amend(key, func(s *keytable.State) { s.Deleted, s.DeletedAnchor = nil, nil })
+}
+
+// Reserved implements source.Listener.
+func (o observer) Reserved(name string, value []byte) {
+	if name == record.KeyRelease && value != nil && o.brake != nil {
+		o.brake.ReleaseRequested()
+	}
+	if value == nil && o.claim != nil {
+		o.claim.Removed(name)
+	}
+}
+
+// WellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written, so
+// trying again would never end.
+func (e *Engine) WellFormed(key string) bool {
+	return !source.IsReserved(key) && e.primary.CheckKey(key) == nil
+}

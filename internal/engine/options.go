@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Options are how an engine works. What each means is said at the option of package controller that sets it.
+type Options struct {
+	Workers          int
+	ResyncInterval   time.Duration
+	ReconcileTimeout time.Duration
+	GracePeriod      time.Duration
+	CacheSyncTimeout time.Duration
+	BackoffMin       time.Duration
+	BackoffMax       time.Duration
+	DebounceQuiet    time.Duration
+	DebounceMax      time.Duration
+	BrakeWindow      time.Duration
+	Lease            lease.Timing
+	Triggers         []<-chan struct{}
+	OnResult         func(Report)
+	OnBrake          func(brake.State)
+	OnSourceError    func(source string, err error)
+	ErrorPolicy      func(key string, err error, attempt int) (requeueAfter time.Duration)
+	LogConstructor   func(base logr.Logger, key string, operations operation.Operations) logr.Logger
+	Recorder         eventRecorder
+	WithoutTeardown  bool
+	TeardownOptions  []string // options given that mean nothing without teardown
+	SweepDryRun      bool
+	Predicates       source.Predicates // of the primary
+	Sources          []func(*Engine) (source.Source, error)
+
+	// What the Kumori API does differently.
+	Garbage        func(sweep func()) // instead of the sweep
+	WithoutCascade bool
+	Attach         func(*Engine) // is given the engine
+}
+
+func DefaultOptions() Options {
+	return Options{
+		Workers:          1,
+		ResyncInterval:   10 * time.Minute,
+		GracePeriod:      30 * time.Second,
+		CacheSyncTimeout: 2 * time.Minute,
+		BackoffMin:       5 * time.Millisecond,
+		BackoffMax:       5 * time.Minute,
+		BrakeWindow:      10 * time.Minute,
+		Lease:            lease.Timing{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
+	}
+}
+
+// Reconcile makes the world match one primary. The key is due again after requeueAfter, if that is positive.
+type Reconcile func(ctx context.Context, key string, operations operation.Operations) (requeueAfter time.Duration, err error)
+
+// eventRecorder takes events about primaries and about the controller. It must not block.
+type eventRecorder interface {
+	Event(object runtime.Object, eventtype, reason, message string)
+}
+
+// The types of events. They are those of k8s.io/api/core/v1, which takes long to compile and is not needed otherwise.
+const (
+	eventNormal  = "Normal"
+	eventWarning = "Warning"
+)
+
+// Report is what is told of an attempt.
+type Report struct {
+	Key        string
+	Operations operation.Operations
+	Attempt    int
+	Duration   time.Duration
+	Err        error
+	NextDue    time.Time // zero if only an event makes the key due
+}
+
+// Causes of a reconcile's context ending.
+var (
+	ErrReconcileTimeout = errors.New("reconcile timeout reached")
+	ErrStopped          = errors.New("controller stopped and its grace period is over")
+	ErrLeaseLost        = errors.New("lease lost to another replica, or not renewed in time")
+)
+
+type terminalError struct{ err error }
+
+func (e *terminalError) Error() string { return "terminal error: " + e.err.Error() }
+func (e *terminalError) Unwrap() error { return e.err }
+
+// TerminalError marks an error that no retry can mend; nil for nil.
+func TerminalError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &terminalError{err: err}
+}
+
+func isTerminal(err error) bool {
+	var terminal *terminalError
+	return errors.As(err, &terminal)
+}

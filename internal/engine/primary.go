@@ -1,0 +1,27 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// primary is what the engine, which knows no types, needs of the source of its primaries. See source.Primary.
+type primary interface {
+	source.Source
+	View(key string) view
+	Keys() []string
+	CheckKey(key string) error
+	Exists(key string) bool
+	Confirm(ctx context.Context, key string) (entity.Presence, error)
+	Encode(obj runtime.Object) ([]byte, error)
+	UpdateStatus(ctx context.Context, obj entity.IEntity) error
+	StatusChange(obj entity.IEntity) (*entity.StatusChange, error)
+	Stream() source.Stream
+	StreamID() string
+	Await(ctx context.Context, sequence uint64) error
+}
+
+type view = source.View

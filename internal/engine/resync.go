@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/resync"
+	"k8s.io/klog/v2"
+)
+
+// resync sweeps once, and from then on enqueues every primary once in each interval, spread over it, and sweeps again
+// at its end.
+func (e *Engine) resync(ctx context.Context) {
+	e.collectGarbage(ctx)
+	interval := e.opts.ResyncInterval
+	if interval <= 0 {
+		<-ctx.Done()
+		return
+	}
+	due := func(key string) {
+		if e.primary.Exists(key) {
+			e.queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+	for resync.Once(ctx, interval, e.primary.Keys(), due) {
+		e.collectGarbage(ctx)
+	}
+}
+
+// collectGarbage runs the sweep, or what the Kumori API has instead.
+func (e *Engine) collectGarbage(ctx context.Context) {
+	e.remindOwed()
+	if e.opts.Garbage == nil {
+		e.sweep(ctx)
+		return
+	}
+	swept := false
+	e.callback(ctx, "GarbageSecondaries", func() {
+		e.opts.Garbage(func() {
+			swept = true
+			e.sweep(ctx)
+		})
+	})
+	if !swept && e.brake != nil {
+		e.brake.Sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
+	}
+}
+
+// remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a record
+// did not decode for a while. What the brake holds waits for its release.
+func (e *Engine) remindOwed() {
+	if e.records == nil {
+		return
+	}
+	owed := map[string]struct{}{}
+	for key, held := range e.records.All() {
+		if !record.IsAnchor(held) || e.primary.Exists(key) || e.brake.Holds(key) {
+			continue
+		}
+		owed[key] = struct{}{}
+		if _, before := e.owedBefore[key]; before {
+			e.queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+	e.owedBefore = owed
+}
+
+// remindPolicies enqueues the primaries whose deletion policy is not the one that their anchor has: predicates may have
+// held back the event that says so.
+func (e *Engine) remindPolicies() {
+	for key, held := range e.records.All() {
+		if !record.IsAnchor(held) {
+			continue
+		}
+		v := e.primary.View(key)
+		if v.Object != nil && v.Object.GetAnnotations()[entity.DeletionPolicyAnnotation] != held.DeletionPolicy {
+			e.queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+}
+
+// sweep finds secondaries whose owner does not exist and enqueues the owners, as if they had been deleted just now: the
+// worker asks the leader before anything goes. Nothing is asked of a server for a system that is healthy.
+func (e *Engine) sweep(ctx context.Context) {
+	if e.records == nil {
+		return
+	}
+	e.stats.Sweeps.Add(1)
+	found := e.teardown.Sweep(ctx)
+	count := 0
+	for _, o := range found {
+		klog.FromContext(ctx).Info("Sweep found objects whose owners do not exist", "source", o.Source, "objects", o.Count,
+			"of", o.Known, "owners", len(o.Owners), "dryRun", e.opts.SweepDryRun)
+		count += o.Count
+	}
+	e.stats.Orphaned.Store(int64(count))
+	if e.opts.SweepDryRun {
+		found = nil
+	}
+	for _, owner := range e.brake.Sweep(ctx, found) {
+		e.queue.Add(owner, operation.Of(operation.Delete)|operation.ByHand, queue.Background)
+	}
+}

@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"k8s.io/klog/v2"
+)
+
+// stuckPatience is how long Run waits for reconciles and callbacks whose context was cancelled before it gives them up.
+const stuckPatience = 10 * time.Second
+
+// Run is a controller's life: claim, sync, lead while it may, and stop in the reverse order.
+func (e *Engine) Run(ctx context.Context) error {
+	if !e.started.CompareAndSwap(false, true) {
+		return fmt.Errorf("controller %q: Run was called before; a controller runs once: make a new one", e.name)
+	}
+	logger := klog.FromContext(ctx).WithValues("controller", e.name, "kind", e.Kind)
+	ctx = klog.NewContext(ctx, logger)
+	// life outlasts ctx: after a stop, what runs goes on with a live context, and the caches with it.
+	life, endLife := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer endLife(nil)
+	var background sync.WaitGroup
+	e.mappings.Start(life)
+	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
+	background.Go(func() { e.health.Run(telling) })
+
+	err := e.sync(ctx, life)
+	if err == nil {
+		logger.V(1).Info("Caches synced")
+		err = e.lead(ctx, life, endLife)
+	}
+	e.queue.ShutDown()
+	endLife(ErrStopped) // a mapper that waits for something must not hold up the end
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		err = nil // stopped during the sync
+	}
+	return errors.Join(err, e.release(&background, endTelling))
+}
+
+// release gives back the sources, unless a callback of the user never returns.
+func (e *Engine) release(background *sync.WaitGroup, endTelling func()) error {
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		e.mappings.Stop()
+		e.sources.Stop()
+		endTelling()
+		background.Wait()
+	}()
+	patience := time.NewTimer(stuckPatience)
+	defer patience.Stop()
+	select {
+	case <-released:
+		return nil
+	case <-patience.C:
+		return fmt.Errorf("controller %q: a mapper, a predicate or another callback did not return within %v after its context was cancelled; "+
+			"it and the sources were left behind", e.name, stuckPatience)
+	}
+}
+
+// sync starts the sources and waits for all of them.
+func (e *Engine) sync(ctx, life context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.CacheSyncTimeout, errSyncTimeout)
+	defer cancel()
+	if e.claim != nil {
+		if err := e.claim.Take(ctx); err != nil {
+			return err
+		}
+	}
+	if err := e.sources.Start(life); err != nil {
+		return fmt.Errorf("controller %q: %w", e.name, err)
+	}
+	if err := e.sources.WaitSynced(ctx, life); err != nil {
+		return fmt.Errorf("controller %q: %w", e.name, err)
+	}
+	return nil
+}
+
+var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSyncTimeout)")
+
+// lead works, until ctx ends, while this replica holds the lease.
+func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc) error {
+	endPolls := e.pollNetwork(ctx)
+	var triggers sync.WaitGroup
+	if e.async != nil {
+		e.async.Start(life)
+	}
+	triggered, endTriggers := context.WithCancel(ctx)
+	defer endTriggers()
+	for _, trigger := range e.opts.Triggers {
+		triggers.Go(func() { e.reconcileAllOn(triggered, trigger) })
+	}
+	if e.records != nil {
+		// From here on, with the primary's cache complete, what is not in it is gone. Without a lease there is no other
+		// replica to wait for, and nothing that says what is owed.
+		e.leadership.wait(true)
+	}
+	election, endElection := context.WithCancel(life)
+	elected := make(chan error, 1)
+	go func() {
+		elected <- e.elect(election, func(term context.Context, won *lease.Term) { e.serve(term, life, ctx, won) })
+	}()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-elected:
+		elected <- nil
+	}
+	e.leadership.stopping.Store(true)
+	e.queue.ShutDown()
+	endTriggers()
+	if e.async != nil {
+		e.async.CloseSoon()
+	}
+	stuck := e.drain(endLife)
+	endElection()
+	end := func() error {
+		err := <-elected // it waits for what runs, so that the lease is not given back before
+		triggers.Wait()
+		if e.async != nil {
+			e.async.Close()
+		}
+		return errors.Join(err, endPolls())
+	}
+	if stuck != nil {
+		go end() // when they return, if they ever do
+		return stuck
+	}
+	return errors.Join(err, end())
+}
+
+// drain gives the running reconciles their grace period with a live context, and then ends it.
+func (e *Engine) drain(endLife context.CancelCauseFunc) error {
+	grace := context.Background()
+	if e.opts.GracePeriod >= 0 {
+		var cancel context.CancelFunc
+		grace, cancel = context.WithTimeout(grace, e.opts.GracePeriod)
+		defer cancel()
+	}
+	if e.queue.WaitIdle(grace) == nil {
+		return nil
+	}
+	endLife(ErrStopped)
+	patience, cancel := context.WithTimeout(context.Background(), stuckPatience)
+	defer cancel()
+	if e.queue.WaitIdle(patience) == nil {
+		return nil
+	}
+	if running := e.stats.Running.Load(); running > 0 {
+		return fmt.Errorf("controller %q: %d reconciles did not return within %v after their context was cancelled; they were left behind",
+			e.name, running, stuckPatience)
+	}
+	return fmt.Errorf("controller %q: %d keys were left behind, %v after the end: a callback did not return, or a write of a record is not answered",
+		e.name, e.queue.Counts().InProgress, stuckPatience)
+}
+
+// serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once stop, which
+// is Run's context, has ended no new reconcile starts.
+func (e *Engine) serve(ctx, life, stop context.Context, won *lease.Term) {
+	logger := klog.FromContext(life)
+	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
+	defer cancel(nil)
+	if e.brake != nil {
+		e.leadership.wait(false)
+		defer e.leadership.wait(true)
+		if err := e.awaitRecords(ctx, won.Revision); err != nil {
+			logger.V(2).Info("Lease lost before the records were read", "err", err)
+			return
+		}
+		if err := e.brake.Start(ctx); err != nil {
+			logger.V(2).Info("Lease lost before the work began", "err", err)
+			return
+		}
+		e.remindPolicies()
+	}
+	if e.stats.Terms.Add(1) > 1 {
+		// What happened while another replica led, or nobody did, went by us.
+		for _, key := range e.primary.Keys() {
+			e.queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+	logger.V(1).Info("Leading", "term", e.stats.Terms.Load())
+	var loops sync.WaitGroup
+	if e.brake != nil {
+		loops.Go(func() { e.brake.Run(klog.NewContext(ctx, logger)) })
+	}
+	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
+	if e.claim != nil {
+		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
+	}
+	e.APIs.BeginTerm()
+	handing, endHanding := context.WithCancel(termCtx)
+	defer endHanding()
+	defer context.AfterFunc(stop, endHanding)()
+	t := &term{ctx: termCtx, stop: stop, handing: handing, lease: won, logger: logger}
+	e.leadership.leads.Store(true)
+	for range e.opts.Workers {
+		loops.Go(func() { e.work(t) })
+	}
+	<-ctx.Done()
+	e.leadership.leads.Store(false)
+	if life.Err() == nil {
+		cancel(ErrLeaseLost)
+	} else {
+		cancel(context.Cause(life)) // ctx may notice before termCtx does, and the cause is not the lease
+	}
+	// Nothing of this term may still run when the next one, here or elsewhere, begins.
+	if err := e.queue.WaitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
+		e.brake.KeepProgress(life)
+	}
+	e.APIs.EndTerm()
+	loops.Wait()
+}
+
+// reconcileAllOn enqueues every primary each time the trigger fires; a closed channel is dropped.
+func (e *Engine) reconcileAllOn(ctx context.Context, trigger <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, open := <-trigger:
+			if !open {
+				return
+			}
+			for _, key := range e.primary.Keys() {
+				e.queue.Add(key, operation.Of(operation.Manual), queue.Background)
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/conflict"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// AdoptOrFail makes an object that nobody owns the primary's: one of obj's name and namespace that names no owner and that
+// no Kubernetes object controls. If there is none, or it is the primary's already, nothing is written. Whatever else has that name is a
+// *ResourceExistsError, and an event on the primary says so. It is taken by compare-and-set, so of several who want it one
+// gets it. It belongs before the Apply or CreateOrUpdate of the same obj, which refuses what is not adopted.
+func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
+	key := source.ObjectKey(obj)
+	desired := obj.DeepCopyObject().(T)
+	primary := ownerIn(ctx, desired)
+	manager, err := k.managerIn(ctx)
+	if err == nil && primary.IsNone() {
+		err = errors.New("there is no owner to adopt it for: call it with a reconcile's context, or set the owner of the object (SetOwner)")
+	}
+	if err != nil {
+		return fmt.Errorf("adopt %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
+	}
+	// Where the cache has nothing there may be something all the same: an informer may be confined to what is owned.
+	if existing := k.lookup(key); existing != nil && k.mayWrite(key, primary, manager, existing) == nil {
+		return nil
+	}
+	for tries := 0; ; tries++ {
+		live, err := k.live(ctx, key)
+		if err != nil || live == nil {
+			return err
+		}
+		err = k.adopt(ctx, live, desired, primary, manager)
+		again := conflict.Is(err)
+		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
+		if foreign {
+			again = k.awaitName(ctx, key)
+		}
+		if again && tries < record.MaxConflicts {
+			continue
+		}
+		if foreign {
+			current.WarnResourceExists(ctx, exists.Key)
+			return err
+		}
+		return k.explain("adopt", key, err)
+	}
+}
+
+func (k *Handle[T]) adopt(ctx context.Context, live metav1.Object, desired T, primary owner.Owner, manager string) error {
+	key := source.ObjectKey(live)
+	if err := k.mayWrite(key, primary, manager, live); err == nil {
+		return nil
+	}
+	if !owner.Of(live).IsNone() || !owner.OfLabels(live).IsNone() || metav1.GetControllerOf(live) != nil {
+		return k.exists(key, live)
+	}
+	_, err := k.mergePatch(ctx, live, map[string]any{"metadata": map[string]any{
+		"labels":      pick(desired.GetLabels(), entity.OwnerKindLabel, entity.OwnerKeyLabel, entity.OwnerInstanceLabel),
+		"annotations": pick(desired.GetAnnotations(), entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, entity.OwnerInstanceAnnotation),
+	}}, manager)
+	return err
+}
+
+func pick(from map[string]string, names ...string) map[string]any {
+	picked := map[string]any{}
+	for _, name := range names {
+		if value, ok := from[name]; ok {
+			picked[name] = value
+		}
+	}
+	return picked
+}

@@ -1,0 +1,244 @@
+package kube
+
+import (
+	"sync"
+
+	"github.com/nagi-runtime/nagi/internal/owner"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// appliedMost bounds how many objects' last applies are remembered. Of one that is forgotten the annotation and the
+// managedFields still tell, at the cost of a walk through them.
+const appliedMost = 65536
+
+// appliedState is what is known of an object for having written it, or having found it to be right: whose it is, and what the
+// server returned for the last apply, or for a patch that changed nothing. Not all of it is as it was sent: an admission
+// webhook may have changed it, or the server may have dropped a field that it does not know. So the next apply compares with
+// what came of the last one, and not with what it asked for, or it would write for ever.
+type appliedState struct {
+	uid     types.UID
+	owner   owner.Owner
+	hash    string // of what was sent
+	version string
+	managed string // hash of the fields that the server gave us
+}
+
+// appliedStates are the last applies of this process by key.
+type appliedStates struct {
+	mu    sync.Mutex
+	byKey map[string]appliedState
+}
+
+func newAppliedStates() *appliedStates { return &appliedStates{byKey: map[string]appliedState{}} }
+
+func (s *appliedStates) put(key string, state appliedState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.putLocked(key, state)
+}
+
+// owned remembers whose this very object is, in case that somebody takes the owner off it.
+func (s *appliedStates) owned(key string, uid types.UID, owner owner.Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.byKey[key]
+	if state.uid != uid {
+		state = appliedState{uid: uid}
+	}
+	if state.owner != owner {
+		state.owner = owner
+		s.putLocked(key, state)
+	}
+}
+
+func (s *appliedStates) putLocked(key string, state appliedState) {
+	if _, ok := s.byKey[key]; !ok && len(s.byKey) >= appliedMost {
+		for victim := range s.byKey {
+			delete(s.byKey, victim)
+			break
+		}
+	}
+	s.byKey[key] = state
+}
+
+// of returns what is remembered of this very object.
+func (s *appliedStates) of(key string, uid types.UID) (appliedState, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, ok := s.byKey[key]
+	return state, ok && state.uid == uid
+}
+
+func (s *appliedStates) forget(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byKey, key)
+}
+
+// upToDate tells whether an apply would change nothing: the same was applied last, and nobody has touched any of it since.
+// Another apply by our own field manager shows in the hash on the object: the set of managed fields may stay as it is.
+// Other writers show in the set: the server takes a field out of it when they set it to another value or remove it.
+func (k *Handle[T]) upToDate(c *configuration, existing metav1.Object) bool {
+	last, known := k.applied.of(c.key, existing.GetUID())
+	known = known && last.hash == c.hash
+	if known && last.version == existing.GetResourceVersion() {
+		return true
+	}
+	if existing.GetAnnotations()[AppliedHashAnnotation(c.manager)] != c.hash {
+		return false
+	}
+	managed := managedBy(existing, c.manager, k.resource.GroupVersion())
+	if managed == nil {
+		return false
+	}
+	if known {
+		return hashOfSet(managed) == last.managed
+	}
+	return coversObject(managed, c.fields)
+}
+
+// managedBy returns the fields that a manager applied, nil if there are none.
+func managedBy(obj metav1.Object, manager string, version schema.GroupVersion) *fieldpath.Set {
+	for _, entry := range obj.GetManagedFields() {
+		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" &&
+			entry.APIVersion == version.String() && entry.FieldsV1 != nil {
+			set := &fieldpath.Set{}
+			if set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+				return nil
+			}
+			return set
+		}
+	}
+	return nil
+}
+
+// hashOfSet is of the set and not of its text: in that the order depends on who encoded it. "" is of no set.
+func hashOfSet(set *fieldpath.Set) string {
+	if set == nil {
+		return ""
+	}
+	text, err := set.ToJSON()
+	if err != nil {
+		return ""
+	}
+	return shortHash(text)
+}
+
+// coversObject tells whether a set of managed fields has every field of a configuration. Which lists are sets, maps or
+// atoms only the server's schema says; the set shows how it took them. In doubt the answer is no: then an apply is sent that
+// changes nothing.
+func coversObject(set *fieldpath.Set, fields map[string]any) bool {
+	for name, field := range fields {
+		switch name {
+		case "apiVersion", "kind":
+			continue // in no set
+		case "metadata":
+			if !coversMetadata(set, field) {
+				return false
+			}
+		default:
+			if !coversField(set, fieldpath.FieldNameElement(name), field) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func coversMetadata(set *fieldpath.Set, metadata any) bool {
+	fields, ok := metadata.(map[string]any)
+	if !ok {
+		return false
+	}
+	inner := set.Children.Descend(fieldpath.FieldNameElement("metadata"))
+	for name, field := range fields {
+		if name != "name" && name != "namespace" && !coversField(inner, fieldpath.FieldNameElement(name), field) {
+			return false
+		}
+	}
+	return true
+}
+
+// coversField tells whether a set has a field with all that is in it.
+func coversField(set *fieldpath.Set, at fieldpath.PathElement, field any) bool {
+	inner, nested := set.Children.Get(at)
+	if !nested {
+		return set.Members.Has(at) // a scalar, an atom, or something empty
+	}
+	switch field := field.(type) {
+	case map[string]any:
+		for name, v := range field {
+			if !coversField(inner, fieldpath.FieldNameElement(name), v) {
+				return false
+			}
+		}
+		return len(field) > 0
+	case []any:
+		return coversList(inner, field)
+	}
+	return false
+}
+
+func coversList(set *fieldpath.Set, items []any) bool {
+	elements := elementsOf(set)
+	used := make([]bool, len(elements))
+	for _, item := range items {
+		found := -1
+		for i, element := range elements {
+			if used[i] || !selects(element, item) {
+				continue
+			}
+			if found >= 0 {
+				return false // the server tells them apart by a default that we do not know
+			}
+			found = i
+		}
+		if found < 0 || !coversItem(set, elements[found], item) {
+			return false
+		}
+		used[found] = true
+	}
+	return len(items) > 0
+}
+
+func coversItem(set *fieldpath.Set, at fieldpath.PathElement, item any) bool {
+	if _, ok := item.(map[string]any); !ok {
+		return set.Members.Has(at)
+	}
+	return coversField(set, at, item)
+}
+
+func elementsOf(set *fieldpath.Set) []fieldpath.PathElement {
+	var elements []fieldpath.PathElement
+	set.Members.Iterate(func(e fieldpath.PathElement) { elements = append(elements, e) })
+	set.Children.Iterate(func(e fieldpath.PathElement) {
+		if !set.Members.Has(e) {
+			elements = append(elements, e)
+		}
+	})
+	return elements
+}
+
+// selects tells whether a path element is that of the item. Of an item's key, a field that it leaves away has a default.
+func selects(element fieldpath.PathElement, item any) bool {
+	switch {
+	case element.Value != nil:
+		return value.Equals(*element.Value, value.NewValueInterface(item))
+	case element.Key != nil:
+		fields, ok := item.(map[string]any)
+		if !ok {
+			return false
+		}
+		for _, key := range *element.Key {
+			if v, ok := fields[key.Name]; ok && !value.Equals(key.Value, value.NewValueInterface(v)) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}

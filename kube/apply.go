@@ -1,0 +1,252 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// AppliedHashAnnotation is the annotation in which Apply, as that field manager, keeps a hash of the configuration that it last
+// applied. Each manager of an object has one of its own.
+func AppliedHashAnnotation(manager string) string {
+	if name := appliedHashPrefix + manager; len(validation.IsQualifiedName(name)) == 0 {
+		return name
+	}
+	return appliedHashPrefix + shortHash([]byte(manager))
+}
+
+const appliedHashPrefix = "nagi/applied-hash."
+
+// ApplyOption configures one Apply.
+type ApplyOption func(*kubeApplyOptions)
+
+type kubeApplyOptions struct{ withoutForce bool }
+
+// WithoutForce makes Apply fail with an *ApplyConflictError where it would change a field that another manager has set. By
+// default it takes the field over, as controllers do: what they did not decide about they do not apply.
+func WithoutForce() ApplyOption { return func(o *kubeApplyOptions) { o.withoutForce = true } }
+
+// Apply makes the fields that obj has what they are in obj, by server-side apply; fields that were applied before and are
+// not in obj any more are removed, all others are left to who manages them. obj itself is not modified. Status is not
+// applied, nor what the server sets. In a Go struct a zero field that is not omitted when empty counts as there. So obj is
+// what the controller wants and nothing else, not a copy of what was read.
+//
+// Inside a reconcile the reconciled primary becomes the owner. An object of that name that is not this primary's is a
+// *ResourceExistsError, and an event on the primary says so: adoption is explicit, see AdoptOrFail. Apply and another writer
+// of the same moment do not get past each other: what is created must not exist, what is changed must still be the same.
+//
+// Nothing is written when nothing changed: the annotation AppliedHashAnnotation tells what was applied, and the server's
+// managedFields that all of it is still as it was. So a field that somebody else changed or removed is noticed, and applied
+// again; the order alone of a list by key, such as containers, is no drift. An informer whose transform drops the managedFields cannot tell after any change; then Apply asks the server,
+// where it is no write. Do not mix Apply and CreateOrUpdate on one object: what the latter set, the former cannot remove.
+func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (OperationResult, error) {
+	c, err := k.configuration(ctx, obj, opts)
+	if err != nil {
+		return OperationResultNone, err
+	}
+	existing := k.lookup(c.key)
+	for tries := 0; ; tries++ {
+		result, err := k.applyOver(ctx, c, existing)
+		if err == nil {
+			return result, nil
+		}
+		again := kubeOvertaken(err)
+		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
+		if foreign {
+			again = k.awaitName(ctx, c.key) || tries == 0 // what the cache says may be old
+		}
+		if !again || tries == record.MaxConflicts {
+			if foreign {
+				current.WarnResourceExists(ctx, exists.Key)
+			}
+			return OperationResultNone, k.applyFailed(c, err)
+		}
+		if existing, err = k.live(ctx, c.key); err != nil {
+			return OperationResultNone, err
+		}
+		k.noteUncovered(ctx, c.key, existing)
+	}
+}
+
+// configuration is what an Apply wants.
+type configuration struct {
+	key, namespace, name string
+	owner                owner.Owner
+	manager              string
+	force                bool
+	fields               map[string]any
+	hash                 string
+}
+
+func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption) (*configuration, error) {
+	var o kubeApplyOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	c := &configuration{key: source.ObjectKey(obj), namespace: obj.GetNamespace(), name: obj.GetName(), force: !o.withoutForce}
+	if err := k.needsName("apply", obj); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.manager, err = k.managerIn(ctx); err != nil {
+		return nil, fmt.Errorf("apply %s %q: %w", kubeerrors.ResourceName(k.resource), c.key, err)
+	}
+	if c.fields, err = k.configOf(obj); err != nil {
+		return nil, fmt.Errorf("apply %s: %w", kubeerrors.ResourceName(k.resource), err)
+	}
+	desired := &unstructured.Unstructured{Object: c.fields}
+	c.owner = ownerIn(ctx, desired)
+	data, err := json.Marshal(c.fields)
+	if err != nil {
+		return nil, fmt.Errorf("apply %s %q: encode: %w", kubeerrors.ResourceName(k.resource), c.key, err)
+	}
+	c.hash = shortHash(data)
+	annotations := desired.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[AppliedHashAnnotation(c.manager)] = c.hash
+	desired.SetAnnotations(annotations)
+	return c, nil
+}
+
+// needsName refuses an object without a name. What it is called decides which object a reconcile finds again.
+func (k *Handle[T]) needsName(doing string, obj T) error {
+	if obj.GetName() != "" {
+		return nil
+	}
+	const advice = "give it one that is made of the primary's key"
+	if prefix := obj.GetGenerateName(); prefix != "" {
+		return fmt.Errorf("%s %s: the object has no name; %s: with generateName %q each reconcile would make another object",
+			doing, kubeerrors.ResourceName(k.resource), advice, prefix)
+	}
+	return fmt.Errorf("%s %s: the object has no name; %s", doing, kubeerrors.ResourceName(k.resource), advice)
+}
+
+func shortHash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}
+
+// managerIn is the field manager of a write under ctx.
+func (k *Handle[T]) managerIn(ctx context.Context) (string, error) {
+	if k.manager != "" {
+		return k.manager, nil
+	}
+	r, ok := current.Of(ctx)
+	if !ok {
+		return "", errors.New("outside of a reconcile it needs a field manager: give NewKube WithFieldManager, or call it with a reconcile's context")
+	}
+	if len(r.Controller()) > maxFieldManager {
+		return "", fmt.Errorf("the controller's name is longer than the %d characters of a field manager: give NewKube WithFieldManager", maxFieldManager)
+	}
+	return r.Controller(), nil
+}
+
+// absentVersion is a resourceVersion that no object has, so that an apply with it conflicts with any that exists and
+// still creates one that does not. Server-side apply has no other way to say "must not exist": a plain create would keep
+// the fields under another operation of the manager, which no later apply can remove, and a look before leaves a gap in which
+// somebody else's object would be taken over. No object has it, because a store's first revision is older than its first write.
+const absentVersion = "1"
+
+func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing metav1.Object) (OperationResult, error) {
+	if existing == nil {
+		// By force, so that where there is one after all the answer is this conflict and not one of fields.
+		if _, err := k.sendApply(ctx, c, true, "resourceVersion", absentVersion); err != nil {
+			return OperationResultNone, err
+		}
+		return OperationResultCreated, nil
+	}
+	if err := k.mayWrite(c.key, c.owner, c.manager, existing); err != nil {
+		return OperationResultNone, err
+	}
+	if k.upToDate(c, existing) {
+		return OperationResultNone, nil
+	}
+	// With the uid an object that somebody replaced meanwhile is not touched, and one that went is not made again unseen.
+	returned, err := k.sendApply(ctx, c, c.force, "uid", string(existing.GetUID()))
+	if err != nil {
+		return OperationResultNone, err
+	}
+	if returned.GetResourceVersion() == existing.GetResourceVersion() {
+		return OperationResultNone, nil
+	}
+	return OperationResultUpdated, nil
+}
+
+// sendApply applies under the condition that a field of the metadata has that value.
+func (k *Handle[T]) sendApply(ctx context.Context, c *configuration, force bool, condition, value string) (*unstructured.Unstructured, error) {
+	metadata := c.fields["metadata"].(map[string]any)
+	metadata[condition] = value
+	data, err := json.Marshal(c.fields)
+	delete(metadata, condition)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	returned, err := k.at(c.namespace).Patch(ctx, c.name, types.ApplyPatchType, data,
+		metav1.PatchOptions{FieldManager: c.manager, Force: &force})
+	if err != nil {
+		return nil, err
+	}
+	k.wrote(ctx, c.key, returned)
+	k.applied.put(c.key, appliedState{
+		uid: returned.GetUID(), owner: c.owner, hash: c.hash,
+		version: returned.GetResourceVersion(), managed: hashOfSet(managedBy(returned, c.manager, k.resource.GroupVersion())),
+	})
+	return returned, nil
+}
+
+// wrote remembers an own write for readers, and for the key's next reconcile.
+func (k *Handle[T]) wrote(ctx context.Context, key string, returned *unstructured.Unstructured) {
+	k.applied.owned(key, returned.GetUID(), owner.Of(returned))
+	k.own.add(ctx, key, writeOf(returned))
+}
+
+func (k *Handle[T]) applyFailed(c *configuration, err error) error {
+	if _, ok := errors.AsType[*controller.ResourceExistsError](err); ok {
+		return err
+	}
+	if conflict := applyConflict(k.resource, c.key, err); conflict != nil {
+		return conflict
+	}
+	return k.explain("apply", c.key, err)
+}
+
+// kubeOvertaken tells whether a write failed because the object is not what it was taken for.
+func kubeOvertaken(err error) bool {
+	switch {
+	case apierrors.IsConflict(err):
+		return !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
+	case apierrors.IsAlreadyExists(err):
+		return true
+	case apierrors.IsNotFound(err):
+		return !kubeerrors.UnknownResource(err) && !kubeerrors.MissingNamespace(err)
+	case apierrors.IsInvalid(err):
+		// Another object has the name by now, so the uid would change.
+		var status apierrors.APIStatus
+		if !errors.As(err, &status) || status.Status().Details == nil {
+			return false
+		}
+		for _, cause := range status.Status().Details.Causes {
+			if cause.Field == "metadata.uid" {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,215 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/conflict"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/mergediff"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// CreateOrUpdate makes the object named by obj's name and namespace what mutate makes of it. mutate is given the object as
+// it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Inside a reconcile the
+// reconciled primary becomes the owner; an object of that name that is not its is a *ResourceExistsError, and an event on the
+// primary says so. Nothing is written when nothing changed; status is not looked at and not written. What changed is sent
+// as a merge patch on the resourceVersion that was read, so fields that T does not know stay, in items of lists too: a changed
+// item is told by its name, key or id where no other has the same, else by its place. To keep those, where the cache does not have them, a change of a list reads live.
+//
+// A mutate that replaces a whole spec takes away what the API server has set by default, and each call is a change to it. The
+// server makes nothing of that: the result is None, and this handle does not ask for the same again. Better set single fields.
+//
+// Elsewhere obj must name its owner as it comes (SetOwner), or have none.
+//
+// An object without a name is refused: with generateName each call would make another one.
+//
+// It reads from the cache, which shows this handle's own writes. If the write then finds that somebody else was faster, it
+// reads live and tries again, so mutate may be called more than once. On success obj is as the server returned it; on an
+// error it is undefined.
+func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) error) (OperationResult, error) {
+	key := source.ObjectKey(obj)
+	if err := k.needsName("create or update", obj); err != nil {
+		return OperationResultNone, err
+	}
+	manager, err := k.managerIn(ctx)
+	if err != nil {
+		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
+	}
+	template := obj.DeepCopyObject().(T)
+	primary := ownerIn(ctx, template.DeepCopyObject().(T))
+	existing := k.lookup(key)
+	cached := existing == nil || !onlyMetadata(existing)
+	for tries := 0; ; tries++ {
+		if tries > 0 || !cached {
+			if existing, err = k.live(ctx, key); err != nil {
+				return OperationResultNone, err
+			}
+			k.noteUncovered(ctx, key, existing)
+			conflict.Assign(obj, template.DeepCopyObject().(T))
+		}
+		result, err := k.createOrUpdate(ctx, obj, existing, primary, manager, mutate)
+		if err == nil {
+			return result, nil
+		}
+		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
+		again := conflict.Is(err)
+		if foreign {
+			again = k.awaitName(ctx, key) || cached && tries == 0 // what the cache says may be old
+		}
+		switch {
+		case again && tries < record.MaxConflicts:
+		case foreign:
+			current.WarnResourceExists(ctx, exists.Key)
+			return OperationResultNone, err
+		default:
+			return OperationResultNone, k.explain("create or update", key, err)
+		}
+	}
+}
+
+func (k *Handle[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.Object, primary owner.Owner, manager string, mutate func(T) error) (OperationResult, error) {
+	key := source.ObjectKey(obj)
+	var before T
+	if existing != nil {
+		if err := k.mayWrite(key, primary, manager, existing); err != nil {
+			return OperationResultNone, err
+		}
+		var err error
+		if before, err = k.fromCache(existing); err != nil {
+			return OperationResultNone, err
+		}
+		conflict.Assign(obj, before.DeepCopyObject().(T))
+	}
+	if err := mutate(obj); err != nil {
+		return OperationResultNone, fmt.Errorf("mutate: %w", err)
+	}
+	if source.ObjectKey(obj) != key {
+		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", source.ObjectKey(obj), key)
+	}
+	primary.Own(obj)
+	if existing == nil {
+		return k.create(ctx, obj, manager)
+	}
+	return k.update(ctx, existing, before, obj, manager)
+}
+
+func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (OperationResult, error) {
+	fields, err := k.configOf(obj)
+	if err != nil {
+		return OperationResultNone, err
+	}
+	returned, err := k.at(obj.GetNamespace()).Create(ctx, &unstructured.Unstructured{Object: fields}, metav1.CreateOptions{FieldManager: manager})
+	if err != nil {
+		return OperationResultNone, kubeOvertakenBy(err)
+	}
+	k.wrote(ctx, source.ObjectKey(obj), returned)
+	return OperationResultCreated, k.read(returned, obj)
+}
+
+func (k *Handle[T]) update(ctx context.Context, existing metav1.Object, before, obj T, manager string) (OperationResult, error) {
+	if equality.Semantic.DeepEqual(before, obj) {
+		return OperationResultNone, nil
+	}
+	old, err := k.configOf(before)
+	if err != nil {
+		return OperationResultNone, err
+	}
+	fields, err := k.configOf(obj)
+	if err != nil {
+		return OperationResultNone, err
+	}
+	patch := mergediff.Between(old, fields)
+	if patch == nil {
+		return OperationResultNone, nil
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return OperationResultNone, fmt.Errorf("encode: %w", err)
+	}
+	key, asked := source.ObjectKey(obj), shortHash(data)
+	if last, ok := k.applied.of(key, existing.GetUID()); ok && last.hash == asked && last.version == existing.GetResourceVersion() {
+		conflict.Assign(obj, before)
+		return OperationResultNone, nil
+	}
+	if mergediff.ReplacesItems(old, patch) {
+		full, err := k.allFields(ctx, existing)
+		if err != nil {
+			return OperationResultNone, err
+		}
+		if patch = mergediff.Between(full, mergediff.CarryOver(full, old, fields).(map[string]any)); patch == nil {
+			return OperationResultNone, nil // it is so already, where T does not look
+		}
+	}
+	returned, err := k.mergePatch(ctx, before, patch, manager)
+	if err != nil {
+		return OperationResultNone, err
+	}
+	if returned.GetResourceVersion() != existing.GetResourceVersion() {
+		return OperationResultUpdated, k.read(returned, obj)
+	}
+	k.applied.put(key, appliedState{uid: returned.GetUID(), owner: owner.Of(returned), hash: asked, version: returned.GetResourceVersion()})
+	return OperationResultNone, k.read(returned, obj)
+}
+
+// allFields returns all that the API server has of an object, as it was when it was read.
+func (k *Handle[T]) allFields(ctx context.Context, existing metav1.Object) (map[string]any, error) {
+	if _, ok := existing.(*unstructured.Unstructured); ok {
+		return fieldsOf(existing)
+	}
+	live, err := k.live(ctx, source.ObjectKey(existing))
+	if err != nil {
+		return nil, err
+	}
+	if live == nil || live.GetUID() != existing.GetUID() || live.GetResourceVersion() != existing.GetResourceVersion() {
+		return nil, &conflict.Error{Err: apierrors.NewConflict(k.resource.GroupResource(), source.ObjectKey(existing), errors.New("it has changed since the cache saw it"))}
+	}
+	return fieldsOf(live)
+}
+
+// mergePatch patches what was seen and nothing else.
+func (k *Handle[T]) mergePatch(ctx context.Context, seen metav1.Object, patch map[string]any, manager string) (*unstructured.Unstructured, error) {
+	metadata, ok := patch["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		patch["metadata"] = metadata
+	}
+	metadata["resourceVersion"], metadata["uid"] = seen.GetResourceVersion(), string(seen.GetUID())
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	returned, err := k.at(seen.GetNamespace()).Patch(ctx, seen.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
+	if err != nil {
+		return nil, kubeOvertakenBy(err)
+	}
+	k.wrote(ctx, source.ObjectKey(seen), returned)
+	return returned, nil
+}
+
+func kubeOvertakenBy(err error) error {
+	if kubeOvertaken(err) {
+		return &conflict.Error{Err: err}
+	}
+	return err
+}
+
+// read puts what the server returned into obj.
+func (k *Handle[T]) read(returned *unstructured.Unstructured, obj T) error {
+	result, err := k.fromCache(returned)
+	if err == nil {
+		conflict.Assign(obj, result)
+	}
+	return err
+}

@@ -1,0 +1,82 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Deleter deletes as Delete does, for OwnsKube; Owns() has it.
+func (k *Handle[T]) Deleter() controller.Deleter { return kubeHandleDeleter[T]{k} }
+
+// kubeHandleDeleter is a handle as a Deleter that knows of its own writes, too.
+type kubeHandleDeleter[T Object] struct{ k *Handle[T] }
+
+var (
+	_ kubesource.ListProber    = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.ResourceNamer = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.UnseenOwner   = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.LiveOwner     = kubeHandleDeleter[*unstructured.Unstructured]{}
+)
+
+// Delete implements Deleter.
+func (d kubeHandleDeleter[T]) Delete(ctx context.Context, obj metav1.Object) error {
+	return d.k.Delete(ctx, obj)
+}
+
+// WhyNotListed asks the API server why the informer does not sync; nil if it would.
+func (d kubeHandleDeleter[T]) WhyNotListed(ctx context.Context) error {
+	return d.k.deleter.WhyNotListed(ctx)
+}
+
+// ResourceName names the resource.
+func (d kubeHandleDeleter[T]) ResourceName() string { return d.k.deleter.ResourceName() }
+
+// Unseen are own writes that the cache does not show yet. A teardown that trusted the cache alone would take its end
+// for done and leave them behind.
+func (d kubeHandleDeleter[T]) Unseen(kind, key string) []metav1.Object {
+	var objects []metav1.Object
+	for name := range d.k.own.own.Keys() {
+		obj := d.k.lookup(name)
+		if obj == nil {
+			continue
+		}
+		if owner.OwnedBy(obj, kind, key) {
+			objects = append(objects, obj)
+		}
+	}
+	return objects
+}
+
+// Delete deletes obj as it was read, with preconditions on its uid and resourceVersion; see KubeDeleter. One that is
+// absent is success. Inside a reconcile, an object that is not the primary's is a *ResourceExistsError. The object may
+// outlive the call, with a deletionTimestamp, where finalizers hold it.
+func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
+	key := source.ObjectKey(obj)
+	r, reconciling := current.Of(ctx)
+	if reconciling {
+		if err := k.mayWrite(key, owner.Owner(r.Primary()), "", obj); err != nil {
+			return fmt.Errorf("delete: %w", err)
+		}
+	}
+	if err := k.deleter.Delete(ctx, obj); err != nil {
+		return k.watching.NoteUnanswered(err)
+	}
+	k.applied.forget(key)
+	w := kubeWrite{uid: obj.GetUID()}
+	if reconciling {
+		// Only the server knows whether something holds it; who deletes may want to know too.
+		if live, err := k.live(ctx, key); err == nil && live != nil && live.GetUID() == w.uid {
+			w = writeOf(live)
+		}
+	}
+	k.own.add(ctx, key, w)
+	return nil
+}

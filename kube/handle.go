@@ -1,0 +1,287 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/source"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Object is an object of the Kubernetes API: a typed one as *appsv1.Deployment, or *unstructured.Unstructured.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Handle reads and writes the objects of one Kubernetes resource. Reads come from the informer's cache and show what this
+// handle wrote, or what came later; what they return are copies. Writes inside a reconcile make the reconciled primary the
+// owner, never touch what is somebody else's, write nothing when nothing changes, and the key's next reconcile waits,
+// bounded, until the cache shows them. A Kube may be used concurrently; make one per resource and share it, since a handle
+// knows its own writes only.
+//
+// Inside a reconcile is what is given the reconcile's context. Elsewhere a write needs WithFieldManager, and an object that
+// names its owner already (SetOwner) is treated as in a reconcile of that owner.
+//
+// What it needs to be allowed to do: get, create and patch to write, delete to delete; list and watch for the informer.
+type Handle[T Object] struct {
+	client   dynamic.Interface
+	resource schema.GroupVersionResource
+	kind     string // "" for unstructured objects, which bring it
+	manager  string // "" for the controller's name
+	deleter  *kubeDeleter
+	informer cache.SharedIndexInformer
+	own      *kubeOverlay
+	applied  *appliedStates
+	watching *kubesource.WatchErrors
+}
+
+// Option configures a Kube. See NewKube.
+type Option func(*kubeOptions) error
+
+type kubeOptions struct {
+	kind    string
+	manager string
+	delete  []DeleteOption
+}
+
+// WithKind names the kind of the objects where it is not the name of their Go type.
+func WithKind(kind string) Option {
+	return func(o *kubeOptions) error {
+		o.kind = kind
+		return nil
+	}
+}
+
+// WithFieldManager sets the name under which the API server keeps who manages which field. The default is the name of the
+// controller whose reconcile writes. It must stay the same over restarts.
+func WithFieldManager(name string) Option {
+	return func(o *kubeOptions) error {
+		if name == "" || len(name) > maxFieldManager {
+			return fmt.Errorf("WithFieldManager(%q): a name of 1 to %d characters is needed", name, maxFieldManager)
+		}
+		o.manager = name
+		return nil
+	}
+}
+
+// maxFieldManager is the API server's limit (FieldManagerMaxLength in its validation).
+const maxFieldManager = 128
+
+// WithDeletes says how Delete, and cascade and sweep through the handle, delete.
+func WithDeletes(opts ...DeleteOption) Option {
+	return func(o *kubeOptions) error {
+		o.delete = append(o.delete, opts...)
+		return nil
+	}
+}
+
+// New makes a handle for one resource. The informer, the user's to start and to stop, must be one over that resource:
+// of T, of *unstructured.Unstructured (package dynamicinformer), or of *metav1.PartialObjectMetadata (metadatainformer). It
+// may be confined to a namespace or a selector if everything that is written falls into it. NewKube adds an index by owner
+// to it. Of a metadata-only informer, Get and List return objects that have metadata only, and CreateOrUpdate reads live.
+//
+// To make the objects secondaries of a controller, give New the handle's Owns().
+func New[T Object](client dynamic.Interface, resource schema.GroupVersionResource, informer cache.SharedIndexInformer, opts ...Option) (*Handle[T], error) {
+	var o kubeOptions
+	errs := []error{checkKubeType[T]()}
+	for _, opt := range opts {
+		if opt != nil {
+			errs = append(errs, opt(&o))
+		}
+	}
+	if guard.IsNil(client) || guard.IsNil(informer) || resource.Resource == "" || resource.Version == "" {
+		errs = append(errs, errors.New("a client, an informer, and a resource with its version are needed"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("kube.New(%s): %w", kubeerrors.ResourceName(resource), err)
+	}
+	deleter, err := newKubeDeleter(client, resource, o.delete)
+	if err != nil {
+		return nil, fmt.Errorf("kube.New(%s): %w", kubeerrors.ResourceName(resource), err)
+	}
+	if err := kubesource.AddOwnerIndex(informer); err != nil {
+		return nil, fmt.Errorf("kube.New(%s): index the informer by owner: %w", kubeerrors.ResourceName(resource), err)
+	}
+	if o.kind == "" {
+		o.kind = kindOfType[T]()
+	}
+	watching := kubesource.WatchErrorsOf(informer) // the earlier the better: once it runs it is too late
+	watching.ProbeWith(deleter.WhyNotListed)
+	return &Handle[T]{
+		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
+		informer: informer, own: newKubeOverlay(informer), applied: newAppliedStates(),
+		watching: watching,
+	}, nil
+}
+
+// Resource is the resource of the handle.
+func (k *Handle[T]) Resource() schema.GroupVersionResource { return k.resource }
+
+// Informer is the informer that NewKube was given.
+func (k *Handle[T]) Informer() cache.SharedIndexInformer { return k.informer }
+
+// Owns makes the objects secondaries of the controller's primaries: OwnsKube with this handle's informer and deleter.
+func (k *Handle[T]) Owns(opts ...controller.SourceOption) controller.Option {
+	return controller.OwnsKube(k.informer, append([]controller.SourceOption{controller.WithDeleter(k.Deleter())}, opts...)...)
+}
+
+// Watches makes the objects tertiaries: WatchesKube with this handle's informer, and keys given a T. What keys gets is a
+// copy.
+func (k *Handle[T]) Watches(keys func(context.Context, T) ([]string, error), opts ...controller.SourceOption) controller.Option {
+	if keys == nil {
+		return controller.WatchesKube(k.informer, nil)
+	}
+	return controller.WatchesKube(k.informer, func(ctx context.Context, obj metav1.Object) ([]string, error) {
+		typed, err := k.fromCache(obj)
+		if err != nil {
+			return nil, err
+		}
+		return keys(ctx, typed)
+	}, append([]controller.SourceOption{controller.WithSourceName(kubeerrors.ResourceName(k.resource))}, opts...)...)
+}
+
+// Get returns a copy of the object with that key, "name" or "namespace/name". IsNotFound if there is none.
+func (k *Handle[T]) Get(key string) (T, error) {
+	var none T
+	if err := k.synced(); err != nil {
+		return none, err
+	}
+	item := k.lookup(key)
+	if item == nil {
+		return none, k.notFound(key)
+	}
+	return k.fromCache(item)
+}
+
+// List returns copies of the objects whose labels match; nil matches all.
+func (k *Handle[T]) List(selector labels.Selector) ([]T, error) {
+	return k.collect(func(obj metav1.Object) bool {
+		return selector == nil || selector.Empty() || selector.Matches(labels.Set(obj.GetLabels()))
+	}, func() ([]any, error) { return k.informer.GetStore().List(), nil })
+}
+
+// OwnedBy returns copies of the objects whose owner annotations name this kind and key, of every installation.
+func (k *Handle[T]) OwnedBy(kind, key string) ([]T, error) {
+	return k.collect(func(obj metav1.Object) bool {
+		return owner.OwnedBy(obj, kind, key)
+	}, func() ([]any, error) {
+		return k.informer.GetIndexer().ByIndex(entity.OwnerIndex, entity.OwnerIndexValue(kind, key))
+	})
+}
+
+// collect joins what the cache has with own writes that it does not show yet.
+func (k *Handle[T]) collect(matches func(metav1.Object) bool, cached func() ([]any, error)) ([]T, error) {
+	if err := k.synced(); err != nil {
+		return nil, err
+	}
+	own := k.own.own.Keys() // before the cache is read: what is no longer there by then is in the cache
+	items, err := cached()
+	if err != nil {
+		return nil, fmt.Errorf("list %s from the cache: %w", kubeerrors.ResourceName(k.resource), err)
+	}
+	var out []T
+	add := func(item metav1.Object) error {
+		if item == nil || !matches(item) {
+			return nil
+		}
+		obj, err := k.fromCache(item)
+		out = append(out, obj)
+		return err
+	}
+	for _, item := range items {
+		obj, ok := source.MetaObject(item)
+		if !ok {
+			continue
+		}
+		if _, written := own[source.ObjectKey(obj)]; written {
+			continue // comes below
+		}
+		if err := add(obj); err != nil {
+			return nil, err
+		}
+	}
+	for key := range own {
+		if err := add(k.lookup(key)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// lookup returns the object of a key as cached or as written since; nil if there is none. It is shared.
+func (k *Handle[T]) lookup(key string) metav1.Object { return k.own.lookup(key) }
+
+// live reads an object from the API server; nil if there is none.
+func (k *Handle[T]) live(ctx context.Context, key string) (metav1.Object, error) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := k.at(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && !kubeerrors.UnknownResource(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, k.explain("read", key, err)
+	}
+	return obj, nil
+}
+
+func (k *Handle[T]) at(namespace string) dynamic.ResourceInterface {
+	return resourceAt(k.client, k.resource, namespace)
+}
+
+func resourceAt(client dynamic.Interface, resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	if namespace == "" {
+		return client.Resource(resource)
+	}
+	return client.Resource(resource).Namespace(namespace)
+}
+
+func (k *Handle[T]) synced() error {
+	if k.informer.HasSynced() {
+		return nil
+	}
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("the cache of %s has not synced: start its informer and wait for it, or make it a source of the controller",
+		kubeerrors.ResourceName(k.resource)))
+}
+
+func (k *Handle[T]) notFound(key string) error {
+	return apierrors.NewNotFound(k.resource.GroupResource(), key)
+}
+
+func newKubeObject[T Object]() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+}
+
+func checkKubeType[T Object]() error {
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return fmt.Errorf("the type of the objects must be a pointer to a struct, as *appsv1.Deployment, not %v", t)
+	}
+	return nil
+}
+
+// kindOfType is the Go type's name, which is the kind by the conventions of the Kubernetes API.
+func kindOfType[T Object]() string {
+	t := reflect.TypeFor[T]().Elem()
+	if t == reflect.TypeFor[unstructured.Unstructured]() || t == reflect.TypeFor[metav1.PartialObjectMetadata]() {
+		return ""
+	}
+	return t.Name()
+}

@@ -1,0 +1,164 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// TestWhatManagedFieldsCover tells drift for a process that did not apply the object itself.
+func TestWhatManagedFieldsCover(t *testing.T) {
+	const ports = `"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}},"k:{\"containerPort\":53,\"protocol\":\"UDP\"}":{".":{},"f:containerPort":{},"f:protocol":{}}}`
+	for name, test := range map[string]struct {
+		managed, config string
+		want            bool
+	}{
+		"all":                       {`{"f:data":{"f:a":{},"f:b":{}}}`, `{"data":{"a":"1","b":"2"}}`, true},
+		"one lost":                  {`{"f:data":{"f:a":{}}}`, `{"data":{"a":"1","b":"2"}}`, false},
+		"all of a map lost":         {`{"f:metadata":{"f:labels":{"f:x":{}}}}`, `{"metadata":{"labels":{"x":"1"}},"data":{"a":"1"}}`, false},
+		"name and type are in none": {`{"f:data":{"f:a":{}}}`, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"b"},"data":{"a":"1"}}`, true},
+		"a label lost":              {`{"f:metadata":{"f:labels":{"f:x":{}}}}`, `{"metadata":{"labels":{"x":"1","y":"1"}}}`, false},
+		"atom":                      {`{"f:spec":{"f:selector":{},"f:args":{}}}`, `{"spec":{"selector":{"a":"b"},"args":["x","y"]}}`, true},
+		"empty struct":              {`{"f:spec":{"f:strategy":{},"f:list":{}}}`, `{"spec":{"strategy":{},"list":[]}}`, true},
+		"empty struct that another filled and took": {`{"f:spec":{"f:strategy":{"f:type":{}}}}`, `{"spec":{"strategy":{}}}`, false},
+		"list by key, key defaulted":                {`{"f:spec":{` + ports + `}}`, `{"spec":{"ports":[{"containerPort":80},{"containerPort":53,"protocol":"UDP"}]}}`, true},
+		"list by key, an item lost":                 {`{"f:spec":{"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}}}}`, `{"spec":{"ports":[{"containerPort":80},{"containerPort":53,"protocol":"UDP"}]}}`, false},
+		"list by key, a field of an item lost":      {`{"f:spec":{` + ports + `}}`, `{"spec":{"ports":[{"containerPort":80,"name":"web"},{"containerPort":53,"protocol":"UDP"}]}}`, false},
+		"list by key, two may be meant":             {`{"f:spec":{"f:ports":{"k:{\"containerPort\":53,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}},"k:{\"containerPort\":53,\"protocol\":\"UDP\"}":{".":{},"f:containerPort":{},"f:protocol":{}}}}}`, `{"spec":{"ports":[{"containerPort":53},{"containerPort":53,"protocol":"UDP"}]}}`, false},
+		"set":                                       {`{"f:metadata":{"f:finalizers":{"v:\"a\"":{},"v:\"b\"":{}}}}`, `{"metadata":{"finalizers":["a","b"]}}`, true},
+		"set, one lost":                             {`{"f:metadata":{"f:finalizers":{"v:\"a\"":{}}}}`, `{"metadata":{"finalizers":["a","b"]}}`, false},
+	} {
+		set := &fieldpath.Set{}
+		must(t, set.FromJSON(strings.NewReader(test.managed)))
+		var config map[string]any
+		must(t, json.Unmarshal([]byte(test.config), &config))
+		if got := coversObject(set, config); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// overlaid is an overlay over a store that the test fills itself.
+func overlaid() (*kubeOverlay, cache.Store) {
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	return newKubeOverlay(informer), informer.GetStore()
+}
+
+func version(uid, version string) *corev1.ConfigMap {
+	m := configMap("settings", version)
+	m.UID, m.ResourceVersion = types.UID(uid), version
+	return m
+}
+
+// TestTheLaterOfCacheAndOwnWriteIsShown.
+func TestTheLaterOfCacheAndOwnWriteIsShown(t *testing.T) {
+	const key = "shop/settings"
+	shown := func(o *kubeOverlay) string {
+		obj := o.lookup(key)
+		if obj == nil {
+			return "none"
+		}
+		return string(obj.GetUID()) + obj.GetResourceVersion()
+	}
+	deleted := func(uid string) kubeWrite { return kubeWrite{uid: types.UID(uid)} }
+	leaving := version("a", "12")
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	for name, test := range map[string]struct {
+		writes []kubeWrite
+		cached *corev1.ConfigMap
+		want   string
+	}{
+		"nothing":                        {nil, nil, "none"},
+		"cache only":                     {nil, version("a", "5"), "a5"},
+		"own write only":                 {[]kubeWrite{writeOf(version("a", "5"))}, nil, "a5"},
+		"cache behind":                   {[]kubeWrite{writeOf(version("a", "10"))}, version("a", "9"), "a10"},
+		"cache ahead":                    {[]kubeWrite{writeOf(version("a", "10"))}, version("a", "11"), "a11"},
+		"made again by somebody":         {[]kubeWrite{writeOf(version("a", "10"))}, version("b", "11"), "b11"},
+		"writes overtake each other":     {[]kubeWrite{writeOf(version("a", "10")), writeOf(version("a", "9"))}, nil, "a10"},
+		"deleted":                        {[]kubeWrite{deleted("a")}, version("a", "10"), "none"},
+		"deleted, cache shows it going":  {[]kubeWrite{deleted("a")}, leaving, "a12"},
+		"deleted, made again by another": {[]kubeWrite{deleted("a")}, version("b", "11"), "b11"},
+		"deleted and made again":         {[]kubeWrite{deleted("a"), writeOf(version("b", "11"))}, version("a", "10"), "b11"},
+		"write that ends after a delete": {[]kubeWrite{deleted("a"), writeOf(version("a", "11"))}, version("a", "10"), "none"},
+	} {
+		o, store := overlaid()
+		if test.cached != nil {
+			must(t, store.Add(test.cached))
+		}
+		for _, w := range test.writes {
+			o.add(t.Context(), key, w)
+		}
+		if got := shown(o); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+// TestOwnWritesOfKubernetesObjectsAreBounded, and go as soon as the cache shows them.
+func TestOwnWritesOfKubernetesObjectsAreBounded(t *testing.T) {
+	o, _ := overlaid()
+	for n := range kubeOverlayMost + 100 {
+		o.add(t.Context(), fmt.Sprint("shop/", n), writeOf(version("a", fmt.Sprint(n+1))))
+	}
+	if n := o.own.Len(); n > kubeOverlayMost {
+		t.Errorf("%d are kept, want at most %d", n, kubeOverlayMost)
+	}
+	var store cache.Store
+	o, store = overlaid()
+	for n := range 1000 {
+		m := version("a", fmt.Sprint(n+1))
+		o.add(t.Context(), "shop/settings", writeOf(m))
+		must(t, store.Update(m))
+	}
+	o.add(t.Context(), "shop/other", writeOf(version("b", "2000")))
+	if n := o.own.Len(); n != 1 {
+		t.Errorf("%d writes are kept, want 1", n)
+	}
+	applied := newAppliedStates()
+	for n := range appliedMost + 100 {
+		applied.put(fmt.Sprint(n), appliedState{})
+	}
+	if n := len(applied.byKey); n != appliedMost {
+		t.Errorf("%d applies are remembered, want %d", n, appliedMost)
+	}
+}
+
+// TestAKubeWriteLogWaitsUntilTheCacheShowsAll, and no longer than it may.
+func TestAKubeWriteLogWaitsUntilTheCacheShowsAll(t *testing.T) {
+	o, store := overlaid()
+	log := &ownwrites.Log{}
+	o.add(ownwrites.WithLog(t.Context(), log), "shop/settings", writeOf(version("a", "10")))
+	if log.Empty() {
+		t.Fatal("the log is empty")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if log.Wait(ended) == nil {
+		t.Error("it did not wait")
+	}
+	done := make(chan error)
+	go func() { done <- log.Wait(t.Context()) }()
+	must(t, store.Add(version("a", "11")))
+	must(t, <-done)
+}
+
+// TestNewKubeRefusesWhatCannotWork.
+func TestNewKubeRefusesWhatCannotWork(t *testing.T) {
+	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
+	_, err := New[*corev1.ConfigMap](nil, resource, stillInformer())
+	says(t, err, "kube.New(configmaps/v1)", "a client")
+	_, err = New[*corev1.ConfigMap](nil, resource, nil, WithFieldManager(""), WithDeletes(WithPropagation("sideways")))
+	says(t, err, "WithFieldManager", "an informer")
+	_, err = New[Object](nil, resource, stillInformer())
+	says(t, err, "pointer to a struct")
+}

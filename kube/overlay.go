@@ -1,0 +1,187 @@
+package kube
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/features"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// kubeOverlayTTL bounds how long an own write hides what the cache says. It only matters when the informer cannot
+	// watch. After an API server was away for some time a watch may pause for a minute before it tries again.
+	kubeOverlayTTL = 2 * time.Minute
+	// kubeOverlayMost bounds how many own writes are remembered until the cache shows them.
+	kubeOverlayMost = 16384
+	// kubeOverlayPrune is how often those are dropped that the cache shows, while there are any.
+	kubeOverlayPrune = 10 * time.Second
+)
+
+// kubeOverlay holds the last own write of each object until the informer has it, and remembers of which objects the
+// informer never showed the write.
+type kubeOverlay struct {
+	kubeCache
+	own       *ownwrites.Overlay[kubeWrite]
+	uncovered uncoveredObjects
+
+	mu      sync.Mutex
+	pruning *time.Timer // nil while there is nothing to prune
+}
+
+func newKubeOverlay(informer cache.SharedIndexInformer) *kubeOverlay {
+	gates := features.FeatureGates()
+	o := &kubeOverlay{kubeCache: kubeCache{
+		informer: informer,
+		ordered:  gates.Enabled(features.InOrderInformers) && gates.Enabled(features.AtomicFIFO),
+	}}
+	o.uncovered.stored = o.stored
+	o.own = ownwrites.NewOverlay(ownwrites.Config[kubeWrite]{
+		Cache: o.kubeCache, TTL: kubeOverlayTTL, Most: kubeOverlayMost, Dropped: o.uncoverUnshown,
+	})
+	return o
+}
+
+// add remembers a write, and logs it where ctx has a log.
+func (o *kubeOverlay) add(ctx context.Context, key string, w kubeWrite) {
+	added := o.own.Add(key, w)
+	o.mu.Lock()
+	if o.pruning == nil {
+		o.pruning = time.AfterFunc(kubeOverlayPrune, o.pruneAgain)
+	}
+	o.mu.Unlock()
+	if log := ownwrites.LogOf(ctx); log != nil {
+		log.Add(o.informer, key, ownwrites.Polled(func() bool {
+			return added.Shown() || o.informer.IsStopped() // it never will
+		}))
+	}
+}
+
+// pruneAgain drops what the cache shows where no other write comes. It ends by itself: nothing is held for longer than
+// kubeOverlayTTL.
+func (o *kubeOverlay) pruneAgain() {
+	o.own.Prune()
+	o.uncovered.dropShown()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pruning = nil
+	if o.own.Len() > 0 {
+		o.pruning = time.AfterFunc(kubeOverlayPrune, o.pruneAgain)
+	}
+}
+
+// uncoverUnshown is told of a write that the cache has passed, if it will ever.
+func (o *kubeOverlay) uncoverUnshown(key string, w kubeWrite) {
+	if w.object != nil && !w.shownBy(o.stored(key)) {
+		o.uncovered.add(key, owner.Of(w.object))
+	}
+}
+
+// notShown are the keys of a primary's objects that were written and that the cache does not have though it has come so
+// far; not all of them if there were too many to remember.
+func (o *kubeOverlay) notShown(kind, key string) (names []string, all bool) {
+	o.own.Prune() // what is too old is reached, too
+	for name, w := range o.own.All() {
+		if o.Reached(w) {
+			o.uncoverUnshown(name, w)
+		}
+	}
+	return o.uncovered.of(kind, key)
+}
+
+// lookup returns the object of a key, own or cached, whichever is later; nil if there is none.
+func (o *kubeOverlay) lookup(key string) metav1.Object {
+	w, written := o.own.Get(key) // before the cache, which may have it by the time it is read
+	stored := o.stored(key)
+	if !written || w.shownBy(stored) {
+		return stored
+	}
+	if w.object == nil {
+		return nil
+	}
+	return w.object
+}
+
+// kubeWrite is a write that succeeded: the object as the server returned it, or none for a delete.
+type kubeWrite struct {
+	object  metav1.Object
+	uid     types.UID
+	version string // of a delete it is not known
+}
+
+func writeOf(obj metav1.Object) kubeWrite {
+	return kubeWrite{object: obj, uid: obj.GetUID(), version: obj.GetResourceVersion()}
+}
+
+// shownBy tells whether what the cache has of an object is the write or later; stored is nil if it has nothing.
+func (w kubeWrite) shownBy(stored metav1.Object) bool {
+	if w.object == nil {
+		return stored == nil || stored.GetUID() != w.uid || stored.GetDeletionTimestamp() != nil
+	}
+	if stored == nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(stored.GetResourceVersion(), w.version)
+	return err != nil || order >= 0 // what cannot be compared must not hide what the cache says
+}
+
+// kubeCache is an informer as the overlay sees it.
+type kubeCache struct {
+	informer cache.SharedIndexInformer
+	// ordered tells whether the store's resource version is a cursor: all up to it is in the store. client-go's is one
+	// while lists are put into the store at once, which is its default; else only an object's own version says anything.
+	ordered bool
+}
+
+// Follows implements ownwrites.Cache. An object that was deleted does not come back: another one has another uid.
+func (c kubeCache) Follows(w, old kubeWrite) bool {
+	switch {
+	case w.object == nil:
+		return true
+	case old.object == nil:
+		return w.uid != old.uid
+	}
+	order, err := resourceversion.CompareResourceVersion(w.version, old.version)
+	return err != nil || order >= 0
+}
+
+// Reached implements ownwrites.Cache: it reports whether the store's cursor has passed a write.
+func (c kubeCache) Reached(w kubeWrite) bool { return w.object != nil && c.passed(w.version) }
+
+// Shows implements ownwrites.Cache.
+func (c kubeCache) Shows(key string, w kubeWrite) bool {
+	return c.Reached(w) || w.shownBy(c.stored(key))
+}
+
+// lacks tells whether the cache does not have an object although it has come to where it should.
+func (c kubeCache) lacks(key string, live metav1.Object) bool {
+	return c.passed(live.GetResourceVersion()) && c.stored(key) == nil
+}
+
+// passed reports whether all up to a resource version is in the store.
+func (c kubeCache) passed(version string) bool {
+	if !c.ordered || !c.informer.HasSynced() {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(c.informer.GetStore().LastStoreSyncResourceVersion(), version)
+	return err == nil && order >= 0
+}
+
+func (c kubeCache) stored(key string) metav1.Object {
+	item, exists, err := c.informer.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return nil
+	}
+	obj, ok := source.MetaObject(item)
+	if !ok {
+		return nil
+	}
+	return obj
+}

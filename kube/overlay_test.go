@@ -1,0 +1,148 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/source"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// TestOwnWritesThatTheCacheShowsAreLetGo without any other write, and those that it never shows in the end.
+func TestOwnWritesThatTheCacheShowsAreLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, store := overlaid()
+		kept := o.own.Len
+		var shown []*corev1.ConfigMap
+		for n := range 1000 {
+			m := version("a", fmt.Sprint(n+1))
+			m.Name = fmt.Sprint(n)
+			o.add(t.Context(), source.ObjectKey(m), writeOf(m))
+			shown = append(shown, m)
+		}
+		last := version("b", "2000")
+		entity.SetOwner(last, "Site", "home", "here")
+		o.add(t.Context(), "shop/settings", writeOf(last))
+		if n := kept(); n != 1001 {
+			t.Fatalf("%d are kept, want all", n)
+		}
+		for _, m := range shown {
+			must(t, store.Add(m))
+		}
+		time.Sleep(2 * kubeOverlayPrune)
+		if n := kept(); n != 1 {
+			t.Errorf("%d are kept, want the one that the cache does not show", n)
+		}
+		time.Sleep(2 * kubeOverlayTTL)
+		o.mu.Lock()
+		pruning := o.pruning != nil
+		o.mu.Unlock()
+		if n := kept(); n != 0 || pruning {
+			t.Errorf("%d are kept, and a timer: %v", n, pruning)
+		}
+		if names, _ := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{"shop/settings"}) {
+			t.Errorf("a teardown has to look at %v", names)
+		}
+	})
+}
+
+// TestATeardownLooksAtAnOwnWriteAsSoonAsItIsTooOld, and not only when it is dropped.
+func TestATeardownLooksAtAnOwnWriteAsSoonAsItIsTooOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := overlaid()
+		o.add(t.Context(), "shop/settings", writeOf(mapOf("settings", "home")))
+		time.Sleep(kubeOverlayTTL)
+		if names, _ := o.notShown("Site", "home"); len(names) > 0 {
+			t.Errorf("a teardown looks at %v, though the cache may show it yet", names)
+		}
+		time.Sleep(time.Nanosecond)
+		if names, _ := o.notShown("Site", "home"); len(names) != 1 {
+			t.Errorf("a teardown looks at %v, want the one that the cache does not show", names)
+		}
+		time.Sleep(2 * kubeOverlayPrune)
+	})
+}
+
+// TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot: a watch that stalled for long does not make a teardown forget what
+// the informer does not cover.
+func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, store := overlaid()
+		notShown := func() int {
+			o.uncovered.mu.Lock()
+			defer o.uncovered.mu.Unlock()
+			return len(o.uncovered.owners)
+		}
+		for n := range kubeOverlayMost {
+			m := mapOf(fmt.Sprint(n), "shop")
+			o.add(t.Context(), source.ObjectKey(m), writeOf(m))
+		}
+		time.Sleep(2 * kubeOverlayTTL)
+		if n := notShown(); n != kubeOverlayMost {
+			t.Fatalf("%d are not shown, want all", n)
+		}
+		for n := range kubeOverlayMost {
+			must(t, store.Add(mapOf(fmt.Sprint(n), "shop")))
+		}
+		uncovered := mapOf("elsewhere", "home")
+		o.uncovered.add(source.ObjectKey(uncovered), owner.Of(uncovered))
+		if names, all := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{source.ObjectKey(uncovered)}) || !all {
+			t.Errorf("a teardown has to look at %v, all: %v", names, all)
+		}
+		must(t, store.Add(uncovered))
+		o.add(t.Context(), "shop/settings", writeOf(version("b", "2000")))
+		time.Sleep(2 * kubeOverlayPrune)
+		if n := notShown(); n != 0 {
+			t.Errorf("%d that the cache shows are kept", n)
+		}
+		time.Sleep(2 * kubeOverlayTTL)
+	})
+}
+
+// TestWhatTheInformerDoesNotCoverIsBounded, and a teardown asks the API server where there may be more.
+func TestWhatTheInformerDoesNotCoverIsBounded(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		more := mapOf("more", "home")
+		more.APIVersion, more.Kind = "v1", "ConfigMap"
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(&corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{*more}})
+	}))
+	defer server.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL, Transport: transport})
+	must(t, err)
+	maps, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
+	must(t, err)
+	for n := range uncoveredMost {
+		maps.own.uncovered.add(fmt.Sprint("elsewhere/", n), owner.Owner{Kind: "Site", Key: "shop", Instance: "here"})
+	}
+	maps.own.uncovered.add("elsewhere/more", owner.Owner{Kind: "Site", Key: "home", Instance: "here"})
+	if n := len(maps.own.uncovered.owners); n != uncoveredMost {
+		t.Errorf("%d are kept, want %d", n, uncoveredMost)
+	}
+	found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home")
+	must(t, err)
+	if len(found) != 1 || found[0].GetName() != "more" {
+		t.Errorf("found %v", found)
+	}
+}
+
+func mapOf(name, owner string) *corev1.ConfigMap {
+	m := version(name, "1")
+	m.Name = name
+	entity.SetOwner(m, "Site", owner, "here")
+	return m
+}

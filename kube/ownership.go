@@ -1,0 +1,72 @@
+package kube
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ownerIn is the owner of what is written under ctx, and makes it obj's: the reconciled primary, else whom obj names.
+func ownerIn(ctx context.Context, obj metav1.Object) owner.Owner {
+	if r, ok := current.Of(ctx); ok {
+		r.Primary().Own(obj)
+	}
+	return owner.Of(obj)
+}
+
+// mayWrite refuses what is not the primary's. An object is the primary's if its annotations say so, or, where somebody
+// took them away, its labels, or if this process itself wrote this very object for it, or has seen that it was its own.
+// Where nothing is to be owned, an object is ours that nobody owns and that our field manager has written.
+func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, existing metav1.Object) error {
+	named, labels := owner.Of(existing), owner.OfLabels(existing)
+	if primary.IsNone() {
+		if named.IsNone() && labels.IsNone() && writtenBy(existing, manager) {
+			return nil
+		}
+		return k.exists(key, existing)
+	}
+	if named.Allows(primary) {
+		k.applied.owned(key, existing.GetUID(), primary)
+		return nil
+	}
+	if named.IsNone() {
+		if labels == primary.InLabels() {
+			return nil
+		}
+		if last, ok := k.applied.of(key, existing.GetUID()); ok && last.owner == primary && labels.IsNone() {
+			return nil
+		}
+	}
+	return k.exists(key, existing)
+}
+
+func writtenBy(obj metav1.Object, manager string) bool {
+	for _, entry := range obj.GetManagedFields() {
+		if entry.Manager == manager && entry.Subresource == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *Handle[T]) exists(key string, existing metav1.Object) *controller.ResourceExistsError {
+	named := owner.Of(existing)
+	err := &controller.ResourceExistsError{
+		Resource: k.resource, Key: key,
+		OwnerKind: named.Kind, OwnerKey: named.Key, OwnerInstance: named.Instance,
+	}
+	if ref := metav1.GetControllerOf(existing); ref != nil {
+		err.Controller = ref.Kind + " " + ref.Name
+	}
+	return err
+}
+
+// awaitName has the reconciled primary wait until somebody's object has another owner or is gone. If that is news the
+// caller has to look at the object once more.
+func (k *Handle[T]) awaitName(ctx context.Context, object string) (news bool) {
+	r, ok := current.Of(ctx)
+	return ok && r.AwaitName(k.informer, object)
+}

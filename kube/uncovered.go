@@ -1,0 +1,82 @@
+package kube
+
+import (
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/owner"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// uncoveredMost bounds how many objects are remembered that the cache does not show.
+	uncoveredMost = 16384
+	// uncoveredLook is how often at most all of them are looked up in the cache for want of room: it may show some after all.
+	uncoveredLook = time.Second
+)
+
+// uncoveredObjects are objects that were written, and that the cache never showed though it has come so far, with their
+// owners. Maybe somebody deleted them soon; maybe the informer does not cover them. Only the API server can tell.
+type uncoveredObjects struct {
+	stored func(key string) metav1.Object // what the cache has
+
+	mu     sync.Mutex
+	owners map[string]owner.Owner // by key of the object
+	looked time.Time              // when those were dropped the last time that the cache shows by then
+	forgot bool                   // there were too many of them
+}
+
+// add remembers an object; what nobody owns no teardown needs.
+func (u *uncoveredObjects) add(key string, primary owner.Owner) {
+	if primary.IsNone() {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.owners) >= uncoveredMost && time.Since(u.looked) >= uncoveredLook {
+		u.dropShownLocked()
+	}
+	if len(u.owners) >= uncoveredMost {
+		u.forgot = true
+		return
+	}
+	if u.owners == nil {
+		u.owners = map[string]owner.Owner{}
+	}
+	u.owners[key] = primary
+}
+
+// remove forgets an object that does not exist.
+func (u *uncoveredObjects) remove(key string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.owners, key)
+}
+
+// of returns the keys of a primary's objects; not all of them if there were too many to remember.
+func (u *uncoveredObjects) of(kind, key string) (names []string, all bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for name, primary := range u.owners {
+		if primary.Kind == kind && primary.Key == key {
+			names = append(names, name)
+		}
+	}
+	return names, !u.forgot
+}
+
+// dropShown forgets those that the cache shows after all, as it does when a watch goes on that had stalled.
+func (u *uncoveredObjects) dropShown() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.dropShownLocked()
+}
+
+func (u *uncoveredObjects) dropShownLocked() {
+	for key := range u.owners {
+		if u.stored(key) != nil {
+			delete(u.owners, key)
+		}
+	}
+	u.looked = time.Now()
+}
