@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 )
 
 // Reconciler makes the world match one primary.
@@ -63,7 +64,7 @@ var (
 
 // TerminalError marks an error that no retry can mend: the key is parked. A new revision of the primary, its deletion,
 // OperationManual or a restart wake it; Retry, Resync and Secondary do not. TerminalError(nil) is nil.
-func TerminalError(err error) error { return engine.TerminalError(err) }
+func TerminalError(err error) error { return lifecycle.TerminalError(err) }
 
 // ReconcileResult is what WithOnResult's callback is told of an attempt.
 type ReconcileResult struct {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
@@ -54,9 +55,9 @@ func (e *Engine) resume(it queue.Item) {
 	apiHost{e}.RetryAfter(it, 0)
 }
 
-// waiterFor returns what a key has to wait for after an error; nil if the error is a failure.
-func (e *Engine) waiterFor(key string, err error) apisource.Waiter {
-	if err == nil || isTerminal(err) {
+// WaiterFor returns what a key has to wait for after an error; nil if the error is a failure.
+func (e *Engine) WaiterFor(key string, err error) apisource.Waiter {
+	if err == nil || lifecycle.IsTerminal(err) {
 		return nil
 	}
 	return e.APIs.WaiterFor(key, err)

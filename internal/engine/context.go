@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -12,8 +13,8 @@ import (
 )
 
 // newContext returns the context of one reconcile.
-func (e *Engine) newContext(t *term, key string, operations operation.Operations) *current.Context {
-	c := current.NewContext(t.ctx, &e.contexts, t.logger, key, operations)
+func (e *Engine) newContext(t *lifecycle.Term, key string, operations operation.Operations) *current.Context {
+	c := current.NewContext(t.Ctx, &e.contexts, t.Logger, key, operations)
 	if e.opts.LogConstructor != nil {
 		c.WithLogger()
 	}

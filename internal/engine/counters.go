@@ -5,6 +5,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
@@ -25,14 +26,14 @@ type Counts struct {
 	BreakerOpened                   atomic.Uint64
 }
 
-func (c *Counts) reconciled(a *attempt) {
+func (c *Counts) reconciled(a *lifecycle.Attempt) {
 	c.Reconciles.Add(1)
-	c.Seconds.Add(int64(a.took))
-	if a.err == nil || a.waits != nil {
+	c.Seconds.Add(int64(a.Took))
+	if a.Err == nil || a.Waits != nil {
 		return // that an API is away, or busy, is not the key's failure
 	}
 	c.Failures.Add(1)
-	if isTerminal(a.err) {
+	if lifecycle.IsTerminal(a.Err) {
 		c.Terminals.Add(1)
 	}
 }

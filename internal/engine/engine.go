@@ -14,6 +14,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -44,7 +45,7 @@ type Engine struct {
 	brake     *brake.Brake // nil without teardown, as is the next
 	teardown  *teardown.Teardown
 	keys      keytable.Table
-	life      lifecycle
+	life      lifecycle.Lifecycle
 	contexts  current.Config  // of reconciles
 	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
 	stats     Counts
@@ -83,7 +84,7 @@ func New[T entity.IEntity](
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) })
 	e.primary = source.NewPrimary(client, observer{e}, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth)
 	if opts.WithoutTeardown {
-		e.life = unrecorded{e}
+		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()
 	} else {
 		e.keepRecords(client.Config(), client.Records())
@@ -100,7 +101,6 @@ func New[T entity.IEntity](
 
 // keepRecords is for an engine with a status bucket.
 func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
-	e.life = recordedLife{e}
 	e.records = records
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
 	e.claim = record.NewClaim(e.reserved, e.name)
@@ -114,6 +114,10 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.brake = e.newBrake()
 	e.APIs = e.newAPIs()
 	e.teardown = e.newTeardown()
+	e.life = &lifecycle.RecordedLife{
+		Caller: e, Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
+		Primary: e.primary, RecordsHealth: e.recordsHealth,
+	}
 }
 
 func (e *Engine) addSources() error {

@@ -1,31 +1,12 @@
 package engine
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 
-	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	"k8s.io/klog/v2"
 )
-
-// term is a time in which this replica works. Its context is cancelled when the lease is lost, or when the grace period
-// of a stop is over.
-type term struct {
-	ctx     context.Context
-	stop    context.Context // Run's; when it ends what runs goes on, but nothing new starts
-	handing context.Context // ends with ctx or stop, maybe a moment later
-	lease   *lease.Term     // nil without a status bucket
-	logger  klog.Logger
-}
-
-// over tells whether no new reconcile may start. It asks the clock, too: after a pause of the process the end of the
-// lease may not have reached ctx yet.
-func (t *term) over() bool {
-	return t.ctx.Err() != nil || t.stop.Err() != nil || t.lease != nil && t.lease.Over()
-}
 
 // leadership is whether this replica works, waits for the lease, or stops.
 type leadership struct {

@@ -88,21 +88,3 @@ var (
 	ErrStopped          = errors.New("controller stopped and its grace period is over")
 	ErrLeaseLost        = errors.New("lease lost to another replica, or not renewed in time")
 )
-
-type terminalError struct{ err error }
-
-func (e *terminalError) Error() string { return "terminal error: " + e.err.Error() }
-func (e *terminalError) Unwrap() error { return e.err }
-
-// TerminalError marks an error that no retry can mend; nil for nil.
-func TerminalError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &terminalError{err: err}
-}
-
-func isTerminal(err error) bool {
-	var terminal *terminalError
-	return errors.As(err, &terminal)
-}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"k8s.io/klog/v2"
@@ -199,7 +200,7 @@ func (e *Engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	handing, endHanding := context.WithCancel(termCtx)
 	defer endHanding()
 	defer context.AfterFunc(stop, endHanding)()
-	t := &term{ctx: termCtx, stop: stop, handing: handing, lease: won, logger: logger}
+	t := &lifecycle.Term{Ctx: termCtx, Stop: stop, Handing: handing, Lease: won, Logger: logger}
 	e.leadership.leads.Store(true)
 	for range e.opts.Workers {
 		loops.Go(func() { e.work(t) })

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -16,14 +17,14 @@ import (
 const arrivingPause = 20 * time.Millisecond
 
 // work takes keys from the queue until the term is over.
-func (e *Engine) work(t *term) {
+func (e *Engine) work(t *lifecycle.Term) {
 	for {
-		it, ok := e.queue.Get(t.handing)
+		it, ok := e.queue.Get(t.Handing)
 		if !ok {
 			return
 		}
-		if t.over() {
-			e.settle(t, it, &outcome{verdict: givenBack})
+		if t.Over() {
+			e.settle(t, it, &lifecycle.Outcome{Verdict: lifecycle.GivenBack})
 			return
 		}
 		it = e.APIs.Take(it)
@@ -33,19 +34,19 @@ func (e *Engine) work(t *term) {
 }
 
 // handle brings one key one step further.
-func (e *Engine) handle(t *term, it queue.Item) outcome {
+func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
 	if !e.WellFormed(it.Key) {
-		return outcome{verdict: malformed}
+		return lifecycle.Outcome{Verdict: lifecycle.Malformed}
 	}
 	v := e.primary.View(it.Key)
 	switch v.Presence {
 	case source.Arriving:
-		return outcome{verdict: lookAgain, ops: it.Ops, prio: it.Prio, after: arrivingPause} // its event will be sooner
+		return lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: arrivingPause} // its event will be sooner
 	case source.Absent:
-		return e.life.absent(t, it)
+		return e.life.Absent(t, it)
 	}
 	e.APIs.ForgetAwaited(it.Key)
-	if instead := e.life.exists(t, it, v); instead != nil {
+	if instead := e.life.Exists(t, it, v); instead != nil {
 		return *instead
 	}
 	switch {
@@ -53,9 +54,9 @@ func (e *Engine) handle(t *term, it queue.Item) outcome {
 		if it.Ops.Has(operation.Put) {
 			e.event(e.regarding(it.Key, v), eventWarning, entity.ReasonInvalid, notDecodable)
 		}
-		return e.life.rest(t, it, v, entity.ReasonInvalid, notDecodable)
+		return e.life.MarkNotReconciled(t, it, v, entity.ReasonInvalid, notDecodable)
 	case e.keys.StaysParked(it.Key, v, it.Ops):
-		return outcome{}
+		return lifecycle.Outcome{}
 	}
 	return e.handlePresent(t, it, v)
 }
@@ -63,71 +64,20 @@ func (e *Engine) handle(t *term, it queue.Item) outcome {
 const notDecodable = "the document does not decode; it is reconciled once it does"
 
 // handlePresent reconciles a primary that exists.
-func (e *Engine) handlePresent(t *term, it queue.Item, v view) outcome {
-	anchor, instead := e.life.prepare(t, it, v)
+func (e *Engine) handlePresent(t *lifecycle.Term, it queue.Item, v view) lifecycle.Outcome {
+	anchor, instead := e.life.Prepare(t, it, v)
 	if instead != nil {
 		return *instead
 	}
-	a, instead := e.call(t, it, e.records != nil)
+	a, instead := e.Call(t, it, e.records != nil)
 	if instead != nil {
 		return *instead
 	}
-	o := came(it, v, a)
-	if a.err != nil && t.ctx.Err() != nil {
+	o := lifecycle.OutcomeOf(it, v, a)
+	if a.Err != nil && t.Ctx.Err() != nil {
 		return o // the term is over, and with it the reconcile's context: the error says nothing about the primary
 	}
-	o.write = e.life.record(t, it, v, anchor, o.verdict, a)
-	return o
-}
-
-// lifecycle is what a controller keeps of its primaries beyond this process: records, which make deletes safe, or nothing
-// (WithoutTeardown).
-type lifecycle interface {
-	// exists is told of a key that has a document; instead is not nil if the key must not go on.
-	exists(t *term, it queue.Item, v view) (instead *outcome)
-	// rest notes why a primary that exists is not reconciled.
-	rest(t *term, it queue.Item, v view, reason, message string) outcome
-	// prepare makes sure that the delete of the primary could not be lost. anchor is its record.
-	prepare(t *term, it queue.Item, v view) (anchor *entity.Record, instead *outcome)
-	// record is the write of what came of an attempt; nil if there is nothing to write.
-	record(t *term, it queue.Item, v view, anchor *entity.Record, came verdict, a attempt) *recordWrite
-	// absent brings the key of a primary that is gone one step further.
-	absent(t *term, it queue.Item) outcome
-}
-
-// unrecorded is the lifecycle WithoutTeardown: a delete is reconciled if this process sees it.
-type unrecorded struct{ engine *Engine }
-
-func (u unrecorded) exists(*term, queue.Item, view) *outcome { return nil }
-
-func (u unrecorded) rest(*term, queue.Item, view, string, string) outcome {
-	return outcome{verdict: rests}
-}
-
-func (u unrecorded) prepare(t *term, it queue.Item, v view) (*entity.Record, *outcome) {
-	if v.Suspended() {
-		return nil, &outcome{verdict: rests}
-	}
-	return nil, nil
-}
-
-func (u unrecorded) record(*term, queue.Item, view, *entity.Record, verdict, attempt) *recordWrite {
-	return nil
-}
-
-func (u unrecorded) absent(t *term, it queue.Item) outcome {
-	e := u.engine
-	if e.keys.StaysParked(it.Key, view{}, it.Ops) {
-		return outcome{}
-	}
-	a, instead := e.call(t, it, false)
-	if instead != nil {
-		return *instead
-	}
-	o := came(it, view{}, a)
-	if o.verdict == succeeded && o.after <= 0 {
-		o.verdict = nothingOwed
-	}
+	o.Write = e.life.Record(t, it, v, anchor, o.Verdict, a)
 	return o
 }
 

@@ -1,4 +1,4 @@
-package engine
+package lifecycle
 
 import (
 	"testing"
@@ -10,10 +10,10 @@ import (
 func TestNothingStartsInATermWhoseLeaseIsOver(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	if !(&term{ctx: ctx, stop: ctx, lease: new(lease.Term)}).over() { // a zero Term is over
+	if !(&Term{Ctx: ctx, Stop: ctx, Lease: new(lease.Term)}).Over() { // a zero Term is over
 		t.Error("it goes on")
 	}
-	if (&term{ctx: ctx, stop: ctx}).over() {
+	if (&Term{Ctx: ctx, Stop: ctx}).Over() {
 		t.Error("a term without a lease is over")
 	}
 }

@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/teardown"
+)
+
+// settle acts on what a hand-out came to. It alone counts failures, parks keys, adds delays, reports attempts and gives keys
+// back to the queue.
+func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
+	switch o.Verdict {
+	case lifecycle.GivenBack:
+		e.queue.GiveBack(it)
+	case lifecycle.LookAgain:
+		e.queue.AddAfter(it.Key, o.Ops, o.Prio, o.After, queue.RetryDelay)
+	case lifecycle.Succeeded:
+		e.settleSuccess(it, o)
+	case lifecycle.Anchored:
+		e.queue.AddAfter(it.Key, it.Ops, queue.Secondary, 0, queue.RetryDelay)
+	case lifecycle.Waiting:
+		o.Attempt.Waits.Wait(queue.Item{Key: it.Key, Ops: o.Ops, Prio: it.Prio, Added: it.Added}, o.Attempt.Err)
+	case lifecycle.Failed:
+		e.settleFailure(t, it, o)
+	case lifecycle.Terminal:
+		e.settleTerminal(it, o)
+	case lifecycle.NotReconciled:
+		e.APIs.ForgetTurn(it.Key)
+		e.keys.ResetFailures(it.Key)
+	case lifecycle.BackAgain:
+		e.settleBackAgain(it, o)
+	case lifecycle.NothingOwed, lifecycle.TornDown:
+		e.forget(it.Key)
+	case lifecycle.RecordFailed:
+		e.settleRecordFailure(t, it, o)
+	case lifecycle.StatusRefused:
+		e.settleRefusal(t, it, o)
+	case lifecycle.Recorded:
+		e.keys.Amend(it.Key, func(s *keytable.State) { s.RecordFailures, s.Refusals = 0, 0 })
+	case lifecycle.Malformed:
+		e.stats.Malformed.Add(1)
+		t.Logger.Error(nil, "Malformed key in the queue, forgotten", "key", it.Key, "operations", it.Ops)
+		e.queue.CancelDelays(it.Key)
+		e.keys.Forget(it.Key)
+	}
+	if o.Attempt.Number > 0 {
+		e.report(t, it, &o.Attempt)
+	}
+	if o.Verdict == lifecycle.TornDown {
+		e.stats.TornDown.Add(1)
+	}
+	if o.Write == nil {
+		e.queue.Done(it.Key)
+		return
+	}
+	if o.Write.Answer == nil {
+		next := o.Write.Next(t.Ctx, nil)
+		e.settle(t, it, &next)
+		return
+	}
+	e.settleWhenAnswered(t, it, o.Write)
+}
+
+// settleWhenAnswered is apart from settle, which mostly has no write: what a function that outlives its caller refers to is
+// allocated.
+func (e *Engine) settleWhenAnswered(t *lifecycle.Term, it queue.Item, write *lifecycle.RecordWrite) {
+	e.async.Submit(write.Answer, func(ctx context.Context, err error) {
+		next := write.Next(ctx, err)
+		e.settle(t, it, &next)
+	})
+}
+
+func (e *Engine) settleSuccess(it queue.Item, o *lifecycle.Outcome) {
+	e.keys.Amend(it.Key, func(s *keytable.State) {
+		s.Unanswered, s.Parked = nil, nil
+		if o.Attempt.Pending == "" {
+			s.Failures = 0 // what goes on behind an API may fail yet, and the next try then comes later
+		}
+	})
+	e.APIs.Attempted(it.Key, true)
+	if o.After > 0 {
+		o.Attempt.NextDue = time.Now().Add(o.After)
+		e.queue.AddAfter(it.Key, operation.Union(o.Ops, operation.Of(operation.Requeue)), queue.Background, o.After, queue.RequeueDelay)
+	}
+}
+
+// settleFailure gives the operations back, so that the attempt which succeeds knows all its reasons.
+func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
+	failures := 0
+	unanswered := e.unansweredBy(o.Attempt.Err)
+	e.keys.Change(it.Key, func(s *keytable.State) {
+		s.Failures++
+		failures = s.Failures
+		if unanswered != nil {
+			s.Unanswered = unanswered
+		}
+	})
+	delay := e.backoff.Delay(failures)
+	if o.Attempt.Number > 0 {
+		delay = e.chosenDelay(t, it, &o.Attempt, delay)
+	} else if t.Ctx.Err() == nil {
+		t.Logger.Error(o.Attempt.Err, "Teardown does not go on, will try again", "key", it.Key, "noticed", o.Where, "after", delay)
+	}
+	o.Attempt.NextDue = time.Now().Add(delay)
+	e.queue.AddAfter(it.Key, operation.Union(o.Ops, operation.Of(operation.Retry)), queue.Background, delay, queue.RetryDelay)
+	e.APIs.Attempted(it.Key, false)
+}
+
+// chosenDelay asks the user's error policy.
+func (e *Engine) chosenDelay(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt, delay time.Duration) time.Duration {
+	f := e.opts.ErrorPolicy
+	if f == nil {
+		return delay
+	}
+	var chosen time.Duration
+	e.callback(t.Ctx, "WithErrorPolicy", func() { chosen = f(it.Key, a.Err, a.Number) })
+	if chosen > 0 {
+		return chosen
+	}
+	return delay
+}
+
+func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
+	parked := o.Parked
+	e.keys.Change(it.Key, func(s *keytable.State) { s.Parked, s.Failures = &parked, 0 })
+	e.event(o.Subject, eventWarning, entity.ReasonTerminal, o.Attempt.Err.Error())
+	e.APIs.Attempted(it.Key, false)
+}
+
+// settleBackAgain looks again soon: the event that says so may be here already, and this covers a cache that is behind.
+func (e *Engine) settleBackAgain(it queue.Item, o *lifecycle.Outcome) {
+	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.CleanUp = 0, nil })
+	o.Attempt.NextDue = time.Now().Add(teardown.CheckInterval)
+	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, teardown.CheckInterval, queue.RetryDelay)
+	e.APIs.Attempted(it.Key, false)
+}
+
+// settleRecordFailure puts a key back whose record could not be written: there is no reconcile without it, and none is lost.
+func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
+	failures := 0
+	e.keys.Change(it.Key, func(s *keytable.State) {
+		if o.Unpark {
+			s.Parked = nil
+		}
+		s.RecordFailures++
+		failures = s.RecordFailures
+	})
+	delay := e.backoff.Delay(failures)
+	if !t.Over() {
+		e.stats.RecordErrors.Add(1)
+		e.recordsHealth.Failed(t.Ctx, o.Err)
+		t.Logger.Error(o.Err, "Cannot write the record, so the key is not reconciled; will try again",
+			"key", it.Key, "bucket", e.statusBucket, "after", delay)
+	}
+	e.queue.AddAfter(it.Key, o.Ops, queue.Background, delay, queue.RetryDelay)
+}
+
+// settleRefusal makes the key due again, unless the retry of an attempt that failed does.
+func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
+	e.stats.RecordErrors.Add(1)
+	if o.Ops == 0 {
+		t.Logger.Error(o.Err, "Status not written", "key", it.Key)
+		return
+	}
+	refusals := 0
+	e.keys.Change(it.Key, func(s *keytable.State) {
+		s.Parked = nil // or nothing would ever say that it is
+		s.Refusals++
+		refusals = s.Refusals
+	})
+	delay := e.backoff.Delay(refusals)
+	t.Logger.Error(o.Err, "Status not written, so the key is reconciled again", "key", it.Key, "after", delay)
+	e.queue.AddAfter(it.Key, operation.Union(o.Ops, operation.Of(operation.Retry)), queue.Background, delay, queue.RetryDelay)
+}
+
+// forget forgets what this process remembers of a key that is gone. A delay that the user asked for stays.
+func (e *Engine) forget(key string) {
+	e.keys.Forget(key)
+	e.APIs.Forget(key)
+	e.forgetNames(key)
+}
+
+// report counts an attempt, logs its failure and tells the user's callback.
+func (e *Engine) report(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt) {
+	e.stats.reconciled(a)
+	if a.Waits != nil {
+		t.Logger.V(2).Info("Key waits for an API", "key", it.Key, "operations", it.Ops.Public(), "err", a.Err)
+	} else if a.Err != nil && t.Ctx.Err() == nil {
+		t.Logger.Error(a.Err, "Reconcile failed", "key", it.Key, "operations", it.Ops.Public(), "attempt", a.Number, "nextDue", a.NextDue)
+	}
+	if f := e.opts.OnResult; f != nil {
+		e.callback(t.Ctx, "WithOnResult", func() {
+			f(Report{Key: it.Key, Operations: it.Ops.Public(), Attempt: a.Number, Duration: a.Took, Err: a.Err, NextDue: a.NextDue})
+		})
+	}
+}

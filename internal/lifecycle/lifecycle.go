@@ -1,0 +1,81 @@
+// Package lifecycle says what becomes of a primary from its anchor to its teardown: what is written before it is reconciled,
+// what of an attempt is recorded, and which steps end it once its document is gone.
+//
+// Each step returns an [Outcome]; the engine acts on it. Nothing here gives keys back to the queue, counts failures, or adds
+// delays.
+package lifecycle
+
+import (
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
+)
+
+// Lifecycle is what a controller keeps of its primaries beyond this process: records, which make deletes safe, or nothing
+// (WithoutTeardown).
+type Lifecycle interface {
+	// Exists is told of a key that has a document; instead is not nil if the key must not go on.
+	Exists(t *Term, it queue.Item, v source.View) (instead *Outcome)
+	// MarkNotReconciled notes why a primary that exists is not reconciled.
+	MarkNotReconciled(t *Term, it queue.Item, v source.View, reason, message string) Outcome
+	// Prepare makes sure that the delete of the primary could not be lost. anchor is its record.
+	Prepare(t *Term, it queue.Item, v source.View) (anchor *entity.Record, instead *Outcome)
+	// Record is the write of what came of an attempt; nil if there is nothing to write.
+	Record(t *Term, it queue.Item, v source.View, anchor *entity.Record, came Verdict, a Attempt) *RecordWrite
+	// Absent brings the key of a primary that is gone one step further.
+	Absent(t *Term, it queue.Item) Outcome
+}
+
+// Unrecorded is the lifecycle WithoutTeardown: a delete is reconciled if this process sees it.
+type Unrecorded struct {
+	Caller Caller
+	Keys   *keytable.Table
+}
+
+// Caller calls the reconciler.
+type Caller interface {
+	// Call calls the reconciler for a key. If that cannot be now, it says instead what the hand-out came to. recordsOutcome
+	// says that the lifecycle records what comes of the attempt.
+	Call(t *Term, it queue.Item, recordsOutcome bool) (a Attempt, instead *Outcome)
+	// WaiterFor returns what a key has to wait for after an error; nil if the error is a failure.
+	WaiterFor(key string, err error) apisource.Waiter
+}
+
+// Exists implements Lifecycle.
+func (u Unrecorded) Exists(*Term, queue.Item, source.View) *Outcome { return nil }
+
+// MarkNotReconciled implements Lifecycle.
+func (u Unrecorded) MarkNotReconciled(*Term, queue.Item, source.View, string, string) Outcome {
+	return Outcome{Verdict: NotReconciled}
+}
+
+// Prepare implements Lifecycle.
+func (u Unrecorded) Prepare(t *Term, it queue.Item, v source.View) (*entity.Record, *Outcome) {
+	if v.Suspended() {
+		return nil, &Outcome{Verdict: NotReconciled}
+	}
+	return nil, nil
+}
+
+// Record implements Lifecycle.
+func (u Unrecorded) Record(*Term, queue.Item, source.View, *entity.Record, Verdict, Attempt) *RecordWrite {
+	return nil
+}
+
+// Absent implements Lifecycle.
+func (u Unrecorded) Absent(t *Term, it queue.Item) Outcome {
+	if u.Keys.StaysParked(it.Key, source.View{}, it.Ops) {
+		return Outcome{}
+	}
+	a, instead := u.Caller.Call(t, it, false)
+	if instead != nil {
+		return *instead
+	}
+	o := OutcomeOf(it, source.View{}, a)
+	if o.Verdict == Succeeded && o.After <= 0 {
+		o.Verdict = NothingOwed
+	}
+	return o
+}

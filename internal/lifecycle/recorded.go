@@ -1,0 +1,205 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/teardown"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// RecordedLife is the lifecycle with records: each primary has an anchor before its first reconcile, and is torn down when it goes.
+type RecordedLife struct {
+	Caller        Caller
+	Keys          *keytable.Table
+	Anchors       *record.Anchors
+	Records       *entity.Records
+	Brake         *brake.Brake
+	Teardown      *teardown.Teardown
+	Primary       interface{ StreamID() string } // the stream that the cache reflects
+	RecordsHealth *health.Reporter
+}
+
+// Exists tells the brake, and writes an anchor again that somebody deleted.
+func (r *RecordedLife) Exists(t *Term, it queue.Item, v source.View) *Outcome {
+	r.Brake.Forget(it.Key)
+	lost := r.Keys.Of(it.Key).DeletedAnchor
+	if lost == nil {
+		return nil
+	}
+	if err := r.Anchors.Restore(t.Ctx, it.Key, lost, v); err != nil {
+		return &Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
+	}
+	r.Keys.Amend(it.Key, func(s *keytable.State) {
+		if s.DeletedAnchor == lost {
+			s.DeletedAnchor = nil
+		}
+	})
+	return nil
+}
+
+// MarkNotReconciled writes the reason into the condition of the record.
+func (r *RecordedLife) MarkNotReconciled(t *Term, it queue.Item, v source.View, reason, message string) Outcome {
+	condition := record.Condition(metav1.ConditionFalse, reason, message, v.Revision)
+	if err := r.Anchors.Annotate(t.Ctx, it.Key, v, condition); err != nil {
+		return Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
+	}
+	return Outcome{Verdict: NotReconciled}
+}
+
+// Prepare writes the anchor of a revision that has none yet. A key of the backlog does not wait for it: the key comes back
+// when the server has it.
+func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.Record, *Outcome) {
+	cached := r.Anchors.Cached(it.Key)
+	covered := r.Anchors.Covers(cached, v, r.Primary.StreamID())
+	// What was reconciled at this revision is not suspended at it: the annotations need not be looked through again.
+	if reconciledBefore := covered && cached.ObservedRevision == v.Revision; !reconciledBefore && v.Suspended() {
+		o := r.MarkNotReconciled(t, it, v, entity.ReasonSuspended, "annotation "+entity.SuspendAnnotation)
+		return nil, &o
+	}
+	if covered {
+		return cached, nil
+	}
+	record, err := r.Anchors.For(cached, v, r.Primary.StreamID())
+	if err != nil {
+		return nil, &Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
+	}
+	if it.Prio == queue.Background {
+		return nil, &Outcome{Write: r.anchorAhead(t, it, record)}
+	}
+	if err := r.Anchors.Put(t.Ctx, it.Key, record); err != nil {
+		return nil, &Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
+	}
+	return record, nil
+}
+
+// anchorAhead writes a key's anchor while many keys wait. One that fails is written again in turn.
+func (r *RecordedLife) anchorAhead(t *Term, it queue.Item, record *entity.Record) *RecordWrite {
+	return &RecordWrite{
+		Answer: r.Records.PutAsync(it.Key, record),
+		Next: func(_ context.Context, err error) Outcome {
+			if err != nil {
+				t.Logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.Key, "err", err)
+			} else {
+				r.Anchors.Written(t.Ctx, it.Key)
+			}
+			return Outcome{Verdict: Anchored}
+		},
+	}
+}
+
+// Record writes what came of an attempt, and the status that it has set, if that is news. The key is done when the server has
+// it, because the next attempt builds on it.
+func (r *RecordedLife) Record(t *Term, it queue.Item, v source.View, before *entity.Record, came Verdict, a Attempt) *RecordWrite {
+	anchors := r.Anchors
+	condition := record.Condition(metav1.ConditionTrue, entity.ReasonSynced, "", v.Revision)
+	switch {
+	case came == Succeeded && a.Pending != "":
+		condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, record.WaitsFor+a.Pending, v.Revision)
+	case came == Waiting:
+		// A primary that is reconciled stays so while it waits for a turn, or a resync of all would write each record twice.
+		if a.Waits.Away() || !anchors.Reconciled(before, v) {
+			condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, a.Waits.Message(), v.Revision)
+		}
+	case came == Terminal:
+		condition = record.Condition(metav1.ConditionFalse, entity.ReasonTerminal, a.Err.Error(), v.Revision)
+	case came == Failed:
+		condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, a.Err.Error(), v.Revision)
+	}
+	if a.Wrote {
+		before = record.WithDocumentOf(before, anchors.Cached(it.Key)) // maybe its status
+	}
+	return r.outcomeWrite(t, it, v, before, condition, a)
+}
+
+func (r *RecordedLife) outcomeWrite(t *Term, it queue.Item, v source.View, before *entity.Record, condition metav1.Condition, a Attempt) *RecordWrite {
+	status := a.Status
+	if before == nil {
+		before = &entity.Record{}
+	}
+	record, err := r.Anchors.Outcome(before, v, r.Primary.StreamID(), condition, status)
+	if err != nil && apierrors.IsConflict(err) { // the reconcile has seen a status of which the cache does not know yet
+		if before, err = r.Anchors.Live(t.Ctx, it.Key); err != nil {
+			return settledAs(outcomeLost(err))
+		}
+		if before == nil {
+			before = &entity.Record{}
+		}
+		record, err = r.Anchors.Outcome(before, v, r.Primary.StreamID(), condition, status)
+	}
+	if err != nil && apierrors.IsConflict(err) {
+		w := &outcomeWrite{RecordedLife: r, term: t, it: it, view: v, condition: condition, failure: a.Err}
+		return &RecordWrite{Next: func(ctx context.Context, _ error) Outcome { return w.refused(ctx, err) }}
+	}
+	if err != nil || record == nil {
+		return nil
+	}
+	if status.IsIn(before) {
+		status = nil // whatever becomes of the record, it is not this status that keeps it from being written
+	}
+	w := &outcomeWrite{RecordedLife: r, term: t, it: it, view: v, condition: condition, failure: a.Err, record: record, status: status}
+	return &RecordWrite{Answer: r.Records.PutAsync(it.Key, record), Next: w.answered}
+}
+
+// outcomeWrite is a write of what came of an attempt.
+type outcomeWrite struct {
+	*RecordedLife
+	term      *Term
+	it        queue.Item
+	view      source.View
+	condition metav1.Condition
+	failure   error // of the attempt
+	record    *entity.Record
+	status    *entity.StatusChange // nil if it is in the record for certain
+}
+
+// answered writes again what was not written, in the context of its term.
+func (w *outcomeWrite) answered(ctx context.Context, err error) Outcome {
+	again, cancel := context.WithCancel(w.term.Ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	if err != nil && ctx.Err() == nil {
+		err = w.Anchors.PutStatus(again, w.it.Key, w.record, w.status)
+	}
+	if _, isRefused := errors.AsType[*record.StatusRefusedError](err); isRefused {
+		return w.refused(again, err)
+	}
+	if err != nil {
+		return outcomeLost(err)
+	}
+	w.Anchors.Written(w.term.Ctx, w.it.Key)
+	return Outcome{Verdict: Recorded}
+}
+
+// refused notes in the record that it cannot have the status, and makes the key due again, unless the retry of an attempt
+// that failed does.
+func (w *outcomeWrite) refused(ctx context.Context, err error) Outcome {
+	o := Outcome{Verdict: StatusRefused, Err: err}
+	if w.failure == nil || IsTerminal(w.failure) {
+		o.Ops = w.it.Ops
+		w.condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, err.Error(), w.view.Revision)
+	}
+	if err := w.Anchors.Annotate(ctx, w.it.Key, w.view, w.condition); err != nil && ctx.Err() == nil {
+		w.RecordsHealth.Failed(w.term.Ctx, err)
+	}
+	return o
+}
+
+// outcomeLost is for an outcome that could not be written: the key is reconciled again.
+func outcomeLost(err error) Outcome {
+	return Outcome{Verdict: RecordFailed, Err: err, Ops: operation.Of(operation.Retry), Unpark: true}
+}
+
+// settledAs is a write that needs no answer.
+func settledAs(o Outcome) *RecordWrite {
+	return &RecordWrite{Next: func(context.Context, error) Outcome { return o }}
+}

@@ -1,0 +1,141 @@
+package lifecycle
+
+import (
+	"errors"
+
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/teardown"
+)
+
+// Absent is for a key without a document: a teardown if one is owed.
+func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
+	owed := record.IsAnchor(r.Anchors.Cached(it.Key))
+	if !owed && !it.Ops.AskedFor() {
+		// Never reconciled, or torn down already.
+		if err := r.Teardown.RemoveRemark(t.Ctx, it.Key); err != nil {
+			return r.stopped(t, it, Attempt{Err: err}, "without an anchor")
+		}
+		r.Brake.ForgetDelete(it.Key)
+		return Outcome{Verdict: NothingOwed}
+	}
+	if r.Keys.StaysParked(it.Key, source.View{}, it.Ops) || !owed && r.Brake.HoldsOrphans(it.Key) {
+		return Outcome{}
+	}
+	ordered := it.Ops.AskedFor() || it.Ops.Has(operation.Delete) || it.Ops.Has(operation.Purge)
+	it.Ops = operation.Union(it.Ops, deleteOperation(it))
+	admitted, err := r.admitted(t, it, owed)
+	if err != nil {
+		return r.stopped(t, it, Attempt{Err: err}, "before the teardown")
+	}
+	if !admitted {
+		return Outcome{Verdict: NotReconciled}
+	}
+	if !ordered && r.Keys.Of(it.Key).CleanUp.Of(r.Anchors.Cached(it.Key)) {
+		return r.finish(t, it, Attempt{})
+	}
+	return r.tearDown(t, it)
+}
+
+// admitted tells whether the teardown may go on: an evidenced delete always; one that is inferred if the brake admits it, and
+// the leader agrees that the document is gone.
+func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error) {
+	evidenced := false
+	if seen := r.Keys.Of(it.Key).Deleted; seen != nil {
+		evidenced = seen.Evidenced
+		if owed && seen.Resolved {
+			marked, err := r.Teardown.Marked(t.Ctx, it.Key)
+			if err != nil {
+				return false, err
+			}
+			evidenced = marked && !r.Brake.StreamChanged()
+		}
+	}
+	if evidenced {
+		return true, nil
+	}
+	if owed && !r.Brake.Admit(it.Key) {
+		return false, nil
+	}
+	return true, r.Teardown.Confirm(t.Ctx, it.Key) // nothing but the cache says so
+}
+
+// deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.
+func deleteOperation(it queue.Item) operation.Operations {
+	if it.Ops.Has(operation.Purge) {
+		return operation.Of(operation.Purge)
+	}
+	return operation.Of(operation.Delete)
+}
+
+// tearDown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
+// any two steps leaves the anchor, and so the teardown owed.
+func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
+	a, instead := r.Caller.Call(t, it, false)
+	if instead != nil {
+		return *instead
+	}
+	if a.Err != nil {
+		return r.stopped(t, it, a, "in the reconciler")
+	}
+	if after := a.Requeue; after > 0 {
+		// Not finished yet, as a finalizer would say it: the anchor stays.
+		return Outcome{Verdict: Succeeded, Attempt: a, After: after, Ops: operation.Union(r.withoutAnchor(it), deleteOperation(it))}
+	}
+	anchor := r.Anchors.Cached(it.Key)
+	r.Keys.Change(it.Key, func(s *keytable.State) {
+		if !s.CleanUp.Of(anchor) { // else its pauses go on growing
+			s.CleanUp = keytable.NewCleanUp(anchor)
+		}
+	})
+	return r.finish(t, it, a)
+}
+
+// finish cleans up after a reconciler that has succeeded, now or, where a was not attempted, before: what is held up by a
+// finalizer is looked at again and again, and the reconciler has nothing more to do with it.
+func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
+	gone, err := r.Teardown.CleanUp(t.Ctx, it.Key)
+	if err != nil {
+		a.Err, a.Waits = err, r.Caller.WaiterFor(it.Key, err)
+		o := r.stopped(t, it, a, "after the reconciler")
+		if o.Verdict == Waiting {
+			o.Ops = r.withoutAnchor(it) // the reconciler has done its part: it would take the turns that the cascade waits for
+		}
+		return o
+	}
+	if !gone {
+		pause := teardown.CheckInterval
+		r.Keys.Amend(it.Key, func(s *keytable.State) { pause = s.CleanUp.NextPause() })
+		return Outcome{Verdict: Succeeded, Attempt: a, After: pause, Ops: r.withoutAnchor(it)}
+	}
+	r.Brake.Forget(it.Key)
+	return Outcome{Verdict: TornDown, Attempt: a}
+}
+
+// stopped is the outcome of a teardown that does not go on now: it is tried again later, or not at all where the document is
+// back or the error is terminal.
+func (r *RecordedLife) stopped(t *Term, it queue.Item, a Attempt, where string) Outcome {
+	if errors.Is(a.Err, teardown.ErrBackAgain) {
+		t.Logger.V(2).Info("Document exists again, nothing is deleted", "key", it.Key, "noticed", where)
+		a.Err, a.Waits = nil, nil // the reconciler itself did not fail
+		return Outcome{Verdict: BackAgain, Attempt: a}
+	}
+	o := OutcomeOf(it, source.View{}, a)
+	o.Where = where
+	if seen := r.Keys.Of(it.Key).Deleted; seen != nil && o.Verdict == Terminal {
+		o.Subject = seen.Object
+	}
+	return o
+}
+
+// withoutAnchor is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells that there is
+// something left to do.
+func (r *RecordedLife) withoutAnchor(it queue.Item) operation.Operations {
+	if it.Ops.AskedFor() && !record.IsAnchor(r.Anchors.Cached(it.Key)) {
+		return operation.Of(operation.Delete) | operation.ByHand
+	}
+	return 0
+}

@@ -1,0 +1,24 @@
+package lifecycle
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/internal/lease"
+	"k8s.io/klog/v2"
+)
+
+// Term is a time in which this replica works. Its context is cancelled when the lease is lost, or when the grace period
+// of a stop is over.
+type Term struct {
+	Ctx     context.Context
+	Stop    context.Context // Run's; when it ends what runs goes on, but nothing new starts
+	Handing context.Context // ends with Ctx or Stop, maybe a moment later
+	Lease   *lease.Term     // nil without a status bucket
+	Logger  klog.Logger
+}
+
+// Over tells whether no new reconcile may start. It asks the clock, too: after a pause of the process the end of the
+// lease may not have reached Ctx yet.
+func (t *Term) Over() bool {
+	return t.Ctx.Err() != nil || t.Stop.Err() != nil || t.Lease != nil && t.Lease.Over()
+}
