@@ -49,9 +49,9 @@ func (w *Writes) Start(ctx context.Context) {
 	w.awaiting.Go(w.await)
 }
 
-// Submit hands over a write that was sent: wait returns its outcome, and then is called with it. Both get the context in
-// which the write has to end. Submit blocks while too many writes are under way. then may block, but must not call Submit,
-// because its write still counts among those under way.
+// Submit hands over a write that was sent: wait returns its outcome, and then is called with it. Both get the context
+// in which the write has to end. Submit blocks while too many writes are under way. then may block, but must not call
+// Submit, because its write still counts among those under way.
 func (w *Writes) Submit(wait func(context.Context) error, then func(context.Context, error)) {
 	w.slots <- struct{}{}
 	submitted := write{wait: wait, then: then}
@@ -62,8 +62,8 @@ func (w *Writes) Submit(wait func(context.Context) error, then func(context.Cont
 	w.queue <- submitted
 }
 
-// await finishes writes until one is late; then another goroutine takes over those after it. Each write has a timer of its
-// own, which is never reset: it fires at most once, however long the process stands still.
+// await finishes writes until one is late; then another goroutine takes over those after it. Each write has a timer
+// of its own, which is never reset: it fires at most once, however long the process stands still.
 func (w *Writes) await() {
 	relieved := make(chan struct{})
 	relieve := func() {
@@ -91,8 +91,8 @@ func (w *Writes) finishLast(last write) {
 	w.finish(ctx, last)
 }
 
-// CloseSoon says that the controller stops: from now on a write has at most two seconds. It does not block, and writes may
-// still be submitted.
+// CloseSoon says that the controller stops: from now on a write has at most two seconds. It does not block, and
+// writes may still be submitted.
 func (w *Writes) CloseSoon() {
 	w.closing.Store(true)
 	time.AfterFunc(grace, w.cancel)

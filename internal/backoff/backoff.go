@@ -26,9 +26,10 @@ func New(shortest, longest time.Duration) Backoff {
 	return Backoff{min: shortest, max: max(shortest, longest)}
 }
 
-// Delay returns how long to wait after so many failed attempts in a row. The ceiling is twice the minimum after the first
-// and doubles with each, up to the maximum. The delay is drawn from the upper half below the ceiling, so that keys which
-// failed together do not come back together, not even at the maximum. It is never below the minimum nor above the maximum.
+// Delay returns how long to wait after so many failed attempts in a row. The ceiling is twice the minimum after the
+// first and doubles with each, up to the maximum. The delay is drawn from the upper half below the ceiling, so that
+// keys which failed together do not come back together, not even at the maximum. It is never below the minimum nor
+// above the maximum.
 func (b Backoff) Delay(failures int) time.Duration {
 	ceiling := b.min
 	for i := 0; i < failures && ceiling < b.max; i++ {

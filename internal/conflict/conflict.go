@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Error is a write that found another state than was read. Only then is it worth to read again: the function of a caller
-// may return a conflict too, of something else.
+// Error is a write that found another state than was read. Only then is it worth to read again: the function of a
+// caller may return a conflict too, of something else.
 type Error struct{ Err error }
 
 // Error is that of the write.

@@ -11,9 +11,9 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
-// Call calls the reconciler if the caches show what the key's last reconcile wrote, or have been waited for. Else, or if the
-// term is over, it does not start, and instead says what the hand-out came to. recordsOutcome says that the caller records
-// what comes of the attempt.
+// Call calls the reconciler if the caches show what the key's last reconcile wrote, or have been waited for. Else, or
+// if the term is over, it does not start, and instead says what the hand-out came to. recordsOutcome says that the
+// caller records what comes of the attempt.
 func (e *Engine) Call(t *lifecycle.Term, it queue.Item, recordsOutcome bool) (a lifecycle.Attempt, instead *lifecycle.Outcome) {
 	if pause := e.ownWritesMissing(t, it.Key); pause > 0 {
 		return lifecycle.Attempt{}, &lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: pause}
@@ -51,7 +51,8 @@ func (e *Engine) Call(t *lifecycle.Term, it queue.Item, recordsOutcome bool) (a 
 	return a, nil
 }
 
-// ownWritesMissing tells after which pause to look again for what the key's last reconcile wrote; 0 if it need not wait for it.
+// ownWritesMissing tells after which pause to look again for what the key's last reconcile wrote; 0 if it need not
+// wait for it.
 func (e *Engine) ownWritesMissing(t *lifecycle.Term, key string) time.Duration {
 	shown, again := e.keys.LookForWrites(t.Ctx, key)
 	if !shown && again == 0 && t.Ctx.Err() == nil {

@@ -28,7 +28,8 @@ func (e *Engine) EnqueueOwner(key string) {
 	e.queue.Add(key, operation.Of(operation.Secondary), queue.Secondary)
 }
 
-// LastKnown returns a primary as it was last known: the document as it is, or, while its teardown is owed, as it last was.
+// LastKnown returns a primary as it was last known: the document as it is, or, while its teardown is owed, as it last
+// was.
 func LastKnown[T entity.IEntity](ctx context.Context, e *Engine, client entity.IEntityClient[T], key string) (T, error) {
 	var none T
 	if e.records == nil || e.primary.Exists(key) {

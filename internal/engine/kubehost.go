@@ -28,10 +28,10 @@ func (h kubeHost) Answered(server kubeerrors.Server) { h.answered(server) }
 // Stopping implements kubesource.Host.
 func (h kubeHost) Stopping() bool { return h.leadership.stopping.Load() }
 
-// unansweredBy tells whether a key failed because a request to an API server was not answered, and which of the sources'
-// API servers that is, where the error tells. Its backoff grows as for any other failure, so an outage of an hour would
-// cost it minutes more; but that is over as soon as the API server answers. A key that is refused meanwhile is
-// remembered still: it may have been tried before anybody noticed that the API server is back.
+// unansweredBy tells whether a key failed because a request to an API server was not answered, and which of the
+// sources' API servers that is, where the error tells. Its backoff grows as for any other failure, so an outage of an
+// hour would cost it minutes more; but that is over as soon as the API server answers. A key that is refused
+// meanwhile is remembered still: it may have been tried before anybody noticed that the API server is back.
 func (e *Engine) unansweredBy(err error) *keytable.Unanswered {
 	if !kubeerrors.Unanswered(err) {
 		return nil
@@ -53,9 +53,9 @@ func (e *Engine) hasSourceOf(server kubeerrors.Server) bool {
 	return false
 }
 
-// answered makes the keys due that failed while an API server was away. What they failed of then is over, so it does not
-// count against them: an API server that has just started refuses everybody but administrators until it has read who
-// may do what.
+// answered makes the keys due that failed while an API server was away. What they failed of then is over, so it does
+// not count against them: an API server that has just started refuses everybody but administrators until it has read
+// who may do what.
 func (e *Engine) answered(server kubeerrors.Server) {
 	concerns := func(s *keytable.State) bool {
 		return s.Unanswered != nil && (s.Unanswered.Server == 0 || s.Unanswered.Server == server)
@@ -75,7 +75,8 @@ func (e *Engine) answered(server kubeerrors.Server) {
 
 // nameSource is a source in which somebody else's object may have the name that a primary wants.
 type nameSource interface {
-	// AwaitName resumes a primary when somebody else's object is gone; ok is false if the source is over another informer.
+	// AwaitName resumes a primary when somebody else's object is gone; ok is false if the source is over another
+	// informer.
 	AwaitName(informer cache.SharedIndexInformer, object, primary string) (news, ok bool)
 	// ForgetNames forgets all names that a primary waits for.
 	ForgetNames(primary string)

@@ -110,8 +110,8 @@ func (o observer) Reserved(name string, value []byte) {
 	}
 }
 
-// WellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written, so
-// trying again would never end.
+// WellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written,
+// so trying again would never end.
 func (e *Engine) WellFormed(key string) bool {
 	return !source.IsReserved(key) && e.primary.CheckKey(key) == nil
 }

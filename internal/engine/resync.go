@@ -49,8 +49,8 @@ func (e *Engine) collectGarbage(ctx context.Context) {
 	}
 }
 
-// remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a record
-// did not decode for a while. What the brake holds waits for its release.
+// remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a
+// record did not decode for a while. What the brake holds waits for its release.
 func (e *Engine) remindOwed() {
 	if e.records == nil {
 		return

@@ -162,8 +162,8 @@ func (e *Engine) drain(endLife context.CancelCauseFunc) error {
 		e.name, e.queue.Counts().InProgress, stuckPatience)
 }
 
-// serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once stop, which
-// is Run's context, has ended no new reconcile starts.
+// serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once stop,
+// which is Run's context, has ended no new reconcile starts.
 func (e *Engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 	logger := klog.FromContext(life)
 	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))

@@ -12,8 +12,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/teardown"
 )
 
-// settle acts on what a hand-out came to. It alone counts failures, parks keys, adds delays, reports attempts and gives keys
-// back to the queue.
+// settle acts on what a hand-out came to. It alone counts failures, parks keys, adds delays, reports attempts and
+// gives keys back to the queue.
 func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
 	switch o.Verdict {
 	case lifecycle.GivenBack:
@@ -67,8 +67,8 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 	e.settleWhenAnswered(t, it, o.Write)
 }
 
-// settleWhenAnswered is apart from settle, which mostly has no write: what a function that outlives its caller refers to is
-// allocated.
+// settleWhenAnswered is apart from settle, which mostly has no write: what a function that outlives its caller refers
+// to is allocated.
 func (e *Engine) settleWhenAnswered(t *lifecycle.Term, it queue.Item, write *lifecycle.RecordWrite) {
 	e.async.Submit(write.Answer, func(ctx context.Context, err error) {
 		next := write.Next(ctx, err)
@@ -141,7 +141,8 @@ func (e *Engine) settleBackAgain(it queue.Item, o *lifecycle.Outcome) {
 	e.APIs.Attempted(it.Key, false)
 }
 
-// settleRecordFailure puts a key back whose record could not be written: there is no reconcile without it, and none is lost.
+// settleRecordFailure puts a key back whose record could not be written: there is no reconcile without it, and none
+// is lost.
 func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
 	failures := 0
 	e.keys.Change(it.Key, func(s *keytable.State) {

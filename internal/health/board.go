@@ -27,8 +27,8 @@ type news struct {
 	err  error
 }
 
-// New returns a board on which everything works. Run calls onChange, which may be nil: with the reason, or with nil when
-// it works again.
+// New returns a board on which everything works. Run calls onChange, which may be nil: with the reason, or with nil
+// when it works again.
 func New(onChange func(ctx context.Context, name string, err error)) *Board {
 	return &Board{onChange: onChange, byName: map[string]error{}, wake: make(chan struct{}, 1)}
 }
@@ -38,8 +38,8 @@ func (b *Board) Set(ctx context.Context, name string, err error) {
 	b.Change(ctx, name, func() error { return err })
 }
 
-// Change reports what now returns. It asks under a lock: of two reports at once the one that is noted last is the newer,
-// so that nothing stays on the board that works again. now must not report itself.
+// Change reports what now returns. It asks under a lock: of two reports at once the one that is noted last is the
+// newer, so that nothing stays on the board that works again. now must not report itself.
 func (b *Board) Change(ctx context.Context, name string, now func() error) {
 	b.reporting.Lock()
 	defer b.reporting.Unlock()
@@ -94,8 +94,8 @@ func (b *Board) Degraded() map[string]error {
 	return maps.Clone(b.byName)
 }
 
-// Run tells the callback, in order and without a lock, until ctx ends. It tells what is known by then before it returns.
-// The callback's context has the values of ctx, and does not end with it.
+// Run tells the callback, in order and without a lock, until ctx ends. It tells what is known by then before it
+// returns. The callback's context has the values of ctx, and does not end with it.
 func (b *Board) Run(ctx context.Context) {
 	lasting := context.WithoutCancel(ctx)
 	for ended := false; !ended; {

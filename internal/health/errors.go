@@ -28,8 +28,8 @@ func (e *Errors) Set(part string, err error) {
 	e.byPart[part] = err
 }
 
-// Err joins the reasons, in the order of the parts, so that the same reasons make the same text. It is nil if every part
-// works.
+// Err joins the reasons, in the order of the parts, so that the same reasons make the same text. It is nil if every
+// part works.
 func (e *Errors) Err() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

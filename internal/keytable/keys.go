@@ -15,23 +15,25 @@ import (
 
 // State is what is remembered of one key beside the queue. Most keys have none: it says what is unusual about a key.
 type State struct {
-	// Failures counts the attempts, and the steps of a teardown, that failed in a row; recordFailures the writes of the key's
-	// record; refusals the statuses that its record could not take. Each count has its own backoff.
+	// Failures counts the attempts, and the steps of a teardown, that failed in a row; recordFailures the writes of
+	// the key's record; refusals the statuses that its record could not take. Each count has its own backoff.
 	Failures, RecordFailures, Refusals int
 	// Parked is set after a terminal error, until the primary changes.
 	Parked *Parked
 	// Deleted is the delete of the primary, as this process observed it, until the teardown is over.
 	Deleted *ObservedDelete
-	// DeletedAnchor is an anchor that somebody deleted by hand, until it is written again. A key that is reconciled gets its
-	// anchor anyway; one that is suspended, invalid or parked would not, and its delete would be lost.
+	// DeletedAnchor is an anchor that somebody deleted by hand, until it is written again. A key that is reconciled
+	// gets its anchor anyway; one that is suspended, invalid or parked would not, and its delete would be lost.
 	DeletedAnchor *entity.Record
-	// NewlyDecodable is set from when the document decodes again until its event comes, which predicates must not hold back.
+	// NewlyDecodable is set from when the document decodes again until its event comes, which predicates must not
+	// hold back.
 	NewlyDecodable bool
 	// CleanUp is set when the reconciler of the delete has succeeded and the rest of the teardown goes on.
 	CleanUp *CleanUp
 	// Unanswered is set when an attempt failed because a Kubernetes API server did not answer.
 	Unanswered *Unanswered
-	// writes are what the last reconcile wrote, until the caches show it; awaitsWrites is since when the next one waits for it.
+	// writes are what the last reconcile wrote, until the caches show it; awaitsWrites is since when the next one
+	// waits for it.
 	writes       *ownwrites.Log
 	awaitsWrites time.Time
 }
@@ -49,8 +51,8 @@ type Unanswered struct{ Server kubeerrors.Server }
 // manyKeys is from how many keys on a map is given up once it is empty: a map never shrinks.
 const manyKeys = 10_000
 
-// Table holds the keyState of the keys that have one. It is made for being empty: then nobody locks. A state that becomes
-// zero is dropped. All methods may be called concurrently.
+// Table holds the keyState of the keys that have one. It is made for being empty: then nobody locks. A state that
+// becomes zero is dropped. All methods may be called concurrently.
 type Table struct {
 	size atomic.Int64
 
@@ -160,8 +162,8 @@ func (k *Table) Where(f func(*State) bool) (keys []string) {
 	return keys
 }
 
-// StaysParked tells whether a key with this state is not tried again now; else it is parked no longer. One worker at a time
-// asks about a key.
+// StaysParked tells whether a key with this state is not tried again now; else it is parked no longer. One worker at
+// a time asks about a key.
 func (k *Table) StaysParked(key string, v source.View, ops operation.Operations) bool {
 	parked := k.Of(key).Parked
 	if parked == nil {
@@ -185,7 +187,8 @@ func (k *Table) TakeNewlyDecodable(key string) (was bool) {
 	return was
 }
 
-// ObserveDelete remembers a delete. What is known better stays: of a document that did not decode and is gone nobody said how.
+// ObserveDelete remembers a delete. What is known better stays: of a document that did not decode and is gone nobody
+// said how.
 func (k *Table) ObserveDelete(key string, deleted ObservedDelete) {
 	k.Change(key, func(s *State) {
 		if s.Deleted == nil || !deleted.Resolved {

@@ -18,7 +18,8 @@ const (
 type ObservedDelete struct {
 	Object    metav1.Object // as it was last known
 	Evidenced bool
-	// Resolved is for a document that did not decode and is gone, of which nobody said how: the leader may have a marker.
+	// Resolved is for a document that did not decode and is gone, of which nobody said how: the leader may have a
+	// marker.
 	Resolved bool
 }
 

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// OwnWritesPatience bounds how long a reconcile waits for the caches. A cache that is cut off must not stop the rest:
-	// after that the reconcile runs on what there is.
+	// OwnWritesPatience bounds how long a reconcile waits for the caches. A cache that is cut off must not stop the
+	// rest: after that the reconcile runs on what there is.
 	OwnWritesPatience = 5 * time.Second
-	// ownWritesGlance is how long a worker waits with a key; usually the caches are there by then. Else the key is put back,
-	// and looked at again after pauses that grow to ownWritesPauseMost.
+	// ownWritesGlance is how long a worker waits with a key; usually the caches are there by then. Else the key is
+	// put back, and looked at again after pauses that grow to ownWritesPauseMost.
 	ownWritesGlance    = 20 * time.Millisecond
 	ownWritesPauseMost = 500 * time.Millisecond
 	// ownWritesKept bounds the memory spent on keys that are not reconciled again soon, while a cache is cut off.
@@ -44,8 +44,8 @@ func (k *Table) KeepWrites(key string, log *ownwrites.Log) {
 	}
 }
 
-// tidyWrites forgets writes that the caches show. Others are looked at again later, unless too many are kept: a reconcile
-// that does not wait is followed by another when the caches show its writes.
+// tidyWrites forgets writes that the caches show. Others are looked at again later, unless too many are kept: a
+// reconcile that does not wait is followed by another when the caches show its writes.
 func (k *Table) tidyWrites(w keyWrites) {
 	if k.Of(w.key).writes != w.log {
 		return
@@ -65,8 +65,8 @@ func (k *Table) tidyWrites(w keyWrites) {
 
 func (s *State) forgetWrites() { s.writes, s.awaitsWrites = nil, time.Time{} }
 
-// LookForWrites tells whether the caches show what the key's last reconcile wrote. If not, it says after which pause to look
-// again; 0 when it has been waited for long enough.
+// LookForWrites tells whether the caches show what the key's last reconcile wrote. If not, it says after which pause
+// to look again; 0 when it has been waited for long enough.
 func (k *Table) LookForWrites(ctx context.Context, key string) (shown bool, again time.Duration) {
 	s := k.Of(key)
 	if s.writes == nil {

@@ -19,8 +19,8 @@ const (
 	// followSilence is how long nothing comes from an informer before the API server is probed. An API server sends a
 	// bookmark each minute, with a new version where etcd tells of its progress, so an idle controller probes rarely.
 	followSilence = 90 * time.Second
-	// stoppedTicks is for how long an informer must have been stopped before that is news: a program that ends stops all
-	// at once.
+	// stoppedTicks is for how long an informer must have been stopped before that is news: a program that ends stops
+	// all at once.
 	stoppedTicks = 3
 )
 

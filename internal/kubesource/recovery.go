@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// healAfter is how long after an error an informer counts as healthy again though nothing shows it. A reflector tries
-	// at least once a minute, and would have failed again.
+	// healAfter is how long after an error an informer counts as healthy again though nothing shows it. A reflector
+	// tries at least once a minute, and would have failed again.
 	healAfter = 75 * time.Second
 	// recoveryTick is how often an informer is looked at that had an error.
 	recoveryTick = 250 * time.Millisecond

@@ -45,8 +45,8 @@ type Config struct {
 	Deleter Deleter
 	// WatchErrorHandler is called for each watch error until Stop, instead of client-go's handler, which logs; or nil.
 	WatchErrorHandler cache.WatchErrorHandlerWithContext
-	// KeepWatchErrorHandler leaves the informer's own handler alone, so that nobody tells why the informer fails, unless
-	// a handle or another source has set it already.
+	// KeepWatchErrorHandler leaves the informer's own handler alone, so that nobody tells why the informer fails,
+	// unless a handle or another source has set it already.
 	KeepWatchErrorHandler bool
 }
 
@@ -64,8 +64,8 @@ type Source struct {
 
 var _ source.Owned = (*Source)(nil)
 
-// New makes a source of the objects of an informer. The sink is set with SetSink. New sets the watch error handler of an
-// informer that was not started; see Config.
+// New makes a source of the objects of an informer. The sink is set with SetSink. New sets the watch error handler of
+// an informer that was not started; see Config.
 func New(informer cache.SharedIndexInformer, host Host, config Config) *Source {
 	s := &Source{config: config, host: host, informer: informer, names: newAwaitedNames()}
 	s.name = fmt.Sprintf("%s %s (informer %d)", config.Role, nameOf(informer, config), config.Number)

@@ -37,8 +37,8 @@ import (
 type Store interface {
 	// Load reads the key live. IsNotFound if it is absent.
 	Load(ctx context.Context) (value []byte, revision uint64, err error)
-	// Store writes the key if it is at this revision, and returns the new one. Revision 0 creates the key. IsConflict or
-	// IsAlreadyExists if the key is at another revision.
+	// Store writes the key if it is at this revision, and returns the new one. Revision 0 creates the key. IsConflict
+	// or IsAlreadyExists if the key is at another revision.
 	Store(ctx context.Context, value []byte, revision uint64) (uint64, error)
 }
 
@@ -49,8 +49,8 @@ type Config struct {
 	Identity string // of this replica and this call of Run; no other may have it
 	Timing   Timing
 
-	// Report is called after each request, by one goroutine at a time: nil if the lease can be read and written, even if
-	// another holds it, else the reason. It may be nil.
+	// Report is called after each request, by one goroutine at a time: nil if the lease can be read and written, even
+	// if another holds it, else the reason. It may be nil.
 	Report func(ctx context.Context, err error)
 }
 

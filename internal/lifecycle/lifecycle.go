@@ -1,8 +1,8 @@
-// Package lifecycle says what becomes of a primary from its anchor to its teardown: what is written before it is reconciled,
-// what of an attempt is recorded, and which steps end it once its document is gone.
+// Package lifecycle says what becomes of a primary from its anchor to its teardown: what is written before it is
+// reconciled, what of an attempt is recorded, and which steps end it once its document is gone.
 //
-// Each step returns an [Outcome]; the engine acts on it. Nothing here gives keys back to the queue, counts failures, or adds
-// delays.
+// Each step returns an [Outcome]; the engine acts on it. Nothing here gives keys back to the queue, counts failures,
+// or adds delays.
 package lifecycle
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
-// Lifecycle is what a controller keeps of its primaries beyond this process: records, which make deletes safe, or nothing
-// (WithoutTeardown).
+// Lifecycle is what a controller keeps of its primaries beyond this process: records, which make deletes safe, or
+// nothing (WithoutTeardown).
 type Lifecycle interface {
 	// Exists is told of a key that has a document; instead is not nil if the key must not go on.
 	Exists(t *Term, it queue.Item, v source.View) (instead *Outcome)
@@ -36,8 +36,8 @@ type Unrecorded struct {
 
 // Caller calls the reconciler.
 type Caller interface {
-	// Call calls the reconciler for a key. If that cannot be now, it says instead what the hand-out came to. recordsOutcome
-	// says that the lifecycle records what comes of the attempt.
+	// Call calls the reconciler for a key. If that cannot be now, it says instead what the hand-out came to.
+	// recordsOutcome says that the lifecycle records what comes of the attempt.
 	Call(t *Term, it queue.Item, recordsOutcome bool) (a Attempt, instead *Outcome)
 	// WaiterFor returns what a key has to wait for after an error; nil if the error is a failure.
 	WaiterFor(key string, err error) apisource.Waiter

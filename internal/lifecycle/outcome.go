@@ -49,8 +49,8 @@ type Outcome struct {
 	Write   *RecordWrite         // under way: the key is not done before it is answered
 }
 
-// RecordWrite is a write of the key's record that is under way. Next makes of its answer what the hand-out comes to; without
-// an answer to wait for it is called at once.
+// RecordWrite is a write of the key's record that is under way. Next makes of its answer what the hand-out comes to;
+// without an answer to wait for it is called at once.
 type RecordWrite struct {
 	Answer func(context.Context) error
 	Next   func(ctx context.Context, err error) Outcome

@@ -17,7 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RecordedLife is the lifecycle with records: each primary has an anchor before its first reconcile, and is torn down when it goes.
+// RecordedLife is the lifecycle with records: each primary has an anchor before its first reconcile, and is torn down
+// when it goes.
 type RecordedLife struct {
 	Caller        Caller
 	Keys          *keytable.Table
@@ -56,8 +57,8 @@ func (r *RecordedLife) MarkNotReconciled(t *Term, it queue.Item, v source.View, 
 	return Outcome{Verdict: NotReconciled}
 }
 
-// Prepare writes the anchor of a revision that has none yet. A key of the backlog does not wait for it: the key comes back
-// when the server has it.
+// Prepare writes the anchor of a revision that has none yet. A key of the backlog does not wait for it: the key comes
+// back when the server has it.
 func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.Record, *Outcome) {
 	cached := r.Anchors.Cached(it.Key)
 	covered := r.Anchors.Covers(cached, v, r.Primary.StreamID())
@@ -97,8 +98,8 @@ func (r *RecordedLife) anchorAhead(t *Term, it queue.Item, record *entity.Record
 	}
 }
 
-// Record writes what came of an attempt, and the status that it has set, if that is news. The key is done when the server has
-// it, because the next attempt builds on it.
+// Record writes what came of an attempt, and the status that it has set, if that is news. The key is done when the
+// server has it, because the next attempt builds on it.
 func (r *RecordedLife) Record(t *Term, it queue.Item, v source.View, before *entity.Record, came Verdict, a Attempt) *RecordWrite {
 	anchors := r.Anchors
 	condition := record.Condition(metav1.ConditionTrue, entity.ReasonSynced, "", v.Revision)
@@ -106,7 +107,8 @@ func (r *RecordedLife) Record(t *Term, it queue.Item, v source.View, before *ent
 	case came == Succeeded && a.Pending != "":
 		condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, record.WaitsFor+a.Pending, v.Revision)
 	case came == Waiting:
-		// A primary that is reconciled stays so while it waits for a turn, or a resync of all would write each record twice.
+		// A primary that is reconciled stays so while it waits for a turn, or a resync of all would write each record
+		// twice.
 		if a.Waits.Away() || !anchors.Reconciled(before, v) {
 			condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, a.Waits.Message(), v.Revision)
 		}
@@ -180,8 +182,8 @@ func (w *outcomeWrite) answered(ctx context.Context, err error) Outcome {
 	return Outcome{Verdict: Recorded}
 }
 
-// refused notes in the record that it cannot have the status, and makes the key due again, unless the retry of an attempt
-// that failed does.
+// refused notes in the record that it cannot have the status, and makes the key due again, unless the retry of an
+// attempt that failed does.
 func (w *outcomeWrite) refused(ctx context.Context, err error) Outcome {
 	o := Outcome{Verdict: StatusRefused, Err: err}
 	if w.failure == nil || IsTerminal(w.failure) {

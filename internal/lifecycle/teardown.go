@@ -40,8 +40,8 @@ func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
 	return r.tearDown(t, it)
 }
 
-// admitted tells whether the teardown may go on: an evidenced delete always; one that is inferred if the brake admits it, and
-// the leader agrees that the document is gone.
+// admitted tells whether the teardown may go on: an evidenced delete always; one that is inferred if the brake admits
+// it, and the leader agrees that the document is gone.
 func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error) {
 	evidenced := false
 	if seen := r.Keys.Of(it.Key).Deleted; seen != nil {
@@ -94,8 +94,8 @@ func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
 	return r.finish(t, it, a)
 }
 
-// finish cleans up after a reconciler that has succeeded, now or, where a was not attempted, before: what is held up by a
-// finalizer is looked at again and again, and the reconciler has nothing more to do with it.
+// finish cleans up after a reconciler that has succeeded, now or, where a was not attempted, before: what is held up
+// by a finalizer is looked at again and again, and the reconciler has nothing more to do with it.
 func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
 	gone, err := r.Teardown.CleanUp(t.Ctx, it.Key)
 	if err != nil {
@@ -115,8 +115,8 @@ func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
 	return Outcome{Verdict: TornDown, Attempt: a}
 }
 
-// stopped is the outcome of a teardown that does not go on now: it is tried again later, or not at all where the document is
-// back or the error is terminal.
+// stopped is the outcome of a teardown that does not go on now: it is tried again later, or not at all where the
+// document is back or the error is terminal.
 func (r *RecordedLife) stopped(t *Term, it queue.Item, a Attempt, where string) Outcome {
 	if errors.Is(a.Err, teardown.ErrBackAgain) {
 		t.Logger.V(2).Info("Document exists again, nothing is deleted", "key", it.Key, "noticed", where)
@@ -131,8 +131,8 @@ func (r *RecordedLife) stopped(t *Term, it queue.Item, a Attempt, where string) 
 	return o
 }
 
-// withoutAnchor is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells that there is
-// something left to do.
+// withoutAnchor is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells
+// that there is something left to do.
 func (r *RecordedLife) withoutAnchor(it queue.Item) operation.Operations {
 	if it.Ops.AskedFor() && !record.IsAnchor(r.Anchors.Cached(it.Key)) {
 		return operation.Of(operation.Delete) | operation.ByHand

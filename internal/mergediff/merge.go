@@ -28,9 +28,9 @@ func isObject(value any) bool {
 	return ok
 }
 
-// CarryOver returns full with what was changed between before and after: those are of a type that may not know all that is in
-// full. An item of a list is the one that was equal, or had the same name, key or id as no other has; else the one at the same
-// place, if the list is as long as it was.
+// CarryOver returns full with what was changed between before and after: those are of a type that may not know all
+// that is in full. An item of a list is the one that was equal, or had the same name, key or id as no other has; else
+// the one at the same place, if the list is as long as it was.
 func CarryOver(full, before, after any) any {
 	if reflect.DeepEqual(before, after) {
 		return full

@@ -1,4 +1,5 @@
-// Package mergediff compares objects of which only some fields are known: as JSON merge patches, and by carrying changes over.
+// Package mergediff compares objects of which only some fields are known: as JSON merge patches, and by carrying
+// changes over.
 package mergediff
 
 import "reflect"

@@ -21,8 +21,9 @@ type Poller struct {
 	samples     []metrics.Sample
 }
 
-// pollTurns is how often one poll goes through the scheduler: the first time it makes runnable who waits for the network,
-// and it returns from the second when they have run. One turn alone left changes one and a half times as slow.
+// pollTurns is how often one poll goes through the scheduler: the first time it makes runnable who waits for the
+// network, and it returns from the second when they have run. One turn alone left changes one and a half times as
+// slow.
 const pollTurns = 2
 
 func New() (*Poller, error) {
@@ -46,9 +47,9 @@ func New() (*Poller, error) {
 	return p, nil
 }
 
-// poll returns when the network was polled and whoever waited for it has run, as far as other processors let it; at once if
-// a processor is free, since that one polls. It fails after close, and where pipes cannot be waited for as the network can,
-// which is on Windows. One may call it at a time.
+// poll returns when the network was polled and whoever waited for it has run, as far as other processors let it; at
+// once if a processor is free, since that one polls. It fails after close, and where pipes cannot be waited for as
+// the network can, which is on Windows. One may call it at a time.
 func (p *Poller) Poll() error {
 	if p.someFree() {
 		return nil
@@ -68,8 +69,9 @@ func (p *Poller) Poll() error {
 	return nil
 }
 
-// someFree tells whether fewer goroutines run than could, and none waits to. It takes a tenth of a microsecond, while to
-// wake a processor that waits for the network takes some twenty, and made one worker on two processors slower by 3 to 5 %.
+// someFree tells whether fewer goroutines run than could, and none waits to. It takes a tenth of a microsecond, while
+// to wake a processor that waits for the network takes some twenty, and made one worker on two processors slower by 3
+// to 5 %.
 func (p *Poller) someFree() bool {
 	metrics.Read(p.samples)
 	running, runnable, processors := p.samples[0].Value.Uint64(), p.samples[1].Value.Uint64(), p.samples[2].Value.Uint64()

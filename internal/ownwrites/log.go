@@ -120,8 +120,8 @@ const (
 	lookAgainMost = 50 * time.Millisecond
 )
 
-// Polled is a Write to a cache that does not tell when it has come somewhere: the function is Reached, and Wait calls it
-// again and again. It takes the place of any that was logged before it.
+// Polled is a Write to a cache that does not tell when it has come somewhere: the function is Reached, and Wait calls
+// it again and again. It takes the place of any that was logged before it.
 type Polled func() bool
 
 // Reached implements Write.

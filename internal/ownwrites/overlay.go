@@ -12,10 +12,11 @@ import (
 type Cache[W any] interface {
 	// Follows reports whether a write came after another one of the same key. The overlay keeps the later of the two.
 	Follows(write, before W) bool
-	// Reached reports whether the cache as a whole has passed a write, or never will. Then readers need the cache alone.
+	// Reached reports whether the cache as a whole has passed a write, or never will. Then readers need the cache
+	// alone.
 	Reached(write W) bool
-	// Shows reports whether the cache has a write of that key, or a later one, or never will. Unlike Reached it may look
-	// at what the cache has of the key. A write that the cache shows is dropped.
+	// Shows reports whether the cache has a write of that key, or a later one, or never will. Unlike Reached it may
+	// look at what the cache has of the key. A write that the cache shows is dropped.
 	Shows(key string, write W) bool
 }
 
@@ -28,8 +29,8 @@ type Config[W any] struct {
 	Most int
 	// GroupOf names the group of a write, for Group; "" is none. It may be nil.
 	GroupOf func(W) string
-	// Dropped is told of each write that is dropped: because it is shown, too old, or one too many. It is called with the
-	// overlay locked. It may be nil.
+	// Dropped is told of each write that is dropped: because it is shown, too old, or one too many. It is called with
+	// the overlay locked. It may be nil.
 	Dropped func(key string, write W)
 }
 

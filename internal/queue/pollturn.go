@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// breath lets live changes in while workers go through a backlog. Go's scheduler polls the network when a processor finds
-// nothing to run, and else every 10 ms (sysmon, in runtime/proc.go). Reconciles that find everything in the caches never
-// block, so with a long backlog each step of a live change, event and answer to the write of its anchor, waits that long
-// and then behind the workers. A breath is a pause in the hand-out of background keys until the network was polled. It
-// does not wait for reconciles, and live and secondary keys are handed out meanwhile; while some are ready nobody breathes, so
-// a first pass, whose keys come back as secondary ones when their anchors are written, has few breaths. The queue's lock
-// guards it.
+// breath lets live changes in while workers go through a backlog. Go's scheduler polls the network when a processor
+// finds nothing to run, and else every 10 ms (sysmon, in runtime/proc.go). Reconciles that find everything in the
+// caches never block, so with a long backlog each step of a live change, event and answer to the write of its anchor,
+// waits that long and then behind the workers. A breath is a pause in the hand-out of background keys until the
+// network was polled. It does not wait for reconciles, and live and secondary keys are handed out meanwhile; while
+// some are ready nobody breathes, so a first pass, whose keys come back as secondary ones when their anchors are
+// written, has few breaths. The queue's lock guards it.
 //
-// Measured by BenchmarkChangeInBacklog, on two processors shared with the server and other loads, with a breath in each
-// millisecond, in turns: a live change took 65 ms at the median without breaths and 4 ms with them, beside another queue with
-// a backlog 219 ms and 3 ms; on a quieter machine it was 6.5 ms and 3.6 ms. Half of the breaths took less than 8 µs. Workers
-// that merely yield (runtime.Gosched) for 50 µs in each millisecond, while the others are held, gave 5 to 12 ms where this
-// gave 2 to 3 ms: a goroutine that yields is something to run.
+// Measured by BenchmarkChangeInBacklog, on two processors shared with the server and other loads, with a breath in
+// each millisecond, in turns: a live change took 65 ms at the median without breaths and 4 ms with them, beside
+// another queue with a backlog 219 ms and 3 ms; on a quieter machine it was 6.5 ms and 3.6 ms. Half of the breaths
+// took less than 8 µs. Workers that merely yield (runtime.Gosched) for 50 µs in each millisecond, while the others
+// are held, gave 5 to 12 ms where this gave 2 to 3 ms: a goroutine that yields is something to run.
 type breath struct {
 	poll   func() error // returns when the network was polled
 	taking bool
@@ -27,15 +27,17 @@ type breath struct {
 }
 
 const (
-	// breathEvery is how long background keys are handed out in a row. With half of it changes took two thirds of the time,
-	// but 8 workers with an empty reconciler lost an eighth of their throughput, which with this they did not.
+	// breathEvery is how long background keys are handed out in a row. With half of it changes took two thirds of the
+	// time, but 8 workers with an empty reconciler lost an eighth of their throughput, which with this they did not.
 	breathEvery = 2 * time.Millisecond
-	// breathFutile is how long a breath takes that did not free a processor: others compute too, and it was the scheduler's
-	// own poll, every 10 ms, that ended it. Another controller with a backlog ends one within about breathEvery.
+	// breathFutile is how long a breath takes that did not free a processor: others compute too, and it was the
+	// scheduler's own poll, every 10 ms, that ended it. Another controller with a backlog ends one within about
+	// breathEvery.
 	breathFutile = 5 * time.Millisecond
-	// breathRests bounds the pauses after futile breaths, which double from each to the next, to 31 times the length of the
-	// last: beside goroutines that never block about 3 % of the time is lost, where pauses of breathEvery left a tenth of the
-	// throughput. One alone means nothing: one in a hundred meets a garbage collection, or waits for a processor itself.
+	// breathRests bounds the pauses after futile breaths, which double from each to the next, to 31 times the length
+	// of the last: beside goroutines that never block about 3 % of the time is lost, where pauses of breathEvery left
+	// a tenth of the throughput. One alone means nothing: one in a hundred meets a garbage collection, or waits for a
+	// processor itself.
 	breathRests = 5
 )
 
@@ -64,8 +66,8 @@ func (q *Queue) SetPoll(poll func() error) {
 	}
 }
 
-// awaitNext returns true when there is a key to hand out now, and false when ctx has ended or after ShutDown. The lock is
-// held, but not while it waits.
+// awaitNext returns true when there is a key to hand out now, and false when ctx has ended or after ShutDown. The
+// lock is held, but not while it waits.
 func (q *Queue) awaitNext(ctx context.Context) bool {
 	var stop func() bool
 	wait := func() {

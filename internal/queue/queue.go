@@ -134,8 +134,9 @@ func (q *Queue) AddAfter(key string, ops operation.Operations, prio Priority, d 
 // the key since then is newer, so a Put that is given back does not undo a Delete.
 func (q *Queue) GiveBack(it Item) { q.AddAfter(it.Key, it.Ops, it.Prio, 0, RetryDelay) }
 
-// Get blocks until a key is ready and hands it out; ok is false when ctx has ended or after ShutDown. Then nothing more is
-// handed out, whatever is ready: unlike client-go's queue, which drains. Each key must be given back with Done.
+// Get blocks until a key is ready and hands it out; ok is false when ctx has ended or after ShutDown. Then nothing
+// more is handed out, whatever is ready: unlike client-go's queue, which drains. Each key must be given back with
+// Done.
 func (q *Queue) Get(ctx context.Context) (next Item, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -73,8 +73,8 @@ func (a *Anchors) For(before *entity.Record, v source.View, stream string) (*ent
 	return record, nil
 }
 
-// WithDocumentOf gives a cached record, which has no last document, the one of the record that was written, if that is of the same
-// revision.
+// WithDocumentOf gives a cached record, which has no last document, the one of the record that was written, if that
+// is of the same revision.
 func WithDocumentOf(written, cached *entity.Record) *entity.Record {
 	if cached == nil || written == nil || cached.DocumentRevision != written.DocumentRevision || cached.Stream != written.Stream {
 		return cached
@@ -92,8 +92,8 @@ func (a *Anchors) limited(document []byte) []byte {
 	return document
 }
 
-// Outcome is the record to be written after an attempt, with the status that it has set; nil if there is nothing to record.
-// It conflicts if that status was not read with the record before.
+// Outcome is the record to be written after an attempt, with the status that it has set; nil if there is nothing to
+// record. It conflicts if that status was not read with the record before.
 func (a *Anchors) Outcome(before *entity.Record, v source.View, stream string, condition metav1.Condition, status *entity.StatusChange) (*entity.Record, error) {
 	with := *before
 	changed, err := status.Apply(&with)
@@ -132,7 +132,8 @@ func (a *Anchors) next(before *entity.Record) *entity.Record {
 	return &record
 }
 
-// putFitting leaves the last document out where a large status leaves no room for it: without it an anchor is still one.
+// putFitting leaves the last document out where a large status leaves no room for it: without it an anchor is still
+// one.
 func (a *Anchors) putFitting(ctx context.Context, key string, record *entity.Record) error {
 	err := a.Records.Put(ctx, key, record)
 	if err != nil && len(record.LastDocument) > 0 && apierrors.IsRequestEntityTooLargeError(err) {
@@ -191,8 +192,8 @@ func (a *Anchors) PutStatus(ctx context.Context, key string, record *entity.Reco
 // MaxConflicts bounds how often a record is put on top of another writer's in a row.
 const MaxConflicts = 20
 
-// merged puts what is the runtime's in ours on top of the record as it is now: the status is its writers', and changes only
-// if they have not changed it since.
+// merged puts what is the runtime's in ours on top of the record as it is now: the status is its writers', and
+// changes only if they have not changed it since.
 func (a *Anchors) merged(ctx context.Context, key string, ours *entity.Record, status *entity.StatusChange) (*entity.Record, error) {
 	theirs, err := a.Live(ctx, key)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package resync spreads the keys of a controller over an interval: each has its turn, which is a hash of the key, so that
-// a resync of many keys is no burst.
+// Package resync spreads the keys of a controller over an interval: each has its turn, which is a hash of the key, so
+// that a resync of many keys is no burst.
 package resync
 
 import (
@@ -11,8 +11,8 @@ import (
 // slots is into how many steps an interval is divided: keys whose turns fall into the same step come together.
 const slots = 1000
 
-// Once calls due for each key, in its turn within the interval. It returns true when the interval is over, and false when
-// ctx has ended.
+// Once calls due for each key, in its turn within the interval. It returns true when the interval is over, and false
+// when ctx has ended.
 func Once(ctx context.Context, interval time.Duration, keys []string, due func(key string)) bool {
 	start := time.Now()
 	step := max(interval/slots, time.Millisecond)

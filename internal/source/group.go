@@ -29,8 +29,8 @@ func (g Group) Stop() {
 	}
 }
 
-// WaitSynced waits until all have synced. If ctx ends before, the error is its cause, and names those that have not, with
-// why if that can be found out; they are asked under life.
+// WaitSynced waits until all have synced. If ctx ends before, the error is its cause, and names those that have not,
+// with why if that can be found out; they are asked under life.
 func (g Group) WaitSynced(ctx, life context.Context) error {
 	var missing []string
 	for _, s := range g {

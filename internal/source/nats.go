@@ -97,8 +97,8 @@ func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 	return nil
 }
 
-// statusChanged treats a change of an entity's record, of which before or after may be nil, as a change of the entity. What
-// the entity's own controller notes in the record for itself is none.
+// statusChanged treats a change of an entity's record, of which before or after may be nil, as a change of the
+// entity. What the entity's own controller notes in the record for itself is none.
 func (s *NATS[T]) statusChanged(ctx context.Context, before, after any) {
 	old, key, _ := entity.RecordOf(before)
 	current, newKey, ok := entity.RecordOf(after)

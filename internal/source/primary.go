@@ -18,8 +18,8 @@ import (
 // Presence is what the cache knows of whether a primary exists.
 type Presence uint8
 
-// A primary that is Invalid exists. Of one that is Arriving the informer has read the document, and its event is on the way
-// to the store.
+// A primary that is Invalid exists. Of one that is Arriving the informer has read the document, and its event is on
+// the way to the store.
 const (
 	Absent Presence = iota
 	Present
@@ -27,7 +27,8 @@ const (
 	Arriving
 )
 
-// View is what the cache knows of a primary. The object must not be modified; it is nil where there is none that decodes.
+// View is what the cache knows of a primary. The object must not be modified; it is nil where there is none that
+// decodes.
 type View struct {
 	Presence Presence
 	Revision uint64
@@ -39,8 +40,8 @@ func (v View) Suspended() bool {
 	return v.Object != nil && v.Object.GetAnnotations()[entity.SuspendAnnotation] == "true"
 }
 
-// Listener hears of the documents of primaries and of their records. passes asks the predicates whether the event may make
-// the key due.
+// Listener hears of the documents of primaries and of their records. passes asks the predicates whether the event may
+// make the key due.
 type Listener interface {
 	Added(key string, initial bool, passes func() bool)
 	Changed(key string, passes func() bool)
@@ -54,8 +55,8 @@ type Listener interface {
 	Reserved(name string, value []byte)
 }
 
-// Primary is the source of the primary's documents. Records are not watched as a reason to reconcile, so that a controller
-// never wakes itself; only a record that somebody deleted is told of.
+// Primary is the source of the primary's documents. Records are not watched as a reason to reconcile, so that a
+// controller never wakes itself; only a record that somebody deleted is told of.
 type Primary[T entity.IEntity] struct {
 	*NATS[T]
 	events   *Events // for its predicates
@@ -170,8 +171,8 @@ func (s *Primary[T]) informer() natsinformer.Informer {
 	return s.client.Informer()
 }
 
-// natsKey is what the informer is asked for about keys that are not in its store: "shop/home" would be the NATS key of that
-// name, which is malformed and none of ours.
+// natsKey is what the informer is asked for about keys that are not in its store: "shop/home" would be the NATS key
+// of that name, which is malformed and none of ours.
 func natsKey(key string) string { return strings.Replace(key, "/", ".", 1) }
 
 // Keys lists the keys in the cache, invalid ones excepted.

@@ -1,5 +1,5 @@
-// Package source has the sources of a controller's events in NATS, and what all sources share: the interface that the engine
-// runs them by, predicates, and mappers from objects to the primaries they concern.
+// Package source has the sources of a controller's events in NATS, and what all sources share: the interface that the
+// engine runs them by, predicates, and mappers from objects to the primaries they concern.
 package source
 
 import (
@@ -42,8 +42,8 @@ type Owned interface {
 
 // Enqueuer makes keys of primaries due.
 type Enqueuer interface {
-	// Notice makes a key due because of something that a source told. It is false if that is not remembered, as in a replica
-	// that waits for the lease and is told of a key that is gone.
+	// Notice makes a key due because of something that a source told. It is false if that is not remembered, as in a
+	// replica that waits for the lease and is told of a key that is gone.
 	Notice(key string, ops operation.Operations, prio queue.Priority) (due bool)
 }
 

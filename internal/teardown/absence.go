@@ -9,15 +9,15 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
-// absence says that a primary has no document, while what it owned is deleted. A cascade may take long, and the document
-// may be put back meanwhile: from then on nothing more may go.
+// absence says that a primary has no document, while what it owned is deleted. A cascade may take long, and the
+// document may be put back meanwhile: from then on nothing more may go.
 type absence struct {
 	teardown *Teardown
 	key      string
 	asked    time.Time // the leader
 	spared   bool      // something that it owned stays: external.ObserveOnly
-	// stale are sources in which nothing is to be deleted: the last list is older than the teardown, and what it shows may be
-	// somebody else's by now, or an operation goes on.
+	// stale are sources in which nothing is to be deleted: the last list is older than the teardown, and what it
+	// shows may be somebody else's by now, or an operation goes on.
 	stale []source.Owned
 }
 
@@ -49,7 +49,8 @@ func (t *Teardown) Confirm(ctx context.Context, key string) error {
 	return err
 }
 
-// Marked reports whether the leader has a marker of the key's delete. It fails with ErrBackAgain if the document exists.
+// Marked reports whether the leader has a marker of the key's delete. It fails with ErrBackAgain if the document
+// exists.
 func (t *Teardown) Marked(ctx context.Context, key string) (bool, error) {
 	found, err := t.ask(ctx, key)
 	return err == nil && found.Revision > 0, err

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// cascade deletes what a primary that is gone still owns, each object with a precondition on what was seen, and as long as
-// the primary is gone.
+// cascade deletes what a primary that is gone still owns, each object with a precondition on what was seen, and as
+// long as the primary is gone.
 func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err error) {
 	targets, err := t.toDelete(ctx, a)
 	if err != nil || len(targets) == 0 {
@@ -115,8 +115,8 @@ type liveSource interface {
 	OwnedLive(ctx context.Context, key string) ([]metav1.Object, error)
 }
 
-// ownedLive asks once more, when the caches show nothing, before the anchor goes: after that nothing would ever delete what
-// a cache was late with, or does not cover.
+// ownedLive asks once more, when the caches show nothing, before the anchor goes: after that nothing would ever
+// delete what a cache was late with, or does not cover.
 func (t *Teardown) ownedLive(ctx context.Context, key string) ([]owned, error) {
 	var found []owned
 	for _, s := range t.deletable() {

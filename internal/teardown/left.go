@@ -72,8 +72,8 @@ func (l *leftOwners) use(owner string) bool {
 	return ok
 }
 
-// forgetUnused removes what no secondary needs any more, and returns it. It waits for the second sweep that finds a name
-// unused: a cache may have been a moment late.
+// forgetUnused removes what no secondary needs any more, and returns it. It waits for the second sweep that finds a
+// name unused: a cache may have been a moment late.
 func (l *leftOwners) forgetUnused(ctx context.Context, before map[string]struct{}) (unused map[string]struct{}) {
 	unused = map[string]struct{}{}
 	for name, used := range l.used {

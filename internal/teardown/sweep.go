@@ -11,8 +11,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
-// Sweep finds secondaries whose owner does not exist, by source. It asks caches only, so a system that is healthy costs no
-// request.
+// Sweep finds secondaries whose owner does not exist, by source. It asks caches only, so a system that is healthy
+// costs no request.
 func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans) {
 	left := t.leftOwners()
 	for _, s := range t.swept() {
@@ -63,8 +63,8 @@ func (t *Teardown) orphanedIn(ctx context.Context, s source.Owned, left *leftOwn
 	return found
 }
 
-// forgottenIntents are the intents of keys that neither exist nor owe a teardown: somebody has removed the record. Where the
-// client has a Config.Filter the cache has no reserved keys, and none are found.
+// forgottenIntents are the intents of keys that neither exist nor owe a teardown: somebody has removed the record.
+// Where the client has a Config.Filter the cache has no reserved keys, and none are found.
 func (t *Teardown) forgottenIntents(ctx context.Context) brake.Orphans {
 	found := brake.Orphans{Source: "intents", Owners: map[string]int{}}
 	names := map[string]struct{}{}

@@ -70,7 +70,8 @@ type Config struct {
 	NoCascade bool
 }
 
-// Teardown cleans up after primaries. CleanUp and the rest may be called concurrently for different keys; Sweep may not.
+// Teardown cleans up after primaries. CleanUp and the rest may be called concurrently for different keys; Sweep may
+// not.
 type Teardown struct {
 	Config
 	unusedLeft map[string]struct{} // see leftOwners; only the sweep's
@@ -79,8 +80,8 @@ type Teardown struct {
 // New returns a Teardown.
 func New(c Config) *Teardown { return &Teardown{Config: c} }
 
-// CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of it.
-// It fails with ErrBackAgain if the document exists.
+// CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of
+// it. It fails with ErrBackAgain if the document exists.
 func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, err error) {
 	a := &absence{teardown: t, key: key}
 	if err := a.still(ctx); err != nil {
@@ -115,8 +116,8 @@ func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, err erro
 	return true, t.removeRecords(ctx, a)
 }
 
-// withLeftOpen is the error of a clean-up that failed, with the intents that were left open. Somebody else settles those,
-// so the teardown is tried again and again, even if err is terminal, unless the document is back.
+// withLeftOpen is the error of a clean-up that failed, with the intents that were left open. Somebody else settles
+// those, so the teardown is tried again and again, even if err is terminal, unless the document is back.
 func withLeftOpen(left *apisource.LeftOpen, err error) error {
 	if left.Err == nil || errors.Is(err, ErrBackAgain) {
 		return err
@@ -124,8 +125,8 @@ func withLeftOpen(left *apisource.LeftOpen, err error) error {
 	return fmt.Errorf("%w; and %v", left.Err, err)
 }
 
-// removeRecords ends the teardown. Intents that say what was only observed outlive the anchor, or the next teardown after a
-// crash would not know of it.
+// removeRecords ends the teardown. Intents that say what was only observed outlive the anchor, or the next teardown
+// after a crash would not know of it.
 func (t *Teardown) removeRecords(ctx context.Context, a *absence) error {
 	if err := a.still(ctx); err != nil {
 		return err

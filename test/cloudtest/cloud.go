@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// Cloud is an API over HTTP with disks behind it, as providers have them: it gives ids, knows idempotency tokens, may be away,
-// slow, late in showing what was written, and may do things as operations that take their time. Its state is the test's.
+// Cloud is an API over HTTP with disks behind it, as providers have them: it gives ids, knows idempotency tokens, may
+// be away, slow, late in showing what was written, and may do things as operations that take their time. Its state is
+// the test's.
 type Cloud struct {
 	Server *httptest.Server
 
@@ -222,7 +223,8 @@ func (c *Cloud) find(instance, owner, name string) Answer {
 	return Answer{http.StatusNotFound, nil}
 }
 
-// UnderWay is the number of operations that go on. A call is counted when it comes, and its operation begins a little later.
+// UnderWay is the number of operations that go on. A call is counted when it comes, and its operation begins a little
+// later.
 func (c *Cloud) UnderWay() (n int) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

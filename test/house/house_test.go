@@ -22,8 +22,9 @@ const (
 	root   = "../.."
 )
 
-// mayImport says which packages of the module a package may import, beside those that these may import in their turn: data
-// flows from the sources to the writes, and so do the imports. A new package needs a line here, and a new arrow a reason.
+// mayImport says which packages of the module a package may import, beside those that these may import in their turn:
+// data flows from the sources to the writes, and so do the imports. A new package needs a line here, and a new arrow
+// a reason.
 var mayImport = map[string][]string{
 	"natsinformer": {},
 	"external":     {},
@@ -79,8 +80,8 @@ const (
 // unfinished are packages that are still to be cut, and so may be larger than a room.
 var unfinished = []string{"entity", "natsinformer", "external", "recorder"}
 
-// clientset is client-go's typed clientset. It is large, and only the Kumori API and the events about Kubernetes objects
-// have a use for it.
+// clientset is client-go's typed clientset. It is large, and only the Kumori API and the events about Kubernetes
+// objects have a use for it.
 const clientset = "k8s.io/client-go/kubernetes"
 
 var mayUseClientset = []string{"controllerruntime", "recorder/kuberecorder"}
