@@ -11,23 +11,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Controller reconciles the primaries of one bucket. See New.
+// Controller reconciles the primaries of one bucket. [New] makes one, [Controller.Run] runs it, once. All its methods
+// may be called concurrently.
 type Controller[T entity.IEntity] struct {
 	engine *engine.Engine
 	client entity.IEntityClient[T]
 }
 
-// New makes a controller; Run runs it. The name is kept in the status bucket and must stay the same over restarts. The
-// client's caches are started by Run and released when it returns; others may use the client meanwhile, as a source of
-// other controllers too. But as the primary's client it serves one controller: the status bucket is part of its
-// configuration, and one status bucket serves one controller. Options that contradict each other, or are not built yet,
-// make New fail.
+// New makes a controller; Run runs it. New itself starts nothing.
 //
-// The status bucket also keeps the id of this installation, which every secondary carries as a label. If the bucket is lost
-// while the controller runs, the id is written again. If it is lost while none runs, the next one would make a new id and
-// take all secondaries for another installation's: it would neither adopt nor delete them. Put the old id, as a secondary
-// has it (see entity.InstanceOf), to the key "_nagi.instance" of the new bucket before the controller starts.
-func New[T entity.IEntity](name string, primary entity.IEntityClient[T], r Reconciler, opts ...Option) (*Controller[T], error) {
+// The name is kept in the status bucket and must stay the same over restarts. Errors, logs and events carry it.
+//
+// One status bucket serves one controller, and it is part of the primary client's configuration. So a client is the
+// primary of one controller only. It may be a source of other controllers, and anybody may read and write with it. Run
+// starts the client's caches, and releases them when it returns.
+//
+// New fails where an option cannot be honoured or contradicts another. The error names all that is wrong at once.
+//
+// The status bucket also keeps the id of this installation, which each secondary carries as a label. If the bucket is
+// lost while the controller runs, the id is written again. If it is lost while no replica runs, a new id would make all
+// secondaries foreign: they would be neither adopted nor deleted. To prevent that, put the old id under the key
+// "_nagi.instance" of the new bucket before the controller starts; each secondary has it (see entity.InstanceOf).
+func New[T entity.IEntity](
+	name string, primary entity.IEntityClient[T], r Reconciler, opts ...Option,
+) (*Controller[T], error) {
 	o, err := applyOptions(opts)
 	if err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
@@ -50,44 +57,52 @@ func reconcileWith(r Reconciler) engine.Reconcile {
 	}
 }
 
-// Run reconciles until ctx ends, and returns nil after a graceful stop: no new reconcile starts, the running ones get the
-// grace period with a live context, then it is cancelled; then handlers and caches are released. It fails if a source
-// does not sync in time, or the status bucket belongs to another controller. A controller runs once.
+// Run reconciles until ctx ends, and returns nil after a graceful stop. On the stop no new reconcile starts. The
+// running ones go on with a live context for the grace period (see WithGracePeriod); then their context is cancelled.
+// Last, handlers and caches are released.
 //
-// Replicas of one controller take turns: one holds a lease in the status bucket and works, the others wait with warm
-// caches. If the lease is lost the running reconciles are cancelled and Run waits for it again.
+// Run returns an error if a source does not sync in time, or if the status bucket belongs to another controller. What
+// goes wrong later is retried, and shown by Stats and the log; it does not end Run. A controller runs once; a second
+// call returns an error.
+//
+// Replicas of one controller take turns. One holds a lease in the status bucket and works; the others wait with warm
+// caches. A replica that loses the lease cancels its running reconciles and waits for the lease again.
 func (c *Controller[T]) Run(ctx context.Context) error { return c.engine.Run(ctx) }
 
-// Enqueue makes a key due now, for the given reason. It runs even where the runtime sees nothing to do for it, and
-// OperationManual, Put, Delete and Purge wake a parked key. Before Run it is kept until Run; after Run it does nothing.
+// Enqueue makes a key due now, for the given reason. The key is reconciled even if nothing about it has changed.
+// OperationManual, Put, Delete and Purge also wake a parked key (see TerminalError); other reasons do not. Keys
+// enqueued before Run wait for it. After Run has returned Enqueue does nothing.
 func (c *Controller[T]) Enqueue(key string, op Operation) {
 	c.engine.Enqueue(key, op)
 }
 
-// EnqueueAfter is Enqueue after a delay, which no event cancels. Of two delays for a key the shorter wins.
+// EnqueueAfter is Enqueue after a delay; at once if d is not positive. No event cancels the delay. Of two delays for
+// one key the shorter wins.
 func (c *Controller[T]) EnqueueAfter(key string, op Operation, d time.Duration) {
 	c.engine.EnqueueAfter(key, op, d)
 }
 
-// LastKnown returns a primary as it was last known: the document as it is, or, while its teardown is owed, as it last
-// was. IsNotFound if neither is there.
+// LastKnown returns a primary as it was last known. While the document exists that is a live read. While its teardown
+// is owed, it is the document that was reconciled last, or that the delete was seen with. The error is IsNotFound where
+// there is neither, and another one where the last document was too large to keep (entity.Config.LastDocumentLimit).
 func (c *Controller[T]) LastKnown(ctx context.Context, key string) (T, error) {
 	return engine.LastKnown(ctx, c.engine, c.client, key)
 }
 
-// SetOwner makes the primary with that key the owner of obj: kind, key and the id of this installation, as labels and
-// annotations. The id is known once Run has begun, so it belongs into a reconcile; CreateOrUpdate calls it there.
+// SetOwner makes the primary with that key the owner of obj: it sets kind, key and the id of this installation, as
+// labels and annotations. It writes nothing to a server. The id is known once Run has begun, so call it inside a
+// reconcile. CreateOrUpdate and the handles of package kube call it for you.
 func (c *Controller[T]) SetOwner(obj metav1.Object, key string) { c.engine.SetOwner(obj, key) }
 
-// Instance returns the id of this installation, which everything that belongs to it is marked with; "" before Run has begun.
-// It belongs on resources behind an API that the reconciler creates by itself: the client's List must tell those of this
-// installation from others (see external.OwnerFrom). external.Reconcile hands it to the driver, and SetOwner writes it.
+// Instance returns the id of this installation; "" before Run has begun. Mark with it what a reconciler creates behind
+// an API by itself, so that the client's List can tell this installation's resources from others (see
+// external.OwnerFrom). external.Reconcile hands the id to the driver, and SetOwner writes it.
 func (c *Controller[T]) Instance() string { return c.engine.InstanceID() }
 
-// ReleaseBrake lets the deletes go that the brake holds, and takes the bucket's stream, as it is now, for the known one.
-// It returns when the release is kept in the status bucket, for whichever replica leads; an engaged brake is released
-// within moments after. Without anything to release it changes nothing.
+// ReleaseBrake lets the deletes go that the brake holds, and accepts the bucket's stream as it is now. It returns when
+// the release is stored in the status bucket. The replica that leads acts on it within moments, even if it is another
+// one. Where the brake holds nothing, ReleaseBrake changes nothing.
 func (c *Controller[T]) ReleaseBrake(ctx context.Context) error { return c.engine.ReleaseBrake(ctx) }
 
-// Stats returns the counts and states of this moment. It is cheap enough to be called every second.
+// Stats returns the counts and states of this moment. It sends no request, and is cheap enough to call every second.
 func (c *Controller[T]) Stats() Stats { return statsOf(c.engine) }

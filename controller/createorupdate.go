@@ -16,27 +16,30 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// OperationResult says what CreateOrUpdate did.
+// OperationResult says what CreateOrUpdate did. It is "unchanged" with each error.
 type OperationResult string
 
-// The results of CreateOrUpdate.
+// The results of CreateOrUpdate: nothing was written, the entity was created, or it was updated.
 const (
 	OperationResultNone    OperationResult = "unchanged"
 	OperationResultCreated OperationResult = "created"
 	OperationResultUpdated OperationResult = "updated"
 )
 
-// CreateOrUpdate makes the entity named by obj's name and namespace what mutate makes of it. mutate is given the
-// entity as it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Nothing is
-// written when nothing changed; status is not looked at and not written.
+// CreateOrUpdate makes the entity with obj's name and namespace what mutate makes of it.
 //
-// Inside a reconcile the reconciled primary becomes the owner of what is created, and only what it owns is changed.
-// An entity that names no owner, as one that a person put, is a *ResourceExistsError, and an event on the primary
-// says so. To hand it over, write the owner's annotations into it. An entity that another primary owns is an
-// *AlreadyOwnedError, because two owners would undo each other's work for ever. Before it refuses, it asks the leader.
+// If the entity exists, it is read into obj before mutate is called; else mutate gets obj as it came. mutate sets what
+// should be, and leaves the rest. It must not change name or namespace. Nothing is written when nothing changed. The
+// status is neither compared nor written.
 //
-// It reads from the cache, which shows this process's own writes. If the write then finds that somebody else was
-// faster, it reads live and tries again, so mutate may be called more than once. On an error obj is undefined.
+// Inside a reconcile the reconciled primary becomes the owner of what is created, and only its own entities are
+// changed. An entity without an owner, such as one that a person put, is a *ResourceExistsError, and an event on the
+// primary says so. To hand it over, write the owner's annotations into it. An entity of another primary is an
+// *AlreadyOwnedError: two owners would undo each other's work for ever. The leader is asked before either error is
+// returned. Outside a reconcile no owner is set or checked.
+//
+// It reads from the cache, which shows this process's own writes. If another writer was faster, it reads live and tries
+// again; so mutate may be called more than once. After an error obj is undefined.
 func CreateOrUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
 ) (OperationResult, error) {
@@ -96,8 +99,8 @@ func createOrUpdate[T entity.IEntity](
 	return OperationResultUpdated, conflict.Of(client.Update(ctx, obj))
 }
 
-// readToUpdate returns the entity if it may be changed under ctx. It refuses for what the leader says of the owner: the
-// cache may be behind.
+// readToUpdate returns the entity if it may be changed under ctx. It asks the leader before it refuses, since the cache
+// may be behind.
 func readToUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], key string, from readFrom,
 ) (T, error) {

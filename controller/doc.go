@@ -1,69 +1,71 @@
-// Package controller runs controllers whose primary resources are JSON documents in a NATS JetStream key-value
-// bucket.
+// Package controller runs controllers whose primary resources are JSON documents in a NATS JetStream key-value bucket.
 //
-// A user writes the desired state of a thing as a document; a controller makes the world match it: other entities in
-// NATS, Kubernetes objects, anything behind an API. If you know controller-runtime you know the shape:
+// A user writes the desired state of a thing as a document. A controller makes the world match it: other entities in
+// NATS, Kubernetes objects, resources behind any API. It looks as in controller-runtime:
 //
 //	sites, err := entity.NewClient[*Site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites"})
 //	pages, err := entity.NewClient[*Page](ctx, js, entity.Config{Kind: "Page", Bucket: "pages"})
-//	controller, err := controller.New("sites", sites, reconciler,
-//		controller.Owns(pages), controller.WithWorkers(8))
-//	err = controller.Run(ctx)
+//	c, err := controller.New("sites", sites, reconciler, controller.Owns(pages), controller.WithWorkers(8))
+//	err = c.Run(ctx)
+//
+// # Words
+//
+// A primary is the document that a controller reconciles. A secondary is something that the controller makes for a
+// primary, and that names it as its owner. A tertiary is something that the controller only reads.
 //
 // # Flow
 //
-// Data flows one way: bucket → informer → event handler → queue → worker → [Reconciler] → writes. A source's events become
-// keys of primaries ([Owns] by their owner, [Watches] by a function); the queue merges them, remembers why, and lets what
-// users change now go before the backlog. One key is never reconciled by two workers at once.
+// Data flows one way: bucket → informer → event handler → queue → worker → [Reconciler] → writes. A source turns its
+// events into keys of primaries: [Owns] by the owner that a secondary names, [Watches] by a function. The queue merges
+// the events of a key and remembers why it is due. What users change now goes before the backlog. Two workers never
+// reconcile one key at once.
 //
 // # Records, and deletes that are not lost
 //
-// The user writes the document, the controller the status, and never do both share a key: status, conditions and what is
-// owed live in a record of the same key in the status bucket. The record is written before a key is first reconciled, with
-// the document, so it is also the anchor of the teardown: a record without a document is a delete still owed, whether it was
-// missed while the controller was down, its tombstone was purged, or a crash came halfway. Then the reconciler runs with
-// [OperationDelete], the runtime deletes what the primary still owns, and last the record goes.
+// The user writes the document, the controller writes the status. They never share a key: the status bucket holds,
+// under the document's key, a record with status, conditions and the document that was reconciled last.
 //
-// A reconcile ends with [SetStatus]: status and outcome become one write. The client's UpdateStatus is for what must be
-// stored before the reconcile goes on.
+// The record is written before a key is first reconciled. So a record without a document is a delete that is still
+// owed: the controller was down, the tombstone has expired, or a crash came halfway. Then the reconciler runs with
+// [OperationDelete], the runtime deletes what the primary still owns, and the record goes last.
+//
+// A reconcile ends with [SetStatus], which writes status and outcome at once. The client's UpdateStatus is for a status
+// that must be stored before the reconcile goes on.
 //
 // # Ownership
 //
-// A secondary names its primary in labels and annotations, across stores: [Controller.SetOwner], or [CreateOrUpdate] inside
-// a reconcile. What names no owner, or another one, is not taken over: neither in NATS nor in Kubernetes.
+// A secondary names its primary in labels and annotations, in every store alike. [CreateOrUpdate] sets them inside a
+// reconcile, and so do the handles of package kube; [Controller.SetOwner] does it by hand. An object without an owner,
+// or with another one, is not taken over, neither in NATS nor in Kubernetes: see [ResourceExistsError] and
+// [AlreadyOwnedError].
 //
-// Deleting is careful. Only objects of this installation are touched, never before all caches have synced,
-// never on the cache's word alone, and before every delete that is inferred from absence stands the brake: if more than half
-// of what is known, and at least ten, would go, or the bucket's stream is not the one that was known, nothing goes until
-// [Controller.ReleaseBrake].
-//
-// # Resources behind other APIs
-//
-// [OwnsExternal] makes secondaries of what is behind an API that is neither NATS nor Kubernetes: listed on an interval,
-// compared by version, cascaded and swept like the rest. While the API is away the keys that need it wait, at no cost to
-// them, and it is polled once for all. external.Reconcile drives a typed driver through create, update and delete, with
-// the intent written down before, so that a crash neither creates twice nor forgets.
+// The runtime deletes carefully: only objects of this installation, only after all caches have synced, and only after a
+// live read has confirmed that the owner is gone. A delete is inferred where nobody saw it, only the absence. Before
+// inferred deletes stands the brake. It engages if more than half of what is known, and at least ten, would go, or if
+// the bucket's stream is not the one that was known. Then nothing is deleted until [Controller.ReleaseBrake].
 //
 // # Kubernetes objects
 //
-// A [Kube] is a handle for the objects of one Kubernetes resource over an informer of the user's. Its Owns makes them
-// secondaries, with cascade, sweep and brake as for entities in NATS; its Apply, CreateOrUpdate, Delete and AdoptOrFail write
-// for the reconciled primary, never touch what is somebody else's, and are read back at once. [OwnsKube] and [WatchesKube]
-// take any informer without a handle, typed, unstructured or metadata-only; what cascade and sweep delete there a deleter
-// deletes, as [KubeDeleter].
+// [OwnsKube] and [WatchesKube] take a client-go informer of yours. To write the objects as well, make a handle with
+// kube.New: its Owns is OwnsKube with the right deleter, and its Apply, CreateOrUpdate, Delete and AdoptOrFail write
+// for the reconciled primary. Without a handle, kube.Deleter serves for [WithDeleter].
+//
+// # Resources behind other APIs
+//
+// [OwnsExternal] makes secondaries of the resources behind any other API. They are listed on an interval and compared
+// by version, and cascade and sweep hold for them too. While the API is away, the keys that need it wait without
+// failing, and it is polled once for all of them. external.Reconcile drives a typed driver through create, update and
+// delete; the intent is written down first, so a crash neither creates twice nor forgets.
 //
 // # Replicas
 //
-// One replica works, the others wait with warm caches: Run holds a lease in the status bucket. A status bucket serves one
-// controller.
+// Run holds a lease in the status bucket: one replica works, the others wait with warm caches. A status bucket serves
+// one controller.
 //
-// # The Kumori API
+// # Limits
 //
-// [ControllerRuntime] is the same engine under the API of the Kumori controller: nine type parameters, [IController],
-// SyncHandler, HandleSecondary, GarbageSecondaries.
+// KV has no UID: a delete and a re-create that are seen late look like an update. If a record and its document both
+// vanish while the controller is down, that delete is lost.
 //
-// # What it does not do
-//
-// KV has no UID: a delete and a re-create that are seen late are an update. If a record and its document both vanish while
-// the controller is down, that delete is lost.
+// Package controllerruntime has the API of the Kumori controllerruntime on the same engine.
 package controller

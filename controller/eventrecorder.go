@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// EventRecorder takes events about primaries and about the controller itself. It must not block. It is called
-// concurrently. A record.EventRecorder of client-go is one, and so is a recorder.Recorder.
+// EventRecorder takes events about primaries and about the controller itself. It must not block, and is called
+// concurrently. client-go's record.EventRecorder is one, and so is a recorder.Recorder.
 //
-// It is declared here because client-go's package brings over seventy more packages, for one method.
+// It is declared here because client-go's package would bring seventy more packages, for one method.
 type EventRecorder interface {
 	// Event records that something happened to object. eventtype is "Normal" or "Warning"; reason is one word in
 	// UpperCamelCase for programs, message is for people.
@@ -19,7 +19,7 @@ type EventRecorder interface {
 }
 
 // WithEventRecorder has the runtime record events about primaries (terminal errors, invalid documents) and about itself
-// (the brake). Package recorder makes a recorder that knows NATS entities.
+// (the brake). Package recorder makes a recorder that knows NATS entities. The default records no events.
 func WithEventRecorder(r EventRecorder) Option {
 	return func(o *engine.Options) error {
 		if guard.IsNil(r) {

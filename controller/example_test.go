@@ -79,10 +79,10 @@ func Example() {
 		site.Status.Published = true
 		return controller.Result{}, controller.SetStatus(ctx, site)
 	}
-	controller, err := controller.New("sites", sites, controller.ReconcilerFunc(reconcile), controller.Owns(pages))
+	c, err := controller.New("sites", sites, controller.ReconcilerFunc(reconcile), controller.Owns(pages))
 	check(err)
 	stopped := make(chan error)
-	go func() { stopped <- controller.Run(ctx) }()
+	go func() { stopped <- c.Run(ctx) }()
 
 	site := &Site{ObjectMeta: metav1.ObjectMeta{Name: "home"}, Spec: siteSpec{Title: "Nagi"}}
 	check(sites.Create(ctx, site))
@@ -131,4 +131,75 @@ func ExampleTerminalError() {
 	err := controller.TerminalError(fmt.Errorf("spec.title: a site needs a title"))
 	fmt.Println(err)
 	// Output: terminal error: spec.title: a site needs a title
+}
+
+// Enqueue makes a key due, and the reconciler is told why.
+func ExampleController_Enqueue() {
+	js, cleanUp := connect()
+	defer cleanUp()
+	ctx, stop := context.WithCancel(context.Background())
+
+	sites, err := entity.NewClient[*Site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites"})
+	check(err)
+	defer sites.Close()
+	check(sites.Create(ctx, &Site{ObjectMeta: metav1.ObjectMeta{Name: "home"}}))
+
+	reasons := make(chan controller.Operations)
+	reconcile := func(_ context.Context, req controller.Request) (controller.Result, error) {
+		reasons <- req.Operations
+		return controller.Result{}, nil
+	}
+	c, err := controller.New("sites", sites, controller.ReconcilerFunc(reconcile), controller.WithResyncInterval(0))
+	check(err)
+	stopped := make(chan error)
+	go func() { stopped <- c.Run(ctx) }()
+
+	fmt.Println("at the start:", <-reasons)
+	c.Enqueue("home", controller.OperationManual)
+	fmt.Println("by hand:", <-reasons)
+
+	stop()
+	check(<-stopped)
+	// Output:
+	// at the start: Put
+	// by hand: Manual
+}
+
+// SetStatus writes the status together with the outcome of the reconcile: one write for both.
+func ExampleSetStatus() {
+	js, cleanUp := connect()
+	defer cleanUp()
+	ctx, stop := context.WithCancel(context.Background())
+
+	sites, err := entity.NewClient[*Site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites"})
+	check(err)
+	defer sites.Close()
+	check(sites.Create(ctx, &Site{ObjectMeta: metav1.ObjectMeta{Name: "home"}}))
+
+	reconcile := func(ctx context.Context, req controller.Request) (controller.Result, error) {
+		site, err := sites.Lister().Get(req.Key)
+		if err != nil {
+			return controller.Result{}, err
+		}
+		site.Status.Published = true
+		return controller.Result{}, controller.SetStatus(ctx, site) // written when Reconcile returns
+	}
+	c, err := controller.New("sites", sites, controller.ReconcilerFunc(reconcile), controller.WithResyncInterval(0))
+	check(err)
+	stopped := make(chan error)
+	go func() { stopped <- c.Run(ctx) }()
+
+	patience, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	check(entity.WaitReconciled(patience, sites, "home", 1))
+	record, err := sites.Record(ctx, "home")
+	check(err)
+	fmt.Println("status:", string(record.Status))
+	fmt.Println(record.Conditions[0].Type, record.Conditions[0].Status, record.Conditions[0].Reason)
+
+	stop()
+	check(<-stopped)
+	// Output:
+	// status: {"published":true}
+	// Reconciled True Synced
 }

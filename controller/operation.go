@@ -2,16 +2,15 @@ package controller
 
 import "github.com/nagi-runtime/nagi/internal/operation"
 
-// Operation is one reason to reconcile a key.
+// Operation is one reason to reconcile a key. Its String is its name, such as "Put".
 //
-// Put, Delete and Purge say what last happened to the primary's document. The
-// others say what else asked for the reconcile.
+// Put, Delete and Purge say what last happened to the primary's document. The others say what else asked for the
+// reconcile.
 type Operation = operation.Operation
 
-// Operations is a set of reasons to reconcile a key. The zero value is the empty
-// set, which a reconciler is never handed. Of Put, Delete and Purge it holds at
-// most one: the last that happened. Has tells whether one is in it; String
-// returns their names joined by "|", as "Put|Secondary".
+// Operations is a set of reasons to reconcile a key. The zero value is the empty set, which a reconciler never gets. Of
+// Put, Delete and Purge it holds at most one: the last that happened. Has tells whether one is in it; String returns
+// their names joined by "|", as "Put|Secondary".
 type Operations = operation.Operations
 
 // The values of the first four are those of the Kumori controllerruntime.

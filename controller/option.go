@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Option configures a Controller. An option that cannot be honoured makes New fail.
+// Option configures a Controller. New fails on an option that cannot be honoured; none is ignored.
 type Option func(*engine.Options) error
 
-// SourceOption configures one source of events.
+// SourceOption configures one source of events: Owns, Watches, OwnsKube, WatchesKube or WithPrimary.
 type SourceOption func(*sourceOptions) error
 
 type sourceOptions struct {
@@ -27,7 +27,7 @@ type sourceOptions struct {
 	watchErrorHandler cache.WatchErrorHandlerWithContext
 }
 
-// applyOptions tells of everything that is wrong at once.
+// applyOptions returns all that is wrong in one error.
 func applyOptions(opts []Option) (engine.Options, error) {
 	o := engine.DefaultOptions()
 	var errs []error
@@ -39,7 +39,8 @@ func applyOptions(opts []Option) (engine.Options, error) {
 		errs = append(errs, opt(&o))
 	}
 	if o.WithoutTeardown && len(o.TeardownOptions) > 0 {
-		errs = append(errs, fmt.Errorf("%s would do nothing with WithoutTeardown(), which has no lease, no brake, no cascade and no sweep: take one of them away",
+		errs = append(errs, fmt.Errorf("%s would do nothing with WithoutTeardown(), "+
+			"which has no lease, no brake, no cascade and no sweep: take one of them away",
 			strings.Join(o.TeardownOptions, ", ")))
 	}
 	return o, errors.Join(errs...)
@@ -58,7 +59,7 @@ func applySourceOptions(opts []SourceOption) (sourceOptions, error) {
 	return o, errors.Join(errs...)
 }
 
-// WithWorkers sets how many keys are reconciled at once. The default is 1.
+// WithWorkers sets how many keys are reconciled at once. The default is 1; less is an error.
 func WithWorkers(n int) Option {
 	return func(o *engine.Options) error {
 		if n < 1 {
@@ -75,14 +76,14 @@ func WithResyncInterval(d time.Duration) Option {
 	return func(o *engine.Options) error { return notNegative("WithResyncInterval", d, &o.ResyncInterval) }
 }
 
-// WithReconcileTimeout ends the context of a reconcile that takes longer, with the cause ErrReconcileTimeout. The
+// WithReconcileTimeout cancels the context of a reconcile that takes longer, with the cause ErrReconcileTimeout. The
 // default, 0, is no timeout.
 func WithReconcileTimeout(d time.Duration) Option {
 	return func(o *engine.Options) error { return notNegative("WithReconcileTimeout", d, &o.ReconcileTimeout) }
 }
 
-// WithGracePeriod sets how long running reconciles may go on, with a live context, after Run's context ended. The
-// default is 30 s; a negative value waits without limit.
+// WithGracePeriod sets how long running reconciles may go on, with a live context, after Run's context has ended. The
+// default is 30 s. 0 cancels them at once; a negative value waits without limit.
 func WithGracePeriod(d time.Duration) Option {
 	return func(o *engine.Options) error {
 		o.GracePeriod = d
@@ -90,7 +91,8 @@ func WithGracePeriod(d time.Duration) Option {
 	}
 }
 
-// WithCacheSyncTimeout sets how long Run waits for the sources to sync before it fails. The default is 2 minutes.
+// WithCacheSyncTimeout sets how long Run waits for all sources to sync before it fails. The default is 2 minutes. It
+// must be positive.
 func WithCacheSyncTimeout(d time.Duration) Option {
 	return func(o *engine.Options) error {
 		if d <= 0 {
@@ -101,8 +103,9 @@ func WithCacheSyncTimeout(d time.Duration) Option {
 	}
 }
 
-// WithBackoff sets the delays between failed attempts of a key: min doubles with each, with jitter, up to max. The
-// defaults are 5 ms and 5 minutes.
+// WithBackoff sets the delay after a failed attempt of a key. It starts at min, doubles with each failure of that key,
+// has jitter, and grows to max. A success or a new revision starts it at min again. The defaults are 5 ms and 5
+// minutes.
 func WithBackoff(min, max time.Duration) Option {
 	return func(o *engine.Options) error {
 		if min <= 0 || max < min {
@@ -113,8 +116,8 @@ func WithBackoff(min, max time.Duration) Option {
 	}
 }
 
-// WithDebounce postpones a key that changes again within quiet of its last change, but never for longer than max after
-// the first. The default, zero, postpones nothing.
+// WithDebounce postpones a key until it has not changed for quiet, but never for longer than max after its first
+// change. The default, 0 for both, postpones nothing.
 func WithDebounce(quiet, max time.Duration) Option {
 	return func(o *engine.Options) error {
 		if quiet < 0 || max < quiet || quiet == 0 && max > 0 {
@@ -125,8 +128,8 @@ func WithDebounce(quiet, max time.Duration) Option {
 	}
 }
 
-// WithReconcileAllOn enqueues every primary with OperationManual each time something is received from trigger. It may
-// be given several times; a channel that is closed is dropped.
+// WithReconcileAllOn enqueues all primaries with OperationManual each time something is received from trigger. It may
+// be given several times. A channel that is closed is dropped.
 func WithReconcileAllOn(trigger <-chan struct{}) Option {
 	return func(o *engine.Options) error {
 		if trigger == nil {
@@ -137,8 +140,8 @@ func WithReconcileAllOn(trigger <-chan struct{}) Option {
 	}
 }
 
-// WithOnResult calls f after each attempt, in order per key, before the key can run again. f must return quickly; a
-// panic in it is logged.
+// WithOnResult calls f after each attempt, before its key can run again. So calls for one key are in order; calls for
+// different keys come concurrently. f must return quickly, since its worker waits for it. A panic in f is logged.
 func WithOnResult(f func(ReconcileResult)) Option {
 	return func(o *engine.Options) error {
 		if f == nil {
@@ -149,20 +152,24 @@ func WithOnResult(f func(ReconcileResult)) Option {
 	}
 }
 
-// WithErrorPolicy lets f choose when a key that failed is due again. The zero Result means the default backoff. It
-// is not asked about terminal errors. If it panics, the default holds.
+// WithErrorPolicy lets f choose when a failed key is due again. attempt counts from 1. The zero Result means the
+// default backoff. f is not asked about terminal errors. It is called concurrently for different keys. If f panics, the
+// default backoff holds.
 func WithErrorPolicy(f func(key string, err error, attempt int) Result) Option {
 	return func(o *engine.Options) error {
 		if f == nil {
 			return errors.New("WithErrorPolicy(nil): a function is needed; leave the option away instead")
 		}
-		o.ErrorPolicy = func(key string, err error, attempt int) time.Duration { return f(key, err, attempt).RequeueAfter }
+		o.ErrorPolicy = func(key string, err error, attempt int) time.Duration {
+			return f(key, err, attempt).RequeueAfter
+		}
 		return nil
 	}
 }
 
-// WithoutTeardown is for a primary without a status bucket: no records, no lease, no owed deletes, no cascade and no
-// sweep. A delete is reconciled if this process sees it; one that happens while it is down is lost.
+// WithoutTeardown runs a controller without records, for a primary that has no status bucket. There is no lease, no
+// owed delete, no cascade, no sweep and no brake. A delete that this process sees is reconciled; a delete while the
+// process is down is lost. Options about what is missing make New fail.
 func WithoutTeardown() Option {
 	return func(o *engine.Options) error {
 		o.WithoutTeardown = true
@@ -170,7 +177,7 @@ func WithoutTeardown() Option {
 	}
 }
 
-// WithSweepDryRun makes the sweep report what it would delete, in the log and in Stats, and delete nothing.
+// WithSweepDryRun makes the sweep delete nothing, and report in the log and in Stats what it would delete.
 func WithSweepDryRun() Option {
 	return func(o *engine.Options) error {
 		o.SweepDryRun = true
@@ -179,7 +186,8 @@ func WithSweepDryRun() Option {
 	}
 }
 
-// WithBrakeWindow sets the sliding window over which the brake counts inferred deletes. The default is 10 minutes.
+// WithBrakeWindow sets the sliding window in which the brake counts inferred deletes. The default is 10 minutes. It
+// must be positive.
 func WithBrakeWindow(d time.Duration) Option {
 	return func(o *engine.Options) error {
 		if d <= 0 {
@@ -191,7 +199,7 @@ func WithBrakeWindow(d time.Duration) Option {
 	}
 }
 
-// WithOnBrake calls f when the brake engages and when it is released. f must return quickly; a panic in it is logged.
+// WithOnBrake calls f when the brake engages and when it is released. f must return quickly. A panic in f is logged.
 func WithOnBrake(f func(BrakeState)) Option {
 	return func(o *engine.Options) error {
 		if f == nil {
@@ -203,8 +211,8 @@ func WithOnBrake(f func(BrakeState)) Option {
 	}
 }
 
-// WithOnSourceError calls f when a source degrades, with the reason, and with nil when it works again. f must return
-// quickly; a panic in it is logged.
+// WithOnSourceError calls f with the reason when a source degrades, and with nil when it works again. f must return
+// quickly. A panic in f is logged.
 func WithOnSourceError(f func(source string, err error)) Option {
 	return func(o *engine.Options) error {
 		if f == nil {
@@ -215,8 +223,8 @@ func WithOnSourceError(f func(source string, err error)) Option {
 	}
 }
 
-// WithLogConstructor builds the logger that a reconcile's context carries from base, which is the logger of Run's context
-// with controller and kind. The default adds key, operations and an id. If f panics the logger has the key only.
+// WithLogConstructor lets f build the logger that a reconcile's context carries. base is the logger of Run's context,
+// with controller and kind. The default adds key, operations and an id. If f panics, the logger has the key only.
 func WithLogConstructor(f func(base logr.Logger, req Request) logr.Logger) Option {
 	return func(o *engine.Options) error {
 		if f == nil {
@@ -229,8 +237,8 @@ func WithLogConstructor(f func(base logr.Logger, req Request) logr.Logger) Optio
 	}
 }
 
-// WithPrimary gives the primary's source.Source options, such as predicates. Predicates do not hold back deletes that are
-// owed, nor changes of the annotations that the runtime reads, and a key they filtered is still reconciled by resync.
+// WithPrimary gives options, such as predicates, to the source of the primaries. A predicate does not hold back owed
+// deletes, nor changes of the annotations that the runtime reads. Resync still reconciles the keys it filtered.
 func WithPrimary(opts ...SourceOption) Option {
 	return func(o *engine.Options) error {
 		so, err := applySourceOptions(opts)
@@ -248,7 +256,7 @@ func WithPrimary(opts ...SourceOption) Option {
 	}
 }
 
-// WithPredicate filters the events of a source. Several: all must hold.
+// WithPredicate filters the events of a source. Given several times, all predicates must let an event pass.
 func WithPredicate(p Predicate) SourceOption {
 	return func(o *sourceOptions) error {
 		if guard.IsNil(p) {
@@ -259,8 +267,8 @@ func WithPredicate(p Predicate) SourceOption {
 	}
 }
 
-// WithDeleter says how objects of a Kubernetes source are deleted by cascade and sweep. Without it they are left, and
-// nothing waits for them to go.
+// WithDeleter says how cascade and sweep delete the objects of a Kubernetes source. Without it these objects are left,
+// and nothing waits for them to go. Package kube makes deleters.
 func WithDeleter(d Deleter) SourceOption {
 	return func(o *sourceOptions) error {
 		if guard.IsNil(d) {

@@ -8,7 +8,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lease"
 )
 
-// LeaseTiming says how replicas of one controller take turns. See WithLeaseTiming.
+// LeaseTiming says how replicas of one controller take turns. WithLeaseTiming refuses it unless 1.2*RetryPeriod <
+// RenewDeadline < Duration holds, RetryPeriod is positive, and Duration is whole seconds.
 type LeaseTiming struct {
 	// Duration is how long the others wait for a holder that does not renew.
 	Duration time.Duration

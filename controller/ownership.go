@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ResourceExistsError says that an entity or a Kubernetes object of that name exists and is not the primary's.
-// Nothing was written. An entity in NATS names no owner then: one that another primary owns is an AlreadyOwnedError.
+// ResourceExistsError says that an entity or a Kubernetes object of that name exists and is not the primary's. Nothing
+// was written. The error is about an entity in NATS only where that names no owner; if another primary owns it, the
+// error is an AlreadyOwnedError.
 type ResourceExistsError struct {
 	Resource schema.GroupVersionResource // of a Kubernetes object; empty for an entity in NATS
 	Kind     string                      // of an entity in NATS; empty for a Kubernetes object
@@ -24,7 +25,7 @@ type ResourceExistsError struct {
 	Controller string
 }
 
-// Error is current.MessageResourceExists and who owns the object, as far as it says, and what to do.
+// Error says what exists, who owns it as far as that is known, and what to do.
 func (e *ResourceExistsError) Error() string {
 	message := fmt.Sprintf(current.MessageResourceExists, e.Key)
 	if e.Kind != "" {
@@ -44,7 +45,8 @@ func (e *ResourceExistsError) Error() string {
 		message, kubeerrors.ResourceName(e.Resource))
 }
 
-// AlreadyOwnedError says that a primary wanted to own what another one owns, maybe of another installation.
+// AlreadyOwnedError says that a primary wanted to own an entity that another primary owns, maybe one of another
+// installation. Nothing was written.
 type AlreadyOwnedError struct {
 	Object                                string // its key
 	OwnerKind, OwnerKey, OwnerInstance    string
@@ -67,9 +69,9 @@ func mayUpdate(ctx context.Context, kind string, existing metav1.Object) error {
 	return nil
 }
 
-// mayOwn refuses an entity that is not the primary's: its annotations name another owner, or none. Where they name none,
-// the labels alone may name the owner, as the original Kumori runtime has it. An owner that is named without an
-// installation is taken for one of this installation.
+// mayOwn refuses an entity that is not the primary's: its annotations name another owner, or none. Where they name
+// none, the labels alone may name the owner, as in the original Kumori runtime. An owner that is named without an
+// installation counts as one of this installation.
 func mayOwn(kind string, existing metav1.Object, primary owner.Owner) error {
 	named := owner.Of(existing)
 	if named.Allows(primary) {

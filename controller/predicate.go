@@ -5,15 +5,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Predicate decides which events of a source reach the queue. The cache always sees all of them. A predicate must
-// not modify the objects; a panic in it is logged and lets the event pass, because to lose one would be worse.
+// Predicate decides which events of a source reach the queue; true lets an event pass. The cache sees all events. A
+// predicate must not modify the objects, and may be called concurrently. A panic in it is logged and lets the event
+// pass, because to lose one would be worse.
 type Predicate interface {
 	Create(obj metav1.Object) bool
 	Update(oldObj, newObj metav1.Object) bool
 	Delete(obj metav1.Object) bool
 }
 
-// PredicateFuncs is a Predicate of functions; one that is nil lets every event of its kind pass.
+// PredicateFuncs is a Predicate made of functions. A nil function lets every event of its kind pass, so the zero value
+// lets all pass.
 type PredicateFuncs struct {
 	CreateFunc func(obj metav1.Object) bool
 	UpdateFunc func(oldObj, newObj metav1.Object) bool
@@ -35,7 +37,7 @@ func (p PredicateFuncs) Delete(obj metav1.Object) bool {
 	return p.DeleteFunc == nil || p.DeleteFunc(obj)
 }
 
-// ObjectPredicate applies one function to every object: the new one of an update, the last known one of a delete.
+// ObjectPredicate applies f to one object of each event: the new one of an update, the last known one of a delete.
 func ObjectPredicate(f func(obj metav1.Object) bool) Predicate {
 	return PredicateFuncs{
 		CreateFunc: f,
@@ -44,7 +46,8 @@ func ObjectPredicate(f func(obj metav1.Object) bool) Predicate {
 	}
 }
 
-// LabelPredicate lets events pass whose object matches the selector, before or after an update.
+// LabelPredicate lets an event pass if its object matches the selector. For an update the old or the new object must
+// match.
 func LabelPredicate(selector labels.Selector) Predicate {
 	matches := func(obj metav1.Object) bool { return selector.Matches(labels.Set(obj.GetLabels())) }
 	return PredicateFuncs{
@@ -54,7 +57,8 @@ func LabelPredicate(selector labels.Selector) Predicate {
 	}
 }
 
-// Or lets an event pass if one of the predicates does. Several WithPredicate options are an And.
+// Or lets an event pass if one of the predicates does; none passes without predicates. Several WithPredicate options
+// are an And.
 func Or(predicates ...Predicate) Predicate { return anyOf(predicates) }
 
 type anyOf []Predicate
@@ -86,7 +90,7 @@ func (a anyOf) Delete(obj metav1.Object) bool {
 	return false
 }
 
-// Not inverts a predicate.
+// Not lets an event pass if p does not.
 func Not(p Predicate) Predicate {
 	return PredicateFuncs{
 		CreateFunc: func(obj metav1.Object) bool { return !p.Create(obj) },

@@ -2,5 +2,5 @@ package controller
 
 import "github.com/nagi-runtime/nagi/internal/current"
 
-// ReasonDrifted is the reason of the event about an external resource that has drifted and is left so.
+// ReasonDrifted is the reason of the event about an external resource that has drifted and is not repaired.
 const ReasonDrifted = current.ReasonDrifted

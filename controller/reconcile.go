@@ -10,27 +10,30 @@ import (
 
 // Reconciler makes the world match one primary.
 //
-// Reconcile is level-triggered: it reads the primary by its key (usually from the client's Lister), compares what it
-// finds with what should be, and writes the difference. It is never called for one key by two workers at once. The
-// request's operations say what made it due; they are a hint, and a correct reconciler works without them.
+// Reconcile is level-triggered. It reads the primary by its key, usually from the client's Lister, compares what is
+// with what should be, and writes the difference. It is called concurrently for different keys (see WithWorkers), and
+// never twice at once for one key. The request's operations say what made the key due. They are a hint; a correct
+// reconciler works without them.
 //
-// A primary that is gone is reconciled with OperationDelete or OperationPurge; the reconciler removes what the runtime
-// does not know of, and after it succeeded the runtime deletes what the primary still owns. LastKnown gives the document.
+// A primary that is gone is reconciled with OperationDelete or OperationPurge. The reconciler then removes what the
+// runtime does not know of. After it has succeeded, the runtime deletes what the primary still owns. LastKnown returns
+// the last document.
 //
 // The outcome means what it means in controller-runtime:
 //
 //   - an error: the key is tried again with backoff, and the Result is ignored;
 //   - a TerminalError: the key is parked until the primary changes, is deleted, or somebody enqueues it by hand;
 //   - RequeueAfter > 0: the key is due again after that time, not rate-limited;
-//   - else: done until something happens.
+//   - else: the key is done until something happens.
 //
-// The context carries a logger (klog.FromContext) with controller, kind, key, operations and an id. It ends when the
-// grace period after a stop is over, the lease is lost, or the reconcile timeout is reached; context.Cause tells which.
+// A panic counts as an error. The context carries a logger (klog.FromContext) with controller, kind, key, operations
+// and an id. It ends when the grace period of a stop is over, the lease is lost, or the reconcile timeout is reached;
+// context.Cause tells which.
 type Reconciler interface {
 	Reconcile(ctx context.Context, req Request) (Result, error)
 }
 
-// ReconcilerFunc is a function as a Reconciler.
+// ReconcilerFunc makes a function a Reconciler.
 type ReconcilerFunc func(ctx context.Context, req Request) (Result, error)
 
 // Reconcile calls the function.
@@ -46,13 +49,13 @@ type Request struct {
 	Operations Operations
 }
 
-// Result of a reconcile without an error. The zero value means: done.
+// Result is the outcome of a reconcile without an error. The zero value means: done.
 type Result struct {
 	// RequeueAfter makes the key due again after this time. Zero or less means it does not.
 	RequeueAfter time.Duration
 }
 
-// Causes of a reconcile's context ending, told apart by context.Cause.
+// The causes with which the context of a reconcile ends; context.Cause returns one of them.
 var (
 	// ErrReconcileTimeout ends a reconcile that took longer than WithReconcileTimeout allows.
 	ErrReconcileTimeout = engine.ErrReconcileTimeout
@@ -62,11 +65,12 @@ var (
 	ErrLeaseLost = engine.ErrLeaseLost
 )
 
-// TerminalError marks an error that no retry can mend: the key is parked. A new revision of the primary, its deletion,
-// OperationManual or a restart wake it; Retry, Resync and Secondary do not. TerminalError(nil) is nil.
+// TerminalError marks an error that no retry can mend. The key is parked: a new revision of the primary, its deletion,
+// OperationManual or a restart wake it; Retry, Resync and Secondary do not. TerminalError(nil) is nil. The mark holds
+// where the error is wrapped again with %w.
 func TerminalError(err error) error { return lifecycle.TerminalError(err) }
 
-// ReconcileResult is what WithOnResult's callback is told of an attempt.
+// ReconcileResult is what the callback of WithOnResult gets about one attempt.
 type ReconcileResult struct {
 	Key        string
 	Operations Operations

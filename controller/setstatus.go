@@ -9,22 +9,25 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
-// SetStatus gives the primary that is being reconciled the status of obj, which is the primary as this reconcile has
-// read it. The status is written when Reconcile returns, with or without an error, in one write with what came of it:
-// readers see both at once, and there is one write less than with the client's UpdateStatus. Nothing is written if
-// nothing changed.
+// SetStatus sets the status of the primary that is being reconciled to obj's. obj is the primary as this reconcile has
+// read it. The status is written when Reconcile returns, with or without an error, together with the outcome. So
+// readers see both at once, and it costs one write less than the client's UpdateStatus. Nothing is written if nothing
+// changed.
 //
-// What is set last counts, and a crash before the write, or a stop or lost lease that cuts a reconcile short, leaves
-// the status as it was; use UpdateStatus for what must be stored before Reconcile goes on, and not both for one object.
-// obj is not told its next status revision: read it anew in each reconcile. If somebody else has updated the status
-// since obj was read, theirs stays, the outcome is Retrying, and the primary is reconciled again, with a backoff of its
-// own until a status is written; so it is where the record is too large with the status. Where nothing is recorded,
-// which is WithoutTeardown and the reconcile of a delete, SetStatus writes at once, and returns the errors of
-// UpdateStatus.
+// Of several calls the last counts. The status stays as it was if the process crashes before the write, or if a stop or
+// a lost lease cuts the reconcile short. Use UpdateStatus for what must be stored before Reconcile goes on, and do not
+// use both for one object. SetStatus does not change obj's resourceVersion or status revision: read obj anew in each
+// reconcile.
 //
-// It is an error outside a reconcile and after it, and for another object than the reconciled primary. IsInvalid and
-// IsRequestEntityTooLarge are said of a status that no record can have. It may be called concurrently. The handlers of
-// the Kumori API have no context to call it with; they use UpdateStatus.
+// If somebody else has updated the status since obj was read, theirs stays. The outcome is then Retrying, and the
+// primary is reconciled again, with a backoff of its own until a status is written. The same happens if the record is
+// too large with the status. Where nothing is recorded, which is WithoutTeardown and the reconcile of a delete,
+// SetStatus writes at once and returns the errors of UpdateStatus.
+//
+// SetStatus returns an error outside a reconcile, after its end, and for another object than the reconciled primary.
+// The error is IsInvalid or IsRequestEntityTooLarge for a status that no record can hold. It may be called
+// concurrently. A SyncHandler of the Kumori API calls it with ControllerRuntime.Context; its other handlers have no
+// such context, and use UpdateStatus.
 func SetStatus(ctx context.Context, obj entity.IEntity) error {
 	r, ok := current.Of(ctx)
 	if !ok {

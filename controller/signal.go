@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// SignalContext returns a context that ends with the first SIGINT or SIGTERM, so that Run stops gracefully; the second
-// one ends the process at once with exit code 1. Cancel gives the signals back.
+// SignalContext returns a context that ends with the first SIGINT or SIGTERM, so that Run stops gracefully. The second
+// signal ends the process at once with exit code 1. The returned function cancels the context and stops catching
+// signals.
 func SignalContext(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)

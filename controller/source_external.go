@@ -11,28 +11,28 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
-// OwnsExternal makes the resources of a client, behind an API that is neither NATS nor Kubernetes, secondaries of the primary.
-// They are listed on an interval of their own; one whose version differs from what was seen, that appeared or vanished,
-// enqueues its owner with OperationExternal. Cascade and sweep delete those whose owner is gone. external.Configure gives
-// the client another interval, a rate limit and more.
+// OwnsExternal makes the resources of client secondaries of the primary. They are behind an API that is neither NATS
+// nor Kubernetes. The client lists them on an interval of its own. A resource that appears, vanishes or has another
+// version enqueues its owner with OperationExternal. Cascade and sweep delete the resources whose owner is gone.
+// external.Configure gives the client another interval, a rate limit and more.
 //
-// While the API is away its primaries are not punished: a reconcile that fails with external.ErrUnavailable, or a list that
-// fails, opens the client's breaker. Keys then wait in it without an attempt counted, external.Reconcile fails at once, and
-// the API is polled, with backoff, once for all. When it answers the keys are due again. A key whose calls alone fail is not
-// taken for the API's fault (see package external). A key that would wait long for its turn under a rate limit comes back
-// later; one at a time, which has begun, holds a worker.
+// All resources must be listed once before anything is reconciled. If that does not succeed within
+// WithCacheSyncTimeout, Run fails.
 //
-// A teardown deletes at once what is in NATS and Kubernetes, and what an API has when that has been listed anew: somebody else
-// may own by now what an older list shows. It ends when each API has been listed. While an operation goes on that was begun
-// for the primary, nothing else of its API is deleted.
+// While the API is away, primaries are not charged for it. A reconcile that fails with external.ErrUnavailable, or a
+// failed list, opens the client's breaker. The keys then wait without an attempt counted, and external.Reconcile fails
+// at once. The API is polled with backoff, once for all keys. When it answers, the keys are due again. A key whose
+// calls fail alone is not taken for the API's fault (see package external).
 //
-// A replica that does not lead lists and watches too, so that it can take over warm: a rate limit holds for each replica, and
-// for each controller that has the client.
+// Under a rate limit a key that would wait long for its turn comes back later; of those that have begun, one at a time
+// holds a worker. The limit holds for each replica, and for each controller that has the client: a replica that does
+// not lead lists and watches too, so that it can take over warm.
 //
-// What was begun for a primary by external.Reconcile and not seen to be done is settled before its teardown ends. Only the
-// driver can ask for an operation that goes on: call external.ReconcileAbsent in the reconcile of the delete.
-//
-// The resources must be listed once before anything is reconciled; if that fails for WithCacheSyncTimeout, Run fails.
+// A teardown deletes at once what is in NATS and Kubernetes. It deletes the resources of an API after a new list,
+// because somebody else may own by now what an older list shows. It ends when each API has been listed. While an
+// operation that was begun for the primary still goes on, nothing else of that API is deleted. What external.Reconcile
+// began for the primary, and did not see done, is settled before the teardown ends. Only the driver can ask for an
+// operation that goes on: call external.ReconcileAbsent in the reconcile of the delete.
 func OwnsExternal(client external.IExternalClient) Option {
 	return func(o *engine.Options) error {
 		inner, config, err := apisource.Check(client)

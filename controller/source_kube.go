@@ -13,16 +13,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// OwnsKube makes the objects of a Kubernetes informer secondaries of the primary. The informer is the user's to start
-// and to stop; it may be one of typed objects, of unstructured ones, or of metadata only. With a deleter (WithDeleter) cascade
-// and sweep delete those whose owner is gone; without one they are left. Before a teardown ends, a KubeDeleter asks the API
-// server, in all namespaces, for what the cache is behind with; a user who may not list there has to rely on the cache.
+// OwnsKube makes the objects of a Kubernetes informer secondaries of the primary: an event of one enqueues the primary
+// that it names as its owner, with OperationSecondary. The informer is the user's to start and to stop. Its objects may
+// be typed, unstructured or metadata only. With WithDeleter, cascade and sweep delete the objects whose owner is gone;
+// without it they stay. A handle of package kube has an Owns method, which calls OwnsKube with informer and deleter.
 //
-// Who is the owner says an annotation, and Kubernetes copies annotations: those of a Deployment to its ReplicaSets. In an
-// informer of such copies they count as secondaries, and go with the primary.
+// A teardown does not rely on the informer's cache alone. Before it ends, kube.Deleter lists the primary's objects at
+// the API server, in all namespaces; the deleter of a handle reads the objects that the handle wrote and the cache has
+// never shown. Where the user may not list in all namespaces, the cache decides.
 //
-// To be able to say why an informer does not sync or falls behind, New sets its watch error handler, if it has not been
-// started; see WithWatchErrorHandler.
+// An annotation names the owner, and Kubernetes copies annotations, such as those of a Deployment to its ReplicaSets.
+// In an informer of such copies they count as secondaries, and go with the primary.
+//
+// New sets the informer's watch error handler if the informer has not been started, so that it can say why a cache does
+// not sync or falls behind. See WithWatchErrorHandler.
 func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 	return func(o *engine.Options) error {
 		if guard.IsNil(informer) {
@@ -49,10 +53,14 @@ func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 	}
 }
 
-// WatchesKube makes the objects of a Kubernetes informer tertiaries: an event of one enqueues the primaries that keys
-// returns for it, on an update for the old and for the new one. keys must not modify the object; if it fails it is
-// called again, with backoff, for the same event.
-func WatchesKube(informer cache.SharedIndexInformer, keys func(context.Context, metav1.Object) ([]string, error), opts ...SourceOption) Option {
+// WatchesKube makes the objects of a Kubernetes informer tertiaries, which are read and never deleted. An event of one
+// enqueues the primaries that keys returns for it; an update calls keys for the old and for the new object. keys must
+// not modify the object. If keys fails, it is called again, with backoff, for the same event.
+func WatchesKube(
+	informer cache.SharedIndexInformer,
+	keys func(context.Context, metav1.Object) ([]string, error),
+	opts ...SourceOption,
+) Option {
 	return func(o *engine.Options) error {
 		if guard.IsNil(informer) || keys == nil {
 			return errors.New("WatchesKube: an informer and a function that returns keys are needed")
@@ -84,8 +92,8 @@ func (o *sourceOptions) kubeSource(
 	})
 }
 
-// WithSourceName names a Kubernetes source in errors, logs and Stats. The default is the resource where the deleter knows
-// it, else the type of the informer's objects.
+// WithSourceName names a Kubernetes source in errors, logs and Stats. The default is the resource where the deleter
+// knows it, else the type of the informer's objects.
 func WithSourceName(name string) SourceOption {
 	return func(o *sourceOptions) error {
 		if name == "" {
@@ -96,12 +104,15 @@ func WithSourceName(name string) SourceOption {
 	}
 }
 
-// WithWatchErrorHandler has h called for each list or watch of a Kubernetes source's informer that fails, until the
-// controller stops, instead of client-go's handler, which logs. An informer has one watch error handler, which cannot be read, and which can only be set
-// before it is started. New, and NewKube, set it, to be able to say in Stats and in Run's error why a cache does not follow;
-// so one that was set before is replaced: give it here. Where the informer has been started already nothing is set, and what
-// is wrong shows only in the log and, by asking the API server, in the error of a Run whose source does not sync. The Kumori
-// API, which has no place for options, leaves the handler of its informers alone, unless a handle (NewKube) has set it.
+// WithWatchErrorHandler has h called for each failed list or watch of a Kubernetes source's informer, until the
+// controller stops. client-go's own handler, which logs, is not called then.
+//
+// An informer has one watch error handler, which can only be set before the informer is started, and cannot be read.
+// New and kube.New set it, so that Stats and the error of Run can say why a cache does not follow. A handler that was
+// set before is replaced: give it here instead. If the informer has been started already, nothing is set. What is wrong
+// then shows in the log only; Run asks the API server for the reason if the source does not sync.
+//
+// The Kumori API has no place for options. It leaves the handler of its informers alone, unless kube.New has set it.
 func WithWatchErrorHandler(h cache.WatchErrorHandlerWithContext) SourceOption {
 	return func(o *sourceOptions) error {
 		if h == nil {
@@ -123,13 +134,14 @@ func (o *sourceOptions) onlyForKube() error {
 	return nil
 }
 
-// Deleter deletes objects of a Kubernetes source for cascade and sweep. Delete must ask for what was seen (a
-// precondition on uid and resourceVersion) and may return IsNotFound, which is success.
+// Deleter deletes objects of a Kubernetes source for cascade and sweep. Delete must delete only the object that was
+// seen, by preconditions on uid and resourceVersion. It may return IsNotFound, which counts as success; after another
+// error it is called again. kube.Deleter makes one.
 type Deleter interface {
 	Delete(ctx context.Context, obj metav1.Object) error
 }
 
-// DeleterFunc is a function as a Deleter.
+// DeleterFunc makes a function a Deleter.
 type DeleterFunc func(ctx context.Context, obj metav1.Object) error
 
 // Delete calls the function.

@@ -12,8 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Owns makes the entities of client secondaries of the primary: an event of one, or of its status, enqueues the primary
-// it names as its owner, and cascade and sweep delete those whose owner is gone.
+// Owns makes the entities of client secondaries of the primary. An event of one, or of its status, enqueues the primary
+// that it names as its owner, with OperationSecondary. Cascade and sweep delete the entities whose owner is gone. Run
+// starts the client's cache; nothing is reconciled before it has synced.
 func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption) Option {
 	return func(o *engine.Options) error {
 		if guard.IsNil(client) {
@@ -34,11 +35,14 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 	}
 }
 
-// Watches makes the entities of client tertiaries: an event of one, or of its status, enqueues the primaries that keys
-// returns for it, on an update for the old and for the new one. keys sees the status too, and must not modify the object;
-// if it fails it is called again, with backoff, for the same event. It must return soon after its context ended: the end of
-// Run waits for it, but not for ever.
-func Watches[T entity.IEntity](client entity.IEntityClient[T], keys func(context.Context, T) ([]string, error), opts ...SourceOption) Option {
+// Watches makes the entities of client tertiaries, which are read and never deleted. An event of one, or of its status,
+// enqueues the primaries that keys returns for it, with OperationTertiary; an update calls keys for the old and for the
+// new entity. keys sees the status too, and must not modify the entity. If keys fails, it is called again, with
+// backoff, for the same event. It must return soon after its context has ended: the end of Run waits for it, but not
+// for ever.
+func Watches[T entity.IEntity](
+	client entity.IEntityClient[T], keys func(context.Context, T) ([]string, error), opts ...SourceOption,
+) Option {
 	return func(o *engine.Options) error {
 		if guard.IsNil(client) || keys == nil {
 			return errors.New("Watches: a client and a function that returns keys are needed")
@@ -49,7 +53,9 @@ func Watches[T entity.IEntity](client entity.IEntityClient[T], keys func(context
 		}
 		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
-			s := source.NewNATS(client, source.NATSConfig{Role: "Watches", Owner: e.Kind, Joined: true, Changed: e.SourceHealth})
+			s := source.NewNATS(client, source.NATSConfig{
+				Role: "Watches", Owner: e.Kind, Joined: true, Changed: e.SourceHealth,
+			})
 			s.SetSink(e.EventsOf(s, so.predicates, typed, OperationTertiary))
 			return s, nil
 		})
@@ -63,7 +69,8 @@ func natsSourceOptions(role, kind string, opts []SourceOption) (sourceOptions, e
 		return so, fmt.Errorf("%s(%s): %w", role, kind, err)
 	}
 	if so.deleter != nil {
-		return so, fmt.Errorf("%s(%s): WithDeleter is for Kubernetes sources; NATS entities are deleted through their client", role, kind)
+		return so, fmt.Errorf("%s(%s): WithDeleter is for Kubernetes sources; "+
+			"NATS entities are deleted through their client", role, kind)
 	}
 	if err := so.onlyForKube(); err != nil {
 		return so, fmt.Errorf("%s(%s): %w", role, kind, err)

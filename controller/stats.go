@@ -6,65 +6,70 @@ import (
 	"github.com/nagi-runtime/nagi/internal/engine"
 )
 
-// Stats are the counts and states of a controller at one moment. Counters only grow, from 0 at New.
+// Stats are the counts and states of a controller at one moment. Counters start at 0 in New and only grow.
 type Stats struct {
-	// Reconciles counts attempts, Failures those that returned an error or panicked, Terminals those of them that parked
-	// their key. ReconcileTime is the sum of their durations.
+	// Reconciles counts attempts. Failures are those that returned an error or panicked; Terminals are the failures
+	// that parked their key. ReconcileTime is the sum of all attempts' durations.
 	Reconciles, Failures, Terminals uint64
 	ReconcileTime                   time.Duration
 	// Running is the number of attempts under way now, Workers how many there can be.
 	Running, Workers int
-	// Ready is the number of keys that wait for a worker, by priority from live changes of primaries to background work;
-	// Delayed the number of pending delays; OldestReady how long the oldest ready key has waited.
+	// Ready is the number of keys that wait for a worker, by priority: live changes of primaries, changes of
+	// secondaries, and background work (initial list, resync, retries). Delayed is the number of pending delays.
+	// OldestReady is how long the oldest ready key has waited.
 	Ready       [3]int
 	Delayed     int
 	OldestReady time.Duration
-	// Failing is the number of keys whose last attempt failed; Parked those parked by a terminal error.
+	// Failing is the number of keys whose last attempt failed, Parked the number of keys parked by a terminal error.
 	Failing, Parked int
-	// Leading tells whether this replica works; Terms how often it began to.
+	// Leading tells whether this replica works now. Terms counts how often it began to.
 	Leading bool
 	Terms   uint64
-	// Degraded are the sources that do not work now, and the records if they cannot be written, with the reason.
+	// Degraded holds what does not work now, with the reason: sources by name, and the records if they cannot be
+	// written. It is empty if all is well.
 	Degraded map[string]error
-	// Brake is the state of the brake, BrakeEngaged how often it engaged.
+	// Brake is the state of the brake. BrakeEngaged counts how often it engaged.
 	Brake        BrakeState
 	BrakeEngaged uint64
-	// TornDown counts primaries whose teardown was finished, Cascaded secondaries that the runtime deleted for it.
+	// TornDown counts primaries whose teardown has ended. Cascaded counts secondaries that the runtime deleted for
+	// them.
 	TornDown, Cascaded uint64
-	// Sweeps counts sweeps; Orphaned is how many objects without an owner the last one found.
+	// Sweeps counts sweeps. Orphaned is how many objects without an owner the last one found.
 	Sweeps   uint64
 	Orphaned int
 	// Foreign counts encounters with objects of another installation that name an owner of this kind.
 	Foreign uint64
-	// Uncovered counts encounters with objects that a primary owns and a Kubernetes informer does not show, since it is confined
-	// to others: when the primary goes, only the process that wrote them knows of them.
+	// Uncovered counts encounters with objects of a primary that a Kubernetes informer does not show, because it is
+	// confined to other namespaces or labels. When the primary goes, only the process that wrote them knows of them.
 	Uncovered uint64
-	// Malformed and Invalid count reports of keys of a wrong shape and of documents that do not decode.
+	// Malformed counts reports of keys of a wrong shape, Invalid reports of documents that do not decode.
 	Malformed, Invalid uint64
-	// MapperErrors counts failed calls of mappers, RecordErrors failed writes of records, LeaderErrors failed reads from
-	// the leader of the primaries' stream, without which nothing is deleted.
+	// MapperErrors counts failed calls of the functions given to Watches and WatchesKube, RecordErrors failed writes of
+	// records. LeaderErrors counts failed reads from the leader of the primaries' stream; without such a read nothing
+	// is deleted.
 	MapperErrors, RecordErrors, LeaderErrors uint64
-	// External are the external clients, by kind; BreakerOpened is how often an API of theirs went away.
+	// External holds the state of the external clients, by kind. BreakerOpened counts how often one of their APIs went
+	// away.
 	External      map[string]ExternalStats
 	BreakerOpened uint64
 }
 
-// BrakeState tells whether the brake holds deletes back, and why. It is kept as JSON under "_nagi.brake" in the status
-// bucket, so that it survives restarts.
+// BrakeState tells whether the brake holds deletes back, since when, and why. It is kept as JSON under "_nagi.brake" in
+// the status bucket, so that it survives restarts.
 type BrakeState struct {
 	Engaged bool      `json:"engaged"`
 	Since   time.Time `json:"since"`
 	Reason  string    `json:"reason,omitempty"`
-	// Held is how many deletes of primaries wait for a release, Swept how many owners of orphaned secondaries.
+	// Held is how many deletes of primaries wait for a release. Swept is how many owners of orphaned secondaries do.
 	Held  int `json:"held,omitempty"`
 	Swept int `json:"swept,omitempty"`
-	// Released stays until what was held has gone.
+	// Released is true after a release, until what was held has gone.
 	Released bool `json:"released,omitempty"`
 }
 
-// ExternalStats are the state of an external client.
+// ExternalStats is the state of one external client.
 type ExternalStats struct {
-	// Resources is how many the last list showed.
+	// Resources is how many resources the last list showed.
 	Resources int
 	// Away tells whether the API is away, since when, and why. Waiting is the number of keys that wait for it.
 	Away    bool
@@ -88,7 +93,8 @@ func statsOf(e *engine.Engine) Stats {
 		Leading: e.Leads(), Terms: c.Terms.Load(),
 		BrakeEngaged: c.BrakeEngaged.Load(),
 		TornDown:     c.TornDown.Load(), Cascaded: c.Cascaded.Load(),
-		Sweeps: c.Sweeps.Load(), Orphaned: int(c.Orphaned.Load()), Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(),
+		Sweeps: c.Sweeps.Load(), Orphaned: int(c.Orphaned.Load()),
+		Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(),
 		Malformed: c.Malformed.Load(), Invalid: c.Invalid.Load(),
 		MapperErrors: c.MapperErrors.Load(), RecordErrors: c.RecordErrors.Load(), LeaderErrors: c.LeaderErrors.Load(),
 	}
