@@ -87,8 +87,8 @@ func (s *Set) readIntents(ctx context.Context, key string) (kept Intents, revisi
 			name, bucket, err)
 	}
 	if kept.Key != key {
-		return kept, 0, fmt.Errorf("%s in bucket %s is of key %q, not of %q; mend it, or delete it if nothing is under way",
-			name, bucket, kept.Key, key)
+		return kept, 0, fmt.Errorf("%s in bucket %s is of key %q, not of %q; "+
+			"mend it, or delete it if nothing is under way", name, bucket, kept.Key, key)
 	}
 	return kept, revision, nil
 }

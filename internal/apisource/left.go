@@ -35,16 +35,18 @@ func (s *Set) IntentsLeft(ctx context.Context, key string) (left LeftOpen, err e
 		switch {
 		case entry.Intent == nil && (from == nil || entry.ObserveOnly):
 		case from == nil:
-			left.Err = errors.Join(left.Err, fmt.Errorf("%s of external %s, for %s %q, was begun and not seen to be done, "+
-				"and this controller has no client that could list it: "+
-				"call external.ReconcileAbsent in the reconcile of the delete, or give it the client (OwnsExternal); "+
-				"or delete %s in bucket %s if nothing is left",
+			left.Err = errors.Join(left.Err, fmt.Errorf(
+				"%s of external %s, for %s %q, was begun and not seen to be done, "+
+					"and this controller has no client that could list it: "+
+					"call external.ReconcileAbsent in the reconcile of the delete, "+
+					"or give it the client (OwnsExternal); or delete %s in bucket %s if nothing is left",
 				entry.Intent.Action, resource, s.shared.Kind, key, name, bucket))
 		case entry.Intent != nil && entry.Intent.Operation != "":
 			left.Held = append(left.Held, from)
-			left.Err = errors.Join(left.Err, fmt.Errorf("operation %q (%s) of external %s, for %s %q, was begun "+
-				"and not seen to be over; only its driver can ask for it: "+
-				"call external.ReconcileAbsent in the reconcile of the delete; or delete %s in bucket %s if nothing is left",
+			left.Err = errors.Join(left.Err, fmt.Errorf(
+				"operation %q (%s) of external %s, for %s %q, was begun and not seen to be over; "+
+					"only its driver can ask for it: call external.ReconcileAbsent in the reconcile of the delete; "+
+					"or delete %s in bucket %s if nothing is left",
 				entry.Intent.Operation, entry.Intent.Action, resource, s.shared.Kind, key, name, bucket))
 		default:
 			entry = s.intents.meet(key, resource, entry)
@@ -81,8 +83,8 @@ func (s *Set) Spared(ctx context.Context, key string, owned map[source.Owned]int
 			continue
 		}
 		if managed[kind] != "" && n > observed[kind] {
-			return nil, fmt.Errorf("%s %q has several external %s, of which some are only observed, and the list does not "+
-				"tell which: call external.ReconcileAbsent for %s in the reconcile of the delete",
+			return nil, fmt.Errorf("%s %q has several external %s, of which some are only observed, "+
+				"and the list does not tell which: call external.ReconcileAbsent for %s in the reconcile of the delete",
 				s.shared.Kind, key, kind, managed[kind])
 		}
 		spared[from] = true

@@ -26,7 +26,8 @@ func (s *Source) watch(ctx context.Context, watcher external.Watcher) {
 			failures = 0
 		}
 		pause := pauses.Delay(failures)
-		klog.FromContext(ctx).Info("Watch ended, will be called again", "source", s.String(), "err", err, "after", pause)
+		klog.FromContext(ctx).Info("Watch ended, will be called again",
+			"source", s.String(), "err", err, "after", pause)
 		if !sleep(ctx, pause) {
 			return
 		}

@@ -14,12 +14,14 @@ import (
 // Call calls the reconciler if the caches show what the key's last reconcile wrote, or have been waited for. Else, or
 // if the term is over, it does not start, and instead says what the hand-out came to. recordsOutcome says that the
 // caller records what comes of the attempt.
-func (e *Engine) Call(t *lifecycle.Term, it queue.Item, recordsOutcome bool) (a lifecycle.Attempt, instead *lifecycle.Outcome) {
+func (e *Engine) Call(
+	t *lifecycle.Term, it queue.Item, recordsOutcome bool,
+) (a lifecycle.Attempt, instead *lifecycle.Outcome) {
 	if pause := e.ownWritesMissing(t, it.Key); pause > 0 {
-		return lifecycle.Attempt{}, &lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: pause}
+		return a, &lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: pause}
 	}
 	if t.Over() {
-		return lifecycle.Attempt{}, &lifecycle.Outcome{Verdict: lifecycle.GivenBack}
+		return a, &lifecycle.Outcome{Verdict: lifecycle.GivenBack}
 	}
 	e.forgetNames(it.Key)
 	operations := it.Ops.Public()
@@ -56,7 +58,8 @@ func (e *Engine) Call(t *lifecycle.Term, it queue.Item, recordsOutcome bool) (a 
 func (e *Engine) ownWritesMissing(t *lifecycle.Term, key string) time.Duration {
 	shown, again := e.keys.LookForWrites(t.Ctx, key)
 	if !shown && again == 0 && t.Ctx.Err() == nil {
-		t.Logger.Info("Caches do not show the key's last writes yet, reconciling on what there is", "key", key, "after", keytable.OwnWritesPatience)
+		t.Logger.Info("Caches do not show the key's last writes yet, reconciling on what there is",
+			"key", key, "after", keytable.OwnWritesPatience)
 	}
 	return again
 }

@@ -42,7 +42,9 @@ func (h reconcileHost) Logger(base logr.Logger, key string, operations operation
 		return base.WithValues("key", key, "operations", operations, "reconcileID", reconcileID(h.runs.Add(1)))
 	}
 	logger := base.WithValues("key", key) // what is left if f panics
-	h.callback(klog.NewContext(context.Background(), base), "WithLogConstructor", func() { logger = f(base, key, operations) })
+	h.callback(klog.NewContext(context.Background(), base), "WithLogConstructor", func() {
+		logger = f(base, key, operations)
+	})
 	return logger
 }
 

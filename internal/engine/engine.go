@@ -232,10 +232,13 @@ func (e *Engine) onSourceError() func(ctx context.Context, name string, err erro
 	}
 }
 
-var errNoStatusBucket = errors.New("the primary has no status bucket, so deletes that happen while the controller is down would be lost: " +
+var errNoStatusBucket = errors.New("the primary has no status bucket, " +
+	"so deletes that happen while the controller is down would be lost: " +
 	"give its client a StatusBucket, or accept that with WithoutTeardown()")
 
-func checkNew[T entity.IEntity](name string, primary entity.IEntityClient[T], reconcile Reconcile, withoutTeardown bool) error {
+func checkNew[T entity.IEntity](
+	name string, primary entity.IEntityClient[T], reconcile Reconcile, withoutTeardown bool,
+) error {
 	switch {
 	case name == "":
 		return errors.New("a controller needs a name; it is kept in the status bucket and must not change")
@@ -260,7 +263,9 @@ func (e *Engine) self() *entity.Object[struct{}, struct{}] {
 func resourceOf(kind string) schema.GroupResource { return schema.GroupResource{Resource: kind} }
 
 // EventsOf is the sink of a source whose events make the primaries due that keys returns.
-func (e *Engine) EventsOf(s source.Source, predicates source.Predicates, keys source.Mapper, op operation.Operation) *source.Events {
+func (e *Engine) EventsOf(
+	s source.Source, predicates source.Predicates, keys source.Mapper, op operation.Operation,
+) *source.Events {
 	return &source.Events{Source: s, Predicates: predicates, Keys: keys, Operation: op, Mappings: e.mappings}
 }
 

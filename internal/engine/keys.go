@@ -30,7 +30,9 @@ func (e *Engine) EnqueueOwner(key string) {
 
 // LastKnown returns a primary as it was last known: the document as it is, or, while its teardown is owed, as it last
 // was.
-func LastKnown[T entity.IEntity](ctx context.Context, e *Engine, client entity.IEntityClient[T], key string) (T, error) {
+func LastKnown[T entity.IEntity](
+	ctx context.Context, e *Engine, client entity.IEntityClient[T], key string,
+) (T, error) {
 	var none T
 	if e.records == nil || e.primary.Exists(key) {
 		if obj, err := client.Get(ctx, key); err == nil || !apierrors.IsNotFound(err) {
@@ -53,7 +55,8 @@ func LastKnown[T entity.IEntity](ctx context.Context, e *Engine, client entity.I
 		return none, err
 	}
 	if len(record.LastDocument) == 0 {
-		return none, fmt.Errorf("last document of %s %q: it was not kept, because it was larger than LastDocumentLimit (%d bytes), or was never reconciled",
+		return none, fmt.Errorf("last document of %s %q: it was not kept, "+
+			"because it was larger than LastDocumentLimit (%d bytes), or was never reconciled",
 			e.Kind, key, e.lastDocumentLimit)
 	}
 	return client.FromDocument(key, record.DocumentRevision, record.LastDocument)

@@ -54,12 +54,18 @@ func DefaultOptions() Options {
 		BackoffMin:       5 * time.Millisecond,
 		BackoffMax:       5 * time.Minute,
 		BrakeWindow:      10 * time.Minute,
-		Lease:            lease.Timing{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second},
+		Lease: lease.Timing{
+			Duration:      15 * time.Second,
+			RenewDeadline: 10 * time.Second,
+			RetryPeriod:   2 * time.Second,
+		},
 	}
 }
 
 // Reconcile makes the world match one primary. The key is due again after requeueAfter, if that is positive.
-type Reconcile func(ctx context.Context, key string, operations operation.Operations) (requeueAfter time.Duration, err error)
+type Reconcile func(
+	ctx context.Context, key string, operations operation.Operations,
+) (requeueAfter time.Duration, err error)
 
 // eventRecorder takes events about primaries and about the controller. It must not block.
 type eventRecorder interface {

@@ -92,8 +92,9 @@ func (e *Engine) sweep(ctx context.Context) {
 	found := e.teardown.Sweep(ctx)
 	count := 0
 	for _, o := range found {
-		klog.FromContext(ctx).Info("Sweep found objects whose owners do not exist", "source", o.Source, "objects", o.Count,
-			"of", o.Known, "owners", len(o.Owners), "dryRun", e.opts.SweepDryRun)
+		klog.FromContext(ctx).Info("Sweep found objects whose owners do not exist",
+			"source", o.Source, "objects", o.Count, "of", o.Known, "owners", len(o.Owners),
+			"dryRun", e.opts.SweepDryRun)
 		count += o.Count
 	}
 	e.stats.Orphaned.Store(int64(count))

@@ -61,8 +61,8 @@ func (e *Engine) release(background *sync.WaitGroup, endTelling func()) error {
 	case <-released:
 		return nil
 	case <-patience.C:
-		return fmt.Errorf("controller %q: a mapper, a predicate or another callback did not return within %v after its context was cancelled; "+
-			"it and the sources were left behind", e.name, stuckPatience)
+		return fmt.Errorf("controller %q: a mapper, a predicate or another callback did not return "+
+			"within %v after its context was cancelled; it and the sources were left behind", e.name, stuckPatience)
 	}
 }
 
@@ -155,10 +155,11 @@ func (e *Engine) drain(endLife context.CancelCauseFunc) error {
 		return nil
 	}
 	if running := e.stats.Running.Load(); running > 0 {
-		return fmt.Errorf("controller %q: %d reconciles did not return within %v after their context was cancelled; they were left behind",
-			e.name, running, stuckPatience)
+		return fmt.Errorf("controller %q: %d reconciles did not return "+
+			"within %v after their context was cancelled; they were left behind", e.name, running, stuckPatience)
 	}
-	return fmt.Errorf("controller %q: %d keys were left behind, %v after the end: a callback did not return, or a write of a record is not answered",
+	return fmt.Errorf("controller %q: %d keys were left behind, %v after the end: "+
+		"a callback did not return, or a write of a record is not answered",
 		e.name, e.queue.Counts().InProgress, stuckPatience)
 }
 

@@ -86,7 +86,8 @@ func (e *Engine) settleSuccess(it queue.Item, o *lifecycle.Outcome) {
 	e.APIs.Attempted(it.Key, true)
 	if o.After > 0 {
 		o.Attempt.NextDue = time.Now().Add(o.After)
-		e.queue.AddAfter(it.Key, operation.Union(o.Ops, operation.Of(operation.Requeue)), queue.Background, o.After, queue.RequeueDelay)
+		ops := operation.Union(o.Ops, operation.Of(operation.Requeue))
+		e.queue.AddAfter(it.Key, ops, queue.Background, o.After, queue.RequeueDelay)
 	}
 }
 
@@ -105,15 +106,23 @@ func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	if o.Attempt.Number > 0 {
 		delay = e.chosenDelay(t, it, &o.Attempt, delay)
 	} else if t.Ctx.Err() == nil {
-		t.Logger.Error(o.Attempt.Err, "Teardown does not go on, will try again", "key", it.Key, "noticed", o.Where, "after", delay)
+		t.Logger.Error(o.Attempt.Err, "Teardown does not go on, will try again",
+			"key", it.Key, "noticed", o.Where, "after", delay)
 	}
 	o.Attempt.NextDue = time.Now().Add(delay)
-	e.queue.AddAfter(it.Key, operation.Union(o.Ops, operation.Of(operation.Retry)), queue.Background, delay, queue.RetryDelay)
+	e.retryAfter(it.Key, o.Ops, delay)
 	e.APIs.Attempted(it.Key, false)
 }
 
+func (e *Engine) retryAfter(key string, ops operation.Operations, delay time.Duration) {
+	ops = operation.Union(ops, operation.Of(operation.Retry))
+	e.queue.AddAfter(key, ops, queue.Background, delay, queue.RetryDelay)
+}
+
 // chosenDelay asks the user's error policy.
-func (e *Engine) chosenDelay(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt, delay time.Duration) time.Duration {
+func (e *Engine) chosenDelay(
+	t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt, delay time.Duration,
+) time.Duration {
 	f := e.opts.ErrorPolicy
 	if f == nil {
 		return delay
@@ -177,7 +186,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	})
 	delay := e.backoff.Delay(refusals)
 	t.Logger.Error(o.Err, "Status not written, so the key is reconciled again", "key", it.Key, "after", delay)
-	e.queue.AddAfter(it.Key, operation.Union(o.Ops, operation.Of(operation.Retry)), queue.Background, delay, queue.RetryDelay)
+	e.retryAfter(it.Key, o.Ops, delay)
 }
 
 // forget forgets what this process remembers of a key that is gone. A delay that the user asked for stays.
@@ -193,11 +202,15 @@ func (e *Engine) report(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt) 
 	if a.Waits != nil {
 		t.Logger.V(2).Info("Key waits for an API", "key", it.Key, "operations", it.Ops.Public(), "err", a.Err)
 	} else if a.Err != nil && t.Ctx.Err() == nil {
-		t.Logger.Error(a.Err, "Reconcile failed", "key", it.Key, "operations", it.Ops.Public(), "attempt", a.Number, "nextDue", a.NextDue)
+		t.Logger.Error(a.Err, "Reconcile failed",
+			"key", it.Key, "operations", it.Ops.Public(), "attempt", a.Number, "nextDue", a.NextDue)
 	}
 	if f := e.opts.OnResult; f != nil {
 		e.callback(t.Ctx, "WithOnResult", func() {
-			f(Report{Key: it.Key, Operations: it.Ops.Public(), Attempt: a.Number, Duration: a.Took, Err: a.Err, NextDue: a.NextDue})
+			f(Report{
+				Key: it.Key, Operations: it.Ops.Public(),
+				Attempt: a.Number, Duration: a.Took, Err: a.Err, NextDue: a.NextDue,
+			})
 		})
 	}
 }

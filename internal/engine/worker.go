@@ -41,7 +41,8 @@ func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
 	v := e.primary.View(it.Key)
 	switch v.Presence {
 	case source.Arriving:
-		return lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: arrivingPause} // its event will be sooner
+		// Its event will be sooner.
+		return lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: arrivingPause}
 	case source.Absent:
 		return e.life.Absent(t, it)
 	}
@@ -83,7 +84,9 @@ func (e *Engine) handlePresent(t *lifecycle.Term, it queue.Item, v view) lifecyc
 
 func (e *Engine) event(obj any, eventType, reason, message string) {
 	if r, ok := obj.(runtime.Object); ok && e.opts.Recorder != nil {
-		e.callback(context.Background(), "WithEventRecorder", func() { e.opts.Recorder.Event(r, eventType, reason, message) })
+		e.callback(context.Background(), "WithEventRecorder", func() {
+			e.opts.Recorder.Event(r, eventType, reason, message)
+		})
 	}
 }
 

@@ -105,7 +105,8 @@ func (s *Source) String() string { return s.name }
 // Start implements source.Source. A second source over the informer shares the index by owner.
 func (s *Source) Start(ctx context.Context) error {
 	if s.informer.IsStopped() {
-		return fmt.Errorf("%s: the informer has been stopped already and cannot run again; give the controller a new one", s)
+		return fmt.Errorf("%s: the informer has been stopped already and cannot run again; "+
+			"give the controller a new one", s)
 	}
 	s.health.start(ctx, healthEvents{
 		changed:  func() { s.host.SourceChanged(ctx, s) },

@@ -26,7 +26,8 @@ const longestRequest = 2 * time.Second
 func (t Timing) Validate() error {
 	ordered := 0 < t.RetryPeriod && t.RetryPeriod*6/5 < t.RenewDeadline && t.RenewDeadline < t.Duration
 	if !ordered || t.Duration%time.Second != 0 {
-		return errors.New("want 0 < RetryPeriod, 1.2*RetryPeriod < RenewDeadline < Duration, and Duration in whole seconds")
+		return errors.New("want 0 < RetryPeriod, 1.2*RetryPeriod < RenewDeadline < Duration, " +
+			"and Duration in whole seconds")
 	}
 	return nil
 }

@@ -100,12 +100,15 @@ func (r *RecordedLife) anchorAhead(t *Term, it queue.Item, record *entity.Record
 
 // Record writes what came of an attempt, and the status that it has set, if that is news. The key is done when the
 // server has it, because the next attempt builds on it.
-func (r *RecordedLife) Record(t *Term, it queue.Item, v source.View, before *entity.Record, came Verdict, a Attempt) *RecordWrite {
+func (r *RecordedLife) Record(
+	t *Term, it queue.Item, v source.View, before *entity.Record, came Verdict, a Attempt,
+) *RecordWrite {
 	anchors := r.Anchors
 	condition := record.Condition(metav1.ConditionTrue, entity.ReasonSynced, "", v.Revision)
 	switch {
 	case came == Succeeded && a.Pending != "":
-		condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, record.WaitsFor+a.Pending, v.Revision)
+		waitsFor := record.WaitsFor + a.Pending
+		condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, waitsFor, v.Revision)
 	case came == Waiting:
 		// A primary that is reconciled stays so while it waits for a turn, or a resync of all would write each record
 		// twice.
@@ -123,7 +126,9 @@ func (r *RecordedLife) Record(t *Term, it queue.Item, v source.View, before *ent
 	return r.outcomeWrite(t, it, v, before, condition, a)
 }
 
-func (r *RecordedLife) outcomeWrite(t *Term, it queue.Item, v source.View, before *entity.Record, condition metav1.Condition, a Attempt) *RecordWrite {
+func (r *RecordedLife) outcomeWrite(
+	t *Term, it queue.Item, v source.View, before *entity.Record, condition metav1.Condition, a Attempt,
+) *RecordWrite {
 	status := a.Status
 	if before == nil {
 		before = &entity.Record{}
@@ -148,7 +153,10 @@ func (r *RecordedLife) outcomeWrite(t *Term, it queue.Item, v source.View, befor
 	if status.IsIn(before) {
 		status = nil // whatever becomes of the record, it is not this status that keeps it from being written
 	}
-	w := &outcomeWrite{RecordedLife: r, term: t, it: it, view: v, condition: condition, failure: a.Err, record: record, status: status}
+	w := &outcomeWrite{
+		RecordedLife: r, term: t, it: it, view: v,
+		condition: condition, failure: a.Err, record: record, status: status,
+	}
 	return &RecordWrite{Answer: r.Records.PutAsync(it.Key, record), Next: w.answered}
 }
 

@@ -83,7 +83,8 @@ func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
 	}
 	if after := a.Requeue; after > 0 {
 		// Not finished yet, as a finalizer would say it: the anchor stays.
-		return Outcome{Verdict: Succeeded, Attempt: a, After: after, Ops: operation.Union(r.withoutAnchor(it), deleteOperation(it))}
+		ops := operation.Union(r.withoutAnchor(it), deleteOperation(it))
+		return Outcome{Verdict: Succeeded, Attempt: a, After: after, Ops: ops}
 	}
 	anchor := r.Anchors.Cached(it.Key)
 	r.Keys.Change(it.Key, func(s *keytable.State) {
@@ -102,7 +103,8 @@ func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
 		a.Err, a.Waits = err, r.Caller.WaiterFor(it.Key, err)
 		o := r.stopped(t, it, a, "after the reconciler")
 		if o.Verdict == Waiting {
-			o.Ops = r.withoutAnchor(it) // the reconciler has done its part: it would take the turns that the cascade waits for
+			// The reconciler has done its part: it would take the turns that the cascade waits for.
+			o.Ops = r.withoutAnchor(it)
 		}
 		return o
 	}

@@ -32,7 +32,9 @@ func New() (*Poller, error) {
 		return nil, fmt.Errorf("make a pipe for polling the network: %w", err)
 	}
 	p := &Poller{read: read, write: write, samples: []metrics.Sample{
-		{Name: "/sched/goroutines/running:goroutines"}, {Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/gomaxprocs:threads"},
+		{Name: "/sched/goroutines/running:goroutines"},
+		{Name: "/sched/goroutines/runnable:goroutines"},
+		{Name: "/sched/gomaxprocs:threads"},
 	}}
 	p.wait = p.writeOnce
 	metrics.Read(p.samples)
@@ -74,7 +76,8 @@ func (p *Poller) Poll() error {
 // to 5 %.
 func (p *Poller) someFree() bool {
 	metrics.Read(p.samples)
-	running, runnable, processors := p.samples[0].Value.Uint64(), p.samples[1].Value.Uint64(), p.samples[2].Value.Uint64()
+	running, runnable := p.samples[0].Value.Uint64(), p.samples[1].Value.Uint64()
+	processors := p.samples[2].Value.Uint64()
 	return runnable == 0 && running < processors
 }
 

@@ -67,7 +67,9 @@ func (q *Queue) hold(e *entry, ops operation.Operations, prio Priority, now time
 }
 
 // delay sets the timer t of e, or makes one; the shorter delay wins.
-func (q *Queue) delay(e *entry, t *timer, ops operation.Operations, prio Priority, now, d time.Duration, kind DelayKind) *timer {
+func (q *Queue) delay(
+	e *entry, t *timer, ops operation.Operations, prio Priority, now, d time.Duration, kind DelayKind,
+) *timer {
 	due := later(now, d)
 	if t == nil {
 		t = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: kind}

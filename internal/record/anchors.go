@@ -76,7 +76,8 @@ func (a *Anchors) For(before *entity.Record, v source.View, stream string) (*ent
 // WithDocumentOf gives a cached record, which has no last document, the one of the record that was written, if that
 // is of the same revision.
 func WithDocumentOf(written, cached *entity.Record) *entity.Record {
-	if cached == nil || written == nil || cached.DocumentRevision != written.DocumentRevision || cached.Stream != written.Stream {
+	if cached == nil || written == nil ||
+		cached.DocumentRevision != written.DocumentRevision || cached.Stream != written.Stream {
 		return cached
 	}
 	record := *cached
@@ -94,7 +95,9 @@ func (a *Anchors) limited(document []byte) []byte {
 
 // Outcome is the record to be written after an attempt, with the status that it has set; nil if there is nothing to
 // record. It conflicts if that status was not read with the record before.
-func (a *Anchors) Outcome(before *entity.Record, v source.View, stream string, condition metav1.Condition, status *entity.StatusChange) (*entity.Record, error) {
+func (a *Anchors) Outcome(
+	before *entity.Record, v source.View, stream string, condition metav1.Condition, status *entity.StatusChange,
+) (*entity.Record, error) {
 	with := *before
 	changed, err := status.Apply(&with)
 	if err != nil {
@@ -118,7 +121,8 @@ func (a *Anchors) Outcome(before *entity.Record, v source.View, stream string, c
 
 // Reconciled tells whether a record says that the primary is reconciled as it is now.
 func (a *Anchors) Reconciled(record *entity.Record, v source.View) bool {
-	return record != nil && record.ObservedRevision == v.Revision && meta.IsStatusConditionTrue(record.Conditions, entity.ConditionReconciled)
+	return record != nil && record.ObservedRevision == v.Revision &&
+		meta.IsStatusConditionTrue(record.Conditions, entity.ConditionReconciled)
 }
 
 // next copies a record for its next revision.
@@ -194,7 +198,9 @@ const MaxConflicts = 20
 
 // merged puts what is the runtime's in ours on top of the record as it is now: the status is its writers', and
 // changes only if they have not changed it since.
-func (a *Anchors) merged(ctx context.Context, key string, ours *entity.Record, status *entity.StatusChange) (*entity.Record, error) {
+func (a *Anchors) merged(
+	ctx context.Context, key string, ours *entity.Record, status *entity.StatusChange,
+) (*entity.Record, error) {
 	theirs, err := a.Live(ctx, key)
 	if err != nil {
 		return nil, err

@@ -193,9 +193,11 @@ func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) 
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%s %s in status bucket %s: %w (last error: %w)", doing, c.key, c.bucket.name, context.Cause(ctx), err)
+			return fmt.Errorf("%s %s in status bucket %s: %w (last error: %w)",
+				doing, c.key, c.bucket.name, context.Cause(ctx), err)
 		}
-		klog.FromContext(ctx).V(2).Info("Will try again", "doing", doing, "key", c.key, "bucket", c.bucket.name, "err", err)
+		klog.FromContext(ctx).V(2).Info("Will try again",
+			"doing", doing, "key", c.key, "bucket", c.bucket.name, "err", err)
 		pause(ctx, c.bucket.delays.Delay(failed))
 	}
 }
@@ -221,7 +223,8 @@ func (c Cell[T]) decoded(ctx context.Context, data []byte) (T, error) {
 	value, err := c.decode(data)
 	if err != nil {
 		var none T
-		err = fmt.Errorf("%w: %s in status bucket %s does not decode; mend or delete the key: %w", ErrUnreadable, c.key, c.bucket.name, err)
+		err = fmt.Errorf("%w: %s in status bucket %s does not decode; mend or delete the key: %w",
+			ErrUnreadable, c.key, c.bucket.name, err)
 		c.report(ctx, err)
 		return none, err
 	}

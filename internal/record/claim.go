@@ -38,8 +38,9 @@ func (c *Claim) Take(ctx context.Context) error {
 		return fmt.Errorf("controller %q: %w", c.controller, err)
 	}
 	if holder != c.controller {
-		return fmt.Errorf("controller %q: the status bucket %s belongs to controller %q; one status bucket serves one controller: "+
-			"give the client of this one another StatusBucket", c.controller, c.bucket.name, holder)
+		return fmt.Errorf("controller %q: the status bucket %s belongs to controller %q; "+
+			"one status bucket serves one controller: give the client of this one another StatusBucket",
+			c.controller, c.bucket.name, holder)
 	}
 	id := c.Instance()
 	if id == "" {

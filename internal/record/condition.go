@@ -22,7 +22,8 @@ func Condition(status metav1.ConditionStatus, reason, message string, revision u
 		message = string(bytes.ToValidUTF8([]byte(message[:conditionMessageLimit]), nil)) + "…"
 	}
 	return metav1.Condition{
-		Type: entity.ConditionReconciled, Status: status, Reason: reason, Message: message, ObservedGeneration: int64(revision),
+		Type: entity.ConditionReconciled, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: int64(revision),
 	}
 }
 

@@ -41,7 +41,8 @@ func (s *Events) Updated(ctx context.Context, oldObj, newObj metav1.Object) {
 func (s *Events) Deleted(ctx context.Context, gone any) {
 	obj, ok := MetaObject(gone)
 	if !ok {
-		klog.FromContext(ctx).Info("Deleted object is not known, so neither is whom it concerns; the resync makes up for it",
+		klog.FromContext(ctx).Info("Deleted object is not known, so neither is whom it concerns; "+
+			"the resync makes up for it",
 			"source", s.Source.String(), "type", fmt.Sprintf("%T", gone))
 		return
 	}

@@ -49,12 +49,16 @@ type Mappings struct {
 
 // NewMappings bounds the backoff of a mapper that fails, and has failed called each time. Start starts it.
 func NewMappings(enqueue Enqueuer, shortest, longest time.Duration, failed func()) *Mappings {
-	return &Mappings{enqueue: enqueue, failed: failed, shortest: shortest, longest: longest, waiting: map[mappingID]*mapping{}}
+	return &Mappings{
+		enqueue: enqueue, failed: failed, shortest: shortest, longest: longest,
+		waiting: map[mappingID]*mapping{},
+	}
 }
 
 // Start makes it retry, until Stop, under ctx. It must be called before the first event.
 func (m *Mappings) Start(ctx context.Context) {
-	m.retries = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mappingID](m.shortest, m.longest))
+	delays := workqueue.NewTypedItemExponentialFailureRateLimiter[mappingID](m.shortest, m.longest)
+	m.retries = workqueue.NewTypedRateLimitingQueue(delays)
 	m.running.Go(func() { m.run(ctx) })
 }
 

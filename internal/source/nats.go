@@ -129,7 +129,8 @@ func sameToOthers(a, b *entity.Record) bool {
 	if b == nil {
 		b = &entity.Record{}
 	}
-	return a.ObservedRevision == b.ObservedRevision && bytes.Equal(a.Status, b.Status) && equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
+	return a.ObservedRevision == b.ObservedRevision && bytes.Equal(a.Status, b.Status) &&
+		equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
 }
 
 // withStatus puts document and status together, where somebody looks at the status.
@@ -174,7 +175,8 @@ func (s *NATS[T]) All() []metav1.Object { return StoreObjects(s.client.Informer(
 func (s *NATS[T]) Remove(ctx context.Context, obj metav1.Object) error {
 	revision, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
 	if err != nil {
-		return fmt.Errorf("delete %s: resourceVersion %q is not a revision: %w", s.client.Kind(), obj.GetResourceVersion(), err)
+		return fmt.Errorf("delete %s: resourceVersion %q is not a revision: %w",
+			s.client.Kind(), obj.GetResourceVersion(), err)
 	}
 	err = s.client.Delete(ctx, ObjectKey(obj), entity.IfRevision(revision))
 	if apierrors.IsNotFound(err) {

@@ -67,8 +67,14 @@ type Primary[T entity.IEntity] struct {
 }
 
 // NewPrimary makes the source of a controller's primaries. Without records their changes are not listened to.
-func NewPrimary[T entity.IEntity](client entity.IEntityClient[T], listener Listener, predicates Predicates, records bool, changed func(context.Context, Source)) *Primary[T] {
-	s := &Primary[T]{NATS: NewNATS(client, NATSConfig{Role: "primary", Changed: changed}), listener: listener, records: records}
+func NewPrimary[T entity.IEntity](
+	client entity.IEntityClient[T], listener Listener, predicates Predicates, records bool,
+	changed func(context.Context, Source),
+) *Primary[T] {
+	s := &Primary[T]{
+		NATS:     NewNATS(client, NATSConfig{Role: "primary", Changed: changed}),
+		listener: listener, records: records,
+	}
 	s.events = &Events{Source: s, Predicates: predicates}
 	return s
 }
@@ -114,7 +120,8 @@ func (s *Primary[T]) changed(ctx context.Context, before, after metav1.Object) {
 		return // nothing was read: the informer's resync, which is off, since ours is the engine's
 	}
 	s.listener.Changed(ObjectKey(after), func() bool {
-		return askedOfRuntime(before, after) || s.events.Passes(ctx, func() bool { return s.events.Predicates.Update(before, after) })
+		return askedOfRuntime(before, after) ||
+			s.events.Passes(ctx, func() bool { return s.events.Predicates.Update(before, after) })
 	})
 }
 
@@ -234,7 +241,11 @@ type Stream struct {
 // Stream is the stream that the cache reflects now.
 func (s *Primary[T]) Stream() Stream {
 	status := s.informer().Status()
-	now := Stream{Created: entity.StreamIdentity(status.StreamCreated), Changes: status.StreamChanges, Highest: s.informer().Cursor()}
+	now := Stream{
+		Created: entity.StreamIdentity(status.StreamCreated),
+		Changes: status.StreamChanges,
+		Highest: s.informer().Cursor(),
+	}
 	if status.Relisting {
 		now.Highest = 0
 	}

@@ -54,7 +54,10 @@ func (d *Driver) Diff(desired Spec, observed Disk) []external.Change {
 }
 
 func (d *Driver) Apply(ctx context.Context, req external.ApplyRequest[Spec, Disk]) (external.Outcome, error) {
-	disk := Disk{Owner: req.Owner.Key, Instance: req.Owner.Instance, Name: req.Name, Size: req.Desired.Size, Token: req.Token}
+	disk := Disk{
+		Owner: req.Owner.Key, Instance: req.Owner.Instance,
+		Name: req.Name, Size: req.Desired.Size, Token: req.Token,
+	}
 	if req.Observed == nil {
 		return d.change(ctx, http.MethodPost, "/disks", disk)
 	}
@@ -133,7 +136,8 @@ type Client struct{ *Driver }
 
 func (d Client) List(ctx context.Context) ([]external.Resource, error) {
 	var disks []Disk
-	if _, err := d.call(ctx, http.MethodGet, "/disks?instance="+url.QueryEscape(external.InstanceOf(ctx)), nil, &disks); err != nil {
+	path := "/disks?instance=" + url.QueryEscape(external.InstanceOf(ctx))
+	if _, err := d.call(ctx, http.MethodGet, path, nil, &disks); err != nil {
 		return nil, err
 	}
 	resources := make([]external.Resource, len(disks))
