@@ -24,7 +24,7 @@ import (
 )
 
 // BenchmarkChangeInBacklog is the time from before a put in another process until Reconcile has read it, while all primaries
-// are reconciled at once, and how many keys that takes through; without breaths and with them, a pass in turn. beside-backlog
+// are reconciled at once, and how many keys that takes through; without polls of the network and with them, a pass in turn. beside-backlog
 // has another queue with a backlog and workers of its own in the process, beside-computing two goroutines that never block.
 func BenchmarkChangeInBacklog(b *testing.B) {
 	const keys = 200_000
@@ -48,7 +48,7 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 
 	for _, beside := range []struct {
 		name  string
-		start func(breathe bool) (stop func())
+		start func(polls bool) (stop func())
 	}{
 		{"alone", func(bool) func() { return func() {} }},
 		{"beside-backlog", besideBacklog},
@@ -58,9 +58,9 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 			var took [2][]time.Duration
 			var spent [2]time.Duration
 			for b.Loop() {
-				for turn, breathe := range []bool{false, true} {
-					setPoll(c.engine.Inside().Queue, breathe, poller.Poll)
-					stop := beside.start(breathe)
+				for turn, polls := range []bool{false, true} {
+					setPoll(c.engine.Inside().Queue, polls, poller.Poll)
+					stop := beside.start(polls)
 					l.take()
 					before, start := l.reconciled.Load(), time.Now()
 					for _, key := range all {
@@ -144,13 +144,13 @@ func (l *lateness) take() []time.Duration {
 	return took
 }
 
-func besideBacklog(breathe bool) (stop func()) {
+func besideBacklog(polls bool) (stop func()) {
 	q := queue.New(queue.Options{})
 	poller, err := netpoll.New()
 	if err != nil {
 		panic(err)
 	}
-	setPoll(q, breathe, poller.Poll)
+	setPoll(q, polls, poller.Poll)
 	for i := range 1000 {
 		q.Add(strconv.Itoa(i), operation.Of(OperationResync), queue.Background)
 	}

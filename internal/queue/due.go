@@ -41,7 +41,7 @@ func (q *Queue) raise(e *entry, prio Priority) {
 	e.prio = prio
 	if !e.running {
 		q.ready.move(e)
-		q.roused()
+		q.wakeForRaised()
 	}
 }
 

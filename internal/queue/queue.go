@@ -26,14 +26,14 @@ type Queue struct {
 	epoch          time.Time // zero of the queue's clock
 
 	mu      sync.Mutex
-	wake    sync.Cond // a key became ready, a breath ended, or shutDown
+	wake    sync.Cond // a key became ready, a poll ended, or ShutDown
 	closed  bool
 	entries map[string]*entry
 	most    int      // entries since the map was made
 	spare   []*entry // of keys that were forgotten, to be used again
 	ready   *order
 	timers  timers
-	breath  *breath // nil: none
+	netpoll *netpoll // nil: none
 
 	running int
 	rerun   int           // of those, how many are due again
