@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// OwnWritesPatience bounds how long a reconcile waits for the caches. A cache that is cut off must not stop the
-	// rest: after that the reconcile runs on what there is.
+	// OwnWritesPatience bounds how long a reconcile waits for the caches. After that it runs on what they show: a
+	// cache that is cut off must not stop the rest.
 	OwnWritesPatience = 5 * time.Second
-	// ownWritesGlance is how long a worker waits with a key; usually the caches are there by then. Else the key is
-	// put back, and looked at again after pauses that grow to ownWritesPauseMost.
+	// ownWritesGlance is how long a worker waits with a key in its hands. Usually the caches show the writes by then.
+	// Else the key goes back, and is looked at again after pauses that grow to ownWritesPauseMost.
 	ownWritesGlance    = 20 * time.Millisecond
 	ownWritesPauseMost = 500 * time.Millisecond
 	// ownWritesKept bounds the memory spent on keys that are not reconciled again soon, while a cache is cut off.
 	ownWritesKept = 4096
-	// ownWritesLooks is how many of the oldest are looked at with each new one, whether the caches show them by now.
+	// ownWritesLooks is how many of the oldest logs each new log has checked: do the caches show them by now?
 	ownWritesLooks = 2
 )
 
@@ -44,8 +44,8 @@ func (k *Table) KeepWrites(key string, log *ownwrites.Log) {
 	}
 }
 
-// tidyWrites forgets writes that the caches show. Others are looked at again later, unless too many are kept: a
-// reconcile that does not wait is followed by another when the caches show its writes.
+// tidyWrites forgets writes that the caches show. It looks at others again later, but if too many are kept it forgets
+// them, too: a reconcile that does not wait is followed by another once the caches show its writes.
 func (k *Table) tidyWrites(w keyWrites) {
 	if k.Of(w.key).writes != w.log {
 		return
@@ -65,8 +65,8 @@ func (k *Table) tidyWrites(w keyWrites) {
 
 func (s *State) forgetWrites() { s.writes, s.awaitsWrites = nil, time.Time{} }
 
-// LookForWrites tells whether the caches show what the key's last reconcile wrote. If not, it says after which pause
-// to look again; 0 when it has been waited for long enough.
+// LookForWrites reports whether the caches show what the key's last reconcile wrote. If not, again is the pause until
+// the next look; 0 says that the key has waited long enough, or that ctx has ended.
 func (k *Table) LookForWrites(ctx context.Context, key string) (shown bool, again time.Duration) {
 	s := k.Of(key)
 	if s.writes == nil {

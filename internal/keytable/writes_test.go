@@ -7,8 +7,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 )
 
-// TestOwnWritesOfManyKeysTakeBoundedMemory while no cache shows them, and next to none once they do; nor do those of a key that
-// writes again and again.
+// TestOwnWritesOfManyKeysTakeBoundedMemory while no cache shows them, and next to none once the caches do. A key that
+// writes again and again takes no more.
 func TestOwnWritesOfManyKeysTakeBoundedMemory(t *testing.T) {
 	t.Parallel()
 	reached := false

@@ -18,19 +18,20 @@ const (
 type ObservedDelete struct {
 	Object    metav1.Object // as it was last known
 	Evidenced bool
-	// Resolved is for a document that did not decode and is gone, of which nobody said how: the leader may have a
-	// marker.
+	// Resolved says that the document did not decode before, and that no event said how it went. The leader may have
+	// a delete marker.
 	Resolved bool
 }
 
-// CleanUp is a teardown whose reconciler has succeeded, and which waits until what it deleted is gone. It is for the
-// state of the primary that its anchor tells: any other was not cleaned up after.
+// CleanUp is a teardown whose reconciler has succeeded, and which waits until everything it deleted is gone. It
+// belongs to one anchor: a primary that was written since needs a teardown of its own.
 type CleanUp struct {
 	revision uint64
 	stream   string
 	pause    time.Duration
 }
 
+// NewCleanUp begins a CleanUp for the state of the primary that the anchor records.
 func NewCleanUp(anchor *entity.Record) *CleanUp {
 	c := &CleanUp{pause: cleanUpPause}
 	if anchor != nil {
@@ -39,11 +40,12 @@ func NewCleanUp(anchor *entity.Record) *CleanUp {
 	return c
 }
 
+// Of reports whether c belongs to this anchor. Either may be nil; then it does not.
 func (c *CleanUp) Of(anchor *entity.Record) bool {
 	return c != nil && anchor != nil && c.revision == anchor.DocumentRevision && c.stream == anchor.Stream
 }
 
-// NextPause is how long to wait this time; it doubles.
+// NextPause returns how long to wait before the next look, and doubles it for the one after, up to 30 s.
 func (c *CleanUp) NextPause() time.Duration {
 	if c == nil {
 		return cleanUpPause

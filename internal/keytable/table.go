@@ -1,3 +1,9 @@
+// Package keytable remembers what is unusual about a key: its failures, that it is parked, its observed delete, a
+// cleanup under way, writes that no cache shows yet.
+//
+// The rule: one [State] in one map, [Table], and most keys have none. A state that becomes zero is dropped, and
+// [Table.Forget] forgets all of it, so nobody has to know the fields by heart to forget a key. The room decides
+// nothing: the steps of a key's life ask it and change it.
 package keytable
 
 import (
@@ -13,46 +19,47 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// State is what is remembered of one key beside the queue. Most keys have none: it says what is unusual about a key.
+// State is what is unusual about one key. The zero State says that nothing is.
 type State struct {
-	// Failures counts the attempts, and the steps of a teardown, that failed in a row; recordFailures the writes of
-	// the key's record; refusals the statuses that its record could not take. Each count has its own backoff.
+	// Failures counts the attempts, and the steps of a teardown, that failed in a row. RecordFailures counts the
+	// writes of the key's record that failed, Refusals the statuses that its record could not take. Each count has
+	// its own backoff.
 	Failures, RecordFailures, Refusals int
 	// Parked is set after a terminal error, until the primary changes.
 	Parked *Parked
 	// Deleted is the delete of the primary, as this process observed it, until the teardown is over.
 	Deleted *ObservedDelete
-	// DeletedAnchor is an anchor that somebody deleted by hand, until it is written again. A key that is reconciled
-	// gets its anchor anyway; one that is suspended, invalid or parked would not, and its delete would be lost.
+	// DeletedAnchor is an anchor that somebody deleted by hand, until it is written again. A reconcile would write it
+	// anyway, but a key that is suspended, invalid or parked has none, and its delete would be lost.
 	DeletedAnchor *entity.Record
-	// NewlyDecodable is set from when the document decodes again until its event comes, which predicates must not
-	// hold back.
+	// NewlyDecodable is set from when the document decodes again until its event comes. Predicates must not hold that
+	// event back.
 	NewlyDecodable bool
-	// CleanUp is set when the reconciler of the delete has succeeded and the rest of the teardown goes on.
+	// CleanUp is set once the reconciler of the delete has succeeded, while the rest of the teardown goes on.
 	CleanUp *CleanUp
 	// Unanswered is set when an attempt failed because a Kubernetes API server did not answer.
 	Unanswered *Unanswered
-	// writes are what the last reconcile wrote, until the caches show it; awaitsWrites is since when the next one
-	// waits for it.
+	// writes are what the last reconcile wrote, until the caches show it. awaitsWrites is when the next reconcile began
+	// to wait for that.
 	writes       *ownwrites.Log
 	awaitsWrites time.Time
 }
 
-// Parked is the state of the primary that could not be reconciled; any other state deserves another attempt. It holds
-// the object and not the revision: in a stream that was recreated another document may have the same revision.
+// Parked is the state of the primary whose reconcile failed for good. Any other state deserves another attempt. It
+// holds the object and not the revision: in a stream that was recreated another document may have the same revision.
 type Parked struct {
 	Presence source.Presence
 	Object   metav1.Object
 }
 
-// Unanswered names the API server that did not answer; none if the error does not tell.
+// Unanswered names the API server that did not answer. Server is 0 if the error does not tell.
 type Unanswered struct{ Server kubeerrors.Server }
 
-// manyKeys is from how many keys on a map is given up once it is empty: a map never shrinks.
+// manyKeys is how many keys a map must have held to be replaced once it is empty: a map never shrinks.
 const manyKeys = 10_000
 
-// Table holds the keyState of the keys that have one. It is made for being empty: then nobody locks. A state that
-// becomes zero is dropped. All methods may be called concurrently.
+// Table holds the State of the keys that have one. The zero Table is ready for use. While it is empty, reads take no
+// lock. A State that becomes zero is dropped. All methods may be called concurrently.
 type Table struct {
 	size atomic.Int64
 
@@ -64,7 +71,7 @@ type Table struct {
 	wrote           []keyWrites // those to look at whether the caches show them, the oldest first
 }
 
-// Of returns a copy of what is remembered of a key.
+// Of returns a copy of the State of a key, zero if it has none.
 func (k *Table) Of(key string) State {
 	if k.size.Load() == 0 {
 		return State{}
@@ -77,7 +84,7 @@ func (k *Table) Of(key string) State {
 	return State{}
 }
 
-// Change lets f change what is remembered of a key, and begins to remember it.
+// Change lets f change the State of a key, and makes one if the key has none. f runs under the lock.
 func (k *Table) Change(key string, f func(*State)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -88,7 +95,7 @@ func (k *Table) Change(key string, f func(*State)) {
 	k.applyLocked(key, s, f)
 }
 
-// Amend is change for a key of which something is remembered; of any other it does nothing.
+// Amend is Change for a key that has a State. For any other key it does nothing.
 func (k *Table) Amend(key string, f func(*State)) {
 	if k.size.Load() == 0 {
 		return
@@ -100,7 +107,7 @@ func (k *Table) Amend(key string, f func(*State)) {
 	}
 }
 
-// Forget forgets everything about a key.
+// Forget drops the State of a key.
 func (k *Table) Forget(key string) { k.Amend(key, func(s *State) { *s = State{} }) }
 
 // ResetFailures forgets the failed attempts of a key: one succeeded, or the primary changed.
@@ -137,7 +144,7 @@ func (k *Table) tallyLocked(s *State, by int) {
 	}
 }
 
-// Len returns of how many keys anything is remembered.
+// Len returns the number of keys that have a State.
 func (k *Table) Len() int { return int(k.size.Load()) }
 
 // Counts returns how many keys failed in their last attempt, and how many are parked.
@@ -147,7 +154,7 @@ func (k *Table) Counts() (failing, parked int) {
 	return k.failing, k.parked
 }
 
-// Where lists the keys of whose state f is true, in no order.
+// Where lists the keys for whose State f returns true, in no order. f runs under the lock.
 func (k *Table) Where(f func(*State) bool) (keys []string) {
 	if k.size.Load() == 0 {
 		return nil
@@ -162,8 +169,8 @@ func (k *Table) Where(f func(*State) bool) (keys []string) {
 	return keys
 }
 
-// StaysParked tells whether a key with this state is not tried again now; else it is parked no longer. One worker at
-// a time asks about a key.
+// StaysParked reports whether a parked key must not be tried now. If its primary changed, or ops ask for an attempt,
+// the key is parked no longer. One worker at a time asks about a key.
 func (k *Table) StaysParked(key string, v source.View, ops operation.Operations) bool {
 	parked := k.Of(key).Parked
 	if parked == nil {
@@ -181,14 +188,13 @@ func (k *Table) NoteNewlyDecodable(key string) {
 	k.Change(key, func(s *State) { s.NewlyDecodable = true })
 }
 
-// TakeNewlyDecodable tells, once, that the document did not decode before this event.
+// TakeNewlyDecodable reports, once, that the document did not decode before this event.
 func (k *Table) TakeNewlyDecodable(key string) (was bool) {
 	k.Amend(key, func(s *State) { was, s.NewlyDecodable = s.NewlyDecodable, false })
 	return was
 }
 
-// ObserveDelete remembers a delete. What is known better stays: of a document that did not decode and is gone nobody
-// said how.
+// ObserveDelete remembers a delete. A Resolved one does not replace an earlier one, which tells more.
 func (k *Table) ObserveDelete(key string, deleted ObservedDelete) {
 	k.Change(key, func(s *State) {
 		if s.Deleted == nil || !deleted.Resolved {
@@ -197,7 +203,7 @@ func (k *Table) ObserveDelete(key string, deleted ObservedDelete) {
 	})
 }
 
-// ForgetDelete is for a key that exists again, or was torn down.
+// ForgetDelete forgets the delete of a key that exists again, or was torn down.
 func (k *Table) ForgetDelete(key string) { k.Amend(key, func(s *State) { s.Deleted = nil }) }
 
 // NoteDeletedAnchor remembers an anchor that somebody deleted; nil forgets it.
