@@ -6,7 +6,14 @@ GO          ?= go
 PKGS        ?= ./...
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# Per package. Tests that need longer belong behind NAGI_SOAK.
+# Tests named TestSoak… take long: make test leaves them out, make soak runs them and no others. NAGI_SOAK=n makes the tests
+# that look for races go n times as many rounds.
+SOAK := ^TestSoak
+
+# Most tests wait for something most of the time, so more of them than there are processors run side by side.
+PARALLEL ?= 4
+
+# Per package.
 TEST_TIMEOUT  ?= 9m
 E2E_TIMEOUT   ?= 15m
 BENCH_TIMEOUT ?= 60m
@@ -35,8 +42,14 @@ ci: lint test e2e ## what has to pass before a change goes in
 test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
 	$(race)
 	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube"); \
-	set -x; $(GO) test -race -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
+	set -x; $(GO) test -race -skip '$(SOAK)' -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -vxF "$$kube" || true; })
+
+.PHONY: soak
+soak: ## the long tests that need no Kubernetes, and replicas of this code beside those of an earlier one; needs git's history
+	$(race)
+	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube"); \
+	set -x; $(GO) test -race -run '$(SOAK)' -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
 
 .PHONY: e2e
 e2e: kubetest ## all tests on a real Kubernetes API server, then those of the modules below test/; PKGS, TESTFLAGS as above

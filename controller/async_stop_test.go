@@ -52,6 +52,7 @@ func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
 
 // TestKeysWhoseRecordsMayNotBeWrittenHoldUpNoOthers, although each such write takes until it is given up.
 func TestKeysWhoseRecordsMayNotBeWrittenHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
 	denied := &server.Permissions{Publish: &server.SubjectPermission{
 		Allow: []string{">"}, Deny: []string{"$KV.sites-status.bad.>"},
 	}}

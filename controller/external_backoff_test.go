@@ -113,6 +113,7 @@ func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
 }
 
 func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {
+	t.Parallel()
 	config := quick
 	config.Settle = time.Hour
 	w := newCloudWorld(t, config, leaveDisks, WithLeaseTiming(quickLease))

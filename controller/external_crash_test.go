@@ -260,9 +260,9 @@ func finishing(c *cloudtest.Cloud, done <-chan struct{}) {
 	}
 }
 
-// TestSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets kills the controller in 30 rounds or more, while sites are created,
+// TestSoakSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets kills the controller in 30 rounds or more, while sites are created,
 // changed and deleted, and the API is slow, shows late what was created, is away now and then, and does things as operations.
-func TestSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
+func TestSoakSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
 	w := newCrashedCloud(t)
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("NAGI_SEED"); s != "" {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestARateLimitHoldsUpNoPrimaryThatNeedsNoAPI(t *testing.T) {
+	t.Parallel()
 	config := withInterval(notInATest)
 	config.Rate, config.Burst = 0.01, 4                                                      // what comes after the burst does not come in a test
 	w := newCloudWorld(t, config, plainBeside, WithWorkers(8), WithGracePeriod(time.Second)) // the one that goes on waits

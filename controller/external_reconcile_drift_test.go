@@ -13,6 +13,7 @@ import (
 )
 
 func TestADriftPolicyThatIsSetOnARunningInstallationOverwritesNothing(t *testing.T) {
+	t.Parallel()
 	for name, policy := range map[string]external.DriftPolicy{"report": external.DriftReport, "ignore": external.DriftIgnore} {
 		t.Run(name, func(t *testing.T) {
 			w := newCloudWorld(t, quick, nil)

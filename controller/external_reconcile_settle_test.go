@@ -102,6 +102,7 @@ func TestWhatSomebodyDeletesIsMadeAgainOnceTheTimeToSettleIsOver(t *testing.T) {
 }
 
 func TestATeardownWaitsForACallThatMayStillBeUnderWay(t *testing.T) {
+	t.Parallel()
 	// A process was killed in Apply: for Timeout the call may arrive, and for Settle after it not be seen.
 	config := withInterval(notInATest)
 	config.Timeout = 3 * time.Second
@@ -120,6 +121,7 @@ func TestATeardownWaitsForACallThatMayStillBeUnderWay(t *testing.T) {
 }
 
 func TestATeardownThatTheReconcilerLeavesToTheRuntimeWaitsForTheReconcilersSettle(t *testing.T) {
+	t.Parallel()
 	config := quick
 	config.Timeout = 200 * time.Millisecond // and no Settle
 	w := newCloudWorld(t, config, cleaningLeft(external.Settle(5*time.Second), external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
@@ -135,6 +137,7 @@ func TestATeardownThatTheReconcilerLeavesToTheRuntimeWaitsForTheReconcilersSettl
 }
 
 func TestAClockThatWasAheadStopsNothing(t *testing.T) {
+	t.Parallel()
 	ahead := time.Now().Add(time.Hour)
 	for name, entry := range map[string]external.Entry{
 		"done, and not seen":  {Intent: &external.Intent{Token: "t", Action: external.ActionCreate, Digest: "x", Desired: json.RawMessage(`{"size":3}`), Tried: ahead, Answered: true}},
@@ -168,6 +171,7 @@ func TestAClockThatWasAheadStopsNothing(t *testing.T) {
 }
 
 func TestAClockThatWasBehindMakesNobodyBelieveTooEarlyThatNothingWasDone(t *testing.T) {
+	t.Parallel()
 	config := withInterval(notInATest)
 	config.Timeout = 2 * time.Second
 	w := newCloudWorld(t, config, nil, WithResyncInterval(0))
@@ -206,6 +210,7 @@ func oneDisk(driver external.Driver[cloudtest.Spec, cloudtest.Disk], opts ...ext
 // TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource: what may have been created is waited for, as Settle says, before
 // there is another token.
 func TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource(t *testing.T) {
+	t.Parallel()
 	config := withInterval(notInATest)
 	config.Timeout = time.Second
 	w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {

@@ -292,6 +292,7 @@ func TestAnOpenIntentIsSettledBeforeWhatIsDesiredNow(t *testing.T) {
 }
 
 func TestACreationThatMayHaveArrivedIsFinishedAsItWasBeforeTheWishThatCameAfter(t *testing.T) {
+	t.Parallel()
 	w := apart(t, nil)
 	status := w.cloud.Failing("POST disks", http.StatusInternalServerError)
 	w.run(w.c)
@@ -349,6 +350,7 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 }
 
 func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListTells(t *testing.T) {
+	t.Parallel()
 	config := withInterval(notInATest)
 	config.Timeout, config.Settle = 300*time.Millisecond, 300*time.Millisecond
 	w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {

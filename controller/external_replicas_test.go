@@ -20,6 +20,7 @@ func (w *cloudWorld) replica(opts ...Option) (*Controller[*site], *calls) {
 }
 
 func TestALeaseLostWithKeysInTheBreakerLosesNone(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), nil, WithLeaseTiming(quickLease))
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("old", 1)))
@@ -74,6 +75,7 @@ func TestALeaseLostWithAnOpenIntentIsTakenUpByTheNextReplica(t *testing.T) {
 }
 
 func TestTwoReplicasThatTakeTurnsNeitherCreateTwiceNorForget(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, quick, nil, WithLeaseTiming(quickLease))
 	w.run(w.c)
 	other, _ := w.replica()

@@ -269,6 +269,7 @@ func TestAPushThatComesBeforeWhatItTellsIsNotLost(t *testing.T) {
 }
 
 func TestCascadeDeletesWhatAPrimaryOwnsBehindAnAPIAndWaitsUntilItIsGone(t *testing.T) {
+	t.Parallel()
 	createOnly := func(w *cloudWorld) ReconcilerFunc {
 		reconcile := disksOf(w.sites, w.driver, quickly...)
 		return func(ctx context.Context, req Request) (Result, error) {

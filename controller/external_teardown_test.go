@@ -37,6 +37,7 @@ func TestCascadeLeavesWhatAnotherPrimaryHasTakenOverSinceTheLastList(t *testing.
 // TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen: what may have been begun is told by one list; the others are not
 // waited for it.
 func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
+	t.Parallel()
 	things := cloudtest.NewListed()
 	w := newCloudWorld(t, withInterval(notInATest), cleaningLeft(quickly...), OwnsExternal(external.Configure(things, withInterval(notInATest))))
 	w.run(w.c)
@@ -97,6 +98,7 @@ func (s *slowList) List(ctx context.Context) ([]external.Resource, error) {
 }
 
 func TestTeardownEndsWhereTheListsOfSeveralClientsTakeDifferentTimes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	owned := external.Resource{ID: "a", OwnerKey: "home", Version: "1"}
@@ -115,9 +117,9 @@ func TestTeardownEndsWhereTheListsOfSeveralClientsTakeDifferentTimes(t *testing.
 	}
 }
 
-// TestTeardownEndsUnderALowRate: neither the reconcile of the delete nor what was deleted already may take the turn that the
+// TestSoakTeardownEndsUnderALowRate: neither the reconcile of the delete nor what was deleted already may take the turn that the
 // cascade needs, again and again.
-func TestTeardownEndsUnderALowRate(t *testing.T) {
+func TestSoakTeardownEndsUnderALowRate(t *testing.T) {
 	config := withInterval(notInATest)
 	config.Rate, config.Burst = 0.9, 1
 	w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {

@@ -17,6 +17,7 @@ import (
 
 // TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid: another event of its key may be faster than its own.
 func TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	var seen calls
