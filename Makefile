@@ -10,6 +10,9 @@ STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # that look for races go n times as many rounds.
 SOAK := ^TestSoak
 
+# Replicas of an earlier commit beside those of this code; empty leaves them out.
+ROLLING ?= ./test/rolling
+
 # Most tests wait for something most of the time, so more of them than there are processors run side by side.
 PARALLEL ?= 4
 
@@ -41,15 +44,16 @@ ci: lint test e2e ## what has to pass before a change goes in
 .PHONY: test
 test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
 	$(race)
-	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube"); \
+	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -v '/test/rolling$$'); \
 	set -x; $(GO) test -race -skip '$(SOAK)' -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -vxF "$$kube" || true; })
 
 .PHONY: soak
 soak: ## the long tests that need no Kubernetes, and replicas of this code beside those of an earlier one; needs git's history
 	$(race)
-	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube"); \
+	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -v '/test/rolling$$'); \
 	set -x; $(GO) test -race -run '$(SOAK)' -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
+	@test -z '$(ROLLING)' || (set -x; $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $(ROLLING))
 
 .PHONY: e2e
 e2e: kubetest ## all tests on a real Kubernetes API server, then those of the modules below test/; PKGS, TESTFLAGS as above
