@@ -13,6 +13,15 @@ import (
 // fault of the primary, and the next leader writes the record.
 func TestAReconcileCutShortByTheLossOfTheLeaseRecordsNoFailure(t *testing.T) {
 	t.Parallel()
+	for name, failure := range map[string]func(error) error{
+		"an error":         func(err error) error { return err },
+		"a terminal error": TerminalError, // which does not park the key either
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); cutShort(t, failure) })
+	}
+}
+
+func cutShort(t *testing.T, failure func(error) error) {
 	w := newWorld(t)
 	sites := w.sites()
 	home := newStubborn(t)
@@ -21,7 +30,7 @@ func TestAReconcileCutShortByTheLossOfTheLeaseRecordsNoFailure(t *testing.T) {
 		if _, err := home.reconcile(ctx, req); err != nil {
 			return Result{}, err
 		}
-		return Result{}, ctx.Err()
+		return Result{}, failure(ctx.Err())
 	}), slowRenewal)
 	must(t, err)
 	w.run(c)
