@@ -1,3 +1,8 @@
+// Package netpoll makes the Go scheduler poll the network now. The scheduler polls when a processor has nothing to run,
+// else every 10 ms, and the runtime has no call for it. So a busy process sees its messages late.
+//
+// The rule: [Poller.Poll] returns when the network was polled and the goroutines that it woke have run. A plain sleep
+// does not do: below a millisecond epoll rounds up. Package queue takes Poll as a function, and says when to call it.
 package netpoll
 
 import (
@@ -8,24 +13,24 @@ import (
 	"syscall"
 )
 
-// poller makes the Go scheduler poll the network. There is no call for that, but whoever waits for a file is woken by
-// nothing else: so it writes to a pipe of its own and waits until the pipe can be read. A processor polls when it finds
-// nothing to run, so a poll takes as long as all processors are busy; the scheduler itself polls every 10 ms.
+// Poller polls the network: it writes to a pipe of its own and waits until the pipe can be read. Only a poll wakes a
+// goroutine that waits for a file, so when this one wakes, the network was polled. A poll takes as long as all
+// processors are busy, at most until the scheduler's own.
 type Poller struct {
 	read, write *os.File
 	raw         syscall.RawConn
-	wait        func(uintptr) bool // poll's, kept so that it need not be allocated each time
+	wait        func(uintptr) bool // writeOnce, kept so that Poll need not allocate it each time
 	written     bool
 	err         error
 	buf         [1]byte
 	samples     []metrics.Sample
 }
 
-// pollTurns is how often one poll goes through the scheduler: the first time it makes runnable who waits for the
-// network, and it returns from the second when they have run. One turn alone left changes one and a half times as
-// slow.
+// pollTurns is how often one Poll goes through the scheduler. The first turn makes the goroutines runnable that wait
+// for the network; the second ends when they have run. With one turn alone changes took one and a half times as long.
 const pollTurns = 2
 
+// New returns a Poller, which the caller must Close.
 func New() (*Poller, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -49,9 +54,9 @@ func New() (*Poller, error) {
 	return p, nil
 }
 
-// poll returns when the network was polled and whoever waited for it has run, as far as other processors let it; at
-// once if a processor is free, since that one polls. It fails after close, and where pipes cannot be waited for as
-// the network can, which is on Windows. One may call it at a time.
+// Poll returns when the network was polled and the goroutines that it woke have run, as far as other processors let
+// them. It returns at once if a processor is free, since that one polls. It fails after Close, and on Windows, where a
+// pipe cannot be waited for as the network can. Only one goroutine at a time may call it.
 func (p *Poller) Poll() error {
 	if p.someFree() {
 		return nil
@@ -71,9 +76,9 @@ func (p *Poller) Poll() error {
 	return nil
 }
 
-// someFree tells whether fewer goroutines run than could, and none waits to. It takes a tenth of a microsecond, while
-// to wake a processor that waits for the network takes some twenty, and made one worker on two processors slower by 3
-// to 5 %.
+// someFree reports whether a processor is free: fewer goroutines run than could, and none waits to. It takes a tenth of
+// a microsecond. To wake a processor that waits for the network takes some twenty, which cost one worker on two
+// processors 3 to 5 % of its throughput.
 func (p *Poller) someFree() bool {
 	metrics.Read(p.samples)
 	running, runnable := p.samples[0].Value.Uint64(), p.samples[1].Value.Uint64()
@@ -81,8 +86,8 @@ func (p *Poller) someFree() bool {
 	return runnable == 0 && running < processors
 }
 
-// writeOnce is called when the runtime has begun to look at the pipe. It returns false in order to be called again when
-// there is something in it: what is written earlier could be noticed before anybody waits.
+// writeOnce writes to the pipe when Poll has begun to wait for it: an earlier write could be noticed before. It returns
+// false the first time, so that the runtime calls it again when the pipe can be read.
 func (p *Poller) writeOnce(uintptr) bool {
 	if p.written {
 		return true
@@ -92,4 +97,5 @@ func (p *Poller) writeOnce(uintptr) bool {
 	return p.err != nil
 }
 
+// Close closes the pipe. From then on Poll fails.
 func (p *Poller) Close() error { return errors.Join(p.read.Close(), p.write.Close()) }

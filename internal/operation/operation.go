@@ -1,3 +1,7 @@
+// Package operation has the reasons to reconcile a key, and sets of them.
+//
+// The rule: reasons accumulate until the key is reconciled. Put, Delete and Purge exclude each other, and the newer one
+// wins. A reconciler is never handed the empty set. Users see the reasons; the marks beside them are the runtime's own.
 package operation
 
 import (
@@ -61,10 +65,12 @@ const (
 
 	public   Operations = 1<<len(operationNames) - 1
 	document            = 1<<Put | 1<<Delete | 1<<Purge
-	Delayed             = 1<<Retry | 1<<Requeue
+
+	// Delayed are the reasons that name a delay which has passed. An event that comes first drops them.
+	Delayed = 1<<Retry | 1<<Requeue
 )
 
-// Has tells whether op is in the set. It is false for an unknown operation.
+// Has reports whether op is in the set. It is false for an unknown operation.
 func (o Operations) Has(op Operation) bool {
 	return op.known() && o&(1<<op) != 0
 }
@@ -92,7 +98,7 @@ func (o Operations) String() string {
 	return b.String()
 }
 
-// operations returns the set of ops. An unknown operation counts as Manual, so
+// Of returns the set of ops. An unknown operation counts as Manual, so
 // that the set is not empty and the request is not lost.
 func Of(ops ...Operation) Operations {
 	var set Operations
@@ -105,11 +111,11 @@ func Of(ops ...Operation) Operations {
 	return set
 }
 
-// public returns the set without the runtime's own marks: what users see.
+// Public returns the set without the runtime's own marks: what users see.
 func (o Operations) Public() Operations { return o & public }
 
-// orManual returns the set, or with no public operation in it Manual besides: a
-// reconciler is never handed the empty set.
+// OrManual returns the set, with Manual added if it has no public operation: a reconciler is never handed the empty
+// set.
 func (o Operations) OrManual() Operations {
 	if o.Public() == 0 {
 		return o | 1<<Manual
@@ -117,8 +123,7 @@ func (o Operations) OrManual() Operations {
 	return o
 }
 
-// union merges two sets of reasons: of Put, Delete and Purge the newer wins, the
-// others accumulate.
+// Union merges two sets of reasons: of Put, Delete and Purge the newer wins, the others accumulate.
 func Union(older, newer Operations) Operations {
 	if newer&document != 0 {
 		older &^= document
@@ -126,10 +131,10 @@ func Union(older, newer Operations) Operations {
 	return older | newer
 }
 
-// explicit tells whether somebody enqueued the key by hand, so that it runs even where nothing is owed.
+// AskedFor reports whether somebody enqueued the key by hand: it runs even if nothing is owed.
 func (o Operations) AskedFor() bool { return o&ByHand != 0 || o.Has(Manual) }
 
-// wakes tells whether the operations ask to try a parked key again although it has not changed.
+// WakesParked reports whether the operations ask to try a parked key again although it has not changed.
 func (o Operations) WakesParked() bool {
 	return o.Has(Manual) || o&ByHand != 0 && o&document != 0
 }

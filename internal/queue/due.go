@@ -26,7 +26,7 @@ func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.
 	}
 	e.ops, e.prio, e.readyAt = ops, prio, now
 	if e.running {
-		q.rerun++ // done makes it ready
+		q.rerun++ // Done makes it ready
 		return
 	}
 	q.ready.push(e)

@@ -1,3 +1,8 @@
+// Package queue hands keys to workers, the most urgent first, each with the reasons that gathered for it.
+//
+// The rule: one worker at a time has a key, and all that asks for the key meanwhile makes one more run, with all
+// reasons. Retries, requeues and debouncing delay a run and lose none. [Queue.Get] takes a key, [Queue.Done] gives it
+// back. The queue knows keys, reasons and priorities, and nothing of documents. It starts no goroutine.
 package queue
 
 import (
@@ -40,9 +45,10 @@ type Queue struct {
 	idle    chan struct{} // closed when running is 0; nil while nobody waits
 }
 
+// Options are the settings of a queue. The zero value does not debounce.
 type Options struct {
-	// A key that changes again within DebounceQuiet is postponed, but never
-	// longer than DebounceMax after its first change. If one is 0 nothing is.
+	// A key that changes again within DebounceQuiet is postponed, but never longer than DebounceMax after its first
+	// change. If either is 0, no key is.
 	DebounceQuiet, DebounceMax time.Duration
 }
 
@@ -54,8 +60,7 @@ type Item struct {
 	Added time.Time            // when the first of them did
 }
 
-// New returns a queue that works at once. It starts no goroutine; shutDown
-// stops its timer.
+// New returns a queue that works at once. ShutDown stops its timer.
 func New(opts Options) *Queue {
 	q := &Queue{
 		quiet:   opts.DebounceQuiet,
@@ -69,11 +74,10 @@ func New(opts Options) *Queue {
 	return q
 }
 
-// add notes an event. If the key waits for a retry or a requeue, that delay is
-// cancelled and the reasons it held go with this run, but for Retry and Requeue
-// themselves, which did not come to pass. A user's delay stays. Live changes are
-// debounced, unless asked for by hand; anything else ends the key's quiet time.
-// After shutDown it does nothing.
+// Add notes an event. If the key waits for a retry or a requeue, that delay is cancelled, and the reasons it held go
+// with this run, but for Retry and Requeue themselves: their delays have not passed. A user's delay stays. Live
+// changes are debounced, unless asked for by hand; anything else ends the key's quiet time. After ShutDown Add does
+// nothing.
 func (q *Queue) Add(key string, ops operation.Operations, prio Priority) {
 	now := q.now()
 	q.mu.Lock()
@@ -90,10 +94,9 @@ func (q *Queue) Add(key string, ops operation.Operations, prio Priority) {
 	q.due(e, ops, prio, now)
 }
 
-// addAfter notes a reason that counts after d, never earlier; at once if d <= 0.
-// Of two delays of a key the shorter wins, with the reasons of both: retry and
-// requeue share one, the user's is apart. A retry or requeue of a key that is due
-// anyway is no delay: its reasons, which are older, go with that run.
+// AddAfter notes a reason that counts after d, never earlier; at once if d <= 0. Of two delays of a key the shorter
+// wins, with the reasons of both: retry and requeue share one, the user's is apart. A retry or requeue of a key that
+// is due anyway is no delay: its reasons, which are older, go with that run.
 func (q *Queue) AddAfter(key string, ops operation.Operations, prio Priority, d time.Duration, kind DelayKind) {
 	now := q.now()
 	q.mu.Lock()
@@ -129,9 +132,9 @@ func (q *Queue) AddAfter(key string, ops operation.Operations, prio Priority, d 
 	}
 }
 
-// giveBack returns the reasons of a hand-out that came to nothing. Before done the
-// key is due again when done is called, else at once. Not add: what has happened to
-// the key since then is newer, so a Put that is given back does not undo a Delete.
+// GiveBack returns the reasons of a hand-out that came to nothing. Before Done the key is due again when Done is
+// called, else at once. Events since the hand-out are newer than its reasons, so a Put that is given back does not
+// undo a Delete; with Add it would.
 func (q *Queue) GiveBack(it Item) { q.AddAfter(it.Key, it.Ops, it.Prio, 0, RetryDelay) }
 
 // Get blocks until a key is ready and hands it out; ok is false when ctx has ended or after ShutDown. Then nothing
@@ -151,8 +154,8 @@ func (q *Queue) Get(ctx context.Context) (next Item, ok bool) {
 	return next, true
 }
 
-// done gives back a key. If something asked for it while it ran it is ready again.
-// For a key that is not in progress it does nothing.
+// Done gives back a key. If something asked for it while it ran, it is ready again. For a key that is not in progress
+// Done does nothing.
 func (q *Queue) Done(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -175,8 +178,7 @@ func (q *Queue) Done(key string) {
 	}
 }
 
-// CancelDelays forgets a key's delays, the user's too. What has happened
-// to it already stays: a run that is due, in progress or debounced.
+// CancelDelays forgets a key's delays, the user's too. A run that is due, in progress or debounced stays.
 func (q *Queue) CancelDelays(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -194,8 +196,7 @@ func (q *Queue) CancelDelays(key string) {
 	q.release(e)
 }
 
-// CancelDue forgets why a key's next run is due or delayed, unless somebody asked for
-// it by hand. A user's delay stays.
+// CancelDue forgets why a key's next run is due or delayed, unless somebody asked for it by hand. A user's delay stays.
 func (q *Queue) CancelDue(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -213,8 +214,8 @@ func (q *Queue) CancelDue(key string) {
 	q.release(e)
 }
 
-// shutDown ends the queue: get returns, add does nothing, no delay fires. Keys in
-// progress stay so until done. It may be called again.
+// ShutDown ends the queue: Get returns, Add does nothing, no delay fires. Keys in progress stay so until Done. It may
+// be called again.
 func (q *Queue) ShutDown() {
 	q.mu.Lock()
 	if !q.closed {
@@ -226,8 +227,8 @@ func (q *Queue) ShutDown() {
 	q.timers.firing.Wait()
 }
 
-// waitIdle returns nil once no key is in progress, or the context's error. Keys
-// that are ready do not count: call it after shutDown.
+// WaitIdle returns nil once no key is in progress, or the context's error. Keys that are ready do not count: call it
+// after ShutDown.
 func (q *Queue) WaitIdle(ctx context.Context) error {
 	for {
 		q.mu.Lock()

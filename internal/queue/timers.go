@@ -15,7 +15,7 @@ type DelayKind uint8
 const (
 	RetryDelay   DelayKind = iota // backoff after a failed attempt: an event cancels it
 	RequeueDelay                  // RequeueAfter: an event cancels it
-	UserDelay                     // EnqueueAfter: nothing cancels it but drop
+	UserDelay                     // EnqueueAfter: only CancelDelays cancels it
 	quietDelay                    // the queue's own: a changed key that has to be quiet first
 )
 
