@@ -23,9 +23,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// BenchmarkChangeInBacklog is the time from before a put in another process until Reconcile has read it, while all primaries
-// are reconciled at once, and how many keys that takes through; without polls of the network and with them, a pass in turn. beside-backlog
-// has another queue with a backlog and workers of its own in the process, beside-computing two goroutines that never block.
+// BenchmarkChangeInBacklog is the time from before a put in another process until Reconcile has read it, while all
+// primaries are reconciled at once, and how many keys that takes through; without polls of the network and with them, a
+// pass in turn. beside-backlog has another queue with a backlog and workers of its own in the process, beside-computing
+// two goroutines that never block.
 func BenchmarkChangeInBacklog(b *testing.B) {
 	const keys = 200_000
 	_, js := natstest.Connect(b, startUser(b, keys))

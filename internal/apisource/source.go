@@ -1,5 +1,9 @@
 // Package apisource has the sources of resources behind APIs that are neither NATS nor Kubernetes: their lists, their
-// breakers, the turns under their rate limits, and the intents that are written down before an API is called.
+// breakers, the turns under their rate limits, and the intents of calls.
+//
+// The rule: a change of a resource is written down as an intent before the API is called, so that a crash leaves word
+// of what may exist. While an API is away the keys that need it wait, and all others go on. A source tells its
+// controller over [Host].
 package apisource
 
 import (

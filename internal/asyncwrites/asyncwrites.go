@@ -1,4 +1,8 @@
 // Package asyncwrites awaits the acknowledgements of writes, so that a worker takes its next key meanwhile.
+//
+// The rule: writes are awaited in the order in which they were submitted, a late one holds up the next for no longer
+// than lateAfter, and Submit blocks while too many are under way. The room knows two functions of each write: one waits
+// for its outcome, one is called with it.
 package asyncwrites
 
 import (

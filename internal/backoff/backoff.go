@@ -1,4 +1,7 @@
-// Package backoff says how long to wait after failed attempts. The count of them is kept by those who fail.
+// Package backoff says how long to wait after failed attempts.
+//
+// The rule: a delay depends on the number of failures in a row, and on chance, so that keys which failed together do
+// not come back together. Those who fail keep the count, so nothing has to be forgotten here.
 package backoff
 
 import (

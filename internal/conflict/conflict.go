@@ -1,5 +1,8 @@
 // Package conflict tells a write that another writer overtook from any other failure, for helpers that read, change and
 // write an object.
+//
+// The rule: a helper marks the errors of its own writes with [Of], and tries again only if [Is] finds the mark. A
+// conflict that the caller's function returns is about something else, and has no mark.
 package conflict
 
 import (

@@ -1,5 +1,8 @@
 // Package current tells helpers in which reconcile they are called. A reconciler hands its context on, and a helper
 // finds there for which primary it writes, without knowing who runs the reconcile.
+//
+// The rule: a helper asks for the port that it needs and no more: [Writer], [StatusSetter], [Kubernetes]. The
+// controller answers over [Host].
 package current
 
 import (

@@ -1,4 +1,6 @@
 // Package guard runs code of users, which may panic, and looks at values that they pass.
+//
+// The rule: a panic becomes an error with its stack, and the process lives on.
 package guard
 
 import (

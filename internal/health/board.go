@@ -1,4 +1,8 @@
 // Package health keeps what does not work now, and tells of each change once.
+//
+// The rule: a source that fails again for the same reason is no news. A report never waits for the user's callback,
+// which [Board.Run] calls in the order of the changes. Rooms report under a name: with [Board.Change], or, where that
+// happens often, with a [Reporter].
 package health
 
 import (

@@ -1,5 +1,7 @@
-// Package kubeerrors tells the errors of a Kubernetes API server apart, and explains them: what was being done, and
-// what to do about it.
+// Package kubeerrors tells the errors of a Kubernetes API server apart, and explains them.
+//
+// The rule: an error says what was being done, to which object, and what to do about it. A request that got no answer
+// is told from one that was refused: its key is due again when that [Server] answers.
 package kubeerrors
 
 import (

@@ -1,4 +1,8 @@
 // Package kubesource has the sources of events in Kubernetes informers, and follows whether such an informer works.
+//
+// The rule: the user runs the informer. A source adds its handlers and an index, and at the end takes off the handlers
+// that it added. If the informer fails the source is degraded and the controller goes on. A source tells its controller
+// over [Host], and deletes over [Deleter].
 package kubesource
 
 import (

@@ -1,5 +1,7 @@
 // Package mergediff compares objects of which only some fields are known: as JSON merge patches, and by carrying
 // changes over.
+//
+// The rule: fields that the caller's type does not know stay as they are. The room works on decoded JSON alone.
 package mergediff
 
 import "reflect"

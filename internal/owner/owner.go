@@ -1,5 +1,8 @@
 // Package owner compares the owners that objects name. A secondary names its primary in annotations, which hold the
 // key itself, and in labels, which hold what fits into a label.
+//
+// The rule: annotations say who owns an object. Labels count only where somebody took the annotations away. An owner
+// that is named without an installation is of every installation.
 package owner
 
 import (

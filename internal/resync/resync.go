@@ -1,5 +1,7 @@
-// Package resync spreads the keys of a controller over an interval: each has its turn, which is a hash of the key, so
-// that a resync of many keys is no burst.
+// Package resync spreads the keys of a controller over an interval, so that a resync of many keys is no burst.
+//
+// The rule: each key has its turn in the interval, a hash of the key, so the turn stays the same over restarts and
+// replicas. The room knows keys and a function that makes one due.
 package resync
 
 import (

@@ -1,5 +1,8 @@
 // Package source has the sources of a controller's events in NATS, and what all sources share: the interface that the
 // engine runs them by, predicates, and mappers from objects to the primaries they concern.
+//
+// The rule: a source says which keys are due, and why; others decide what to do about a key. It starts before the
+// workers and stops after them. Keys go out over [Enqueuer], changes of primaries over [Listener].
 package source
 
 import (
