@@ -207,6 +207,7 @@ func (e *Engine) mine(obj metav1.Object) bool {
 	return instance != "" && instance == e.InstanceID() || instance == "" && e.opts.WithoutCascade
 }
 
+// InstanceID is the id of the installation; "" while it is not known.
 func (e *Engine) InstanceID() string {
 	if e.claim == nil {
 		return ""

@@ -62,6 +62,7 @@ func LastKnown[T entity.IEntity](
 	return client.FromDocument(key, record.DocumentRevision, record.LastDocument)
 }
 
+// ReleaseBrake requests a release of what the brake holds now, for the replica that leads.
 func (e *Engine) ReleaseBrake(ctx context.Context) error {
 	if e.brake == nil {
 		return fmt.Errorf("controller %q: there is no brake WithoutTeardown", e.name)

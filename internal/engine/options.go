@@ -45,6 +45,7 @@ type Options struct {
 	Attach         func(*Engine) // is given the engine
 }
 
+// DefaultOptions are the options of a controller that is given none.
 func DefaultOptions() Options {
 	return Options{
 		Workers:          1,

@@ -15,6 +15,7 @@ func TerminalError(err error) error {
 	return &terminalError{err: err}
 }
 
+// IsTerminal reports whether TerminalError has marked err.
 func IsTerminal(err error) bool {
 	var terminal *terminalError
 	return errors.As(err, &terminal)

@@ -212,7 +212,7 @@ func TestDelaysTakeNoGoroutineAndEndWithTheQueue(t *testing.T) {
 	}
 	q.ShutDown()
 	if n := q.timersPending(); n != 0 {
-		t.Errorf("%d delays pending after shutDown", n)
+		t.Errorf("%d delays pending after ShutDown", n)
 	}
 }
 

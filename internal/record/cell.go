@@ -1,7 +1,8 @@
 // Package record keeps what a controller remembers in its status bucket.
 //
 // A Cell is one reserved key with a typed value. Its methods try until NATS answers or their context ends: while NATS
-// is away nothing can be decided, and nothing must be lost. They read and write live, by compare-and-set.
+// is away nothing can be decided, and nothing must be lost. They read and write live, by compare-and-set, over a
+// [Store] of three methods.
 package record
 
 import (

@@ -20,6 +20,7 @@ type Events struct {
 	Mappings   *Mappings
 }
 
+// Created implements Sink.
 func (s *Events) Created(ctx context.Context, obj metav1.Object, initial bool) {
 	if !s.Passes(ctx, func() bool { return s.Predicates.Create(obj) }) {
 		return
@@ -31,6 +32,7 @@ func (s *Events) Created(ctx context.Context, obj metav1.Object, initial bool) {
 	s.enqueue(ctx, prio, obj)
 }
 
+// Updated implements Sink.
 func (s *Events) Updated(ctx context.Context, oldObj, newObj metav1.Object) {
 	if !s.Passes(ctx, func() bool { return s.Predicates.Update(oldObj, newObj) }) {
 		return
@@ -38,6 +40,7 @@ func (s *Events) Updated(ctx context.Context, oldObj, newObj metav1.Object) {
 	s.enqueue(ctx, queue.Secondary, oldObj, newObj)
 }
 
+// Deleted implements Sink.
 func (s *Events) Deleted(ctx context.Context, gone any) {
 	obj, ok := MetaObject(gone)
 	if !ok {

@@ -16,6 +16,7 @@ type registration struct {
 	handle   cache.ResourceEventHandlerRegistration
 }
 
+// Add adds a handler to an informer, until Remove.
 func (h *Handlers) Add(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
 	handle, err := informer.AddEventHandler(handler)
 	if err != nil {
@@ -34,6 +35,7 @@ func (h *Handlers) Synced() []cache.DoneChecker {
 	return checkers
 }
 
+// Remove takes off the handlers that Add added.
 func (h *Handlers) Remove() {
 	for _, r := range h.registered {
 		// It fails only for a handle of another informer, or a stopped informer, where there is nothing left to remove.

@@ -48,6 +48,7 @@ func (s *NATS[T]) String() string {
 	return fmt.Sprintf("%s %s (bucket %s)", s.Role, s.client.Kind(), s.client.Config().Bucket)
 }
 
+// Start implements Source.
 func (s *NATS[T]) Start(ctx context.Context) error {
 	if err := s.acquire(ctx, entity.Hooks{}); err != nil {
 		return err
@@ -146,9 +147,13 @@ func (s *NATS[T]) withStatus(document any) metav1.Object {
 	return s.client.WithStatusOf(obj, record)
 }
 
+// Synced implements Source.
 func (s *NATS[T]) Synced() []cache.DoneChecker { return s.handlers.Synced() }
-func (s *NATS[T]) Err() error                  { return s.health.Err() }
 
+// Err implements Source.
+func (s *NATS[T]) Err() error { return s.health.Err() }
+
+// Stop implements Source.
 func (s *NATS[T]) Stop() {
 	s.handlers.Remove()
 	for i := len(s.release) - 1; i >= 0; i-- {
@@ -157,10 +162,16 @@ func (s *NATS[T]) Stop() {
 	s.release = nil
 }
 
-func (s *NATS[T]) Kind() string    { return s.client.Kind() }
-func (s *NATS[T]) Owns() bool      { return s.Owned }
+// Kind is the kind of the documents.
+func (s *NATS[T]) Kind() string { return s.client.Kind() }
+
+// Owns implements Owned.
+func (s *NATS[T]) Owns() bool { return s.Owned }
+
+// Deletable implements Owned.
 func (s *NATS[T]) Deletable() bool { return s.Owned }
 
+// OwnedBy implements Owned.
 func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
 	entities, err := s.client.Lister().OwnedBy(s.Owner, key)
 	objects := make([]metav1.Object, len(entities))
@@ -170,8 +181,10 @@ func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
 	return objects, err
 }
 
+// All implements Owned.
 func (s *NATS[T]) All() []metav1.Object { return StoreObjects(s.client.Informer().GetStore()) }
 
+// Remove implements Owned. It deletes the document if it is still at the revision of obj.
 func (s *NATS[T]) Remove(ctx context.Context, obj metav1.Object) error {
 	revision, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
 	if err != nil {

@@ -15,6 +15,7 @@ type Predicate interface {
 // Predicates lets an event pass if every predicate does.
 type Predicates []Predicate
 
+// Create implements Predicate.
 func (a Predicates) Create(obj metav1.Object) bool {
 	for _, p := range a {
 		if !p.Create(obj) {
@@ -24,6 +25,7 @@ func (a Predicates) Create(obj metav1.Object) bool {
 	return true
 }
 
+// Update implements Predicate.
 func (a Predicates) Update(oldObj, newObj metav1.Object) bool {
 	for _, p := range a {
 		if !p.Update(oldObj, newObj) {
@@ -33,6 +35,7 @@ func (a Predicates) Update(oldObj, newObj metav1.Object) bool {
 	return true
 }
 
+// Delete implements Predicate.
 func (a Predicates) Delete(obj metav1.Object) bool {
 	for _, p := range a {
 		if !p.Delete(obj) {
