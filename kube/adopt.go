@@ -16,17 +16,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AdoptOrFail makes an object that nobody owns the primary's: one of obj's name and namespace that names no owner and that
-// no Kubernetes object controls. If there is none, or it is the primary's already, nothing is written. Whatever else has that name is a
-// *ResourceExistsError, and an event on the primary says so. It is taken by compare-and-set, so of several who want it one
-// gets it. It belongs before the Apply or CreateOrUpdate of the same obj, which refuses what is not adopted.
+// AdoptOrFail makes the object with obj's name and namespace the primary's, if nobody owns it: it names no owner, and
+// no Kubernetes object controls it by an ownerReference. Only owner labels and annotations are written.
+//
+// Nothing is written if there is no such object, or if it is the primary's already. If it is anybody else's, the error
+// is a *ResourceExistsError, and an event on the primary says so. The write is a compare-and-set: of several who want
+// the object one gets it.
+//
+// Call it before the Apply or CreateOrUpdate of the same obj, which refuse an object that is not adopted. It needs an
+// owner: a reconcile's context, or an obj that names one.
 func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	key := source.ObjectKey(obj)
 	desired := obj.DeepCopyObject().(T)
 	primary := ownerIn(ctx, desired)
 	manager, err := k.managerIn(ctx)
 	if err == nil && primary.IsNone() {
-		err = errors.New("there is no owner to adopt it for: call it with a reconcile's context, or set the owner of the object (SetOwner)")
+		err = errors.New("there is no owner to adopt it for: " +
+			"call it with a reconcile's context, or set the owner of the object (SetOwner)")
 	}
 	if err != nil {
 		return fmt.Errorf("adopt %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
@@ -57,7 +63,9 @@ func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	}
 }
 
-func (k *Handle[T]) adopt(ctx context.Context, live metav1.Object, desired T, primary owner.Owner, manager string) error {
+func (k *Handle[T]) adopt(
+	ctx context.Context, live metav1.Object, desired T, primary owner.Owner, manager string,
+) error {
 	key := source.ObjectKey(live)
 	if err := k.mayWrite(key, primary, manager, live); err == nil {
 		return nil
@@ -66,8 +74,10 @@ func (k *Handle[T]) adopt(ctx context.Context, live metav1.Object, desired T, pr
 		return k.exists(key, live)
 	}
 	_, err := k.mergePatch(ctx, live, map[string]any{"metadata": map[string]any{
-		"labels":      pick(desired.GetLabels(), entity.OwnerKindLabel, entity.OwnerKeyLabel, entity.OwnerInstanceLabel),
-		"annotations": pick(desired.GetAnnotations(), entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, entity.OwnerInstanceAnnotation),
+		"labels": pick(desired.GetLabels(),
+			entity.OwnerKindLabel, entity.OwnerKeyLabel, entity.OwnerInstanceLabel),
+		"annotations": pick(desired.GetAnnotations(),
+			entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, entity.OwnerInstanceAnnotation),
 	}}, manager)
 	return err
 }

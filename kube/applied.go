@@ -15,10 +15,10 @@ import (
 // managedFields still tell, at the cost of a walk through them.
 const appliedMost = 65536
 
-// appliedState is what is known of an object for having written it, or having found it to be right: whose it is, and what the
-// server returned for the last apply, or for a patch that changed nothing. Not all of it is as it was sent: an admission
-// webhook may have changed it, or the server may have dropped a field that it does not know. So the next apply compares with
-// what came of the last one, and not with what it asked for, or it would write for ever.
+// appliedState is known of an object that this process wrote, or found to be right: its owner, and what the server
+// returned for the last apply, or for a patch that changed nothing. That may differ from what was sent: an admission
+// webhook may have changed it, or the server may have dropped a field that it does not know. So the next apply compares
+// with what the server returned, not with what was sent; else it would write for ever.
 type appliedState struct {
 	uid     types.UID
 	owner   owner.Owner
@@ -79,9 +79,9 @@ func (s *appliedStates) forget(key string) {
 	delete(s.byKey, key)
 }
 
-// upToDate tells whether an apply would change nothing: the same was applied last, and nobody has touched any of it since.
-// Another apply by our own field manager shows in the hash on the object: the set of managed fields may stay as it is.
-// Other writers show in the set: the server takes a field out of it when they set it to another value or remove it.
+// upToDate tells whether an apply would change nothing: the same was applied last, and nobody has touched it since.
+// Another apply by our own field manager shows in the hash on the object, even where the set of managed fields stays.
+// Other writers show in the set: the server takes a field out of it when they change or remove the field.
 func (k *Handle[T]) upToDate(c *configuration, existing metav1.Object) bool {
 	last, known := k.applied.of(c.key, existing.GetUID())
 	known = known && last.hash == c.hash
@@ -104,8 +104,8 @@ func (k *Handle[T]) upToDate(c *configuration, existing metav1.Object) bool {
 // managedBy returns the fields that a manager applied, nil if there are none.
 func managedBy(obj metav1.Object, manager string, version schema.GroupVersion) *fieldpath.Set {
 	for _, entry := range obj.GetManagedFields() {
-		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" &&
-			entry.APIVersion == version.String() && entry.FieldsV1 != nil {
+		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply &&
+			entry.Subresource == "" && entry.APIVersion == version.String() && entry.FieldsV1 != nil {
 			set := &fieldpath.Set{}
 			if set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 				return nil
@@ -116,7 +116,7 @@ func managedBy(obj metav1.Object, manager string, version schema.GroupVersion) *
 	return nil
 }
 
-// hashOfSet is of the set and not of its text: in that the order depends on who encoded it. "" is of no set.
+// hashOfSet hashes the set and not its text, whose order depends on the encoder. It is "" for nil.
 func hashOfSet(set *fieldpath.Set) string {
 	if set == nil {
 		return ""
@@ -128,9 +128,9 @@ func hashOfSet(set *fieldpath.Set) string {
 	return shortHash(text)
 }
 
-// coversObject tells whether a set of managed fields has every field of a configuration. Which lists are sets, maps or
-// atoms only the server's schema says; the set shows how it took them. In doubt the answer is no: then an apply is sent that
-// changes nothing.
+// coversObject tells whether a set of managed fields has every field of a configuration. Only the server's schema says
+// which lists are sets, maps or atoms; the set shows how the server took them. In doubt the answer is no: then an apply
+// is sent that changes nothing.
 func coversObject(set *fieldpath.Set, fields map[string]any) bool {
 	for name, field := range fields {
 		switch name {
@@ -223,7 +223,7 @@ func elementsOf(set *fieldpath.Set) []fieldpath.PathElement {
 	return elements
 }
 
-// selects tells whether a path element is that of the item. Of an item's key, a field that it leaves away has a default.
+// selects tells whether a path element is the item's. A field of the key that the item leaves out has a default.
 func selects(element fieldpath.PathElement, item any) bool {
 	switch {
 	case element.Value != nil:

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// AppliedHashAnnotation is the annotation in which Apply, as that field manager, keeps a hash of the configuration that it last
-// applied. Each manager of an object has one of its own.
+// AppliedHashAnnotation returns the name of the annotation in which Apply, under that field manager, keeps a hash of
+// what it applied last. Each manager of an object has its own.
 func AppliedHashAnnotation(manager string) string {
 	if name := appliedHashPrefix + manager; len(validation.IsQualifiedName(name)) == 0 {
 		return name
@@ -32,28 +32,34 @@ func AppliedHashAnnotation(manager string) string {
 
 const appliedHashPrefix = "nagi/applied-hash."
 
-// ApplyOption configures one Apply.
+// ApplyOption configures one call of Apply.
 type ApplyOption func(*kubeApplyOptions)
 
 type kubeApplyOptions struct{ withoutForce bool }
 
-// WithoutForce makes Apply fail with an *ApplyConflictError where it would change a field that another manager has set. By
-// default it takes the field over, as controllers do: what they did not decide about they do not apply.
+// WithoutForce makes Apply fail with an *ApplyConflictError where it would change a field that another manager has set.
+// By default Apply takes the field over, as controllers do: they apply only the fields that they decide about.
 func WithoutForce() ApplyOption { return func(o *kubeApplyOptions) { o.withoutForce = true } }
 
-// Apply makes the fields that obj has what they are in obj, by server-side apply; fields that were applied before and are
-// not in obj any more are removed, all others are left to who manages them. obj itself is not modified. Status is not
-// applied, nor what the server sets. In a Go struct a zero field that is not omitted when empty counts as there. So obj is
-// what the controller wants and nothing else, not a copy of what was read.
+// Apply makes the fields that obj has what they are in obj, by server-side apply. Fields that were applied before and
+// are no longer in obj are removed. All others are left to their managers. The status, and the fields that the server
+// sets, are not applied. obj is not modified.
 //
-// Inside a reconcile the reconciled primary becomes the owner. An object of that name that is not this primary's is a
-// *ResourceExistsError, and an event on the primary says so: adoption is explicit, see AdoptOrFail. Apply and another writer
-// of the same moment do not get past each other: what is created must not exist, what is changed must still be the same.
+// obj holds what the controller wants and nothing else; it is not a changed copy of what was read. In a Go struct a
+// zero field without omitempty counts as present. An obj without a name is refused.
 //
-// Nothing is written when nothing changed: the annotation AppliedHashAnnotation tells what was applied, and the server's
-// managedFields that all of it is still as it was. So a field that somebody else changed or removed is noticed, and applied
-// again; the order alone of a list by key, such as containers, is no drift. An informer whose transform drops the managedFields cannot tell after any change; then Apply asks the server,
-// where it is no write. Do not mix Apply and CreateOrUpdate on one object: what the latter set, the former cannot remove.
+// Inside a reconcile the reconciled primary becomes the owner. If an object of that name exists and is not the
+// primary's, nothing is written, the error is a *ResourceExistsError, and an event on the primary says so; AdoptOrFail
+// takes an object over. Two writers at the same moment cannot overwrite each other: a created object must not exist,
+// and a changed one must be the one that was seen.
+//
+// Nothing is sent when nothing changed. A hash in an annotation (AppliedHashAnnotation) tells what was applied; the
+// managedFields tell whether all of it still holds. So a field that somebody else changed or removed is noticed and
+// applied again. The order alone of a list with keys, such as containers, does not count as a change. If the informer's
+// transform drops the managedFields, Apply asks the server after each change of the object; the server writes nothing
+// then.
+//
+// Do not use Apply and CreateOrUpdate on one object: Apply cannot remove fields that CreateOrUpdate has set.
 func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (OperationResult, error) {
 	c, err := k.configuration(ctx, obj, opts)
 	if err != nil {
@@ -98,7 +104,9 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 	for _, opt := range opts {
 		opt(&o)
 	}
-	c := &configuration{key: source.ObjectKey(obj), namespace: obj.GetNamespace(), name: obj.GetName(), force: !o.withoutForce}
+	c := &configuration{
+		key: source.ObjectKey(obj), namespace: obj.GetNamespace(), name: obj.GetName(), force: !o.withoutForce,
+	}
 	if err := k.needsName("apply", obj); err != nil {
 		return nil, err
 	}
@@ -132,7 +140,8 @@ func (k *Handle[T]) needsName(doing string, obj T) error {
 	}
 	const advice = "give it one that is made of the primary's key"
 	if prefix := obj.GetGenerateName(); prefix != "" {
-		return fmt.Errorf("%s %s: the object has no name; %s: with generateName %q each reconcile would make another object",
+		return fmt.Errorf("%s %s: the object has no name; %s: "+
+			"with generateName %q each reconcile would make another object",
 			doing, kubeerrors.ResourceName(k.resource), advice, prefix)
 	}
 	return fmt.Errorf("%s %s: the object has no name; %s", doing, kubeerrors.ResourceName(k.resource), advice)
@@ -150,18 +159,20 @@ func (k *Handle[T]) managerIn(ctx context.Context) (string, error) {
 	}
 	r, ok := current.Of(ctx)
 	if !ok {
-		return "", errors.New("outside of a reconcile it needs a field manager: give NewKube WithFieldManager, or call it with a reconcile's context")
+		return "", errors.New("outside of a reconcile it needs a field manager: " +
+			"give kube.New WithFieldManager, or call it with a reconcile's context")
 	}
 	if len(r.Controller()) > maxFieldManager {
-		return "", fmt.Errorf("the controller's name is longer than the %d characters of a field manager: give NewKube WithFieldManager", maxFieldManager)
+		return "", fmt.Errorf("the controller's name is longer than the %d characters of a field manager: "+
+			"give kube.New WithFieldManager", maxFieldManager)
 	}
 	return r.Controller(), nil
 }
 
-// absentVersion is a resourceVersion that no object has, so that an apply with it conflicts with any that exists and
-// still creates one that does not. Server-side apply has no other way to say "must not exist": a plain create would keep
-// the fields under another operation of the manager, which no later apply can remove, and a look before leaves a gap in which
-// somebody else's object would be taken over. No object has it, because a store's first revision is older than its first write.
+// absentVersion is a resourceVersion that no object has, because a store's first revision is older than its first
+// write. An apply with it conflicts with an object that exists, and creates one that does not. Server-side apply has no
+// other way to say "must not exist". A plain create would keep the fields under another operation of the manager, which
+// no later apply can remove. A look before leaves a gap in which somebody else's object would be taken over.
 const absentVersion = "1"
 
 func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing metav1.Object) (OperationResult, error) {
@@ -178,7 +189,7 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	if k.upToDate(c, existing) {
 		return OperationResultNone, nil
 	}
-	// With the uid an object that somebody replaced meanwhile is not touched, and one that went is not made again unseen.
+	// With the uid, an object that somebody replaced meanwhile is not touched, and a deleted one is not made again.
 	returned, err := k.sendApply(ctx, c, c.force, "uid", string(existing.GetUID()))
 	if err != nil {
 		return OperationResultNone, err
@@ -190,7 +201,9 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 }
 
 // sendApply applies under the condition that a field of the metadata has that value.
-func (k *Handle[T]) sendApply(ctx context.Context, c *configuration, force bool, condition, value string) (*unstructured.Unstructured, error) {
+func (k *Handle[T]) sendApply(
+	ctx context.Context, c *configuration, force bool, condition, value string,
+) (*unstructured.Unstructured, error) {
 	metadata := c.fields["metadata"].(map[string]any)
 	metadata[condition] = value
 	data, err := json.Marshal(c.fields)
@@ -206,7 +219,8 @@ func (k *Handle[T]) sendApply(ctx context.Context, c *configuration, force bool,
 	k.wrote(ctx, c.key, returned)
 	k.applied.put(c.key, appliedState{
 		uid: returned.GetUID(), owner: c.owner, hash: c.hash,
-		version: returned.GetResourceVersion(), managed: hashOfSet(managedBy(returned, c.manager, k.resource.GroupVersion())),
+		version: returned.GetResourceVersion(),
+		managed: hashOfSet(managedBy(returned, c.manager, k.resource.GroupVersion())),
 	})
 	return returned, nil
 }

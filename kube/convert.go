@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// fromCache copies what an informer or the API server gave into a T. Apart from that its kind is set, which typed
-// informers leave away.
+// fromCache copies an object of the informer or the API server into a T. It sets the kind, which typed informers leave
+// out.
 func (k *Handle[T]) fromCache(item any) (T, error) {
 	if obj, ok := item.(T); ok {
 		return k.withKind(obj.DeepCopyObject().(T)), nil
@@ -26,7 +26,7 @@ func (k *Handle[T]) fromCache(item any) (T, error) {
 	return k.fromFields(fields)
 }
 
-// fromFields takes the fields into possession.
+// fromFields makes a T of the fields, which it takes over.
 func (k *Handle[T]) fromFields(fields map[string]any) (T, error) {
 	obj := newKubeObject[T]()
 	if u, ok := any(obj).(*unstructured.Unstructured); ok {
@@ -58,8 +58,8 @@ func fieldsOf(item any) (map[string]any, error) {
 	return fields, nil
 }
 
-// configOf returns the fields of an object that its writer decides about: not the status, nor what the server sets. Of a
-// typed object a null is a field that was not set.
+// configOf returns the fields of an object that its writer decides about: neither the status, nor what the server sets.
+// In a typed object a null is a field that was not set.
 func (k *Handle[T]) configOf(obj T) (map[string]any, error) {
 	fields, err := fieldsOf(obj)
 	if err != nil {
@@ -72,7 +72,7 @@ func (k *Handle[T]) configOf(obj T) (map[string]any, error) {
 		fields["kind"] = k.kind
 	}
 	if fields["kind"] == nil || fields["kind"] == "" {
-		return nil, fmt.Errorf("the object %q has no kind: set it, or give NewKube WithKind", source.ObjectKey(obj))
+		return nil, fmt.Errorf("the object %q has no kind: set it, or give kube.New WithKind", source.ObjectKey(obj))
 	}
 	fields["apiVersion"] = k.resource.GroupVersion().String()
 	delete(fields, "status")
@@ -89,8 +89,8 @@ func (k *Handle[T]) configOf(obj T) (map[string]any, error) {
 
 var secretResource = corev1.SchemeGroupVersion.WithResource("secrets")
 
-// stringDataIsData does what the API server does to a Secret. It would keep what was applied as stringData, which is then in
-// no object, as ours, and the data as nobody's: a change of that would never show.
+// stringDataIsData does to a Secret what the API server does. The server would keep an applied stringData as ours,
+// though no object has it, and the data as nobody's: a change of the data would never show.
 func stringDataIsData(fields map[string]any) {
 	texts, ok := fields["stringData"].(map[string]any)
 	if !ok {

@@ -21,23 +21,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// CreateOrUpdate makes the object named by obj's name and namespace what mutate makes of it. mutate is given the object as
-// it is, in obj, or obj as it came if there is none; it sets what should be and leaves the rest. Inside a reconcile the
-// reconciled primary becomes the owner; an object of that name that is not its is a *ResourceExistsError, and an event on the
-// primary says so. Nothing is written when nothing changed; status is not looked at and not written. What changed is sent
-// as a merge patch on the resourceVersion that was read, so fields that T does not know stay, in items of lists too: a changed
-// item is told by its name, key or id where no other has the same, else by its place. To keep those, where the cache does not have them, a change of a list reads live.
+// CreateOrUpdate makes the object with obj's name and namespace what mutate makes of it.
 //
-// A mutate that replaces a whole spec takes away what the API server has set by default, and each call is a change to it. The
-// server makes nothing of that: the result is None, and this handle does not ask for the same again. Better set single fields.
+// If the object exists, it is read into obj before mutate is called; else mutate gets obj as it came. mutate sets what
+// should be, and leaves the rest. It must not change name or namespace. Nothing is sent when nothing changed. The
+// status is neither compared nor written. An obj without a name is refused: with generateName each call would make
+// another object.
 //
-// Elsewhere obj must name its owner as it comes (SetOwner), or have none.
+// Inside a reconcile the reconciled primary becomes the owner. If the object exists and is not the primary's, nothing
+// is written, the error is a *ResourceExistsError, and an event on the primary says so. Outside a reconcile obj names
+// its owner as it comes (Controller.SetOwner), or has none.
 //
-// An object without a name is refused: with generateName each call would make another one.
+// A change is sent as a merge patch on the resourceVersion that was read. So fields that T does not know stay, in items
+// of lists too: a changed item is matched by its name, key or id if that is unique, else by its place. Where the cache
+// does not have those fields, a change of a list reads live.
 //
-// It reads from the cache, which shows this handle's own writes. If the write then finds that somebody else was faster, it
-// reads live and tries again, so mutate may be called more than once. On success obj is as the server returned it; on an
-// error it is undefined.
+// Set single fields in mutate. A mutate that replaces a whole spec removes the defaults that the API server has set, so
+// it asks for a change each time. The server changes nothing; the result is then OperationResultNone, and this handle
+// does not send the same again.
+//
+// It reads from the cache, which shows this handle's own writes. If another writer was faster, it reads live and tries
+// again; so mutate may be called more than once. On success obj is as the server returned it. After an error it is
+// undefined.
 func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) error) (OperationResult, error) {
 	key := source.ObjectKey(obj)
 	if err := k.needsName("create or update", obj); err != nil {
@@ -45,7 +50,8 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 	}
 	manager, err := k.managerIn(ctx)
 	if err != nil {
-		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
+		return OperationResultNone,
+			fmt.Errorf("create or update %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
 	}
 	template := obj.DeepCopyObject().(T)
 	primary := ownerIn(ctx, template.DeepCopyObject().(T))
@@ -79,7 +85,9 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 	}
 }
 
-func (k *Handle[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.Object, primary owner.Owner, manager string, mutate func(T) error) (OperationResult, error) {
+func (k *Handle[T]) createOrUpdate(
+	ctx context.Context, obj T, existing metav1.Object, primary owner.Owner, manager string, mutate func(T) error,
+) (OperationResult, error) {
 	key := source.ObjectKey(obj)
 	var before T
 	if existing != nil {
@@ -96,7 +104,8 @@ func (k *Handle[T]) createOrUpdate(ctx context.Context, obj T, existing metav1.O
 		return OperationResultNone, fmt.Errorf("mutate: %w", err)
 	}
 	if source.ObjectKey(obj) != key {
-		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q", source.ObjectKey(obj), key)
+		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q",
+			source.ObjectKey(obj), key)
 	}
 	primary.Own(obj)
 	if existing == nil {
@@ -110,7 +119,8 @@ func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (Operatio
 	if err != nil {
 		return OperationResultNone, err
 	}
-	returned, err := k.at(obj.GetNamespace()).Create(ctx, &unstructured.Unstructured{Object: fields}, metav1.CreateOptions{FieldManager: manager})
+	returned, err := k.at(obj.GetNamespace()).Create(ctx,
+		&unstructured.Unstructured{Object: fields}, metav1.CreateOptions{FieldManager: manager})
 	if err != nil {
 		return OperationResultNone, kubeOvertakenBy(err)
 	}
@@ -118,7 +128,9 @@ func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (Operatio
 	return OperationResultCreated, k.read(returned, obj)
 }
 
-func (k *Handle[T]) update(ctx context.Context, existing metav1.Object, before, obj T, manager string) (OperationResult, error) {
+func (k *Handle[T]) update(
+	ctx context.Context, existing metav1.Object, before, obj T, manager string,
+) (OperationResult, error) {
 	if equality.Semantic.DeepEqual(before, obj) {
 		return OperationResultNone, nil
 	}
@@ -139,7 +151,8 @@ func (k *Handle[T]) update(ctx context.Context, existing metav1.Object, before, 
 		return OperationResultNone, fmt.Errorf("encode: %w", err)
 	}
 	key, asked := source.ObjectKey(obj), shortHash(data)
-	if last, ok := k.applied.of(key, existing.GetUID()); ok && last.hash == asked && last.version == existing.GetResourceVersion() {
+	last, ok := k.applied.of(key, existing.GetUID())
+	if ok && last.hash == asked && last.version == existing.GetResourceVersion() {
 		conflict.Assign(obj, before)
 		return OperationResultNone, nil
 	}
@@ -159,7 +172,9 @@ func (k *Handle[T]) update(ctx context.Context, existing metav1.Object, before, 
 	if returned.GetResourceVersion() != existing.GetResourceVersion() {
 		return OperationResultUpdated, k.read(returned, obj)
 	}
-	k.applied.put(key, appliedState{uid: returned.GetUID(), owner: owner.Of(returned), hash: asked, version: returned.GetResourceVersion()})
+	k.applied.put(key, appliedState{
+		uid: returned.GetUID(), owner: owner.Of(returned), hash: asked, version: returned.GetResourceVersion(),
+	})
 	return OperationResultNone, k.read(returned, obj)
 }
 
@@ -173,13 +188,16 @@ func (k *Handle[T]) allFields(ctx context.Context, existing metav1.Object) (map[
 		return nil, err
 	}
 	if live == nil || live.GetUID() != existing.GetUID() || live.GetResourceVersion() != existing.GetResourceVersion() {
-		return nil, &conflict.Error{Err: apierrors.NewConflict(k.resource.GroupResource(), source.ObjectKey(existing), errors.New("it has changed since the cache saw it"))}
+		return nil, &conflict.Error{Err: apierrors.NewConflict(k.resource.GroupResource(),
+			source.ObjectKey(existing), errors.New("it has changed since the cache saw it"))}
 	}
 	return fieldsOf(live)
 }
 
 // mergePatch patches what was seen and nothing else.
-func (k *Handle[T]) mergePatch(ctx context.Context, seen metav1.Object, patch map[string]any, manager string) (*unstructured.Unstructured, error) {
+func (k *Handle[T]) mergePatch(
+	ctx context.Context, seen metav1.Object, patch map[string]any, manager string,
+) (*unstructured.Unstructured, error) {
 	metadata, ok := patch["metadata"].(map[string]any)
 	if !ok {
 		metadata = map[string]any{}
@@ -190,7 +208,8 @@ func (k *Handle[T]) mergePatch(ctx context.Context, seen metav1.Object, patch ma
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
-	returned, err := k.at(seen.GetNamespace()).Patch(ctx, seen.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
+	returned, err := k.at(seen.GetNamespace()).Patch(ctx,
+		seen.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
 	if err != nil {
 		return nil, kubeOvertakenBy(err)
 	}

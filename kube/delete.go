@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Deleter deletes as Delete does, for OwnsKube; Owns() has it.
+// Deleter returns a deleter that deletes as Delete does, for controller.WithDeleter. Owns uses it already.
 func (k *Handle[T]) Deleter() controller.Deleter { return kubeHandleDeleter[T]{k} }
 
 // kubeHandleDeleter is a handle as a Deleter that knows of its own writes, too.
@@ -55,7 +55,7 @@ func (d kubeHandleDeleter[T]) Unseen(kind, key string) []metav1.Object {
 	return objects
 }
 
-// Delete deletes obj as it was read, with preconditions on its uid and resourceVersion; see KubeDeleter. One that is
+// Delete deletes obj as it was read, with preconditions on its uid and resourceVersion; see Deleter. An object that is
 // absent is success. Inside a reconcile, an object that is not the primary's is a *ResourceExistsError. The object may
 // outlive the call, with a deletionTimestamp, where finalizers hold it.
 func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {

@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// DeleteOption says how Kubernetes objects are deleted.
+// DeleteOption says how objects are deleted. It is for Deleter and WithDeletes.
 type DeleteOption func(*kubeDeleter) error
 
-// WithPropagation sets what becomes of what the objects own within Kubernetes, by ownerReferences: Background, the default
-// here, lets the garbage collector delete it after them; Foreground keeps each object until that is done, and a teardown
-// waits for it; Orphan leaves it.
+// WithPropagation sets what becomes of the objects' dependents within Kubernetes, which name them in ownerReferences.
+// Background, the default here, lets the garbage collector delete the dependents afterwards. Foreground keeps each
+// object until its dependents are gone, and a teardown waits for that. Orphan leaves the dependents.
 func WithPropagation(p metav1.DeletionPropagation) DeleteOption {
 	return func(d *kubeDeleter) error {
 		switch p {
@@ -33,10 +33,14 @@ func WithPropagation(p metav1.DeletionPropagation) DeleteOption {
 	}
 }
 
-// Deleter makes a deleter of objects of one resource, for WithDeleter. It deletes what was seen and nothing else: with
-// preconditions on uid and resourceVersion. If the object has changed since it returns the conflict, and is asked again with
-// what the cache shows by then; if another object has its name by now, or it is being deleted already, the delete has
-// succeeded. An error in the options is returned by each Delete, and by New.
+// Deleter makes a deleter for objects of one resource, for controller.WithDeleter. It is for OwnsKube without a handle;
+// a Handle's Owns has one already.
+//
+// It deletes only the object that was seen, by preconditions on uid and resourceVersion. If the object has changed
+// since, it returns the conflict; the runtime calls it again with what the cache shows by then. If another object has
+// the name by now, or the object is being deleted already, the delete has succeeded.
+//
+// What is wrong with the arguments is returned by controller.New, and by each Delete.
 func Deleter(client dynamic.Interface, resource schema.GroupVersionResource, opts ...DeleteOption) controller.Deleter {
 	d, err := newKubeDeleter(client, resource, opts)
 	if err != nil {
@@ -52,7 +56,10 @@ type kubeDeleter struct {
 	invalid     error
 }
 
-func newKubeDeleter(client dynamic.Interface, resource schema.GroupVersionResource, opts []DeleteOption) (*kubeDeleter, error) {
+// newKubeDeleter returns a deleter, and all that is wrong with its arguments in one error.
+func newKubeDeleter(
+	client dynamic.Interface, resource schema.GroupVersionResource, opts []DeleteOption,
+) (*kubeDeleter, error) {
 	d := &kubeDeleter{client: client, resource: resource, propagation: metav1.DeletePropagationBackground}
 	var errs []error
 	for _, opt := range opts {
@@ -61,7 +68,8 @@ func newKubeDeleter(client dynamic.Interface, resource schema.GroupVersionResour
 		}
 	}
 	if guard.IsNil(client) || resource.Resource == "" || resource.Version == "" {
-		errs = append(errs, fmt.Errorf("KubeDeleter(%s): a client, and a resource with its version are needed", kubeerrors.ResourceName(resource)))
+		errs = append(errs, fmt.Errorf("kube.Deleter(%s): a client, and a resource with its version are needed",
+			kubeerrors.ResourceName(resource)))
 	}
 	return d, errors.Join(errs...)
 }
@@ -73,7 +81,8 @@ func (d *kubeDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 	}
 	key, uid, version := source.ObjectKey(obj), obj.GetUID(), obj.GetResourceVersion()
 	if uid == "" {
-		return fmt.Errorf("delete %s %q: the object has no uid, so it cannot be told from another one of that name: give one that was read",
+		return fmt.Errorf("delete %s %q: the object has no uid, "+
+			"so it cannot be told from another one of that name: give one that was read",
 			kubeerrors.ResourceName(d.resource), key)
 	}
 	seen := &metav1.Preconditions{UID: &uid}
@@ -119,7 +128,8 @@ func (d *kubeDeleter) WhyNotListed(ctx context.Context) error {
 	_, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsForbidden(err) {
 		// So it may be for an informer that looks into one namespace only, and then says nothing about that one.
-		return fmt.Errorf("maybe because of missing rights: %w", kubeerrors.Explain("list in all namespaces", d.resource, "", err))
+		return fmt.Errorf("maybe because of missing rights: %w",
+			kubeerrors.Explain("list in all namespaces", d.resource, "", err))
 	}
 	return kubeerrors.Explain("list", d.resource, "", err)
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ApplyConflictError says that an Apply WithoutForce would change fields that others manage. Nothing was written.
+// ApplyConflictError says that an Apply with WithoutForce would change fields that others manage. Nothing was written.
 // apierrors.IsConflict holds for it.
 type ApplyConflictError struct {
 	Resource  schema.GroupVersionResource
@@ -20,7 +20,7 @@ type ApplyConflictError struct {
 	cause     error
 }
 
-// FieldConflict is a field and who manages it.
+// FieldConflict names a field and its manager.
 type FieldConflict struct {
 	Manager string // as the API server names it, as: "kubectl" using apps/v1
 	Field   string // as: .spec.replicas

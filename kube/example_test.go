@@ -44,7 +44,7 @@ func ExampleHandle_Apply() {
 			}
 			return controller.Result{}, err
 		})
-		controller, err := controller.New("shops", shops, reconcile, settings.Owns())
+		c, err := controller.New("shops", shops, reconcile, settings.Owns())
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func ExampleHandle_Apply() {
 		factory.StartWithContext(informing) // the informers are yours to run, until the controller has stopped
 		defer factory.Shutdown()
 		defer stopInforming()
-		return controller.Run(ctx)
+		return c.Run(ctx)
 	}
 	_ = run
 }

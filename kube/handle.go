@@ -23,22 +23,24 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Object is an object of the Kubernetes API: a typed one as *appsv1.Deployment, or *unstructured.Unstructured.
+// Object is an object of the Kubernetes API: a typed one such as *appsv1.Deployment, or *unstructured.Unstructured.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// Handle reads and writes the objects of one Kubernetes resource. Reads come from the informer's cache and show what this
-// handle wrote, or what came later; what they return are copies. Writes inside a reconcile make the reconciled primary the
-// owner, never touch what is somebody else's, write nothing when nothing changes, and the key's next reconcile waits,
-// bounded, until the cache shows them. A Kube may be used concurrently; make one per resource and share it, since a handle
-// knows its own writes only.
+// Handle reads and writes the objects of one Kubernetes resource. [New] makes one.
 //
-// Inside a reconcile is what is given the reconcile's context. Elsewhere a write needs WithFieldManager, and an object that
-// names its owner already (SetOwner) is treated as in a reconcile of that owner.
+// Reads come from the informer's cache and send no request. They show what this handle wrote, or what came later, and
+// return copies.
 //
-// What it needs to be allowed to do: get, create and patch to write, delete to delete; list and watch for the informer.
+// Writes inside a reconcile, which are those with the reconcile's context, make the reconciled primary the owner. They
+// never touch an object that is not the primary's, and send nothing when nothing changes. The key's next reconcile
+// waits, bounded, until the cache shows them. Outside a reconcile a write needs WithFieldManager; an object that names
+// its owner (Controller.SetOwner) is then treated as in a reconcile of that owner.
+//
+// A Handle may be used concurrently. Make one per resource and share it, because a handle knows its own writes only.
+// For the rights that it needs see the package comment.
 type Handle[T Object] struct {
 	client   dynamic.Interface
 	resource schema.GroupVersionResource
@@ -51,53 +53,21 @@ type Handle[T Object] struct {
 	watching *kubesource.WatchErrors
 }
 
-// Option configures a Kube. See NewKube.
-type Option func(*kubeOptions) error
-
-type kubeOptions struct {
-	kind    string
-	manager string
-	delete  []DeleteOption
-}
-
-// WithKind names the kind of the objects where it is not the name of their Go type.
-func WithKind(kind string) Option {
-	return func(o *kubeOptions) error {
-		o.kind = kind
-		return nil
-	}
-}
-
-// WithFieldManager sets the name under which the API server keeps who manages which field. The default is the name of the
-// controller whose reconcile writes. It must stay the same over restarts.
-func WithFieldManager(name string) Option {
-	return func(o *kubeOptions) error {
-		if name == "" || len(name) > maxFieldManager {
-			return fmt.Errorf("WithFieldManager(%q): a name of 1 to %d characters is needed", name, maxFieldManager)
-		}
-		o.manager = name
-		return nil
-	}
-}
-
-// maxFieldManager is the API server's limit (FieldManagerMaxLength in its validation).
-const maxFieldManager = 128
-
-// WithDeletes says how Delete, and cascade and sweep through the handle, delete.
-func WithDeletes(opts ...DeleteOption) Option {
-	return func(o *kubeOptions) error {
-		o.delete = append(o.delete, opts...)
-		return nil
-	}
-}
-
-// New makes a handle for one resource. The informer, the user's to start and to stop, must be one over that resource:
-// of T, of *unstructured.Unstructured (package dynamicinformer), or of *metav1.PartialObjectMetadata (metadatainformer). It
-// may be confined to a namespace or a selector if everything that is written falls into it. NewKube adds an index by owner
-// to it. Of a metadata-only informer, Get and List return objects that have metadata only, and CreateOrUpdate reads live.
+// New makes a handle for the objects of one resource.
 //
-// To make the objects secondaries of a controller, give New the handle's Owns().
-func New[T Object](client dynamic.Interface, resource schema.GroupVersionResource, informer cache.SharedIndexInformer, opts ...Option) (*Handle[T], error) {
+// The informer is the user's to start and to stop. Its objects must be of that resource: T, *unstructured.Unstructured
+// (package dynamicinformer), or *metav1.PartialObjectMetadata (package metadatainformer). It may be confined to a
+// namespace or a selector, if all that is written falls into it. With a metadata-only informer Get and List return
+// objects that have metadata only, and CreateOrUpdate reads live.
+//
+// New adds an index by owner to the informer. It also sets the informer's watch error handler if the informer has not
+// been started; see controller.WithWatchErrorHandler. New sends no request. The error names all arguments that cannot
+// work.
+//
+// To make the objects secondaries of a controller, give controller.New the handle's Owns.
+func New[T Object](
+	client dynamic.Interface, resource schema.GroupVersionResource, informer cache.SharedIndexInformer, opts ...Option,
+) (*Handle[T], error) {
 	var o kubeOptions
 	errs := []error{checkKubeType[T]()}
 	for _, opt := range opts {
@@ -130,20 +100,24 @@ func New[T Object](client dynamic.Interface, resource schema.GroupVersionResourc
 	}, nil
 }
 
-// Resource is the resource of the handle.
+// Resource returns the resource that New was given.
 func (k *Handle[T]) Resource() schema.GroupVersionResource { return k.resource }
 
-// Informer is the informer that NewKube was given.
+// Informer returns the informer that New was given.
 func (k *Handle[T]) Informer() cache.SharedIndexInformer { return k.informer }
 
-// Owns makes the objects secondaries of the controller's primaries: OwnsKube with this handle's informer and deleter.
+// Owns makes the objects secondaries of the controller's primaries. It is controller.OwnsKube with this handle's
+// informer and deleter.
 func (k *Handle[T]) Owns(opts ...controller.SourceOption) controller.Option {
-	return controller.OwnsKube(k.informer, append([]controller.SourceOption{controller.WithDeleter(k.Deleter())}, opts...)...)
+	deletes := controller.WithDeleter(k.Deleter())
+	return controller.OwnsKube(k.informer, append([]controller.SourceOption{deletes}, opts...)...)
 }
 
-// Watches makes the objects tertiaries: WatchesKube with this handle's informer, and keys given a T. What keys gets is a
-// copy.
-func (k *Handle[T]) Watches(keys func(context.Context, T) ([]string, error), opts ...controller.SourceOption) controller.Option {
+// Watches makes the objects tertiaries. It is controller.WatchesKube with this handle's informer; keys gets a copy of
+// the object, as a T.
+func (k *Handle[T]) Watches(
+	keys func(context.Context, T) ([]string, error), opts ...controller.SourceOption,
+) controller.Option {
 	if keys == nil {
 		return controller.WatchesKube(k.informer, nil)
 	}
@@ -156,7 +130,8 @@ func (k *Handle[T]) Watches(keys func(context.Context, T) ([]string, error), opt
 	}, append([]controller.SourceOption{controller.WithSourceName(kubeerrors.ResourceName(k.resource))}, opts...)...)
 }
 
-// Get returns a copy of the object with that key, "name" or "namespace/name". IsNotFound if there is none.
+// Get returns a copy of the object with that key, "name" or "namespace/name". The error is IsNotFound if there is none,
+// and IsServiceUnavailable until the informer has synced.
 func (k *Handle[T]) Get(key string) (T, error) {
 	var none T
 	if err := k.synced(); err != nil {
@@ -169,14 +144,16 @@ func (k *Handle[T]) Get(key string) (T, error) {
 	return k.fromCache(item)
 }
 
-// List returns copies of the objects whose labels match; nil matches all.
+// List returns copies of the objects whose labels match the selector, in no order; a nil selector matches all. The
+// error is IsServiceUnavailable until the informer has synced.
 func (k *Handle[T]) List(selector labels.Selector) ([]T, error) {
 	return k.collect(func(obj metav1.Object) bool {
 		return selector == nil || selector.Empty() || selector.Matches(labels.Set(obj.GetLabels()))
 	}, func() ([]any, error) { return k.informer.GetStore().List(), nil })
 }
 
-// OwnedBy returns copies of the objects whose owner annotations name this kind and key, of every installation.
+// OwnedBy returns copies of the objects whose annotations name the owner with this kind and key, of every installation.
+// It reads an index, not all objects. The error is IsServiceUnavailable until the informer has synced.
 func (k *Handle[T]) OwnedBy(kind, key string) ([]T, error) {
 	return k.collect(func(obj metav1.Object) bool {
 		return owner.OwnedBy(obj, kind, key)
@@ -185,7 +162,7 @@ func (k *Handle[T]) OwnedBy(kind, key string) ([]T, error) {
 	})
 }
 
-// collect joins what the cache has with own writes that it does not show yet.
+// collect merges the cached objects with own writes that the cache does not show yet.
 func (k *Handle[T]) collect(matches func(metav1.Object) bool, cached func() ([]any, error)) ([]T, error) {
 	if err := k.synced(); err != nil {
 		return nil, err
@@ -247,7 +224,9 @@ func (k *Handle[T]) at(namespace string) dynamic.ResourceInterface {
 	return resourceAt(k.client, k.resource, namespace)
 }
 
-func resourceAt(client dynamic.Interface, resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+func resourceAt(
+	client dynamic.Interface, resource schema.GroupVersionResource, namespace string,
+) dynamic.ResourceInterface {
 	if namespace == "" {
 		return client.Resource(resource)
 	}
@@ -258,7 +237,8 @@ func (k *Handle[T]) synced() error {
 	if k.informer.HasSynced() {
 		return nil
 	}
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("the cache of %s has not synced: start its informer and wait for it, or make it a source of the controller",
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("the cache of %s has not synced: "+
+		"start its informer and wait for it, or make it a source of the controller",
 		kubeerrors.ResourceName(k.resource)))
 }
 

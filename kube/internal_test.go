@@ -152,8 +152,7 @@ func TestAKubeWriteLogWaitsUntilTheCacheShowsAll(t *testing.T) {
 	must(t, <-done)
 }
 
-// TestNewKubeRefusesWhatCannotWork.
-func TestNewKubeRefusesWhatCannotWork(t *testing.T) {
+func TestNewRefusesWhatCannotWork(t *testing.T) {
 	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
 	_, err := New[*corev1.ConfigMap](nil, resource, stillInformer())
 	says(t, err, "kube.New(configmaps/v1)", "a client")

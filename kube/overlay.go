@@ -136,7 +136,7 @@ func (w kubeWrite) shownBy(stored metav1.Object) bool {
 type kubeCache struct {
 	informer cache.SharedIndexInformer
 	// ordered tells whether the store's resource version is a cursor: all up to it is in the store. client-go's is one
-	// while lists are put into the store at once, which is its default; else only an object's own version says anything.
+	// while lists are put into the store at once, which is the default; else only an object's own version counts.
 	ordered bool
 }
 

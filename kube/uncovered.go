@@ -11,7 +11,8 @@ import (
 const (
 	// uncoveredMost bounds how many objects are remembered that the cache does not show.
 	uncoveredMost = 16384
-	// uncoveredLook is how often at most all of them are looked up in the cache for want of room: it may show some after all.
+	// uncoveredLook is how often at most all of them are looked up in the cache when there is no room for more: the
+	// cache may show some by then.
 	uncoveredLook = time.Second
 )
 
