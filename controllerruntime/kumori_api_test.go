@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
@@ -49,14 +48,14 @@ var _ func(
 var _ interface {
 	SetCustomController(customController controllerruntime.IController)
 	Run(threadiness int, stopCh <-chan struct{}, errCh chan<- error)
-	EnqueueKey(key string, operation controller.Operation)
-	EnqueueKeyAfter(key string, operation controller.Operation, delay time.Duration)
+	EnqueueKey(key string, operation controllerruntime.Operation)
+	EnqueueKeyAfter(key string, operation controllerruntime.Operation, delay time.Duration)
 	Event(object runtime.Object, eventtype string, reason string, message string)
 	DecomposeKubeSecondaryResource(obj any) (secondaryResource metav1.Object, primaryKey string, err error)
 	HandleSecondary(obj any)
 	GarbageSecondaries()
 	Clean()
-	Operations(key string) controller.Operations
+	Operations(key string) controllerruntime.Operations
 	SetOwner(obj metav1.Object, key string)
 } = (*controllerruntime.ControllerRuntime[p, s1, none, none, none, t1, none, none, none])(nil)
 
@@ -88,9 +87,9 @@ func (onlySyncs) SyncHandler(string) error { return nil }
 var _ controllerruntime.IController = onlySyncs{}
 
 func TestKumoriConstantsAreThoseOfTheKumoriControllerruntime(t *testing.T) {
-	operations := []controller.Operation{
-		controller.OperationPut, controller.OperationDelete,
-		controller.OperationPurge, controller.OperationSecondary,
+	operations := []controllerruntime.Operation{
+		controllerruntime.OperationPut, controllerruntime.OperationDelete,
+		controllerruntime.OperationPurge, controllerruntime.OperationSecondary,
 	}
 	for i, op := range operations {
 		if uint8(op) != uint8(i) {
@@ -104,10 +103,10 @@ func TestKumoriConstantsAreThoseOfTheKumoriControllerruntime(t *testing.T) {
 		{controllerruntime.MessageResourceSyncedCreated, "%q synced successfully (created)"},
 		{controllerruntime.MessageResourceSyncedUpdated, "%q synced successfully (updated)"},
 		{controllerruntime.MessageResourceSyncedDeleted, "%q synced successfully (deleted)"},
-		{controller.OwnerkindLabel, "kumori/ownerkind"},
-		{controller.OwnerKeyLabel, "kumori/ownerkey"},
-		{controller.OwnerkindAnnotation, "kumori/ownerkind"},
-		{controller.OwnerKeyAnnotation, "kumori/ownerkey"},
+		{controllerruntime.OwnerkindLabel, "kumori/ownerkind"},
+		{controllerruntime.OwnerKeyLabel, "kumori/ownerkey"},
+		{controllerruntime.OwnerkindAnnotation, "kumori/ownerkind"},
+		{controllerruntime.OwnerKeyAnnotation, "kumori/ownerkey"},
 	} {
 		if c[0] != c[1] {
 			t.Errorf("got %q, want %q", c[0], c[1])
