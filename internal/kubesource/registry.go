@@ -19,7 +19,7 @@ var informers = &registry{seed: maphash.MakeSeed()}
 // registry finds the WatchErrors of an informer, and keeps neither of them alive. An informer whose handler they are
 // holds its WatchErrors, so they live as long as the informer; else they live as long as a source or a handle has them.
 //
-// A map by informer would keep each informer. So the map is by a hash of the informer's store, with weak values.
+// A map by informer would keep each informer. So the map is by a hash of the informer's identity, with weak values.
 type registry struct {
 	seed maphash.Seed
 
@@ -63,26 +63,40 @@ func (r *registry) makeLocked(informer cache.SharedIndexInformer) *WatchErrors {
 }
 
 func (r *registry) findLocked(informer cache.SharedIndexInformer) *WatchErrors {
-	hash, ok := r.hash(informer)
+	id, ok := identity(informer)
 	if !ok {
 		return nil
 	}
-	for _, pointer := range r.byHash[hash] {
-		if w := pointer.Value(); w != nil && w.informer.GetIndexer() == informer.GetIndexer() {
+	for _, pointer := range r.byHash[maphash.Comparable(r.seed, id)] {
+		w := pointer.Value()
+		if w == nil {
+			continue
+		}
+		if other, ok := identity(w.informer); ok && other == id {
 			return w
 		}
 	}
 	return nil
 }
 
-// hash tells informers apart by their stores: an informer that wraps another one has the same store. ok is false if a
-// store of the user's own cannot be compared. Then nothing is shared.
+// hash is that of the informer's identity. ok is false if it has none. Then nothing is shared.
 func (r *registry) hash(informer cache.SharedIndexInformer) (hash uint64, ok bool) {
-	store := informer.GetIndexer()
-	if !reflect.ValueOf(store).Comparable() {
+	id, ok := identity(informer)
+	if !ok {
 		return 0, false
 	}
-	return maphash.Comparable(r.seed, store), true
+	return maphash.Comparable(r.seed, id), true
+}
+
+// identity returns what tells an informer from others: its store, because an informer that wraps another one has the
+// same store. If that store cannot be compared, or each call returns another one, it is the informer itself. ok is
+// false if that cannot be compared either.
+func identity(informer cache.SharedIndexInformer) (id any, ok bool) {
+	store := informer.GetIndexer()
+	if store != nil && reflect.ValueOf(store).Comparable() && store == informer.GetIndexer() {
+		return store, true
+	}
+	return informer, reflect.ValueOf(informer).Comparable()
 }
 
 // remove is called when watch errors are gone.

@@ -147,16 +147,45 @@ type uncomparable struct {
 	_ func()
 }
 
+// withStore is an informer that wraps another one, and has the store that a function returns.
 type withStore struct {
-	cache.SharedIndexInformer
-	store cache.Indexer
+	*withHandler
+	store func() cache.Indexer
 }
 
-func (w *withStore) GetIndexer() cache.Indexer { return w.store }
+func (w *withStore) GetIndexer() cache.Indexer { return w.store() }
 
-func TestAnInformerWhoseStoreCannotBeComparedSharesNothing(t *testing.T) {
-	inner := stillInformer()
-	informer := &withStore{SharedIndexInformer: inner, store: uncomparable{Indexer: inner.GetIndexer()}}
+// TestAnInformerWhoseStoreTellsNothingIsSharedAllTheSame: its watch error handler is set once, whoever comes later.
+func TestAnInformerWhoseStoreTellsNothingIsSharedAllTheSame(t *testing.T) {
+	inner := func() *withHandler { return &withHandler{SharedIndexInformer: stillInformer()} }
+	type fresh struct{ cache.Indexer }
+	for what, store := range map[string]func() cache.Indexer{
+		"cannot be compared": func() cache.Indexer { return uncomparable{} },
+		"is always another":  func() cache.Indexer { return &fresh{} },
+		"is none":            func() cache.Indexer { return nil },
+	} {
+		informer, other := &withStore{inner(), store}, &withStore{inner(), store}
+		one, another := WatchErrorsOf(informer), WatchErrorsOf(informer)
+		if one != another || informer.set.Load() != 1 {
+			t.Errorf("a store that %s: the second replaced the first one's watch error handler", what)
+		}
+		if WatchErrorsOf(other) == one {
+			t.Errorf("a store that %s: it is shared with another informer", what)
+		}
+	}
+}
+
+// uncomparableInformer is an informer that cannot be compared.
+type uncomparableInformer struct {
+	*withStore
+	_ func()
+}
+
+func TestAnInformerThatCannotBeComparedSharesNothing(t *testing.T) {
+	store := func() cache.Indexer { return uncomparable{} }
+	informer := uncomparableInformer{
+		withStore: &withStore{&withHandler{SharedIndexInformer: stillInformer()}, store},
+	}
 	if one, another := WatchErrorsOf(informer), WatchErrorsOf(informer); one == another {
 		t.Error("it is shared")
 	}
