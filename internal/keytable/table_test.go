@@ -1,0 +1,193 @@
+package keytable
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// fail counts one more failure of a key, and returns the count.
+func fail(keys *Table, key string) (failures int) {
+	keys.Change(key, func(s *State) {
+		s.Failures++
+		failures = s.Failures
+	})
+	return failures
+}
+
+func TestFailuresCountUntilTheyAreReset(t *testing.T) {
+	t.Parallel()
+	var keys Table
+	for want := 1; want <= 3; want++ {
+		if got := fail(&keys, "a"); got != want || keys.Of("a").Failures != want {
+			t.Fatalf("failure %d counts as %d, %d", want, got, keys.Of("a").Failures)
+		}
+	}
+	if keys.Of("b").Failures != 0 {
+		t.Error("one key's failures count for another")
+	}
+	keys.ResetFailures("a")
+	if keys.Of("a").Failures != 0 || fail(&keys, "a") != 1 {
+		t.Error("the reset did not forget the failures")
+	}
+}
+
+func TestOnlyKeysThatFailTakeMemory(t *testing.T) {
+	t.Parallel()
+	var keys Table
+	for i := range 1000 {
+		key := fmt.Sprint(i)
+		fail(&keys, key)
+		keys.Of(key + "-fine")
+		keys.ResetFailures(key + "-fine")
+		if i > 0 {
+			keys.ResetFailures(key)
+		}
+	}
+	if failing, _ := keys.Counts(); failing != 1 || keys.Len() != 1 || len(keys.byKey) != 1 {
+		t.Errorf("%d keys fail, and %d are held; want the one that fails", failing, len(keys.byKey))
+	}
+}
+
+// TestAStateThatBecomesZeroIsDropped, whichever way it became so.
+func TestAStateThatBecomesZeroIsDropped(t *testing.T) {
+	t.Parallel()
+	object := &metav1.ObjectMeta{}
+	log := &ownwrites.Log{}
+	log.Add(nil, "", ownwrites.Polled(func() bool { return false }))
+	states := map[string]func(*State){
+		"failures":        func(s *State) { s.Failures = 1 },
+		"record failures": func(s *State) { s.RecordFailures = 1 },
+		"refusals":        func(s *State) { s.Refusals = 1 },
+		"parked":          func(s *State) { s.Parked = &Parked{Presence: source.Present, Object: object} },
+		"deleted":         func(s *State) { s.Deleted = &ObservedDelete{Object: object} },
+		"deleted anchor":  func(s *State) { s.DeletedAnchor = &entity.Record{} },
+		"decodable":       func(s *State) { s.NewlyDecodable = true },
+		"cleanup":         func(s *State) { s.CleanUp = NewCleanUp(nil) },
+		"unanswered":      func(s *State) { s.Unanswered = &Unanswered{} },
+		"writes":          func(s *State) { s.writes = log },
+	}
+	zero := func(s *State) { *s = State{} }
+	for by, drop := range map[string]func(*Table, string){
+		"Forget": (*Table).Forget,
+		"Change": func(keys *Table, key string) { keys.Change(key, zero) },
+		"Amend":  func(keys *Table, key string) { keys.Amend(key, zero) },
+	} {
+		var keys Table
+		keys.Change("zero", func(*State) {})
+		if n := keys.Len(); n != 0 {
+			t.Fatalf("a key whose State is zero is held")
+		}
+		for key, change := range states {
+			keys.Change(key, change)
+		}
+		if n := keys.Len(); n != len(states) {
+			t.Errorf("%d keys are held, want %d", n, len(states))
+		}
+		for key := range states {
+			drop(&keys, key)
+		}
+		failing, parked := keys.Counts()
+		if keys.Len() != 0 || len(keys.byKey) != 0 || failing != 0 || parked != 0 || keys.writing != 0 {
+			t.Errorf("after %s %d keys are held, %d fail, %d are parked, %d have writes",
+				by, len(keys.byKey), failing, parked, keys.writing)
+		}
+	}
+}
+
+// TestAmendMakesNoState: a key that has none stays without.
+func TestAmendMakesNoState(t *testing.T) {
+	t.Parallel()
+	var keys Table
+	for range 2 { // while the table is empty, and while it is not
+		keys.Amend("a", func(s *State) { s.Failures++ })
+		if n := keys.Of("a").Failures; n != 0 {
+			t.Errorf("%d failures were noted", n)
+		}
+		fail(&keys, "b")
+	}
+}
+
+// TestCountsAgreeWithTheStates after each step.
+func TestCountsAgreeWithTheStates(t *testing.T) {
+	t.Parallel()
+	var keys Table
+	park := func(s *State) { s.Parked = &Parked{} }
+	for i, step := range []func(){
+		func() { keys.Change("a", func(s *State) { s.Failures = 1 }) },
+		func() { keys.Change("a", func(s *State) { s.Failures = 2 }) },
+		func() { keys.Change("b", park) },
+		func() { keys.Amend("a", park) },
+		func() { keys.Amend("c", park) }, // has no State
+		func() { keys.Change("c", func(s *State) { s.Failures, s.Parked = 1, &Parked{} }) },
+		func() { keys.Change("c", park) },
+		func() { keys.Amend("c", func(s *State) { s.Parked = nil }) },
+		func() { keys.ResetFailures("a") },
+		func() { keys.ResetFailures("a") },
+		func() { keys.Forget("b") },
+		func() { keys.Forget("b") },
+		func() { keys.Forget("c") },
+		func() { keys.Change("a", func(s *State) { s.Parked = nil }) },
+	} {
+		step()
+		failing := len(keys.Where(func(s *State) bool { return s.Failures > 0 }))
+		parked := len(keys.Where(func(s *State) bool { return s.Parked != nil }))
+		if f, p := keys.Counts(); f != failing || p != parked {
+			t.Errorf("after step %d: %d fail and %d are parked; counted: %d and %d", i, failing, parked, f, p)
+		}
+		if held := keys.Where(func(*State) bool { return true }); keys.Len() != len(held) {
+			t.Errorf("after step %d: the length is %d, but %v are held", i, keys.Len(), slices.Sorted(slices.Values(held)))
+		}
+	}
+	if keys.Len() != 0 {
+		t.Errorf("%d keys are held in the end", keys.Len())
+	}
+}
+
+// TestAKeyStaysParkedUntilItsPrimaryChangesOrItIsAskedFor.
+func TestAKeyStaysParkedUntilItsPrimaryChangesOrItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	object := &metav1.ObjectMeta{Name: "a", ResourceVersion: "7"}
+	same := source.View{Presence: source.Present, Revision: 7, Object: object}
+	other := same
+	other.Object = &metav1.ObjectMeta{Name: "a", ResourceVersion: "7"} // of a stream that was recreated
+	absent := source.View{Presence: source.Absent, Revision: 7, Object: object}
+	for _, test := range []struct {
+		what string
+		view source.View
+		ops  operation.Operations
+		want bool
+	}{
+		{"no operation", same, 0, true},
+		{"a put of the state that failed", same, operation.Of(operation.Put), true},
+		{"a change of a secondary", same, operation.Of(operation.Secondary), true},
+		{"a resync", same, operation.Of(operation.Resync), true},
+		{"a retry", same, operation.Of(operation.Retry), true},
+		{"a resync by hand", same, operation.Of(operation.Resync) | operation.ByHand, true},
+		{"a manual operation", same, operation.Of(operation.Manual), false},
+		{"a put by hand", same, operation.Of(operation.Put) | operation.ByHand, false},
+		{"a delete by hand", same, operation.Of(operation.Delete) | operation.ByHand, false},
+		{"another object", other, operation.Of(operation.Secondary), false},
+		{"its absence", absent, operation.Of(operation.Secondary), false},
+	} {
+		var keys Table
+		if keys.StaysParked("a", test.view, test.ops) {
+			t.Error("a key is parked that never was")
+		}
+		keys.Change("a", func(s *State) { s.Parked = &Parked{same.Presence, same.Object} })
+		for range 2 { // what woke once is not parked again
+			if got := keys.StaysParked("a", test.view, test.ops); got != test.want {
+				t.Errorf("with %s it stays parked: %v, want %v", test.what, got, test.want)
+			}
+		}
+		if _, parked := keys.Counts(); parked == 1 != test.want || keys.Len() == 1 != test.want {
+			t.Errorf("with %s %d keys are parked, and %d are held", test.what, parked, keys.Len())
+		}
+	}
+}
