@@ -94,9 +94,18 @@ func (b *Brake) engage(reason string) bool {
 	return true
 }
 
-// announce says loudly that the brake engaged, and keeps that across restarts.
-func (b *Brake) announce(ctx context.Context) {
-	state := b.State()
+// stateIf returns the state of this moment if it is news, else nil. It needs b.mu: until it is announced the brake may
+// have been released.
+func (b *Brake) stateIf(news bool) *State {
+	if !news {
+		return nil
+	}
+	state := b.stateNow()
+	return &state
+}
+
+// announce says loudly that the brake engaged, as it was then, and keeps that across restarts.
+func (b *Brake) announce(ctx context.Context, state State) {
 	logger := klog.FromContext(ctx)
 	logger.Error(nil, "BRAKE ENGAGED: nothing inferred is deleted until it is released",
 		"reason", state.Reason, "held", state.Held, "swept", state.Swept, "bucket", b.Bucket.Name(),

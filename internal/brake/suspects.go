@@ -92,8 +92,8 @@ func (b *Brake) judge(ctx context.Context) {
 		anchors = b.countAnchors()
 	}
 	free, engaged := b.judged(going, anchors)
-	if engaged {
-		b.announce(ctx)
+	if engaged != nil {
+		b.announce(ctx, *engaged)
 	}
 	for _, key := range free {
 		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)
@@ -123,24 +123,23 @@ func (b *Brake) countAnchors() int {
 }
 
 // judged holds those of going that are still suspects and engages the brake, if there is a reason to or it is engaged
-// already. Else it returns them: they may go. anchors need not be counted for fewer than Least.
-func (b *Brake) judged(going sets.Set[string], anchors int) (free []string, engaged bool) {
+// already. Else it returns them: they may go. anchors need not be counted for fewer than Least. engaged is the state if
+// the brake has engaged just now.
+func (b *Brake) judged(going sets.Set[string], anchors int) (free []string, engaged *State) {
 	b.mu.Lock()
 	defer b.unlock()
 	going = going.Intersection(b.suspects) // the others came back meanwhile
 	b.suspects = b.suspects.Difference(going)
-	if !b.state.Engaged && len(going) > 0 {
-		engaged = b.engage(b.reasonToHold(len(going), anchors))
-	}
+	now := !b.state.Engaged && len(going) > 0 && b.engage(b.reasonToHold(len(going), anchors))
 	if b.state.Engaged {
 		b.held = b.held.Union(going)
-		return nil, engaged
+		return nil, b.stateIf(now)
 	}
 	for key := range going {
 		b.allowed.Insert(key)
 		b.gone.add(time.Now())
 	}
-	return going.UnsortedList(), false
+	return going.UnsortedList(), nil
 }
 
 // reasonToHold returns why so many suspects must not go; "" if they may.

@@ -36,18 +36,16 @@ func (b *Brake) HoldsOrphans(owner string) bool {
 // place of what it held back of the sweep before. A term needs at least one sweep, or an engaged brake stays engaged.
 func (b *Brake) Sweep(ctx context.Context, found []Orphans) (free []string) {
 	free, engaged := b.sweep(found)
-	if engaged {
-		b.announce(ctx)
+	if engaged != nil {
+		b.announce(ctx, *engaged)
 	}
 	return free
 }
 
-func (b *Brake) sweep(found []Orphans) (free []string, engaged bool) {
+func (b *Brake) sweep(found []Orphans) (free []string, engaged *State) {
 	b.mu.Lock()
 	defer b.unlock()
-	if !b.state.Engaged {
-		engaged = b.engage(b.reasonNotToSweep(found))
-	}
+	now := !b.state.Engaged && b.engage(b.reasonNotToSweep(found))
 	b.heldOwners, b.swept = sets.New[string](), true
 	b.endPermissions(found)
 	for _, o := range found {
@@ -64,7 +62,7 @@ func (b *Brake) sweep(found []Orphans) (free []string, engaged bool) {
 		}
 	}
 	b.poke()
-	return free, engaged
+	return free, b.stateIf(now)
 }
 
 // endPermissions ends those of owners that have nothing left that could go.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -31,7 +32,7 @@ func (e *Engine) Call(
 	if e.opts.ReconcileTimeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.ReconcileTimeout, ErrReconcileTimeout)
 	}
-	a.Number = e.keys.Of(it.Key).Failures + 1
+	a.Number, a.Operations = e.keys.Of(it.Key).Failures+1, operations
 	e.stats.Running.Add(1)
 	start := time.Now()
 	a.Err = guard.Call(func() (err error) {
@@ -41,6 +42,10 @@ func (e *Engine) Call(
 	a.Took = time.Since(start)
 	e.stats.Running.Add(-1)
 	cancel()
+	if lifecycle.IsTerminal(a.Err) && t.Ctx.Err() != nil {
+		// It says nothing about the primary, so it must not park the key: nobody would record that it is.
+		a.Err = fmt.Errorf("%v, after the term had ended: %w", a.Err, context.Cause(t.Ctx))
+	}
 	a.Wrote, a.Status = !own.Writes.Empty(), own.TakeStatus()
 	a.Waits = e.WaiterFor(it.Key, a.Err)
 	if after, what := own.Pending(); what != "" && a.Err == nil {

@@ -32,6 +32,7 @@ func (e *Engine) Notice(key string, ops operation.Operations, prio queue.Priorit
 	defer e.leadership.mu.RUnlock()
 	if e.leadership.waits && !e.primary.Exists(key) {
 		e.queue.CancelDue(key)
+		e.keys.ResetFailures(key) // the replica that leads has its own
 		return false
 	}
 	e.queue.Add(key, ops, prio)

@@ -35,8 +35,6 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 		e.keys.ResetFailures(it.Key)
 	case lifecycle.BackAgain:
 		e.settleBackAgain(it, o)
-	case lifecycle.NothingOwed, lifecycle.TornDown:
-		e.forget(it.Key)
 	case lifecycle.RecordFailed:
 		e.settleRecordFailure(t, it, o)
 	case lifecycle.StatusRefused:
@@ -54,6 +52,9 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 	}
 	if o.Verdict == lifecycle.TornDown {
 		e.stats.TornDown.Add(1)
+	}
+	if o.Verdict == lifecycle.TornDown || o.Verdict == lifecycle.NothingOwed {
+		e.forget(it.Key) // after the report: the user's callback may still ask for the last known object
 	}
 	if o.Write == nil {
 		e.queue.Done(it.Key)
@@ -200,15 +201,15 @@ func (e *Engine) forget(key string) {
 func (e *Engine) report(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt) {
 	e.stats.reconciled(a)
 	if a.Waits != nil {
-		t.Logger.V(2).Info("Key waits for an API", "key", it.Key, "operations", it.Ops.Public(), "err", a.Err)
+		t.Logger.V(2).Info("Key waits for an API", "key", it.Key, "operations", a.Operations, "err", a.Err)
 	} else if a.Err != nil && t.Ctx.Err() == nil {
 		t.Logger.Error(a.Err, "Reconcile failed",
-			"key", it.Key, "operations", it.Ops.Public(), "attempt", a.Number, "nextDue", a.NextDue)
+			"key", it.Key, "operations", a.Operations, "attempt", a.Number, "nextDue", a.NextDue)
 	}
 	if f := e.opts.OnResult; f != nil {
 		e.callback(t.Ctx, "WithOnResult", func() {
 			f(Report{
-				Key: it.Key, Operations: it.Ops.Public(),
+				Key: it.Key, Operations: a.Operations,
 				Attempt: a.Number, Duration: a.Took, Err: a.Err, NextDue: a.NextDue,
 			})
 		})

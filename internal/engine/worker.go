@@ -76,11 +76,7 @@ func (e *Engine) handlePresent(t *lifecycle.Term, it queue.Item, v view) lifecyc
 	}
 	o := lifecycle.OutcomeOf(it, v, a)
 	if a.Err != nil && t.Ctx.Err() != nil {
-		// The term is over, and with it the reconcile's context: the error says nothing about the primary.
-		if o.Verdict == lifecycle.Terminal {
-			o.Verdict = lifecycle.Failed // nothing would ever say that it is parked
-		}
-		return o
+		return o // the term is over, and with it the reconcile's context: the error says nothing about the primary
 	}
 	o.Write = e.life.Record(t, it, v, anchor, o.Verdict, a)
 	return o

@@ -58,15 +58,16 @@ type RecordWrite struct {
 
 // Attempt is one call of the reconciler and what came of it.
 type Attempt struct {
-	Number  int           // counts from 1; 0: the reconciler was not called
-	Requeue time.Duration // due again after it, if positive
-	Err     error
-	Took    time.Duration
-	NextDue time.Time
-	Wrote   bool                 // through our clients or handles
-	Pending string               // what external.Reconcile waits for; the key is not reconciled yet
-	Status  *entity.StatusChange // nil if none was set
-	Waits   apisource.Waiter     // the error is no failure: the key has to wait for an API
+	Number     int                  // counts from 1; 0: the reconciler was not called
+	Operations operation.Operations // as the reconciler was told
+	Requeue    time.Duration        // due again after it, if positive
+	Err        error
+	Took       time.Duration
+	NextDue    time.Time
+	Wrote      bool                 // through our clients or handles
+	Pending    string               // what external.Reconcile waits for; the key is not reconciled yet
+	Status     *entity.StatusChange // nil if none was set
+	Waits      apisource.Waiter     // the error is no failure: the key has to wait for an API
 }
 
 // OutcomeOf is the outcome of an attempt, as its error or its absence says. v is the primary as it was reconciled.
