@@ -21,7 +21,7 @@ const (
 	OperationExternal  = controller.OperationExternal  // an external resource drifted
 	OperationResync    = controller.OperationResync    // its turn in the resync interval
 	OperationRetry     = controller.OperationRetry     // the last sync failed and its backoff is over
-	OperationRequeue   = controller.OperationRequeue   // the key was asked for after a delay
+	OperationRequeue   = controller.OperationRequeue   // the last attempt asked for it; SyncHandler never does
 	OperationManual    = controller.OperationManual    // somebody asked for it by hand
 )
 

@@ -95,10 +95,8 @@ func jittered(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
 
-// caughtUp tells whether the cache is of a list that began after the source was first asked for this key, and some time
-// more (Settle). If not, the key is due again when it is. Such a list shows what the last reconcile created, and
-// whether what was deleted is gone. The first moment counts until the key's next delete: the lists of other sources may
-// come later.
+// caughtUp reports whether the last list began later than Settle after the teardown of this key first asked. If not,
+// it asks for a list, which makes the key due.
 func (s *Source) caughtUp(key string) bool {
 	awaited := s.keys.of(key).awaited
 	if awaited == nil {

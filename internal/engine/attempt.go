@@ -12,9 +12,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
-// Call calls the reconciler if the caches show what the key's last reconcile wrote, or have been waited for. Else, or
-// if the term is over, it does not start, and instead says what the hand-out came to. recordsOutcome says that the
-// caller records what comes of the attempt.
+// Call calls the reconciler. It does not, and says instead what the hand-out came to, if the term is over or the
+// caches do not show the key's own writes yet. recordsOutcome says that the caller records what comes of the attempt.
 func (e *Engine) Call(
 	t *lifecycle.Term, it queue.Item, recordsOutcome bool,
 ) (a lifecycle.Attempt, instead *lifecycle.Outcome) {

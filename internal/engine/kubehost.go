@@ -28,10 +28,9 @@ func (h kubeHost) Answered(server kubeerrors.Server) { h.answered(server) }
 // Stopping implements kubesource.Host.
 func (h kubeHost) Stopping() bool { return h.leadership.stopping.Load() }
 
-// unansweredBy tells whether a key failed because a request to an API server was not answered, and which of the
-// sources' API servers that is, where the error tells. Its backoff grows as for any other failure, so an outage of an
-// hour would cost it minutes more; but that is over as soon as the API server answers. A key that is refused
-// meanwhile is remembered still: it may have been tried before anybody noticed that the API server is back.
+// unansweredBy returns which API server did not answer a request of this attempt; nil if the error is another. When
+// that server answers, the key is due at once, with its failures forgotten: an outage of an hour would cost it
+// minutes more.
 func (e *Engine) unansweredBy(err error) *keytable.Unanswered {
 	if !kubeerrors.Unanswered(err) {
 		return nil
@@ -53,9 +52,8 @@ func (e *Engine) hasSourceOf(server kubeerrors.Server) bool {
 	return false
 }
 
-// answered makes the keys due that failed while an API server was away. What they failed of then is over, so it does
-// not count against them: an API server that has just started refuses everybody but administrators until it has read
-// who may do what.
+// answered makes the keys due that failed while an API server was away, and forgets those failures. A server that has
+// just started also refuses everybody but administrators, until it has read who may do what.
 func (e *Engine) answered(server kubeerrors.Server) {
 	concerns := func(s *keytable.State) bool {
 		return s.Unanswered != nil && (s.Unanswered.Server == 0 || s.Unanswered.Server == server)

@@ -23,10 +23,9 @@ func (l *leadership) wait(waits bool) {
 	l.waits = waits
 }
 
-// Notice makes a key due because of something that a source told. While this replica waits for the lease, that is
-// kept for keys that exist, so that it can take over warm. Of a key that is gone nothing is: the record says whether
-// its teardown is owed, and the brake asks for it when a term begins. Else a replica that waits for weeks would
-// remember every key that ever was. It is false if nothing is remembered.
+// Notice makes a key due because of something that a source told. A standby keeps keys that exist, so that it takes
+// over warm, and forgets those that are gone, or it would remember every key that ever was: their records and the
+// brake bring them back when its term begins. Then it returns false.
 func (e *Engine) Notice(key string, ops operation.Operations, prio queue.Priority) (due bool) {
 	e.leadership.mu.RLock()
 	defer e.leadership.mu.RUnlock()

@@ -33,7 +33,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Store is the key that holds the lease. Errors are apimachinery's.
+// Store is the key that holds the lease. Errors are apimachinery's. Its revisions are to be those of the stream that
+// has what the holder writes: a new holder waits until its cache has reached the revision at which it won.
 type Store interface {
 	// Load reads the key live. IsNotFound if it is absent.
 	Load(ctx context.Context) (value []byte, revision uint64, err error)

@@ -15,17 +15,13 @@ import (
 
 // Queue hands keys to workers, each with the reasons that gathered for it.
 //
-// It keeps what client-go's workqueue keeps, which keys are dirty (entry.ops is not
-// empty) and which are in progress (entry.running): one key is never handed out
-// twice at once, and any number of events during its run make exactly one more. It
-// is not that workqueue, because beside operations, priority (order.go) and delays
-// that can be cancelled (timers.go), which need an entry for each key anyway, its
-// two sets would say the same once more, and take as long as all the rest together.
+// As in client-go's workqueue a key is never handed out twice at once, and events during a run make one more.
+// Priorities and delays that can be cancelled need an entry for each key anyway, so workqueue's two sets would only
+// say it again.
 //
-// The next run of a key is in one of three states: none; waiting, for a retry, a
-// requeue or quiet (entry.wait is set); or due, ready or behind the run in
-// progress (entry.ops is not empty). All reasons of the next run are in one place,
-// so none is lost and none is handed out twice. A user's delay is apart from it.
+// The next run of a key is in one of three states: none; waiting, for a retry, a requeue or quiet (entry.wait is
+// set); or due, ready or behind the run in progress (entry.ops is not empty). All reasons of the next run are in one
+// place, so none is lost and none is handed out twice. A user's delay is apart from it.
 type Queue struct {
 	quiet, maxHold time.Duration
 	epoch          time.Time // zero of the queue's clock
