@@ -56,7 +56,7 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 	template := obj.DeepCopyObject().(T)
 	primary := ownerIn(ctx, template.DeepCopyObject().(T))
 	existing := k.lookup(key)
-	cached := existing == nil || !onlyMetadata(existing)
+	cached := existing == nil || !mergediff.OnlyMetadata(existing)
 	for tries := 0; ; tries++ {
 		if tries > 0 || !cached {
 			if existing, err = k.live(ctx, key); err != nil {
@@ -181,7 +181,7 @@ func (k *Handle[T]) update(
 // allFields returns all that the API server has of an object, as it was when it was read.
 func (k *Handle[T]) allFields(ctx context.Context, existing metav1.Object) (map[string]any, error) {
 	if _, ok := existing.(*unstructured.Unstructured); ok {
-		return fieldsOf(existing)
+		return mergediff.FieldsOf(existing)
 	}
 	live, err := k.live(ctx, source.ObjectKey(existing))
 	if err != nil {
@@ -191,7 +191,7 @@ func (k *Handle[T]) allFields(ctx context.Context, existing metav1.Object) (map[
 		return nil, &conflict.Error{Err: apierrors.NewConflict(k.resource.GroupResource(),
 			source.ObjectKey(existing), errors.New("it has changed since the cache saw it"))}
 	}
-	return fieldsOf(live)
+	return mergediff.FieldsOf(live)
 }
 
 // mergePatch patches what was seen and nothing else.
