@@ -35,19 +35,20 @@ var mayImport = map[string][]string{
 	"recorder/kuberecorder": {"recorder"},
 
 	// Rooms that know nothing of documents.
-	"internal/conflict":    {},
-	"internal/guard":       {},
-	"internal/ownwrites":   {},
-	"internal/backoff":     {},
-	"internal/netpoll":     {},
-	"internal/asyncwrites": {},
-	"internal/operation":   {},
-	"internal/health":      {},
-	"internal/lease":       {},
-	"internal/queue":       {"internal/operation"},
-	"internal/kubeerrors":  {},
-	"internal/mergediff":   {},
-	"internal/resync":      {},
+	"internal/conflict":      {},
+	"internal/guard":         {},
+	"internal/ownwrites":     {},
+	"internal/backoff":       {},
+	"internal/netpoll":       {},
+	"internal/asyncwrites":   {},
+	"internal/operation":     {},
+	"internal/health":        {},
+	"internal/lease":         {},
+	"internal/queue":         {"internal/operation"},
+	"internal/kubeerrors":    {},
+	"internal/mergediff":     {},
+	"internal/managedfields": {},
+	"internal/resync":        {},
 
 	// Rooms of the engine.
 	"internal/record":     {"internal/source", "internal/backoff"},
@@ -67,7 +68,7 @@ var mayImport = map[string][]string{
 
 	// What users import.
 	"controller":        {"internal/conflict", "internal/engine"},
-	"kube":              {"controller", "internal/mergediff"},
+	"kube":              {"controller", "internal/managedfields", "internal/mergediff"},
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 }
 
