@@ -21,13 +21,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ControllerRuntime is the engine under the API of the Kumori controllerruntime: one kind of primary, up to four kinds
-// of secondaries and four of tertiaries in NATS (*entity.None and a nil client fill a slot that is not used), any number
-// of Kubernetes informers, and external clients.
+// ControllerRuntime is the engine under the API of the Kumori controllerruntime. It has one kind of primary, up to four
+// kinds of secondaries and four of tertiaries in NATS, any number of Kubernetes informers, and external clients.
+// *entity.None and a nil client fill a slot that is not used.
 //
-// The flow: get a key from the work queue; if it is not valid, forget it; SyncHandler; on an error add it again
-// rate-limited; on success forget; done. There is no automatic cascade: SyncHandler cleans up when the primary is gone.
-// Deletes are not lost all the same: a primary that was deleted while the controller was down is synced when it starts.
+// A custom controller embeds a *ControllerRuntime, writes SyncHandler, and inherits the rest of [IController]. The flow
+// is in the package comment. All methods may be called concurrently.
 type ControllerRuntime[
 	TNatsPrim entity.IEntity,
 	TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4 entity.IEntity,
@@ -48,14 +47,18 @@ type ControllerRuntime[
 	syncing  map[string]syncing // the keys that are synced now
 }
 
-// syncing is a call of SyncHandler. It has the context because SyncHandler, which gets nothing but a key, can ask for it.
+// syncing is a call of SyncHandler. It holds the context because SyncHandler, which gets only a key, can ask for it.
 type syncing struct {
 	ctx        context.Context
 	operations controller.Operations
 }
 
-// NewControllerRuntime makes a runtime; what is wrong with the arguments is told by Run, through its error channel. The
-// kind must be the primary client's. Kubernetes informers are the caller's to start. A resyncInterval of 0 means never.
+// NewControllerRuntime makes a runtime. It never fails: Run reports what is wrong with the arguments, through its error
+// channel.
+//
+// The name is kept in the status bucket and must stay the same over restarts. The kind must be the primary client's.
+// kubeClientset is for events about Kubernetes objects; nil if there are none. Kubernetes informers are the caller's to
+// start. A resyncInterval of 0 means never.
 func NewControllerRuntime[
 	TNatsPrim entity.IEntity,
 	TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4 entity.IEntity,
@@ -77,20 +80,25 @@ func NewControllerRuntime[
 	terciaryNatsClient4 entity.IEntityClient[TNatsTer4],
 	secondaryExternalClients []external.IExternalClient,
 	resyncInterval time.Duration,
-) *ControllerRuntime[TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4] {
-	r := &ControllerRuntime[TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4]{
+) *ControllerRuntime[
+	TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4,
+] {
+	r := &ControllerRuntime[
+		TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4,
+	]{
 		name: name, kubeClientset: kubeClientset, primary: primaryNatsClient, syncing: map[string]syncing{},
 	}
-	opts := []controller.Option{controller.WithResyncInterval(resyncInterval), controller.WithGracePeriod(-1), func(o *engine.Options) error {
-		o.WithoutCascade = true
-		o.Garbage = r.garbage
-		o.Attach = func(e *engine.Engine) { r.engine = e }
-		return nil
-	}}
-	opts = append(opts, kumoriNats(secondaryNatsClient1, "secondary", r.handleSecondary), kumoriNats(secondaryNatsClient2, "secondary", r.handleSecondary),
-		kumoriNats(secondaryNatsClient3, "secondary", r.handleSecondary), kumoriNats(secondaryNatsClient4, "secondary", r.handleSecondary),
-		kumoriNats(terciaryNatsClient1, "tertiary", r.handleTertiary), kumoriNats(terciaryNatsClient2, "tertiary", r.handleTertiary),
-		kumoriNats(terciaryNatsClient3, "tertiary", r.handleTertiary), kumoriNats(terciaryNatsClient4, "tertiary", r.handleTertiary))
+	opts := []controller.Option{
+		controller.WithResyncInterval(resyncInterval), controller.WithGracePeriod(-1), r.kumoriOptions,
+		kumoriNats(secondaryNatsClient1, "secondary", r.handleSecondary),
+		kumoriNats(secondaryNatsClient2, "secondary", r.handleSecondary),
+		kumoriNats(secondaryNatsClient3, "secondary", r.handleSecondary),
+		kumoriNats(secondaryNatsClient4, "secondary", r.handleSecondary),
+		kumoriNats(terciaryNatsClient1, "tertiary", r.handleTertiary),
+		kumoriNats(terciaryNatsClient2, "tertiary", r.handleTertiary),
+		kumoriNats(terciaryNatsClient3, "tertiary", r.handleTertiary),
+		kumoriNats(terciaryNatsClient4, "tertiary", r.handleTertiary),
+	}
 	for i, informer := range secondarySharedInformers {
 		opts = append(opts, kumoriKube(informer, i, "secondary", r.handleSecondary))
 	}
@@ -102,12 +110,14 @@ func NewControllerRuntime[
 	}
 	r.controller, r.err = controller.New(name, primaryNatsClient, controller.ReconcilerFunc(r.reconcile), opts...)
 	if r.err == nil && primaryNatsClient.Kind() != kind {
-		r.err = fmt.Errorf("controller %q: its kind is %q, but its primary client's is %q; they must be equal", name, kind, primaryNatsClient.Kind())
+		r.err = fmt.Errorf("controller %q: its kind is %q, but its primary client's is %q; they must be equal",
+			name, kind, primaryNatsClient.Kind())
 	}
 	return r
 }
 
-// SetCustomController says who is called for keys, secondaries, garbage and the clean-up. It must be called before Run.
+// SetCustomController sets the controller whose SyncHandler, HandleSecondary, GarbageSecondaries and Clean are called.
+// It must be called before Run.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) SetCustomController(customController IController) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,13 +130,16 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) customController(
 	return r.custom
 }
 
-// errPatience is how long Run, when all has ended, waits for somebody who is about to receive from errCh.
+// errPatience is how long Run, when all has ended, waits for a receiver on errCh.
 const errPatience = 500 * time.Millisecond
 
-// Run starts threadiness workers, blocks until stopCh is closed, and then waits, without limit, for the workers to
-// finish what they are at. A fatal error ends Run, and is sent to errCh if that is not nil and somebody takes it; what is
-// retried is no fatal error. A runtime runs once.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Run(threadiness int, stopCh <-chan struct{}, errCh chan<- error) {
+// Run starts threadiness workers (at least 1) and blocks until stopCh is closed. Then it waits, without limit, for the
+// workers to finish their current keys, and calls Clean. A fatal error ends Run; it is logged, and sent to errCh if
+// somebody receives. errCh may be nil and never blocks Run for more than a moment. Errors that are retried are not
+// sent. A runtime runs once.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Run(
+	threadiness int, stopCh <-chan struct{}, errCh chan<- error,
+) {
 	err := r.run(wait.ContextForChannel(stopCh), threadiness)
 	if err == nil {
 		return
@@ -177,7 +190,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IControl
 	return r.custom, nil
 }
 
-// clean is the end of Run: the custom controller may still record events in its Clean.
+// clean ends Run. The custom controller may still record events in its Clean.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom IController) {
 	if err := guard.Call(func() error { custom.Clean(); return nil }); err != nil {
 		klog.Background().Error(err, "Clean panicked", "controller", r.name)
@@ -193,7 +206,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom ICon
 	}
 }
 
-// ReleaseBrake lets the deletes go that the brake holds; see Controller.ReleaseBrake.
+// ReleaseBrake lets the deletes go that the brake holds; see controller.Controller.ReleaseBrake.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ReleaseBrake(ctx context.Context) error {
 	if r.controller == nil {
 		return r.err
@@ -201,7 +214,8 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ReleaseBrake(ctx 
 	return r.controller.ReleaseBrake(ctx)
 }
 
-// LastKnown returns a primary as it was last known, for a SyncHandler that cleans up after it; see Controller.LastKnown.
+// LastKnown returns a primary as it was last known, for a SyncHandler that cleans up after it; see
+// controller.Controller.LastKnown.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) LastKnown(ctx context.Context, key string) (P, error) {
 	if r.controller == nil {
 		var none P
@@ -210,7 +224,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) LastKnown(ctx con
 	return r.controller.LastKnown(ctx, key)
 }
 
-// Stats returns the counts and states of this moment; see Controller.Stats.
+// Stats returns the counts and states of this moment; see controller.Controller.Stats.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Stats() controller.Stats {
 	if r.controller == nil {
 		return controller.Stats{}
@@ -220,7 +234,9 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Stats() controlle
 	return r.controller.Stats()
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) reconcile(
+	ctx context.Context, req controller.Request,
+) (controller.Result, error) {
 	r.mu.Lock()
 	r.syncing[req.Key] = syncing{ctx, req.Operations}
 	r.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package controllerruntime is the API of the Kumori controllerruntime over the engine of package controller: nine type
+// Package controllerruntime has the API of the Kumori controllerruntime, on the engine of package controller: nine type
 // parameters, IController, SyncHandler, HandleSecondary, GarbageSecondaries.
 //
-// It is for controllers that were written to that API, which run here as they are. A custom controller embeds a
-// [ControllerRuntime] and writes SyncHandler; the rest it inherits, and overrides what it wants to do differently:
+// Controllers that were written to that API run here as they are. A custom controller embeds a [ControllerRuntime] and
+// writes SyncHandler. It inherits the rest, and overrides what it wants to do differently:
 //
 //	type siteController struct {
 //		*controllerruntime.ControllerRuntime[*Site, *Page, none, none, none, none, none, none, none]
@@ -11,10 +11,14 @@
 //
 //	func (c *siteController) SyncHandler(key string) error { … } // make the world match the site with this key
 //
-// The flow: get a key from the work queue; if it is not valid, forget it; SyncHandler; on an error add it again
-// rate-limited; on success forget it; done. There is no automatic cascade: SyncHandler cleans up when the primary is gone.
-// Deletes are not lost all the same: a primary that was deleted while the controller was down is synced when it starts.
+//	c.SetCustomController(c)
+//	c.Run(4, stopCh, errCh)
 //
-// Package controller is the modern API of the same engine, and has what is not about Kumori's signatures: CreateOrUpdate,
-// SetStatus, predicates, options. Inside SyncHandler [ControllerRuntime.Context] gives the context that they need.
+// The flow: get a key from the work queue; if it is not valid, forget it; call SyncHandler; on an error add the key
+// again, rate-limited; on success forget it; done. There is no automatic cascade: SyncHandler cleans up when the
+// primary is gone. Deletes are not lost: a primary that was deleted while the controller was down is synced when it
+// starts.
+//
+// New controllers use package controller. Its helpers work here too: inside SyncHandler [ControllerRuntime.Context]
+// gives the context for controller.CreateOrUpdate, controller.SetStatus and the handles of package kube.
 package controllerruntime

@@ -1,6 +1,6 @@
 package controllerruntime
 
-// Reasons and messages of events, as controllers written to the Kumori API use them.
+// The reasons and messages of events that controllers written to the Kumori API record. %q is the resource.
 const (
 	ReasonResourceSynced         = "Synced"
 	ReasonErrResourceExists      = "ErrResourceExists"
@@ -11,25 +11,31 @@ const (
 )
 
 // IController is a controller in the style of the Kumori controllerruntime. A custom controller embeds a
-// *ControllerRuntime, writes SyncHandler, and overrides of the rest what it wants to do differently.
+// *ControllerRuntime, writes SyncHandler, and overrides the methods that it wants to do differently.
+//
+// A custom controller may also have a method HandleTertiary(obj any). It is called with each tertiary that was added,
+// updated or deleted, as HandleSecondary is with secondaries; without it tertiaries enqueue nothing.
 type IController interface {
 	// Run runs the controller until stopCh is closed.
 	Run(threadiness int, stopCh <-chan struct{}, errCh chan<- error)
-	// SyncHandler makes the world match the primary with this key, which may be gone. After an error it is called again, with
-	// backoff. It is never called for one key twice at once.
+	// SyncHandler makes the world match the primary with this key, which may be gone. After an error it is called
+	// again, with backoff. It is called concurrently for different keys, and never twice at once for one key.
 	SyncHandler(key string) error
-	// HandleSecondary is called with each secondary that was added, updated (its status too) or deleted. Only it enqueues
-	// for a secondary. It gets the object itself; of a deleted one the last known, or the cache.DeletedFinalStateUnknown
-	// that client-go gives. An external.Resource of which only OwnerKey is known was made and deleted before any list showed
-	// it. Objects of a Kubernetes informer are its cache's and must not be modified. It must not block.
+	// HandleSecondary is called with each secondary that was added, updated (its status too) or deleted. The runtime
+	// itself enqueues nothing for a secondary; HandleSecondary does. It must not block.
+	//
+	// obj is the object itself. For a delete it is the last known object, or the cache.DeletedFinalStateUnknown that
+	// client-go gives. For external resources it is an external.Resource; one with only an OwnerKey was made and
+	// deleted before any list showed it. Objects of a Kubernetes informer belong to its cache and must not be modified.
 	HandleSecondary(obj any)
-	// GarbageSecondaries is called after the first sync and each resync interval, to find secondaries whose owner is gone.
+	// GarbageSecondaries is called after the first sync and at each resync interval, to find secondaries whose owner is
+	// gone.
 	GarbageSecondaries()
-	// Clean is called once, when Run ends, also where it failed: no worker runs any more.
+	// Clean is called once, when Run ends, also if it failed. No worker runs any more.
 	Clean()
 }
 
-// tertiaryHandler is what a custom controller implements that wants to hear of changes of tertiaries.
+// tertiaryHandler is the optional part of a custom controller that hears of changes of tertiaries.
 type tertiaryHandler interface {
 	HandleTertiary(obj any)
 }

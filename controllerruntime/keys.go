@@ -14,30 +14,32 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// EnqueueKey makes a key due now.
+// EnqueueKey makes a key due now, for the given reason. See controller.Controller.Enqueue.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKey(key string, operation controller.Operation) {
 	if r.controller != nil {
 		r.controller.Enqueue(key, operation)
 	}
 }
 
-// EnqueueKeyAfter makes a key due after a delay, which no event cancels.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKeyAfter(key string, operation controller.Operation, delay time.Duration) {
+// EnqueueKeyAfter makes a key due after a delay, which no event cancels. Of two delays for one key the shorter wins.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKeyAfter(
+	key string, operation controller.Operation, delay time.Duration,
+) {
 	if r.controller != nil {
 		r.controller.EnqueueAfter(key, operation, delay)
 	}
 }
 
-// Operations tells, inside SyncHandler, why the key is synced. Outside it is empty.
+// Operations returns, inside SyncHandler, why the key is synced. At other times it is empty.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Operations(key string) controller.Operations {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.syncing[key].operations
 }
 
-// Context returns, inside SyncHandler, the context of this sync: it ends when the controller has to stop, carries the logger,
-// and with it CreateOrUpdate and the methods of Kube write for this key, as in a reconcile of a Controller. Of a key that is
-// not synced now it is context.Background().
+// Context returns, inside SyncHandler, the context of this sync. It carries the logger, and ends when the controller
+// has to stop. With it controller.CreateOrUpdate, controller.SetStatus and the handles of package kube write for this
+// key, as in a reconcile. For a key that is not synced now it returns context.Background().
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Context(key string) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,27 +49,33 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Context(key strin
 	return context.Background()
 }
 
-// SetOwner makes the primary with that key the owner of obj: kind, key and the id of this installation.
+// SetOwner makes the primary with that key the owner of obj: it sets kind, key and the id of this installation, as
+// labels and annotations. Call it inside SyncHandler; the id is known once Run has begun.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) SetOwner(obj metav1.Object, key string) {
 	if r.controller != nil {
 		r.controller.SetOwner(obj, key)
 	}
 }
 
-// Event records an event about a NATS entity or a Kubernetes object, while Run runs. It never blocks.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Event(object runtime.Object, eventtype string, reason string, message string) {
+// Event records an event about a NATS entity or a Kubernetes object. eventtype is "Normal" or "Warning". It never
+// blocks, and drops the event while Run does not run.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Event(
+	object runtime.Object, eventtype string, reason string, message string,
+) {
 	r.mu.Lock()
 	events := r.recorder
 	r.mu.Unlock()
 	if events == nil {
-		klog.Background().V(2).Info("Event outside of Run, dropped", "controller", r.name, "reason", reason, "message", message)
+		klog.Background().V(2).Info("Event outside of Run, dropped",
+			"controller", r.name, "reason", reason, "message", message)
 		return
 	}
 	events.Event(object, eventtype, reason, message)
 }
 
-// HandleSecondary enqueues the owner of a secondary with OperationSecondary, if it is of the primary's kind and of this
-// installation. An owner that never was, or is gone and cleaned up after, is left to GarbageSecondaries, which is careful.
+// HandleSecondary enqueues the owner of a secondary with OperationSecondary, if the owner is of the primary's kind and
+// of this installation. An owner that never existed, or that is gone and cleaned up after, is left to
+// GarbageSecondaries.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(obj any) {
 	if r.controller == nil {
 		return
@@ -87,9 +95,9 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 	}
 }
 
-// GarbageSecondaries enqueues, with OperationDelete, each owner that secondaries name and that does not exist. The leader
-// is asked before SyncHandler is called, and the brake holds back a mass delete. An override may call it; at any other time
-// than when the runtime calls GarbageSecondaries it does nothing.
+// GarbageSecondaries enqueues, with OperationDelete, each owner that secondaries name and that does not exist. The
+// leader is asked before SyncHandler is called, and the brake holds back a mass delete. An override may call it from
+// its own GarbageSecondaries; at any other time it does nothing.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) GarbageSecondaries() {
 	r.mu.Lock()
 	sweep := r.sweep
@@ -102,10 +110,12 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) GarbageSecondarie
 // Clean does nothing.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Clean() {}
 
-// DecomposeKubeSecondaryResource returns a secondary as what it is, out of a DeletedFinalStateUnknown if need be, and the
-// key of the primary that owns it; "" if it names no owner, one of another kind, or one of another installation. What is
-// no object is an error.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSecondaryResource(obj any) (secondaryResource metav1.Object, primaryKey string, err error) {
+// DecomposeKubeSecondaryResource returns the secondary, which it takes out of a DeletedFinalStateUnknown if need be,
+// and the key of the primary that owns it. The key is "" if the secondary names no owner, one of another kind, or one
+// of another installation. An obj that is not an object with metadata is an error.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSecondaryResource(
+	obj any,
+) (secondaryResource metav1.Object, primaryKey string, err error) {
 	secondaryResource, ok := source.MetaObject(obj)
 	if !ok || guard.IsNil(secondaryResource) {
 		return nil, "", fmt.Errorf("controller %q: a secondary must be an object with metadata, got %T", r.name, obj)

@@ -17,6 +17,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// kumoriOptions sets what the Kumori API does differently from package controller.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) kumoriOptions(o *engine.Options) error {
+	o.WithoutCascade = true
+	o.Garbage = r.garbage
+	o.Attach = func(e *engine.Engine) { r.engine = e }
+	return nil
+}
+
 // handlerSink hands the objects themselves to the custom controller.
 type handlerSink struct {
 	source fmt.Stringer
@@ -31,7 +39,7 @@ func (s *handlerSink) call(ctx context.Context, obj any) {
 
 func (s *handlerSink) Created(ctx context.Context, obj metav1.Object, _ bool) { s.call(ctx, obj) }
 
-// updated hands over the old object too where it had another owner, who would else not learn of its loss.
+// Updated also hands over the old object if it had another owner, who would otherwise not learn of its loss.
 func (s *handlerSink) Updated(ctx context.Context, oldObj, newObj metav1.Object) {
 	oldKind, oldKey, _ := controller.OwnerOf(oldObj)
 	if kind, key, _ := controller.OwnerOf(newObj); kind != oldKind || key != oldKey {

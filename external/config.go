@@ -35,7 +35,7 @@ const (
 )
 
 // Configure returns the client with settings of its own. Of two Configure around one client the outer counts. What is wrong
-// with the settings is told by whoever uses the client, such as controllerruntime.New.
+// with the settings is told by whoever uses the client, such as controller.New.
 func Configure(client IExternalClient, config Config) IExternalClient {
 	inner, _ := Unwrap(client)
 	return &configured{IExternalClient: inner, config: config}

@@ -2,7 +2,7 @@
 //
 // There are two halves, and each is useful without the other.
 //
-// An [IExternalClient] lists and deletes. Given to controllerruntime.OwnsExternal it makes the resources secondaries: the
+// An [IExternalClient] lists and deletes. Given to controller.OwnsExternal it makes the resources secondaries: the
 // runtime lists them on its own interval, compares each [Resource.Version] with what it saw, and enqueues the owner on any
 // difference; it deletes what a primary owned when it goes, and sweeps what has no owner. [Configure] sets the interval,
 // the rate limit and the rest.
@@ -12,9 +12,9 @@
 //
 //	result, err := external.Reconcile(ctx, driver, &desired)
 //	if err != nil {
-//		return controllerruntime.Result{}, err
+//		return controller.Result{}, err
 //	}
-//	return controllerruntime.Result{RequeueAfter: result.RequeueAfter}, nil
+//	return controller.Result{RequeueAfter: result.RequeueAfter}, nil
 //
 // and, where the primary is gone, external.ReconcileAbsent(ctx, driver).
 //

@@ -12,7 +12,7 @@ import (
 //
 // A type that is an IExternalClient too needs another Delete there: embed the driver in a type of its own.
 type Driver[Desired, Observed any] interface {
-	// Kind is the client's kind, if there is a client (controllerruntime.OwnsExternal): they share breaker and rate limit. It has
+	// Kind is the client's kind, if there is a client (controller.OwnsExternal): they share breaker and rate limit. It has
 	// no slash.
 	Kind() string
 	// Observe looks, without side effects. It finds the resource by the owner and name that Apply marked it with, by a name
