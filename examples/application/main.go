@@ -1,8 +1,8 @@
-// Application turns a document in NATS into a Deployment, a Service and a ConfigMap in Kubernetes by server-side apply, and
-// copies back how many replicas are ready. Somebody then creates, updates, breaks and deletes things; each step is checked
-// by live reads and printed.
+// Application turns a document in NATS into a Deployment, a Service and a ConfigMap in Kubernetes by server-side apply,
+// and copies back how many replicas are ready. Somebody then creates, updates, breaks and deletes things; each step is
+// checked by live reads and printed.
 //
-//	go run ./examples/application                        # ends by itself, with exit code 0, or 1 and the step that failed
+//	go run ./examples/application                        # exit code 0, or 1 and the step that failed
 //	go run ./examples/application -kubeconfig ~/.kube/config -url nats://…   # on a cluster and a server of yours
 //	go run ./examples/application -v                     # with the runtime's log
 //
@@ -81,12 +81,12 @@ func run(ctx context.Context, out io.Writer, kubeconfig, url string) (err error)
 	if err != nil {
 		return err
 	}
-	controller, err := controller.New("applications", r.applications, r,
+	c, err := controller.New("applications", r.applications, r,
 		r.configMaps.Owns(), r.deployments.Owns(), r.services.Owns(), controller.WithWorkers(2))
 	if err != nil {
 		return err
 	}
-	stop, wait := start(ctx, r, controller)
+	stop, wait := start(ctx, r, c)
 	defer func() {
 		stop()
 		err = errors.Join(err, wait())
@@ -99,12 +99,14 @@ func run(ctx context.Context, out io.Writer, kubeconfig, url string) (err error)
 }
 
 // start runs the informers of Kubernetes, which are the user's to run, and the controller.
-func start(ctx context.Context, r *reconciler, controller *controller.Controller[*Application]) (stop func(), wait func() error) {
+func start(
+	ctx context.Context, r *reconciler, c *controller.Controller[*Application],
+) (stop func(), wait func() error) {
 	ctx, stop = context.WithCancel(ctx)
 	informing, stopInforming := context.WithCancel(context.WithoutCancel(ctx))
 	r.factory.StartWithContext(informing)
 	stopped := make(chan error, 1)
-	go func() { stopped <- controller.Run(ctx) }()
+	go func() { stopped <- c.Run(ctx) }()
 	return stop, func() error {
 		err := <-stopped // until then it needs its caches
 		stopInforming()

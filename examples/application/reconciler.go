@@ -41,15 +41,20 @@ func newReconciler(ctx context.Context, js jetstream.JetStream, config *rest.Con
 	factory := informers.NewSharedInformerFactory(clientset, 0)
 	r := &reconciler{factory: factory}
 	var errs [4]error
-	r.applications, errs[0] = entity.NewClient[*Application](ctx, js, entity.Config{Kind: "Application", Bucket: "applications", Namespaced: true})
-	r.configMaps, errs[1] = kube.New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
-	r.deployments, errs[2] = kube.New[*appsv1.Deployment](client, appsv1.SchemeGroupVersion.WithResource("deployments"), factory.Apps().V1().Deployments().Informer())
-	r.services, errs[3] = kube.New[*corev1.Service](client, corev1.SchemeGroupVersion.WithResource("services"), factory.Core().V1().Services().Informer())
+	r.applications, errs[0] = entity.NewClient[*Application](ctx, js, entity.Config{
+		Kind: "Application", Bucket: "applications", Namespaced: true,
+	})
+	r.configMaps, errs[1] = kube.New[*corev1.ConfigMap](client,
+		corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
+	r.deployments, errs[2] = kube.New[*appsv1.Deployment](client,
+		appsv1.SchemeGroupVersion.WithResource("deployments"), factory.Apps().V1().Deployments().Informer())
+	r.services, errs[3] = kube.New[*corev1.Service](client,
+		corev1.SchemeGroupVersion.WithResource("services"), factory.Core().V1().Services().Informer())
 	return r, errors.Join(errs[:]...)
 }
 
-// Reconcile applies what should be, and copies back what is. What an Application owns goes by itself when it is deleted,
-// and comes back when somebody breaks it.
+// Reconcile applies what should be, and copies back what is. What an Application owns goes by itself when it is
+// deleted, and comes back when somebody breaks it.
 func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	app, err := r.applications.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
@@ -116,7 +121,10 @@ func service(app *Application) *corev1.Service {
 		ObjectMeta: meta(app),
 		Spec: corev1.ServiceSpec{
 			Selector: selector(app),
-			Ports:    []corev1.ServicePort{{Name: "http", Port: app.Spec.Port, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(app.Spec.Port)}},
+			Ports: []corev1.ServicePort{{
+				Name: "http", Protocol: corev1.ProtocolTCP,
+				Port: app.Spec.Port, TargetPort: intstr.FromInt32(app.Spec.Port),
+			}},
 		},
 	}
 }

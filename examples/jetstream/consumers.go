@@ -13,7 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A Consumer is what a user wants of a durable consumer. Its key says where: "orders.billing" is billing on stream orders.
+// A Consumer is what a user wants of a durable consumer. Its key says where: "orders.billing" is billing on stream
+// orders.
 type (
 	ConsumerSpec struct {
 		Filter string `json:"filter,omitempty"`

@@ -27,7 +27,8 @@ const (
 	theirs  = "nagi-sample.theirs.>"
 )
 
-// scenarioMark is in the metadata of the stream that the scenario makes as somebody else. No other is the scenario's to delete.
+// scenarioMark is in the metadata of the stream that the scenario makes as somebody else. No other is the scenario's to
+// delete.
 const scenarioMark = "nagi-sample-scenario"
 
 // stepPatience is how long a step may take until the world matches.

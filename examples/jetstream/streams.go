@@ -142,7 +142,8 @@ type streams struct {
 	driver   streamDriver
 }
 
-// atOnce: the leader is asked, and knows what it has done. What somebody deletes is made again without a wait for replicas.
+// atOnce: the leader is asked, and knows what it has done. What somebody deletes is made again without a wait for
+// replicas.
 var atOnce = external.Settle(0)
 
 // Reconcile hands the wish over; what a deleted Stream leaves the driver removes.

@@ -21,8 +21,8 @@ type none = *entity.None
 // runtime names the types in the slots: the primary, four secondaries, four tertiaries.
 type runtime = nagi.ControllerRuntime[*App, *Process, *Endpoint, none, none, *Plan, none, none, none]
 
-// appController embeds the runtime, and so inherits Run, HandleSecondary, GarbageSecondaries and Clean. What it must write is
-// SyncHandler; HandleTertiary is optional.
+// appController embeds the runtime, and so inherits Run, HandleSecondary, GarbageSecondaries and Clean. What it must
+// write is SyncHandler; HandleTertiary is optional.
 type appController struct {
 	*runtime
 	apps      *entity.Client[*App]
@@ -61,8 +61,8 @@ func (c *appController) close() {
 	c.plans.Close()
 }
 
-// SyncHandler makes the process and the endpoint of an app what the app and its plan say. It does not ask what happened: it
-// looks at what is, and so it may be called at any time, and again after an error.
+// SyncHandler makes the process and the endpoint of an app what the app and its plan say. It does not ask what
+// happened: it looks at what is, and so it may be called at any time, and again after an error.
 func (c *appController) SyncHandler(key string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -122,7 +122,7 @@ func (c *appController) HandleTertiary(obj any) {
 	}
 	for _, app := range apps {
 		if app.Spec.Plan == plan.Name {
-			c.EnqueueKey(app.Name, controller.OperationTertiary)
+			c.EnqueueKey(app.Name, nagi.OperationTertiary)
 		}
 	}
 }

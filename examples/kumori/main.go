@@ -1,6 +1,7 @@
-// Kumori is a controller written to the API of the Kumori controllerruntime, on a NATS server in this process. Apps are its
-// primaries; each owns a Process and an Endpoint, and reads the Plan that it names. Somebody creates, updates, breaks and
-// deletes things; each step is checked by live reads and printed with the revision it led to and how long that took.
+// Kumori is a controller written to the API of the Kumori controllerruntime, on a NATS server in this process. Apps are
+// its primaries; each owns a Process and an Endpoint, and reads the Plan that it names. Somebody creates, updates,
+// breaks and deletes things; each step is checked by live reads and printed with the revision it led to and how long
+// that took.
 //
 //	go run ./examples/kumori      # ends by itself, with exit code 0, or 1 and the step that failed
 //	go run ./examples/kumori -v   # with the runtime's log

@@ -1,11 +1,14 @@
-// Quickstart is the first five minutes with Nagi: a NATS server in this process, a controller for websites that own pages
-// and a route, and a user who creates, updates, breaks and deletes them. Each step is checked by live reads and printed
-// with its revision and how long it took until the world matched.
+// Quickstart is the first five minutes with Nagi: a NATS server in this process, a controller for websites that own
+// pages and a route, and a user who creates, updates, breaks and deletes them. Each step is checked by live reads and
+// printed with its revision and how long it took until the world matched.
 //
-//	go run ./examples/quickstart                    # a scenario; ends by itself, with exit code 0, or 1 and the step that failed
-//	go run ./examples/quickstart -serve             # serves on port 4222 until interrupted; then, from another terminal:
-//	                                                #   nats kv put websites blog '{"spec":{"domain":"blog.example","pages":["home"]}}'
+//	go run ./examples/quickstart                    # exit code 0, or 1 and the step that failed
+//	go run ./examples/quickstart -serve             # goes on serving on port 4222 until interrupted
 //	go run ./examples/quickstart -url nats://…      # on your own server, with -creds if it needs them
+//
+// While it serves, write from another terminal:
+//
+//	nats kv put websites blog '{"spec":{"domain":"blog.example","pages":["home"]}}'
 package main
 
 import (
@@ -72,13 +75,14 @@ func run(ctx context.Context, port int, url, creds string) (err error) {
 	if err != nil {
 		return err
 	}
-	controller, err := controller.New("quickstart", r.websites, r, controller.Owns(r.pages), controller.Owns(r.routes), controller.WithWorkers(2))
+	c, err := controller.New("quickstart", r.websites, r,
+		controller.Owns(r.pages), controller.Owns(r.routes), controller.WithWorkers(2))
 	if err != nil {
 		return err
 	}
 	stopCtx, stop := context.WithCancel(ctx)
 	stopped := make(chan error, 1)
-	go func() { stopped <- controller.Run(stopCtx) }()
+	go func() { stopped <- c.Run(stopCtx) }()
 	defer func() {
 		stop()
 		err = errors.Join(err, <-stopped)

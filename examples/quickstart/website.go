@@ -41,7 +41,8 @@ type reconciler struct {
 
 func newReconciler(ctx context.Context, js jetstream.JetStream) (r *reconciler, err error) {
 	r = &reconciler{}
-	if r.websites, err = entity.NewClient[*Website](ctx, js, entity.Config{Kind: "Website", Bucket: "websites"}); err != nil {
+	r.websites, err = entity.NewClient[*Website](ctx, js, entity.Config{Kind: "Website", Bucket: "websites"})
+	if err != nil {
 		return nil, err
 	}
 	if r.pages, err = entity.NewClient[*Page](ctx, js, entity.Config{Kind: "Page", Bucket: "pages"}); err != nil {

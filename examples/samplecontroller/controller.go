@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controller"
 	nagi "github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,8 +27,8 @@ type none = *entity.None
 
 type runtime = nagi.ControllerRuntime[*Foo, none, none, none, none, none, none, none, none]
 
-// fooController is the sample controller. It embeds the runtime and writes SyncHandler; the default HandleSecondary finds the
-// Foo that owns a Deployment, which is handleObject of the original.
+// fooController is the sample controller. It embeds the runtime and writes SyncHandler; the default HandleSecondary
+// finds the Foo that owns a Deployment, which is handleObject of the original.
 type fooController struct {
 	*runtime
 	foos        *entity.Client[*Foo]
@@ -132,7 +131,7 @@ func (c *fooController) updateStatus(ctx context.Context, foo *Foo, deployment *
 // cleanUp deletes the Deployments of a Foo that is gone.
 func (c *fooController) cleanUp(ctx context.Context, key string) error {
 	deployments, err := c.deployments.Deployments(namespace).List(labels.Set{
-		controller.OwnerkindLabel: "Foo", controller.OwnerKeyLabel: entity.OwnerLabelValue(key),
+		nagi.OwnerkindLabel: "Foo", nagi.OwnerKeyLabel: entity.OwnerLabelValue(key),
 	}.AsSelector())
 	if err != nil {
 		return err

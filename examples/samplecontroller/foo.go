@@ -2,8 +2,8 @@ package main
 
 import "github.com/nagi-runtime/nagi/entity"
 
-// A Foo asks for a Deployment of a name and a number of replicas, as in kubernetes/sample-controller. Here it is a document
-// in a NATS bucket and not a custom resource: no CRD to install, no code to generate.
+// A Foo asks for a Deployment of a name and a number of replicas, as in kubernetes/sample-controller. Here it is a
+// document in a NATS bucket and not a custom resource: no CRD to install, no code to generate.
 type (
 	FooSpec struct {
 		DeploymentName string `json:"deploymentName"`

@@ -1,8 +1,9 @@
-// Samplecontroller is the well-known sample controller of Kubernetes (kubernetes/sample-controller), with its Foos in a NATS
-// bucket and its Deployments in Kubernetes. It is written to the Kumori API, which was modelled on it, so most of it reads
-// like the original. Somebody then creates, updates, breaks and deletes things; each step is checked by live reads.
+// Samplecontroller is the well-known sample controller of Kubernetes (kubernetes/sample-controller), with its Foos in a
+// NATS bucket and its Deployments in Kubernetes. It is written to the Kumori API, which was modelled on it, so most of
+// it reads like the original. Somebody then creates, updates, breaks and deletes things; each step is checked by live
+// reads.
 //
-//	go run ./examples/samplecontroller                        # ends by itself, with exit code 0, or 1 and the step that failed
+//	go run ./examples/samplecontroller                        # exit code 0, or 1 and the step that failed
 //	go run ./examples/samplecontroller -kubeconfig ~/.kube/config -url nats://…   # on a cluster and a server of yours
 //	go run ./examples/samplecontroller -v                     # with the runtime's log
 //
