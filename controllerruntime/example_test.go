@@ -19,10 +19,13 @@ type (
 	siteSpec struct {
 		Title string `json:"title"`
 	}
+	siteStatus struct {
+		Published bool `json:"published"`
+	}
 	pageSpec struct {
 		Text string `json:"text"`
 	}
-	Site = entity.Object[siteSpec, struct{}]
+	Site = entity.Object[siteSpec, siteStatus]
 	Page = entity.Object[pageSpec, struct{}]
 	free = *entity.None // fills a slot that is not used
 )
@@ -48,11 +51,14 @@ func (c *siteController) SyncHandler(key string) error {
 		return err
 	}
 	page := &Page{ObjectMeta: metav1.ObjectMeta{Name: site.Name}}
-	_, err = controller.CreateOrUpdate(ctx, c.pages, page, func(page *Page) error {
+	if _, err := controller.CreateOrUpdate(ctx, c.pages, page, func(page *Page) error {
 		page.Spec.Text = "Welcome to " + site.Spec.Title
 		return nil
-	})
-	return err
+	}); err != nil {
+		return err
+	}
+	site.Status.Published = true
+	return controller.SetStatus(ctx, site)
 }
 
 // A controller in the Kumori style: it embeds the runtime and writes SyncHandler.
@@ -97,10 +103,15 @@ func Example() {
 	page, err := c.pages.Get(ctx, "home")
 	check(err)
 	fmt.Println(page.Spec.Text)
+	site, err := c.sites.Get(ctx, "home")
+	check(err)
+	fmt.Println("published:", site.Status.Published)
 
 	close(stopCh)
 	<-stopped
-	// Output: Welcome to Nagi
+	// Output:
+	// Welcome to Nagi
+	// published: true
 }
 
 func check(err error) {
