@@ -3,8 +3,10 @@ package natsinformer
 import (
 	"context"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -13,12 +15,33 @@ import (
 // still together, and the wall clock says nothing of either. So limits count served time: a byte goes through a pipe again and
 // again, as a plain request would, and each round counts for as long as it took, but for no more than servedRound. On a quiet
 // machine that is the wall clock's time.
+//
+// A round that this process made long by itself counts in full: the machine served it, by giving it the processors' time.
 const servedRound = 5 * time.Millisecond
+
+// stall is how long a round must be for a watch to take its consumer for silent.
+const stall = (silence - heartbeat) / 2
+
+// servedIn tells for how much a round counts in which this process had so much of the time of so many processors, and
+// whether others kept the machine so busy meanwhile that a watch may take its consumer for silent.
+func servedIn(round, used time.Duration, processors int) (counts time.Duration, stalled bool) {
+	own := min(used/time.Duration(processors), round)
+	return max(min(round, servedRound), own), round > stall && own < round/2
+}
+
+// processorTime is what this process had of it until now.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0 // as if others had had it all
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
 
 // served measures the time in which this process was served.
 type served struct {
 	elapsed atomic.Int64  // nanoseconds
-	stalls  atomic.Uint64 // rounds so long that a watch may take its consumer for silent
+	stalls  atomic.Uint64 // see servedIn
 	over    chan struct{}
 	wg      sync.WaitGroup
 }
@@ -42,7 +65,8 @@ func startServed(t testing.TB) *served {
 	s.wg.Go(func() {
 		pause := time.NewTicker(time.Millisecond)
 		defer pause.Stop()
-		for began := time.Now(); ; {
+		processors := runtime.GOMAXPROCS(0)
+		for began, before := time.Now(), processorTime(); ; {
 			select {
 			case <-s.over:
 				_ = there.Close() // which ends the reading
@@ -52,10 +76,11 @@ func startServed(t testing.TB) *served {
 			if _, err := there.Write([]byte{0}); err == nil {
 				<-answers
 			}
-			took := time.Since(began)
-			began = began.Add(took)
-			s.elapsed.Add(int64(min(took, servedRound)))
-			if took > (silence-heartbeat)/2 {
+			took, now := time.Since(began), processorTime()
+			counts, stalled := servedIn(took, now-before, processors)
+			began, before = began.Add(took), now
+			s.elapsed.Add(int64(counts))
+			if stalled {
 				s.stalls.Add(1)
 			}
 		}
@@ -127,4 +152,39 @@ func stalls(t testing.TB) (count func() uint64) {
 	clock := startServed(t)
 	t.Cleanup(clock.stop)
 	return clock.stalls.Load
+}
+
+// resumedOnce checks that the watch went on from its cursor once, and once more at most for each stall.
+func (r *running) resumedOnce(t testing.TB, stalled func() uint64) {
+	t.Helper()
+	if n := r.Status().Resumes; n == 0 || n > 1+stalled() {
+		t.Errorf("the watch was resumed %d times, and the machine stalled %d times", n, stalled())
+	}
+}
+
+// TestAProcessThatStarvesItselfIsNoStall of the machine, and its time counts in full.
+func TestAProcessThatStarvesItselfIsNoStall(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		what        string
+		round, used time.Duration
+		counts      time.Duration
+		stalled     bool
+	}{
+		{"a quiet machine", time.Millisecond, 0, time.Millisecond, false},
+		{"others have it all", time.Second, 0, servedRound, true},
+		{"others have most", time.Second, 400 * time.Millisecond, 200 * time.Millisecond, true},
+		{"it has most itself", time.Second, 1200 * time.Millisecond, 600 * time.Millisecond, false},
+		{"it has all itself", time.Second, 2 * time.Second, time.Second, false},
+		{"a short round", stall, 0, servedRound, false},
+		{"more than there is", time.Second, time.Minute, time.Second, false},
+	} {
+		if counts, stalled := servedIn(test.round, test.used, 2); counts != test.counts || stalled != test.stalled {
+			t.Errorf("%s: %s counts for %s (stalled: %v), want %s (%v)",
+				test.what, test.round, counts, stalled, test.counts, test.stalled)
+		}
+	}
+	for before := processorTime(); processorTime()-before < 20*time.Millisecond; { // work counts, if the test ends
+		continue
+	}
 }
