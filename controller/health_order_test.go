@@ -1,0 +1,72 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/klog/v2"
+)
+
+// tapped is a client that shows what its user hears of its buckets by.
+type tapped struct {
+	*entity.Client[*page]
+	hooks entity.Hooks
+}
+
+func (c *tapped) Subscribe(hooks entity.Hooks) func() {
+	c.hooks = hooks
+	return c.Client.Subscribe(hooks)
+}
+
+// TestReportsOfHealthComeInOrder: two buckets of one source tell of failures and of their ends at the same time, and
+// the last report is true.
+func TestReportsOfHealthComeInOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pages := &tapped{Client: w.pages()}
+	var mu sync.Mutex
+	var told []error
+	c, err := New("sites", w.sites(), noReconciler, Owns(pages), WithOnSourceError(func(_ string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, err)
+	}))
+	must(t, err)
+	w.run(quietly{c})
+	eventually(t, "it runs", func() bool { return c.Stats().Sweeps > 0 })
+	for range 2000 {
+		var both sync.WaitGroup
+		for _, bucket := range []string{"pages", "pages-status"} {
+			both.Go(func() {
+				pages.hooks.Error(bucket, jetstream.ErrBucketNotFound)
+				pages.hooks.Error(bucket, nil)
+			})
+		}
+		both.Wait()
+		if degraded := c.Stats().Degraded; len(degraded) != 0 {
+			t.Fatalf("both buckets are healthy, but Stats say %v", degraded)
+		}
+	}
+	last := errors.New("the last")
+	pages.hooks.Error("pages", last)
+	eventually(t, "the last is told", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(told) > 0 && errors.Is(told[len(told)-1], last)
+	})
+	if n := len(told); n < 3 {
+		t.Errorf("only %d reports were told", n)
+	} else if told[n-2] != nil {
+		t.Errorf("before the last report both buckets were healthy, but the one before it was %v", told[n-2])
+	}
+}
+
+// quietly runs a controller that logs nothing.
+type quietly struct{ c *Controller[*site] }
+
+func (q quietly) Run(ctx context.Context) error { return q.c.Run(klog.NewContext(ctx, logr.Discard())) }
