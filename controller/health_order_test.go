@@ -5,8 +5,9 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/klog/v2"
@@ -37,7 +38,7 @@ func TestReportsOfHealthComeInOrder(t *testing.T) {
 		told = append(told, err)
 	}))
 	must(t, err)
-	w.run(quietly{c})
+	w.run(slowLog{c})
 	eventually(t, "it runs", func() bool { return c.Stats().Sweeps > 0 })
 	for range 2000 {
 		var both sync.WaitGroup
@@ -66,7 +67,10 @@ func TestReportsOfHealthComeInOrder(t *testing.T) {
 	}
 }
 
-// quietly runs a controller that logs nothing.
-type quietly struct{ c *Controller[*site] }
+// slowLog runs a controller whose log is slow, so that reports at the same time wait for each other.
+type slowLog struct{ c *Controller[*site] }
 
-func (q quietly) Run(ctx context.Context) error { return q.c.Run(klog.NewContext(ctx, logr.Discard())) }
+func (s slowLog) Run(ctx context.Context) error {
+	log := funcr.New(func(string, string) { time.Sleep(20 * time.Microsecond) }, funcr.Options{})
+	return s.c.Run(klog.NewContext(ctx, log))
+}
