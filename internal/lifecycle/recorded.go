@@ -174,10 +174,14 @@ type outcomeWrite struct {
 
 // answered writes again what was not written, in the context of its term.
 func (w *outcomeWrite) answered(ctx context.Context, err error) Outcome {
+	if err == nil {
+		w.Anchors.Written(w.term.Ctx, w.it.Key)
+		return Outcome{Verdict: Recorded}
+	}
 	again, cancel := context.WithCancel(w.term.Ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	if err != nil && ctx.Err() == nil {
+	if ctx.Err() == nil {
 		err = w.Anchors.PutStatus(again, w.it.Key, w.record, w.status)
 	}
 	if _, isRefused := errors.AsType[*record.StatusRefusedError](err); isRefused {
