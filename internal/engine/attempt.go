@@ -41,7 +41,7 @@ func (e *Engine) Call(
 	a.Took = time.Since(start)
 	e.stats.Running.Add(-1)
 	cancel()
-	if lifecycle.IsTerminal(a.Err) && t.Ctx.Err() != nil {
+	if a.Err != nil && t.Ctx.Err() != nil && lifecycle.IsTerminal(a.Err) {
 		// It says nothing about the primary, so it must not park the key: nobody would record that it is.
 		a.Err = fmt.Errorf("%v, after the term had ended: %w", a.Err, context.Cause(t.Ctx))
 	}

@@ -17,6 +17,6 @@ func TerminalError(err error) error {
 
 // IsTerminal reports whether TerminalError has marked err.
 func IsTerminal(err error) bool {
-	var terminal *terminalError
-	return errors.As(err, &terminal)
+	_, is := errors.AsType[*terminalError](err)
+	return is
 }

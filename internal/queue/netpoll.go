@@ -73,18 +73,10 @@ func (q *Queue) SetPoll(poll func() error) {
 // awaitNext returns true when there is a key to hand out now, and false when ctx has ended or after ShutDown. The
 // caller holds the lock; awaitNext gives it up while it waits or polls.
 func (q *Queue) awaitNext(ctx context.Context) bool {
-	var stop func() bool
 	wait := func() {
-		if stop == nil {
-			stop = context.AfterFunc(ctx, q.wakeAll)
-		}
+		q.watch(ctx)
 		q.wake.Wait()
 	}
-	defer func() {
-		if stop != nil {
-			stop()
-		}
-	}()
 	for !q.closed && ctx.Err() == nil {
 		p := q.netpoll
 		switch {
@@ -107,10 +99,22 @@ func (q *Queue) awaitNext(ctx context.Context) bool {
 	return false
 }
 
-func (q *Queue) wakeAll() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.wake.Broadcast()
+// watch has the end of ctx wake all that wait. A context is registered once, however often workers wait with it,
+// because that allocates. The caller holds the lock.
+func (q *Queue) watch(ctx context.Context) {
+	if ctx.Done() == nil || q.watched[ctx] {
+		return
+	}
+	if q.watched == nil {
+		q.watched = map[context.Context]bool{}
+	}
+	q.watched[ctx] = true
+	context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.watched, ctx)
+		q.wake.Broadcast()
+	})
 }
 
 // wakeForRaised wakes a worker for a ready key whose priority was raised: during a poll workers wait although

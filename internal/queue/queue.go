@@ -29,6 +29,7 @@ type Queue struct {
 	mu      sync.Mutex
 	wake    sync.Cond // a key became ready, a poll ended, or ShutDown
 	closed  bool
+	watched map[context.Context]bool // whose end wakes those that wait
 	entries map[string]*entry
 	most    int      // entries since the map was made
 	spare   []*entry // of keys that were forgotten, to be used again
