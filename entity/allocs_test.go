@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What is allocated does not depend on what else the machine does, so it is held where times cannot be. A limit is what was
-// measured and a tenth more. The race detector allocates too: these tests run without it.
+// Allocations do not depend on what else the machine does, so these tests hold them where times cannot be held. A limit
+// is the measured value and a tenth more. The tests run without the race detector, because it allocates too.
 
 type allocsSpec struct {
 	Host   string            `json:"host"`
@@ -25,7 +25,8 @@ type allocsStatus struct {
 
 type allocsSite = Object[allocsSpec, allocsStatus]
 
-const allocsDocument = `{"apiVersion":"example/v1","kind":"Website","metadata":{"name":"site-1","labels":{"app":"shop","team":"web"}},` +
+const allocsDocument = `{"apiVersion":"example/v1","kind":"Website",` +
+	`"metadata":{"name":"site-1","labels":{"app":"shop","team":"web"}},` +
 	`"spec":{"host":"shop.example.com","paths":["/","/cart","/checkout"],"labels":{"tier":"front"}}}`
 
 // atMost fails the test if f allocates more often than the limit.
@@ -69,7 +70,9 @@ func TestAllocationsOfDecodingARecordForTheCache(t *testing.T) {
 
 func TestAllocationsOfReadingFromTheCache(t *testing.T) {
 	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	client := startedClient[*allocsSite](t, js, Config{Kind: "Website", Bucket: "websites", Storage: jetstream.MemoryStorage})
+	client := startedClient[*allocsSite](t, js, Config{
+		Kind: "Website", Bucket: "websites", Storage: jetstream.MemoryStorage,
+	})
 	site := &allocsSite{ObjectMeta: metav1.ObjectMeta{Name: "site-1", Labels: map[string]string{"app": "shop"}},
 		Spec: allocsSpec{Host: "shop.example.com", Paths: []string{"/", "/cart"}}}
 	if err := client.Create(t.Context(), site); err != nil {

@@ -1,11 +1,11 @@
 package entity
 
-// Annotations of a document, by which its writer asks something of the runtime.
+// Annotations that users set on a document to instruct the runtime.
 const (
-	// SuspendAnnotation with the value "true" keeps the runtime from reconciling the document until it is taken away. A
-	// suspended primary that is deleted is torn down like any other: with the document its suspension is gone too.
+	// SuspendAnnotation with the value "true" stops the runtime from reconciling the document until the annotation is
+	// removed. A suspended primary that is deleted is torn down like any other: its suspension goes with its document.
 	SuspendAnnotation = "nagi/suspend"
-	// DeletionPolicyAnnotation with the value DeletionPolicyOrphan leaves what the primary owns when it goes.
+	// DeletionPolicyAnnotation with the value DeletionPolicyOrphan keeps the secondaries of a deleted primary.
 	DeletionPolicyAnnotation = "nagi/deletion-policy"
 	DeletionPolicyOrphan     = "orphan"
 )

@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	// asyncPending bounds the writes in flight: beyond a few thousand the server's queue grows and nothing gets faster.
+	// asyncPending bounds the writes in flight. Beyond a few thousand the server's queue grows and nothing gets faster.
 	asyncPending = 4096
-	// asyncTimeout is when an acknowledgement counts as lost.
+	// asyncTimeout is how long a write waits for its acknowledgement before that counts as lost.
 	asyncTimeout = 5 * time.Second
-	// asyncLook is how often a wait looks whether the connection was lost, and the acknowledgement with it.
+	// asyncLook is how often a wait checks whether the connection was lost, and the acknowledgement with it.
 	asyncLook = 250 * time.Millisecond
 )
 
 var errTooManyInFlight = errors.New("too many writes in flight")
 
-// asyncWriter sends writes: one subscription takes all acknowledgements, of those that are pipelined and, while the client's
-// informers run, of those that are waited for. The publisher of nats.go would do, but its Cleanup can leave a goroutine behind,
-// and it keeps a timer per message; a request of nats.go needs a context with a timer of its own, which costs more than the
-// rest. The subscription, which is a goroutine, goes with the informers and the last write under way.
+// asyncWriter sends writes and takes their acknowledgements on one subscription: those of pipelined writes and, while
+// the client's informers run, those of writes that a caller waits for. The publisher of nats.go would do, but its
+// Cleanup can leave a goroutine behind, and it keeps a timer per message. A request of nats.go needs a context with its
+// own timer, which costs more than the rest. The subscription is a goroutine. It ends with the informers and the last
+// write in flight.
 type asyncWriter struct {
 	nc     *nats.Conn
 	slots  chan struct{} // one element per write in flight
@@ -35,8 +36,8 @@ type asyncWriter struct {
 	sub     *nats.Subscription // nil until the first write
 	prefix  string             // of reply subjects
 	count   uint64
-	flights map[string]*flight // by the end of the reply subject
-	holders int                // lives of the client's informers, in which the subscription is kept
+	flights map[string]*flight // by the last token of the reply subject
+	holders int                // running generations of the client's informers, which keep the subscription
 	closed  bool
 }
 
@@ -46,7 +47,7 @@ type flight struct {
 	subject string
 	answer  chan *nats.Msg // gets at most one; closed if there will be none
 	sent    time.Time
-	// reconnects is how often the connection had been made again when it was sent, before the last error that it had by then.
+	// reconnects and before are the connection's count of reconnects, and its last error, when the write was sent.
 	reconnects uint64
 	before     error
 }
@@ -57,7 +58,8 @@ func newAsyncWriter(nc *nats.Conn) *asyncWriter {
 	return a
 }
 
-// close ends the pipelining: what is in flight is settled by who waits for it, and what comes later is sent only then.
+// close ends the pipelining. Writes in flight are settled by the callers that wait for them; later writes are sent only
+// when their callers wait for them.
 func (a *asyncWriter) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,14 +99,14 @@ func (a *asyncWriter) isHeld() bool {
 	return a.holders > 0
 }
 
-// restLocked ends a subscription that nobody needs.
+// restLocked ends the subscription when nothing needs it.
 func (a *asyncWriter) restLocked() {
 	if a.holders == 0 && len(a.flights) == 0 {
 		a.unsubscribeLocked()
 	}
 }
 
-// send puts a message on its way, and blocks while too many are in flight.
+// send publishes a message. It blocks while too many writes are in flight.
 func (a *asyncWriter) send(msg *nats.Msg) (*flight, error) {
 	if !a.tryTakeSlot() {
 		if err := a.takeSlot(); err != nil {
@@ -114,7 +116,7 @@ func (a *asyncWriter) send(msg *nats.Msg) (*flight, error) {
 	return a.sendInSlot(msg)
 }
 
-// sendAtOnce is send that does not block.
+// sendAtOnce is send, but fails with errTooManyInFlight where send would block.
 func (a *asyncWriter) sendAtOnce(msg *nats.Msg) (*flight, error) {
 	if !a.tryTakeSlot() {
 		return nil, errTooManyInFlight
@@ -145,8 +147,8 @@ func (a *asyncWriter) tryTakeSlot() bool {
 	}
 }
 
-// takeSlot blocks while too many writes are in flight. Those whose acknowledgement is overdue give up their places, so
-// that a caller who sends much before waiting for any is not blocked for ever.
+// takeSlot blocks while too many writes are in flight. It frees the slots of writes whose acknowledgement is overdue,
+// so that a caller who sends much before waiting for any is not blocked for ever.
 func (a *asyncWriter) takeSlot() error {
 	ticker := time.NewTicker(asyncTimeout / 5)
 	defer ticker.Stop()
@@ -192,8 +194,10 @@ func (a *asyncWriter) register(subject string) (f *flight, reply string, err err
 		a.prefix = inbox + "."
 	}
 	a.count++
-	f = &flight{id: strconv.FormatUint(a.count, 36), subject: subject, answer: make(chan *nats.Msg, 1), sent: time.Now(),
-		reconnects: a.nc.Stats().Reconnects, before: a.nc.LastError()}
+	f = &flight{
+		id: strconv.FormatUint(a.count, 36), subject: subject, answer: make(chan *nats.Msg, 1), sent: time.Now(),
+		reconnects: a.nc.Stats().Reconnects, before: a.nc.LastError(),
+	}
 	a.flights[f.id] = f
 	return f, a.prefix + f.id, nil
 }
@@ -211,7 +215,7 @@ func (a *asyncWriter) answered(msg *nats.Msg) {
 	}
 }
 
-// forget gives the place of a flight away, if it still has one.
+// forget frees the slot of a flight, if it still has one.
 func (a *asyncWriter) forget(f *flight) {
 	a.mu.Lock()
 	_, ok := a.flights[f.id]
@@ -223,14 +227,14 @@ func (a *asyncWriter) forget(f *flight) {
 	}
 }
 
-// isLost tells whether the answer is overdue, was on its way to a connection that is no more, or will not come because the user
-// may not write there.
+// isLost reports whether the answer is overdue, was on its way to a connection that is gone, or cannot come because the
+// user may not publish there.
 func (a *asyncWriter) isLost(f *flight, patience time.Duration) bool {
 	return time.Since(f.sent) > patience || a.nc.IsConnected() && a.nc.Stats().Reconnects != f.reconnects ||
 		deniedSince(a.nc, f.before, f.subject) != nil
 }
 
-// wait returns the answer, or nil if there will be none in time.
+// wait returns the answer, or nil if none comes in time.
 func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duration) *nats.Msg {
 	select {
 	case msg := <-f.answer:
@@ -242,7 +246,7 @@ func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duratio
 		look.Stop()
 		a.timers.Put(look)
 	}()
-	for ctx.Err() == nil && !a.isLost(f, patience) { // at once, for one of many that were sent together
+	for ctx.Err() == nil && !a.isLost(f, patience) { // may be lost already, if many were sent together
 		look.Reset(asyncLook)
 		select {
 		case msg := <-f.answer:
@@ -260,7 +264,8 @@ func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duratio
 	}
 }
 
-// putAsync sends w and returns how to wait for its outcome, which is that of put. It blocks while too many are in flight.
+// putAsync sends w and returns a function that waits for the outcome that put would have. It blocks while too many
+// writes are in flight.
 func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) {
 	f, err := b.async.send(b.message(&w))
 	if err != nil {
@@ -269,7 +274,7 @@ func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) 
 	return func(ctx context.Context) (uint64, error) { return b.landed(ctx, &w, f, asyncTimeout) }
 }
 
-// landed waits for the outcome of w, which was sent.
+// landed waits for the outcome of w, which was sent as f.
 func (b *bucket) landed(ctx context.Context, w *write, f *flight, patience time.Duration) (uint64, error) {
 	answer := b.async.wait(ctx, f, patience)
 	if answer == nil {
@@ -287,6 +292,6 @@ func (b *bucket) landed(ctx context.Context, w *write, f *flight, patience time.
 			return revision, err
 		}
 	}
-	// What was refused otherwise is looked into by sending again: it is refused again, or accepted now.
+	// After any other refusal, send again: the server refuses it again, or accepts it now.
 	return b.settle(ctx, w, !refused && !neverSent(err), f.before)
 }

@@ -14,24 +14,25 @@ import (
 )
 
 const (
-	// requestTimeout bounds a live read or a write whose context has no deadline; of a write, what comes after its first attempt.
+	// requestTimeout bounds a live read or a write whose context has no deadline; for a write, what follows its first
+	// attempt.
 	requestTimeout = 10 * time.Second
-	// attemptTimeout bounds one try of it. The leader answers in well under a millisecond; without one nobody answers at
-	// all, and an election takes a second or two, so a lost request is worth sending again.
+	// attemptTimeout bounds one attempt. The leader answers in well under a millisecond. Without a leader nobody
+	// answers, and an election takes a second or two, so a lost request is worth sending again.
 	attemptTimeout = 2 * time.Second
 	retryMin       = 5 * time.Millisecond
 	retryMax       = 250 * time.Millisecond
 )
 
-// The server's codes that matter here.
+// The server's error codes that this package handles.
 const (
 	codeNoMessage         jetstream.ErrorCode = 10037
 	codeStreamNotFound    jetstream.ErrorCode = 10059
 	codeWrongLastSequence jetstream.ErrorCode = 10071
-	codeBusyOrConflict    jetstream.ErrorCode = 10164 // replicated streams: says nothing of the real sequence
+	codeBusyOrConflict    jetstream.ErrorCode = 10164 // from replicated streams; does not tell the real sequence
 )
 
-// Headers of KV and of ours.
+// Headers of KV and our own, and prefixes of subjects.
 const (
 	operationHeader   = "KV-Operation"
 	operationDelete   = "DEL"
@@ -42,8 +43,8 @@ const (
 	subjectsPerBucket = "$KV."
 )
 
-// bucket speaks to one KV bucket: reads from the leader of its stream, and writes by compare-and-set. The KV API of
-// nats.go would read by direct get, which a replica may answer, and tells no sequence of a delete.
+// bucket reads one KV bucket from the leader of its stream, and writes it by compare-and-set. The KV API of nats.go
+// would read by direct get, which a replica may answer, and returns no sequence for a delete.
 type bucket struct {
 	nc        *nats.Conn
 	name      string
@@ -51,18 +52,21 @@ type bucket struct {
 	apiPrefix string
 	putPrefix string
 	subject   string // "$KV.<bucket>."
-	// markerTTL is the value of Nats-TTL on markers, "" where the stream takes none.
+	// markerTTL is the value of Nats-TTL on markers, "" if the stream takes none.
 	markerTTL string
 	ids       *writeIDs
 	async     *asyncWriter
 }
 
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
-	b := &bucket{nc: js.Conn(), name: name, stream: "KV_" + name, subject: subjectsPerBucket + name + ".", ids: ids, async: async}
+	b := &bucket{
+		nc: js.Conn(), name: name, stream: "KV_" + name, subject: subjectsPerBucket + name + ".",
+		ids: ids, async: async,
+	}
 	b.apiPrefix = apiPrefix(js)
 	b.putPrefix = b.subject
 	if b.apiPrefix != defaultAPIPrefix {
-		// As nats.go does: the subject of a bucket in another domain or account is mapped below the API's prefix.
+		// As in nats.go, the subject of a bucket in another domain or account starts with the API's prefix.
 		b.putPrefix = b.apiPrefix + b.subject
 	}
 	return b
@@ -87,13 +91,13 @@ type stored struct {
 	Value    []byte
 }
 
-// isMarker tells whether the message says that the key is gone: a KV delete or purge, or the server's expiry marker.
+// isMarker reports whether the message says that the key is gone: a KV delete or purge, or the server's expiry marker.
 func (s *stored) isMarker() bool {
 	op := s.Header.Get(operationHeader)
 	return op == operationDelete || op == operationPurge || s.Header.Get(jetstream.MarkerReasonHeader) != ""
 }
 
-// live returns s, or nil if it is no document.
+// live returns s if it is a document, else nil.
 func (s *stored) live() *stored {
 	if s == nil || s.isMarker() {
 		return nil
@@ -101,7 +105,7 @@ func (s *stored) live() *stored {
 	return s
 }
 
-// revision is 0 for nil.
+// revision returns the sequence of s, 0 for nil.
 func (s *stored) revision() uint64 {
 	if s == nil {
 		return 0
@@ -132,7 +136,9 @@ func (b *bucket) last(ctx context.Context, natsKey string) (*stored, error) {
 			Time     time.Time `json:"time"`
 		} `json:"message"`
 	}
-	if err := b.request(ctx, "STREAM.MSG.GET."+b.stream, request, &answer, func() *apiError { return answer.Error }); err != nil {
+	if err := b.request(
+		ctx, "STREAM.MSG.GET."+b.stream, request, &answer, func() *apiError { return answer.Error },
+	); err != nil {
 		if api, ok := errors.AsType[*apiError](err); ok && api.ErrorCode == codeNoMessage {
 			return nil, nil
 		}
@@ -145,22 +151,23 @@ func (b *bucket) last(ctx context.Context, natsKey string) (*stored, error) {
 	out := &stored{Revision: m.Sequence, Created: m.Time, Value: m.Data}
 	if len(m.Header) > 0 {
 		if out.Header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
-			return nil, fmt.Errorf("reading key %q of bucket %q at revision %d: its headers: %w", natsKey, b.name, m.Sequence, err)
+			return nil, fmt.Errorf("reading key %q of bucket %q at revision %d: its headers: %w",
+				natsKey, b.name, m.Sequence, err)
 		}
 	}
 	return out, nil
 }
 
-// streamInfo is what the leader says of its stream, in one answer and thus of one moment.
+// streamInfo is the state of a stream at one moment, from one answer of its leader.
 type streamInfo struct {
 	Created time.Time
 	LastSeq uint64
-	// Subjects counts messages by subject, for those that the filter matches.
+	// Subjects counts the messages of each subject that the filter matches.
 	Subjects map[string]uint64
 	Config   jetstream.StreamConfig
 }
 
-// info reads the state of the stream, with the counts of the one subject of natsKey unless that is "".
+// info reads the state of the stream. Unless natsKey is "", it counts the messages of that key.
 func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) {
 	var request []byte
 	if natsKey != "" {
@@ -178,14 +185,18 @@ func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) 
 			Subjects map[string]uint64 `json:"subjects"`
 		} `json:"state"`
 	}
-	if err := b.request(ctx, "STREAM.INFO."+b.stream, request, &answer, func() *apiError { return answer.Error }); err != nil {
+	if err := b.request(
+		ctx, "STREAM.INFO."+b.stream, request, &answer, func() *apiError { return answer.Error },
+	); err != nil {
 		return nil, fmt.Errorf("reading the state of bucket %q: %w", b.name, err)
 	}
-	return &streamInfo{Created: answer.Created, LastSeq: answer.State.LastSeq, Subjects: answer.State.Subjects, Config: answer.Config}, nil
+	return &streamInfo{
+		Created: answer.Created, LastSeq: answer.State.LastSeq, Subjects: answer.State.Subjects, Config: answer.Config,
+	}, nil
 }
 
-// request asks the JetStream API, again while nobody answers or the cluster has no leader, until the context or
-// requestTimeout ends. It must only be used for what may be asked twice.
+// request asks the JetStream API. While nobody answers or the cluster has no leader it asks again, until the context or
+// requestTimeout ends. Use it only for requests that may be repeated.
 func (b *bucket) request(ctx context.Context, api string, payload []byte, answer any, apiErr func() *apiError) error {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
@@ -214,15 +225,15 @@ func (b *bucket) request(ctx context.Context, api string, payload []byte, answer
 	}
 }
 
-// roundTrip sends one request and waits for its answer, at most for attemptTimeout.
+// roundTrip sends one request and waits for its answer, for attemptTimeout at most.
 func (b *bucket) roundTrip(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	return b.nc.RequestMsgWithContext(ctx, msg)
 }
 
-// pause waits before the next attempt. It returns the reason why there is none. before is the connection's last error
-// from before the first attempt.
+// pause waits before the next attempt. An error says that there must be none, and why. before is the connection's last
+// error before the first attempt.
 func (b *bucket) pause(ctx context.Context, attempt int, subject string, before, err error) error {
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		return fmt.Errorf("no answer on %q: %w", subject, err)
@@ -240,14 +251,16 @@ func (b *bucket) pause(ctx context.Context, attempt int, subject string, before,
 		}
 	case <-ctx.Done():
 	}
-	return fmt.Errorf("no answer on %q within the deadline (is JetStream up, and has the stream a leader?): %w", subject, errors.Join(err, context.Cause(ctx)))
+	return fmt.Errorf("no answer on %q within the deadline (is JetStream up, and has the stream a leader?): %w",
+		subject, errors.Join(err, context.Cause(ctx)))
 }
 
-// deniedSince returns why there is no answer on a subject where the user may not publish. The server drops what comes there
-// and tells only the connection. before is the connection's last error from before.
+// deniedSince returns an error if the user may not publish on a subject. The server drops such messages and tells only
+// the connection. before is the connection's last error before the message was sent.
 func deniedSince(nc *nats.Conn, before error, subject string) error {
 	if denied := nc.LastError(); denied != nil && denied != before && isPermissionViolation(denied, subject) {
-		return fmt.Errorf("no answer on %q: grant the user to publish there and to subscribe to its inbox: %w", subject, denied)
+		return fmt.Errorf("no answer on %q: grant the user to publish there and to subscribe to its inbox: %w",
+			subject, denied)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 
 var _ IEntityClient[*Object[struct{}, struct{}]] = (*Client[*Object[struct{}, struct{}]])(nil)
 
-// Client is the IEntityClient of one bucket. Make it with NewClient, and Close it when it is not needed any more.
+// Client is the IEntityClient of one bucket. Make it with NewClient, and Close it after use.
 type Client[T IEntity] struct {
 	js        jetstream.JetStream
 	cfg       Config
@@ -35,12 +35,13 @@ type Client[T IEntity] struct {
 	closed  atomic.Bool
 }
 
-// NewClient opens the buckets of cfg, which it creates if they are missing unless cfg.BindOnly, and makes a client. It
-// fails if T or cfg cannot be served, or if a bucket's settings would lose data; the error says what to change. It never
-// changes a bucket that exists. ctx is for the set-up only.
+// NewClient opens the buckets of cfg and returns a client of them. It creates missing buckets unless cfg.BindOnly, and
+// never changes one that exists. It fails if it cannot serve T or cfg, or if a bucket's settings would lose data; the
+// error says what to change. ctx is for the set-up only.
 func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Config) (*Client[T], error) {
 	if js == nil {
-		return nil, fmt.Errorf("entity: NewClient for kind %q without a JetStream context: make one with jetstream.New", cfg.Kind)
+		return nil, fmt.Errorf("entity: NewClient for kind %q without a JetStream context: make one with jetstream.New",
+			cfg.Kind)
 	}
 	if cfg.Bucket == "" {
 		return nil, fmt.Errorf("entity: Config.Bucket of kind %q is empty: name the bucket of the documents", cfg.Kind)
@@ -56,7 +57,8 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 	}
 	ids := newWriteIDs()
 	async := newAsyncWriter(js.Conn())
-	c := &Client[T]{js: js, cfg: cfg, keys: keys, codec: codec, documents: newBucket(js, cfg.Bucket, ids, async), async: async, hooks: newHookSet()}
+	c := &Client[T]{js: js, cfg: cfg, keys: keys, codec: codec,
+		documents: newBucket(js, cfg.Bucket, ids, async), async: async, hooks: newHookSet()}
 	settings, warnings, err := openBucket(ctx, js, c.documents, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
@@ -110,19 +112,19 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 	return nil
 }
 
-// Kind is the kind of the entities, as configured.
+// Kind returns the kind of the entities, as configured.
 func (c *Client[T]) Kind() string { return c.cfg.Kind }
 
-// JetStream is what the client was made with.
+// JetStream returns the context that the client was made with.
 func (c *Client[T]) JetStream() jetstream.JetStream { return c.js }
 
-// Config is the configuration with its defaults filled in.
+// Config returns the configuration with its defaults filled in.
 func (c *Client[T]) Config() Config { return c.cfg }
 
-// Warnings tell what about the buckets' settings works, but could be better.
+// Warnings returns what could be better about the buckets' settings, though it works.
 func (c *Client[T]) Warnings() []string { return append([]string(nil), c.warnings...) }
 
-// Records are the status records of the bucket; nil where StatusBucket is NoStatusBucket.
+// Records returns the status records; nil if Config.StatusBucket is NoStatusBucket.
 func (c *Client[T]) Records() *Records { return c.records }
 
 // Record reads the record of a key live. IsNotFound if it has none.
@@ -134,11 +136,12 @@ func (c *Client[T]) Record(ctx context.Context, key string) (*Record, error) {
 }
 
 func (c *Client[T]) noStatus(key string) error {
-	return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "status", "the client has no status bucket (Config.StatusBucket is \"-\")")
+	return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "status",
+		"the client has no status bucket (Config.StatusBucket is \"-\")")
 }
 
-// Subscribe registers callbacks. What is invalid, in error or reserved at the time is told at once, before Subscribe
-// returns. The callbacks must not call Subscribe, cancel, Start or stop.
+// Subscribe registers callbacks. Before it returns, it calls them for all that is invalid, in error or reserved at the
+// time. The callbacks must not call Subscribe, cancel, Start or stop.
 func (c *Client[T]) Subscribe(hooks Hooks) (cancel func()) {
 	cancel = c.hooks.subscribe(hooks)
 	c.mu.Lock()
@@ -149,13 +152,14 @@ func (c *Client[T]) Subscribe(hooks Hooks) (cancel func()) {
 	return cancel
 }
 
-// Informer is the shared cache of documents: objects are T without status, with resourceVersion and generation, and the
-// index OwnerIndex. It runs while somebody holds the client, see Start. An informer cannot run twice: after the last
-// user has stopped, Informer returns another one, and handlers have to be added to that. Its Run counts as a user.
+// Informer returns the shared cache of documents: T without status, with resourceVersion and generation, and with the
+// index OwnerIndex. It runs while the client has users, see Start; its own Run counts as one. An informer cannot run
+// twice: after the last user has stopped, Informer returns another one, which needs its own handlers.
 func (c *Client[T]) Informer() natsinformer.Informer { return c.generation().public }
 
-// Start starts the informers of documents and records with their first user. stop releases them, and with the last user
-// stops them and waits until they and their handlers are done, so a handler must not call it. It may be called more than once.
+// Start adds a user of the caches; the first one starts the informers of documents and records. stop removes the user.
+// With the last one it stops the informers and waits for them and their handlers, so a handler must not call it. stop
+// may be called more than once.
 func (c *Client[T]) Start() (stop func(), err error) {
 	for {
 		if c.closed.Load() {
@@ -168,14 +172,15 @@ func (c *Client[T]) Start() (stop func(), err error) {
 	}
 }
 
-// Close stops the informers, whoever uses them, and waits for them. Reads and writes that need no cache still work.
+// Close stops the informers, used or not, and waits for them. Reads and writes that need no cache still work.
 func (c *Client[T]) Close() {
 	c.closed.Store(true)
 	c.mu.Lock()
 	g := c.current.Swap(nil)
 	c.mu.Unlock()
 	if g != nil {
-		g.news.setError(c.cfg.Bucket, fmt.Errorf("the client of kind %s was closed, nothing is watched any more", c.cfg.Kind))
+		g.news.setError(c.cfg.Bucket,
+			fmt.Errorf("the client of kind %s was closed, nothing is watched any more", c.cfg.Kind))
 		g.shutdown()
 	}
 	c.async.close()
@@ -190,7 +195,7 @@ func (c *Client[T]) DocumentOf(obj T) ([]byte, error) {
 	return c.codec.encodeOnly(obj, obj.GetName())
 }
 
-// FromDocument decodes a document, as of a record's LastDocument, into the entity of a key.
+// FromDocument decodes a document, such as the LastDocument of a record, into the entity of a key.
 func (c *Client[T]) FromDocument(key string, revision uint64, document []byte) (T, error) {
 	natsKey, err := c.keys.toNATS(key)
 	if err != nil {
@@ -200,8 +205,8 @@ func (c *Client[T]) FromDocument(key string, revision uint64, document []byte) (
 	return c.codec.decode(natsKey, revision, document)
 }
 
-// Create writes a new document and sets obj's resourceVersion and generation. The names in obj say the key; status,
-// resourceVersion, generation and deletionTimestamp are not written. IsAlreadyExists if the key has a document.
+// Create writes a new document under the key of obj's name and namespace, without status, resourceVersion, generation
+// and deletionTimestamp. It sets obj's resourceVersion and generation. IsAlreadyExists if the key has a document.
 func (c *Client[T]) Create(ctx context.Context, obj T) error {
 	d, err := c.prepare(obj)
 	if err != nil {
@@ -219,7 +224,7 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 }
 
 // Update replaces the document if it is at obj's resourceVersion, and sets the new resourceVersion and generation. It
-// never touches status. IsConflict if the document is at another revision, IsNotFound if there is none.
+// never touches the status. IsConflict if the document is at another revision, IsNotFound if there is none.
 func (c *Client[T]) Update(ctx context.Context, obj T) error {
 	d, err := c.prepare(obj)
 	if err != nil {
@@ -228,14 +233,16 @@ func (c *Client[T]) Update(ctx context.Context, obj T) error {
 	expected, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
 	if err != nil || expected == 0 {
 		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, "metadata.resourceVersion",
-			fmt.Sprintf("%q is no revision: update what Get or a lister returned, or use Patch or Create", obj.GetResourceVersion()))
+			fmt.Sprintf("%q is no revision: update what Get or a lister returned, or use Patch or Create",
+				obj.GetResourceVersion()))
 	}
 	revision, err := c.documents.put(ctx, write{key: d.natsKey, value: d.data, expected: expected})
 	if conflict, ok := errors.AsType[*casError](err); ok {
 		if conflict.actual.live() == nil {
 			return newNotFound(c.cfg.Kind, c.cfg.Bucket, d.key)
 		}
-		return newConflict(c.cfg.Kind, c.cfg.Bucket, d.key, fmt.Sprintf("it is at revision %d, not %d", conflict.actual.Revision, expected))
+		return newConflict(c.cfg.Kind, c.cfg.Bucket, d.key,
+			fmt.Sprintf("it is at revision %d, not %d", conflict.actual.Revision, expected))
 	}
 	if err != nil {
 		return err
@@ -276,14 +283,14 @@ func (c *Client[T]) checkSize(key string, document []byte) error {
 	return nil
 }
 
-// wrote tells obj its revision, and the lister and the context's log of the write.
+// wrote sets obj's revision, and adds the write to the lister and to the context's log.
 func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint64) {
 	setRevision(obj, revision)
 	c.codec.stamp(d.sent, obj.GetNamespace(), obj.GetName(), revision)
 	c.remember(ctx, d.key, d.sent, revision)
 }
 
-// remember keeps an own write for the lister. sent must not be changed any more.
+// remember shows an own write in the lister. The caller must not change sent any more.
 func (c *Client[T]) remember(ctx context.Context, key string, sent T, revision uint64) {
 	if g := c.current.Load(); g != nil && g.running.Load() {
 		g.writes.put(ctx, key, revision, sent)

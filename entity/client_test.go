@@ -25,21 +25,26 @@ func TestWhatIsCreatedIsRead(t *testing.T) {
 	got, err := client.Get(t.Context(), "a")
 	must(t, err)
 	if got.ResourceVersion != site.ResourceVersion || site.ResourceVersion == "" || got.Generation != site.Generation {
-		t.Errorf("resourceVersion %q and generation %d, created as %q and %d", got.ResourceVersion, got.Generation, site.ResourceVersion, site.Generation)
+		t.Errorf("resourceVersion %q and generation %d, created as %q and %d",
+			got.ResourceVersion, got.Generation, site.ResourceVersion, site.Generation)
 	}
-	if got.Kind != "Website" || got.Labels["tier"] != "front" || got.Spec.Host != site.Spec.Host || len(got.Spec.Paths) != 2 {
+	if got.Kind != "Website" || got.Labels["tier"] != "front" || got.Spec.Host != site.Spec.Host ||
+		len(got.Spec.Paths) != 2 {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestAPlainPutByAnotherProgramIsAnEntity(t *testing.T) {
 	js := newServer(t)
-	client := newClient[*Website](t, js, entity.Config{Kind: "Website", APIVersion: "web/v1", Bucket: "websites", Namespaced: true})
+	client := newClient[*Website](t, js, entity.Config{
+		Kind: "Website", APIVersion: "web/v1", Bucket: "websites", Namespaced: true,
+	})
 	revision, err := keyValue(t, js, "websites").Put(t.Context(), "shop.www.front", []byte(`{"spec":{"host":"h"}}`))
 	must(t, err)
 	got, err := client.Get(t.Context(), "shop/www.front")
 	must(t, err)
-	if got.Namespace != "shop" || got.Name != "www.front" || got.Spec.Host != "h" || got.Kind != "Website" || got.APIVersion != "web/v1" {
+	if got.Namespace != "shop" || got.Name != "www.front" || got.Spec.Host != "h" ||
+		got.Kind != "Website" || got.APIVersion != "web/v1" {
 		t.Errorf("got %+v", got)
 	}
 	if got.ResourceVersion != fmt.Sprint(revision) || got.Generation != int64(revision) {
@@ -86,11 +91,13 @@ func TestWhatADocumentSaysOfItselfCountsForNothing(t *testing.T) {
 	js := newServer(t)
 	client := newClient[*Website](t, js, websites)
 	revision, err := keyValue(t, js, "websites").PutString(t.Context(), "a",
-		`{"metadata":{"name":"a","resourceVersion":"77","generation":5,"deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"ready":true}}`)
+		`{"metadata":{"name":"a","resourceVersion":"77","generation":5,"deletionTimestamp":"2026-01-01T00:00:00Z"},`+
+			`"status":{"ready":true}}`)
 	must(t, err)
 	got, err := client.Get(t.Context(), "a")
 	must(t, err)
-	if got.Status.Ready || got.DeletionTimestamp != nil || got.ResourceVersion != fmt.Sprint(revision) || got.Generation != int64(revision) {
+	if got.Status.Ready || got.DeletionTimestamp != nil ||
+		got.ResourceVersion != fmt.Sprint(revision) || got.Generation != int64(revision) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -166,12 +173,13 @@ func TestDeleteOfNothingIsNotFound(t *testing.T) {
 	must(t, client.Delete(t.Context(), "a"))
 	wantError(t, "deleted", apierrors.IsNotFound, client.Delete(t.Context(), "a"))
 	wantError(t, "deleted, purge", apierrors.IsNotFound, client.Delete(t.Context(), "a", entity.Purge()))
-	wantError(t, "deleted, if at a revision", apierrors.IsNotFound, client.Delete(t.Context(), "a", entity.IfRevision(1)))
+	wantError(t, "deleted, if at a revision", apierrors.IsNotFound,
+		client.Delete(t.Context(), "a", entity.IfRevision(1)))
 	_, err := client.Get(t.Context(), "a")
 	wantError(t, "get", apierrors.IsNotFound, err)
 }
 
-// IfRevision(0) would put a marker where there is no document.
+// Without the check, IfRevision(0) would put a marker where there is no document.
 func TestDeleteIfNoRevisionIsRefused(t *testing.T) {
 	js := newServer(t)
 	client := newClient[*Website](t, js, websites)
@@ -194,7 +202,11 @@ func TestDeleteIfRevisionSparesALaterRevision(t *testing.T) {
 func TestADocumentThatDoesNotDecodeIsInvalidAndExists(t *testing.T) {
 	js := newServer(t)
 	client := newClient[*Website](t, js, websites)
-	for _, document := range []string{``, `nonsense`, `null`, `[]`, `"x"`, `{"spec":{"replicas":"three"}}`, `{"metadata":{"name":"other"}}`, `{"metadata":{"namespace":"other"}}`, `{"spec":{}`} {
+	for _, document := range []string{
+		``, `nonsense`, `null`, `[]`, `"x"`,
+		`{"spec":{"replicas":"three"}}`, `{"metadata":{"name":"other"}}`,
+		`{"metadata":{"namespace":"other"}}`, `{"spec":{}`,
+	} {
 		_, err := keyValue(t, js, "websites").PutString(t.Context(), "a", document)
 		must(t, err)
 		_, err = client.Get(t.Context(), "a")
@@ -212,7 +224,9 @@ func TestKeysAndDocumentsBeyondTheLimitsAreRefusedBeforeTheWire(t *testing.T) {
 	large.Spec.Host = strings.Repeat("x", 1000)
 	before := js.Conn().Stats().OutMsgs
 	wantError(t, "large document", apierrors.IsRequestEntityTooLargeError, client.Create(t.Context(), large))
-	for _, name := range []string{"", "sp ace", "a..b", ".a", "a.", "a*", ">", "ü", "_nagi.x", "a/b", strings.Repeat("k", 101)} {
+	for _, name := range []string{
+		"", "sp ace", "a..b", ".a", "a.", "a*", ">", "ü", "_nagi.x", "a/b", strings.Repeat("k", 101),
+	} {
 		wantError(t, "create "+name, apierrors.IsInvalid, client.Create(t.Context(), website(name)))
 		_, err := client.Get(t.Context(), name)
 		wantError(t, "get "+name, apierrors.IsInvalid, err)
@@ -241,7 +255,9 @@ func TestDocumentsUpToMaxPayloadAreTaken(t *testing.T) {
 }
 
 func TestAKeyOutsideOfTheFilterIsRefused(t *testing.T) {
-	client := newClient[*Website](t, newServer(t), entity.Config{Kind: "Website", Bucket: "websites", Namespaced: true, Filter: "shop.>"})
+	client := newClient[*Website](t, newServer(t), entity.Config{
+		Kind: "Website", Bucket: "websites", Namespaced: true, Filter: "shop.>",
+	})
 	outside := website("a")
 	outside.Namespace = "bank"
 	wantError(t, "outside", apierrors.IsInvalid, client.Create(t.Context(), outside))
@@ -252,12 +268,16 @@ func TestAKeyOutsideOfTheFilterIsRefused(t *testing.T) {
 
 func TestUnstructuredEntities(t *testing.T) {
 	js := newServer(t)
-	client := newClient[*unstructured.Unstructured](t, js, entity.Config{Kind: "Website", APIVersion: "web/v1", Bucket: "websites"})
-	_, err := keyValue(t, js, "websites").PutString(t.Context(), "a", `{"spec":{"replicas":3,"big":9007199254740993},"status":{"x":1}}`)
+	client := newClient[*unstructured.Unstructured](t, js, entity.Config{
+		Kind: "Website", APIVersion: "web/v1", Bucket: "websites",
+	})
+	_, err := keyValue(t, js, "websites").PutString(t.Context(), "a",
+		`{"spec":{"replicas":3,"big":9007199254740993},"status":{"x":1}}`)
 	must(t, err)
 	got, err := client.Get(t.Context(), "a")
 	must(t, err)
-	if got.GetKind() != "Website" || got.GetAPIVersion() != "web/v1" || got.GetName() != "a" || got.Object["status"] != nil {
+	if got.GetKind() != "Website" || got.GetAPIVersion() != "web/v1" ||
+		got.GetName() != "a" || got.Object["status"] != nil {
 		t.Errorf("got %v", got.Object)
 	}
 	if n, _, _ := unstructured.NestedInt64(got.Object, "spec", "big"); n != 9007199254740993 {
@@ -274,7 +294,9 @@ func TestUnstructuredEntities(t *testing.T) {
 	if replicas != 4 || !ready {
 		t.Errorf("got %v", again.Object)
 	}
-	for _, document := range []string{`{"metadata":7}`, `{"metadata":{"name":7}}`, `{"metadata":{"labels":{"a":1}}}`, `{"kind":1}`} {
+	for _, document := range []string{
+		`{"metadata":7}`, `{"metadata":{"name":7}}`, `{"metadata":{"labels":{"a":1}}}`, `{"kind":1}`,
+	} {
 		_, err = keyValue(t, js, "websites").PutString(t.Context(), "bad", document)
 		must(t, err)
 		_, err = client.Get(t.Context(), "bad")
@@ -286,9 +308,11 @@ func TestPatchKeepsWhatTheTypeDoesNotKnow(t *testing.T) {
 	js := newServer(t)
 	client := newClient[*Website](t, js, websites)
 	kv := keyValue(t, js, "websites")
-	_, err := kv.PutString(t.Context(), "a", `{"future":{"n":1.50,"s":"<&>"},"spec":{"host":"h","more":[1,null],"replicas":1},"status":{"x":1}}`)
+	_, err := kv.PutString(t.Context(), "a",
+		`{"future":{"n":1.50,"s":"<&>"},"spec":{"host":"h","more":[1,null],"replicas":1},"status":{"x":1}}`)
 	must(t, err)
-	must(t, client.Patch(t.Context(), "a", []byte(`{"spec":{"replicas":2,"host":null},"metadata":{"labels":{"l":"v"}}}`)))
+	must(t, client.Patch(t.Context(), "a",
+		[]byte(`{"spec":{"replicas":2,"host":null},"metadata":{"labels":{"l":"v"}}}`)))
 	entry, err := kv.Get(t.Context(), "a")
 	must(t, err)
 	want := `{"future":{"n":1.50,"s":"<&>"},"metadata":{"labels":{"l":"v"}},"spec":{"more":[1,null],"replicas":2}}`
@@ -313,12 +337,18 @@ func TestPatchRefusesWhatWouldNotBeADocument(t *testing.T) {
 	client := newClient[*Website](t, newServer(t), websites)
 	site := website("a")
 	must(t, client.Create(t.Context(), site))
-	for _, patch := range []string{`{"spec":{"replicas":"x"}}`, `{"status":{"ready":true}}`, `{"metadata":{"name":"b"}}`, `{"metadata":null,"spec":7}`, `[]`, `nonsense`, `{"metadata":{"resourceVersion":"x"}}`} {
+	for _, patch := range []string{
+		`{"spec":{"replicas":"x"}}`, `{"status":{"ready":true}}`, `{"metadata":{"name":"b"}}`,
+		`{"metadata":null,"spec":7}`, `[]`, `nonsense`, `{"metadata":{"resourceVersion":"x"}}`,
+	} {
 		wantError(t, patch, apierrors.IsInvalid, client.Patch(t.Context(), "a", []byte(patch)))
 	}
 	wantError(t, "nothing there", apierrors.IsNotFound, client.Patch(t.Context(), "b", []byte(`{}`)))
-	wantError(t, "another revision", apierrors.IsConflict, client.Patch(t.Context(), "a", []byte(`{"metadata":{"resourceVersion":"99"},"spec":{}}`)))
-	must(t, client.Patch(t.Context(), "a", fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"name":"a"},"spec":{"replicas":5}}`, site.ResourceVersion)))
+	wantError(t, "another revision", apierrors.IsConflict,
+		client.Patch(t.Context(), "a", []byte(`{"metadata":{"resourceVersion":"99"},"spec":{}}`)))
+	must(t, client.Patch(t.Context(), "a",
+		fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"name":"a"},"spec":{"replicas":5}}`,
+			site.ResourceVersion)))
 }
 
 func TestConcurrentPatchesAllApply(t *testing.T) {
@@ -328,7 +358,9 @@ func TestConcurrentPatchesAllApply(t *testing.T) {
 	var failed atomic.Int64
 	for i := range 16 {
 		wg.Go(func() {
-			if err := client.Patch(t.Context(), "a", fmt.Appendf(nil, `{"spec":{"settings":{"k%d":"v"}}}`, i)); err != nil {
+			if err := client.Patch(
+				t.Context(), "a", fmt.Appendf(nil, `{"spec":{"settings":{"k%d":"v"}}}`, i),
+			); err != nil {
 				failed.Add(1)
 				t.Error(err)
 			}

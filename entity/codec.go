@@ -16,22 +16,22 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// statusRevisionAnnotation carries, on joined objects only, how often the status had been written when it was read. It
-// is never written to a bucket.
+// statusRevisionAnnotation is on joined objects only: the StatusRevision of the record when it was read. It is never
+// written to a bucket.
 const statusRevisionAnnotation = "nagi/status-revision"
 
-// internalAnnotations are never written, nor believed when a document has them. The second one is what natsinformer
-// tells delete handlers by; an object that came from one may be created again.
+// internalAnnotations are never written, and ignored in documents that have them. natsinformer sets the second one on
+// the objects of delete handlers, and such an object may be created again.
 var internalAnnotations = []string{statusRevisionAnnotation, "natsinformer.nagi/deletion"}
 
-// codec turns documents into entities and back, as encoding/json would. It reads and writes through
-// github.com/go-json-experiment/json with the semantics of encoding/json, which takes little more than half the time.
+// codec turns documents into entities and back, with the semantics of encoding/json. It uses
+// github.com/go-json-experiment/json, which takes little more than half the time.
 type codec[T IEntity] struct {
 	elem         reflect.Type
 	unstructured bool
 	status       []int  // index of the field "status"; nil if T has none
-	noStatus     []byte // how a document ends that has its zero status as its last member; nil if that is not known
-	flat         bool   // metadata and status are in the struct itself, so that a shallow copy has its own
+	noStatus     []byte // the end of a document whose last member is a zero status; nil if unknown
+	flat         bool   // metadata and status are in the struct itself, so a shallow copy has its own
 	kind         string
 	apiVersion   string
 	keys         keyspace
@@ -42,11 +42,16 @@ type codec[T IEntity] struct {
 func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return nil, fmt.Errorf("entity: %v of kind %s is no pointer to a struct: name one, as in NewClient[*Website]", t, cfg.Kind)
+		return nil, fmt.Errorf("entity: %v of kind %s is no pointer to a struct: name one, as in NewClient[*Website]",
+			t, cfg.Kind)
 	}
-	c := &codec[T]{elem: t.Elem(), kind: cfg.Kind, apiVersion: cfg.APIVersion, keys: keys, unmarshal: unmarshalV1, marshal: marshalV1}
+	c := &codec[T]{
+		elem: t.Elem(), kind: cfg.Kind, apiVersion: cfg.APIVersion, keys: keys,
+		unmarshal: unmarshalV1, marshal: marshalV1,
+	}
 	if t == reflect.TypeFor[*None]() {
-		return nil, fmt.Errorf("entity: *entity.None of kind %s marks a slot that is not used: pass a nil client there", cfg.Kind)
+		return nil, fmt.Errorf("entity: *entity.None of kind %s marks a slot that is not used: pass a nil client there",
+			cfg.Kind)
 	}
 	if t == reflect.TypeFor[*unstructured.Unstructured]() {
 		c.unstructured = true
@@ -57,7 +62,7 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	}
 	c.status = statusField(c.elem)
 	if reaches(c.elem, reflect.TypeFor[stdjson.Number](), map[reflect.Type]bool{}) {
-		// The library has a Number of its own and takes encoding/json's for a string.
+		// The library has its own Number and treats encoding/json's as a string.
 		c.unmarshal, c.marshal = stdjson.Unmarshal, stdjson.Marshal
 	}
 	if c.status != nil {
@@ -73,25 +78,28 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 func unmarshalV1(data []byte, v any) error { return jsonv1.Unmarshal(data, v) }
 func marshalV1(v any) ([]byte, error)      { return jsonv1.Marshal(v) }
 
-// checkDeepCopy holds that copies of a T are T: an embedded Object would make them the embedded type, and lose the rest.
+// checkDeepCopy checks that copies of a T are T. Embedding Object would make them the embedded type and lose the rest.
 func checkDeepCopy[T IEntity](zero T) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("DeepCopyObject of an empty %T panics: %v; embed TypeMeta and ObjectMeta by value", zero, p)
+			err = fmt.Errorf("DeepCopyObject of an empty %T panics: %v; embed TypeMeta and ObjectMeta by value",
+				zero, p)
 		}
 	}()
 	if out, ok := zero.DeepCopyObject().(T); !ok || reflect.ValueOf(out).IsNil() {
-		return fmt.Errorf("DeepCopyObject of %T returns a %T: generate it with deepcopy-gen, or use entity.Object itself and do not embed it", zero, zero.DeepCopyObject())
+		return fmt.Errorf("DeepCopyObject of %T returns a %T: generate it with deepcopy-gen, "+
+			"or use entity.Object itself and do not embed it", zero, zero.DeepCopyObject())
 	}
 	return nil
 }
 
-// statusField finds the field whose JSON name is "status", in the struct or in what is inlined.
+// statusField finds the field whose JSON name is "status", in the struct or in an inlined one.
 func statusField(t reflect.Type) []int {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct || strings.Contains(options, "inline") && f.Type.Kind() == reflect.Struct {
+		if f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct ||
+			strings.Contains(options, "inline") && f.Type.Kind() == reflect.Struct {
 			if inner := statusField(f.Type); inner != nil {
 				return append([]int{i}, inner...)
 			}
@@ -104,7 +112,7 @@ func statusField(t reflect.Type) []int {
 	return nil
 }
 
-// reaches tells whether a value of type t can hold one of type what.
+// reaches reports whether a value of type t can hold one of type what.
 func reaches(t, what reflect.Type, seen map[reflect.Type]bool) bool {
 	if t == what {
 		return true
@@ -132,8 +140,8 @@ func (c *codec[T]) new() T { return reflect.New(c.elem).Interface().(T) }
 
 func (c *codec[T]) hasStatus() bool { return c.unstructured || c.status != nil }
 
-// decode makes an entity of the document of a NATS key. The key decides about name and namespace; status,
-// resourceVersion, generation and deletionTimestamp of the document count for nothing.
+// decode makes an entity from the document of a NATS key. The key gives name and namespace. decode ignores the
+// document's status, resourceVersion, generation and deletionTimestamp.
 func (c *codec[T]) decode(natsKey string, revision uint64, data []byte) (T, error) {
 	var none T
 	key, namespace, name, err := c.keys.fromNATS(natsKey)
@@ -145,10 +153,13 @@ func (c *codec[T]) decode(natsKey string, revision uint64, data []byte) (T, erro
 		return none, newInvalid(c.kind, c.keys.bucket, key, "document", err.Error())
 	}
 	if got := obj.GetName(); got != "" && got != name {
-		return none, newInvalid(c.kind, c.keys.bucket, key, "metadata.name", fmt.Sprintf("the document says %q, and the key says %q: leave it out of the document, or make them equal", got, name))
+		return none, newInvalid(c.kind, c.keys.bucket, key, "metadata.name", fmt.Sprintf(
+			"the document says %q, and the key says %q: leave it out of the document, or make them equal", got, name))
 	}
 	if got := obj.GetNamespace(); got != "" && got != namespace {
-		return none, newInvalid(c.kind, c.keys.bucket, key, "metadata.namespace", fmt.Sprintf("the document says %q, and the key says %q: leave it out of the document, or make them equal", got, namespace))
+		return none, newInvalid(c.kind, c.keys.bucket, key, "metadata.namespace", fmt.Sprintf(
+			"the document says %q, and the key says %q: leave it out of the document, or make them equal",
+			got, namespace))
 	}
 	c.clean(obj)
 	c.stamp(obj, namespace, name, revision)
@@ -169,7 +180,7 @@ func (c *codec[T]) parse(data []byte, obj T) error {
 	return checkUnstructuredMeta(u.Object)
 }
 
-// checkUnstructuredMeta refuses metadata of another shape, which unstructured's accessors would take for absent.
+// checkUnstructuredMeta refuses metadata of the wrong type, which unstructured's accessors would treat as absent.
 func checkUnstructuredMeta(content map[string]any) error {
 	for _, field := range []string{"kind", "apiVersion"} {
 		if _, _, err := unstructured.NestedString(content, field); err != nil && content[field] != nil {
@@ -197,7 +208,7 @@ func checkUnstructuredMeta(content map[string]any) error {
 	return nil
 }
 
-// clean takes off what a document must not say.
+// clean removes what a document must not contain.
 func (c *codec[T]) clean(obj T) {
 	c.clearStatus(obj)
 	obj.SetResourceVersion("")
@@ -214,7 +225,7 @@ func (c *codec[T]) clean(obj T) {
 	}
 }
 
-// stamp writes what the key and the revision say.
+// stamp sets what the key and the revision say, and a missing kind and apiVersion.
 func (c *codec[T]) stamp(obj T, namespace, name string, revision uint64) {
 	obj.SetName(name)
 	obj.SetNamespace(namespace)
@@ -247,7 +258,7 @@ func setRevision(obj metav1.Object, revision uint64) {
 	obj.SetGeneration(int64(revision))
 }
 
-// encode makes the document of obj for a key: what the user may say and nothing else. It returns the copy it encoded.
+// encode makes the document of obj for a key, with only what the user may set, and returns the copy that it encoded.
 func (c *codec[T]) encode(obj T, key string) (document []byte, sent T, err error) {
 	sent = obj.DeepCopyObject().(T)
 	c.clean(sent)
@@ -255,7 +266,7 @@ func (c *codec[T]) encode(obj T, key string) (document []byte, sent T, err error
 	return document, sent, err
 }
 
-// encodeOnly is encode for who does not need the copy.
+// encodeOnly is encode for a caller that does not need the copy.
 func (c *codec[T]) encodeOnly(obj T, key string) (document []byte, err error) {
 	if !c.flat || hasInternalAnnotation(obj) {
 		document, _, err = c.encode(obj, key)
@@ -273,7 +284,7 @@ func hasInternalAnnotation(obj metav1.Object) bool {
 	return slices.ContainsFunc(internalAnnotations, func(name string) bool { _, ok := annotations[name]; return ok })
 }
 
-// documentOf encodes an object that is clean.
+// documentOf encodes a clean object.
 func (c *codec[T]) documentOf(clean T, key string) (document []byte, err error) {
 	if u, ok := any(clean).(*unstructured.Unstructured); ok {
 		document, err = marshalV1(u.Object)
@@ -286,7 +297,7 @@ func (c *codec[T]) documentOf(clean T, key string) (document []byte, err error) 
 	return document, nil
 }
 
-// withoutStatus cuts off a status that is the zero value: without omitzero it would be written as {}. Nearly always it is the last
+// withoutStatus removes a zero status, which would be written as {} without omitzero. Nearly always it is the last
 // member of the document.
 func (c *codec[T]) withoutStatus(document []byte) ([]byte, error) {
 	if shorter, ok := bytes.CutSuffix(document, c.noStatus); ok && len(c.noStatus) > 0 {
@@ -295,12 +306,13 @@ func (c *codec[T]) withoutStatus(document []byte) ([]byte, error) {
 	return dropMember(document, "status")
 }
 
-// dropMember cuts a member out of a JSON object.
+// dropMember removes a member from a JSON object.
 func dropMember(object []byte, name string) ([]byte, error) {
 	if !bytes.Contains(object, []byte(`"`+name+`"`)) {
 		return object, nil
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	d := jsontext.NewDecoder(bytes.NewReader(object),
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if _, err := d.ReadToken(); err != nil {
 		return nil, err
 	}

@@ -11,14 +11,14 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// statusDecoder is the part of a codec that records need: it makes a status ready to be put into an entity, a pointer to a
-// value of the type of the field "status", or unstructured content. It is shared by everybody who reads the record, and
-// never changed.
+// statusDecoder is the part of a codec that records need. It decodes a status into the form that is put into an entity:
+// a pointer to a value of the type of the field "status", or unstructured content. All readers of a record share it and
+// never change it.
 type statusDecoder interface {
 	decodeStatus(raw []byte) any
 }
 
-// decodeStatus returns nil for no status, and for one that does not decode into T's: it may be of another version, and
+// decodeStatus returns nil for no status, and for one that does not decode into T's. It may be of another version, and
 // the entity must stay readable for the controller that will write a new one.
 func (c *codec[T]) decodeStatus(raw []byte) any {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) || !c.hasStatus() {
@@ -38,7 +38,7 @@ func (c *codec[T]) decodeStatus(raw []byte) any {
 	return field
 }
 
-// statusJSON is the status of obj, nil if it is the zero value.
+// statusJSON encodes the status of obj; nil if it is the zero value.
 func (c *codec[T]) statusJSON(obj T) (stdjson.RawMessage, error) {
 	if u, ok := any(obj).(*unstructured.Unstructured); ok {
 		if u.Object["status"] == nil {
@@ -66,8 +66,8 @@ func (c *codec[T]) clearStatus(obj T) {
 	}
 }
 
-// WithStatusOf returns a copy of a cached document with the status of a record as the handlers of Records.Informer get
-// it; nil, or anything else, is no record.
+// WithStatusOf returns a copy of a cached document with the status of a record, as handlers of Records.Informer get it.
+// Nil, and any other type, means no record.
 func (c *Client[T]) WithStatusOf(obj T, record any) T {
 	rec, _ := record.(*RecordObject)
 	if rec != nil && rec.Record == nil {
@@ -76,8 +76,8 @@ func (c *Client[T]) WithStatusOf(obj T, record any) T {
 	return c.codec.join(obj, rec)
 }
 
-// join returns a copy of a document with the status of its record, which may be nil. It copies once: the two are put
-// together by a shallow copy, and that is copied deeply. Neither document nor record is changed.
+// join returns a copy of a document with the status of its record, which may be nil. It copies once: a shallow copy
+// joins the two, and that is copied deeply. It changes neither document nor record.
 func (c *codec[T]) join(document T, rec *RecordObject) T {
 	out := c.joinStatus(document, rec)
 	statusRevision := uint64(0)
@@ -106,7 +106,7 @@ func (c *codec[T]) joinStatus(document T, rec *RecordObject) T {
 	return shallow.Interface().(T).DeepCopyObject().(T)
 }
 
-// annotateStatusRevision changes the annotations of obj, which must be its own.
+// annotateStatusRevision sets the annotation in place, so obj must own its annotations.
 func annotateStatusRevision(obj IEntity, revision uint64) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
@@ -116,7 +116,7 @@ func annotateStatusRevision(obj IEntity, revision uint64) {
 	obj.SetAnnotations(annotations)
 }
 
-// statusRevisionOf returns the status revision that obj was read with; ok is false if it was not read joined.
+// statusRevisionOf returns the status revision that obj was read with; ok is false if obj was not joined.
 func statusRevisionOf(obj IEntity) (revision uint64, ok bool) {
 	text, found := obj.GetAnnotations()[statusRevisionAnnotation]
 	if !found {

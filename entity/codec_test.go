@@ -48,10 +48,14 @@ type motley struct {
 
 type motleyObject = Object[motley, motley]
 
-const motleyDocument = `{"KIND":"K","apiVersion":"v1","metadata":{"name":"a","labels":{"l":"<>&\u2028"},"creationTimestamp":"2026-01-02T03:04:05Z"},
- "spec":{"text":"caf\u00e9 <b>","TEXT":"last wins","caseins":"x","number":5,"float":1e21,"quoted":"17","bytes":"aGk=","fixed":[1,2,3],"nil":null,"omit":[],"omitMap":{},"pointer":"p",
- "keys":{"3":"c","1":"a"},"time":"2026-01-02T03:04:05Z","micro":"2026-01-02T03:04:05.000006Z","std":"2026-01-02T03:04:05.5+01:00","duration":"1h2m","nanos":90,"port":"http",
- "quantity":"1500m","list":{"cpu":"2","memory":"1Gi"},"raw":{"kind":"X","a":[1,2]},"rawJSON":{"z":1,"a":2},"any":{"b":[1,"x",null,true]},"selector":{"matchLabels":{"a":"b"}},
+const motleyDocument = `{"KIND":"K","apiVersion":"v1","metadata":{"name":"a","labels":{"l":"<>&\u2028"},` +
+	`"creationTimestamp":"2026-01-02T03:04:05Z"},
+ "spec":{"text":"caf\u00e9 <b>","TEXT":"last wins","caseins":"x","number":5,"float":1e21,` +
+	`"quoted":"17","bytes":"aGk=","fixed":[1,2,3],"nil":null,"omit":[],"omitMap":{},"pointer":"p",
+ "keys":{"3":"c","1":"a"},"time":"2026-01-02T03:04:05Z","micro":"2026-01-02T03:04:05.000006Z",` +
+	`"std":"2026-01-02T03:04:05.5+01:00","duration":"1h2m","nanos":90,"port":"http",
+ "quantity":"1500m","list":{"cpu":"2","memory":"1Gi"},"raw":{"kind":"X","a":[1,2]},` +
+	`"rawJSON":{"z":1,"a":2},"any":{"b":[1,"x",null,true]},"selector":{"matchLabels":{"a":"b"}},
  "type":"T","status":"True","unknown":{"deep":[1]}},"unknown":1}`
 
 func motleyCodec(t testing.TB) *codec[*motleyObject] {
@@ -117,7 +121,7 @@ func TestATypeWithEncodingJSONsNumberIsServed(t *testing.T) {
 	}
 }
 
-// generated has the shape of a kubebuilder type, whose status is written as {} when it is empty.
+// generated has the shape of a kubebuilder type. Its empty status is written as {}.
 type generated struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -174,8 +178,13 @@ func TestTypesThatCannotBeServedAreRefused(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{motleyDocument, `{}`, `null`, ``, `{"spec":{"text":"\ud800"}}`, "{\"spec\":{\"text\":\"\xff\"}}", `{"metadata":{"name":"b"}}`, `{"spec":null,"metadata":null}`,
-		`{"spec":{"number":1e400}}`, `{"status":{"text":"x"}}`, `{"metadata":{"annotations":{"nagi/status-revision":"1"}}}`, `{"kind":"X","kind":"Y"}`, `{"spec":{"any":[[[[{}]]]]}} x`} {
+	for _, seed := range []string{
+		motleyDocument, `{}`, `null`, ``, `{"spec":{"text":"\ud800"}}`, "{\"spec\":{\"text\":\"\xff\"}}",
+		`{"metadata":{"name":"b"}}`, `{"spec":null,"metadata":null}`,
+		`{"spec":{"number":1e400}}`, `{"status":{"text":"x"}}`,
+		`{"metadata":{"annotations":{"nagi/status-revision":"1"}}}`,
+		`{"kind":"X","kind":"Y"}`, `{"spec":{"any":[[[[{}]]]]}} x`,
+	} {
 		f.Add([]byte(seed))
 	}
 	c := motleyCodec(f)
@@ -207,9 +216,10 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// checkDecoded holds what is true of every decoded entity, and that it survives being written.
+// checkDecoded checks what is true of every decoded entity, and that the entity survives being written.
 func checkDecoded(t *testing.T, c *codec[*motleyObject], obj *motleyObject) {
-	if obj.Name != "a" || obj.Namespace != "" || obj.ResourceVersion != "7" || obj.Generation != 7 || obj.DeletionTimestamp != nil || obj.Kind == "" || !reflect.ValueOf(obj.Status).IsZero() {
+	if obj.Name != "a" || obj.Namespace != "" || obj.ResourceVersion != "7" || obj.Generation != 7 ||
+		obj.DeletionTimestamp != nil || obj.Kind == "" || !reflect.ValueOf(obj.Status).IsZero() {
 		t.Errorf("got %+v", obj)
 	}
 	document, _, err := c.encode(obj, "a")
@@ -270,6 +280,9 @@ type benchmarkObject = Object[benchmarkSpec, struct {
 }]
 
 // benchmarkDocument has about 450 bytes.
-var benchmarkDocument = []byte(`{"kind":"K","metadata":{"name":"site-1","namespace":"shop","labels":{"app":"web","kumori/ownerkind":"Shop","kumori/ownerkey":"abc"},` +
-	`"annotations":{"kumori/ownerkind":"Shop","kumori/ownerkey":"abc"},"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"host":"site-1.example.com","paths":["/a","/b","/c/d/e"],` +
-	`"replicas":3,"ports":{"http":80,"https":443}},"comment":"what the type does not know is skipped, and costs little"}`)
+var benchmarkDocument = []byte(`{"kind":"K","metadata":{"name":"site-1","namespace":"shop",` +
+	`"labels":{"app":"web","kumori/ownerkind":"Shop","kumori/ownerkey":"abc"},` +
+	`"annotations":{"kumori/ownerkind":"Shop","kumori/ownerkey":"abc"},"creationTimestamp":"2026-01-01T00:00:00Z"},` +
+	`"spec":{"host":"site-1.example.com","paths":["/a","/b","/c/d/e"],` +
+	`"replicas":3,"ports":{"http":80,"https":443}},` +
+	`"comment":"what the type does not know is skipped, and costs little"}`)

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// NoStatusBucket as Config.StatusBucket says that the entities have no status.
+// NoStatusBucket as Config.StatusBucket means that the entities have no status.
 const NoStatusBucket = "-"
 
 // Defaults of Config.
@@ -20,44 +20,44 @@ const (
 )
 
 const (
-	// maxKeyLengthLimit keeps subject, reply subject and protocol words below the server's max_control_line (4,096),
-	// beyond which the server closes the connection for good.
+	// maxKeyLengthLimit keeps subject, reply subject and protocol words below the server's max_control_line (4,096).
+	// Beyond that the server closes the connection for good.
 	maxKeyLengthLimit = 3000
-	// headroom is what a message needs besides its document: our headers, below 300 bytes.
+	// headroom is the room in a message for more than its document: our headers, below 300 bytes.
 	headroom = 512
 )
 
 // Config says where entities live and how they are written.
 type Config struct {
-	// Kind of the entities ("Website"): named in owner references, events and logs. Required.
+	// Kind of the entities ("Website"), for owner references, events and logs. Required.
 	Kind string
-	// APIVersion fills an empty apiVersion of what is read. Optional.
+	// APIVersion is the apiVersion of entities whose documents have none. Optional.
 	APIVersion string
-	// Bucket is the KV bucket of the documents. It is created with safe settings unless BindOnly. Required.
+	// Bucket is the KV bucket of the documents. Unless BindOnly, it is created with safe settings if missing. Required.
 	Bucket string
-	// Filter is a subject filter below the bucket ("shop.>"): keys outside of it are neither seen nor written.
+	// Filter is a subject filter below the bucket ("shop.>"). The client neither sees nor writes keys outside of it.
 	// The zero value means all keys.
 	Filter string
 	// Namespaced says that keys are "namespace/name", in NATS "<namespace>.<name>".
 	Namespaced bool
-	// Replicas and Storage of a bucket that has to be created. The zero values mean 1 and file.
+	// Replicas and Storage of a bucket that is created. The zero values mean 1 and file.
 	Replicas int
 	Storage  jetstream.StorageType
 	// BindOnly never creates a bucket.
 	BindOnly bool
-	// StatusBucket holds the records. The zero value means Bucket+"-status", NoStatusBucket that there is none.
+	// StatusBucket holds the records. The zero value means Bucket+"-status", NoStatusBucket means none.
 	StatusBucket string
 
-	// MaxDocumentBytes is the size above which documents and records are refused before anything reaches the wire.
-	// The zero value means what the server and the bucket take.
+	// MaxDocumentBytes is the size above which documents are refused before anything reaches the wire. The zero value
+	// means the limit of server and bucket, which always holds for records.
 	MaxDocumentBytes int
-	// MaxKeyLength is the length of a key in NATS above which it is refused. The zero value means DefaultMaxKeyLength.
+	// MaxKeyLength is the length above which a NATS key is refused. The zero value means DefaultMaxKeyLength.
 	MaxKeyLength int
-	// TombstoneTTL is how long the marker of a delete stays, in whole seconds. A process that was away for longer learns
-	// of the delete from the key's absence. The zero value means DefaultTombstoneTTL.
+	// TombstoneTTL is how long the marker of a delete stays, in whole seconds. A process that was away for longer
+	// learns of the delete because the key is missing. The zero value means DefaultTombstoneTTL.
 	TombstoneTTL time.Duration
-	// LastDocumentLimit is the size up to which a record keeps the last document. The zero value means
-	// DefaultLastDocumentLimit; a negative one keeps none.
+	// LastDocumentLimit is the size in bytes up to which a record keeps the last document. The zero value means
+	// DefaultLastDocumentLimit; a negative value keeps none.
 	LastDocumentLimit int
 	// CompareInterval is natsinformer.Config.CompareInterval of the client's informers.
 	CompareInterval time.Duration
@@ -66,7 +66,7 @@ type Config struct {
 var bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 var filterToken = regexp.MustCompile(`^(\*|[-_=a-zA-Z0-9]+)$`)
 
-// withDefaults fills in what needs no server.
+// withDefaults fills in the defaults that need no server.
 func (c Config) withDefaults() Config {
 	if c.StatusBucket == "" {
 		c.StatusBucket = c.Bucket + "-status"
@@ -95,21 +95,29 @@ func (c Config) validate() error {
 	case c.Kind == "":
 		return fmt.Errorf("entity: Config.Kind is empty: name the kind of the entities, as in \"Website\"")
 	case strings.ContainsAny(c.Kind, "/ \t\n"):
-		return fmt.Errorf("entity: Config.Kind %q: a kind holds neither slash nor space, since owners are named as kind/key", c.Kind)
+		return fmt.Errorf("entity: Config.Kind %q: "+
+			"a kind holds neither slash nor space, since owners are named as kind/key", c.Kind)
 	case !bucketName.MatchString(c.Bucket):
-		return fmt.Errorf("entity: Config.Bucket %q of kind %s: a bucket's name consists of letters, digits, '-' and '_'", c.Bucket, c.Kind)
+		return fmt.Errorf("entity: Config.Bucket %q of kind %s: "+
+			"a bucket's name consists of letters, digits, '-' and '_'", c.Bucket, c.Kind)
 	case c.StatusBucket != NoStatusBucket && !bucketName.MatchString(c.StatusBucket):
-		return fmt.Errorf("entity: Config.StatusBucket %q of kind %s: a bucket's name consists of letters, digits, '-' and '_'; %q means none", c.StatusBucket, c.Kind, NoStatusBucket)
+		return fmt.Errorf("entity: Config.StatusBucket %q of kind %s: "+
+			"a bucket's name consists of letters, digits, '-' and '_'; %q means none",
+			c.StatusBucket, c.Kind, NoStatusBucket)
 	case c.StatusBucket == c.Bucket:
-		return fmt.Errorf("entity: Config.StatusBucket of kind %s is the bucket %q itself: a plain put of a document would wipe its status; name another bucket, or leave it empty", c.Kind, c.Bucket)
+		return fmt.Errorf("entity: Config.StatusBucket of kind %s is the bucket %q itself: "+
+			"a plain put of a document would wipe its status; name another bucket, or leave it empty", c.Kind, c.Bucket)
 	case c.Replicas < 1 || c.Replicas > 5:
 		return fmt.Errorf("entity: Config.Replicas of kind %s is %d: NATS takes 1 to 5", c.Kind, c.Replicas)
 	case c.MaxDocumentBytes < 0:
-		return fmt.Errorf("entity: Config.MaxDocumentBytes of kind %s is negative: leave it 0 for what the server takes", c.Kind)
+		return fmt.Errorf("entity: Config.MaxDocumentBytes of kind %s is negative: "+
+			"leave it 0 for what the server takes", c.Kind)
 	case c.MaxKeyLength < 1 || c.MaxKeyLength > maxKeyLengthLimit:
-		return fmt.Errorf("entity: Config.MaxKeyLength of kind %s is %d: set 1 to %d; a longer subject makes the server close the connection", c.Kind, c.MaxKeyLength, maxKeyLengthLimit)
+		return fmt.Errorf("entity: Config.MaxKeyLength of kind %s is %d: set 1 to %d; "+
+			"a longer subject makes the server close the connection", c.Kind, c.MaxKeyLength, maxKeyLengthLimit)
 	case c.TombstoneTTL < time.Second || c.TombstoneTTL%time.Second != 0:
-		return fmt.Errorf("entity: Config.TombstoneTTL of kind %s is %v: NATS counts in whole seconds, at least one", c.Kind, c.TombstoneTTL)
+		return fmt.Errorf("entity: Config.TombstoneTTL of kind %s is %v: NATS counts in whole seconds, at least one",
+			c.Kind, c.TombstoneTTL)
 	case c.CompareInterval < 0:
 		return fmt.Errorf("entity: Config.CompareInterval of kind %s is negative", c.Kind)
 	}
@@ -123,14 +131,17 @@ func (c Config) validateFilter() error {
 			break
 		}
 		if !filterToken.MatchString(token) {
-			return fmt.Errorf("entity: Config.Filter %q of kind %s: token %q is none of a subject filter; write one as \"shop.>\" or \"*.front\"", c.Filter, c.Kind, token)
+			return fmt.Errorf("entity: Config.Filter %q of kind %s: "+
+				"token %q is not valid in a subject filter; write one as \"shop.>\" or \"*.front\"",
+				c.Filter, c.Kind, token)
 		}
 	}
 	if c.Namespaced && len(tokens) == 1 && c.Filter != ">" {
-		return fmt.Errorf("entity: Config.Filter %q of kind %s matches no key of a namespaced bucket: those have two tokens or more, as \"shop.>\"", c.Filter, c.Kind)
+		return fmt.Errorf("entity: Config.Filter %q of kind %s matches no key of a namespaced bucket: "+
+			"those have two tokens or more, as \"shop.>\"", c.Filter, c.Kind)
 	}
 	return nil
 }
 
-// hasStatus tells whether there is a status bucket.
+// hasStatus reports whether there is a status bucket.
 func (c Config) hasStatus() bool { return c.StatusBucket != NoStatusBucket }

@@ -38,13 +38,13 @@ func TestConfirmTellsPresenceMarkerAndAbsence(t *testing.T) {
 	check("invalid", entity.Presence{Exists: true, Revision: uint64(site.Generation) + 2})
 }
 
-// staleAnswers makes a client get an answer of the JetStream API that the server gave earlier in place of the next one of
-// its kind, as from a leader that does not know yet that it was deposed. What its informer asks is left alone.
+// staleAnswers replaces an answer of the JetStream API to a client by an earlier answer of the same kind, as from a
+// leader that does not know yet that it was deposed. It leaves the requests of the client's informer alone.
 type staleAnswers struct {
 	mu   sync.Mutex
 	last map[string][]byte // by kind
-	next map[string][]byte // what takes the place of the next answer
-	deaf bool              // the informer is delivered nothing
+	next map[string][]byte // replaces the next answer
+	deaf bool              // the informer gets no messages
 }
 
 const (
@@ -72,7 +72,7 @@ func (s *staleAnswers) deliver(m *nats.Msg) bool {
 	return !s.deaf || !delivered
 }
 
-// recorded returns the answer that came last.
+// recorded returns the last answer.
 func (s *staleAnswers) recorded(kind string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,11 +92,12 @@ func (s *staleAnswers) setDeaf(deaf bool) {
 }
 
 // TestConfirmRefusesAnAnswerThatIsOlderThanTheCache: a deposed leader answers for some seconds as if nothing had been
-// written since. What it says to be absent would be deleted. In each case the answer is one that the server itself gave.
+// written since. The runtime would delete what it reports as absent. Each stale answer is one that the server itself
+// gave.
 func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 	type world struct {
 		client *entity.Client[*Website]
-		other  *entity.Client[*Website] // on another connection, of another process as it were
+		other  *entity.Client[*Website] // on another connection, as of another process
 		stale  *staleAnswers
 	}
 	absent := func(t *testing.T, w world, key string) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// copyInto makes out a deep copy of in: by the type's own method if it has one, else by the copier of its type.
+// copyInto makes out a deep copy of in. It uses the type's own method if there is one, else the copier of the type.
 func copyInto[V any](in, out *V) {
 	if c, ok := any(in).(interface{ DeepCopyInto(*V) }); ok {
 		c.DeepCopyInto(out)
@@ -18,20 +18,20 @@ func copyInto[V any](in, out *V) {
 		return
 	}
 	*out = *in
-	// out holds the right scalars by now; the copier replaces what in and out still share.
+	// out has the right scalars now; the copier replaces what in and out still share.
 	if unshare := unsharerOf(reflect.TypeFor[V]()); unshare != nil {
 		unshare(reflect.ValueOf(out).Elem())
 	}
 }
 
-// unsharer gives an addressable value, which was copied by assignment, memory of its own.
+// unsharer gives an addressable value that was copied by assignment its own memory.
 type unsharer func(v reflect.Value)
 
-// unsharers remembers, per type, how to unshare it; nil where an assignment is already a deep copy. It is a cache of
-// facts about types, which never change.
+// unsharers caches the unsharer of each type; nil where an assignment is already a deep copy. Its entries never change,
+// because types do not.
 var unsharers sync.Map // reflect.Type → unsharer
 
-// Immutable behind their unexported pointers, so that sharing them is safe.
+// immutableTypes never change behind their unexported pointers, so sharing them is safe.
 var immutableTypes = map[reflect.Type]bool{
 	reflect.TypeFor[time.Time]():    true,
 	reflect.TypeFor[netip.Addr]():   true,
@@ -48,7 +48,7 @@ func unsharerOf(t reflect.Type) unsharer {
 	return u
 }
 
-// copierBuilder knows the types that are being built further up, so that recursive types end.
+// copierBuilder knows the types whose unsharers are being built, so that recursive types end.
 type copierBuilder struct {
 	building map[reflect.Type]*unsharer
 }
@@ -96,7 +96,7 @@ func (b *copierBuilder) buildKind(t reflect.Type) unsharer {
 	}
 }
 
-// methodUnsharer uses the methods that deepcopy-gen writes. The pointer form is left to the element type.
+// methodUnsharer uses the methods that deepcopy-gen writes. A pointer type leaves them to its element type.
 func methodUnsharer(t reflect.Type) unsharer {
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
 		return nil

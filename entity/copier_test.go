@@ -40,17 +40,23 @@ func newManyWays() manyWays {
 	q := resource.MustParse("100000000000000000000000000")
 	now := metav1.NewTime(time.Unix(1_700_000_000, 0))
 	v := manyWays{
-		Slice: []int{1}, Slices: [][]string{{"a"}, nil}, Map: map[string][]int{"a": {1}}, Pointer: &one, Pointers: []*int{&two, nil},
+		Slice: []int{1}, Slices: [][]string{{"a"}, nil}, Map: map[string][]int{"a": {1}},
+		Pointer: &one, Pointers: []*int{&two, nil},
 		Any: map[string]any{"a": []any{map[string]any{"b": 1}}}, Array: [2][]int{{1}, {2}},
-		Tree:     &tree{Name: "root", Children: []*tree{{Name: "leaf"}}, ByName: map[string]tree{"x": {Children: []*tree{{}}}}},
-		Quantity: q, Quantitys: map[string]*resource.Quantity{"q": &q}, Time: &now, Std: now.Time, Raw: &runtime.RawExtension{Raw: []byte(`{}`)}, Empty: []int{},
+		Tree: &tree{
+			Name: "root", Children: []*tree{{Name: "leaf"}}, ByName: map[string]tree{"x": {Children: []*tree{{}}}},
+		},
+		Quantity: q, Quantitys: map[string]*resource.Quantity{"q": &q}, Time: &now, Std: now.Time,
+		Raw: &runtime.RawExtension{Raw: []byte(`{}`)}, Empty: []int{},
 	}
 	v.Inner.Deep.Slice = []int{1}
 	return v
 }
 
 func TestCopiesShareNoMemory(t *testing.T) {
-	in := &Object[manyWays, *manyWays]{Spec: newManyWays(), ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}
+	in := &Object[manyWays, *manyWays]{
+		Spec: newManyWays(), ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+	}
 	status := newManyWays()
 	in.Status = &status
 	out, ok := in.DeepCopyObject().(*Object[manyWays, *manyWays])
@@ -65,7 +71,7 @@ func TestCopiesShareNoMemory(t *testing.T) {
 	}
 }
 
-// shared names a place where two values share memory that exported fields reach.
+// shared names a place that exported fields reach and where two values share memory.
 func shared(a, b reflect.Value, path string) string {
 	switch a.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:

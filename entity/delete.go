@@ -15,19 +15,19 @@ type deleteOptions struct {
 	purge       bool
 }
 
-// IfRevision deletes only if the document is at this revision; else Delete returns IsConflict.
+// IfRevision makes Delete fail with IsConflict if the document is at another revision.
 func IfRevision(revision uint64) DeleteOption {
 	return func(o *deleteOptions) { o.conditional, o.revision = true, revision }
 }
 
-// Purge puts a purge marker, which removes all older revisions of the key, instead of a delete marker. Controllers see
-// OperationPurge.
+// Purge makes Delete put a purge marker, which removes all older revisions of the key, instead of a delete marker.
+// Controllers see OperationPurge.
 func Purge() DeleteOption {
 	return func(o *deleteOptions) { o.purge = true }
 }
 
-// Delete puts a marker that expires after Config.TombstoneTTL. IsNotFound if there is no document. The record stays: it
-// belongs to the controller.
+// Delete puts a marker that expires after Config.TombstoneTTL. IsNotFound if there is no document. The record stays,
+// because it belongs to the controller.
 func (c *Client[T]) Delete(ctx context.Context, key string, opts ...DeleteOption) error {
 	var o deleteOptions
 	for _, opt := range opts {
@@ -62,7 +62,7 @@ func (c *Client[T]) Delete(ctx context.Context, key string, opts ...DeleteOption
 		if !ok || ctx.Err() != nil {
 			break
 		}
-		last, err = conflict.actual, nil // written since: delete that
+		last, err = conflict.actual, nil // somebody wrote since: delete that revision
 	}
 	return err
 }
@@ -76,7 +76,8 @@ func (c *Client[T]) deleteIf(ctx context.Context, key string, w write) error {
 		if conflict.actual.live() == nil {
 			return newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
 		}
-		return newConflict(c.cfg.Kind, c.cfg.Bucket, key, fmt.Sprintf("it is at revision %d, not %d", conflict.actual.Revision, w.expected))
+		return newConflict(c.cfg.Kind, c.cfg.Bucket, key,
+			fmt.Sprintf("it is at revision %d, not %d", conflict.actual.Revision, w.expected))
 	}
 	if err != nil {
 		return err
@@ -85,7 +86,7 @@ func (c *Client[T]) deleteIf(ctx context.Context, key string, w write) error {
 	return nil
 }
 
-// forget makes the lister know of an own delete.
+// forget shows an own delete in the lister.
 func (c *Client[T]) forget(ctx context.Context, key string, marker uint64) {
 	if g := c.current.Load(); g != nil && g.running.Load() {
 		g.writes.delete(ctx, key, marker)

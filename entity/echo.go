@@ -10,16 +10,17 @@ import (
 	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
-// Records that are waited for are bounded by number and by bytes as sent. Those of a controller that keeps up are far from it;
-// the rest were replaced before they were delivered, or the informer cannot watch.
+// The limits of echoes, by number and by bytes as sent. A controller that keeps up stays far below them. What goes
+// beyond was replaced before it was delivered, or the informer cannot watch.
 const (
 	echoesMost  = 2 * asyncPending
 	echoesBytes = 16 << 20
 )
 
-// echoes are the records that this process has sent and that its informer has not got back yet: what was made here is not
-// decoded again. They are there before they are sent, since a record often comes back before its acknowledgement does. What
-// proves that it is the same record are its bytes; a revision alone would not, for a stream may be made anew or restored.
+// echoes are the records that this process has sent and that its informer has not delivered yet. They save decoding
+// those records again. A record is added before it is sent, because it often comes back before its acknowledgement.
+// Equal bytes prove that it is the same record. An equal revision does not, because a stream may be made anew or
+// restored.
 type echoes struct {
 	seed maphash.Seed
 
@@ -28,8 +29,8 @@ type echoes struct {
 	bytes int              // of all of them
 }
 
-// echo is a record as it was sent. Its revision is 0 until the acknowledgement or the informer tells it; from then on the
-// object is shared and never changed.
+// echo is a record as it was sent. Its revision is 0 until the acknowledgement or the informer gives it. From then on
+// the object is shared and never changed.
 type echo struct {
 	hash   uint64
 	size   int
@@ -46,7 +47,7 @@ func (e *echoes) add(natsKey string, sent []byte, object *RecordObject) *echo {
 	defer e.mu.Unlock()
 	e.removeLocked(natsKey)
 	if len(e.byKey) >= echoesMost || e.bytes+own.size > echoesBytes {
-		clear(e.byKey) // they are decoded then
+		clear(e.byKey) // they will be decoded instead
 		e.bytes = 0
 	}
 	e.byKey[natsKey] = own
@@ -54,7 +55,7 @@ func (e *echoes) add(natsKey string, sent []byte, object *RecordObject) *echo {
 	return own
 }
 
-// take returns what decoding the entry would give, if this process has sent it; else nil.
+// take returns the object that decoding the entry would give, if this process has sent the entry; else nil.
 func (e *echoes) take(entry natsinformer.Entry) *RecordObject {
 	e.mu.Lock()
 	own := e.byKey[entry.Key]
@@ -73,7 +74,7 @@ func (e *echoes) take(entry natsinformer.Entry) *RecordObject {
 	return object
 }
 
-// overtaken forgets an echo where a later record of the key has come instead.
+// overtaken forgets an echo when a later record of its key is delivered.
 func (e *echoes) overtaken(entry natsinformer.Entry, own *echo) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,8 +83,8 @@ func (e *echoes) overtaken(entry natsinformer.Entry, own *echo) {
 	}
 }
 
-// settle returns the object of an echo at this revision; nil if there is no echo, or if it is known to be at another one, as
-// where the same bytes were written twice.
+// settle returns the object of an echo at this revision. It returns nil if there is no echo, or if its known revision
+// is another one, as when the same bytes were written twice.
 func (e *echoes) settle(own *echo, revision uint64) *RecordObject {
 	if own == nil {
 		return nil
@@ -110,7 +111,7 @@ func (e *echoes) forget(natsKey string, own *echo) {
 	}
 }
 
-// forgetKey is for a record that was deleted: its last revision may never be delivered.
+// forgetKey forgets the echo of a deleted record, because its last revision may never be delivered.
 func (e *echoes) forgetKey(natsKey string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,14 +125,14 @@ func (e *echoes) removeLocked(natsKey string) {
 	}
 }
 
-// asDecoded turns a copy of a record into what decoding the encoded one gives; ok is false where it is not that simple.
+// asDecoded turns a copy of a record into the value that decoding the encoded record gives; ok is false if it cannot.
 func (r *Record) asDecoded(encoded []byte) (ok bool) {
 	r.Revision = 0
 	if len(r.Status) == 0 {
 		r.Status = nil
 	}
 	r.Status = bytes.Clone(r.Status)       // the caller may use the memory again
-	ok = bytes.Contains(encoded, r.Status) // and it was not in need of being compacted or escaped
+	ok = bytes.Contains(encoded, r.Status) // encoding neither compacted nor escaped it
 	valid := func(s string) { ok = ok && utf8.ValidString(s) }
 	valid(r.Controller)
 	valid(r.Stream)

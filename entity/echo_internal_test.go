@@ -27,7 +27,7 @@ func echoClient(t *testing.T, js jetstream.JetStream) *Client[*echoSite] {
 	return startedClient[*echoSite](t, js, Config{Kind: "Site", Bucket: "sites"})
 }
 
-// startedClient is a client whose caches run.
+// startedClient returns a client whose caches run.
 func startedClient[T IEntity](t *testing.T, js jetstream.JetStream, cfg Config) *Client[T] {
 	t.Helper()
 	client, err := NewClient[T](t.Context(), js, cfg)
@@ -49,11 +49,14 @@ func echoRecord() *Record {
 	return &Record{
 		Controller: "c", ObservedRevision: 5, Stream: "s", Status: json.RawMessage(`{"ready":true}`), StatusRevision: 2,
 		LastDocument: json.RawMessage(`{"spec":{}}`), DocumentRevision: 5,
-		Conditions: []metav1.Condition{{Type: ConditionReconciled, Status: metav1.ConditionTrue, Reason: ReasonSynced, LastTransitionTime: metav1.Now()}},
+		Conditions: []metav1.Condition{{
+			Type: ConditionReconciled, Status: metav1.ConditionTrue, Reason: ReasonSynced,
+			LastTransitionTime: metav1.Now(),
+		}},
 	}
 }
 
-// storedObject waits for a revision of a record and returns what the informer's store has.
+// storedObject waits for a revision of a record and returns the object in the informer's store.
 func storedObject(t *testing.T, client *Client[*echoSite], key string, revision uint64) *RecordObject {
 	t.Helper()
 	informer := client.Records().Informer()
@@ -71,7 +74,7 @@ func storedObject(t *testing.T, client *Client[*echoSite], key string, revision 
 	return o
 }
 
-// ownRecord is the last own write of a key, which the cache may have reached.
+// ownRecord returns the last own write of a key, even if the cache has reached it.
 func ownRecord(r *Records, key string) *RecordObject {
 	return maps.Collect(r.current().writes.All())[key].value
 }
@@ -93,7 +96,8 @@ func TestARecordThatThisProcessWroteIsNotDecodedAgain(t *testing.T) {
 		if written := ownRecord(client.Records(), "a"); stored != written {
 			t.Fatalf("write %d was decoded again", i)
 		}
-		if stored.GetResourceVersion() != strconv.FormatUint(rec.Revision, 10) || stored.Record.Revision != rec.Revision || stored.Record.LastDocument != nil {
+		if stored.GetResourceVersion() != strconv.FormatUint(rec.Revision, 10) ||
+			stored.Record.Revision != rec.Revision || stored.Record.LastDocument != nil {
 			t.Fatalf("got %+v", stored.Record)
 		}
 	}
@@ -172,7 +176,7 @@ func TestAnEchoMayComeBackBeforeItsAcknowledgement(t *testing.T) {
 	if got != w.echo.object || got.Record.Revision != 7 || got.GetResourceVersion() != "7" {
 		t.Errorf("got %+v", got.Record)
 	}
-	// The same bytes had been written before: what came back was not this write.
+	// The same bytes had been written before: the informer delivered those, and not this write.
 	if err := r.written(t.Context(), "a", w, rec, 8, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -198,8 +202,8 @@ func TestEchoesAreBoundedWhereNothingComesBack(t *testing.T) {
 	}
 }
 
-// TestNoEchoIsLeftOfARecordThatIsNoMore: of a record that is deleted, or written by another process, before it is delivered, nothing
-// may come back.
+// TestNoEchoIsLeftOfARecordThatIsNoMore: if a record is deleted, or written by another process, before it is delivered,
+// the informer may never deliver it.
 func TestNoEchoIsLeftOfARecordThatIsNoMore(t *testing.T) {
 	_, js := natstest.Connect(t, natstest.Start(t).URL())
 	client := echoClient(t, js)
@@ -234,7 +238,7 @@ func TestNoEchoIsLeftOfARecordThatIsNoMore(t *testing.T) {
 	r.echoes.mu.Unlock()
 }
 
-// TestEveryFieldOfAnEchoIsWhatDecodingGives: also one that is added to a record later.
+// TestEveryFieldOfAnEchoIsWhatDecodingGives, including fields that are added to a record later.
 func TestEveryFieldOfAnEchoIsWhatDecodingGives(t *testing.T) {
 	rec := &Record{}
 	fill(t, reflect.ValueOf(rec).Elem())
@@ -248,7 +252,7 @@ func TestEveryFieldOfAnEchoIsWhatDecodingGives(t *testing.T) {
 	}
 }
 
-// fill gives every field a value that is not its zero.
+// fill gives every field a value other than its zero value.
 func fill(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch {
@@ -279,20 +283,32 @@ func TestAnEchoIsWhatDecodingGives(t *testing.T) {
 	status := rapid.Custom(func(t *rapid.T) json.RawMessage {
 		s := text.Draw(t, "text")
 		return rapid.SampledFrom([]json.RawMessage{
-			nil, {}, json.RawMessage("null"), json.RawMessage(`{"ready":true}`), json.RawMessage("{ \"ready\" : true }"), json.RawMessage(`{"text":"<&>"}`),
-			json.RawMessage("{\"text\":\"\xff\"}"), json.RawMessage(`{"ready":1}`), json.RawMessage(`{"a":1,"a":2}`), json.RawMessage(must(json.Marshal(echoStatus{true, s}))),
+			nil, {}, json.RawMessage("null"), json.RawMessage(`{"ready":true}`),
+			json.RawMessage("{ \"ready\" : true }"), json.RawMessage(`{"text":"<&>"}`),
+			json.RawMessage("{\"text\":\"\xff\"}"), json.RawMessage(`{"ready":1}`), json.RawMessage(`{"a":1,"a":2}`),
+			json.RawMessage(must(json.Marshal(echoStatus{true, s}))),
 		}).Draw(t, "status")
 	})
 	record := rapid.Custom(func(t *rapid.T) *Record {
 		rec := &Record{
-			SchemaVersion: RecordSchemaVersion, Controller: text.Draw(t, "controller"), ObservedRevision: rapid.Uint64().Draw(t, "observed"), Stream: text.Draw(t, "stream"),
-			Status: status.Draw(t, "status"), StatusRevision: rapid.Uint64().Draw(t, "statusRevision"), LastDocument: json.RawMessage(`{"spec":{}}`),
-			DocumentRevision: rapid.Uint64().Draw(t, "documentRevision"), DeletionPolicy: text.Draw(t, "policy"), Revision: 3,
+			SchemaVersion: RecordSchemaVersion, Controller: text.Draw(t, "controller"),
+			ObservedRevision: rapid.Uint64().Draw(t, "observed"), Stream: text.Draw(t, "stream"),
+			Status: status.Draw(t, "status"), StatusRevision: rapid.Uint64().Draw(t, "statusRevision"),
+			LastDocument:     json.RawMessage(`{"spec":{}}`),
+			DocumentRevision: rapid.Uint64().Draw(t, "documentRevision"),
+			DeletionPolicy:   text.Draw(t, "policy"), Revision: 3,
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "conditions") {
-			c := metav1.Condition{Type: text.Draw(t, "type"), Status: metav1.ConditionStatus(text.Draw(t, "condition")), Reason: text.Draw(t, "reason"), Message: text.Draw(t, "message"), ObservedGeneration: rapid.Int64().Draw(t, "generation")}
+			c := metav1.Condition{
+				Type: text.Draw(t, "type"), Status: metav1.ConditionStatus(text.Draw(t, "condition")),
+				Reason: text.Draw(t, "reason"), Message: text.Draw(t, "message"),
+				ObservedGeneration: rapid.Int64().Draw(t, "generation"),
+			}
 			if rapid.Bool().Draw(t, "timed") {
-				c.LastTransitionTime = metav1.NewTime(time.Unix(rapid.Int64Range(-1<<33, 1<<36).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).UTC())
+				c.LastTransitionTime = metav1.NewTime(time.Unix(
+					rapid.Int64Range(-1<<33, 1<<36).Draw(t, "seconds"),
+					rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds"),
+				).UTC())
 			}
 			rec.Conditions = append(rec.Conditions, c)
 		}

@@ -5,13 +5,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// IEntity is what a type must be to live in a bucket: an ordinary Kubernetes-shaped object.
+// IEntity is a type that can live in a bucket: an ordinary Kubernetes-shaped object.
 type IEntity interface {
 	runtime.Object
 	metav1.Object
 }
 
-// None fills a type parameter that is not used. No bucket holds it: NewClient refuses it.
+// None fills a type parameter that is not used. NewClient refuses it, so no bucket holds one.
 type None struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

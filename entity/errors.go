@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ErrOutcomeUnknown is what errors.Is finds in the error of a write whose acknowledgement was lost, and of which a read
-// from the leader could not tell whether it was applied: it was, or was not, or still will be. Read the key again
-// before deciding anything. apierrors.IsTimeout holds for it too.
+// ErrOutcomeUnknown is what errors.Is finds in the error of a write whose acknowledgement was lost, if the leader could
+// not tell whether the write was applied. It was applied, was not, or still will be. Read the key again before deciding
+// anything. apierrors.IsTimeout holds for the error too.
 var ErrOutcomeUnknown = errors.New("outcome unknown")
 
 func statusError(code int32, reason metav1.StatusReason, kind, key, format string, args ...any) *apierrors.StatusError {
@@ -27,7 +27,8 @@ func statusError(code int32, reason metav1.StatusReason, kind, key, format strin
 }
 
 func newNotFound(kind, bucket, key string) error {
-	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, kind, key, "%s %q not found in bucket %q", kind, key, bucket)
+	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, kind, key,
+		"%s %q not found in bucket %q", kind, key, bucket)
 }
 
 func newAlreadyExists(kind, bucket, key string, revision uint64) error {
@@ -50,7 +51,8 @@ func newInvalid(kind, bucket, key, path, why string) error {
 
 func newTooLarge(kind, bucket, key string, size, limit int, what string) error {
 	return statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, kind, key,
-		"%s of %s %q for bucket %q has %d bytes, at most %d are taken: make it smaller, or raise max_payload of the server and Config.MaxDocumentBytes",
+		"%s of %s %q for bucket %q has %d bytes, at most %d are taken: "+
+			"make it smaller, or raise max_payload of the server and Config.MaxDocumentBytes",
 		what, kind, key, bucket, size, limit)
 }
 
@@ -58,7 +60,7 @@ func newUnavailable(kind, key, format string, args ...any) error {
 	return statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, kind, key, format, args...)
 }
 
-// unknownOutcome is the error behind ErrOutcomeUnknown. It is an apierrors.APIStatus.
+// unknownOutcome is the error in which errors.Is finds ErrOutcomeUnknown. It is an apierrors.APIStatus.
 type unknownOutcome struct {
 	*apierrors.StatusError
 	cause error
@@ -67,7 +69,8 @@ type unknownOutcome struct {
 func newUnknownOutcome(bucket, natsKey string, cause error) error {
 	return &unknownOutcome{
 		StatusError: statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "", natsKey,
-			"writing key %q of bucket %q: no acknowledgement, and the leader could not tell whether it was applied (outcome unknown); read the key before you write it again: %v",
+			"writing key %q of bucket %q: no acknowledgement, and the leader could not tell whether it was applied "+
+				"(outcome unknown); read the key before you write it again: %v",
 			natsKey, bucket, cause),
 		cause: cause,
 	}

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// exampleJetStream starts a server, which a program would not, and connects to it.
+// exampleJetStream starts a server, unlike a real program, and connects to it.
 func exampleJetStream() (js jetstream.JetStream, cleanup func()) {
 	server, err := natstest.New()
 	if err != nil {
@@ -60,7 +60,7 @@ func Example() {
 	if _, err := kv.PutString(ctx, "shop.front", `{"spec":{"title":"Welcome"}}`); err != nil {
 		log.Fatal(err)
 	}
-	// So an update of what was read before conflicts.
+	// So an update of an object that was read before conflicts.
 	page.Spec.Title = "Hi"
 	fmt.Println("conflict:", apierrors.IsConflict(pages.Update(ctx, page)))
 
@@ -89,7 +89,8 @@ func ExampleClient_Patch() {
 	type Spec struct {
 		Title string `json:"title"`
 	}
-	pages, err := entity.NewClient[*entity.Object[Spec, struct{}]](ctx, js, entity.Config{Kind: "Page", Bucket: "pages"})
+	pages, err := entity.NewClient[*entity.Object[Spec, struct{}]](ctx, js,
+		entity.Config{Kind: "Page", Bucket: "pages"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func ExampleClient_Patch() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// This Go type knows nothing of "theme": a patch keeps it, where an update would not.
+	// This Go type does not know "theme". A patch keeps it; an update would not.
 	if _, err := kv.PutString(ctx, "front", `{"spec":{"title":"Hello","theme":"dark"}}`); err != nil {
 		log.Fatal(err)
 	}
@@ -117,7 +118,8 @@ func ExampleLister() {
 	ctx := context.Background()
 	js, cleanup := exampleJetStream()
 	defer cleanup()
-	pages, err := entity.NewClient[*entity.Object[struct{}, struct{}]](ctx, js, entity.Config{Kind: "Page", Bucket: "pages"})
+	pages, err := entity.NewClient[*entity.Object[struct{}, struct{}]](ctx, js,
+		entity.Config{Kind: "Page", Bucket: "pages"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -146,13 +148,14 @@ func ExampleRecords() {
 	ctx := context.Background()
 	js, cleanup := exampleJetStream()
 	defer cleanup()
-	pages, err := entity.NewClient[*entity.Object[struct{}, struct{}]](ctx, js, entity.Config{Kind: "Page", Bucket: "pages"})
+	pages, err := entity.NewClient[*entity.Object[struct{}, struct{}]](ctx, js,
+		entity.Config{Kind: "Page", Bucket: "pages"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer pages.Close()
 
-	// What a controller writes before it reconciles a key for the first time.
+	// A controller writes this before it reconciles a key for the first time.
 	record := &entity.Record{Controller: "pages", LastDocument: []byte(`{"spec":{}}`), DocumentRevision: 1}
 	if err := pages.Records().Put(ctx, "front", record); err != nil {
 		log.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// withAndWithoutCaches runs a test twice, in parallel: the writes of a client without caches are requests, those of one whose
-// caches run share a subscription for their answers. The test hands its client to prepare.
+// withAndWithoutCaches runs a test twice, in parallel. The writes of a client without caches are requests; those of a
+// client whose caches run share a subscription for their answers. The test hands its client to prepare.
 func withAndWithoutCaches(t *testing.T, test func(t *testing.T, prepare func(*entity.Client[*Website]))) {
 	t.Parallel() // it mostly waits
 	t.Run("without caches", func(t *testing.T) {
@@ -43,7 +43,7 @@ func behindProxy(t *testing.T) (*natstest.Proxy, *entity.Client[*Website], *enti
 	return proxy, newClient[*Website](t, js, websites), newClient[*Website](t, direct, websites)
 }
 
-// lossy loses the acknowledgement of one write to the bucket websites, and holds back what comes after it.
+// lossy loses the acknowledgement of one write to the bucket websites, and holds back all messages after it.
 type lossy struct {
 	armed atomic.Bool
 	lost  chan struct{} // closed when it is lost
@@ -60,8 +60,8 @@ func (l *lossy) deliver(m *nats.Msg) bool {
 	return false
 }
 
-// onLossy returns a client on a lossy connection, which loses the acknowledgement of its next write, and a client on a
-// connection of its own.
+// onLossy returns two clients. The connection of the first loses the acknowledgement of its next write; the second has
+// its own connection.
 func onLossy(t *testing.T, prepare func(*entity.Client[*Website])) (l *lossy, client, direct *entity.Client[*Website]) {
 	t.Helper()
 	srv := natstest.Start(t)
@@ -135,7 +135,9 @@ func TestALostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict(t *testing
 	withAndWithoutCaches(t, aLostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict)
 }
 
-func aLostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict(t *testing.T, prepare func(*entity.Client[*Website])) {
+func aLostAcknowledgementThatWasWrittenOverIsUnknownAndNoConflict(
+	t *testing.T, prepare func(*entity.Client[*Website]),
+) {
 	l, client, direct := onLossy(t, prepare)
 	ctx := testContext(t)
 	site := website("a")
@@ -156,7 +158,7 @@ func TestALostAcknowledgementOfAPurgedCreateIsUnknown(t *testing.T) {
 	withAndWithoutCaches(t, aLostAcknowledgementOfAPurgedCreateIsUnknown)
 }
 
-// Both creations expected that there is none, and both were right.
+// Both creations expected that there is no document, and both were right.
 func aLostAcknowledgementOfAPurgedCreateIsUnknown(t *testing.T, prepare func(*entity.Client[*Website])) {
 	l, client, direct := onLossy(t, prepare)
 	ctx := testContext(t)
@@ -202,7 +204,8 @@ func aWriteThatNobodyAnswersSaysThatItsOutcomeIsUnknown(t *testing.T, prepare fu
 	defer cancel()
 	proxy.Blackhole()
 	err := client.Create(ctx, website("a"))
-	if !errors.Is(err, entity.ErrOutcomeUnknown) || !apierrors.IsTimeout(err) || !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, entity.ErrOutcomeUnknown) || !apierrors.IsTimeout(err) ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got error %v", err)
 	}
 	if err == nil || !strings.Contains(err.Error(), `key "a" of bucket "websites"`) {
@@ -309,15 +312,20 @@ func TestADeniedRequestNamesTheSubjectToGrant(t *testing.T) {
 	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
 		o.Users = []*server.User{
 			{Username: "admin", Password: "x"},
-			{Username: "reader", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.MSG.GET.KV_websites"}}}},
-			{Username: "writer", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$KV.websites.a"}}}},
+			{Username: "reader", Password: "x", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.MSG.GET.KV_websites"}},
+			}},
+			{Username: "writer", Password: "x", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Deny: []string{"$KV.websites.a"}},
+			}},
 		}
 	}))
 	_, admin := natstest.Connect(t, srv.URL(), nats.UserInfo("admin", "x"))
 	newClient[*Website](t, admin, websites)
 	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("reader", "x"))
 	_, err := newClient[*Website](t, js, websites).Get(t.Context(), "a")
-	if err == nil || !strings.Contains(err.Error(), `grant`) || !strings.Contains(err.Error(), "$JS.API.STREAM.MSG.GET.KV_websites") {
+	if err == nil || !strings.Contains(err.Error(), `grant`) ||
+		!strings.Contains(err.Error(), "$JS.API.STREAM.MSG.GET.KV_websites") {
 		t.Errorf("got error %v", err)
 	}
 	_, js = natstest.Connect(t, srv.URL(), nats.UserInfo("writer", "x"))
@@ -336,7 +344,10 @@ func TestADeniedRequestNamesTheSubjectToGrant(t *testing.T) {
 func TestAReaderNeedsOnlyAReadersPermissions(t *testing.T) {
 	publish := []string{"$KV.websites.>"} // a writer's
 	for _, stream := range []string{"KV_websites", "KV_websites-status"} {
-		for _, api := range []string{"STREAM.INFO.%s", "STREAM.MSG.GET.%s", "CONSUMER.CREATE.%s.>", "CONSUMER.MSG.NEXT.%s.*", "CONSUMER.DELETE.%s.*", "CONSUMER.INFO.%s.*"} {
+		for _, api := range []string{
+			"STREAM.INFO.%s", "STREAM.MSG.GET.%s", "CONSUMER.CREATE.%s.>",
+			"CONSUMER.MSG.NEXT.%s.*", "CONSUMER.DELETE.%s.*", "CONSUMER.INFO.%s.*",
+		} {
 			publish = append(publish, "$JS.API."+fmt.Sprintf(api, stream))
 		}
 	}
@@ -344,7 +355,8 @@ func TestAReaderNeedsOnlyAReadersPermissions(t *testing.T) {
 		o.Users = []*server.User{
 			{Username: "admin", Password: "x"},
 			{Username: "user", Password: "x", Permissions: &server.Permissions{
-				Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+				Publish:   &server.SubjectPermission{Allow: publish},
+				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
 			}},
 		}
 	}))

@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// generation is one life of a client's informers. client-go's informers cannot run twice, so each start after a last
-// stop makes a new one.
+// generation is one life of a client's informers, from its first user to its last. client-go's informers cannot run
+// twice, so each start after a last stop makes a new generation.
 type generation[T IEntity] struct {
 	client  *Client[T]
 	docs    natsinformer.Informer
@@ -33,14 +33,14 @@ type generation[T IEntity] struct {
 	health   recordHealth
 }
 
-// recordHealth is what is wrong with the status bucket: it cannot be watched, or a record does not decode.
+// recordHealth has the errors of the status bucket: it cannot be watched, or a record does not decode.
 type recordHealth struct {
 	mu      sync.Mutex
 	watch   error
 	invalid map[string]error // by NATS key
 }
 
-// change makes one change and tells what is wrong now.
+// change makes one change and reports the error that holds now, nil for none.
 func (h *recordHealth) change(change func(), tell func(error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,10 +58,12 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 	g := &generation[T]{client: c, news: c.hooks.renew()}
 	g.health.invalid = map[string]error{}
 	docs, err := natsinformer.New(c.js, natsinformer.Config{
-		Bucket:          c.cfg.Bucket,
-		Filter:          c.cfg.Filter,
-		Decode:          c.decodeEntry,
-		OnInvalid:       func(e natsinformer.Entry, err error) { g.news.setInvalid(c.keys.display(e.Key), e.Revision, err) },
+		Bucket: c.cfg.Bucket,
+		Filter: c.cfg.Filter,
+		Decode: c.decodeEntry,
+		OnInvalid: func(e natsinformer.Entry, err error) {
+			g.news.setInvalid(c.keys.display(e.Key), e.Revision, err)
+		},
 		OnResolved:      func(natsKey string) { g.news.setResolved(c.keys.display(natsKey)) },
 		OnError:         func(err error) { g.news.setError(c.cfg.Bucket, err) },
 		Indexers:        cache.Indexers{OwnerIndex: ownerIndexFunc},
@@ -101,9 +103,10 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 	return g, nil
 }
 
-// recordInvalid reports a record that does not decode as an error of its bucket: it is none of the documents that Hooks.Invalid is about.
+// recordInvalid reports a record that does not decode as an error of its bucket. Hooks.Invalid is for documents only.
 func (g *generation[T]) recordInvalid(e natsinformer.Entry, err error) {
-	err = fmt.Errorf("key %q of status bucket %q at revision %d: %w; mend or delete it", e.Key, g.client.cfg.StatusBucket, e.Revision, err)
+	err = fmt.Errorf("key %q of status bucket %q at revision %d: %w; mend or delete it",
+		e.Key, g.client.cfg.StatusBucket, e.Revision, err)
 	g.recordNews(func() { g.health.invalid[e.Key] = err })
 }
 
@@ -111,9 +114,10 @@ func (g *generation[T]) recordNews(change func()) {
 	g.health.change(change, func(err error) { g.news.setError(g.client.cfg.StatusBucket, err) })
 }
 
-// run starts the informers. client.mu is held.
+// run starts the informers. The caller holds client.mu.
 func (g *generation[T]) run() {
-	g.ctx, g.cancel = context.WithCancel(klog.NewContext(context.Background(), klog.Background().WithValues("kind", g.client.cfg.Kind)))
+	g.ctx, g.cancel = context.WithCancel(
+		klog.NewContext(context.Background(), klog.Background().WithValues("kind", g.client.cfg.Kind)))
 	g.client.async.hold()
 	g.running.Store(true)
 	g.wg.Go(func() { g.docs.RunWithContext(g.ctx) })
@@ -123,8 +127,9 @@ func (g *generation[T]) run() {
 	g.runReserved()
 }
 
-// runReserved watches the reserved keys, from when somebody subscribes to them. They have an informer of their own,
-// since a filter may keep them out of the records', and so that no event handler has to look at every record. client.mu is held.
+// runReserved watches the reserved keys once a subscriber wants them. They have their own informer, because a filter
+// may exclude them from that of the records, and so that no event handler has to look at every record. The caller holds
+// client.mu.
 func (g *generation[T]) runReserved() {
 	c := g.client
 	if g.reserved || g.records == nil || !g.running.Load() || !c.hooks.wantsReserved() {
@@ -144,7 +149,8 @@ func (g *generation[T]) runReserved() {
 		})
 	}
 	if err != nil {
-		g.news.setError(c.cfg.StatusBucket, fmt.Errorf("informer of reserved keys of bucket %q: %w", c.cfg.StatusBucket, err))
+		g.news.setError(c.cfg.StatusBucket,
+			fmt.Errorf("informer of reserved keys of bucket %q: %w", c.cfg.StatusBucket, err))
 		return
 	}
 	g.reserved = true
@@ -160,7 +166,7 @@ func (g *generation[T]) reservedChanged(obj any, deleted bool) {
 		return
 	}
 	if deleted {
-		// The informer hands out the last object at the revision of the delete.
+		// The informer passes the last object with the revision of the delete.
 		revision, err := strconv.ParseUint(o.ResourceVersion, 10, 64)
 		if err != nil {
 			revision = o.revision
@@ -171,18 +177,19 @@ func (g *generation[T]) reservedChanged(obj any, deleted bool) {
 	g.news.setReserved(o.Name, o.revision, o.value)
 }
 
-// start is Start of this generation; it fails if the generation is over.
+// start is Client.Start for this generation; it fails if the generation is over.
 func (g *generation[T]) start() (stop func(), err error) {
 	c := g.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current.Load() != g {
-		return nil, fmt.Errorf("this informer of kind %s has been stopped by its last user: ask the client for another one", c.cfg.Kind)
+		return nil, fmt.Errorf("this informer of kind %s has been stopped by its last user: "+
+			"ask the client for another one", c.cfg.Kind)
 	}
 	return g.use(), nil
 }
 
-// use adds a user, and runs the informers for the first one. client.mu is held.
+// use adds a user; the first one runs the informers. The caller holds client.mu.
 func (g *generation[T]) use() (stop func()) {
 	g.client.started = true
 	g.users++
@@ -192,8 +199,8 @@ func (g *generation[T]) use() (stop func()) {
 	return sync.OnceFunc(func() { g.client.release(g) })
 }
 
-// startLazily makes the lister a user, until Close, of a client that nobody has ever started. One that was stopped stays
-// stopped: a straggling read must not bring back what its users have put away.
+// startLazily makes the lister a user until Close, if nobody has ever started the client. A client that was stopped
+// stays stopped: a late read must not restart the caches that their users have stopped.
 func (c *Client[T]) startLazily() (*generation[T], error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,13 +212,14 @@ func (c *Client[T]) startLazily() (*generation[T], error) {
 		return g, nil
 	}
 	if c.started {
-		return nil, newUnavailable(c.cfg.Kind, "", "the cache of kind %s was stopped by its last user: Start the client before reading its lister", c.cfg.Kind)
+		return nil, newUnavailable(c.cfg.Kind, "",
+			"the cache of kind %s was stopped by its last user: Start the client before reading its lister", c.cfg.Kind)
 	}
 	g.use()
 	return g, nil
 }
 
-// release gives back one use; the last one stops the informers and waits for them.
+// release removes one user; the last one stops the informers and waits for them.
 func (c *Client[T]) release(g *generation[T]) {
 	c.mu.Lock()
 	g.users--
@@ -237,7 +245,7 @@ func (g *generation[T]) shutdown() {
 	g.news.over()
 }
 
-// generation returns the present generation, a new one if there is none. It panics if natsinformer refuses a
+// generation returns the current generation, or a new one if there is none. It panics if natsinformer refuses a
 // configuration that it took when the client was made.
 func (c *Client[T]) generation() *generation[T] {
 	if g := c.current.Load(); g != nil {
@@ -260,8 +268,8 @@ func (c *Client[T]) generationLocked() *generation[T] {
 	return g
 }
 
-// startingInformer is an informer whose Run counts as a user of its client: it starts documents and records, and
-// returns when its context ends and it has given them back.
+// startingInformer is an informer whose Run is a user of its client. It starts documents and records. When its context
+// ends, it releases them and returns.
 type startingInformer struct {
 	natsinformer.Informer
 	start func() (stop func(), err error)

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// hookSet fans out to subscribers what one generation of informers tells.
+// hookSet passes the news of one generation of informers to all subscribers.
 type hookSet struct {
 	mu    sync.Mutex // held during callbacks, so that a subscriber sees each key's news in order
 	next  int
@@ -13,7 +13,7 @@ type hookSet struct {
 	state *hookState
 }
 
-// hookState is what a new subscriber has to know: which keys are invalid, which buckets cannot be watched, and the
+// hookState is what a new subscriber has to know: the invalid keys, the buckets that cannot be watched, and the
 // reserved keys. Each generation has its own, so that one that is stopping does not speak for the next.
 type hookState struct {
 	hooks    *hookSet
@@ -33,15 +33,17 @@ func newHookSet() *hookSet {
 	return h
 }
 
-// renew forgets everything, and makes the state of another generation the one that counts.
+// renew makes an empty state for another generation, and makes it the current one.
 func (h *hookSet) renew() *hookState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.state = &hookState{hooks: h, invalid: newInvalidKeys(), errors: map[string]error{}, reserved: map[string]reservedValue{}}
+	h.state = &hookState{
+		hooks: h, invalid: newInvalidKeys(), errors: map[string]error{}, reserved: map[string]reservedValue{},
+	}
 	return h.state
 }
 
-// over renews if the state is still the one that counts.
+// over replaces the state by an empty one, if it is still the current one.
 func (s *hookState) over() {
 	s.hooks.mu.Lock()
 	counts := s.hooks.state == s
@@ -51,7 +53,7 @@ func (s *hookState) over() {
 	}
 }
 
-// tell changes the state, and calls the subscribers if it is the one that counts.
+// tell changes the state. If the state is the current one, it calls the subscribers.
 func (s *hookState) tell(change func(), call func(Hooks)) {
 	s.hooks.mu.Lock()
 	defer s.hooks.mu.Unlock()
@@ -133,7 +135,7 @@ func (s *hookState) setError(bucket string, err error) {
 	})
 }
 
-// setReserved takes nil for a delete.
+// setReserved sets the value of a reserved key; nil means that it was deleted.
 func (s *hookState) setReserved(name string, revision uint64, value []byte) {
 	s.tell(func() {
 		if value == nil {
@@ -148,7 +150,7 @@ func (s *hookState) setReserved(name string, revision uint64, value []byte) {
 	})
 }
 
-// invalidKeys are the keys whose document does not decode, for the lister. It has a lock of its own, so that a callback
+// invalidKeys are the keys whose document does not decode, for the lister. They have their own lock, so that a callback
 // may read the lister.
 type invalidKeys struct {
 	size atomic.Int64

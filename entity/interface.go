@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// IEntityClient reads and writes the entities of one bucket. Client implements it; whoever wants to change one
-// method embeds a client and overrides it. Keys are client-go's: "name", or "namespace/name" where the bucket is
-// Namespaced. Errors are apimachinery's. All methods may be called concurrently.
+// IEntityClient reads and writes the entities of one bucket. Client implements it; to change one method, embed a client
+// and override it. Keys are client-go's: "name", or "namespace/name" where the bucket is Namespaced. Errors are
+// apimachinery's. All methods may be called concurrently.
 type IEntityClient[T IEntity] interface {
 	// Kind is the kind of the entities, as configured.
 	Kind() string
@@ -19,47 +19,47 @@ type IEntityClient[T IEntity] interface {
 	List(ctx context.Context) ([]T, error)
 	// Create writes a new document and sets obj's resourceVersion. IsAlreadyExists if the key has a document.
 	Create(ctx context.Context, obj T) error
-	// Update replaces the document by compare-and-set on obj's resourceVersion and sets the new one. It never touches status.
+	// Update replaces the document if it is at obj's resourceVersion, and sets the new one. It never touches status.
 	Update(ctx context.Context, obj T) error
 	// Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set. Unknown fields survive.
 	Patch(ctx context.Context, key string, mergePatch []byte) error
 	// UpdateStatus writes obj's status to the record. It conflicts only with another writer of status.
 	UpdateStatus(ctx context.Context, obj T) error
-	// StatusChange encodes obj's status for who writes the record himself, together with something else.
+	// StatusChange encodes obj's status for a caller that writes it into the record together with something else.
 	StatusChange(obj T) (*StatusChange, error)
 	// Delete puts a marker that expires. IsNotFound if there is no document.
 	Delete(ctx context.Context, key string, opts ...DeleteOption) error
-	// Informer is the shared cache of documents. It runs while somebody holds it, see Start.
+	// Informer is the shared cache of documents. It runs while the client has users; see Start.
 	Informer() natsinformer.Informer
-	// Lister reads the cache, status joined; it sees this process's own writes.
+	// Lister reads the cache, with statuses joined. It sees this process's own writes.
 	Lister() Lister[T]
 
 	// Config is the configuration with its defaults filled in.
 	Config() Config
-	// Records are the status records of the bucket; nil where StatusBucket is "-".
+	// Records are the status records of the bucket; nil if StatusBucket is "-".
 	Records() *Records
 	// Record reads the record of a key live. IsNotFound if it has none.
 	Record(ctx context.Context, key string) (*Record, error)
-	// CheckKey returns an IsInvalid error for a key that no entity of this client can have. It does not talk to the server.
+	// CheckKey returns IsInvalid for a key that no entity of this client can have. It does not talk to the server.
 	CheckKey(key string) error
-	// WithStatusOf returns a copy of a cached document with the status of a record as the handlers of Records.Informer get
-	// it; nil, or anything else, is no record. It does not talk to the server.
+	// WithStatusOf returns a copy of a cached document with the status of a record, as handlers of Records.Informer get
+	// it. Nil, and any other type, means no record. It does not talk to the server.
 	WithStatusOf(obj T, record any) T
-	// Start starts the informers of documents and records with their first user; stop, which may be called more than
-	// once, releases them, and stops them with their last.
+	// Start adds a user of the caches; the first one starts the informers of documents and records. stop removes the
+	// user, and the last one stops them. stop may be called more than once.
 	Start() (stop func(), err error)
-	// Confirm reads a key's presence from the leader, for decisions that delete: it fails while the leader's last
+	// Confirm asks the leader whether a key exists, for decisions that delete. It fails while the leader's last
 	// sequence is behind the informer's cursor.
 	Confirm(ctx context.Context, key string) (Presence, error)
-	// DocumentOf encodes an entity as Create and Update would write it; FromDocument decodes such a document into the
+	// DocumentOf encodes an entity as Create and Update would write it. FromDocument decodes such a document into the
 	// entity of a key, as if it had been read at that revision. Neither talks to the server.
 	DocumentOf(obj T) ([]byte, error)
 	FromDocument(key string, revision uint64, document []byte) (T, error)
-	// Subscribe registers callbacks for what an event handler is not told; cancel takes them off.
+	// Subscribe registers callbacks for news that event handlers do not get; cancel removes them.
 	Subscribe(Hooks) (cancel func())
 }
 
-// Lister reads a client's cache. What it returns are copies.
+// Lister reads a client's cache and returns copies.
 type Lister[T IEntity] interface {
 	// Get returns IsNotFound for a key that does not exist and IsInvalid for one that exists but does not decode.
 	Get(key string) (T, error)
@@ -69,21 +69,23 @@ type Lister[T IEntity] interface {
 	OwnedBy(kind, key string) ([]T, error)
 }
 
-// Presence is what the leader knows of a key.
+// Presence says whether a key has a document, as its leader knows.
 type Presence struct {
 	Exists   bool
-	Revision uint64 // of the document, or of the marker of its delete; 0 if neither is there
+	Revision uint64 // of the document, or of the marker of its delete; 0 if there is neither
 }
 
-// Hooks are callbacks about a client's cache. Each may be nil, must return quickly, and is called in order per key.
+// Hooks are callbacks about a client's cache. Each may be nil and must return quickly. Calls for one key are in order.
 type Hooks struct {
-	// Invalid is told that the key's document does not decode; Resolved that it decodes again or is gone.
-	// The key is client-go's where the NATS key has the right shape, else the NATS key; in quotes if that looks like a key
-	// of client-go's.
+	// Invalid is called when the key's document does not decode, Resolved when it decodes again or is gone. The key is
+	// client-go's if the NATS key has the right shape. Else it is the NATS key, quoted if it looks like one of
+	// client-go's.
 	Invalid  func(key string, revision uint64, err error)
 	Resolved func(key string)
-	// Error is told that documents or records cannot be watched (bucket says which), and with nil when they can again.
+	// Error is called when documents or records cannot be watched or a record does not decode; bucket says which. It is
+	// called with nil when that is over.
 	Error func(bucket string, err error)
-	// Reserved is told of each revision of a reserved key (it starts with "_nagi") in the status bucket; value is nil for a delete.
+	// Reserved is called for each revision of a reserved key (it starts with "_nagi") in the status bucket. value is
+	// nil for a delete.
 	Reserved func(name string, revision uint64, value []byte)
 }

@@ -8,11 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ReservedPrefix starts the keys of a status bucket that the runtime keeps for itself. No entity has such a key.
+// ReservedPrefix starts the keys in a status bucket that belong to the runtime. No entity has such a key.
 const ReservedPrefix = "_nagi"
 
 // keyspace maps client-go's keys to those of NATS: "name" to "name", or "namespace/name" to "namespace.name". The first
-// dot is the border, so a name may hold dots and a namespace none.
+// dot ends the namespace, so a name may contain dots and a namespace may not.
 type keyspace struct {
 	kind       string
 	bucket     string
@@ -69,8 +69,8 @@ func (k keyspace) fromNATS(natsKey string) (key, namespace, name string, err err
 	return namespace + "/" + name, namespace, name, nil
 }
 
-// display is the client-go key where the NATS key has the right shape, else the NATS key; in quotes if it looks like the
-// client-go key of another one, as "shop/home" does like that of "shop.home".
+// display returns the client-go key if the NATS key has the right shape, else the NATS key. It quotes a NATS key that
+// looks like the client-go key of another one, as "shop/home" looks like that of "shop.home".
 func (k keyspace) display(natsKey string) string {
 	if key, _, _, err := k.fromNATS(natsKey); err == nil {
 		return key
@@ -81,33 +81,35 @@ func (k keyspace) display(natsKey string) string {
 	return natsKey
 }
 
-// CheckKey returns an IsInvalid error for a key that no entity of this client can have. It does not talk to the server.
+// CheckKey returns IsInvalid for a key that no entity of this client can have. It does not talk to the server.
 func (c *Client[T]) CheckKey(key string) error {
 	_, err := c.keys.toNATS(key)
 	return err
 }
 
-// of returns the client-go key that obj's metadata say.
+// of returns the client-go key that obj's metadata give.
 func (k keyspace) of(obj metav1.Object) (string, error) {
 	if obj.GetName() == "" {
 		return "", k.invalid("", "metadata.name is empty")
 	}
 	if !k.namespaced {
 		if obj.GetNamespace() != "" {
-			return "", k.invalid(obj.GetNamespace()+"/"+obj.GetName(), "metadata.namespace is set, and the bucket is not namespaced")
+			return "", k.invalid(obj.GetNamespace()+"/"+obj.GetName(),
+				"metadata.namespace is set, and the bucket is not namespaced")
 		}
 		return obj.GetName(), nil
 	}
 	return obj.GetNamespace() + "/" + obj.GetName(), nil
 }
 
-// check holds a NATS key against the server's grammar, our limits and the filter.
+// check checks a NATS key against the server's grammar, our limits and the filter.
 func (k keyspace) check(natsKey string) error {
 	switch {
 	case natsKey == "":
 		return fmt.Errorf("the key is empty")
 	case len(natsKey) > k.maxLength:
-		return fmt.Errorf("the key has %d characters, at most %d are taken (Config.MaxKeyLength)", len(natsKey), k.maxLength)
+		return fmt.Errorf("the key has %d characters, at most %d are taken (Config.MaxKeyLength)",
+			len(natsKey), k.maxLength)
 	case natsKey[0] == '.' || natsKey[len(natsKey)-1] == '.' || strings.Contains(natsKey, ".."):
 		return fmt.Errorf("a key has no leading, trailing or double dot")
 	case strings.HasPrefix(natsKey, ReservedPrefix):
@@ -115,7 +117,8 @@ func (k keyspace) check(natsKey string) error {
 	}
 	for i := range len(natsKey) {
 		if !isKeyByte(natsKey[i]) {
-			return fmt.Errorf("character %q is not allowed, only letters, digits, '-', '_', '=' and '.' are", natsKey[i])
+			return fmt.Errorf("character %q is not allowed, only letters, digits, '-', '_', '=' and '.' are",
+				natsKey[i])
 		}
 	}
 	if !k.matches(natsKey) {
@@ -125,10 +128,11 @@ func (k keyspace) check(natsKey string) error {
 }
 
 func isKeyByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '=' || c == '.'
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+		c == '-' || c == '_' || c == '=' || c == '.'
 }
 
-// matches holds a NATS key against the filter.
+// matches reports whether a NATS key matches the filter.
 func (k keyspace) matches(natsKey string) bool {
 	if k.filter == nil {
 		return true

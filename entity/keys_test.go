@@ -22,7 +22,9 @@ func TestKeysOfANamespacedBucketSplitAtTheFirstDot(t *testing.T) {
 func TestKeysOfTheWrongShapeAreInvalid(t *testing.T) {
 	plain := newKeyspace(Config{Kind: "W", Bucket: "b", MaxKeyLength: 20, Filter: ">"})
 	namespaced := newKeyspace(Config{Kind: "W", Bucket: "b", Namespaced: true, MaxKeyLength: 20, Filter: ">"})
-	for _, key := range []string{"", "a/b", ".a", "a.", "a..b", "a b", "a\n", "a*", "a>", "é", "_nagi", "_nagi.x", strings.Repeat("x", 21)} {
+	for _, key := range []string{
+		"", "a/b", ".a", "a.", "a..b", "a b", "a\n", "a*", "a>", "é", "_nagi", "_nagi.x", strings.Repeat("x", 21),
+	} {
 		if _, err := plain.toNATS(key); !apierrors.IsInvalid(err) {
 			t.Errorf("%q: %v", key, err)
 		}
@@ -48,7 +50,8 @@ func TestFiltersMatchAsSubjectsDo(t *testing.T) {
 		matches     bool
 	}{
 		{">", "a.b", true}, {"a.>", "a.b.c", true}, {"a.>", "a", false}, {"a.>", "b.a", false},
-		{"*.b", "a.b", true}, {"*.b", "a.b.c", false}, {"*", "a", true}, {"*", "a.b", false}, {"a.*.c", "a.x.c", true}, {"a.*.c", "a.c", false}, {"a", "a", true},
+		{"*.b", "a.b", true}, {"*.b", "a.b.c", false}, {"*", "a", true}, {"*", "a.b", false},
+		{"a.*.c", "a.x.c", true}, {"a.*.c", "a.c", false}, {"a", "a", true},
 	} {
 		k := newKeyspace(Config{Kind: "W", Bucket: "b", MaxKeyLength: 20, Filter: c.filter})
 		if got := k.matches(c.key); got != c.matches {
@@ -58,7 +61,10 @@ func TestFiltersMatchAsSubjectsDo(t *testing.T) {
 }
 
 func FuzzKeys(f *testing.F) {
-	for _, seed := range []string{"a", "shop/a", "shop.a", "a.b/c.d", "/", ".", "..", "_nagi.x", "a/b/c", "ü", "a=b/c_d-e", strings.Repeat("x", 2000)} {
+	for _, seed := range []string{
+		"a", "shop/a", "shop.a", "a.b/c.d", "/", ".", "..", "_nagi.x", "a/b/c", "ü", "a=b/c_d-e",
+		strings.Repeat("x", 2000),
+	} {
 		f.Add(seed, true)
 		f.Add(seed, false)
 	}

@@ -146,13 +146,14 @@ func TestHooksTellWhatHandlersAreNotTold(t *testing.T) {
 	must(t, err)
 	eventually(t, "told of the reserved key", told(fmt.Sprintf("reserved _nagi.release %d yes", release)))
 
-	// Who comes later learns what is so now.
+	// A later subscriber learns the current state.
 	mu.Lock()
 	news = nil
 	mu.Unlock()
 	cancel()
 	defer client.Subscribe(hooks)()
-	if !told(fmt.Sprintf("invalid a %d", revision))() || !told(fmt.Sprintf("reserved _nagi.release %d yes", release))() {
+	if !told(fmt.Sprintf("invalid a %d", revision))() ||
+		!told(fmt.Sprintf("reserved _nagi.release %d yes", release))() {
 		t.Errorf("a late subscriber was told %q", news)
 	}
 	_, err = kv.PutString(t.Context(), "a", "{}")
@@ -169,7 +170,9 @@ func TestHooksTellWhatHandlersAreNotTold(t *testing.T) {
 func TestAFilteredClientSeesItsNamespaceAndTheReservedKeys(t *testing.T) {
 	js := newServer(t)
 	all := newClient[*Website](t, js, entity.Config{Kind: "Website", Bucket: "websites", Namespaced: true})
-	shop := newClient[*Website](t, js, entity.Config{Kind: "Website", Bucket: "websites", Namespaced: true, Filter: "shop.>"})
+	shop := newClient[*Website](t, js, entity.Config{
+		Kind: "Website", Bucket: "websites", Namespaced: true, Filter: "shop.>",
+	})
 	released := make(chan string, 10)
 	defer shop.Subscribe(entity.Hooks{Reserved: func(name string, _ uint64, _ []byte) { released <- name }})()
 	for _, namespace := range []string{"shop", "bank"} {
@@ -273,7 +276,11 @@ func TestWhatAStoppedCacheKnewIsForgotten(t *testing.T) {
 	stop()
 	_, err = kv.PutString(t.Context(), "a", "{}")
 	must(t, err)
-	defer client.Subscribe(entity.Hooks{Invalid: func(key string, revision uint64, err error) { t.Errorf("told of %s at %d: %v", key, revision, err) }})()
+	defer client.Subscribe(entity.Hooks{
+		Invalid: func(key string, revision uint64, err error) {
+			t.Errorf("told of %s at %d: %v", key, revision, err)
+		},
+	})()
 	start(t, client)
 	_, err = client.Lister().Get("a")
 	must(t, err)
@@ -283,7 +290,9 @@ func TestCachedRecordsAreThoseOnTheServer(t *testing.T) {
 	js := newServer(t)
 	client, other := newClient[*Website](t, js, websites), newClient[*Website](t, js, websites)
 	ctx := testContext(t)
-	must(t, other.Records().Put(ctx, "there", &entity.Record{Controller: "c", LastDocument: []byte(`{}`), DocumentRevision: 4}))
+	must(t, other.Records().Put(ctx, "there", &entity.Record{
+		Controller: "c", LastDocument: []byte(`{}`), DocumentRevision: 4,
+	}))
 	start(t, client)
 	records := client.Records()
 	got, ok := records.Cached("there")
@@ -346,7 +355,9 @@ func TestUpdateStatusInsideAReconcileIsOneRoundTrip(t *testing.T) {
 	client := newClient[*Website](t, js, websites)
 	start(t, client)
 	must(t, client.Create(t.Context(), website("a")))
-	must(t, client.Records().Put(t.Context(), "a", &entity.Record{Controller: "c", LastDocument: []byte(`{"spec":{}}`), DocumentRevision: 1}))
+	must(t, client.Records().Put(t.Context(), "a", &entity.Record{
+		Controller: "c", LastDocument: []byte(`{"spec":{}}`), DocumentRevision: 1,
+	}))
 	site, err := client.Lister().Get("a")
 	must(t, err)
 	asked := 0
@@ -366,7 +377,8 @@ func TestUpdateStatusInsideAReconcileIsOneRoundTrip(t *testing.T) {
 	}
 	rec, err := client.Record(t.Context(), "a")
 	must(t, err)
-	if string(rec.LastDocument) != `{"spec":{}}` || rec.Controller != "c" || !strings.Contains(string(rec.Status), "true") {
+	if string(rec.LastDocument) != `{"spec":{}}` || rec.Controller != "c" ||
+		!strings.Contains(string(rec.Status), "true") {
 		t.Errorf("the rest of the record was lost: %+v", rec)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A history of one key, whose values are all different: the state is the value, "" for no document.
+// The history of one key. All its values are different: the state is the value, "" for no document.
 type operation string
 
 const (
@@ -50,8 +50,9 @@ type output struct {
 	value   string // of a get, "" for not found
 }
 
-// kvModel says what a linearizable key does. A refusal of a compare-and-set proves nothing here: a leader that is about
-// to lose its office may refuse in error. What was acknowledged must be there, and what was refused must not.
+// kvModel is the model of a linearizable key. A write that was acknowledged must be there, and a write that was refused
+// must not. A refusal of a compare-and-set says nothing about the state: a leader that is about to lose its office may
+// refuse in error.
 var kvModel = (&porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[string][]porcupine.Operation{}
@@ -102,7 +103,7 @@ func apply(value string, i input) (after string, possible bool) {
 	}
 }
 
-// writer makes random operations of one client and notes them.
+// writer makes random operations with one client and notes them.
 type writer struct {
 	id      int
 	client  *entity.Client[*Website]
@@ -126,16 +127,19 @@ func (w *writer) run(ctx context.Context, rounds int) {
 		case read == nil:
 			site := website(key)
 			site.Spec.Host = value
-			w.note(input{key: key, op: opCreate, value: value}, func() (output, error) { return output{}, w.client.Create(ctx, site) })
+			w.note(input{key: key, op: opCreate, value: value},
+				func() (output, error) { return output{}, w.client.Create(ctx, site) })
 		case n%7 == 3:
 			w.note(input{key: key, op: opDelete}, func() (output, error) { return output{}, w.client.Delete(ctx, key) })
 		case n%5 == 2:
 			patch := fmt.Appendf(nil, `{"spec":{"host":%q}}`, value)
-			w.note(input{key: key, op: opPatch, value: value}, func() (output, error) { return output{}, w.client.Patch(ctx, key, patch) })
+			w.note(input{key: key, op: opPatch, value: value},
+				func() (output, error) { return output{}, w.client.Patch(ctx, key, patch) })
 		default:
 			base := read.Spec.Host
 			read.Spec.Host = value
-			w.note(input{key: key, op: opUpdate, base: base, value: value}, func() (output, error) { return output{}, w.client.Update(ctx, read) })
+			w.note(input{key: key, op: opUpdate, base: base, value: value},
+				func() (output, error) { return output{}, w.client.Update(ctx, read) })
 		}
 	}
 }
@@ -159,8 +163,10 @@ func (w *writer) note(in input, do func() (output, error)) {
 	w.history = append(w.history, porcupine.Operation{ClientId: w.id, Input: in, Call: call, Output: out, Return: back})
 }
 
-// checkLinearizable lets writers loose, with disturb beside them, and checks what they saw.
-func checkLinearizable(t *testing.T, connect func() jetstream.JetStream, cfg entity.Config, rounds int, disturb func(ctx context.Context)) {
+// checkLinearizable runs writers, with disturb beside them, and checks what they saw.
+func checkLinearizable(
+	t *testing.T, connect func() jetstream.JetStream, cfg entity.Config, rounds int, disturb func(ctx context.Context),
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -9,15 +9,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// listerSyncTimeout bounds how long a lister's read waits for caches that have not synced yet.
+// listerSyncTimeout bounds how long a read of a lister waits for the first sync of the caches.
 const listerSyncTimeout = 30 * time.Second
 
-// lister reads the present generation of a client's caches.
+// lister reads the current generation of a client's caches.
 type lister[T IEntity] struct{ client *Client[T] }
 
-// Lister reads the caches: documents with their statuses, as this process wrote them or later. What it returns are
-// copies. If nobody has ever started the client, the first read starts it, until Close; after its last user has stopped it,
-// reads fail. They wait for the caches' first sync, and fail after 30 s, or at once when the caches cannot be filled.
+// Lister reads the caches and returns copies: documents with their statuses, as this process wrote them or later. If
+// nobody has ever started the client, the first read starts it until Close. After the last user has stopped it, reads
+// fail. A read waits for the first sync of the caches. It fails after 30 s, or at once if they cannot be filled.
 func (c *Client[T]) Lister() Lister[T] { return lister[T]{c} }
 
 // ready returns a generation that runs and has synced.
@@ -49,7 +49,8 @@ func (c *Client[T]) ready() (*generation[T], error) {
 	case failure != nil:
 		return nil, newUnavailable(c.cfg.Kind, "", "the cache of kind %s cannot be filled: %v", c.cfg.Kind, failure)
 	case err != nil:
-		return nil, newUnavailable(c.cfg.Kind, "", "the cache of kind %s has not synced within %v", c.cfg.Kind, listerSyncTimeout)
+		return nil, newUnavailable(c.cfg.Kind, "", "the cache of kind %s has not synced within %v",
+			c.cfg.Kind, listerSyncTimeout)
 	}
 	return nil, newUnavailable(c.cfg.Kind, "", "the cache of kind %s was stopped before it had synced", c.cfg.Kind)
 }
@@ -88,17 +89,18 @@ func (l lister[T]) Get(key string) (T, error) {
 	return g.join(obj, key), nil
 }
 
-// get returns the document of a key as cached or as written since; it is shared. The error is IsInvalid.
+// get returns the shared document of a key, as cached or as this process wrote it since. The error is IsInvalid.
 func (g *generation[T]) get(key string) (obj T, found bool, err error) {
 	obj, revision, found := g.lookup(key)
 	if state, invalid := g.news.invalid.get(key); invalid && revision < state.revision {
-		return obj, true, newInvalid(g.client.cfg.Kind, g.client.cfg.Bucket, key, "document", fmt.Sprintf("revision %d: %v", state.revision, state.err))
+		return obj, true, newInvalid(g.client.cfg.Kind, g.client.cfg.Bucket, key, "document",
+			fmt.Sprintf("revision %d: %v", state.revision, state.err))
 	}
 	return obj, found, nil
 }
 
-// lookup is get for which an invalid document is the last good one. Own writes are read before the store: those that
-// are over by then are in the store. The revision is that of the document or of an own delete.
+// lookup is get, but returns the last good version of an invalid document. It reads own writes before the store: a
+// write that the overlay has dropped by then is in the store. The revision is that of the document or of an own delete.
 func (g *generation[T]) lookup(key string) (obj T, revision uint64, found bool) {
 	own, written := g.writes.Get(key)
 	item, exists, err := g.docs.GetStore().GetByKey(key)
@@ -121,13 +123,13 @@ func (g *generation[T]) join(obj T, key string) T {
 	return g.client.codec.join(obj, g.records.get(key))
 }
 
-// List returns the entities whose labels match. Of a key whose document does not decode, it is the last good version.
+// List returns the entities whose labels match. A key whose document does not decode has its last good version.
 func (l lister[T]) List(selector labels.Selector) ([]T, error) {
 	g, err := l.client.ready()
 	if err != nil {
 		return nil, err
 	}
-	own := g.writes.Keys() // before the store is listed, for the reason that lookup gives
+	own := g.writes.Keys() // before the store is listed; lookup says why
 	stored := g.docs.GetStore().List()
 	out := make([]T, 0, len(stored))
 	add := func(obj T, key string) {
@@ -141,7 +143,7 @@ func (l lister[T]) List(selector labels.Selector) ([]T, error) {
 			return nil, err
 		}
 		if _, written := own[key]; written {
-			continue // comes below
+			continue // added below
 		}
 		if obj, ok := item.(T); ok {
 			add(obj, key)
@@ -155,7 +157,7 @@ func (l lister[T]) List(selector labels.Selector) ([]T, error) {
 	return out, nil
 }
 
-// OwnedBy returns the entities whose owner annotations name this kind and key, by the informer's index.
+// OwnedBy returns the entities whose owner annotations name this kind and key. It uses the informer's index.
 func (l lister[T]) OwnedBy(kind, key string) ([]T, error) {
 	g, err := l.client.ready()
 	if err != nil {

@@ -15,7 +15,7 @@ type storing struct {
 
 func (s *storing) GetStore() cache.Store { return s.store }
 
-// A cursor may stand before a sequence that is missing, while the store has what was written to the key behind it.
+// A cursor may stand before a sequence that is missing, while the store has a later write to the key.
 func TestAnOwnWriteHidesNothingNewerThatTheStoreHas(t *testing.T) {
 	type thing = Object[struct{}, struct{}]
 	const own = 5

@@ -27,7 +27,7 @@ func TestTheListerReadsItsOwnWrites(t *testing.T) {
 	client := newClient[*Website](t, newServer(t), websites)
 	start(t, client)
 	lister := client.Lister()
-	// Each write is read back at once; the cache cannot have been told by then in all of 300 rounds.
+	// Each write is read back at once. In 300 rounds, some reads come before the cache has the write.
 	for i := range 100 {
 		site := website("a")
 		must(t, client.Create(t.Context(), site))
@@ -43,10 +43,13 @@ func TestTheListerReadsItsOwnWrites(t *testing.T) {
 		must(t, client.Patch(t.Context(), "a", []byte(`{"metadata":{"labels":{"patched":"yes"}}}`)))
 		got, err = lister.Get("a")
 		must(t, err)
-		if got.Spec.Replicas != i+1 || got.Labels["patched"] != "yes" || len(got.Status.URLs) != 1 || got.Status.URLs[0] != strconv.Itoa(i) {
+		if got.Spec.Replicas != i+1 || got.Labels["patched"] != "yes" ||
+			len(got.Status.URLs) != 1 || got.Status.URLs[0] != strconv.Itoa(i) {
 			t.Fatalf("round %d: read %+v", i, got)
 		}
-		if list, err := lister.List(labels.SelectorFromSet(labels.Set{"patched": "yes"})); err != nil || len(list) != 1 {
+		if list, err := lister.List(
+			labels.SelectorFromSet(labels.Set{"patched": "yes"}),
+		); err != nil || len(list) != 1 {
 			t.Fatalf("round %d: listed %v, %v", i, names(list), err)
 		}
 		must(t, client.Delete(t.Context(), "a"))
@@ -117,7 +120,8 @@ func TestTheListerHandsOutCopies(t *testing.T) {
 		rec, err := client.Record(t.Context(), "a")
 		must(t, err)
 		eventually(t, "the caches have the writes", func() bool {
-			return client.Informer().Cursor() >= uint64(site.Generation) && client.Records().Informer().Cursor() >= rec.Revision
+			return client.Informer().Cursor() >= uint64(site.Generation) &&
+				client.Records().Informer().Cursor() >= rec.Revision
 		})
 	}
 }
@@ -201,7 +205,7 @@ func TestTheListerSaysInvalidForWhatDoesNotDecode(t *testing.T) {
 	wantError(t, "first seen", apierrors.IsInvalid, err)
 
 	must(t, client.Create(t.Context(), website("a")))
-	eventually(t, "the watch has seen it", func() bool { // what was replaced before is never seen
+	eventually(t, "the watch has seen it", func() bool { // a revision that was replaced before is never seen
 		_, there, _ := client.Informer().GetStore().GetByKey("a")
 		return there
 	})
@@ -214,7 +218,7 @@ func TestTheListerSaysInvalidForWhatDoesNotDecode(t *testing.T) {
 	if list, err := client.Lister().List(nil); err != nil || fmt.Sprint(names(list)) != "[a]" {
 		t.Errorf("the last good version is not listed: %v, %v", names(list), err)
 	}
-	// An own write mends it, visibly at once.
+	// An own write mends it, and the lister shows that at once.
 	_, err = kv.PutString(t.Context(), "a", `{"spec":{}}`)
 	must(t, err)
 	eventually(t, "it is mended", func() bool {

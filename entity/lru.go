@@ -10,8 +10,8 @@ const (
 	lruBytes   = 32 << 20
 )
 
-// recordLRU keeps the full records that this process read or wrote last, so that a status update inside of a reconcile
-// takes one round trip. It is bounded in entries and in bytes.
+// recordLRU keeps the full records that this process read or wrote last, so that a status update in a reconcile takes
+// one round trip. It is bounded in entries and in bytes.
 type recordLRU struct {
 	mu      sync.Mutex
 	entries map[string]*list.Element
@@ -32,7 +32,7 @@ func newRecordLRU() *recordLRU {
 	return &recordLRU{entries: map[string]*list.Element{}, order: list.New()}
 }
 
-// get returns a record of the caller's own.
+// get returns a copy.
 func (l *recordLRU) get(key string) (*Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *recordLRU) get(key string) (*Record, bool) {
 	return element.Value.(lruEntry).record.Clone(), true
 }
 
-// put keeps a copy.
+// put stores a copy.
 func (l *recordLRU) put(key string, rec *Record) {
 	entry := lruEntry{key, rec.Clone()}
 	l.mu.Lock()

@@ -7,7 +7,8 @@ import (
 	"reflect"
 )
 
-// mergePatch applies an RFC 7386 merge patch to a JSON value. What the patch does not name stays as it was, byte by byte.
+// mergePatch applies an RFC 7386 merge patch to a JSON value. Members that the patch does not name keep their text,
+// apart from white space.
 func mergePatch(target, patch stdjson.RawMessage) (stdjson.RawMessage, error) {
 	members, isObject, err := objectMembers(patch)
 	if err != nil {
@@ -46,7 +47,7 @@ func objectMembers(value stdjson.RawMessage) (members map[string]stdjson.RawMess
 	return members, true, nil
 }
 
-// marshalMembers does not escape HTML, so that what was not patched stays as it was.
+// marshalMembers does not escape HTML, so that members that were not patched keep their text.
 func marshalMembers(members map[string]stdjson.RawMessage) (stdjson.RawMessage, error) {
 	var out bytes.Buffer
 	e := stdjson.NewEncoder(&out)
@@ -61,7 +62,7 @@ func isNull(value stdjson.RawMessage) bool {
 	return string(bytes.TrimSpace(value)) == "null"
 }
 
-// sameJSON compares two JSON values. Numbers are the same if they are written the same.
+// sameJSON compares two JSON values. Numbers are equal if they are written alike.
 func sameJSON(a, b []byte) bool {
 	va, errA := parseAny(a)
 	vb, errB := parseAny(b)
@@ -75,10 +76,10 @@ func parseAny(data []byte) (v any, err error) {
 	return v, err
 }
 
-// notInDocument are the members of metadata that a document must not say.
+// notInDocument are the members of metadata that a document must not have.
 var notInDocument = []string{"resourceVersion", "generation", "deletionTimestamp"}
 
-// cleanDocument takes off a raw document what Create and Update do not write either.
+// cleanDocument removes from a raw document the members that Create and Update do not write.
 func cleanDocument(document stdjson.RawMessage) (stdjson.RawMessage, error) {
 	members, isObject, err := objectMembers(document)
 	if err != nil || !isObject {

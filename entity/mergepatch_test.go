@@ -57,7 +57,8 @@ func referencePatch(target, patch any) any {
 
 func jsonValue(depth int) *rapid.Generator[any] {
 	leaves := []*rapid.Generator[any]{
-		rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.StringMatching(`[a-z<&"]{0,3}`).AsAny(), rapid.Map(rapid.IntRange(-9, 9), func(i int) any { return float64(i) }),
+		rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.StringMatching(`[a-z<&"]{0,3}`).AsAny(),
+		rapid.Map(rapid.IntRange(-9, 9), func(i int) any { return float64(i) }),
 	}
 	if depth == 0 {
 		return rapid.OneOf(leaves...)

@@ -5,15 +5,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Object is a ready-made entity for users who have no generated types:
+// Object is a ready-made entity for users without generated types:
 //
 //	type Website = entity.Object[WebsiteSpec, WebsiteStatus]
 //
 // Use it as *Website. Do not embed it in another struct: the outer type would inherit a DeepCopyObject that returns the
 // inner one, and NewClient refuses such a type.
 //
-// Copies are deep for everything that exported fields can reach. A Spec or Status, or a type inside of them, that has a
-// DeepCopyInto or DeepCopy method is copied by it; unexported fields of types without one are copied as they are.
+// Copies are deep for everything that exported fields reach. A Spec, a Status, or a type inside them, is copied by its
+// DeepCopyInto or DeepCopy method if it has one. Unexported fields of types without one are copied by assignment.
 type Object[Spec, Status any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
-// overlayTTL bounds how long an own write hides what the cache says. It only matters when the informer cannot watch.
+// overlayTTL bounds how long an own write hides the cache's version. It matters only while the informer cannot watch.
 const overlayTTL = 30 * time.Second
 
 // overlay holds this process's own writes to a bucket until the informer has them. V is the cached form.
@@ -24,8 +24,8 @@ type ownWrite[V any] struct {
 	deleted bool
 }
 
-// newOverlay makes an overlay over an informer. groupOf names a group of a value, "" for none; it may be nil. A delete
-// is in no group.
+// newOverlay makes an overlay over an informer. groupOf names the group of a value, "" for none; it may be nil. A
+// delete has no group.
 func newOverlay[V any](informer natsinformer.Informer, groupOf func(V) string) *overlay[V] {
 	cfg := ownwrites.Config[ownWrite[V]]{Cache: overlaidCache[V]{informer}, TTL: overlayTTL}
 	if groupOf != nil {
@@ -39,12 +39,12 @@ func newOverlay[V any](informer natsinformer.Informer, groupOf func(V) string) *
 	return &overlay[V]{Overlay: ownwrites.NewOverlay(cfg), informer: informer}
 }
 
-// put remembers a write, and logs it where ctx has a log.
+// put remembers a write, and logs it if ctx has a log.
 func (o *overlay[V]) put(ctx context.Context, key string, revision uint64, value V) {
 	o.add(ctx, key, revision, ownWrite[V]{value: value})
 }
 
-// delete is put for a delete, whose marker has that revision.
+// delete is put for a delete; revision is that of its marker.
 func (o *overlay[V]) delete(ctx context.Context, key string, revision uint64) {
 	o.add(ctx, key, revision, ownWrite[V]{deleted: true})
 }
@@ -53,40 +53,40 @@ func (o *overlay[V]) add(ctx context.Context, key string, revision uint64, w own
 	w.position = position{revision, o.informer.Status().StreamChanges}
 	o.Add(key, w)
 	if log := ownwrites.LogOf(ctx); log != nil {
-		log.Add(o.informer, "", loggedWrite{w.position, o.informer}) // no key: revisions are reached in turn
+		log.Add(o.informer, "", loggedWrite{w.position, o.informer}) // no key: revisions are reached in order
 	}
 }
 
-// overlaidCache is an informer as an overlay sees it.
+// overlaidCache is an informer as the cache under an overlay.
 type overlaidCache[V any] struct{ informer natsinformer.Informer }
 
 func (c overlaidCache[V]) Follows(w, before ownWrite[V]) bool { return w.follows(before.position) }
 func (c overlaidCache[V]) Reached(w ownWrite[V]) bool         { return w.reachedBy(c.informer) }
 func (c overlaidCache[V]) Shows(_ string, w ownWrite[V]) bool { return w.reachedBy(c.informer) }
 
-// position is where in a bucket's stream a write is.
+// position is the place of a write in a bucket's stream.
 type position struct {
 	revision uint64
-	stream   uint64 // the informer's count of stream changes: revisions of another stream are never reached
+	stream   uint64 // the informer's count of stream changes; it never reaches a revision of an earlier stream
 }
 
-// follows reports whether a position comes after another one. Revisions of two streams say nothing about each other.
+// follows reports whether p comes after before. Revisions of two streams cannot be compared; the later stream decides.
 func (p position) follows(before position) bool {
 	return p.stream > before.stream || p.stream == before.stream && p.revision >= before.revision
 }
 
-// reachedBy reports whether an informer has a position, or follows another stream since.
+// reachedBy reports whether an informer has reached p, or follows another stream since.
 func (p position) reachedBy(informer natsinformer.Informer) bool {
 	return informer.Cursor() >= p.revision || informer.Status().StreamChanges != p.stream
 }
 
-// loggedWrite is the last write to a bucket under a context.
+// loggedWrite is the last write to a bucket in the log of a context.
 type loggedWrite struct {
 	position
 	informer natsinformer.Informer
 }
 
-// Reached implements ownwrites.Write. A stopped informer will show nothing more.
+// Reached implements ownwrites.Write. A stopped informer will show nothing more, so it counts as having reached w.
 func (w loggedWrite) Reached() bool { return w.reachedBy(w.informer) || w.informer.IsStopped() }
 
 // Follows implements ownwrites.Write.
@@ -95,7 +95,7 @@ func (w loggedWrite) Follows(before ownwrites.Write) bool {
 	return !ok || w.follows(old.position)
 }
 
-// lookAgain is how often a wait checks that what it waits for can still come.
+// lookAgain is how often a wait checks that the write can still be reached.
 const lookAgain = 500 * time.Millisecond
 
 // Wait implements ownwrites.Write.

@@ -75,7 +75,7 @@ func TestRecentRecordsAreBoundedInEntriesAndBytes(t *testing.T) {
 	}
 }
 
-// followed is an informer as far as an overlay asks it.
+// followed is the part of an informer that an overlay uses.
 type followed struct {
 	natsinformer.Informer
 	cursor, stream uint64
@@ -86,7 +86,7 @@ func (f *followed) Cursor() uint64              { return f.cursor }
 func (f *followed) IsStopped() bool             { return f.stopped }
 func (f *followed) Status() natsinformer.Status { return natsinformer.Status{StreamChanges: f.stream} }
 
-// The acknowledgements of two writers in one process may come in any order; the stream's order counts.
+// The acknowledgements of two writers in one process may come in any order; the order in the stream counts.
 func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 	type entry struct {
 		revision uint64
@@ -106,7 +106,9 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 		"a delete of an update": {entry{8, "", true}, entry{7, "earlier", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for order, writes := range map[string][]entry{"in order": {c.earlier, c.later}, "crossed": {c.later, c.earlier}} {
+			for order, writes := range map[string][]entry{
+				"in order": {c.earlier, c.later}, "crossed": {c.later, c.earlier},
+			} {
 				informer := &followed{cursor: 6}
 				o := newOverlay(informer, func(v string) string { return v })
 				for _, w := range writes {
@@ -115,7 +117,9 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 				check := func(when string, want entry, there bool) {
 					t.Helper()
 					got, ok := o.Get("k")
-					if ok != there || ok && (got.revision != want.revision || got.value != want.value || got.deleted != want.deleted) {
+					if ok != there ||
+						ok && (got.revision != want.revision ||
+							got.value != want.value || got.deleted != want.deleted) {
 						t.Errorf("%s, %s: got %+v, %v; want %+v, %v", order, when, got, ok, want, there)
 					}
 					if all := o.Keys(); (len(all) == 1) != there {
@@ -130,7 +134,8 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 					groups = 0
 				}
 				if len(o.Group("later")) != groups || len(o.Group("earlier")) != 0 {
-					t.Errorf("%s: of the groups, later has %v and earlier %v", order, o.Group("later"), o.Group("earlier"))
+					t.Errorf("%s: of the groups, later has %v and earlier %v", order,
+						o.Group("later"), o.Group("earlier"))
 				}
 				informer.cursor = 8
 				check("at the later one", entry{}, false)
@@ -139,7 +144,7 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 	}
 }
 
-// Revisions of another stream say nothing about which of two writes came later.
+// Revisions of two streams do not tell which of two writes came later.
 func TestAnOwnWriteToANewStreamTakesThePlaceOfAHigherRevisionOfTheOneBefore(t *testing.T) {
 	informer := &followed{}
 	o := newOverlay[string](informer, nil)
@@ -163,7 +168,7 @@ func TestAnOverlayKeepsNothingThatTheCacheHas(t *testing.T) {
 	}
 	o.put(t.Context(), "hot", 1001, "")
 	o.put(t.Context(), "cold", 1002, "")
-	o.put(t.Context(), "hot", 3000, "") // has its turn later: it keeps no other
+	o.put(t.Context(), "hot", 3000, "") // its own turn comes later: it keeps no other key
 	informer.cursor = 2000
 	o.put(t.Context(), "new", 2001, "")
 	if o.Len() != 2 {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// The labels and annotations by which a secondary names its primary. The annotation holds the key itself; the label
-// holds it where it is a valid label value, else a stable hash.
+// The labels and annotations by which a secondary names its primary. The annotation holds the key itself. The label
+// holds OwnerLabelValue of it: the key if that is a valid label value, else a stable hash.
 const (
 	OwnerKindLabel          = "kumori/ownerkind"
 	OwnerKeyLabel           = "kumori/ownerkey"
@@ -20,10 +20,10 @@ const (
 	OwnerInstanceAnnotation = "nagi/ownerinstance"
 )
 
-// OwnerIndex is the name of the index by owner on the informers of clients. Its values are made by OwnerIndexValue.
+// OwnerIndex is the index by owner on the informers of clients. OwnerIndexValue makes its values.
 const OwnerIndex = "nagi/owner"
 
-// OwnerIndexValue is the value under which OwnerIndex holds what this kind and key own.
+// OwnerIndexValue is the value of OwnerIndex for the secondaries of this kind and key.
 func OwnerIndexValue(kind, key string) string { return kind + "/" + key }
 
 // OwnerOf returns the kind and key of the primary that obj names in its annotations; ok is false if it names none.
@@ -36,17 +36,18 @@ func OwnerOf(obj metav1.Object) (kind, key string, ok bool) {
 	return kind, key, true
 }
 
-// InstanceOf returns the installation that obj's owner belongs to, "" if it names none.
+// InstanceOf returns the id of the installation that obj's owner belongs to; "" if obj names none.
 func InstanceOf(obj metav1.Object) string { return obj.GetAnnotations()[OwnerInstanceAnnotation] }
 
-// SetOwner makes obj name its primary, in labels and annotations. An empty instance removes the name of the instance.
-// The maps are replaced and not changed, so obj may share them with another object.
+// SetOwner makes obj name its primary, in labels and annotations. An empty instance removes the instance's name.
+// SetOwner replaces the maps and never changes them, so obj may share them with another object.
 func SetOwner(obj metav1.Object, kind, key, instance string) {
 	obj.SetAnnotations(withOwner(obj.GetAnnotations(), map[string]string{
 		OwnerKindAnnotation: kind, OwnerKeyAnnotation: key, OwnerInstanceAnnotation: instance,
 	}))
 	obj.SetLabels(withOwner(obj.GetLabels(), map[string]string{
-		OwnerKindLabel: OwnerLabelValue(kind), OwnerKeyLabel: OwnerLabelValue(key), OwnerInstanceLabel: OwnerLabelValue(instance),
+		OwnerKindLabel: OwnerLabelValue(kind), OwnerKeyLabel: OwnerLabelValue(key),
+		OwnerInstanceLabel: OwnerLabelValue(instance),
 	}))
 }
 
@@ -65,7 +66,7 @@ func withOwner(existing, owner map[string]string) map[string]string {
 	return out
 }
 
-// OwnerLabelValue is the value of a label that stands for key: the key itself where that is a valid label value, else
+// OwnerLabelValue returns the label value that stands for key: the key itself if that is a valid label value, else
 // "sha256-" and the first 40 hexadecimal digits of its SHA-256.
 func OwnerLabelValue(key string) string {
 	if isPlain(key) || len(validation.IsValidLabelValue(key)) == 0 {
@@ -75,7 +76,7 @@ func OwnerLabelValue(key string) string {
 	return "sha256-" + hex.EncodeToString(sum[:])[:40]
 }
 
-// isPlain tells of most values that they are valid ones of a label, without the regular expression of the validation.
+// isPlain accepts most valid label values, and no others, without the regular expression of the validation.
 func isPlain(value string) bool {
 	for _, c := range []byte(value) {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' {

@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set, again on what somebody else wrote in
-// between. Members that T does not know survive. A patch that changes nothing writes nothing. A metadata.resourceVersion
-// in the patch is a precondition, as in Kubernetes: IsConflict if the document is at another revision. IsInvalid if the
-// patch has a status (use UpdateStatus), or if its result does not decode, names another key included; IsNotFound if there
-// is no document.
+// Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set. If somebody wrote in between, it applies
+// the patch to that document. Members that T does not know survive. A patch that changes nothing writes nothing. A
+// metadata.resourceVersion in the patch is a precondition, as in Kubernetes: IsConflict if the document is at another
+// revision. IsInvalid if the patch has a status (use UpdateStatus), or if its result does not decode or names another
+// key. IsNotFound if there is no document.
 func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) error {
 	natsKey, err := c.keys.toNATS(key)
 	if err != nil {
@@ -30,7 +30,8 @@ func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) er
 			return newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
 		}
 		if required != 0 && last.Revision != required {
-			return newConflict(c.cfg.Kind, c.cfg.Bucket, key, fmt.Sprintf("it is at revision %d, not %d as the patch demands", last.Revision, required))
+			return newConflict(c.cfg.Kind, c.cfg.Bucket, key,
+				fmt.Sprintf("it is at revision %d, not %d as the patch demands", last.Revision, required))
 		}
 		var d draft[T]
 		var changed bool
@@ -38,7 +39,9 @@ func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) er
 			return err
 		}
 		var revision uint64
-		if revision, err = c.documents.put(ctx, write{key: natsKey, value: d.data, expected: last.Revision}); err == nil {
+		if revision, err = c.documents.put(
+			ctx, write{key: natsKey, value: d.data, expected: last.Revision},
+		); err == nil {
 			setRevision(d.sent, revision)
 			c.remember(ctx, key, d.sent, revision)
 			return nil
@@ -52,7 +55,7 @@ func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) er
 	return err
 }
 
-// checkPatch returns the resourceVersion that the patch demands, 0 if it demands none.
+// checkPatch checks the patch and returns the resourceVersion that it demands, 0 if it demands none.
 func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
 	if !stdjson.Valid(patch) {
 		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "patch", fmt.Sprintf("it is no JSON: %.60q", patch))
@@ -62,7 +65,8 @@ func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
 		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "patch", "a merge patch of a document is a JSON object")
 	}
 	if _, found := members["status"]; found {
-		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "status", "a patch of the document cannot change the status: use UpdateStatus")
+		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "status",
+			"a patch of the document cannot change the status: use UpdateStatus")
 	}
 	meta, _, err := objectMembers(members["metadata"])
 	if err != nil {
@@ -78,19 +82,21 @@ func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
 		return 0, nil
 	}
 	if err != nil || parseErr != nil || required == 0 {
-		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "metadata.resourceVersion", fmt.Sprintf("%s is no revision", meta["resourceVersion"]))
+		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "metadata.resourceVersion",
+			fmt.Sprintf("%s is no revision", meta["resourceVersion"]))
 	}
 	return required, nil
 }
 
-// patched applies the patch to a stored document and holds the result against what a document must be.
+// patched applies the patch to a stored document and checks the result as any document.
 func (c *Client[T]) patched(key, natsKey string, last *stored, patch []byte) (d draft[T], changed bool, err error) {
 	result, err := mergePatch(last.Value, patch)
 	if err == nil {
 		result, err = cleanDocument(result)
 	}
 	if err != nil {
-		return d, false, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "document", fmt.Sprintf("revision %d cannot be patched: %v", last.Revision, err))
+		return d, false, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "document",
+			fmt.Sprintf("revision %d cannot be patched: %v", last.Revision, err))
 	}
 	before, err := cleanDocument(last.Value)
 	if err == nil && sameJSON(before, result) {

@@ -8,7 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
-// Get reads document and record live, from the leaders of their streams and in parallel, and joins them. IsNotFound if
+// Get reads document and record live, in parallel, from the leaders of their streams, and joins them. IsNotFound if
 // there is no document, IsInvalid if it does not decode.
 func (c *Client[T]) Get(ctx context.Context, key string) (T, error) {
 	var none T
@@ -31,7 +31,7 @@ func (c *Client[T]) Get(ctx context.Context, key string) (T, error) {
 	}
 	obj, err := c.document(ctx, key, natsKey)
 	if c.records == nil || err != nil {
-		return obj, err // the read of the record ends with the context, into the channel's buffer
+		return obj, err // the read of the record ends with the context; the channel has room for its answer
 	}
 	a := <-records
 	if a.err != nil {
@@ -60,13 +60,15 @@ func (c *Client[T]) document(ctx context.Context, key, natsKey string) (T, error
 	return c.codec.decode(natsKey, last.Revision, last.Value)
 }
 
-// List reads all documents and statuses live. Every key that existed throughout the call is in the result, unless its
-// document does not decode; those are left out, and told to Hooks.Invalid of a client that is started. It costs a
-// consumer on each bucket: for reading often, use the Lister.
+// List reads all documents and statuses live. The result has every key that existed throughout the call, unless its
+// document does not decode. Such keys are left out; if the client is started, Hooks.Invalid reports them. List costs a
+// consumer on each bucket: to read often, use the Lister.
 func (c *Client[T]) List(ctx context.Context) ([]T, error) {
 	records := map[string]*RecordObject{}
 	if c.records != nil {
-		items, err := c.listBucket(ctx, natsinformer.Config{Bucket: c.cfg.StatusBucket, Filter: c.cfg.Filter, Decode: c.records.decode})
+		items, err := c.listBucket(ctx, natsinformer.Config{
+			Bucket: c.cfg.StatusBucket, Filter: c.cfg.Filter, Decode: c.records.decode,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +78,9 @@ func (c *Client[T]) List(ctx context.Context) ([]T, error) {
 			}
 		}
 	}
-	items, err := c.listBucket(ctx, natsinformer.Config{Bucket: c.cfg.Bucket, Filter: c.cfg.Filter, Decode: c.decodeEntry})
+	items, err := c.listBucket(ctx, natsinformer.Config{
+		Bucket: c.cfg.Bucket, Filter: c.cfg.Filter, Decode: c.decodeEntry,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +100,7 @@ func (c *Client[T]) List(ctx context.Context) ([]T, error) {
 	return out, nil
 }
 
-// listBucket runs an informer until it has synced: its first promise is that nothing is missing then.
+// listBucket runs an informer until it has synced: the informer promises that nothing is missing then.
 func (c *Client[T]) listBucket(ctx context.Context, cfg natsinformer.Config) ([]any, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	cfg.OnError = func(err error) {
@@ -124,7 +128,7 @@ func (c *Client[T]) listBucket(ctx context.Context, cfg natsinformer.Config) ([]
 	return informer.GetStore().List(), nil
 }
 
-// waitSynced waits until synced returns true. The informers tell it by no channel, so it asks, ever more rarely.
+// waitSynced waits until synced returns true. Informers have no channel for that, so it polls, ever more rarely.
 func waitSynced(ctx context.Context, synced func() bool) error {
 	for wait := time.Millisecond; !synced(); wait = min(2*wait, 50*time.Millisecond) {
 		timer := time.NewTimer(wait)
@@ -138,8 +142,8 @@ func waitSynced(ctx context.Context, synced func() bool) error {
 	return nil
 }
 
-// Confirm reads a key's presence from the leader, for decisions that delete. IsServiceUnavailable if the one that
-// answers is behind what the cache has seen, or speaks of another stream: a deposed leader may answer for some seconds.
+// Confirm asks the leader whether a key exists, for decisions that delete. A deposed leader may answer for some
+// seconds. So Confirm fails with IsServiceUnavailable if the answer is behind the cache, or from another stream.
 func (c *Client[T]) Confirm(ctx context.Context, key string) (Presence, error) {
 	natsKey, err := c.keys.toNATS(key)
 	if err != nil {
@@ -166,14 +170,14 @@ func (c *Client[T]) Confirm(ctx context.Context, key string) (Presence, error) {
 	return Presence{Exists: last.live() != nil, Revision: last.revision()}, nil
 }
 
-// cacheView is what the cache has seen. It is zero where no cache runs.
+// cacheView is the state of the cache. It is zero if no cache runs.
 type cacheView struct {
 	created  time.Time // of the stream
 	cursor   uint64
-	revision uint64 // of the key, by this process's own writes too
+	revision uint64 // of the key, own writes included
 }
 
-// seen must be called before the leader is asked: while the question is under way the cache may well overtake the answer.
+// seen returns the cache's view of a key. Call it before asking the leader: the cache may overtake an answer under way.
 func (c *Client[T]) seen(key string) (v cacheView) {
 	g := c.current.Load()
 	if g == nil || !g.running.Load() {
@@ -184,10 +188,11 @@ func (c *Client[T]) seen(key string) (v cacheView) {
 	return v
 }
 
-// checkNotOlder refuses an answer that is older than what was seen before.
+// checkNotOlder returns an error if an answer is older than the cache was before the question.
 func (c *Client[T]) checkNotOlder(key string, seen cacheView, info *streamInfo) error {
 	if !seen.created.IsZero() && !seen.created.Equal(info.Created) {
-		return newUnavailable(c.cfg.Kind, key, "confirming %s %q: bucket %q is not the stream that the cache follows (created %v, not %v); try again when the cache has listed it",
+		return newUnavailable(c.cfg.Kind, key, "confirming %s %q: bucket %q is not the stream that the cache follows "+
+			"(created %v, not %v); try again when the cache has listed it",
 			c.cfg.Kind, key, c.cfg.Bucket, info.Created, seen.created)
 	}
 	if known := max(seen.cursor, seen.revision); info.LastSeq < known {
@@ -196,7 +201,7 @@ func (c *Client[T]) checkNotOlder(key string, seen cacheView, info *streamInfo) 
 	return nil
 }
 
-// StreamIdentity is the identity of the documents' stream as its leader says, for Record.Stream.
+// StreamIdentity asks the leader for the identity of the documents' stream, for Record.Stream.
 func (c *Client[T]) StreamIdentity(ctx context.Context) (string, error) {
 	info, err := c.documents.info(ctx, "")
 	if err != nil {
@@ -206,6 +211,7 @@ func (c *Client[T]) StreamIdentity(ctx context.Context) (string, error) {
 }
 
 func (c *Client[T]) behind(key string, got, known uint64) error {
-	return newUnavailable(c.cfg.Kind, key, "confirming %s %q: the leader of bucket %q answered as of sequence %d, and the cache is at %d; try again",
+	return newUnavailable(c.cfg.Kind, key,
+		"confirming %s %q: the leader of bucket %q answered as of sequence %d, and the cache is at %d; try again",
 		c.cfg.Kind, key, c.cfg.Bucket, got, known)
 }

@@ -13,7 +13,7 @@ import (
 // RecordSchemaVersion is the Record.SchemaVersion that this package writes.
 const RecordSchemaVersion = 1
 
-// The condition that the runtime keeps in a record, and its reasons. It is True with ReasonSynced only.
+// The condition that the runtime keeps in a record, and its reasons. Its status is True with ReasonSynced only.
 const (
 	ConditionReconciled = "Reconciled"
 	ReasonSynced        = "Synced"
@@ -23,16 +23,17 @@ const (
 	ReasonSuspended     = "Suspended"
 )
 
-// Record is what a controller keeps about the entity of the same key, in the status bucket: its status, and what is owed
-// to it. A record whose Controller is set is a teardown anchor: without a document, it means that a delete is still owed.
+// Record is what a controller keeps about an entity, under the same key in the status bucket: its status, and what is
+// owed to it. A record whose Controller is set is a teardown anchor: if the document is gone, a delete is still owed.
 type Record struct {
-	// SchemaVersion is the shape of the record, RecordSchemaVersion in what is written.
+	// SchemaVersion is the shape of the record. This package writes RecordSchemaVersion.
 	SchemaVersion int `json:"schemaVersion"`
-	// Controller names the controller that reconciled the key or is about to. "" means that none did, and no teardown is owed.
+	// Controller names the controller that reconciled the key or is about to. "" means that there is none, and that no
+	// teardown is owed.
 	Controller string `json:"controller,omitempty"`
 	// ObservedRevision is the last revision of the document that was reconciled, in the stream that Stream names.
 	ObservedRevision uint64 `json:"observedRevision,omitempty"`
-	// Stream is the identity of the stream that the revisions belong to, see StreamIdentity.
+	// Stream is the identity of the stream that the revisions belong to; see StreamIdentity.
 	Stream string `json:"stream,omitempty"`
 	// Conditions hold one of type ConditionReconciled, written on transitions.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -40,32 +41,33 @@ type Record struct {
 	Status stdjson.RawMessage `json:"status,omitempty"`
 	// StatusRevision counts how often UpdateStatus changed Status.
 	StatusRevision uint64 `json:"statusRevision,omitempty"`
-	// LastDocument is the document of DocumentRevision, as it was about to be reconciled. It is missing, together with
-	// DocumentRevision, where it is larger than Config.LastDocumentLimit, and in cached records.
+	// LastDocument is the document at DocumentRevision, as it was about to be reconciled. Both are missing if it is
+	// larger than Config.LastDocumentLimit. Cached records have no LastDocument.
 	LastDocument stdjson.RawMessage `json:"lastDocument,omitempty"`
 	// DocumentRevision is the revision of LastDocument. Cached records have it.
 	DocumentRevision uint64 `json:"documentRevision,omitempty"`
 
-	// DeletionPolicy is the document's annotation "nagi/deletion-policy", kept apart because LastDocument may be missing.
+	// DeletionPolicy is the document's DeletionPolicyAnnotation. It has its own field because LastDocument may be
+	// missing.
 	DeletionPolicy string `json:"deletionPolicy,omitempty"`
 
-	// Revision is the record's own sequence in the status bucket, 0 if it was not read or written yet.
+	// Revision is the record's own sequence in the status bucket, 0 if it was neither read nor written yet.
 	Revision uint64 `json:"-"`
 }
 
-// Anchor tells whether the record makes a teardown owed when the document is gone.
+// Anchor reports whether a teardown is owed when the document is gone.
 func (r *Record) Anchor() bool { return r.Controller != "" }
 
-// Clone returns a copy with conditions of its own. Status and LastDocument are shared, since they are replaced and never
-// changed in place.
+// Clone returns a copy with its own conditions. The copies share Status and LastDocument, which are never changed in
+// place.
 func (r *Record) Clone() *Record {
 	out := *r
 	out.Conditions = append([]metav1.Condition(nil), r.Conditions...)
 	return &out
 }
 
-// share makes the strings that nearly all records of a bucket have in common one string in memory. It also makes them
-// cheap to compare, which is done for each record at each dispatch.
+// share interns the strings that nearly all records of a bucket have in common. It saves memory, and makes them cheap
+// to compare: each dispatch compares them.
 func (r *Record) share() {
 	r.Controller, r.Stream = interned(r.Controller), interned(r.Stream)
 	for i := range r.Conditions {
@@ -76,7 +78,7 @@ func (r *Record) share() {
 
 func interned[S ~string](s S) S { return unique.Make(s).Value() }
 
-// StreamIdentity is the Record.Stream of a stream that was created at this time; "" for the zero time.
+// StreamIdentity returns the Record.Stream of a stream created at this time; "" for the zero time.
 func StreamIdentity(created time.Time) string {
 	if created.IsZero() {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// benchRecords are the records of a client without a server, and an entry of 700 bytes as the status bucket has them.
+// benchRecords returns the records of a client without a server, and an entry of 700 bytes as a status bucket has it.
 func benchRecords(tb testing.TB) (*Records, natsinformer.Entry) {
 	tb.Helper()
 	cfg := Config{Kind: "Site", Bucket: "sites"}.withDefaults()
@@ -24,15 +24,17 @@ func benchRecords(tb testing.TB) (*Records, natsinformer.Entry) {
 	}
 	rec := echoRecord()
 	rec.SchemaVersion = RecordSchemaVersion
-	rec.LastDocument = []byte(`{"metadata":{"labels":{"app":"site-1","tier":"front"}},"spec":{"title":"` + strings.Repeat("title ", 60) + `","pages":3}}`)
+	rec.LastDocument = []byte(`{"metadata":{"labels":{"app":"site-1","tier":"front"}},"spec":{"title":"` +
+		strings.Repeat("title ", 60) + `","pages":3}}`)
 	value, err := encodeRecord(rec)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &Records{keys: c.keys, cfg: cfg, status: c, echoes: newEchoes()}, natsinformer.Entry{Key: "site-1", Revision: 123_456, Value: value}
+	return &Records{keys: c.keys, cfg: cfg, status: c, echoes: newEchoes()},
+		natsinformer.Entry{Key: "site-1", Revision: 123_456, Value: value}
 }
 
-// BenchmarkDecodeRecord makes the cached form of a record that came from the server: written by another process, or by this one.
+// BenchmarkDecodeRecord makes the cached form of a record from the server: written by another process, or by this one.
 func BenchmarkDecodeRecord(b *testing.B) {
 	r, entry := benchRecords(b)
 	b.Run("others", func(b *testing.B) {
@@ -58,17 +60,22 @@ func BenchmarkDecodeRecord(b *testing.B) {
 func TestARecordDecodesForTheCacheAsItDoesInFull(t *testing.T) {
 	member := rapid.Custom(func(t *rapid.T) string {
 		name := rapid.SampledFrom([]string{
-			"schemaVersion", "controller", "observedRevision", "stream", "conditions", "status", "statusRevision", "lastDocument", "documentRevision",
-			"deletionPolicy", "LASTDOCUMENT", "Status", "last_document", "revision", "Revision", "record", "unknown", "",
+			"schemaVersion", "controller", "observedRevision", "stream", "conditions", "status", "statusRevision",
+			"lastDocument", "documentRevision", "deletionPolicy", "LASTDOCUMENT", "Status", "last_document",
+			"revision", "Revision", "record", "unknown", "",
 		}).Draw(t, "name")
 		value := rapid.SampledFrom([]string{
-			"null", "1", "-1", "1e3", `"x"`, `"a\u003cb"`, "\"\xff\"", `{"a":1,"a":2}`, "[]", "[{}]", "[null]", "true", "18446744073709551616", "{", "nul", "01", "",
-			`[{"type":"Reconciled","status":"True","reason":"Synced","lastTransitionTime":"2026-01-02T03:04:05Z","extra":0}]`, `[{"lastTransitionTime":"yesterday"}]`,
+			"null", "1", "-1", "1e3", `"x"`, `"a\u003cb"`, "\"\xff\"", `{"a":1,"a":2}`, "[]", "[{}]",
+			"[null]", "true", "18446744073709551616", "{", "nul", "01", "",
+			`[{"type":"Reconciled","status":"True","reason":"Synced",` +
+				`"lastTransitionTime":"2026-01-02T03:04:05Z","extra":0}]`,
+			`[{"lastTransitionTime":"yesterday"}]`,
 		}).Draw(t, "value")
 		return strconv.Quote(name) + rapid.SampledFrom([]string{":", " : ", ""}).Draw(t, "colon") + value
 	})
 	document := rapid.Custom(func(t *rapid.T) string {
-		return rapid.SampledFrom([]string{"{", " {", "{", "[", ""}).Draw(t, "open") + strings.Join(rapid.SliceOfN(member, 0, 6).Draw(t, "members"), ",") +
+		return rapid.SampledFrom([]string{"{", " {", "{", "[", ""}).Draw(t, "open") +
+			strings.Join(rapid.SliceOfN(member, 0, 6).Draw(t, "members"), ",") +
 			rapid.SampledFrom([]string{"}", "} ", "}", "}}", "} x", ""}).Draw(t, "close")
 	})
 	agree := func(t rapid.TB, data string) {
@@ -90,9 +97,12 @@ func TestARecordDecodesForTheCacheAsItDoesInFull(t *testing.T) {
 	}
 	_, entry := benchRecords(t)
 	for _, data := range []string{
-		string(entry.Value), "", "null", " null ", "{}", "[]", "1", `"x"`, `{"lastDocument":{"a":]}`, `{"lastDocument":{"a":1}`, `{"lastDocument":"` + "\xff" + `"}`,
-		`{"lastDocument":null,"status":null}`, `{"lastDocument":1,"lastDocument":2,"controller":"c","Controller":"d"}`, `{"lastDocument":"\ud800"}`,
-		`{"LastDocument":{"b":1},"controller":"c"}`, `{"controller":1,"lastDocument":{}}`, `{"Record":{"controller":"c"}}`, `{"conditions":[{"type":1}]}`, `{"conditions":[]}`,
+		string(entry.Value), "", "null", " null ", "{}", "[]", "1", `"x"`, `{"lastDocument":{"a":]}`,
+		`{"lastDocument":{"a":1}`, `{"lastDocument":"` + "\xff" + `"}`,
+		`{"lastDocument":null,"status":null}`,
+		`{"lastDocument":1,"lastDocument":2,"controller":"c","Controller":"d"}`, `{"lastDocument":"\ud800"}`,
+		`{"LastDocument":{"b":1},"controller":"c"}`, `{"controller":1,"lastDocument":{}}`,
+		`{"Record":{"controller":"c"}}`, `{"conditions":[{"type":1}]}`, `{"conditions":[]}`,
 		`{"lastDocument":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`,
 	} {
 		agree(t, data)
@@ -100,7 +110,7 @@ func TestARecordDecodesForTheCacheAsItDoesInFull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { agree(t, document.Draw(t, "document")) })
 }
 
-// BenchmarkRecordHeap is what a record takes in the store of the records' informer, beside the store's own map.
+// BenchmarkRecordHeap measures the memory of a record in the informer's store, without the store's own map.
 func BenchmarkRecordHeap(b *testing.B) {
 	const n = 100_000
 	r, entry := benchRecords(b)
@@ -154,8 +164,10 @@ func TestACachedRecordTellsWhichItIsAndHowItWasDeleted(t *testing.T) {
 	t.Cleanup(stop)
 	is := func(o *RecordObject, version uint64, deletion natsinformer.Deletion) {
 		t.Helper()
-		if o.GetNamespace() != "shop" || o.GetName() != "home" || o.GetResourceVersion() != strconv.FormatUint(version, 10) || natsinformer.DeleteOf(o) != deletion {
-			t.Errorf("it is %s/%s at %s, %+v", o.GetNamespace(), o.GetName(), o.GetResourceVersion(), natsinformer.DeleteOf(o))
+		if o.GetNamespace() != "shop" || o.GetName() != "home" ||
+			o.GetResourceVersion() != strconv.FormatUint(version, 10) || natsinformer.DeleteOf(o) != deletion {
+			t.Errorf("it is %s/%s at %s, %+v",
+				o.GetNamespace(), o.GetName(), o.GetResourceVersion(), natsinformer.DeleteOf(o))
 		}
 	}
 	rec := echoRecord()
@@ -168,11 +180,12 @@ func TestACachedRecordTellsWhichItIsAndHowItWasDeleted(t *testing.T) {
 	}
 	deleted := <-seen
 	is(deleted, rec.Revision+1, natsinformer.Deletion{Evidenced: true, Reason: natsinformer.PurgeMarker})
-	is(added, rec.Revision, natsinformer.Deletion{}) // the one before is as it was
+	is(added, rec.Revision, natsinformer.Deletion{}) // the earlier one is unchanged
 	if again := deleted.DeepCopyObject(); !reflect.DeepEqual(again, deleted) {
 		t.Errorf("got a copy %+v, want %+v", again, deleted)
 	}
-	if last, key, ok := RecordOf(deleted); !ok || key != "shop/home" || last.Revision != rec.Revision || last == added.Record {
+	if last, key, ok := RecordOf(deleted); !ok || key != "shop/home" ||
+		last.Revision != rec.Revision || last == added.Record {
 		t.Errorf("got %q %+v", key, last)
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// RecordObject is a record in the store of Records.Informer. Its name and namespace are those of the entity; it has no
-// labels, finalizers or other metadata, and setting them does nothing. It is shared and must not be modified.
+// RecordObject is a record in the store of Records.Informer. It has the entity's name and namespace, and no labels,
+// finalizers or other metadata; setting those does nothing. It is shared and must not be modified.
 type RecordObject struct {
 	recordMeta
-	// Record has no LastDocument. It is nil for a reserved key, whose name is the whole NATS key.
+	// Record has no LastDocument. It is nil for a reserved key; the object's name is then the whole NATS key.
 	Record *Record
 
 	status any // see statusDecoder
@@ -25,8 +25,8 @@ type RecordObject struct {
 
 var _ metav1.Object = (*RecordObject)(nil)
 
-// RecordOf returns the record and the key of an object that a handler of Records.Informer got, in a delete wrapped in
-// DeletedFinalStateUnknown or not. ok is false for reserved keys, which are no records.
+// RecordOf returns the record and the key of an object that a handler of Records.Informer got. It unwraps a
+// DeletedFinalStateUnknown. ok is false for reserved keys, which are no records.
 func RecordOf(obj any) (rec *Record, key string, ok bool) {
 	if unknown, is := obj.(cache.DeletedFinalStateUnknown); is {
 		obj = unknown.Obj
@@ -43,7 +43,7 @@ func (o *RecordObject) setRevision(revision uint64) {
 	o.revision, o.Record.Revision = revision, revision
 }
 
-// GetGeneration returns the record's revision; GetResourceVersion of one that was deleted is that of its marker.
+// GetGeneration returns the record's revision. For a deleted record, GetResourceVersion returns that of its marker.
 func (o *RecordObject) GetGeneration() int64 {
 	if o.Record == nil {
 		return int64(o.revision)
@@ -54,7 +54,7 @@ func (o *RecordObject) GetGeneration() int64 {
 // GetObjectKind returns an empty kind: records are no API objects.
 func (o *RecordObject) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject returns a copy that shares what is never changed.
+// DeepCopyObject returns a copy. It shares the parts that are never changed.
 func (o *RecordObject) DeepCopyObject() runtime.Object {
 	out := &RecordObject{}
 	if o.Record != nil {
@@ -65,15 +65,15 @@ func (o *RecordObject) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// recordCell is a RecordObject with what it points to. A process may have a million of them, and what the garbage
-// collector does takes as long as there are objects.
+// recordCell is a RecordObject and what it points to, as one allocation. A process may have a million of them, and the
+// garbage collector's work grows with the number of objects.
 type recordCell struct {
 	own        RecordObject
 	record     cachedRecord
 	conditions [1]metav1.Condition // nearly all records have one
 }
 
-// cachedRecord is how a record is decoded for the cache.
+// cachedRecord is the form into which a record is decoded for the cache.
 type cachedRecord struct {
 	LastDocument skipped `json:"lastDocument"` // instead of the Record's
 	Record
@@ -98,7 +98,7 @@ func decodeCached(data []byte, revision uint64) (*recordCell, error) {
 	return c, nil
 }
 
-// copyOf copies a record as Clone does, without LastDocument.
+// copyOf copies a record as Clone does, but without LastDocument.
 func copyOf(rec *Record) *recordCell {
 	c := &recordCell{}
 	c.record.Record = *rec
@@ -114,7 +114,7 @@ func (c *recordCell) object() *RecordObject {
 	return &c.own
 }
 
-// recordMeta are the metadata of a cached record. A metav1.ObjectMeta would be most of its size.
+// recordMeta is the metadata of a cached record. A metav1.ObjectMeta would be most of its size.
 type recordMeta struct {
 	noMeta
 	key         string // as client-go makes it of namespace and name
@@ -130,8 +130,8 @@ func (m *recordMeta) SetName(name string)           { m.key = joinKey(m.GetNames
 
 func (m *recordMeta) GetResourceVersion() string { return strconv.FormatUint(m.revision, 10) }
 
-// SetResourceVersion takes revisions only. It does not write what is there already: an object that this process made may
-// have readers when the informer gets it.
+// SetResourceVersion ignores what is no revision. It does not write a revision that is there already: an object that
+// this process made may have readers when the informer gets it.
 func (m *recordMeta) SetResourceVersion(version string) {
 	if revision, err := strconv.ParseUint(version, 10, 64); err == nil && revision != m.revision {
 		m.revision = revision
@@ -155,7 +155,7 @@ func joinKey(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// noMeta are the metadata that a record does not have. As metav1.Common says, to set them is a no-op.
+// noMeta is the metadata that a record does not have. Setting it does nothing, as metav1.Common says.
 type noMeta struct{}
 
 func (noMeta) GetGenerateName() string                       { return "" }

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Records are the records of a client's entities, in its status bucket: one per key, written by compare-and-set by one
-// controller. Keys are those of the entities. All methods may be called concurrently.
+// Records are the records of a client's entities, in its status bucket. There is one per key, and keys are those of the
+// entities. One controller writes them, by compare-and-set. All methods may be called concurrently.
 type Records struct {
 	bucket *bucket
 	keys   keyspace // of the status bucket
@@ -22,7 +22,7 @@ type Records struct {
 	status statusDecoder
 	recent *recordLRU
 	echoes *echoes
-	// current is the cache of the client's present generation; open makes one.
+	// current returns the cache of the client's current generation, nil if there is none; open makes one then.
 	current func() *recordCache
 	open    func() *recordCache
 }
@@ -37,8 +37,8 @@ type recordCache struct {
 
 func (c *recordCache) isRunning() bool { return c != nil && c.running.Load() }
 
-// Informer is the cache of records. Its objects are *RecordObject: use RecordOf. As with Client.Informer, it is another
-// one after the client's last user has stopped.
+// Informer returns the cache of records. Its objects are *RecordObject; see RecordOf. After the client's last user has
+// stopped, it returns another one, as Client.Informer does.
 func (r *Records) Informer() natsinformer.Informer { return r.open().informer }
 
 // Bucket is the name of the status bucket.
@@ -60,7 +60,7 @@ func (r *Records) Get(ctx context.Context, key string) (*Record, error) {
 	return rec, nil
 }
 
-// read is Get with nil for no record.
+// read is Get, but returns nil if there is no record.
 func (r *Records) read(ctx context.Context, key, natsKey string) (*Record, error) {
 	last, err := r.bucket.last(ctx, natsKey)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *Records) read(ctx context.Context, key, natsKey string) (*Record, error
 }
 
 // Cached returns a record from the cache, or as this process wrote it since. It has no LastDocument and must not be
-// modified. It is false while nobody has started the client.
+// modified. The result is false if there is no record, and while nobody has started the client.
 func (r *Records) Cached(key string) (*Record, bool) {
 	o := r.cached(key)
 	if o == nil {
@@ -124,14 +124,14 @@ func (r *Records) Keys() []string {
 	return keys
 }
 
-// All goes over the records that [Records.Cached] has when it begins, in no order.
+// All iterates over the records that [Records.Cached] has when it begins, in no order.
 func (r *Records) All() iter.Seq2[string, *Record] {
 	return func(yield func(string, *Record) bool) {
 		c := r.current()
 		if !c.isRunning() {
 			return
 		}
-		own := c.writes.Keys() // before the store is listed: what is over by then is in it
+		own := c.writes.Keys() // before the store is listed: it has what the overlay has dropped by then
 		for _, item := range c.store.GetStore().List() {
 			o, ok := item.(*RecordObject)
 			if !ok || o.Record == nil {
@@ -150,8 +150,9 @@ func (r *Records) All() iter.Seq2[string, *Record] {
 	}
 }
 
-// Put writes a record if the one there is at rec.Revision; 0 means that there must be none. It sets rec.Revision and
-// rec.SchemaVersion, and takes off a LastDocument above Config.LastDocumentLimit. IsConflict if another is there.
+// Put writes a record if the stored one is at rec.Revision; 0 means that there must be none. It sets rec.Revision and
+// rec.SchemaVersion, and removes a LastDocument above Config.LastDocumentLimit. IsConflict if the stored one is at
+// another revision.
 func (r *Records) Put(ctx context.Context, key string, rec *Record) error {
 	w, err := r.write(key, rec)
 	if err != nil {
@@ -161,9 +162,9 @@ func (r *Records) Put(ctx context.Context, key string, rec *Record) error {
 	return r.written(ctx, key, w, rec, revision, err)
 }
 
-// PutAsync is Put without waiting for the server: the record is read before it returns, and must not be changed before
-// wait has. wait must be called once; it returns what Put would, and sets rec.Revision. A few thousand writes may be in
-// flight; beyond that PutAsync blocks. Two writes of one key must not be in flight at once.
+// PutAsync is Put without waiting for the server. It reads rec before it returns; rec must not be changed until wait
+// has returned. wait must be called once; it returns the error that Put would, and sets rec.Revision. PutAsync blocks
+// while a few thousand writes are in flight. Two writes of one key must not be in flight at once.
 func (r *Records) PutAsync(key string, rec *Record) (wait func(ctx context.Context) error) {
 	w, err := r.write(key, rec)
 	if err != nil {
@@ -190,7 +191,8 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 		return write{}, newInvalid(r.cfg.Kind, r.bucket.name, key, "record", "it cannot be encoded: "+err.Error())
 	}
 	if len(data) > r.limit {
-		return write{}, newTooLarge(r.cfg.Kind, r.bucket.name, key, len(data), r.limit, "the record (status and last document)")
+		return write{}, newTooLarge(r.cfg.Kind, r.bucket.name, key, len(data), r.limit,
+			"the record (status and last document)")
 	}
 	w := write{key: natsKey, value: data, expected: rec.Revision}
 	if r.current().isRunning() {
@@ -201,7 +203,7 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 	return w, nil
 }
 
-// written ends a Put: a create that met a marker is done again over it, and a success is remembered.
+// written ends a Put. It repeats a create that met a marker, and remembers a success.
 func (r *Records) written(ctx context.Context, key string, w write, rec *Record, revision uint64, err error) error {
 	if conflict, ok := errors.AsType[*casError](err); ok && w.expected == 0 && conflict.actual.live() == nil {
 		w.expected = conflict.actual.revision()
@@ -235,8 +237,8 @@ func (r *Records) conflict(key string, err error) error {
 	return err
 }
 
-// Delete removes a record by a purge marker that expires, if it is at this revision. IsConflict if it is at another one,
-// IsNotFound if there is none.
+// Delete removes a record if it is at this revision. It puts a purge marker that expires. IsConflict if the record is
+// at another revision, IsNotFound if there is none.
 func (r *Records) Delete(ctx context.Context, key string, revision uint64) error {
 	natsKey, err := r.keys.toNATS(key)
 	if err != nil {
@@ -276,7 +278,7 @@ func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
 	return r.object(key, own), nil
 }
 
-// object makes the cached form of a record, with its status decoded once.
+// object makes the cached form of a record. It decodes the status once for all readers.
 func (r *Records) object(key string, own *recordCell) *RecordObject {
 	o := own.object()
 	o.key, o.status = key, r.status.decodeStatus(o.Record.Status)

@@ -20,7 +20,9 @@ func TestARecordHasThePinnedNames(t *testing.T) {
 	rec := &entity.Record{
 		Controller: "c", ObservedRevision: 5, Stream: "s", Status: json.RawMessage(`{"ready":true}`), StatusRevision: 2,
 		LastDocument: json.RawMessage(`{"spec":{}}`), DocumentRevision: 6,
-		Conditions: []metav1.Condition{{Type: entity.ConditionReconciled, Status: metav1.ConditionTrue, Reason: entity.ReasonSynced}},
+		Conditions: []metav1.Condition{{
+			Type: entity.ConditionReconciled, Status: metav1.ConditionTrue, Reason: entity.ReasonSynced,
+		}},
 	}
 	must(t, client.Records().Put(t.Context(), "a", rec))
 	entry, err := keyValue(t, js, "websites-status").Get(t.Context(), "a")
@@ -28,7 +30,9 @@ func TestARecordHasThePinnedNames(t *testing.T) {
 	var members map[string]json.RawMessage
 	must(t, json.Unmarshal(entry.Value(), &members))
 	for name, want := range map[string]string{
-		"schemaVersion": "1", "controller": `"c"`, "observedRevision": "5", "stream": `"s"`, "status": `{"ready":true}`, "lastDocument": `{"spec":{}}`, "statusRevision": "2", "documentRevision": "6",
+		"schemaVersion": "1", "controller": `"c"`, "observedRevision": "5", "stream": `"s"`,
+		"status": `{"ready":true}`, "lastDocument": `{"spec":{}}`,
+		"statusRevision": "2", "documentRevision": "6",
 	} {
 		if string(members[name]) != want {
 			t.Errorf("%s is %s, want %s", name, members[name], want)
@@ -107,7 +111,7 @@ func TestAPipelinedWriteConflictsAndCreatesOverATombstoneAsPutDoes(t *testing.T)
 	}
 }
 
-// TestTheSubscriptionForAnswersGoesWithTheInformersAndTheLastWrite under way, without a Close.
+// TestTheSubscriptionForAnswersGoesWithTheInformersAndTheLastWrite in flight, without a Close.
 func TestTheSubscriptionForAnswersGoesWithTheInformersAndTheLastWrite(t *testing.T) {
 	js := newServer(t)
 	client := newClient[*Website](t, js, websites)
@@ -172,17 +176,20 @@ func BenchmarkPutAsync(b *testing.B) {
 		done <- failed
 	}()
 	b.ReportAllocs()
-	document := json.RawMessage(`{"spec":{"host":"site-1.example.com","paths":["/a","/b","/c/d/e"],"replicas":3,"ports":{"http":80,"https":443}}}`)
+	document := json.RawMessage(`{"spec":{"host":"site-1.example.com","paths":["/a","/b","/c/d/e"],` +
+		`"replicas":3,"ports":{"http":80,"https":443}}}`)
 	n := 0
 	for b.Loop() {
-		waits <- client.Records().PutAsync(fmt.Sprintf("k%d", n), &entity.Record{Controller: "c", Stream: "s", LastDocument: document, DocumentRevision: 1})
+		waits <- client.Records().PutAsync(fmt.Sprintf("k%d", n), &entity.Record{
+			Controller: "c", Stream: "s", LastDocument: document, DocumentRevision: 1,
+		})
 		n++
 	}
 	close(waits)
 	must(b, <-done)
 }
 
-// BenchmarkRawAsync is what the server and the library make of the same load.
+// BenchmarkRawAsync puts the same load on the server and the library alone.
 func BenchmarkRawAsync(b *testing.B) {
 	js := newServer(b)
 	newClient[*Website](b, js, websites)
@@ -190,7 +197,8 @@ func BenchmarkRawAsync(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		_, err := js.PublishAsync(fmt.Sprintf("$KV.websites.k%d", n), value, jetstream.WithStallWait(time.Minute), jetstream.WithExpectLastSequencePerSubject(0))
+		_, err := js.PublishAsync(fmt.Sprintf("$KV.websites.k%d", n), value,
+			jetstream.WithStallWait(time.Minute), jetstream.WithExpectLastSequencePerSubject(0))
 		must(b, err)
 		n++
 	}

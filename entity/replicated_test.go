@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// The errors of a replicated stream are other ones than those of a single server, and its acknowledgements come later.
+// A replicated stream has other errors than a single server, and its acknowledgements come later.
 func TestReplicatedBucketsKeepThePromises(t *testing.T) {
 	_, js := natstest.Connect(t, natstest.StartCluster(t, 3).URLs())
 	cfg := websites
@@ -41,7 +41,8 @@ func TestReplicatedBucketsKeepThePromises(t *testing.T) {
 		must(t, err)
 		wantError(t, "put of another record", apierrors.IsConflict, client.Records().Put(ctx, "a", &entity.Record{}))
 		must(t, client.Records().Delete(ctx, "a", rec.Revision))
-		wantError(t, "stale delete", apierrors.IsConflict, client.Delete(ctx, "a", entity.IfRevision(uint64(stale.Generation))))
+		wantError(t, "stale delete", apierrors.IsConflict,
+			client.Delete(ctx, "a", entity.IfRevision(uint64(stale.Generation))))
 		must(t, client.Delete(ctx, "a", entity.Purge()))
 		wantError(t, "second delete", apierrors.IsNotFound, client.Delete(ctx, "a"))
 		presence, err := client.Confirm(ctx, "a")

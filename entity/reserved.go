@@ -15,7 +15,7 @@ import (
 // reservedFilter matches the reserved keys.
 const reservedFilter = ReservedPrefix + ".>"
 
-// GetReserved reads a reserved key of the status bucket live. Its name starts with "_nagi.". IsNotFound if there is none.
+// GetReserved reads a reserved key of the status bucket live. name starts with "_nagi.". IsNotFound if there is none.
 func (r *Records) GetReserved(ctx context.Context, name string) (value []byte, revision uint64, err error) {
 	if err := r.checkReserved(name); err != nil {
 		return nil, 0, err
@@ -74,7 +74,7 @@ func (r *Records) checkReserved(name string) error {
 	if !ok {
 		return newInvalid("reserved key", r.bucket.name, name, "name", want)
 	}
-	// Config.MaxKeyLength is for the user's keys. One that is as long as that has reserved keys too, whose names are longer.
+	// Config.MaxKeyLength is for the user's keys. A reserved key may contain one of them, and is longer.
 	plain := keyspace{maxLength: maxKeyLengthLimit - len(ReservedPrefix+".")}
 	if err := plain.check(rest); err != nil {
 		return newInvalid("reserved key", r.bucket.name, name, "name", want+": "+err.Error())

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// bucketSettings is what a bucket of ours is created with: one revision per key, because with more an expiring one
-// brings back the one before it without any event; markers and message TTLs allowed, because else tombstones stay for
-// ever and expiry tells nobody; and writes refused rather than old keys dropped when the bucket is full.
+// bucketSettings are the settings of a bucket that we create. One revision per key: with more, an expiring revision
+// brings back the one before it without an event. Markers and message TTLs: without them, tombstones stay for ever and
+// expiry causes no event. When the bucket is full it refuses writes and drops no old keys.
 func bucketSettings(cfg Config, name string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:                   "KV_" + name,
@@ -35,9 +35,11 @@ func bucketSettings(cfg Config, name string) jetstream.StreamConfig {
 	}
 }
 
-// openBucket binds to a bucket, which it creates if it is missing and may be, and checks its settings. It never changes
-// them. The warnings are about what works, but not as well as it could.
-func openBucket(ctx context.Context, js jetstream.JetStream, b *bucket, cfg Config) (settings jetstream.StreamConfig, warnings []string, err error) {
+// openBucket binds to a bucket and checks its settings, which it never changes. It creates a missing bucket unless
+// cfg.BindOnly. The warnings are about settings that work, but not as well as they could.
+func openBucket(
+	ctx context.Context, js jetstream.JetStream, b *bucket, cfg Config,
+) (settings jetstream.StreamConfig, warnings []string, err error) {
 	info, err := b.info(ctx, "")
 	if api, ok := errors.AsType[*apiError](err); ok && api.ErrorCode == codeStreamNotFound && !cfg.BindOnly {
 		_, err = js.CreateStream(ctx, bucketSettings(cfg, b.name))
@@ -51,7 +53,8 @@ func openBucket(ctx context.Context, js jetstream.JetStream, b *bucket, cfg Conf
 	}
 	problems, warnings := checkBucket(info.Config, b.name)
 	if len(problems) > 0 {
-		return settings, nil, fmt.Errorf("bucket %q of kind %s is not safe to use:\n  %s", b.name, cfg.Kind, strings.Join(problems, "\n  "))
+		return settings, nil, fmt.Errorf("bucket %q of kind %s is not safe to use:\n  %s",
+			b.name, cfg.Kind, strings.Join(problems, "\n  "))
 	}
 	if info.Config.AllowMsgTTL {
 		b.markerTTL = strconv.Itoa(int(cfg.TombstoneTTL / time.Second))
@@ -59,7 +62,7 @@ func openBucket(ctx context.Context, js jetstream.JetStream, b *bucket, cfg Conf
 	return info.Config, warnings, nil
 }
 
-// checkBucket names the settings with which data would be lost, or a promise broken, and what to change.
+// checkBucket names the settings that would lose data or break a promise, and says what to change.
 func checkBucket(s jetstream.StreamConfig, name string) (problems, warnings []string) {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	stream, subject := "KV_"+name, subjectsPerBucket+name+".>"
@@ -76,27 +79,33 @@ func checkBucket(s jetstream.StreamConfig, name string) (problems, warnings []st
 	}
 	history := s.MaxMsgsPerSubject
 	if history != 1 && (s.MaxAge > 0 || s.AllowMsgTTL) {
-		bad("it has history %d with TTLs: an expiring revision brings the one before it back, without an event; set history to 1 (nats stream edit %s --max-msgs-per-subject=1)", history, stream)
+		bad("it has history %d with TTLs: an expiring revision brings the one before it back, without an event; "+
+			"set history to 1 (nats stream edit %s --max-msgs-per-subject=1)", history, stream)
 	}
 	if s.MaxAge > 0 && s.SubjectDeleteMarkerTTL <= 0 {
-		bad("it has a TTL of %v and no limit markers: keys expire without an event; set markers (nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h) or no TTL", s.MaxAge, stream)
+		bad("it has a TTL of %v and no limit markers: keys expire without an event; "+
+			"set markers (nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h) or no TTL",
+			s.MaxAge, stream)
 	}
 	if s.Discard == jetstream.DiscardOld && (s.MaxMsgs > 0 || s.MaxBytes > 0) {
-		bad("it discards old messages when it has %d of them or %d bytes: keys disappear; set discard to new (nats stream edit %s --discard=new)", s.MaxMsgs, s.MaxBytes, stream)
+		bad("it discards old messages when it has %d of them or %d bytes: keys disappear; "+
+			"set discard to new (nats stream edit %s --discard=new)", s.MaxMsgs, s.MaxBytes, stream)
 	}
 	if s.NoAck {
 		bad("it does not acknowledge writes: a lost one could not be told; take no_ack off")
 	}
 	if !s.AllowRollup {
-		bad("it does not allow rollups: purge markers would be refused; allow them (nats stream edit %s --allow-rollup)", stream)
+		bad("it does not allow rollups: purge markers would be refused; "+
+			"allow them (nats stream edit %s --allow-rollup)", stream)
 	}
 	if !s.AllowMsgTTL {
-		warnings = append(warnings, fmt.Sprintf("bucket %q takes no message TTL: the markers of deletes stay for ever; allow it (nats stream edit %s --allow-msg-ttl)", name, stream))
+		warnings = append(warnings, fmt.Sprintf("bucket %q takes no message TTL: "+
+			"the markers of deletes stay for ever; allow it (nats stream edit %s --allow-msg-ttl)", name, stream))
 	}
 	return problems, warnings
 }
 
-// documentLimit is the largest value that fits a message of the bucket.
+// documentLimit returns the largest document that fits a message of the bucket.
 func documentLimit(cfg Config, settings jetstream.StreamConfig, maxPayload int64, name string) (int, error) {
 	limit := int(maxPayload) - headroom
 	from := fmt.Sprintf("max_payload of the server is %d", maxPayload)
@@ -110,7 +119,8 @@ func documentLimit(cfg Config, settings jetstream.StreamConfig, maxPayload int64
 		return limit, nil
 	}
 	if cfg.MaxDocumentBytes > limit {
-		return 0, fmt.Errorf("Config.MaxDocumentBytes of kind %s is %d, but %s, which leaves %d for a document: raise that, or lower MaxDocumentBytes", cfg.Kind, cfg.MaxDocumentBytes, from, limit)
+		return 0, fmt.Errorf("Config.MaxDocumentBytes of kind %s is %d, but %s, which leaves %d for a document: "+
+			"raise that, or lower MaxDocumentBytes", cfg.Kind, cfg.MaxDocumentBytes, from, limit)
 	}
 	return cfg.MaxDocumentBytes, nil
 }

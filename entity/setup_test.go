@@ -19,11 +19,13 @@ func TestMissingBucketsAreCreatedWithSafeSettings(t *testing.T) {
 		stream, err := js.Stream(t.Context(), name)
 		must(t, err)
 		c := stream.CachedInfo().Config
-		if c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL || c.SubjectDeleteMarkerTTL != entity.DefaultTombstoneTTL || c.Discard != jetstream.DiscardNew || c.Storage != jetstream.MemoryStorage || !c.AllowRollup || !c.DenyDelete {
+		if c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL || c.SubjectDeleteMarkerTTL != entity.DefaultTombstoneTTL ||
+			c.Discard != jetstream.DiscardNew || c.Storage != jetstream.MemoryStorage ||
+			!c.AllowRollup || !c.DenyDelete {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
-	// And any KV client can use them.
+	// Any KV client can use them too.
 	kv := keyValue(t, js, "websites")
 	_, err := kv.Create(t.Context(), "a", []byte(`{}`))
 	must(t, err)
@@ -32,7 +34,9 @@ func TestMissingBucketsAreCreatedWithSafeSettings(t *testing.T) {
 
 func TestAnExistingBucketIsNeverChanged(t *testing.T) {
 	js := newServer(t)
-	_, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "websites", History: 3, Description: "mine", MaxValueSize: 50_000})
+	_, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{
+		Bucket: "websites", History: 3, Description: "mine", MaxValueSize: 50_000,
+	})
 	must(t, err)
 	stream, err := js.Stream(t.Context(), "KV_websites")
 	must(t, err)
@@ -41,7 +45,8 @@ func TestAnExistingBucketIsNeverChanged(t *testing.T) {
 	stream, err = js.Stream(t.Context(), "KV_websites")
 	must(t, err)
 	after := stream.CachedInfo().Config
-	if after.MaxMsgsPerSubject != before.MaxMsgsPerSubject || after.Description != before.Description || after.AllowMsgTTL != before.AllowMsgTTL {
+	if after.MaxMsgsPerSubject != before.MaxMsgsPerSubject || after.Description != before.Description ||
+		after.AllowMsgTTL != before.AllowMsgTTL {
 		t.Errorf("changed from %+v to %+v", before, after)
 	}
 	if warnings := client.Warnings(); len(warnings) != 1 || !strings.Contains(warnings[0], "message TTL") {
@@ -60,14 +65,35 @@ func TestABucketThatWouldLoseDataIsRefusedWithWhatToChange(t *testing.T) {
 		stream jetstream.StreamConfig
 		says   string
 	}{
-		"history with TTL":       {jetstream.StreamConfig{MaxMsgsPerSubject: 5, AllowMsgTTL: true, AllowRollup: true}, "history to 1"},
-		"TTL without markers":    {jetstream.StreamConfig{MaxMsgsPerSubject: 1, MaxAge: time.Hour, AllowRollup: true}, "limit markers"},
-		"old ones are discarded": {jetstream.StreamConfig{MaxMsgsPerSubject: 1, MaxMsgs: 10, Discard: jetstream.DiscardOld, AllowRollup: true}, "discard to new"},
-		"no rollups":             {jetstream.StreamConfig{MaxMsgsPerSubject: 1}, "--allow-rollup"},
-		"work queue":             {jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, Retention: jetstream.WorkQueuePolicy}, "make it limits"},
-		"no acknowledgements":    {jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, NoAck: true}, "no_ack"},
-		"small messages":         {jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, MaxMsgSize: 600}, "max_msg_size"},
-		"other subjects":         {jetstream.StreamConfig{Subjects: []string{"$KV.websites.>", "more"}, AllowRollup: true}, "no KV bucket"},
+		"history with TTL": {
+			jetstream.StreamConfig{MaxMsgsPerSubject: 5, AllowMsgTTL: true, AllowRollup: true},
+			"history to 1",
+		},
+		"TTL without markers": {
+			jetstream.StreamConfig{MaxMsgsPerSubject: 1, MaxAge: time.Hour, AllowRollup: true},
+			"limit markers",
+		},
+		"old ones are discarded": {
+			jetstream.StreamConfig{MaxMsgsPerSubject: 1, MaxMsgs: 10, Discard: jetstream.DiscardOld, AllowRollup: true},
+			"discard to new",
+		},
+		"no rollups": {jetstream.StreamConfig{MaxMsgsPerSubject: 1}, "--allow-rollup"},
+		"work queue": {
+			jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, Retention: jetstream.WorkQueuePolicy},
+			"make it limits",
+		},
+		"no acknowledgements": {
+			jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, NoAck: true},
+			"no_ack",
+		},
+		"small messages": {
+			jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, MaxMsgSize: 600},
+			"max_msg_size",
+		},
+		"other subjects": {
+			jetstream.StreamConfig{Subjects: []string{"$KV.websites.>", "more"}, AllowRollup: true},
+			"no KV bucket",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			js := newServer(t)
@@ -89,9 +115,13 @@ func TestAMirrorIsRefused(t *testing.T) {
 	js := newServer(t)
 	_, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "origin"})
 	must(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "KV_websites", Mirror: &jetstream.StreamSource{Name: "KV_origin"}, MaxMsgsPerSubject: 1, AllowRollup: false})
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "KV_websites", Mirror: &jetstream.StreamSource{Name: "KV_origin"},
+		MaxMsgsPerSubject: 1, AllowRollup: false,
+	})
 	must(t, err)
-	if _, err = entity.NewClient[*Website](t.Context(), js, websites); err == nil || !strings.Contains(err.Error(), "mirror") {
+	if _, err = entity.NewClient[*Website](t.Context(), js, websites); err == nil ||
+		!strings.Contains(err.Error(), "mirror") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -115,17 +145,20 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 		cfg  entity.Config
 		says string
 	}{
-		"no kind":             {entity.Config{Bucket: "b"}, "Config.Kind"},
-		"kind with a slash":   {entity.Config{Kind: "a/b", Bucket: "b"}, "slash"},
-		"no bucket":           {entity.Config{Kind: "K"}, "Config.Bucket"},
-		"bucket with a dot":   {entity.Config{Kind: "K", Bucket: "a.b"}, "letters"},
-		"status bucket":       {entity.Config{Kind: "K", Bucket: "b", StatusBucket: "b"}, "wipe its status"},
-		"filter":              {entity.Config{Kind: "K", Bucket: "b", Filter: "a..b"}, "Config.Filter"},
-		"filter of no key":    {entity.Config{Kind: "K", Bucket: "b", Filter: "a", Namespaced: true}, "two tokens"},
-		"fraction of seconds": {entity.Config{Kind: "K", Bucket: "b", TombstoneTTL: 1500 * time.Millisecond}, "whole seconds"},
-		"long keys":           {entity.Config{Kind: "K", Bucket: "b", MaxKeyLength: 5000}, "MaxKeyLength"},
-		"large documents":     {entity.Config{Kind: "K", Bucket: "b", MaxDocumentBytes: 2 << 20}, "max_payload"},
-		"replicas":            {entity.Config{Kind: "K", Bucket: "b", Replicas: 9}, "1 to 5"},
+		"no kind":           {entity.Config{Bucket: "b"}, "Config.Kind"},
+		"kind with a slash": {entity.Config{Kind: "a/b", Bucket: "b"}, "slash"},
+		"no bucket":         {entity.Config{Kind: "K"}, "Config.Bucket"},
+		"bucket with a dot": {entity.Config{Kind: "K", Bucket: "a.b"}, "letters"},
+		"status bucket":     {entity.Config{Kind: "K", Bucket: "b", StatusBucket: "b"}, "wipe its status"},
+		"filter":            {entity.Config{Kind: "K", Bucket: "b", Filter: "a..b"}, "Config.Filter"},
+		"filter of no key":  {entity.Config{Kind: "K", Bucket: "b", Filter: "a", Namespaced: true}, "two tokens"},
+		"fraction of seconds": {
+			entity.Config{Kind: "K", Bucket: "b", TombstoneTTL: 1500 * time.Millisecond},
+			"whole seconds",
+		},
+		"long keys":       {entity.Config{Kind: "K", Bucket: "b", MaxKeyLength: 5000}, "MaxKeyLength"},
+		"large documents": {entity.Config{Kind: "K", Bucket: "b", MaxDocumentBytes: 2 << 20}, "max_payload"},
+		"replicas":        {entity.Config{Kind: "K", Bucket: "b", Replicas: 9}, "1 to 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := entity.NewClient[*unstructured.Unstructured](t.Context(), js, c.cfg)

@@ -8,9 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// UpdateStatus writes obj's status to the record of its key, and nothing if it is there already. Where obj was read with
-// Get or a lister, it conflicts if somebody has updated the status since, and with nothing else; an obj made by hand
-// overwrites. IsNotFound if there is no document and no record.
+// UpdateStatus writes obj's status to the record of its key, unless it is there already. If obj was read with Get or a
+// lister, it conflicts only if somebody has updated the status since; an obj made by hand overwrites. IsNotFound if
+// there is neither document nor record.
 func (c *Client[T]) UpdateStatus(ctx context.Context, obj T) error {
 	change, err := c.StatusChange(obj)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Client[T]) UpdateStatus(ctx context.Context, obj T) error {
 	return nil
 }
 
-// recentCopy returns the full record as this process saw it last, if that is what the cache says; else nil.
+// recentCopy returns the full record as this process saw it last, if the cache has that revision; else nil.
 func (r *Records) recentCopy(key string) *Record {
 	cached := r.cached(key)
 	if cached == nil {
@@ -66,14 +66,14 @@ func (r *Records) recentCopy(key string) *Record {
 	return nil
 }
 
-// awaitsRecord tells whether the cache has no record of a key. If it is behind, the write conflicts.
+// awaitsRecord reports whether the cache has no record of a key. If the cache is behind, the write conflicts.
 func (c *Client[T]) awaitsRecord(key string) bool {
 	g := c.current.Load()
 	return g != nil && g.running.Load() && g.hasSynced() && g.records.get(key) == nil
 }
 
-// recordForStatus reads the record live, unless this is the first. Where there is none it returns a new one that anchors
-// nothing, if there is a document.
+// recordForStatus reads the record live, unless first says that there is none. If there is a document and no record, it
+// returns a new one that anchors nothing.
 func (c *Client[T]) recordForStatus(ctx context.Context, key, natsKey string, first bool) (*Record, error) {
 	if !first {
 		rec, err := c.records.read(ctx, key, natsKey)
@@ -91,7 +91,7 @@ func (c *Client[T]) recordForStatus(ctx context.Context, key, natsKey string, fi
 	return &Record{}, nil
 }
 
-// sameStatus compares two statuses as JSON values, for the record may have been written by another program.
+// sameStatus compares two statuses as JSON values, because another program may have written the record.
 func sameStatus(a, b stdjson.RawMessage) bool {
 	if isEmptyStatus(a) || isEmptyStatus(b) {
 		return isEmptyStatus(a) && isEmptyStatus(b)

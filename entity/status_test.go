@@ -127,7 +127,7 @@ func TestAStatusWithoutARecordMakesNoAnchor(t *testing.T) {
 	}
 }
 
-// TestTheFirstStatusOfAKeyAsksForTheDocumentOnly where the cache says that there is no record.
+// TestTheFirstStatusOfAKeyAsksForTheDocumentOnly if the cache says that there is no record.
 func TestTheFirstStatusOfAKeyAsksForTheDocumentOnly(t *testing.T) {
 	js := newServer(t)
 	client, others := newClient[*Website](t, js, websites), newClient[*Website](t, js, websites)
@@ -172,7 +172,8 @@ func TestAStatusOfAnotherShapeLeavesTheEntityReadable(t *testing.T) {
 	js := newServer(t)
 	client := newClient[*Website](t, js, websites)
 	must(t, client.Create(t.Context(), website("a")))
-	_, err := keyValue(t, js, "websites-status").PutString(t.Context(), "a", `{"schemaVersion":1,"status":{"ready":"of an older version"}}`)
+	_, err := keyValue(t, js, "websites-status").PutString(t.Context(), "a",
+		`{"schemaVersion":1,"status":{"ready":"of an older version"}}`)
 	must(t, err)
 	got, err := client.Get(t.Context(), "a")
 	must(t, err)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// StatusChange is the status of an entity on its way into a record. Who writes a record for another reason as well puts
-// the status into the same write. A nil *StatusChange changes nothing.
+// StatusChange is the status of an entity on its way into a record. A caller that writes the record anyway puts the
+// status into the same write. A nil *StatusChange changes nothing.
 type StatusChange struct {
 	kind, bucket, key string
 
@@ -16,8 +16,8 @@ type StatusChange struct {
 	conditional bool
 }
 
-// StatusChange encodes obj's status, for Apply. It does not talk to the server. The error is IsRequestEntityTooLarge for a
-// status that alone is larger than a record may be.
+// StatusChange encodes obj's status, for Apply. It does not talk to the server. IsRequestEntityTooLarge if the status
+// alone is larger than a record may be.
 func (c *Client[T]) StatusChange(obj T) (*StatusChange, error) {
 	key, err := c.keys.of(obj)
 	if err != nil {
@@ -37,8 +37,8 @@ func (c *Client[T]) StatusChange(obj T) (*StatusChange, error) {
 	return change, nil
 }
 
-// Apply puts the status into the key's record, and tells whether it was another before. As with UpdateStatus, it
-// conflicts, and leaves the record as it is, if somebody has updated the status since the entity was read.
+// Apply puts the status into the key's record and reports whether that changed it. As in UpdateStatus, it conflicts,
+// and leaves the record as it is, if somebody has updated the status since the entity was read.
 func (s *StatusChange) Apply(rec *Record) (changed bool, err error) {
 	if s == nil {
 		return false, nil
@@ -55,13 +55,13 @@ func (s *StatusChange) Apply(rec *Record) (changed bool, err error) {
 	return true, nil
 }
 
-// IsIn tells whether a record has the status already, whoever wrote it.
+// IsIn reports whether a record has the status already, no matter who wrote it.
 func (s *StatusChange) IsIn(rec *Record) bool { return s == nil || sameStatus(rec.Status, s.status) }
 
-// isFor tells whether the record has the status that the entity was read with.
+// isFor reports whether the record has the status that the entity was read with.
 func (s *StatusChange) isFor(rec *Record) bool { return !s.conditional || rec.StatusRevision == s.read }
 
-// isFirst tells whether the entity was read without a status, and gets one.
+// isFirst reports whether the entity was read without a status, and gets one.
 func (s *StatusChange) isFirst() bool {
 	return s.conditional && s.read == 0 && !isEmptyStatus(s.status)
 }

@@ -15,14 +15,15 @@ const (
 	waitPollMax = time.Second
 )
 
-// WaitReconciled blocks until the controller has reconciled this revision of the document or a later one, and says that
-// it is in sync (condition Reconciled is True). It fails if the controller gave the revision up (Terminal) or cannot
-// decode it (Invalid), if the client has no status bucket, and when the context ends; the error then says what the
-// controller last reported. It reads the cache where the client is started, else live, ever more rarely.
+// WaitReconciled blocks until the controller has reconciled this revision of the document, or a later one, and the
+// condition Reconciled is True. It fails if the controller gave the revision up (Terminal) or cannot decode it
+// (Invalid), if the client has no status bucket, and when the context ends; that error has the controller's last
+// report. It reads the cache if the client is started, else live, ever more rarely.
 func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key string, revision uint64) error {
 	records := client.Records()
 	if records == nil {
-		return newInvalid(client.Kind(), client.Config().Bucket, key, "status", "the client has no status bucket, so nobody tells what was reconciled")
+		return newInvalid(client.Kind(), client.Config().Bucket, key, "status",
+			"the client has no status bucket, so nobody tells what was reconciled")
 	}
 	documents := &bucket{}
 	*documents = *records.bucket
@@ -53,7 +54,7 @@ func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key
 	}
 }
 
-// reconciled tells whether the record says the last word about the revision.
+// reconciled reports whether the record is final for the revision; err says why it was given up.
 func reconciled(kind, key string, revision uint64, stream string, rec *Record) (done bool, err error) {
 	condition := meta.FindStatusCondition(rec.Conditions, ConditionReconciled)
 	if condition == nil || rec.Stream != stream {
@@ -68,7 +69,8 @@ func reconciled(kind, key string, revision uint64, stream string, rec *Record) (
 	}
 	switch condition.Reason {
 	case ReasonTerminal, ReasonInvalid:
-		return true, fmt.Errorf("%s %q at revision %d is not reconciled and will not be retried: %s: %s", kind, key, revision, condition.Reason, condition.Message)
+		return true, fmt.Errorf("%s %q at revision %d is not reconciled and will not be retried: %s: %s",
+			kind, key, revision, condition.Reason, condition.Message)
 	}
 	return false, nil
 }
@@ -78,13 +80,15 @@ func waitEnded(ctx context.Context, kind, key string, revision uint64, last *Rec
 	if last != nil {
 		says = fmt.Sprintf("its record is at revision %d of stream %s", last.ObservedRevision, last.Stream)
 		if condition := meta.FindStatusCondition(last.Conditions, ConditionReconciled); condition != nil {
-			says += fmt.Sprintf(", %s=%s (%s: %s)", condition.Type, condition.Status, condition.Reason, condition.Message)
+			says += fmt.Sprintf(", %s=%s (%s: %s)",
+				condition.Type, condition.Status, condition.Reason, condition.Message)
 		}
 	}
-	return fmt.Errorf("waiting until %s %q is reconciled at revision %d: %s: %w", kind, key, revision, says, context.Cause(ctx))
+	return fmt.Errorf("waiting until %s %q is reconciled at revision %d: %s: %w",
+		kind, key, revision, says, context.Cause(ctx))
 }
 
-// currentStream is the identity of the documents' stream: as the cache knows it, else as the leader says.
+// currentStream returns the identity of the documents' stream, from the cache if that knows it, else from the leader.
 func currentStream[T IEntity](ctx context.Context, client IEntityClient[T], documents *bucket) (string, error) {
 	if client.Records().current().isRunning() {
 		if created := client.Informer().Status().StreamCreated; !created.IsZero() {
@@ -98,7 +102,7 @@ func currentStream[T IEntity](ctx context.Context, client IEntityClient[T], docu
 	return StreamIdentity(info.Created), nil
 }
 
-// latest returns a record from the cache if that is running and synced, else live.
+// latest returns a record from the cache if that runs and has synced, else live.
 func (r *Records) latest(ctx context.Context, key string) (*Record, error) {
 	if c := r.current(); c.isRunning() && c.store.HasSynced() {
 		rec, _ := r.Cached(key)
@@ -114,7 +118,7 @@ func (r *Records) cursor() uint64 {
 	return 0
 }
 
-// waitForChange returns when the cache has moved on from cursor, or after the wait.
+// waitForChange returns when the cache has moved on from cursor, or after wait.
 func (r *Records) waitForChange(ctx context.Context, cursor uint64, wait time.Duration) {
 	if c := r.current(); c.isRunning() && c.store.HasSynced() {
 		slice, cancel := context.WithTimeout(ctx, waitPollMax)

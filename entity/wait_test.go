@@ -11,8 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// report writes what a controller would, about the documents' present stream.
-func report(t *testing.T, client *entity.Client[*Website], key string, observed uint64, status metav1.ConditionStatus, reason string, about int64) {
+// report writes the record that a controller would, with the current stream of the documents.
+func report(
+	t *testing.T, client *entity.Client[*Website], key string, observed uint64,
+	status metav1.ConditionStatus, reason string, about int64,
+) {
 	t.Helper()
 	rec, err := client.Record(t.Context(), key)
 	if err != nil {
@@ -22,7 +25,10 @@ func report(t *testing.T, client *entity.Client[*Website], key string, observed 
 	if rec.Stream == "" {
 		rec.Stream = stream(t, client)
 	}
-	rec.Conditions = []metav1.Condition{{Type: entity.ConditionReconciled, Status: status, Reason: reason, Message: "says why", ObservedGeneration: about}}
+	rec.Conditions = []metav1.Condition{{
+		Type: entity.ConditionReconciled, Status: status, Reason: reason, Message: "says why",
+		ObservedGeneration: about,
+	}}
 	must(t, client.Records().Put(t.Context(), key, rec))
 }
 
@@ -66,11 +72,13 @@ func TestWaitReconciledFailsForWhatWillNotBeRetried(t *testing.T) {
 	must(t, client.Create(t.Context(), site))
 	revision := uint64(site.Generation)
 	report(t, client, "a", revision, metav1.ConditionFalse, entity.ReasonTerminal, 0)
-	if err := entity.WaitReconciled(testContext(t), client, "a", revision); err == nil || !strings.Contains(err.Error(), "says why") {
+	if err := entity.WaitReconciled(testContext(t), client, "a", revision); err == nil ||
+		!strings.Contains(err.Error(), "says why") {
 		t.Errorf("terminal: %v", err)
 	}
 	report(t, client, "a", revision-1, metav1.ConditionFalse, entity.ReasonInvalid, int64(revision))
-	if err := entity.WaitReconciled(testContext(t), client, "a", revision); err == nil || !strings.Contains(err.Error(), entity.ReasonInvalid) {
+	if err := entity.WaitReconciled(testContext(t), client, "a", revision); err == nil ||
+		!strings.Contains(err.Error(), entity.ReasonInvalid) {
 		t.Errorf("invalid: %v", err)
 	}
 }
@@ -80,7 +88,10 @@ func TestWaitReconciledDoesNotBelieveARecordOfAnotherStream(t *testing.T) {
 	site := website("a")
 	must(t, client.Create(t.Context(), site))
 	must(t, client.Records().Put(t.Context(), "a", &entity.Record{
-		ObservedRevision: 99, Stream: "of yesterday", Conditions: []metav1.Condition{{Type: entity.ConditionReconciled, Status: metav1.ConditionTrue, Reason: entity.ReasonSynced}},
+		ObservedRevision: 99, Stream: "of yesterday",
+		Conditions: []metav1.Condition{{
+			Type: entity.ConditionReconciled, Status: metav1.ConditionTrue, Reason: entity.ReasonSynced,
+		}},
 	}))
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

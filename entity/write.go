@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// settleTimeout bounds the read that finds out, after the caller's context ended, what became of a write.
+// settleTimeout bounds the read that settles a write after the context of its caller has ended.
 const settleTimeout = time.Second
 
 // write is one compare-and-set of a key.
@@ -28,7 +28,7 @@ type write struct {
 	echo     *echo  // of a record that this process's informer will get back, or nil
 }
 
-// casError says that the key was not at the expected revision. The write was not applied, and never will be.
+// casError says that the key was not at the expected revision. The write was not applied and never will be.
 type casError struct {
 	bucket, key string
 	expected    uint64
@@ -36,10 +36,11 @@ type casError struct {
 }
 
 func (e *casError) Error() string {
-	return fmt.Sprintf("writing key %q of bucket %q: it is at revision %d, not %d", e.key, e.bucket, e.actual.revision(), e.expected)
+	return fmt.Sprintf("writing key %q of bucket %q: it is at revision %d, not %d",
+		e.key, e.bucket, e.actual.revision(), e.expected)
 }
 
-// writeIDs makes ids for writes, unique without a lock.
+// writeIDs makes unique ids for writes without a lock.
 type writeIDs struct {
 	prefix string
 	count  atomic.Uint64
@@ -70,9 +71,9 @@ func (b *bucket) message(w *write) *nats.Msg {
 	return &nats.Msg{Subject: b.putPrefix + w.key, Header: header, Data: w.value}
 }
 
-// put applies w and returns its sequence; *casError if the key is not at w.expected. A lost acknowledgement is settled
-// by reading from the leader, and by sending again: under the same expectation a message can be applied only once. The
-// error is ErrOutcomeUnknown where that does not settle it.
+// put applies w and returns its sequence; *casError if the key is not at w.expected. If the acknowledgement is lost,
+// put reads from the leader and sends again: a message can be applied only once under the same expectation. If that
+// does not settle it, the error is ErrOutcomeUnknown.
 func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
 	before := b.nc.LastError()
 	if ctx.Err() != nil || !b.async.isHeld() {
@@ -85,7 +86,8 @@ func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
 	return b.landed(ctx, &w, f, attemptTimeout)
 }
 
-// create is put of a key that has no document. Markers are written over, as often as it takes. The *casError is about a document.
+// create is put for a key without a document. It writes over markers, as often as it takes. A *casError means that
+// there is a document.
 func (b *bucket) create(ctx context.Context, w write) (uint64, error) {
 	revision, err := b.put(ctx, w)
 	if err == nil {
@@ -103,7 +105,8 @@ func (b *bucket) create(ctx context.Context, w write) (uint64, error) {
 	}
 }
 
-// settle is put for a write that may have been sent before (inDoubt). before is the connection's last error from before that.
+// settle is put for a write that may have been sent before (inDoubt). before is the connection's last error before
+// that.
 func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool, before error) (uint64, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
@@ -141,8 +144,11 @@ func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool, before erro
 	}
 }
 
-// outcome reads what became of w. settled is false if it is worth sending again: the key is still as expected.
-func (b *bucket) outcome(ctx context.Context, w *write, inDoubt bool, cause error) (seq uint64, err error, settled bool) {
+// outcome reads whether w was applied. settled is false if the key is still as expected, so that w is worth sending
+// again.
+func (b *bucket) outcome(
+	ctx context.Context, w *write, inDoubt bool, cause error,
+) (seq uint64, err error, settled bool) {
 	if ctx.Err() != nil {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		defer cancel()
@@ -153,35 +159,37 @@ func (b *bucket) outcome(ctx context.Context, w *write, inDoubt bool, cause erro
 	case err != nil && inDoubt:
 		return 0, nil, false
 	case err != nil:
-		return 0, fmt.Errorf("writing key %q of bucket %q: refused, because it is not at revision %d: %w", w.key, b.name, w.expected, err), true
+		return 0, fmt.Errorf("writing key %q of bucket %q: refused, because it is not at revision %d: %w",
+			w.key, b.name, w.expected, err), true
 	case actual != nil && actual.Header.Get(writeIDHeader) == w.id:
 		return actual.Revision, nil, true
 	case actual.revision() == w.expected:
 		return 0, nil, false
 	case inDoubt && !sameBase(actual, w.expected):
-		// Somebody wrote after us or instead of us; with one message per key there is no telling.
+		// Somebody wrote after us or instead of us. The bucket keeps one message per key, so we cannot tell which.
 		return 0, newUnknownOutcome(b.name, w.key, cause), true
 	}
 	return 0, &casError{bucket: b.name, key: w.key, expected: w.expected, actual: actual}, true
 }
 
-// sameBase tells whether actual was written over the same revision that we expected: then ours never was, and never will
-// be. Of 0 there may be several in a row, with expired markers between them.
+// sameBase reports whether actual was written over the revision that we expected. Then our write was not applied and
+// never will be. Several writes may expect 0, with expired markers between them, so 0 proves nothing.
 func sameBase(actual *stored, expected uint64) bool {
-	return expected > 0 && actual != nil && actual.Header.Get(jetstream.ExpectedLastSubjSeqHeader) == strconv.FormatUint(expected, 10)
+	return expected > 0 && actual != nil &&
+		actual.Header.Get(jetstream.ExpectedLastSubjSeqHeader) == strconv.FormatUint(expected, 10)
 }
 
 func isCASCode(code jetstream.ErrorCode) bool {
 	return code == codeWrongLastSequence || code == codeBusyOrConflict
 }
 
-// neverSent tells the errors that say that no stream got the message.
+// neverSent reports whether err says that no stream got the message.
 func neverSent(err error) bool {
 	return fatal(err) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded)
 }
 
-// fatal tells the errors of the client library that come before a message is sent and that no retry mends.
+// fatal reports whether err comes from the client library before a message is sent, and no retry helps.
 func fatal(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrConnectionClosed) ||
 		errors.Is(err, nats.ErrConnectionDraining) || errors.Is(err, nats.ErrBadSubject)
@@ -196,7 +204,7 @@ func (b *bucket) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	return b.acknowledged(msg.Subject, answer)
 }
 
-// acknowledged reads the answer to a write. The error is *apiError where the stream refused it.
+// acknowledged reads the answer to a write. The error is *apiError if the stream refused it.
 func (b *bucket) acknowledged(subject string, answer *nats.Msg) (uint64, error) {
 	if len(answer.Data) == 0 && answer.Header.Get("Status") == "503" {
 		return 0, nats.ErrNoResponders
@@ -216,12 +224,13 @@ func (b *bucket) acknowledged(subject string, answer *nats.Msg) (uint64, error) 
 		return 0, ack.Error
 	}
 	if ack.Stream != b.stream || ack.Seq == 0 {
-		return 0, fmt.Errorf("subject %q was answered by something that is not stream %q: %.100q", subject, b.stream, answer.Data)
+		return 0, fmt.Errorf("subject %q was answered by something that is not stream %q: %.100q",
+			subject, b.stream, answer.Data)
 	}
 	return ack.Seq, nil
 }
 
-// plainAck reads an acknowledgement that says nothing but stream and sequence, as nearly all do.
+// plainAck reads an acknowledgement that has nothing but stream and sequence, as nearly all do.
 func (b *bucket) plainAck(data []byte) (seq uint64, ok bool) {
 	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
 	if ok {
