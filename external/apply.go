@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// newIntent is what is to be done next, with a token of its own.
+// newIntent returns an intent to do action, with a new token.
 func (r *run[Desired, Observed]) newIntent(action Action) *Intent {
 	intent := &Intent{Token: string(uuid.NewUUID()), Action: action}
 	if action != ActionDelete {
@@ -18,7 +18,7 @@ func (r *run[Desired, Observed]) newIntent(action Action) *Intent {
 	return intent
 }
 
-// begin writes the intent down, before the API is called.
+// begin writes the intent down before the API is called.
 func (r *run[Desired, Observed]) begin(ctx context.Context, intent *Intent) error {
 	begun := *intent
 	begun.Tried, begun.Answered, begun.Operation = time.Now().UTC(), false, ""
@@ -26,7 +26,7 @@ func (r *run[Desired, Observed]) begin(ctx context.Context, intent *Intent) erro
 	return r.save(ctx, r.with(&begun))
 }
 
-// timeout is how long a call may be under way. Without a gate nobody bounds it but the reconcile's context.
+// timeout is how long a call may be under way; 0 without a gate, when only the context of the reconcile bounds it.
 func (r *run[Desired, Observed]) timeout() time.Duration {
 	if r.gate == nil {
 		return 0
@@ -34,25 +34,60 @@ func (r *run[Desired, Observed]) timeout() time.Duration {
 	return r.gate.Timeout()
 }
 
-// with is the entry with another intent, or none.
+// with returns the entry with another intent, or none.
 func (r *run[Desired, Observed]) with(intent *Intent) Entry {
 	return Entry{Intent: intent, Applied: r.entry.Applied, Created: r.entry.Created}
 }
 
-// amend changes what is known of the open intent.
+// amend changes the open intent.
 func (r *run[Desired, Observed]) amend(ctx context.Context, change func(*Intent)) error {
 	intent := *r.entry.Intent
 	change(&intent)
 	return r.keep(ctx, r.with(&intent))
 }
 
-// drop forgets the open intent: it is over, and has not come to what it was for.
+// drop forgets the open intent, which is over and has not reached its goal.
 func (r *run[Desired, Observed]) drop(ctx context.Context) error {
 	return r.keep(ctx, r.with(nil))
 }
 
-// apply does what the intent says, which is a new one or one that is tried again.
-func (r *run[Desired, Observed]) apply(ctx context.Context, seen Observation[Observed], intent *Intent, changes []Change) (Result[Observed], error) {
+func (r *run[Desired, Observed]) save(ctx context.Context, entry Entry) error {
+	if r.entry.Same(entry) {
+		return nil
+	}
+	if err := r.runtime.Store().Save(ctx, r.resource, r.entry, entry); err != nil {
+		return fmt.Errorf("write down the intent: %w", err)
+	}
+	entry.Seen, entry.Since = time.Now(), r.entry.Since
+	r.entry = entry
+	return nil
+}
+
+// keepFor is how long after the end of the reconcile's context an answer of the API may still be written down.
+const keepFor = 5 * time.Second
+
+// keep is save for an answer of the API. A lost lease, a stop or a reconcile that takes too long ends the context,
+// often while the API works, and its answer may be the only trace of what goes on there. A new leader is not
+// overwritten: the store refuses if it has changed anything.
+func (r *run[Desired, Observed]) keep(ctx context.Context, entry Entry) error {
+	kept, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() {
+		defer end()
+		patience := time.NewTimer(keepFor)
+		defer patience.Stop()
+		select {
+		case <-patience.C:
+		case <-kept.Done():
+		}
+	})()
+	return r.save(kept, entry)
+}
+
+// apply applies what the intent says. The intent is new, or is tried again.
+func (r *run[Desired, Observed]) apply(
+	ctx context.Context, seen Observation[Observed], intent *Intent, changes []Change,
+) (Result[Observed], error) {
 	request := ApplyRequest[Desired, Observed]{Target: r.target(intent.Token), Changes: changes}
 	if seen.presence == exists {
 		request.Observed = &seen.observed
@@ -65,14 +100,18 @@ func (r *run[Desired, Observed]) apply(ctx context.Context, seen Observation[Obs
 }
 
 // remove deletes the resource.
-func (r *run[Desired, Observed]) remove(ctx context.Context, seen Observation[Observed], intent *Intent) (Result[Observed], error) {
+func (r *run[Desired, Observed]) remove(
+	ctx context.Context, seen Observation[Observed], intent *Intent,
+) (Result[Observed], error) {
 	request := DeleteRequest[Observed]{Target: r.target(intent.Token), Observed: &seen.observed}
 	return r.try(ctx, intent, func(ctx context.Context) (Outcome, error) { return r.driver.Delete(ctx, request) })
 }
 
-// try writes the intent down, calls the API, and looks what came of it.
-func (r *run[Desired, Observed]) try(ctx context.Context, intent *Intent, do func(context.Context) (Outcome, error)) (Result[Observed], error) {
-	// The turn comes first: from the time that is written down the call is under way for as long as its Timeout, not longer.
+// try writes the intent down, calls the API, and observes the result.
+func (r *run[Desired, Observed]) try(
+	ctx context.Context, intent *Intent, do func(context.Context) (Outcome, error),
+) (Result[Observed], error) {
+	// Wait for the turn first: then the call is under way for at most its Timeout after the time that is written down.
 	limited, leave, err := r.enter(ctx)
 	if err != nil {
 		return Result[Observed]{}, fmt.Errorf("%s: %w", intent.Action, err)
@@ -91,14 +130,15 @@ func (r *run[Desired, Observed]) try(ctx context.Context, intent *Intent, do fun
 	}
 	if outcome.operation != "" {
 		if _, ok := r.driver.(Poller); !ok {
-			return Result[Observed]{}, fmt.Errorf("%s: the driver has started operation %q and has no Poll (see Poller)", intent.Action, outcome.operation)
+			return Result[Observed]{}, fmt.Errorf("%s: the driver has started operation %q and has no Poll "+
+				"(see Poller)", intent.Action, outcome.operation)
 		}
 		err := r.amend(ctx, func(i *Intent) { i.Operation = outcome.operation })
 		return r.goesOn(outcome.operation, outcome.after), err
 	}
 	seen, err := r.observe(ctx)
 	if err != nil {
-		// What is known is kept: that it was done.
+		// Keep what is known: it was done.
 		return Result[Observed]{}, errors.Join(err, r.amend(ctx, r.answered))
 	}
 	settled, result, err := r.conclude(ctx, seen, true)
@@ -116,8 +156,10 @@ func (r *run[Desired, Observed]) goesOn(operation string, after time.Duration) R
 	return r.pending(nil, fmt.Sprintf("operation %q (%s)", operation, r.entry.Intent.Action), after)
 }
 
-// conclude ends the open intent if its result is to be seen. It is not settled while the API may not show it yet.
-func (r *run[Desired, Observed]) conclude(ctx context.Context, seen Observation[Observed], done bool) (settled bool, result Result[Observed], err error) {
+// conclude ends the open intent if its result is visible. settled is false while the API may not show it yet.
+func (r *run[Desired, Observed]) conclude(
+	ctx context.Context, seen Observation[Observed], done bool,
+) (settled bool, result Result[Observed], err error) {
 	intent := r.entry.Intent
 	switch {
 	case seen.presence == busy:
@@ -140,7 +182,7 @@ func (r *run[Desired, Observed]) conclude(ctx context.Context, seen Observation[
 	return false, r.pending(nil, fmt.Sprintf("the result of %s to be seen", intent.Action), 0), nil
 }
 
-// observe asks the driver. What it does not know is an error.
+// observe asks the driver. It returns an error if the driver does not know.
 func (r *run[Desired, Observed]) observe(ctx context.Context) (seen Observation[Observed], err error) {
 	token := ""
 	if r.entry.Intent != nil {
@@ -159,14 +201,14 @@ func (r *run[Desired, Observed]) observe(ctx context.Context) (seen Observation[
 	return seen, nil
 }
 
-// ErrUnknown is why nothing is done about a resource of which the driver could not tell whether it is there.
+// ErrUnknown is why Reconcile does nothing about a resource: the driver could not tell whether it exists.
 var ErrUnknown = errors.New("whether the resource exists is unknown")
 
 func (r *run[Desired, Observed]) target(token string) Target {
 	return Target{Owner: r.runtime.Owner(), Name: r.name, Token: token}
 }
 
-// call calls the API when its turn has come.
+// call waits for its turn and calls the API.
 func (r *run[Desired, Observed]) call(ctx context.Context, f func(context.Context) error) error {
 	limited, leave, err := r.enter(ctx)
 	if err != nil {
@@ -176,7 +218,9 @@ func (r *run[Desired, Observed]) call(ctx context.Context, f func(context.Contex
 	return ofAPI(f(limited))
 }
 
-func (r *run[Desired, Observed]) enter(ctx context.Context) (limited context.Context, leave context.CancelFunc, err error) {
+func (r *run[Desired, Observed]) enter(
+	ctx context.Context,
+) (limited context.Context, leave context.CancelFunc, err error) {
 	if r.gate == nil {
 		return ctx, func() {}, nil
 	}

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// Config says how the runtime uses a client. The zero value of each field is its default.
+// Config says how the runtime uses a client. The zero value of each field means its default.
 type Config struct {
-	// Interval is how often the resources are listed, give or take a tenth. Each replica lists, and watches, whether it leads
-	// or not. The default is one minute.
+	// Interval is how often the resources are listed, give or take a tenth. Each replica lists and watches, whether it
+	// leads or not. The default is one minute.
 	Interval time.Duration
 	// Timeout bounds each call of the API: List, Delete, and the calls of a Driver. The default is 30 s.
 	Timeout time.Duration
-	// Rate is how many calls a second are made at most, on the average, and Burst how many at once. List, Delete and the calls of a
-	// Driver of the same kind count together, in each controller and each replica for itself. The default is no limit; Burst
-	// without Rate is an error, Rate without Burst a burst of one.
+	// Rate is the average number of calls a second, Burst the number of calls at once, at most. List, Delete and the
+	// calls of a Driver of the same kind count together; each controller and each replica counts for itself. The
+	// default is no limit. Rate without Burst means a burst of one; Burst without Rate is an error.
 	Rate  float64
 	Burst int
-	// BackoffMin and BackoffMax bound the pauses between polls of an API that is away, and before Watch is called again. The
-	// defaults are 1 s and 1 min; a pause doubles each time, with jitter.
+	// BackoffMin and BackoffMax bound the pauses between polls of an API that is away, and before Watch is called
+	// again. A pause doubles each time, with jitter. The defaults are 1 s and 1 min.
 	BackoffMin, BackoffMax time.Duration
-	// Settle is how long after a write List may not show it yet. Teardowns wait that long before they believe that nothing is
-	// left, or the Settle of Reconcile where that is longer. The default, 0, is for an API whose lists show every write that was
-	// answered.
+	// Settle is how long after a write List may not show it yet. Before a teardown believes that nothing is left, it
+	// waits that long, or for the Settle of Reconcile if that is longer. The default, 0, is for an API whose lists show
+	// every write that it has answered.
 	Settle time.Duration
 }
 
@@ -34,8 +34,8 @@ const (
 	defaultBackoffMax = time.Minute
 )
 
-// Configure returns the client with settings of its own. Of two Configure around one client the outer counts. What is wrong
-// with the settings is told by whoever uses the client, such as controller.New.
+// Configure returns the client with these settings. Of two Configure around one client the outer counts. The user of
+// the client, such as controller.New, reports settings that are invalid.
 func Configure(client IExternalClient, config Config) IExternalClient {
 	inner, _ := Unwrap(client)
 	return &configured{IExternalClient: inner, config: config}
@@ -46,8 +46,8 @@ type configured struct {
 	config Config
 }
 
-// Unwrap returns the client that was given to Configure, whose optional interfaces can be asked for, and the settings as they
-// were given.
+// Unwrap returns the client and the settings that Configure was given. That client has the optional interfaces. A
+// client without Configure is returned as it is, with the zero Config.
 func Unwrap(client IExternalClient) (IExternalClient, Config) {
 	if c, ok := client.(*configured); ok {
 		return c.IExternalClient, c.config
@@ -55,21 +55,23 @@ func Unwrap(client IExternalClient) (IExternalClient, Config) {
 	return client, Config{}
 }
 
-// WithDefaults returns the settings with the defaults filled in, or what is wrong with them.
+// WithDefaults returns the settings with the defaults filled in. The error says what is wrong with them.
 func (c Config) WithDefaults() (Config, error) {
 	var errs []error
 	for _, d := range []struct {
 		name  string
 		value time.Duration
 	}{
-		{"Interval", c.Interval}, {"Timeout", c.Timeout}, {"BackoffMin", c.BackoffMin}, {"BackoffMax", c.BackoffMax}, {"Settle", c.Settle},
+		{"Interval", c.Interval}, {"Timeout", c.Timeout},
+		{"BackoffMin", c.BackoffMin}, {"BackoffMax", c.BackoffMax}, {"Settle", c.Settle},
 	} {
 		if d.value < 0 {
 			errs = append(errs, fmt.Errorf("%s is %v, it must not be negative", d.name, d.value))
 		}
 	}
 	if c.Rate < 0 || c.Burst < 0 || c.Burst > 0 && c.Rate == 0 {
-		errs = append(errs, fmt.Errorf("want a positive rate, or neither rate nor burst: Rate %v, Burst %d", c.Rate, c.Burst))
+		errs = append(errs, fmt.Errorf("want a positive rate, or neither rate nor burst: Rate %v, Burst %d",
+			c.Rate, c.Burst))
 	}
 	if c.Rate > 0 && c.Burst == 0 {
 		c.Burst = 1

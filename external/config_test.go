@@ -42,11 +42,15 @@ func TestConfigHasDefaultsAndSaysWhatIsWrong(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ have, want Config }{
 		"a short longest backoff shortens the shortest": {Config{BackoffMax: 5}, Config{BackoffMin: 5, BackoffMax: 5}},
-		"a long shortest backoff lengthens the longest": {Config{BackoffMin: time.Hour}, Config{BackoffMin: time.Hour, BackoffMax: time.Hour}},
-		"a rate without burst":                          {Config{Rate: 2}, Config{Rate: 2, Burst: 1}},
+		"a long shortest backoff lengthens the longest": {
+			Config{BackoffMin: time.Hour},
+			Config{BackoffMin: time.Hour, BackoffMax: time.Hour},
+		},
+		"a rate without burst": {Config{Rate: 2}, Config{Rate: 2, Burst: 1}},
 	} {
 		config, err := test.have.WithDefaults()
-		if err != nil || test.want.BackoffMax != 0 && (config.BackoffMin != test.want.BackoffMin || config.BackoffMax != test.want.BackoffMax) ||
+		if err != nil || test.want.BackoffMax != 0 &&
+			(config.BackoffMin != test.want.BackoffMin || config.BackoffMax != test.want.BackoffMax) ||
 			config.Rate != test.want.Rate || config.Burst != test.want.Burst {
 			t.Errorf("%s: %+v, %v", name, config, err)
 		}
@@ -61,7 +65,7 @@ func TestConfigHasDefaultsAndSaysWhatIsWrong(t *testing.T) {
 
 func TestUnavailableIsWhatWasMarkedOrComesFromTheNetwork(t *testing.T) {
 	_, refused := http.Get("http://127.0.0.1:1/")
-	_, scheme := url.Parse(string([]byte("http://[::1"))) // put together, or a linter knows what comes of it
+	_, scheme := url.Parse(string([]byte("http://[::1"))) // put together, because a linter would know the result
 	for name, test := range map[string]struct {
 		err  error
 		want bool
@@ -84,10 +88,12 @@ func TestUnavailableIsWhatWasMarkedOrComesFromTheNetwork(t *testing.T) {
 	}
 	why := errors.New("maintenance")
 	err := UnavailableOf("Disk", why)
-	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, why) || err.Error() != "API of Disk unavailable: maintenance" {
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, why) ||
+		err.Error() != "API of Disk unavailable: maintenance" {
 		t.Errorf("UnavailableOf: %v", err)
 	}
-	if Unavailable(nil) != nil || Refused(nil) != nil || !errors.Is(Refused(why), ErrRefused) || !errors.Is(Refused(why), why) {
+	if Unavailable(nil) != nil || Refused(nil) != nil ||
+		!errors.Is(Refused(why), ErrRefused) || !errors.Is(Refused(why), why) {
 		t.Error("nil stays nil, and a mark keeps its error")
 	}
 }

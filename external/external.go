@@ -2,38 +2,39 @@ package external
 
 import "context"
 
-// IExternalClient lists and deletes the resources of one kind behind an API. Its methods may be called concurrently, and
-// must return soon after their context has ended.
+// IExternalClient lists and deletes the resources of one kind behind an API. Its methods may be called concurrently,
+// and must return soon after their context has ended.
 type IExternalClient interface {
-	// Kind names the resources in logs and events. It is the same at each call, and of one client per controller.
+	// Kind names the resources in logs and events. It never changes, and no other client of the controller has it.
 	Kind() string
-	// List returns all resources of the caller's kind and instance, and only those: see OwnerFrom. They are taken for the
-	// caller's own, so that those of another controller or installation would be deleted, because their owners are not
-	// there. What is not in it is gone. An error changes nothing.
+	// List returns all resources of the caller's kind and instance, and only those: see OwnerFrom. The runtime takes
+	// them for the caller's own. It would delete those of another controller or installation, because their owners are
+	// not there. A resource that is not listed is gone. An error changes nothing.
 	List(ctx context.Context) ([]Resource, error)
-	// Delete removes a resource. One that is absent is success. It may return before the resource is gone: the runtime
-	// lists until it is.
+	// Delete removes a resource. If it is absent, that is a success. Delete may return before the resource is gone: the
+	// runtime lists until it is.
 	Delete(ctx context.Context, id string) error
 }
 
 // Resource is one resource behind an API.
 type Resource struct {
-	ID       string // as the API names it; not empty, and of one resource only
+	ID       string // as the API names it; not empty, and unique
 	OwnerKey string // key of the primary it belongs to
 	Version  string // etag or digest of the live state: any difference is drift
 }
 
 // Watcher is an optional interface of an IExternalClient whose API can push changes.
 type Watcher interface {
-	// Watch calls changed with the owner of each resource that changed, until the context ends; "" where the API does not say
-	// whose it is: the resources are then only listed, soon. When Watch returns earlier it is called again, with backoff, and
-	// the resources are listed, because something may have been missed. changed returns at once and may be called concurrently.
+	// Watch calls changed with the owner of each resource that changed, until the context ends. If the API does not
+	// name the owner, it calls changed with "", and the resources are listed soon. If Watch returns earlier, it is
+	// called again with backoff, and the resources are listed, because something may have been missed. changed returns
+	// at once and may be called concurrently.
 	Watch(ctx context.Context, changed func(ownerKey string)) error
 }
 
-// ConditionalDeleter is an optional interface of an IExternalClient whose API can delete on the condition that a resource
-// has not changed. It is called instead of Delete.
+// ConditionalDeleter is an optional interface of an IExternalClient whose API can delete on the condition that a
+// resource has not changed. The runtime calls it instead of Delete.
 type ConditionalDeleter interface {
-	// DeleteSeen removes a resource if it still is what was seen, and fails if it is not. One that is absent is success.
+	// DeleteSeen removes a resource if it still is as seen, and fails if it is not. If it is absent, that is a success.
 	DeleteSeen(ctx context.Context, seen Resource) error
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Action is what an intent is to do.
+// Action is the change that an intent makes.
 type Action string
 
 // The actions of intents.
@@ -16,57 +16,58 @@ const (
 	ActionDelete Action = "delete"
 )
 
-// Intent is what is about to be done to a resource. It is written down before the API is called, and kept until the result
-// was observed: whoever finds one after a crash knows that it may have been done.
+// Intent is a change that is about to be made to a resource. It is written down before the API is called, and kept
+// until the result was observed. A process that finds one after a crash knows that the change may have been made.
 type Intent struct {
 	Token  string `json:"token"` // the same for every try
 	Action Action `json:"action"`
-	// Digest and Desired say what is to be applied, so that a try can be repeated as it was. Both are as plain as Desired is.
+	// Digest and Desired say what is to be applied, so that a try can be repeated as it was. Neither keeps Desired
+	// secret.
 	Digest  string          `json:"digest,omitempty"`
 	Desired json.RawMessage `json:"desired,omitempty"`
-	// Tried is when the API was called last, or answered.
+	// Tried is when the API was last called, or answered.
 	Tried time.Time `json:"tried"`
-	// Settle is how long from then on nobody knows what came of it: Reconcile's Settle, and before the API has answered the
-	// Timeout of the call too, for it may be carried out as late as that.
+	// Settle is how long from then on the result may be unknown: Reconcile's Settle, and until the API has answered the
+	// call's Timeout too, because the call may be carried out as late as that.
 	Settle time.Duration `json:"settle,omitempty"`
-	// Operation is the API's handle of what goes on.
+	// Operation is the API's handle of the operation under way.
 	Operation string `json:"operation,omitempty"`
-	// Answered tells that the API said it is done, though that was not observed yet.
+	// Answered says that the API said it is done, and that the result was not observed yet.
 	Answered bool `json:"answered,omitempty"`
 }
 
-// Creation is when a creation was seen to be done, and how long from then on the API may still not show it now and then.
+// Creation is when a creation was observed, and how long from then on the API may now and then not show it.
 type Creation struct {
 	At     time.Time     `json:"at"`
 	Settle time.Duration `json:"settle"`
 }
 
-// Entry is what is remembered of one resource, as long as its primary has it. The zero value is nothing.
+// Entry is what is remembered of one resource, as long as its primary has it. The zero value means nothing.
 type Entry struct {
 	Intent *Intent `json:"intent,omitempty"`
-	// Applied is the digest of what was last desired and found to be so, which tells drift from a wish that has changed. It
-	// is kept under each policy, for another may be set.
+	// Applied is the digest of the last wish that was found fulfilled. It tells drift from a new wish. It is kept under
+	// each drift policy, because the policy may change.
 	Applied string `json:"applied,omitempty"`
-	// Created is of the last creation.
+	// Created is the last creation.
 	Created *Creation `json:"created,omitempty"`
-	// ObserveOnly tells that nobody may delete the resource for the primary.
+	// ObserveOnly says that nobody may delete the resource for the primary.
 	ObserveOnly bool `json:"observeOnly,omitempty"`
 
-	// Seen is when this process first read or wrote the entry as it is now. Store.Load sets it. What has to be waited for
-	// counts from then, because the clock of another machine may be ahead or behind; zero where nobody knows.
+	// Seen is when this process first read or wrote the entry as it is now; zero if unknown. Store.Load sets it. Waits
+	// count from Seen, because the clock of another machine may be ahead or behind.
 	Seen time.Time `json:"-"`
-	// Since is from when on nobody but this process has written entries. Store.Load sets it. What was created before is waited for
-	// from then, because the clock of who created it may have been behind; zero where nobody knows.
+	// Since is when this process became the only one to write entries; zero if unknown. Store.Load sets it. The wait
+	// for an older creation counts from Since, because the clock of the process that created it may have been behind.
 	Since time.Time `json:"-"`
 }
 
-// IsZero tells whether there is nothing to remember.
+// IsZero reports whether there is nothing to remember.
 func (e Entry) IsZero() bool {
 	return e.Intent == nil && e.Applied == "" && e.Created == nil && !e.ObserveOnly
 }
 
-// Settled is when whoever looks sees what came of the intent, and of the last creation; zero if nothing has to be waited for. Of
-// what was written down and what holds now, timeout of a call and settle, the longer counts.
+// Settled returns when the results of the intent and of the last creation are visible for certain; zero if there is
+// nothing to wait for. timeout (of a call) and settle hold now; if longer ones were written down, those count.
 func (e Entry) Settled(timeout, settle time.Duration) time.Time {
 	var until time.Time
 	if e.Created != nil {
@@ -88,7 +89,7 @@ func (e Entry) Settled(timeout, settle time.Duration) time.Time {
 	return until
 }
 
-// created is when the last creation was seen to be done, or, where some clock was ahead or behind, when that was at the latest.
+// created returns when the last creation was observed or, if a clock was ahead or behind, when that was at the latest.
 func (e Entry) created() time.Time {
 	switch at := e.Created.At; {
 	case !e.Seen.IsZero() && at.After(e.Seen):
@@ -100,17 +101,17 @@ func (e Entry) created() time.Time {
 	}
 }
 
-// Same tells whether two entries say the same.
+// Same reports whether two entries say the same.
 func (e Entry) Same(other Entry) bool {
 	a, errA := json.Marshal(e)
 	b, errB := json.Marshal(other)
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
-// Store remembers the entries of one primary, over crashes. A resource is named by its kind, and its name after a slash.
+// Store keeps the entries of one primary across crashes. A resource is named by its kind and, after a slash, its name.
 type Store interface {
-	// Load reads what is remembered of a resource, as it is now, with Seen; the zero Entry if nothing is.
+	// Load reads the current entry of a resource, with Seen and Since; the zero Entry if there is none.
 	Load(ctx context.Context, resource string) (Entry, error)
-	// Save replaces before by after, and fails if something else is remembered by now. The zero Entry forgets.
+	// Save replaces before by after. It fails if the stored entry is not before any more. The zero Entry forgets.
 	Save(ctx context.Context, resource string, before, after Entry) error
 }

@@ -9,18 +9,18 @@ import (
 // Option changes one call of Reconcile.
 type Option func(*settings) error
 
-// DriftPolicy is what is done about a resource that somebody else has changed or deleted, while what is desired stays
-// as it was applied. A wish that has changed is applied under each policy; one is known by its JSON, so a new field of Desired
-// may be one.
+// DriftPolicy says what to do about drift: somebody else has changed or deleted a resource, while what is desired stays
+// as it was applied. A new wish is applied under each policy. Wishes are compared by their JSON, so a new field of
+// Desired may make a new wish.
 type DriftPolicy uint8
 
 const (
-	// DriftCorrect applies again what is desired.
+	// DriftCorrect applies the desired state again.
 	DriftCorrect DriftPolicy = iota
-	// DriftReport leaves the resource as it is and says so: Result.Drift, and an event. So it does with a resource that was there
-	// before anything was applied.
+	// DriftReport leaves the resource as it is and reports it, by Result.Drift and an event. It also leaves a resource
+	// that was there before anything was applied.
 	DriftReport
-	// DriftIgnore does as DriftReport, and says nothing.
+	// DriftIgnore is DriftReport without the event.
 	DriftIgnore
 )
 
@@ -45,7 +45,7 @@ func Name(name string) Option {
 	}
 }
 
-// Drift says what is done about drift. The default is DriftCorrect.
+// Drift sets the drift policy. The default is DriftCorrect.
 func Drift(policy DriftPolicy) Option {
 	return func(s *settings) error {
 		if policy > DriftIgnore {
@@ -56,10 +56,10 @@ func Drift(policy DriftPolicy) Option {
 	}
 }
 
-// ObserveOnly never applies and never deletes: Result says what is there, and what Diff finds. Cascade and sweep leave the
-// resource too, when the primary is gone, and with it all of this kind that the primary has: List does not tell them apart. Where it
-// has others of the kind that are to go, call ReconcileAbsent for those. Without ObserveOnly ReconcileAbsent deletes, so
-// give it to both.
+// ObserveOnly never applies and never deletes: Result says what is there, and what Diff finds. When the primary is
+// gone, cascade and sweep leave the resource too, and with it all resources of this kind that the primary has: List
+// does not tell them apart. If others of the kind are to go, call ReconcileAbsent for those. ReconcileAbsent without
+// ObserveOnly deletes, so give it to both.
 func ObserveOnly() Option {
 	return func(s *settings) error {
 		s.observeOnly = true
@@ -67,15 +67,16 @@ func ObserveOnly() Option {
 	}
 }
 
-// Settle says how long Observe may not show the effect of a call, now and then, as where replicas of the API lag behind each
-// other. Until then what was done and is not seen is waited for. What was created is not created again, though it was deleted
-// meanwhile. What may have been created is not believed to be absent: there Config.Timeout counts too, for the call may be under way
-// for that long; without a client of the driver's kind nobody knows how long that is, and Settle has to cover it. So long waits
-// also a wish that changes after a creation has failed, unless that was Refused. Teardowns
-// wait for the longer of this, which is written down with the intent, and Config.Settle, which says it of List. The default is
-// 10 s; 0 is for an API that always shows what it has answered.
+// Settle is how long Observe may now and then not show a change, as when replicas of the API lag behind each other. The
+// default is 10 s; 0 is for an API that always shows what it has answered.
 //
-// The clocks of machines need not agree: what another process has begun is waited for from when this one reads of it.
+// Until then Reconcile waits for a change that it does not see. It does not create a resource a second time, even if
+// somebody deleted it meanwhile. A resource that may have been created is not believed to be absent for Config.Timeout
+// longer, because the call may still be under way. Without a client of the driver's kind that timeout is unknown, and
+// Settle has to cover it. A new wish waits as long after a failed creation, unless that was Refused. Teardowns wait for
+// the longer of this Settle, which is written down with the intent, and Config.Settle, which is about List.
+//
+// The clocks of machines need not agree: the wait for a change of another process starts when this one reads of it.
 func Settle(d time.Duration) Option {
 	return func(s *settings) error {
 		s.settle = d
@@ -83,7 +84,7 @@ func Settle(d time.Duration) Option {
 	}
 }
 
-// PollInterval says how often what goes on is looked at, where the driver does not say. The default is 1 s.
+// PollInterval is how often Reconcile looks at an operation under way, if the driver does not say. The default is 1 s.
 func PollInterval(d time.Duration) Option {
 	return func(s *settings) error {
 		if d == 0 {

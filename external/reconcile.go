@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// State is how a resource is after Reconcile.
+// State is the state of a resource after Reconcile.
 type State string
 
 // The states of a resource.
@@ -20,60 +20,65 @@ const (
 	StatePending State = "Pending" // something goes on, or its result is not seen yet
 	StateDrifted State = "Drifted" // not as desired, and left so by the drift policy or ObserveOnly
 	StateAbsent  State = "Absent"  // not there; where it is desired, left so by ObserveOnly
-	StateUnknown State = "Unknown" // beside an error
+	StateUnknown State = "Unknown" // together with an error
 )
 
-// Result is what Reconcile came to.
+// Result says how the resource is after Reconcile, and what Reconcile did.
 type Result[Observed any] struct {
 	State State
-	// Observed is the resource as it was last seen; nil if it was not, or is absent.
+	// Observed is the resource as it was last seen; nil if it was not seen, or is absent.
 	Observed *Observed
-	// Did is what was done, and is over; "" for nothing.
+	// Did is the change that was made and is over; "" for none.
 	Did Action
-	// Drift is what differs and is left so. It is empty for a resource that is missing.
+	// Drift has the differences that are left. It is empty for a resource that is missing.
 	Drift []Change
-	// RequeueAfter is when to look again, positive where State is StatePending. The engine does so even where the reconciler
-	// does not pass it on, and does not take the primary for reconciled before.
+	// RequeueAfter is when to look again, positive if State is StatePending. The engine does so even if the reconciler
+	// does not pass it on, and does not count the primary as reconciled before that.
 	RequeueAfter time.Duration
 }
 
-// Reconcile makes one external resource of the reconciled primary be as desired, in the context of a reconcile.
+// Reconcile makes one external resource of the primary be as desired. Call it with the context of a reconcile.
 //
-// It first settles what an earlier reconcile left open, then observes, and if something differs writes down the intent with
-// a new token, applies, and observes again. Only what was observed is reported as done: what goes on is StatePending. An
-// error leaves the intent as it is, and the next call goes on from there; one that IsUnavailable makes the engine wait for
-// the API.
+// It first settles what an earlier reconcile left open, then observes. If something differs, it writes down the intent
+// with a new token, applies, and observes again. It reports as done only what it observed: a change that goes on is
+// StatePending. An error leaves the intent as it is, and the next call goes on from there. An error that IsUnavailable
+// makes the engine wait for the API.
 //
-// What is desired is written down with the intent, as JSON, in plain text, in the status bucket, and after a crash read from
-// there: Desired must be the same when it was encoded and decoded, or Reconcile refuses it. A secret does not belong into it; let
-// it name the secret, and the driver look it up. What is desired has also to be the same each time it is: with the time of day in
-// it, each reconcile has another wish.
-func Reconcile[Desired, Observed any](ctx context.Context, driver Driver[Desired, Observed], desired Desired, opts ...Option) (Result[Observed], error) {
+// The intent holds Desired as JSON, in plain text, in the status bucket. After a crash Desired is read from there, so
+// Reconcile refuses one that is not the same after encoding and decoding. Keep secrets out of it: let it name the
+// secret, and the driver look it up. An unchanged wish must also encode the same each time: with the time of day in it,
+// each reconcile has a new wish.
+func Reconcile[Desired, Observed any](
+	ctx context.Context, driver Driver[Desired, Observed], desired Desired, opts ...Option,
+) (Result[Observed], error) {
 	document, err := json.Marshal(desired)
 	if err != nil {
 		return Result[Observed]{State: StateUnknown}, fmt.Errorf("encode what is desired of %s: %w", driver.Kind(), err)
 	}
 	if err := survives(desired, document); err != nil {
-		return Result[Observed]{State: StateUnknown}, fmt.Errorf("write down what is desired of %s: %w", driver.Kind(), err)
+		return Result[Observed]{State: StateUnknown},
+			fmt.Errorf("write down what is desired of %s: %w", driver.Kind(), err)
 	}
 	return reconcile(ctx, driver, &wish[Desired]{desired, document, digestOf(document)}, opts)
 }
 
-// ReconcileAbsent makes sure that the resource is gone, and settles what was left open. For the reconcile of a primary that
-// is gone, and of one that no longer wants the resource. Until the State is StateAbsent the engine keeps the primary's
-// teardown owed. With ObserveOnly nothing is deleted, and nothing kept owed.
-func ReconcileAbsent[Desired, Observed any](ctx context.Context, driver Driver[Desired, Observed], opts ...Option) (Result[Observed], error) {
+// ReconcileAbsent makes sure that the resource is gone, and settles what was left open. Call it in the reconcile of a
+// primary that is gone, or that no longer wants the resource. Until the State is StateAbsent the engine keeps the
+// primary's teardown owed. With ObserveOnly nothing is deleted, and nothing kept owed.
+func ReconcileAbsent[Desired, Observed any](
+	ctx context.Context, driver Driver[Desired, Observed], opts ...Option,
+) (Result[Observed], error) {
 	return reconcile(ctx, driver, nil, opts)
 }
 
-// wish is what is desired; a nil wish is that there be nothing.
+// wish is the desired state; a nil wish is that the resource be absent.
 type wish[Desired any] struct {
 	value    Desired
 	document []byte
 	digest   string
 }
 
-// wished is what an intent is to apply. While that is what is desired now, it is the reconciler's own value.
+// wished returns the wish that an intent fulfils. If it is still the current wish, that is the reconciler's own value.
 func (r *run[Desired, Observed]) wished(intent *Intent) (desired Desired, err error) {
 	if r.desired != nil && r.desired.digest == intent.Digest {
 		return r.desired.value, nil
@@ -102,7 +107,9 @@ type run[Desired, Observed any] struct {
 
 var errNoRuntime = errors.New("the context has no Runtime: call it with the context of a reconcile, or see WithRuntime")
 
-func reconcile[Desired, Observed any](ctx context.Context, driver Driver[Desired, Observed], desired *wish[Desired], opts []Option) (Result[Observed], error) {
+func reconcile[Desired, Observed any](
+	ctx context.Context, driver Driver[Desired, Observed], desired *wish[Desired], opts []Option,
+) (Result[Observed], error) {
 	unknown := Result[Observed]{State: StateUnknown}
 	kind := driver.Kind()
 	runtime, ok := runtimeOf(ctx)
@@ -113,7 +120,10 @@ func reconcile[Desired, Observed any](ctx context.Context, driver Driver[Desired
 	if err != nil {
 		return unknown, fmt.Errorf("reconcile external %s: %w", kind, err)
 	}
-	r := &run[Desired, Observed]{settings: settings, driver: driver, desired: desired, runtime: runtime, gate: runtime.Gate(kind), resource: kind}
+	r := &run[Desired, Observed]{
+		settings: settings, driver: driver, desired: desired,
+		runtime: runtime, gate: runtime.Gate(kind), resource: kind,
+	}
 	if settings.name != "" {
 		r.resource += "/" + settings.name
 	}
@@ -130,7 +140,8 @@ func reconcile[Desired, Observed any](ctx context.Context, driver Driver[Desired
 	}
 	if err != nil {
 		result.State = StateUnknown
-		return result, fmt.Errorf("reconcile external %s of %s %q: %w", r.resource, runtime.Owner().Kind, runtime.Owner().Key, err)
+		return result, fmt.Errorf("reconcile external %s of %s %q: %w",
+			r.resource, runtime.Owner().Kind, runtime.Owner().Key, err)
 	}
 	if result.State == StatePending && result.RequeueAfter <= 0 {
 		result.RequeueAfter = r.poll
@@ -138,7 +149,7 @@ func reconcile[Desired, Observed any](ctx context.Context, driver Driver[Desired
 	return result, nil
 }
 
-// errOfAPI tells the errors of the driver from those of the store, which may come from a network too.
+// errOfAPI marks the errors of the driver, because those of the store may come from a network too.
 var errOfAPI = errors.New("API")
 
 type apiError struct{ err error }
@@ -178,7 +189,7 @@ func (r *run[Desired, Observed]) reconcile(ctx context.Context) (Result[Observed
 	return result, err
 }
 
-// converge makes what is seen be as desired. No intent is open.
+// converge brings what is seen to what is desired. No intent is open.
 func (r *run[Desired, Observed]) converge(ctx context.Context, seen Observation[Observed]) (Result[Observed], error) {
 	switch {
 	case seen.presence == busy:
@@ -186,7 +197,7 @@ func (r *run[Desired, Observed]) converge(ctx context.Context, seen Observation[
 	case r.observeOnly:
 		return r.look(ctx, seen)
 	case seen.presence == absent && r.createdLately():
-		// Some replica of the API has shown it and another does not: it is there.
+		// A replica of the API has shown it and another does not: it is there.
 		return r.pending(nil, "what was created to be seen again", 0), nil
 	case r.desired == nil && seen.presence == absent:
 		return Result[Observed]{State: StateAbsent}, r.save(ctx, Entry{})
@@ -207,7 +218,7 @@ func (r *run[Desired, Observed]) converge(ctx context.Context, seen Observation[
 	return r.apply(ctx, seen, r.newIntent(ActionUpdate), changes)
 }
 
-// look is the reconcile of ObserveOnly. All it does is to remember that nobody may delete the resource for the primary.
+// look is the reconcile of ObserveOnly. It only remembers that nobody may delete the resource for the primary.
 func (r *run[Desired, Observed]) look(ctx context.Context, seen Observation[Observed]) (Result[Observed], error) {
 	err := r.save(ctx, Entry{Applied: r.entry.Applied, ObserveOnly: true})
 	if seen.presence == absent {
@@ -222,8 +233,8 @@ func (r *run[Desired, Observed]) look(ctx context.Context, seen Observation[Obse
 	return result, err
 }
 
-// leaves tells whether what differs is drift that the policy leaves as it is. So does what was there before anything was
-// applied: nobody knows that it is no drift.
+// leaves reports whether the policy leaves a difference as it is. So it does with a resource that was there before
+// anything was applied: its difference may be drift.
 func (r *run[Desired, Observed]) leaves(seen Observation[Observed]) bool {
 	if r.drift == DriftCorrect {
 		return false
@@ -231,8 +242,10 @@ func (r *run[Desired, Observed]) leaves(seen Observation[Observed]) bool {
 	return r.entry.Applied == r.desired.digest || r.entry.Applied == "" && seen.presence == exists
 }
 
-// drifted leaves a resource as it is. Against what is desired now a wish that comes later is told.
-func (r *run[Desired, Observed]) drifted(ctx context.Context, observed *Observed, changes []Change) (Result[Observed], error) {
+// drifted leaves a resource as it is. It remembers the current wish, to tell a later one from drift.
+func (r *run[Desired, Observed]) drifted(
+	ctx context.Context, observed *Observed, changes []Change,
+) (Result[Observed], error) {
 	if r.drift == DriftReport {
 		what := "it is missing"
 		if observed != nil {
@@ -240,15 +253,16 @@ func (r *run[Desired, Observed]) drifted(ctx context.Context, observed *Observed
 		}
 		r.runtime.Drifted(r.resource + " has drifted and is left so: " + what)
 	}
-	return Result[Observed]{State: StateDrifted, Observed: observed, Drift: changes}, r.save(ctx, r.applied(r.desired.digest))
+	return Result[Observed]{State: StateDrifted, Observed: observed, Drift: changes},
+		r.save(ctx, r.applied(r.desired.digest))
 }
 
-// applied is the entry of a resource that is as was desired with this digest.
+// applied is the entry of a resource that is as the wish with this digest.
 func (r *run[Desired, Observed]) applied(digest string) Entry {
 	return Entry{Applied: digest, Created: r.entry.Created}
 }
 
-// over is the entry once an intent has come to what it was for.
+// over is the entry after an intent has reached its goal.
 func (r *run[Desired, Observed]) over(intent *Intent) Entry {
 	entry := r.applied(intent.Digest)
 	if intent.Action == ActionCreate && r.settle > 0 {
@@ -263,37 +277,4 @@ func (r *run[Desired, Observed]) pending(observed *Observed, what string, after 
 	}
 	r.runtime.Pending(r.resource+": "+what, after)
 	return Result[Observed]{State: StatePending, Observed: observed, RequeueAfter: after}
-}
-
-func (r *run[Desired, Observed]) save(ctx context.Context, entry Entry) error {
-	if r.entry.Same(entry) {
-		return nil
-	}
-	if err := r.runtime.Store().Save(ctx, r.resource, r.entry, entry); err != nil {
-		return fmt.Errorf("write down the intent: %w", err)
-	}
-	entry.Seen, entry.Since = time.Now(), r.entry.Since
-	r.entry = entry
-	return nil
-}
-
-// keepFor is how long after the reconcile's context has ended what the API has said is still written down.
-const keepFor = 5 * time.Second
-
-// keep is save of what the API has said. A lost lease, a stop or a reconcile that takes too long ends the context, often
-// while the API works, and its answer may be the only trace of what goes on there. Whoever leads by then is not overwritten:
-// the store refuses if it has changed anything.
-func (r *run[Desired, Observed]) keep(ctx context.Context, entry Entry) error {
-	kept, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	defer context.AfterFunc(ctx, func() {
-		defer end()
-		patience := time.NewTimer(keepFor)
-		defer patience.Stop()
-		select {
-		case <-patience.C:
-		case <-kept.Done():
-		}
-	})()
-	return r.save(kept, entry)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// settleIntent brings an intent to its end that an earlier reconcile left open: after a crash, an error, or while an
-// operation goes on. Until that is settled nothing else is done: settled is false, and result is what to return.
+// settleIntent settles an intent that an earlier reconcile left open: after a crash, an error, or while an operation
+// goes on. Until that is settled nothing else is done: settled is false, and Reconcile returns result.
 func (r *run[Desired, Observed]) settleIntent(ctx context.Context) (settled bool, result Result[Observed], err error) {
 	if r.entry.Intent.Operation != "" {
 		over, result, err := r.pollOperation(ctx)
@@ -17,7 +17,7 @@ func (r *run[Desired, Observed]) settleIntent(ctx context.Context) (settled bool
 		}
 	}
 	if r.observeOnly {
-		// Somebody changed the policy. What was begun is not gone on with.
+		// The policy was changed. What was begun is not continued.
 		return true, Result[Observed]{}, r.drop(ctx)
 	}
 	seen, err := r.observe(ctx)
@@ -29,7 +29,7 @@ func (r *run[Desired, Observed]) settleIntent(ctx context.Context) (settled bool
 	}
 	settled, result, err = r.conclude(ctx, seen, false)
 	if settled || err != nil {
-		// Once more from the beginning: what is desired may be something else by now.
+		// Start again: the wish may be another one by now.
 		return settled, result, err
 	}
 	switch r.entry.Intent.Action {
@@ -47,7 +47,8 @@ func (r *run[Desired, Observed]) pollOperation(ctx context.Context) (over bool, 
 	intent := r.entry.Intent
 	poller, ok := r.driver.(Poller)
 	if !ok {
-		return false, result, fmt.Errorf("operation %q is under way, and the driver has no Poll (see Poller)", intent.Operation)
+		return false, result, fmt.Errorf("operation %q is under way, and the driver has no Poll (see Poller)",
+			intent.Operation)
 	}
 	var progress Progress
 	err = r.call(ctx, func(ctx context.Context) (err error) {
@@ -56,20 +57,23 @@ func (r *run[Desired, Observed]) pollOperation(ctx context.Context) (over bool, 
 	})
 	switch {
 	case errors.Is(err, ErrNoOperation):
-		// It is over, and how is to be observed.
+		// It is over, and Observe shows its result.
 	case err != nil:
 		return false, result, fmt.Errorf("poll operation %q: %w", intent.Operation, err)
 	case !progress.Over:
 		return false, r.goesOn(intent.Operation, progress.After), nil
 	case progress.Err != nil:
 		// The API is done with this token: another try is another intent.
-		return false, result, errors.Join(fmt.Errorf("operation %q (%s) failed: %w", intent.Operation, intent.Action, progress.Err), r.drop(ctx))
+		return false, result, errors.Join(
+			fmt.Errorf("operation %q (%s) failed: %w", intent.Operation, intent.Action, progress.Err), r.drop(ctx))
 	}
 	return true, result, r.amend(ctx, r.answered)
 }
 
-// adopt takes up an operation that was begun before a crash, and of which only the API knew.
-func (r *run[Desired, Observed]) adopt(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
+// adopt takes up an operation that was begun before a crash, and that only the API knew.
+func (r *run[Desired, Observed]) adopt(
+	ctx context.Context, seen Observation[Observed],
+) (bool, Result[Observed], error) {
 	if _, ok := r.driver.(Poller); !ok || seen.operation == "" {
 		return false, r.pending(nil, "a change that goes on", 0), nil
 	}
@@ -77,20 +81,22 @@ func (r *run[Desired, Observed]) adopt(ctx context.Context, seen Observation[Obs
 	return false, r.goesOn(seen.operation, 0), err
 }
 
-// fresh tells whether the API may not show yet what the intent has done, or the last creation.
+// fresh reports whether the API may not show the result of the intent yet, or the last creation.
 func (r *run[Desired, Observed]) fresh() bool {
 	return time.Now().Before(r.entry.Settled(r.timeout(), r.settle))
 }
 
-// createdLately tells whether the API may not show yet what was created last.
+// createdLately reports whether the API may not show the last creation yet.
 func (r *run[Desired, Observed]) createdLately() bool {
 	creation := r.entry
 	creation.Intent = nil
 	return time.Now().Before(creation.Settled(r.timeout(), r.settle))
 }
 
-// settleCreate is for a resource that was to be created and is absent, or exists in another shape.
-func (r *run[Desired, Observed]) settleCreate(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
+// settleCreate settles a creation whose resource is absent, or exists in another shape.
+func (r *run[Desired, Observed]) settleCreate(
+	ctx context.Context, seen Observation[Observed],
+) (bool, Result[Observed], error) {
 	intent := r.entry.Intent
 	switch {
 	case seen.presence == exists && intent.Answered && r.fresh():
@@ -105,33 +111,38 @@ func (r *run[Desired, Observed]) settleCreate(ctx context.Context, seen Observat
 		result, err := r.apply(ctx, seen, intent, nil)
 		return false, result, err
 	case r.fresh():
-		// The call may have arrived and not be done: what comes after we forgot would stay for ever, or be a second one.
+		// The call may still be carried out: if we forgot it now, its resource would stay for ever, or be a second one.
 		return false, r.pending(nil, "what may have been created to be seen", 0), nil
 	}
 	return true, Result[Observed]{}, r.drop(ctx) // nothing came of it, and it is no longer wanted
 }
 
-// settleUpdate is for a resource that is absent, or not as it was to be.
-func (r *run[Desired, Observed]) settleUpdate(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
+// settleUpdate settles an update whose resource is absent, or not as the update was to make it.
+func (r *run[Desired, Observed]) settleUpdate(
+	ctx context.Context, seen Observation[Observed],
+) (bool, Result[Observed], error) {
 	intent := r.entry.Intent
 	switch {
 	case seen.presence == absent:
 		return true, Result[Observed]{}, r.drop(ctx) // deleted meanwhile
 	case r.desired == nil || r.desired.digest != intent.Digest:
-		return true, Result[Observed]{}, r.drop(ctx) // what was to be is no longer wanted, and an update cannot make two
+		return true, Result[Observed]{}, r.drop(ctx) // it is no longer wanted, and an update cannot make two
 	case intent.Answered && r.fresh():
 		return false, r.pending(&seen.observed, "the result of update to be seen", 0), nil
 	case intent.Answered:
 		changes := r.driver.Diff(r.desired.value, seen.observed)
 		return false, Result[Observed]{}, errors.Join(
-			fmt.Errorf("update was done %v ago, and it still differs: %s", time.Since(intent.Tried).Round(time.Second), describe(changes)), r.drop(ctx))
+			fmt.Errorf("update was done %v ago, and it still differs: %s",
+				time.Since(intent.Tried).Round(time.Second), describe(changes)), r.drop(ctx))
 	}
 	result, err := r.apply(ctx, seen, intent, r.driver.Diff(r.desired.value, seen.observed))
 	return false, result, err
 }
 
-// settleDelete is for a resource that was to be deleted and is there, or was created lately.
-func (r *run[Desired, Observed]) settleDelete(ctx context.Context, seen Observation[Observed]) (bool, Result[Observed], error) {
+// settleDelete settles a delete whose resource is there, or was created lately.
+func (r *run[Desired, Observed]) settleDelete(
+	ctx context.Context, seen Observation[Observed],
+) (bool, Result[Observed], error) {
 	intent := r.entry.Intent
 	switch {
 	case seen.presence == absent:
@@ -140,9 +151,10 @@ func (r *run[Desired, Observed]) settleDelete(ctx context.Context, seen Observat
 		return false, r.pending(&seen.observed, "what was deleted to be gone", 0), nil
 	case intent.Answered:
 		return false, Result[Observed]{}, errors.Join(
-			fmt.Errorf("delete was done %v ago, and it is still there", time.Since(intent.Tried).Round(time.Second)), r.drop(ctx))
+			fmt.Errorf("delete was done %v ago, and it is still there",
+				time.Since(intent.Tried).Round(time.Second)), r.drop(ctx))
 	case r.desired != nil:
-		return true, Result[Observed]{}, r.drop(ctx) // it is wanted again; if the delete was on its way it is created again
+		return true, Result[Observed]{}, r.drop(ctx) // it is wanted again; if a late delete removes it, it is created
 	}
 	result, err := r.remove(ctx, seen, intent)
 	return false, result, err

@@ -8,16 +8,16 @@ import (
 	"reflect"
 )
 
-// lostError says that a field of what is desired is not written down with the intent. After a crash the intent is all there is,
+// lostError says that a field of Desired is not written down with the intent. After a crash only the intent is left,
 // and something else would be applied.
 type lostError struct{ field string }
 
 func (e lostError) Error() string {
-	return fmt.Sprintf("%s is not in its JSON, which is all that is left after a crash; give it a json tag, or, where it is not to be written down "+
-		"in plain text, let the driver look it up by a name that is", e.field)
+	return fmt.Sprintf("%s is not in its JSON, which is all that is left after a crash; give it a json tag, or, "+
+		"where it is not to be written down in plain text, let the driver look it up by a name that is", e.field)
 }
 
-// survives tells whether what is desired is the same after it was written down and read.
+// survives returns an error if desired is not the same after it was written down and read.
 func survives(desired any, document []byte) error {
 	if desired == nil {
 		return nil
@@ -28,7 +28,8 @@ func survives(desired any, document []byte) error {
 	}
 	again, err := json.Marshal(read.Elem().Interface())
 	if err != nil || !bytes.Equal(again, document) {
-		return fmt.Errorf("it is not the same after it was written as JSON and read: %s became %s (%v)", document, again, err)
+		return fmt.Errorf("it is not the same after it was written as JSON and read: %s became %s (%v)",
+			document, again, err)
 	}
 	if field := lost(reflect.ValueOf(desired), read.Elem(), reflect.TypeOf(desired).String()); field != "" {
 		return lostError{field}
@@ -36,8 +37,8 @@ func survives(desired any, document []byte) error {
 	return nil
 }
 
-// lost names a field that is set before and not after; "" if there is none. A type that encodes itself knows what it does, and
-// an empty slice or map may become nil.
+// lost names a field that is set before and not after; "" if there is none. It trusts a type that encodes itself, and
+// accepts that an empty slice or map becomes nil.
 func lost(before, after reflect.Value, path string) string {
 	if encodesItself(before.Type()) {
 		return ""
@@ -77,7 +78,8 @@ func lost(before, after reflect.Value, path string) string {
 			}
 		}
 	case reflect.Interface:
-		return lostIf(before.IsNil() != after.IsNil(), path) // what it holds is of another type, such as a float64 for an int
+		// The value in it has another type after, such as a float64 for an int.
+		return lostIf(before.IsNil() != after.IsNil(), path)
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
 		return lostIf(!before.IsNil(), path)
 	default:

@@ -30,14 +30,17 @@ func TestReconcileRefusesADesiredThatIsLostWhenItIsWrittenDown(t *testing.T) {
 		field   string // "": it survives
 	}{
 		"all that JSON has": {wanted{
-			inner: inner{Ports: []int{1}, Tags: map[string]string{"a": "b"}}, Name: "x", Since: time.Now(), Addr: netip.MustParseAddr("::1"),
+			inner: inner{Ports: []int{1}, Tags: map[string]string{"a": "b"}},
+			Name:  "x", Since: time.Now(), Addr: netip.MustParseAddr("::1"),
 			Next: &wanted{Name: "y"}, Extra: map[string]any{"size": 1}, Many: map[string]wanted{"z": {}},
 		}, ""},
-		"empty becomes nil":   {wanted{inner: inner{Ports: []int{}, Tags: map[string]string{}}}, ""},
-		"not encoded":         {wanted{Secret: "hush"}, "external.wanted.Secret"},
-		"not exported":        {wanted{hidden: 1}, "external.wanted.hidden"},
-		"behind a pointer":    {wanted{Next: &wanted{Secret: "hush"}}, "external.wanted.Next.Secret"},
-		"in a map":            {wanted{Many: map[string]wanted{"z": {Secret: "hush"}}}, "external.wanted.Many[z].Secret"},
+		"empty becomes nil": {wanted{inner: inner{Ports: []int{}, Tags: map[string]string{}}}, ""},
+		"not encoded":       {wanted{Secret: "hush"}, "external.wanted.Secret"},
+		"not exported":      {wanted{hidden: 1}, "external.wanted.hidden"},
+		"behind a pointer":  {wanted{Next: &wanted{Secret: "hush"}}, "external.wanted.Next.Secret"},
+		"in a map": {
+			wanted{Many: map[string]wanted{"z": {Secret: "hush"}}}, "external.wanted.Many[z].Secret",
+		},
 		"set, though to zero": {wanted{}, ""},
 	} {
 		_, err := Reconcile(t.Context(), Driver[wanted, int](uncalled{}), test.desired)

@@ -8,10 +8,10 @@ import (
 	"net/url"
 )
 
-// ErrUnavailable is what errors wrap that say that an API does not answer, or not now.
+// ErrUnavailable is wrapped by errors that say that an API does not answer, or not now.
 var ErrUnavailable = errors.New("API unavailable")
 
-// UnavailableError is an ErrUnavailable of one kind of resources.
+// UnavailableError is an ErrUnavailable for the API of one kind.
 type UnavailableError struct {
 	Kind string // of the client or driver; "" where it is not known
 	Err  error  // why
@@ -28,13 +28,13 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns ErrUnavailable and the reason.
 func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
 
-// Unavailable marks an error that says that the API is away, and nothing about the resource it was met at: too many
-// requests, 502, 503, maintenance. Unavailable(nil) is nil. Reconcile knows which API; a reconciler that calls an API by
-// itself, in a controller with several external clients, says so with UnavailableOf. Joined with an error that says anything
-// else (errors.Join) it makes no key wait: what else has failed is tried again.
+// Unavailable marks an error that says that the API is away, and nothing about the resource: too many requests, 502,
+// 503, maintenance. Unavailable(nil) is nil. Reconcile knows which API it calls. A reconciler that calls an API itself,
+// in a controller with several external clients, names it with UnavailableOf. If the error is joined (errors.Join) with
+// one that says anything else, no key waits: the other failure is tried again.
 func Unavailable(err error) error { return UnavailableOf("", err) }
 
-// UnavailableOf is Unavailable for the API of the client with this kind.
+// UnavailableOf is Unavailable for the API of the client of this kind.
 func UnavailableOf(kind string, err error) error {
 	if err == nil {
 		return nil
@@ -42,17 +42,18 @@ func UnavailableOf(kind string, err error) error {
 	return &UnavailableError{Kind: kind, Err: err}
 }
 
-// IsUnavailable tells whether an error of a driver or client says that the API is away: it was marked, or comes from the
-// network. The end of the caller's own context is none; ask for that first.
+// IsUnavailable reports whether an error of a driver or client says that the API is away: it was marked, or comes from
+// the network. The end of the caller's own context can look the same, so check the context first.
 func IsUnavailable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
 	}
-	if errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.ErrUnexpectedEOF) {
 		return true
 	}
 	if request, ok := errors.AsType[*url.Error](err); ok {
-		return request.Op != "parse" // the request came to no answer
+		return request.Op != "parse" // the request got no answer
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return true
@@ -62,7 +63,7 @@ func IsUnavailable(err error) bool {
 	return connection || name
 }
 
-// ErrRefused is what errors wrap that say that the API has done nothing and will not do it either.
+// ErrRefused is wrapped by errors that say that the API has done nothing and will not do it either.
 var ErrRefused = errors.New("refused")
 
 type refusedError struct{ err error }
@@ -71,8 +72,8 @@ func (e *refusedError) Error() string   { return "refused: " + e.err.Error() }
 func (e *refusedError) Unwrap() []error { return []error{ErrRefused, e.err} }
 
 // Refused marks an error of Driver.Apply or Driver.Delete that says that the API has done nothing and will not do it
-// either: a name that is not allowed, no permission, over quota. The intent is then over, and the next one gets a token of
-// its own. Of other errors it is not known what was done. Refused(nil) is nil.
+// either: a name that is not allowed, no permission, over quota. The intent is then over, and the next one gets a new
+// token. After other errors it is unknown what was done. Refused(nil) is nil.
 func Refused(err error) error {
 	if err == nil {
 		return nil
