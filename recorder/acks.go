@@ -41,7 +41,7 @@ func newAcks(conn *nats.Conn) *acks {
 	}
 }
 
-// stop takes the subscription and the listener off. Nobody learns what becomes of the events on the wire.
+// stop ends the subscription and the listener. Nobody learns the outcome of the events on the wire.
 func (a *acks) stop() {
 	if a.sub != nil {
 		_ = a.sub.Unsubscribe() // fails on a closed connection, which has no subscriptions
@@ -66,7 +66,7 @@ func (a *acks) send(item *pendingEvent, data []byte) error {
 	return nil
 }
 
-// landed returns the event that a reply is for, and what became of it. The event is nil if the reply came too late.
+// landed returns the event that a reply is for, and its outcome. The event is nil if the reply came too late.
 func (a *acks) landed(reply *nats.Msg) (item *pendingEvent, stream string, err error) {
 	id, err := strconv.ParseUint(reply.Subject[len(a.inbox):], 10, 64)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *acks) landed(reply *nats.Msg) (item *pendingEvent, stream string, err e
 	return nil, "", nil
 }
 
-// overdue takes the events off the list that have waited for ackTimeout.
+// overdue removes the events that have waited for ackTimeout from the list, and returns them.
 func (a *acks) overdue(now time.Time) (items []*pendingEvent) {
 	for len(a.flights) > 0 && now.Sub(a.flights[0].sent) >= ackTimeout {
 		items = append(items, a.flights[0].item)
@@ -91,7 +91,7 @@ func (a *acks) overdue(now time.Time) (items []*pendingEvent) {
 	return items
 }
 
-// all takes everything off the list.
+// all removes all events from the list, and returns them.
 func (a *acks) all() (items []*pendingEvent) {
 	for _, f := range a.flights {
 		items = append(items, f.item)

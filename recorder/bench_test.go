@@ -13,7 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// BenchmarkEvent is what recording costs the reconcile that does it.
+// BenchmarkEvent measures what recording costs a reconcile.
 func BenchmarkEvent(b *testing.B) {
 	rec, err := recorder.New(recorder.Config{})
 	if err != nil {
@@ -26,7 +26,7 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkPublish is how fast different events reach the stream, counting and throttling included.
+// BenchmarkPublish measures how fast different events reach the stream, counting and throttling included.
 func BenchmarkPublish(b *testing.B) {
 	server := natstest.Start(b)
 	nc, err := nats.Connect(server.URL())

@@ -75,6 +75,6 @@ func (k *kinds) gvk(object runtime.Object) schema.GroupVersionKind {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	name, _, _ := strings.Cut(t.Name(), "[") // of a generic type the name has the arguments in it
+	name, _, _ := strings.Cut(t.Name(), "[") // the name of a generic type has its arguments in it
 	return gvk.GroupVersion().WithKind(name)
 }

@@ -112,8 +112,8 @@ func cut(s string, limit int) string {
 	return s[:end] + ellipsis
 }
 
-// uniqueClock never returns the same nanosecond twice. The names of events are made of it, and of two events about one
-// object with the same name the later would take the place of the earlier in the stream.
+// uniqueClock never returns the same nanosecond twice. Events are named by it. If two events about one object had the
+// same name, the later would replace the earlier in the stream.
 type uniqueClock struct{ last atomic.Int64 }
 
 var _ clock.PassiveClock = (*uniqueClock)(nil)

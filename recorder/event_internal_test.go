@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The names of events are made of the time: in a bubble it stands still.
+// Events are named by the time, which stands still in a bubble.
 func TestNoTwoEventsHaveOneTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &uniqueClock{}

@@ -78,7 +78,7 @@ func closeWithin(rec *recorder.Recorder, d time.Duration) error {
 	return rec.Close(ctx)
 }
 
-// flush closes the recorder, because then everything was sent.
+// flush closes the recorder, because Close returns when everything is sent.
 func flush(t *testing.T, rec *recorder.Recorder) {
 	t.Helper()
 	if err := closeWithin(rec, 20*time.Second); err != nil {
@@ -109,7 +109,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// accounted fails the test if an event ended as nothing or as two things.
+// accounted fails the test if an event has no outcome, or two.
 func accounted(t *testing.T, c recorder.Counts) {
 	t.Helper()
 	if sum := c.Published + c.Merged + c.Filtered + c.Dropped + c.Failed; sum != c.Recorded || c.Pending != 0 {

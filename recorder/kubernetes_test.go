@@ -14,7 +14,7 @@ import (
 	"github.com/nagi-runtime/nagi/recorder"
 )
 
-// fakeSink keeps what it is given. It knows the kinds of client-go's scheme.
+// fakeSink keeps the events that it gets. It knows the kinds of client-go's scheme.
 type fakeSink struct {
 	counts             recorder.Counts
 	lastErr, closedErr error

@@ -43,7 +43,7 @@ func TestRecordingReturnsAtOnceAndStaysSmallWhileTheServerIsDown(t *testing.T) {
 	var slowest time.Duration
 	begin := time.Now()
 	for i := range events {
-		message := fmt.Sprint(i, strings.Repeat("x", 20_000)) // 200 MB, would they be kept
+		message := fmt.Sprint(i, strings.Repeat("x", 20_000)) // 200 MB, if they were kept
 		at := time.Now()
 		rec.Event(website("", fmt.Sprintf("site-%d", i)), corev1.EventTypeNormal, "Synced", message)
 		slowest = max(slowest, time.Since(at))
@@ -55,7 +55,7 @@ func TestRecordingReturnsAtOnceAndStaysSmallWhileTheServerIsDown(t *testing.T) {
 	if took > 10*time.Second {
 		t.Errorf("recording took %v", took)
 	}
-	// What client-go remembers of up to 4,096 objects for counting is most of it.
+	// Most of it is client-go's memory of up to 4,096 objects, for counting.
 	if grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
@@ -465,8 +465,8 @@ func TestAHalfOpenConnectionBlocksNobody(t *testing.T) {
 	}
 }
 
-// Whoever reads the stream reads what happened in the order in which it happened, also where the connection was lost
-// with events on the wire and others behind them.
+// Readers of the stream get events in the order in which they happened, even if the connection was lost with events on
+// the wire and others behind them.
 func TestEventsSentAgainAfterALostConnectionAreStoredInOrder(t *testing.T) {
 	t.Parallel()
 	const events = 200 // more than may be on the wire

@@ -12,7 +12,7 @@ type pendingEvent struct {
 	subject string
 	event   *corev1.Event
 	order   uint64    // of arrival
-	since   time.Time // when it, or the repeat it took the place of, arrived
+	since   time.Time // when it, or the former count that it replaced, arrived
 }
 
 // pendingEvents are the events to be sent, oldest first, at most one per subject.
@@ -24,7 +24,7 @@ type pendingEvents struct {
 
 func (p *pendingEvents) len() int { return p.fifo.Len() }
 
-// put adds an event, or lets it take the place of a former count of itself.
+// put adds an event. A repeat replaces the former count of itself; merged says so.
 func (p *pendingEvents) put(subject string, event *corev1.Event) (merged bool) {
 	if e, ok := p.subject[subject]; ok {
 		e.Value.(*pendingEvent).event = event

@@ -49,7 +49,7 @@ func TestEventsThatAreSentAgainKeepTheirPlaces(t *testing.T) {
 	}
 }
 
-// What is sent again must not take the place of a later count of the same event.
+// An event that is sent again must not replace a later count of itself.
 func TestARepeatThatArrivedMeanwhileStays(t *testing.T) {
 	p := pendingEvents{subject: map[string]*list.Element{}}
 	p.put("s", &corev1.Event{Count: 1})

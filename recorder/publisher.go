@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// publishWindow is how many events are on the wire at once, so that a distant server is no bottleneck.
+	// publishWindow is how many events may be on the wire at once, so that a distant server is no bottleneck.
 	publishWindow = 64
-	// ackTimeout is when an event without an acknowledgement is sent again. That is harmless: it takes its own place.
+	// ackTimeout is when an event without an acknowledgement is sent again. That is harmless: it replaces itself.
 	ackTimeout = 5 * time.Second
-	// connectPoll is how often a lost connection is looked at. Nothing is sent meanwhile, because it would fill the
+	// connectPoll is how often a lost connection is checked. Nothing is sent meanwhile, because it would fill the
 	// reconnect buffer of a connection that belongs to the user.
 	connectPoll = 100 * time.Millisecond
 	// messageTooLarge is the server's error code for a message above the stream's limit.
@@ -29,7 +29,7 @@ const (
 
 var errNoAck = fmt.Errorf("no acknowledgement within %v: %w", ackTimeout, nats.ErrTimeout)
 
-// publisher sends events to the stream. All its state, but for the queue, belongs to the goroutine in run.
+// publisher sends events to the stream. All its state, except the queue, belongs to the goroutine in run.
 type publisher struct {
 	cfg        Config
 	log        klog.Logger
@@ -81,7 +81,7 @@ func (p *publisher) resetBackoff() {
 	}
 }
 
-// run is over when ctx is, or when flush is closed and everything is sent.
+// run returns when ctx ends, or when flush is closed and everything is sent.
 func (p *publisher) run(ctx context.Context) {
 	defer close(p.done)
 	defer p.stop()
@@ -129,7 +129,7 @@ func (p *publisher) stop() {
 	p.counts.dropped.Add(uint64(p.left))
 }
 
-// close ends run, if it has to by abort.
+// close waits until run has sent everything, and aborts it when ctx ends. The error counts the events that are left.
 func (p *publisher) close(ctx context.Context, abort context.CancelFunc) error {
 	close(p.flush)
 	select {
@@ -155,7 +155,7 @@ func (p *publisher) lastProblem(ctx context.Context) error {
 	return nats.ErrConnectionClosed
 }
 
-// correlate counts repeats, combines similar events, throttles, and puts what is left among the pending ones.
+// correlate counts repeats, combines similar events, throttles, and adds the rest to the pending events.
 func (p *publisher) correlate(event *corev1.Event) {
 	result, err := p.correlator.EventCorrelate(event)
 	if err != nil {

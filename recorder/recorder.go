@@ -82,9 +82,9 @@ func (r *Recorder) RegisterKind(kind string, samples ...runtime.Object) {
 	}
 }
 
-// Event records that something happened to an object, or to what a *corev1.ObjectReference names. eventtype is
-// corev1.EventTypeNormal or EventTypeWarning, reason is one word in UpperCamelCase for programs, message is for people.
-// Reasons are cut at 128 bytes and messages at 1,024. It returns at once whatever the servers do.
+// Event records that something happened to an object, or to the object that a *corev1.ObjectReference names. eventtype
+// is corev1.EventTypeNormal or EventTypeWarning, reason is one word in UpperCamelCase for programs, message is for
+// people. Reasons are cut at 128 bytes and messages at 1,024. Event returns at once and never waits for a server.
 func (r *Recorder) Event(object runtime.Object, eventtype, reason, message string) {
 	r.record(object, nil, eventtype, reason, message)
 }
@@ -105,7 +105,7 @@ func (r *Recorder) record(object runtime.Object, annotations map[string]string, 
 	if r == nil {
 		return
 	}
-	// A typed nil panics in its own methods, IsNATS is the user's, and no event is worth a reconcile.
+	// No event may cost a reconcile: a typed nil panics in its own methods, and IsNATS is the user's.
 	defer func() {
 		if p := recover(); p != nil {
 			r.refuse(fmt.Errorf("panic: %v", p), object, reason)
@@ -174,7 +174,7 @@ func (r *Recorder) drop(c *counters, ref *corev1.ObjectReference, reason string)
 		"kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name, "reason", reason)
 }
 
-// Stats returns what became of the events so far.
+// Stats returns the counts of events so far.
 func (r *Recorder) Stats() Stats {
 	if r == nil {
 		return Stats{}
@@ -185,7 +185,7 @@ func (r *Recorder) Stats() Stats {
 	return s
 }
 
-// kubernetesCounts adds what the sink counts to what the recorder does.
+// kubernetesCounts adds the counts of the sink to those of the recorder.
 func (r *Recorder) kubernetesCounts() Counts {
 	var sent Counts
 	if r.kube != nil {
@@ -220,9 +220,9 @@ func last(err *atomic.Pointer[error]) error {
 	return nil
 }
 
-// Close sends what was recorded and stops the recorder. It ends when ctx does, or after 5 s if ctx has no deadline; the
-// events that are left are dropped, counted and make the error. No goroutine is left. Events recorded later are
-// dropped. The connection stays open. Closing again does nothing and returns the same.
+// Close sends what was recorded and stops the recorder. It ends when ctx does, or after 5 s if ctx has no deadline.
+// Events that are left are dropped and counted, and the error reports them. No goroutine is left. Events recorded later
+// are dropped. The connection stays open. Closing again does nothing and returns the same.
 func (r *Recorder) Close(ctx context.Context) error {
 	if r == nil {
 		return nil

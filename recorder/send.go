@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// send puts as many events on the wire as are allowed now; after a failure that is one, to see whether it works again.
+// send puts as many events on the wire as are allowed now. After a failure that is one, to see whether it works again.
 func (p *publisher) send(ctx context.Context) {
 	if p.holding || p.ensuring != nil || (!p.needStream && p.pending.len() == 0) {
 		return
@@ -117,7 +117,7 @@ func (p *publisher) hold(d time.Duration) {
 	p.timer.Reset(d)
 }
 
-// ensure looks at the stream beside the loop, which goes on taking events from the queue.
+// ensure checks the stream in a goroutine of its own, while the loop goes on taking events from the queue.
 func (p *publisher) ensure(ctx context.Context) {
 	answer := make(chan error, 1)
 	p.ensuring = answer
@@ -139,8 +139,8 @@ func (p *publisher) ensure(ctx context.Context) {
 	}()
 }
 
-// ensured goes on in any case but a lost connection. A user who may not look at the stream may still publish, and if
-// there is no stream the next acknowledgement says so.
+// ensured takes the result of ensure. Only a lost connection delays publishing: a user who may not look at the stream
+// may still publish, and if there is no stream the next acknowledgement says so.
 func (p *publisher) ensured(err error) {
 	p.ensuring = nil
 	lost := errors.Is(err, context.Canceled) || errors.Is(err, nats.ErrDisconnected) || !p.js.Conn().IsConnected()

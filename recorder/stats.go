@@ -2,8 +2,7 @@ package recorder
 
 import "sync/atomic"
 
-// Stats counts what became of events since New. Each event that was recorded ends as exactly one of the others, or is
-// pending.
+// Stats counts the events since New. Each recorded event ends in exactly one of the other counts, or is pending.
 type Stats struct {
 	NATS       Counts // about NATS entities
 	Kubernetes Counts // about Kubernetes objects; client-go hides Merged, Filtered, Pending and full queues
@@ -26,7 +25,7 @@ type counters struct {
 }
 
 func (c *counters) snapshot() Counts {
-	// Outcomes are read before what they are outcomes of, so that Pending is never negative.
+	// Recorded is read last, so that Pending is never negative.
 	s := Counts{
 		Published: c.published.Load(),
 		Merged:    c.merged.Load(),

@@ -27,7 +27,7 @@ func (c Config) streamConfig() jetstream.StreamConfig {
 		Discard:     jetstream.DiscardOld,
 		MaxAge:      c.MaxAge,
 		MaxBytes:    c.MaxBytes,
-		// One message per subject is what makes a repeat take the place of its former count.
+		// With one message per subject, a repeat replaces its former count.
 		MaxMsgsPerSubject: 1,
 		Storage:           c.Storage,
 		Replicas:          c.Replicas,
@@ -36,7 +36,7 @@ func (c Config) streamConfig() jetstream.StreamConfig {
 	}
 }
 
-// ensureStream creates the stream if it is missing. One that is there is not touched; what does not fit is the error.
+// ensureStream creates the stream if it is missing. It never changes an existing one; the error says what does not fit.
 func ensureStream(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	ctx, cancel := context.WithTimeout(ctx, streamTimeout)
 	defer cancel()

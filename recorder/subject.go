@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxKeyLength is where an encoded key is replaced by its hash: a subject travels in one protocol line of at most 4,096
-// bytes, together with the acknowledgement's, and List's filter is part of an API subject.
+// maxKeyLength is the length above which a hash replaces an encoded key. A subject travels in one protocol line of at
+// most 4,096 bytes, together with the acknowledgement's, and List's filter is part of an API subject.
 const maxKeyLength = 1024
 
 // Subject returns the filter that matches the events about one entity: "nagi.events.Website.*.shop.frontend.*". The key
-// is client-go's, "name" or "namespace/name". With an empty key it matches the events about all entities of a kind,
-// with an empty kind as well all events. prefix is the Config's SubjectPrefix; empty is the default.
+// is client-go's, "name" or "namespace/name". With an empty key it matches the events about all entities of a kind;
+// with an empty kind too, all events. prefix is the Config's SubjectPrefix; empty is the default.
 func Subject(prefix, kind, key string) string {
 	if prefix == "" {
 		prefix = DefaultSubjectPrefix

@@ -1,8 +1,9 @@
-// Package record keeps what a controller remembers in its status bucket.
+// Package record keeps the state of a controller in its status bucket.
 //
-// A Cell is one reserved key with a typed value. Its methods try until NATS answers or their context ends: while NATS
-// is away nothing can be decided, and nothing must be lost. They read and write live, by compare-and-set, over a
-// [Store] of three methods.
+// A [Cell] is one reserved key with a typed value, over a [Store] of three methods. It reads and writes live, by
+// compare-and-set. Its methods try until NATS answers or their context ends: while NATS is away nothing can be decided,
+// and nothing must be lost. A [Claim] makes the bucket that of one controller. [Anchors] write the records of
+// primaries.
 package record
 
 import (

@@ -74,7 +74,7 @@ func (e *events) Close(ctx context.Context) error {
 }
 
 func (e *events) flush(ctx context.Context) error {
-	// A full queue loses our event as any other, so it is sent again; with another UID, for no two may look the same.
+	// A full queue drops our event like any other, so it is sent again, with a new UID: no two may look the same.
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for i := 0; ; i++ {

@@ -57,7 +57,7 @@ func closeWithin(rec *recorder.Recorder, d time.Duration) error {
 	return rec.Close(ctx)
 }
 
-// flush closes the recorder, because then everything was sent.
+// flush closes the recorder, because Close returns when everything is sent.
 func flush(t *testing.T, rec *recorder.Recorder) {
 	t.Helper()
 	if err := closeWithin(rec, 20*time.Second); err != nil {
@@ -203,8 +203,8 @@ func TestCloseEndsARequestThatHangs(t *testing.T) {
 func TestCloseLeavesNoGoroutineAndNoSubscription(t *testing.T) {
 	srv := natstest.Start(t)
 	nc, js := natstest.Connect(t, srv.URL())
-	// Another one first, for what stays: the server's goroutines of the stream, the connection's subscription for
-	// replies.
+	// Start another recorder first, for what stays: the server's goroutines of the stream, the connection's
+	// subscription for replies.
 	first := newRecorder(t, recorder.Config{JetStream: js})
 	first.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
 	flush(t, first)

@@ -32,8 +32,8 @@ const (
 	// two. A broken webhook causes them for ever, and must not hold up the other events.
 	internalGrace = 5 * time.Second
 	// refusalGrace is how long a refusal is not believed if nobody would have noticed that the server was away, because
-	// nothing was recorded. A server that took an event this short a time ago is believed at once: it knows who may do
-	// what, and a missing right must not hold up the other events.
+	// nothing was recorded. It is believed at once if the server took an event this short a time ago: it knows who may
+	// do what, and a missing right must not hold up the other events.
 	refusalGrace = 5 * time.Second
 )
 
@@ -49,11 +49,11 @@ type writer struct {
 	published, failed, dropped atomic.Uint64
 	lastErr                    atomic.Pointer[error]
 
-	busy          sync.Mutex // held while an event is sent, and for what follows
+	busy          sync.Mutex // held while an event is sent; guards the fields below
 	awayAt        time.Time  // when the server was last away
 	takenAt       time.Time  // when it last took an event
-	internalSince time.Time  // of internal errors since then
-	refusedSince  time.Time  // of refusals since then
+	internalSince time.Time  // the first internal error after that
+	refusedSince  time.Time  // the first refusal after that
 }
 
 var _ record.EventSink = (*writer)(nil)
@@ -137,7 +137,7 @@ func (w *writer) taken() {
 	w.takenAt, w.internalSince, w.refusedSince = time.Now(), time.Time{}, time.Time{}
 }
 
-// waitIdle returns when no event is being sent. It is called after the end of the context, which ends requests.
+// waitIdle returns when no event is being sent. Call it after the end of the context, which ends requests.
 func (w *writer) waitIdle() {
 	w.busy.Lock()
 	//lint:ignore SA2001 getting the lock is the wait
@@ -173,7 +173,7 @@ func (w *writer) mayPass(err error) bool {
 	return false
 }
 
-// within reports whether less than grace has passed since a time, which is now if it was not set.
+// within reports whether less than grace has passed since *since, which it sets to now if it is zero.
 func within(grace time.Duration, since *time.Time, now time.Time) bool {
 	if since.IsZero() {
 		*since = now
@@ -189,7 +189,7 @@ func isTemporary(err error) bool {
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return true // nothing that the server said
+		return true // the server said nothing
 	}
 	return isBusy(err) || apierrors.IsServiceUnavailable(err)
 }

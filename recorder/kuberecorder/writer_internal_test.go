@@ -24,7 +24,7 @@ var (
 	errInternal  = apierrors.NewInternalError(errors.New("webhook"))
 )
 
-// A server that was away while nobody recorded anything may just have started too, for all the recorder knows.
+// A server that was away while nothing was recorded may have just started too: the recorder cannot know.
 func TestARefusalHoldsUpEventsForAFewSecondsOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestWhatBecomesOfAnEvent(t *testing.T) {
 		"the server was away":             {[]error{errAway, errAway}, false, 1, nil, 1, 0, 3},
 		"the answer to a create was lost": {[]error{errAway, exists}, false, 1, nil, 1, 0, 2},
 		"its name is another's":           {[]error{exists}, false, 1, apierrors.IsAlreadyExists, 0, 1, 1},
-		// client-go creates it then
+		// client-go then creates it
 		"what it repeats has aged out":           {[]error{notFound}, true, 2, apierrors.IsNotFound, 0, 0, 1},
 		"there is no namespace for it":           {[]error{notFound}, false, 1, apierrors.IsNotFound, 0, 1, 1},
 		"the server is away for longer than age": {away, false, 1, apierrors.IsTimeout, 0, 1, 0},
