@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Times within which a request must be answered, by what it costs the server at a million keys. Unanswered ones are
-// sent again meanwhile, so these only say when to report a problem.
+// Times within which a request must be answered, by what it costs the server at a million keys; they begin again with each
+// answer to another one. Unanswered ones are sent again meanwhile, so these only say when to report a problem.
 const (
 	quickRequest = 2 * time.Second
 	slowRequest  = 30 * time.Second
@@ -102,10 +102,10 @@ type infoQuery struct {
 // askInfo asks for the stream's state and, with a query, for a page of its subjects.
 func (s *session) askInfo(q infoQuery, done func(*streamInfo, error)) {
 	subject := s.src.api("STREAM.INFO.%s")
-	c := &call{subject: subject, deadline: time.Now().Add(quickRequest)}
+	c := &call{subject: subject, timeout: quickRequest}
 	if q.Filter != "" {
 		c.payload, _ = json.Marshal(q) // strings and numbers only
-		c.deadline, c.once, c.counts = time.Now().Add(slowRequest), true, true
+		c.timeout, c.once, c.counts = slowRequest, true, true
 	}
 	c.done = func(answer []byte, err error) {
 		if err != nil {
@@ -148,7 +148,10 @@ type storedMessage struct {
 func (s *session) askMessage(q messageQuery, done func(*storedMessage, error)) {
 	payload, _ := json.Marshal(q)
 	subject := s.src.api("STREAM.MSG.GET.%s")
-	c := &call{subject: subject, payload: payload, once: q.once, deadline: time.Now().Add(quickRequest)}
+	c := &call{subject: subject, payload: payload, timeout: slowRequest, large: true}
+	if q.once {
+		c.timeout, c.once = quickRequest, true
+	}
 	c.done = func(answer []byte, err error) {
 		if err != nil {
 			done(nil, err)
@@ -250,7 +253,7 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64)
 func (s *session) deleteConsumer(name string, done func(gone, already bool, err error)) {
 	subject := s.src.api("CONSUMER.DELETE.%s.%s", name)
 	already := false
-	c := &call{subject: subject, deadline: time.Now().Add(quickRequest)}
+	c := &call{subject: subject, timeout: quickRequest}
 	c.done = func(answer []byte, err error) {
 		if err == nil {
 			var r struct {

@@ -64,6 +64,31 @@ func TestRecoveryIsPromptAfterALongSilence(t *testing.T) {
 	o.healed(t)
 }
 
+// TestTheWatchBeginsWhereEachAnswerTakesLong: a server may take longer for all answers than for one it may, as where values
+// are large. What waits behind an answer is not sent again, or the server would fall behind more and more.
+func TestTheWatchBeginsWhereEachAnswerTakesLong(t *testing.T) {
+	t.Parallel()             // it waits
+	const took = time.Second // more than after which a request with a small answer is sent again
+	server := natstest.Start(t)
+	kv := bucket(t, connect(t, server.URL()), jetstream.KeyValueConfig{Bucket: "b"})
+	for i := range anchorWindows[0] {
+		put(t, kv, fmt.Sprint("k", i), 1)
+	}
+	var asked atomic.Int64
+	js := relay(t, server, func(m *nats.Msg) bool { // handles one request at a time
+		if strings.Contains(m.Subject, "MSG.GET") {
+			asked.Add(1)
+			pass(took)
+		}
+		return false
+	})
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	r.follows(t, kv, "k0", 2, 4*quickRequest)
+	if n := int(asked.Load()); n < anchorWindows[0] || n >= 2*anchorWindows[0] {
+		t.Errorf("%d messages were asked for, want %d, and few again", n, anchorWindows[0])
+	}
+}
+
 // TestAListThatCannotBeFinishedLetsTheWatchGoOn: between its attempts.
 func TestAListThatCannotBeFinishedLetsTheWatchGoOn(t *testing.T) {
 	t.Parallel() // it waits

@@ -25,32 +25,35 @@ type call struct {
 	token    string
 	subject  string
 	payload  []byte
-	before   error     // the connection's last error when the request was sent
-	sent     int       // how often
-	once     bool      // it is not sent again while no answer comes
-	counts   bool      // until it has answered, the server does nothing else with the stream
+	before   error // the connection's last error when the request was sent
+	sent     int   // how often
+	once     bool  // it is not sent again while no answer comes
+	large    bool  // its answer carries a value
+	counts   bool  // until it has answered, the server does nothing else with the stream
+	timeout  time.Duration
 	resend   time.Time // when it is, zero if never
 	deadline time.Time
 	done     func(answer []byte, err error)
+
+	leaderless bool // the last answer says so: it is sent again soon
 }
 
 // ask sends a request, and again while no answer comes. The answer is given to done by receive.
 func (s *session) ask(subject string, payload []byte, timeout time.Duration, done func([]byte, error)) {
-	s.request(&call{subject: subject, payload: payload, deadline: time.Now().Add(timeout), done: done})
+	s.request(&call{subject: subject, payload: payload, timeout: timeout, done: done})
 }
 
 func (s *session) request(c *call) {
 	s.callSeq++
 	c.token, c.before = strconv.FormatUint(s.callSeq, 10), s.nc.LastError()
+	c.deadline = time.Now().Add(c.timeout)
 	s.calls = append(s.calls, c)
 	s.send(c)
 }
 
 func (s *session) send(c *call) {
 	c.sent++
-	if c.resend = (time.Time{}); !c.once {
-		c.resend = time.Now().Add(resendAfter)
-	}
+	c.leaderless, c.resend = false, c.nextResend(time.Now())
 	if err := s.nc.PublishRequest(c.subject, s.inbox+"."+c.token, c.payload); err != nil {
 		s.settle(c, nil, fmt.Errorf("sending to %s: %w", c.subject, err))
 	}
@@ -78,12 +81,35 @@ func (s *session) answered(token string, m *nats.Msg) {
 			return
 		}
 		if leaderless(m.Data) {
-			c.resend = time.Now().Add(leaderPause) // as if it had not been answered
+			c.leaderless, c.resend = true, time.Now().Add(leaderPause) // as if it had not been answered
 			return
 		}
+		s.works(time.Now())
 		s.settle(c, m.Data, nil)
 		return
 	}
+}
+
+// works gives all calls their time again, since the server has just answered one. It answers one after the other, which
+// takes seconds where values are large, and each request that is sent again meanwhile makes it slower.
+func (s *session) works(now time.Time) {
+	for _, c := range s.calls {
+		c.deadline = now.Add(c.timeout)
+		if !c.leaderless {
+			c.resend = c.nextResend(now)
+		}
+	}
+}
+
+// nextResend is when the call is sent again if nothing is answered until then; zero if it is not.
+func (c *call) nextResend(now time.Time) time.Time {
+	switch {
+	case c.once:
+		return time.Time{}
+	case c.large:
+		return now.Add(resendLargeAfter)
+	}
+	return now.Add(resendAfter)
 }
 
 // advanceCalls resends what was not answered, gives up what is overdue or was refused, and tells when to look again.

@@ -34,6 +34,9 @@ const (
 	// resendAfter is when a request is sent again: one that met a server without a leader is never answered, while one
 	// that takes long (a consumer on a stream of a million subjects) is only joined by another of the same effect.
 	resendAfter = 700 * time.Millisecond
+	// resendLargeAfter is the same for a request whose answer carries a value: where values are large the server has to
+	// do the same work again. It leaves time to recover within two seconds.
+	resendLargeAfter = 1500 * time.Millisecond
 )
 
 var (
