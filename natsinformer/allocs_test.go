@@ -19,16 +19,17 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// TestAllocationsOfAnEvent holds how often an informer allocates from a message to the return of the event handler, beyond
-// what a pull consumer does that only receives. The server and the writer are in this process and allocate with both. Decode
-// returns an object that has its name only, and is not counted for more.
+// TestAllocationsOfAnEvent holds how often an informer allocates from a message to the return of the event handler,
+// beyond what a pull consumer does that only receives. The server and the writer are in this process and allocate with
+// both. Decode returns an object with only its name.
 func TestAllocationsOfAnEvent(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Storage: jetstream.MemoryStorage})
 
 	received := &atomic.Int64{}
 	consumer, err := js.CreateConsumer(t.Context(), "KV_b", jetstream.ConsumerConfig{
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: "$KV.b.>",
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true,
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: "$KV.b.>",
 	})
 	must(t, err)
 	consuming, err := consumer.Consume(func(jetstream.Msg) { received.Add(1) }, jetstream.PullMaxMessages(pullBatch))
@@ -62,8 +63,8 @@ func TestAllocationsOfAnEvent(t *testing.T) {
 	}
 }
 
-// allocationsPerPut puts some keys again and again, and returns how often all of this process allocates for one put, until
-// it has arrived.
+// allocationsPerPut puts some keys again and again, and returns how often this whole process allocates for one put
+// until it has arrived.
 func allocationsPerPut(t *testing.T, js jetstream.JetStream, arrived *atomic.Int64) float64 {
 	t.Helper()
 	const keys, rounds = 100, 50

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Times within which a request must be answered, by what it costs the server at a million keys; they begin again with each
-// answer to another one. Unanswered ones are sent again meanwhile, so these only say when to report a problem.
+// How long a request may stay unanswered before that is reported, by what it costs the server at a million keys. The
+// time begins again with each answer to another request. Meanwhile unanswered requests are sent again (resendAfter).
 const (
 	quickRequest = 2 * time.Second
 	slowRequest  = 30 * time.Second
@@ -36,7 +36,7 @@ func apiPrefixOf(js jetstream.JetStream) string {
 	return "$JS.API."
 }
 
-// streamInfo is what we need of STREAM.INFO.
+// streamInfo holds the fields of a STREAM.INFO answer that we use.
 type streamInfo struct {
 	Created time.Time `json:"created"`
 	State   struct {
@@ -44,7 +44,7 @@ type streamInfo struct {
 		NumSubjects int               `json:"num_subjects"`
 		Subjects    map[string]uint64 `json:"subjects"`
 	} `json:"state"`
-	Total   int          `json:"total"` // of the subjects asked for
+	Total   int          `json:"total"` // how many subjects match the query
 	Cluster *clusterInfo `json:"cluster"`
 	Error   *apiError    `json:"error"`
 }
@@ -53,16 +53,16 @@ type clusterInfo struct {
 	Leader   string `json:"leader"`
 	Replicas []struct {
 		Offline bool          `json:"offline"`
-		Active  time.Duration `json:"active"` // since it was heard of
-	} `json:"replicas"` // without the one that answers
+		Active  time.Duration `json:"active"` // time since the leader heard of it
+	} `json:"replicas"` // without the member that answers
 }
 
-// freshPeer is how long a leader may not have heard of a member that counts for its majority. Members that hear nothing
-// of their leader elect another one after four seconds at the earliest, so nothing is written elsewhere before.
+// freshPeer is how recently a leader must have heard of a member to count it for its majority. Members that hear
+// nothing of their leader elect another one after four seconds at the earliest, so nothing is written elsewhere before.
 const freshPeer = 3500 * time.Millisecond
 
-// led tells whether a leader with a majority answered. While a stream has no leader, the server lets any member tell what
-// it has, and that may be long behind; and a leader that was cut off does not know of its successor.
+// led reports whether a leader with a majority answered. While a stream has no leader, the server lets any member
+// answer, which may be long behind; and a leader that was cut off does not know of its successor.
 func (c *clusterInfo) led() bool {
 	switch {
 	case c == nil:
@@ -79,13 +79,13 @@ func (c *clusterInfo) led() bool {
 	return 2*fresh > len(c.Replicas)+1
 }
 
-// alone tells whether one server of a cluster has the only replica.
+// alone reports whether one server of a cluster has the only replica.
 func (c *clusterInfo) alone() bool { return c != nil && len(c.Replicas) == 0 }
 
-// codeNoLeader is the API's error while the stream or the cluster has no leader.
+// codeNoLeader is the API's error code while the stream or the cluster has no leader.
 const codeNoLeader jetstream.ErrorCode = 10008
 
-// leaderless tells whether an answer says, in one way or another, that there is no leader to answer.
+// leaderless reports whether an answer does not count, because no leader with a majority gave it.
 func leaderless(answer []byte) bool {
 	var r struct {
 		Cluster *clusterInfo `json:"cluster"`
@@ -118,7 +118,7 @@ func (s *session) askInfo(q infoQuery, done func(*streamInfo, error)) {
 	s.request(c)
 }
 
-// info asks and waits, while no consumer delivers.
+// info asks for the stream's state and waits. Only for a session whose consumer does not deliver now.
 func (s *session) info(ctx context.Context) (info *streamInfo, err error) {
 	answered := false
 	s.askInfo(infoQuery{}, func(i *streamInfo, e error) { info, err, answered = i, e, true })
@@ -134,7 +134,7 @@ type messageQuery struct {
 	LastFor string `json:"last_by_subj,omitempty"`
 	NextFor string `json:"next_by_subj,omitempty"`
 
-	once bool // one of many: another of each would only make more of them wait
+	once bool // it is one of many and not sent again: repeats would only make the others wait
 }
 
 // storedMessage identifies a message; its value is not read.
@@ -144,7 +144,7 @@ type storedMessage struct {
 	Time    time.Time `json:"time"`
 }
 
-// askMessage gives done the message, or nil if the leader has none.
+// askMessage passes the message to done, or nil if the leader has none.
 func (s *session) askMessage(q messageQuery, done func(*storedMessage, error)) {
 	payload, _ := json.Marshal(q)
 	subject := s.src.api("STREAM.MSG.GET.%s")
@@ -172,7 +172,7 @@ func (s *session) askMessage(q messageQuery, done func(*storedMessage, error)) {
 	s.request(c)
 }
 
-// message asks and waits, while no consumer delivers.
+// message asks for a message and waits. Only for a session whose consumer does not deliver now.
 func (s *session) message(ctx context.Context, q messageQuery) (*storedMessage, error) {
 	m, err := s.messages(ctx, []messageQuery{q})
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *session) message(ctx context.Context, q messageQuery) (*storedMessage, 
 	return m[0], nil
 }
 
-// messages is message for several at once.
+// messages is message for several queries at once.
 func (s *session) messages(ctx context.Context, queries []messageQuery) (found []*storedMessage, err error) {
 	found = make([]*storedMessage, len(queries))
 	left, answered := len(queries), false
@@ -201,9 +201,9 @@ func (s *session) messages(ctx context.Context, queries []messageQuery) (found [
 	return found, err
 }
 
-// createConsumer makes a consumer of the given name that delivers every message behind the sequence. Also for a list: in
-// a stream of one message per subject that is the last message of each subject, and in another one the server (v2.15)
-// stops delivering last messages when one of them is deleted meanwhile.
+// createConsumer makes a consumer of the given name that delivers every message behind the sequence. A list uses it
+// too: in a stream of one message per subject these are the last messages. In a stream with history the server (v2.15)
+// stops delivering last messages (last_per_subject) when one of them is deleted meanwhile.
 func (s *session) createConsumer(ctx context.Context, name string, after uint64) error {
 	type config struct {
 		Name          string        `json:"name"`
@@ -232,7 +232,7 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64)
 	s.ask(subject, payload, slowRequest, func(a []byte, e error) { answer, failed, answered = a, e, true })
 	if err := s.await(ctx, &answered); err != nil {
 		if ctx.Err() != nil {
-			// The server may be making it now, and would not find it if it were asked to delete it before.
+			// The server may be making it now. It would not find it if we asked it to delete it before that.
 			grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 			defer cancel()
 			_ = s.await(grace, &answered)
@@ -248,8 +248,8 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64)
 	return s.src.decodeAnswer(subject, answer, &r, func() *apiError { return r.Error })
 }
 
-// deleteConsumer asks for a consumer's deletion; done is told whether it is certainly gone, and whether it was before: not by an
-// answer that may be to a second request.
+// deleteConsumer asks the server to delete a consumer. done learns whether the consumer is certainly gone, and whether
+// it was gone already, which only the answer to a first request proves.
 func (s *session) deleteConsumer(name string, done func(gone, already bool, err error)) {
 	subject := s.src.api("CONSUMER.DELETE.%s.%s", name)
 	already := false

@@ -12,7 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// backedUp is a bucket of which a snapshot was taken, and an informer that has followed what was written since.
+// backedUp is a bucket with a snapshot, and an informer that has followed what was written since the snapshot.
 type backedUp struct {
 	server   *natstest.Server
 	proxy    *natstest.Proxy // between the informer and the server
@@ -25,8 +25,8 @@ type backedUp struct {
 	events   int            // that the handler had got by then
 }
 
-// takeSnapshot in the format of today, of which a restore makes a stream with a new time of creation, or in the old one, of
-// which it has the time of creation that it had.
+// takeSnapshot takes a snapshot in today's format, from which a restore makes a stream with a new time of creation, or
+// in the old one, which keeps the time of creation.
 func takeSnapshot(t *testing.T, b *backedUp, format string) {
 	t.Helper()
 	var err error
@@ -40,8 +40,8 @@ func takeSnapshot(t *testing.T, b *backedUp, format string) {
 	answers(t, b.js, "b")
 }
 
-// startBackedUp: k5 is deleted in the snapshot; after it some keys are created (new), updated (k0 to k4), and deleted (k10
-// to k12), and one is created and deleted (brief).
+// startBackedUp deletes k5 before the snapshot. After it, it creates some keys (new), updates some (k0 to k4), deletes
+// some (k10 to k12), and creates and deletes one (brief).
 func startBackedUp(t *testing.T, format string) *backedUp {
 	t.Helper()
 	b := &backedUp{server: natstest.Start(t), known: map[string]int{}}
@@ -79,8 +79,9 @@ func (b *backedUp) restore(t *testing.T) {
 	must(t, b.snapshot.Restore(t.Context(), b.admin.Conn()))
 }
 
-// toldOfTheRestore checks what the handler got since: deletes of what was known, with the last known object, and inferred,
-// for nobody deleted anything, and in the end the state of each key. Of a stream made anew that is every key that was known.
+// toldOfTheRestore checks what the handler got since the restore: in the end the state of each key, and before that
+// inferred deletes with the last known object, since nobody deleted anything. If the stream was made anew, each known
+// key is deleted.
 func (b *backedUp) toldOfTheRestore(t *testing.T, anew bool) {
 	t.Helper()
 	now := contents(t, b.kv)
@@ -113,9 +114,9 @@ func (b *backedUp) toldOfTheRestore(t *testing.T, anew bool) {
 	}
 }
 
-// TestRestoredFromASnapshotThroughTheAPI: the stream is deleted and restored while the informer looks on, or is away, at
-// lower sequences; or others write on past the cursor that the informer had before it looks again. Whatever there is to
-// see, the store ends equal to the server's, and what vanished is deleted.
+// TestRestoredFromASnapshotThroughTheAPI: the stream is deleted and restored while the informer watches or is away, at
+// lower sequences; or others write on past the informer's cursor before it looks again. In each case the store ends
+// equal to the server's, and keys that vanished are deleted.
 func TestRestoredFromASnapshotThroughTheAPI(t *testing.T) {
 	for _, format := range []string{"today's", "old"} {
 		for name, test := range map[string]struct {
@@ -181,8 +182,8 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	return stream.CachedInfo().State.LastSeq
 }
 
-// TestARestoreIsToldFromAListThatWasDueAnyway: a stream that is restored and written past the cursor while another list is due, as
-// after a server was started again, is still known as a restored one: what is missing in it nobody has deleted.
+// TestARestoreIsToldFromAListThatWasDueAnyway: a stream may be restored and written past the cursor while a list is
+// due, as after a server's restart. It still counts as a restored one: nobody has deleted the keys missing in it.
 func TestARestoreIsToldFromAListThatWasDueAnyway(t *testing.T) {
 	b := startBackedUp(t, "old")
 	b.r.stop()
@@ -199,7 +200,8 @@ func TestARestoreIsToldFromAListThatWasDueAnyway(t *testing.T) {
 	info, err := s.info(t.Context())
 	must(t, err)
 	if info.State.LastSeq < w.cursor || !info.Created.Equal(w.created) {
-		t.Fatalf("the stream is at %d and the cursor at %d: nothing but its messages must tell", info.State.LastSeq, w.cursor)
+		t.Fatalf("the stream is at %d and the cursor at %d: nothing but its messages must tell",
+			info.State.LastSeq, w.cursor)
 	}
 	m, err := w.identify(t.Context(), s, info)
 	if err != nil || m != restored {

@@ -28,7 +28,8 @@ func TestStoreFollowsTheBucket(t *testing.T) {
 	put(t, kv, "new", 7)
 	r.converges(t, kv, prompt)
 	eventually(t, prompt, "handler", func() bool { return r.seen.last("new").n == 7 })
-	if e := r.seen.last("k2"); e.kind != "delete" || e.n != 2 || e.deletion != (Deletion{true, DeleteMarker}) || e.revision != revision+1 {
+	if e := r.seen.last("k2"); e.kind != "delete" || e.n != 2 ||
+		e.deletion != (Deletion{true, DeleteMarker}) || e.revision != revision+1 {
 		t.Errorf("delete: %+v", e)
 	}
 	if e := r.seen.last("k3"); e.kind != "delete" || e.n != 3 || e.deletion != (Deletion{true, PurgeMarker}) {

@@ -48,10 +48,13 @@ func (w *website) DeepCopyObject() kruntime.Object {
 }
 
 func websiteDocument(i int) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"example.nagi/v1","kind":"Website","metadata":{"labels":{"app":"shop","team":"team-%d"}},`+
-		`"spec":{"host":"shop-%d.example.com","image":"registry.example.com/shop/frontend:v1.27.3","region":"eu-west-1","stage":"production",`+
-		`"replicas":%d,"paths":["/","/cart","/checkout","/account"],"tls":true,"contact":"somebody@example.com",`+
-		`"notes":"The people who run the shop look after this one, all of them, every day of the year."}}`, i%40, i, i%7)
+	return fmt.Appendf(nil,
+		`{"apiVersion":"example.nagi/v1","kind":"Website","metadata":{"labels":{"app":"shop","team":"team-%d"}},`+
+			`"spec":{"host":"shop-%d.example.com","image":"registry.example.com/shop/frontend:v1.27.3",`+
+			`"region":"eu-west-1","stage":"production",`+
+			`"replicas":%d,"paths":["/","/cart","/checkout","/account"],"tls":true,"contact":"somebody@example.com",`+
+			`"notes":"The people who run the shop look after this one, all of them, every day of the year."}}`,
+		i%40, i, i%7)
 }
 
 var decoders = map[string]func(Entry) (kruntime.Object, error){
@@ -65,7 +68,8 @@ var decoders = map[string]func(Entry) (kruntime.Object, error){
 	},
 	"jsonv2-lenient": func(e Entry) (kruntime.Object, error) { // duplicate names allowed, as encoding/json does
 		w := &website{}
-		if err := json.Unmarshal(e.Value, w, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+		if err := json.Unmarshal(e.Value, w,
+			jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 			return nil, err
 		}
 		w.Name = e.Key
@@ -93,7 +97,7 @@ func fill(b *testing.B, js jetstream.JetStream, n int) {
 	<-js.PublishAsyncComplete()
 }
 
-// rawList is what the list is measured against: a pull consumer that only counts.
+// rawList is the yardstick for the list: a pull consumer that only counts.
 func rawList(b *testing.B, js jetstream.JetStream, n int) time.Duration {
 	b.Helper()
 	began := time.Now()
@@ -110,7 +114,8 @@ func rawConsumer(b *testing.B, js jetstream.JetStream) (messages jetstream.Messa
 	b.Helper()
 	ctx := context.Background()
 	consumer, err := js.CreateConsumer(ctx, "KV_b", jetstream.ConsumerConfig{
-		Name: "raw", AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		Name: "raw", AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true,
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 		FilterSubject: "$KV.b.>",
 	})
 	must(b, err)
@@ -174,8 +179,8 @@ func startBare(b *testing.B, js jetstream.JetStream, decode func(Entry) (kruntim
 	return &running{Informer: informer, stop: func() { cancel(); <-done }}
 }
 
-// heapPerObject is what is freed when a synced informer goes. The server is in the same process, and changes less
-// between these two moments than while a list is read.
+// heapPerObject returns how much heap per object is freed when a synced informer goes. The server is in the same
+// process, and changes less between these two moments than while a list is read.
 func heapPerObject(b *testing.B, js jetstream.JetStream, decode func(Entry) (kruntime.Object, error), n int) float64 {
 	b.Helper()
 	r := startBare(b, js, decode)
@@ -202,7 +207,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// arrivals is a handler that hands on which revision arrived when.
+// arrivals is a handler that sends on which revision arrived when.
 type arrivals struct{ at chan arrival }
 
 type arrival struct {
@@ -295,7 +300,9 @@ func BenchmarkDecode(b *testing.B) {
 }
 
 func BenchmarkParseDelivery(b *testing.B) {
-	reply := "$JS.ACK." + strings.Join([]string{"KV_b", "nagi-abcdefgh", "1", "123456", "123456", "1700000000000000000", "12"}, ".")
+	reply := "$JS.ACK." + strings.Join([]string{
+		"KV_b", "nagi-abcdefgh", "1", "123456", "123456", "1700000000000000000", "12",
+	}, ".")
 	b.ReportAllocs()
 	for b.Loop() {
 		_, err := parseDelivery(reply)

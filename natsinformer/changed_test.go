@@ -18,8 +18,8 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// TestRecreatedStream: of a stream that was deleted and made again, each key that was known is delivered as deleted, and
-// each that is in the new one as added.
+// TestRecreatedStream: when a stream is deleted and made again, the handler gets each known key as deleted, and each
+// key of the new stream as added.
 func TestRecreatedStream(t *testing.T) {
 	for name, keys := range map[string]int{"fewer": 3, "more": 50, "empty": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,8 @@ func TestRecreatedStream(t *testing.T) {
 				key := fmt.Sprint("k", i)
 				eventually(t, prompt, key+" was deleted", func() bool {
 					events := r.seen.of(key)
-					return len(events) > 1 && (events[len(events)-1].kind == "delete" || events[len(events)-2].kind == "delete")
+					return len(events) > 1 &&
+						(events[len(events)-1].kind == "delete" || events[len(events)-2].kind == "delete")
 				})
 				events := r.seen.of(key)
 				for j, e := range events {
@@ -149,8 +150,8 @@ func TestRestoredStream(t *testing.T) {
 }
 
 // TestRestoredStreamWrittenOverIsNoticed: the stream lost its last messages, then other keys were written at their
-// sequences, and then those that were lost. So no key is found at an unknown revision below the cursor but the others,
-// which the informer must look for.
+// sequences, and then the lost keys again. So only the other keys are at an unknown revision below the cursor, and the
+// informer must look for them.
 func TestRestoredStreamWrittenOverIsNoticed(t *testing.T) {
 	server := startRestorable(t)
 	admin, js := connect(t, server.URL()), connect(t, server.proxy.URL())
@@ -181,8 +182,8 @@ func TestRestoredStreamWrittenOverIsNoticed(t *testing.T) {
 	}
 }
 
-// TestHotKeysDoNotMakeAReconnectAList: whatever was written how often, the keys that were not written again while the
-// informer was away prove that the stream is the same.
+// TestHotKeysDoNotMakeAReconnectAList: keys that were not written again while the informer was away prove that the
+// stream is the same, however often others were written.
 func TestHotKeysDoNotMakeAReconnectAList(t *testing.T) {
 	server := natstest.Start(t)
 	proxy := natstest.StartProxy(t, server.URL())
@@ -213,8 +214,8 @@ func TestHotKeysDoNotMakeAReconnectAList(t *testing.T) {
 	}
 }
 
-// TestRelistingUntilTheStoreReflectsAnotherStream: whoever acts on what the store has must be able to know that it is of
-// a stream that is gone.
+// TestRelistingUntilTheStoreReflectsAnotherStream: code that acts on the store must be able to know that the store is
+// of a stream that is gone.
 func TestRelistingUntilTheStoreReflectsAnotherStream(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
@@ -261,10 +262,11 @@ func TestVanishedKeysAreDeletedWithinTheInterval(t *testing.T) {
 			must(t, stream.Purge(t.Context()))
 			put(t, kv, "stays", 1)
 		}},
-		"bucket TTL without markers": {jetstream.KeyValueConfig{TTL: time.Second}, func(t *testing.T, kv jetstream.KeyValue, _ jetstream.JetStream) {
-			eventually(t, 10*time.Second, "expired", func() bool { return len(contents(t, kv)) == 0 })
-			put(t, kv, "stays", 1)
-		}},
+		"bucket TTL without markers": {jetstream.KeyValueConfig{TTL: time.Second},
+			func(t *testing.T, kv jetstream.KeyValue, _ jetstream.JetStream) {
+				eventually(t, 10*time.Second, "expired", func() bool { return len(contents(t, kv)) == 0 })
+				put(t, kv, "stays", 1)
+			}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +287,9 @@ func TestVanishedKeysAreDeletedWithinTheInterval(t *testing.T) {
 					keys := r.GetStore().ListKeys()
 					return len(keys) == 0 || len(keys) == 1 && keys[0] == "stays"
 				})
-				eventually(t, prompt, name+": and are delivered as deletes", func() bool { return r.seen.last("gone.7").kind == "delete" })
+				eventually(t, prompt, name+": and are delivered as deletes", func() bool {
+					return r.seen.last("gone.7").kind == "delete"
+				})
 				if e := r.seen.last("gone.7"); e.deletion != (Deletion{false, DeleteVanished}) || e.n != 7 {
 					t.Errorf("%s: %+v", name, e)
 				}
@@ -307,7 +311,8 @@ func TestExpiryWithLimitMarkersIsEvidenced(t *testing.T) {
 	r.converges(t, kv, prompt)
 }
 
-// TestHistoryDoesNotBringBackOldObjects: when a bucket with history is listed again, its older revisions are read first.
+// TestHistoryDoesNotBringBackOldObjects: when a bucket with history is listed again, its older revisions are read
+// first.
 func TestHistoryDoesNotBringBackOldObjects(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", History: 5})
@@ -354,7 +359,7 @@ func TestDeletesMissedWhileDisconnected(t *testing.T) {
 	}
 }
 
-// TestMarkersReadInARelistAreEvidence: also where a stream has to be listed again, what is read in it is no inference.
+// TestMarkersReadInARelistAreEvidence: a marker that is read when the stream is listed again is evidence too.
 func TestMarkersReadInARelistAreEvidence(t *testing.T) {
 	server := natstest.Start(t)
 	proxy := natstest.StartProxy(t, server.URL())
@@ -365,7 +370,7 @@ func TestMarkersReadInARelistAreEvidence(t *testing.T) {
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
 	proxy.Refuse()
 	must(t, kv.Purge(t.Context(), "marked"))
-	put(t, kv, "hot", 2) // now no message that was read is left to prove that the stream is the same
+	put(t, kv, "hot", 2) // now every message that was read is gone, and none proves that the stream is the same
 	proxy.Resume()
 	answers(t, js, "b")
 	r.converges(t, kv, prompt)
@@ -405,7 +410,8 @@ func TestExpiredTombstonesCostNoList(t *testing.T) {
 	}
 }
 
-// TestWaitKeyReadsOwnWrites: whoever waits for a write of his own reads it or a later one, while others write the same keys.
+// TestWaitKeyReadsOwnWrites: a writer that waits for its own write reads it or a later one, while others write the same
+// keys.
 func TestWaitKeyReadsOwnWrites(t *testing.T) {
 	server := natstest.Start(t)
 	js := connect(t, server.URL())
@@ -443,9 +449,9 @@ func TestWaitKeyReadsOwnWrites(t *testing.T) {
 	}
 }
 
-// TestCursorWaitsForAKeyThatWasWrittenAgain: of a key that was written twice while the watch was away, only the second
-// revision comes, behind all that was written in between. Until it is there the store does not contain the first one
-// either, so the cursor must not pass it.
+// TestCursorWaitsForAKeyThatWasWrittenAgain: when a key was written twice while the watch was away, only the second
+// revision comes, behind all that was written in between. Until then the store does not contain the first one either,
+// so the cursor must not pass it.
 func TestCursorWaitsForAKeyThatWasWrittenAgain(t *testing.T) {
 	server := natstest.Start(t)
 	proxy := natstest.StartProxy(t, server.URL())
@@ -488,8 +494,8 @@ func TestCursorWaitsForAKeyThatWasWrittenAgain(t *testing.T) {
 	r.reaches(t, second, prompt)
 }
 
-// TestTheCursorClaimsNothingOfAnotherStreamBeforeTheStoreHasIt: who waits for a write to a stream that was made anew, with
-// fewer messages, must not be told by the cursor of the stream before that the store has it.
+// TestTheCursorClaimsNothingOfAnotherStreamBeforeTheStoreHasIt: the stream is made anew, with fewer messages. The old
+// stream's cursor must not say that the store has a write to the new one.
 func TestTheCursorClaimsNothingOfAnotherStreamBeforeTheStoreHasIt(t *testing.T) {
 	for name, atomic := range map[string]bool{"with AtomicFIFO": true, "without": false} {
 		t.Run(name, func(t *testing.T) {

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// compareIdle is how long nothing must come for the last sequence to count as reached: what is behind the cursor
-	// may be gone or not for us.
+	// compareIdle is how long the consumer must send nothing for the last sequence to count as reached. The messages
+	// behind the cursor may be gone, or not match the filter.
 	compareIdle = 50 * time.Millisecond
-	// compareTries is how often a count is repeated before the stream is listed again. Under load a new key may be
-	// counted by the server before it has arrived.
+	// compareTries is how often a count is repeated before the stream is listed again. Under load the server may count
+	// a new key before it has arrived.
 	compareTries = 5
-	// tombWindow is how many expired tombstones are asked for at a time: the server drops requests of everybody when
-	// too many wait. tombRounds bounds how often that may make a count useless.
+	// tombWindow is how many expired tombstones are asked for at a time: the server drops everybody's requests when
+	// too many wait. tombRounds bounds how often forgotten tombstones may make a count useless.
 	tombWindow = 64
 	tombRounds = 50
-	// countRest is how many times as long as a count took there is rest before the next one: while it counts with a
-	// filter, which takes about a second for a quarter of a million keys, the server does nothing else with the stream.
+	// countRest is the pause after a count, as a multiple of the time it took. While the server counts with a filter
+	// (about a second for a quarter of a million keys), it does nothing else with the stream.
 	countRest = 10
 )
 
-// comparison finds keys that vanished without a message. Every interval, and after each recovery, it counts: the server's
-// subjects at its last sequence, and the keys known when the cursor passes that sequence. If they differ for good,
-// expired tombstones are the usual reason; they are asked for one by one. If that does not explain it, the stream is
-// listed again.
+// comparison finds keys that vanished without a message. Every interval, and after each recovery, it compares two
+// counts: the server's subjects at its last sequence, and the keys known when the cursor passes that sequence. If they
+// differ for good, expired tombstones are the usual reason; it asks for them one by one. If that does not explain the
+// difference, the stream is listed again.
 type comparison struct {
 	at     time.Time // when to begin
 	asking bool
@@ -40,50 +40,50 @@ type comparison struct {
 	known  int // keys known when the cursor stood at info's last sequence, -1 before
 	tries  int
 	rounds int
-	tombs  []string // to be asked for
-	checks int      // being asked for
-	forgot int      // that the leader did not have
+	tombs  []string // keys of expired tombstones still to be asked for
+	checks int      // how many are asked for now
+	forgot int      // how many the leader did not have any more
 }
 
-// counted is what is to be known of the comparisons before. It outlives a session.
+// counted is what a comparison needs from those before it. It outlives a session.
 type counted struct {
-	exact       bool      // a list has just told which keys there are
-	notBefore   time.Time // when the server may be asked again
-	relisted    time.Time
-	unexplained int       // the difference for which that was done
-	foreign     bool      // the stream has subjects that are not the bucket's, so that a count needs a filter
-	listAt      time.Time // when to list again because the server may have lost something, zero if it has not
+	exact       bool      // a list has just shown which keys there are
+	notBefore   time.Time // when the server may be asked to count again
+	relisted    time.Time // when a difference last caused a list
+	unexplained int       // that difference
+	foreign     bool      // the stream has subjects outside the bucket, so that a count needs a filter
+	listAt      time.Time // when to list again because the server may have lost something, zero for never
 }
 
-// errDoubted is why a stream is listed again that the server may have lost something of.
+// errDoubted ends a session so that the stream is listed again, because the server may have lost something.
 var errDoubted = errors.New("the server may have been killed, and have brought back what was deleted")
 
-// doubt has the stream listed again within the interval, because the server did not have our consumer any more: maybe it was
-// killed and started again. Then a key that was purged can have come back with the revision before, at a sequence that
-// was read long ago, and neither a message nor the number of keys says so. It is not done at once, nor by all informers at a
-// time, since a server that has just come back has enough to do.
+// doubt schedules a list within the interval, because the server did not have our consumer any more: maybe it was
+// killed and started again. Then a purged key can have come back with the revision before, at a sequence that was
+// read long ago, and neither a message nor the number of keys says so. The moment is random: a server that has just
+// come back has enough to do without a list from all informers at once.
 func (w *worker) doubt(now time.Time) {
 	if w.counted.listAt.IsZero() {
 		w.counted.listAt = now.Add(rand.N(w.cfg.CompareInterval))
 	}
 }
 
-// postpone keeps a list that is due because of a doubt from being tried again at once.
+// postpone puts off a scheduled list after it failed, so that it is not tried again at once.
 func (w *worker) postpone(now time.Time) {
 	if !w.counted.listAt.IsZero() {
 		w.counted.listAt = now.Add(jittered(w.cfg.CompareInterval))
 	}
 }
 
-// passed is told where the cursor is after each message.
+// passed is called after each message. Until the cursor passes the counted sequence it notes how many keys are known.
 func (c *comparison) passed(cursor uint64, k *keys) {
 	if c.info != nil && cursor <= c.info.State.LastSeq {
 		c.known = k.subjects()
 	}
 }
 
-// begin says when a new session compares first: at once, since what was missed may include deletes that left no trace,
-// but after a list only where it costs nothing.
+// begin schedules the first comparison of a new session: at once, because missed deletes may have left no trace; but
+// right after a list only where it costs nothing.
 func (w *worker) begin(now time.Time) {
 	exact := w.counted.exact
 	w.counted.exact = false
@@ -94,7 +94,7 @@ func (w *worker) begin(now time.Time) {
 	w.compareIn(now, 0)
 }
 
-// doubted ends the session when it is time to list again because of a doubt, and tells when that will be.
+// doubted ends the session when the list that doubt scheduled is due. Until then it returns when to look again.
 func (w *worker) doubted(now time.Time) (wake time.Time, err error) {
 	switch at := w.counted.listAt; {
 	case at.IsZero():
@@ -115,7 +115,7 @@ func (w *worker) compareIn(now time.Time, d time.Duration) {
 
 func (w *worker) countsWithFilter() bool { return w.cfg.filtered() || w.counted.foreign }
 
-// compare does what is due, and tells when to look again.
+// compare does what is due, and returns when to look again.
 func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake time.Time, err error) {
 	c := &w.comparison
 	switch {
@@ -156,7 +156,7 @@ func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake t
 	return now, nil
 }
 
-// differs decides what to do about a difference that stays.
+// differs decides what to do about a difference that stays. An error ends the session so that the stream is listed.
 func (w *worker) differs(now time.Time, known, subjects int) error {
 	p := &w.counted
 	switch next := p.relisted.Add(w.cfg.CompareInterval * 9 / 10); {
@@ -194,7 +194,7 @@ func (w *worker) count(s *session) {
 		now := time.Now()
 		w.counted.notBefore = now.Add(countRest * now.Sub(c.asked))
 		switch {
-		case filtered && errors.Is(err, nats.ErrTimeout): // which says little of whether we hear of changes
+		case filtered && errors.Is(err, nats.ErrTimeout): // changes may still arrive: try again later
 			w.compareIn(now, w.cfg.CompareInterval)
 			return
 		case err != nil:
@@ -208,7 +208,8 @@ func (w *worker) count(s *session) {
 	})
 }
 
-// checkTombstones forgets the tombstones that should have expired and that the leader does not have any more.
+// checkTombstones asks for the tombstones that should have expired, and forgets those the leader does not have any
+// more.
 func (w *worker) checkTombstones(s *session, now time.Time) {
 	c := &w.comparison
 	if c.rounds++; c.rounds > tombRounds {
@@ -225,7 +226,7 @@ func (w *worker) checkTombstones(s *session, now time.Time) {
 	}
 }
 
-// checkTombstone asks for the next one, and so on.
+// checkTombstone asks for the next tombstone, and each answer for the one after it.
 func (w *worker) checkTombstone(s *session) {
 	c := &w.comparison
 	if len(c.tombs) == 0 {
@@ -238,7 +239,7 @@ func (w *worker) checkTombstone(s *session) {
 	s.askMessage(messageQuery{LastFor: w.cfg.prefix() + key, once: true}, func(m *storedMessage, err error) {
 		c.checks--
 		switch {
-		case errors.Is(err, nats.ErrTimeout): // it has enough to do; the next comparison asks again
+		case errors.Is(err, nats.ErrTimeout): // the server is busy; the next comparison asks again
 			c.tombs, c.at = nil, time.Now().Add(jittered(w.cfg.CompareInterval))
 			c.tries--
 		case err != nil:
@@ -252,7 +253,7 @@ func (w *worker) checkTombstone(s *session) {
 		}
 		w.checkTombstone(s)
 		if c.checks == 0 && c.forgot > 0 {
-			c.tries-- // what was counted was something else
+			c.tries-- // that count included tombstones that are gone
 		}
 	})
 }

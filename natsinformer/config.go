@@ -33,18 +33,18 @@ type Config struct {
 	// resourceVersion. It is called from several goroutines at once and must not keep Entry.Value. A panic counts as
 	// an error. Required.
 	Decode func(Entry) (runtime.Object, error)
-	// OnInvalid is told of each revision that Decode refuses, OnResolved of a key that decodes again or is gone.
+	// OnInvalid gets each revision that Decode refuses, OnResolved each such key that decodes again or is gone.
 	// Both are called in order per key, must return quickly, and may be nil.
 	OnInvalid  func(Entry, error)
 	OnResolved func(key string)
-	// OnError is told when the informer cannot list or watch (the error names the subject or bucket and what to
+	// OnError is called when the informer cannot list or watch (the error names the subject or bucket and what to
 	// grant or create), and with nil when it works again. It must return quickly, and may be nil.
 	OnError func(error)
 	// Indexers are added to the store before the informer starts.
 	Indexers cache.Indexers
-	// CompareInterval is how often the store is compared with the server's key set, jittered by a tenth.
-	// Within it the stream is also listed once more after the server was started again, or was not reached for so long
-	// (30 s) that it has dropped the informer's consumer.
+	// CompareInterval is how often the informer compares the store with the server's key set, jittered by a tenth.
+	// Within it the informer also lists the stream once more after the server was restarted, or was out of reach for
+	// so long (30 s) that it has dropped the informer's consumer.
 	// The zero value means 5 minutes.
 	CompareInterval time.Duration
 }
@@ -63,7 +63,8 @@ func (c *Config) complete() error {
 		c.Filter = ">"
 	}
 	if c.Filter != ">" && !validFilter.MatchString(c.Filter) {
-		return fmt.Errorf("natsinformer: bucket %q: %q is not a filter: use a key, or tokens of it with * and > as wildcards", c.Bucket, c.Filter)
+		return fmt.Errorf("natsinformer: bucket %q: %q is not a filter: "+
+			"use a key, or tokens of it with * and > as wildcards", c.Bucket, c.Filter)
 	}
 	if c.Decode == nil {
 		return errors.New("natsinformer: Config.Decode is required")
@@ -84,7 +85,7 @@ func (c *Config) prefix() string { return "$KV." + c.Bucket + "." }
 
 func (c *Config) filterSubject() string { return c.prefix() + c.Filter }
 
-// filtered tells whether the informer sees only some of the stream's messages, so that the stream's own counters say
+// filtered reports whether the informer sees only some of the stream's messages. Then the stream's own counters say
 // nothing about it.
 func (c *Config) filtered() bool { return c.Filter != ">" }
 

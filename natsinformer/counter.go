@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// counter is how the cursor is known without client-go's AtomicFIFO feature: an event handler that counts. The store
-// has applied an event before any handler is told of it.
+// counter finds the cursor without client-go's AtomicFIFO feature: it is an event handler that counts. client-go
+// applies an event to the store before it tells any handler.
 type counter struct {
 	mu      sync.Mutex
 	sent    uint64 // events handed to client-go
@@ -32,7 +32,7 @@ func (c *counter) count() {
 	c.settle()
 }
 
-// settle takes over the marks that were reached.
+// settle moves the cursor over the marks that were reached.
 func (c *counter) settle() {
 	for len(c.marks) > 0 && c.marks[0].events <= c.applied {
 		c.at = c.marks[0].sequence
@@ -59,7 +59,7 @@ func (c *counter) freeze(at uint64) {
 	c.at, c.marks = at, nil
 }
 
-// caughtUp tells whether everything sent was applied.
+// caughtUp reports whether everything sent was applied.
 func (c *counter) caughtUp() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// They make this test binary a NATS server.
+// These environment variables make this test binary a NATS server.
 const (
 	childStore = "NAGI_TEST_STORE"
 	childPort  = "NAGI_TEST_PORT"
@@ -35,7 +35,7 @@ func serveUntilKilled(store, port string) {
 	os.Exit(1)
 }
 
-// mortal is a NATS server in a process of its own, which a test can kill.
+// mortal is a NATS server in its own process, which a test can kill.
 type mortal struct {
 	store, port, url string
 	cmd              *exec.Cmd
@@ -73,11 +73,11 @@ func (m *mortal) kill() {
 	_ = m.stdin.Close()
 }
 
-// TestWhatAKilledServerBringsBackIsNoticed: a server that is killed after a purge comes back with the revision before the one that
-// was purged, because it had not yet written down that this one was replaced. Its sequence was read long ago, and the stream
-// has as many keys as before.
+// TestWhatAKilledServerBringsBackIsNoticed: a server that is killed after a purge comes back with the revision before
+// the purged one, because it had not yet written down that this revision was replaced. Its sequence was read long
+// ago, and the stream has as many keys as before.
 func TestWhatAKilledServerBringsBackIsNoticed(t *testing.T) {
-	const keys = 100 // more than are looked at to know the stream again
+	const keys = 100 // more than the informer looks at to know the stream again
 	server := startMortal(t)
 	js := connect(t, server.url)
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
@@ -100,7 +100,8 @@ func TestWhatAKilledServerBringsBackIsNoticed(t *testing.T) {
 
 	answers(t, js, "b")
 	if now := contents(t, kv); now["updated"] != first || len(now) != keys+2 {
-		t.Fatalf("the server has updated at %d (it was %d first) and %d keys: this test has lost its subject", now["updated"], first, len(now))
+		t.Fatalf("the server has updated at %d (it was %d first) and %d keys: this test has lost its subject",
+			now["updated"], first, len(now))
 	}
 	r.converges(t, kv, 10*time.Second)
 	if e := r.seen.last("updated"); e.kind != "update" || e.n != 1 {
@@ -116,8 +117,8 @@ func TestWhatAKilledServerBringsBackIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAReconnectInAClusterIsNoReasonForAList, unless one server has the only replica: its consumers are made again there when it
-// was killed, so nothing tells that it was.
+// TestAReconnectInAClusterIsNoReasonForAList, unless one server has the only replica: when it was killed, its
+// consumers are made again there, so nothing tells that it was.
 func TestAReconnectInAClusterIsNoReasonForAList(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	for replicas, doubted := range map[int]bool{3: false, 1: true} {

@@ -16,8 +16,8 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// TestWaitCursorReadsOwnWritesOfHotKeys: under load, with keys written again all the time, the cursor neither claims what
-// the store does not have, nor stays behind when the load ends or pauses.
+// TestWaitCursorReadsOwnWritesOfHotKeys: under load, with keys written again all the time, the cursor claims only what
+// the store has, and catches up when the load ends or pauses.
 func TestWaitCursorReadsOwnWritesOfHotKeys(t *testing.T) {
 	for _, filter := range []string{"", "h.>"} {
 		t.Run("filter "+filter, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestWaitCursorReadsOwnWritesOfHotKeys(t *testing.T) {
 	}
 }
 
-// TestCursorPassesGapsWithinMilliseconds: sequences that are not ours must not make whoever waits for his own write wait
-// for the next heartbeat. The limit is on the median: the machine may be busy.
+// TestCursorPassesGapsWithinMilliseconds: sequences outside the filter must not delay a wait for one's own write until
+// the next heartbeat. The limit is on the median: the machine may be busy.
 func TestCursorPassesGapsWithinMilliseconds(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})

@@ -28,14 +28,16 @@ type item struct {
 }
 
 func (it *item) entry() Entry {
-	return Entry{Key: it.key, Revision: it.seq, Created: time.Unix(0, it.created).UTC(), Header: it.header, Value: it.value}
+	return Entry{
+		Key: it.key, Revision: it.seq, Created: time.Unix(0, it.created).UTC(), Header: it.header, Value: it.value,
+	}
 }
 
-// decodeChunk items are decoded by one goroutine at a time; fewer than two chunks are not worth starting another.
+// decodeChunk is how many items a goroutine takes at a time; fewer than two chunks are not worth a second goroutine.
 const decodeChunk = 32
 
-// decodeAll decodes the items that need it: in the calling goroutine when there are few, which is when a change must be
-// quick, and by all processors when there is a backlog.
+// decodeAll decodes the items that need it: a few in the calling goroutine, because a single change must be quick, and
+// a backlog with all processors.
 func (src *source) decodeAll(items []item) {
 	needed := 0
 	for i := range items {

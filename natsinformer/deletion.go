@@ -19,7 +19,7 @@ const (
 	DeleteVanished DeleteReason = "Vanished"
 )
 
-// Deletion tells how a delete came to be known.
+// Deletion tells how the informer learned of a delete.
 type Deletion struct {
 	// Evidenced is true if a delete marker, purge marker or expiry marker of the key was read in the stream, and
 	// false if the delete was only inferred from the key's absence.
@@ -27,19 +27,19 @@ type Deletion struct {
 	Reason    DeleteReason
 }
 
-// deletionAnnotation is put on the copy that a delete handler receives; the object in the store never carries it. An
-// annotation, because it is the only thing that survives client-go's queue, transforms and handlers unchanged.
+// deletionAnnotation is put on the copy that a delete handler receives; the object in the store never carries it. It is
+// an annotation, because only that survives client-go's queue, transforms and handlers unchanged.
 const deletionAnnotation = "natsinformer.nagi/deletion"
 
-// DeleteOf tells how the delete of an object that an Informer handed to a delete handler came to be known. Of anything
-// else (a cache.DeletedFinalStateUnknown, an object of another informer) it returns the zero Deletion, which is
-// inferred: whoever deletes on evidence only is safe with it.
+// DeleteOf tells how an Informer learned of a delete, from the object that a delete handler received. For anything else
+// (a cache.DeletedFinalStateUnknown, an object of another informer) it returns the zero Deletion, which means inferred:
+// a handler that deletes only on evidence is safe with it.
 func DeleteOf(obj any) Deletion {
 	object, ok := obj.(metav1.Object)
 	if !ok {
 		return Deletion{}
 	}
-	// The resourceVersion is part of the value so that a document which carries the annotation proves nothing: its
+	// The resourceVersion is part of the value, so a document that carries the annotation itself proves nothing: its
 	// writer cannot know the sequence of the marker that will delete it.
 	value := object.GetAnnotations()[deletionAnnotation]
 	for _, reason := range []DeleteReason{DeleteMarker, PurgeMarker, ExpiryMarker, DeleteVanished} {
@@ -50,8 +50,8 @@ func DeleteOf(obj any) Deletion {
 	return Deletion{}
 }
 
-// ForgetDelete takes off what DeleteOf reads: from a copy of an object that a delete handler received, never from what the
-// handler received, which all handlers share.
+// ForgetDelete removes what DeleteOf reads. Call it on a copy of the object that a delete handler received: all
+// handlers share the object itself.
 func ForgetDelete(object metav1.Object) {
 	annotations := maps.Clone(object.GetAnnotations())
 	delete(annotations, deletionAnnotation)

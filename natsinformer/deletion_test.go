@@ -42,8 +42,10 @@ func TestParseDelivery(t *testing.T) {
 			t.Errorf("%s: %+v, %v", reply, got, err)
 		}
 	}
-	for _, reply := range []string{"", "x", "_INBOX.a.b", "$JS.ACK.S.C.1.42.7.17", "$JS.ACK.S.C.1.x.7.1700000000000000001.3",
-		"$JS.ACK.S.C.1.42.7.1700000000000000001.x", "$JS.ACK.a.b.c.d.e.f.g.h"} {
+	for _, reply := range []string{
+		"", "x", "_INBOX.a.b", "$JS.ACK.S.C.1.42.7.17", "$JS.ACK.S.C.1.x.7.1700000000000000001.3",
+		"$JS.ACK.S.C.1.42.7.1700000000000000001.x", "$JS.ACK.a.b.c.d.e.f.g.h",
+	} {
 		if got, err := parseDelivery(reply); err == nil {
 			t.Errorf("%q: %+v", reply, got)
 		}

@@ -1,9 +1,9 @@
 // Package natsinformer builds a client-go SharedIndexInformer over a NATS JetStream key-value bucket.
 //
 // The informer is client-go's own: store, indexers and handler fan-out are the ones every Kubernetes controller uses.
-// What this package adds is the list and the watch below it, which JetStream's stock watcher (kv.Watch) is not: its
-// "initial values done" marker fires while keys are missing, it needs 10 to 20 seconds to notice a restarted server or a
-// deleted consumer, and it never hears of keys that vanish without a message. This package promises:
+// This package adds the list and the watch below it. JetStream's stock watcher (kv.Watch) cannot serve as these: its
+// "initial values done" marker fires while keys are missing, it needs 10 to 20 seconds to notice a restarted server or
+// a deleted consumer, and it never hears of keys that vanish without a message. This package promises:
 //
 //  1. HasSynced is true only when every key that existed throughout the list is in the store or was reported invalid.
 //  2. After that the latest state of every key arrives, in revision order per key, whatever happens in between, and
@@ -18,22 +18,24 @@
 //
 // # How it works
 //
-// A list is a pull consumer over the whole stream, read until the consumer itself says that it has come to the end (see
-// end.go for why nothing else proves that no key is missing). A watch is the same consumer made from the cursor on: the
-// stream sequence that was processed last. When the consumer falls silent, is deleted, skips a sequence, or the
-// connection is lost, a new one is made from the cursor. Before that the stream's leader (nobody else is believed) is
-// asked whether it is still the same stream; if it is not, it is listed again inside the same watch, and the difference
-// is emitted as events. Every few minutes, and after each recovery, the number of keys is compared with the server's,
-// which finds those that vanished without a message. A server that was killed may even bring messages back: of a key
-// that was purged the revision before. So when the server no longer had our consumer, and after each interruption where
-// one server of a cluster has the only replica, the stream is also listed again, once within CompareInterval; what did
-// not change is not decoded again. All retries are inside, jittered, and at most about a second apart, because
-// client-go's reflector would wait up to a minute and list everything again.
+// A list reads a pull consumer over the whole stream until the consumer itself says that it has come to the end (see
+// end.go for why nothing else proves that no key is missing). A watch is the same consumer, made from the cursor on:
+// the stream sequence that was processed last. When the consumer falls silent, is deleted or skips a sequence, or the
+// connection is lost, the informer makes a new one from the cursor. First it asks the stream's leader, and only the
+// leader, whether it is still the same stream. If not, it lists the stream again inside the same watch and emits the
+// difference as events.
 //
-// Informer.Cursor tells up to which sequence the store is complete, and WaitCursor waits for it: to read one's own write, or
-// to know that something does not exist. Where the stream has a message for each sequence, that is known at once. Where
-// one is missing, its key may have been written again and the newer message be still to come; then it is known when the
-// consumer has told, as at the end of a list, that there is nothing more.
+// Every few minutes, and after each recovery, the informer compares the number of keys with the server's. This finds
+// keys that vanished without a message. A server that was killed may also bring back the revision before a purge. So
+// the informer also lists the stream again, once within CompareInterval, when the server no longer had our consumer,
+// and after each interruption where one server of a cluster has the only replica. Unchanged entries are not decoded
+// again. All retries are inside, jittered, and at most about a second apart, because client-go's reflector would wait
+// up to a minute and list everything again.
+//
+// Informer.Cursor tells up to which sequence the store is complete, and WaitCursor waits for a sequence: to read
+// one's own write, or to know that something does not exist. Where the stream has a message for each sequence, this
+// is known at once. Where one is missing, its key may have been written again and the newer message may be still to
+// come. Then it is known when the consumer says, as at the end of a list, that there is nothing more.
 //
 // resourceVersion is the revision of the key, which in JetStream is the sequence of its message in the stream.
 //
@@ -53,6 +55,6 @@
 //	$JS.API.STREAM.INFO.KV_b  $JS.API.STREAM.MSG.GET.KV_b  $JS.API.CONSUMER.CREATE.KV_b.>
 //	$JS.API.CONSUMER.MSG.NEXT.KV_b.*  $JS.API.CONSUMER.DELETE.KV_b.*
 //
-// and to subscribe to its inbox (_INBOX.> unless the connection has a custom inbox prefix). What is missing is named by
-// Config.OnError, Status and the log.
+// and to subscribe to its inbox (_INBOX.> unless the connection has a custom inbox prefix). Config.OnError, Status and
+// the log name a missing permission.
 package natsinformer

@@ -12,47 +12,48 @@ import (
 
 // How a list knows that it has come to the end, and a watch that no message is still to come for a missing sequence.
 //
-// Counting messages, their NumPending or the last sequence at the start prove nothing while others write: with one
-// message per subject, a write removes the message we wait for and puts another one behind everything else, and the
-// server's count of what is pending lags behind both. Nor does what the stream's leader says: the consumer may live on
-// a replica that is behind the leader, or under load far ahead of it.
+// While others write, neither a count of messages, nor their NumPending, nor the last sequence at the start proves
+// that. With one message per subject, a write removes the message we wait for and puts another one behind everything
+// else, and the server's count of pending messages lags behind both. The stream's leader cannot tell either: the
+// consumer may live on a replica that is behind the leader, or under load far ahead of it.
 //
-// The consumer itself knows. In a watch it sends heartbeats when it looked for the next message and the store had none, in
-// line with the messages: one that follows all messages that were sent means that at that moment each change up to where it
-// had looked had arrived. A heartbeat is due when nothing was sent to its pull for a while; so where a sequence is missing,
-// one more pull is made whose heartbeats are always due.
+// The consumer itself knows. In a watch it sends a heartbeat when it looked for the next message and the store had
+// none. Heartbeats come in line with the messages. So a heartbeat behind all messages that were sent means that each
+// change up to where the consumer had looked has arrived. A heartbeat is due when nothing was sent to its pull for a
+// while. Where a sequence is missing, we make one more pull, whose heartbeats are always due.
 //
-// But the server (v2.15) sends those that are due also when somebody asks for the consumer's INFO, as tools and monitoring
-// do, and when it looks each InactiveThreshold whether the pulls still have somebody who waits. That may be between two
-// messages of a long backlog. So a heartbeat counts if the message before it said that nothing was pending behind it, or
-// if it is the second one of the same pull with nothing between: the consumer has looked for messages between the two,
-// unless it was asked twice at that moment.
+// But the server (v2.15) also sends due heartbeats when somebody asks for the consumer's INFO, as tools and
+// monitoring do, and when it checks each InactiveThreshold whether somebody still waits for the pulls. That may be
+// between two messages of a long backlog. So a heartbeat counts only if the message before it said that nothing was
+// pending behind it, or if it is the second one of the same pull with nothing between: the consumer has looked for
+// messages between the two, unless it was asked twice at that moment.
 //
-// A list asks with pulls that do not want to wait (no_wait), because the end may be a long way off: when the consumer
-// looked for the next message and the store had none, it ends such a pull with status 404, in line with the messages. At
-// that moment everything the replica had was delivered, so each key that existed then has arrived, at some revision.
+// A list uses pulls that do not wait (no_wait), because the end may be a long way off. When the consumer looked for
+// the next message and the store had none, it ends such a pull with status 404, in line with the messages. At that
+// moment it has delivered everything its replica had, so each key that existed then has arrived, at some revision.
 // Three details of the server matter:
 //
-//   - a no_wait pull without an expiry is answered 404 by the pending count alone, so ours have one. With one, the pull
-//     ends only when it has delivered something; if there is nothing for it, it waits, and sends heartbeats. Two in a row
-//     with nothing between mean the same as a 404;
-//   - while another pull waits, one more may be refused at once (408 Requests Pending). Then the other one tells;
-//   - it ends them also when it looks each InactiveThreshold whether somebody waits. A consumer that is as old as that is
-//     asked again, by a pull that has delivered nothing yet.
+//   - The server answers a no_wait pull without an expiry by the pending count alone, so ours have one. Such a pull
+//     gets a 404 only after it has delivered something. If there is nothing for it, it waits and sends heartbeats; two
+//     in a row with nothing between mean the same as a 404.
+//   - While another pull waits, the server may refuse one more at once (408 Requests Pending). Then the other tells.
+//   - The server also ends these pulls when it checks each InactiveThreshold whether somebody waits. We ask a consumer
+//     of that age again, with a pull that has delivered nothing yet.
 //
-// What remains is that the replica may be behind the leader: the list is complete when it has come to an end at or
-// behind the sequence that the leader said was the last when the list began (see collect).
+// The replica may still be behind the leader. So the list is complete only at an end at or behind the sequence that the
+// leader said was the last when the list began (see collect).
 
-// listRequest is a pull that finds the end.
+// listRequest returns a pull that finds the end.
 func (s *session) listRequest() string {
 	beat := ""
-	if s.credit <= 0 { // the only one
+	if s.credit <= 0 { // no other pull waits
 		beat = fmt.Sprintf(`"idle_heartbeat":%d,`, listBeat)
 	}
-	return fmt.Sprintf(`{"batch":%d,"expires":%d,"no_wait":true,%s"max_bytes":%d}`, pullBatch, listExpires, beat, s.maxBytes)
+	return fmt.Sprintf(`{"batch":%d,"expires":%d,"no_wait":true,%s"max_bytes":%d}`,
+		pullBatch, listExpires, beat, s.maxBytes)
 }
 
-// takeListStatus handles what the server says about a pull of a list.
+// takeListStatus handles a status message for a pull of a list.
 func (s *session) takeListStatus(m *nats.Msg) error {
 	status, description := m.Header.Get("Status"), m.Header.Get("Description")
 	switch {
@@ -82,19 +83,19 @@ func (s *session) foundEnd() {
 	s.ended, s.nudged, s.credit, s.beats = true, true, 0, 0
 }
 
-// resumeList goes on when an end was not the end.
+// resumeList goes on after an end that may not have been the stream's.
 func (s *session) resumeList() { s.ended, s.doubted = false, false }
 
-// endList goes on with pulls that wait.
+// endList goes on with pulls that wait, as in a watch.
 func (s *session) endList() { s.listing, s.ended, s.credit = false, false, 0 }
 
-// beat is a heartbeat: to which pull, and how many messages the consumer had sent.
+// beat is a heartbeat: its pull, and how many messages the consumer had sent before it.
 type beat struct {
 	pull string
 	sent uint64
 }
 
-// readScanned reads from a heartbeat how far the consumer has looked, and whether all it has sent was taken.
+// readScanned reads from a heartbeat how far the consumer has looked. It reports whether all it has sent was taken.
 func (s *session) readScanned(m *nats.Msg) (all bool, err error) {
 	sent, err := strconv.ParseUint(m.Header.Get("Nats-Last-Consumer"), 10, 64)
 	if err != nil {
@@ -112,14 +113,14 @@ func (s *session) readScanned(m *nats.Msg) (all bool, err error) {
 	return true, nil
 }
 
-// conclusive tells whether a heartbeat behind all messages says that the consumer is at the end, see end.go.
+// conclusive reports whether a heartbeat behind all messages proves that the consumer is at the end (see above).
 func (s *session) conclusive(pull string) bool {
 	last := s.beat
 	s.beat = beat{pull, s.consSeq + uint64(len(s.incoming))}
 	return s.beat == last || s.pendingBehind() == 0
 }
 
-// pendingBehind is how many messages the consumer had for us behind the last one taken, by the server's count.
+// pendingBehind returns how many messages the server counted behind the last one taken.
 func (s *session) pendingBehind() uint64 {
 	n := len(s.incoming)
 	if n == 0 {
@@ -132,10 +133,10 @@ func (s *session) pendingBehind() uint64 {
 	return d.pending
 }
 
-// unknownPending stands for a count that nobody has told.
+// unknownPending stands for a count that the server has not told.
 const unknownPending = math.MaxUint64
 
-// probe asks for news of the end at once, and for some time at each end (see end.go). It tells when to ask again.
+// probe makes the consumer report each end at once for the next probeExpires (see above). It returns when to ask again.
 func (s *session) probe(now time.Time) (again time.Time, err error) {
 	if again = s.probed.Add(probeExpires); now.Before(again) {
 		return again, nil

@@ -17,7 +17,9 @@ import (
 func TestAHeartbeatBetweenMessagesIsNotTheEnd(t *testing.T) {
 	const inbox = "_INBOX.x"
 	message := func(n, pending int) *nats.Msg {
-		return &nats.Msg{Subject: "$KV.b.k", Reply: fmt.Sprintf("$JS.ACK.KV_b.c.1.%d.%d.1700000000000000001.%d", 10*n, n, pending)}
+		return &nats.Msg{
+			Subject: "$KV.b.k", Reply: fmt.Sprintf("$JS.ACK.KV_b.c.1.%d.%d.1700000000000000001.%d", 10*n, n, pending),
+		}
 	}
 	heartbeat := func(pull string, sent, scanned int) *nats.Msg {
 		return &nats.Msg{Subject: inbox + "." + pull, Header: nats.Header{
@@ -28,14 +30,28 @@ func TestAHeartbeatBetweenMessagesIsNotTheEnd(t *testing.T) {
 		arrived []*nats.Msg
 		end     bool
 	}{
-		"nothing is pending":                  {[]*nats.Msg{message(1, 7), message(2, 0), heartbeat("pull", 2, 20)}, true},
-		"something is pending":                {[]*nats.Msg{message(1, 7), message(2, 6), heartbeat("pull", 2, 20)}, false},
-		"something is, by a wrong count":      {[]*nats.Msg{message(1, 7), heartbeat("probe1", 1, 10), heartbeat("probe1", 1, 12)}, true},
-		"a message lies between two":          {[]*nats.Msg{message(1, 7), heartbeat("probe1", 1, 10), message(2, 6), heartbeat("probe1", 2, 20)}, false},
-		"two, because two pulls wait":         {[]*nats.Msg{message(1, 7), heartbeat("pull", 1, 10), heartbeat("probe1", 1, 10)}, false},
-		"two, because two probes wait":        {[]*nats.Msg{message(1, 7), heartbeat("probe1", 1, 10), heartbeat("probe2", 1, 10)}, false},
-		"nothing has come yet":                {[]*nats.Msg{heartbeat("probe1", 0, 5)}, false},
-		"nothing has come, and nothing will":  {[]*nats.Msg{heartbeat("probe1", 0, 5), heartbeat("probe1", 0, 5)}, true},
+		"nothing is pending": {
+			[]*nats.Msg{message(1, 7), message(2, 0), heartbeat("pull", 2, 20)}, true,
+		},
+		"something is pending": {
+			[]*nats.Msg{message(1, 7), message(2, 6), heartbeat("pull", 2, 20)}, false,
+		},
+		"something is, by a wrong count": {
+			[]*nats.Msg{message(1, 7), heartbeat("probe1", 1, 10), heartbeat("probe1", 1, 12)}, true,
+		},
+		"a message lies between two": {
+			[]*nats.Msg{message(1, 7), heartbeat("probe1", 1, 10), message(2, 6), heartbeat("probe1", 2, 20)}, false,
+		},
+		"two, because two pulls wait": {
+			[]*nats.Msg{message(1, 7), heartbeat("pull", 1, 10), heartbeat("probe1", 1, 10)}, false,
+		},
+		"two, because two probes wait": {
+			[]*nats.Msg{message(1, 7), heartbeat("probe1", 1, 10), heartbeat("probe2", 1, 10)}, false,
+		},
+		"nothing has come yet": {[]*nats.Msg{heartbeat("probe1", 0, 5)}, false},
+		"nothing has come, and nothing will": {
+			[]*nats.Msg{heartbeat("probe1", 0, 5), heartbeat("probe1", 0, 5)}, true,
+		},
 		"a message is still on the way to us": {[]*nats.Msg{message(1, 0), heartbeat("pull", 0, 5)}, false},
 		"it came before the message":          {[]*nats.Msg{heartbeat("pull", 0, 5), message(1, 0)}, false},
 	} {
@@ -49,9 +65,9 @@ func TestAHeartbeatBetweenMessagesIsNotTheEnd(t *testing.T) {
 	}
 }
 
-// TestTheCursorIsNotMisledByWhoAsksForTheConsumer: tools and monitoring ask for the INFO of consumers, and to that the
-// server sends heartbeats of the pulls that wait, also in the middle of a backlog. A key in it whose first revision was
-// replaced by one at the end is in the store at neither until the end has come.
+// TestTheCursorIsNotMisledByWhoAsksForTheConsumer: tools and monitoring ask for the INFO of consumers. The server then
+// sends heartbeats to the pulls that wait, also in the middle of a backlog. A key whose first revision was replaced by
+// one at the end of the backlog is in the store at neither until the end has come.
 func TestTheCursorIsNotMisledByWhoAsksForTheConsumer(t *testing.T) {
 	const between = 20_000
 	server := natstest.Start(t)
@@ -80,7 +96,7 @@ func TestTheCursorIsNotMisledByWhoAsksForTheConsumer(t *testing.T) {
 		name := ""
 		for stream, err := admin.Stream(ctx, "KV_b"); err == nil && ctx.Err() == nil; {
 			if _, err := stream.Consumer(ctx, name); err == nil {
-				pass(probeExpires + probeExpires/4) // longer than a probe lives, so that none is told of twice
+				pass(probeExpires + probeExpires/4) // longer than a probe lives, so that none gets two heartbeats
 				continue
 			}
 			for name = range stream.ConsumerNames(ctx).Name() {
@@ -90,12 +106,13 @@ func TestTheCursorIsNotMisledByWhoAsksForTheConsumer(t *testing.T) {
 	proxy.Resume()
 	r.reaches(t, replaced, time.Minute)
 	if !r.has("k", 3) {
-		t.Errorf("the cursor has passed %d with %d of %d keys in the store", replaced, len(r.GetStore().ListKeys()), between+2)
+		t.Errorf("the cursor has passed %d with %d of %d keys in the store",
+			replaced, len(r.GetStore().ListKeys()), between+2)
 	}
 }
 
-// TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd: the server ends the pulls of a list also when it looks whether
-// somebody still waits.
+// TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd: the server also ends the pulls of a list when it checks
+// whether somebody still waits.
 func TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd(t *testing.T) {
 	for name, age := range map[string]time.Duration{"young": 0, "old": inactiveThreshold} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// told records what OnError was told.
+// told records the calls of OnError.
 type told struct {
 	mu   sync.Mutex
 	errs []error

@@ -54,7 +54,7 @@ func startLoad(t *testing.T, url string, replicas int) load {
 	return l
 }
 
-// write runs writers over connections of their own until the test ends.
+// write runs writers over their own connections until the test ends.
 func (l load) write(t *testing.T, url string, one func(nc *nats.Conn, n int)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

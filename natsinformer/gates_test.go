@@ -16,18 +16,22 @@ import (
 // exact cursor included, in all of client-go's ways to feed a store.
 func TestEveryClientGoFeatureSet(t *testing.T) {
 	sets := map[string]map[features.Feature]bool{
-		"defaults":        {},
-		"watch-list off":  {features.WatchListClient: false},
-		"watch-list on":   {features.WatchListClient: true},
-		"no unlocked":     {features.UnlockWhileProcessingFIFO: false},
-		"no atomic":       {features.UnlockWhileProcessingFIFO: false, features.AtomicFIFO: false},
-		"no batches":      {features.InOrderInformersBatchProcess: false},
-		"no atomic batch": {features.UnlockWhileProcessingFIFO: false, features.AtomicFIFO: false, features.InOrderInformersBatchProcess: false},
+		"defaults":       {},
+		"watch-list off": {features.WatchListClient: false},
+		"watch-list on":  {features.WatchListClient: true},
+		"no unlocked":    {features.UnlockWhileProcessingFIFO: false},
+		"no atomic":      {features.UnlockWhileProcessingFIFO: false, features.AtomicFIFO: false},
+		"no batches":     {features.InOrderInformersBatchProcess: false},
+		"no atomic batch": {
+			features.UnlockWhileProcessingFIFO: false, features.AtomicFIFO: false,
+			features.InOrderInformersBatchProcess: false,
+		},
 	}
 	for name, set := range sets {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range []features.Feature{ // a feature before those it needs
-				features.UnlockWhileProcessingFIFO, features.AtomicFIFO, features.WatchListClient, features.InOrderInformersBatchProcess,
+				features.UnlockWhileProcessingFIFO, features.AtomicFIFO, features.WatchListClient,
+				features.InOrderInformersBatchProcess,
 			} {
 				if on, given := set[f]; given {
 					featurestesting.SetFeatureDuringTest(t, f, on)
@@ -45,7 +49,7 @@ func TestEveryClientGoFeatureSet(t *testing.T) {
 				t.Errorf("%d objects in the store", got)
 			}
 			eventually(t, prompt, "the cursor is at the list's end", func() bool { return r.Cursor() == 51 })
-			for i := range 200 { // values, deletes, and what is no event
+			for i := range 200 { // values, deletes, and messages that are no event
 				key, n := fmt.Sprint("k", i%50), i+100
 				var revision uint64
 				switch i % 4 {
@@ -54,7 +58,9 @@ func TestEveryClientGoFeatureSet(t *testing.T) {
 				case 2:
 					revision = put(t, kv, "bad", -n)
 				case 3:
-					ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.b." + key, Header: nats.Header{operationHeader: {"DEL"}}})
+					ack, err := js.PublishMsg(t.Context(), &nats.Msg{
+						Subject: "$KV.b." + key, Header: nats.Header{operationHeader: {"DEL"}},
+					})
 					must(t, err)
 					revision = ack.Sequence
 				}

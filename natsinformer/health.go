@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// health is what the informer tells about itself, and to whom.
+// health keeps the informer's Status and reports its changes.
 type health struct {
 	bucket  string
 	onError func(error)
@@ -18,7 +18,7 @@ type health struct {
 	status Status
 }
 
-// failed reports why the informer cannot list or watch: once per change.
+// failed reports why the informer cannot list or watch, once per change.
 func (h *health) failed(ctx context.Context, err error) {
 	err = fmt.Errorf("natsinformer: bucket %q: %w", h.bucket, err)
 	if h.change(err) {
@@ -26,7 +26,7 @@ func (h *health) failed(ctx context.Context, err error) {
 	}
 }
 
-// healed reports that it can.
+// healed reports that the informer can list and watch again, once per change.
 func (h *health) healed(ctx context.Context) {
 	if h.change(nil) {
 		klog.FromContext(ctx).Info("Watching the bucket again", "bucket", h.bucket)

@@ -24,7 +24,7 @@ import (
 // prompt is promise 2's limit on recovery.
 const prompt = 2 * time.Second
 
-// thing is what the tests keep in buckets.
+// thing is the object that the tests keep in buckets.
 type thing struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -88,7 +88,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// seen records what an informer's handler was told.
+// seen records the calls of an informer's handler.
 type seen struct {
 	mu     sync.Mutex
 	events []seenEvent
@@ -191,7 +191,7 @@ func (r *running) follows(t testing.TB, kv jetstream.KeyValue, key string, n int
 	eventually(t, limit, fmt.Sprintf("%s=%d at the handler", key, n), func() bool { return r.seen.last(key).n == n })
 }
 
-// contents is what the server has, read without the code under test.
+// contents returns the revision of each key on the server, read without the code under test.
 func contents(t testing.TB, kv jetstream.KeyValue) map[string]uint64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -16,25 +16,25 @@ import (
 // Informer is a SharedIndexInformer over a key-value bucket.
 type Informer interface {
 	cache.SharedIndexInformer
-	// Exists tells whether the key is in the store or invalid. It takes the store's key or the key as in NATS; one with a
-	// slash is the store's.
+	// Exists reports whether the key is in the store or invalid. It takes the store's key or the key as in NATS; a key
+	// with a slash is the store's.
 	Exists(key string) bool
 	// Invalid returns the keys (as in NATS) that exist but do not decode, with the reason.
 	Invalid() map[string]error
-	// IsInvalid tells whether the key, as in NATS, exists but does not decode. It costs one look-up.
+	// IsInvalid reports whether the key, as in NATS, exists but does not decode. It costs one look-up.
 	IsInvalid(key string) bool
 	// Cursor is the stream sequence up to which the store is complete: every change up to it can be read there. It is
 	// zero before the first list, and goes down when the stream turns out to be another one. It moves within
-	// microseconds of a change; where sequences are missing (a key was written again before the first write was
-	// delivered, or Filter leaves them out) it waits until the server has confirmed that nothing is to come for them.
+	// microseconds of a change. Where sequences are missing (a key was written again before the first write was
+	// delivered, or Filter leaves them out), it waits until the server has confirmed that nothing is to come for them.
 	Cursor() uint64
-	// WaitCursor blocks until Cursor has reached the sequence or the context ends, whose error it then returns. What
-	// it waits for must have been written within Config.Filter.
+	// WaitCursor blocks until Cursor has reached the sequence or the context ends, whose error it then returns. The
+	// sequence must be of a key within Config.Filter.
 	WaitCursor(ctx context.Context, sequence uint64) error
-	// WaitKey blocks until the store reflects the key, as in NATS, at the revision or a later one (a value, a delete, or
-	// an invalid revision), or the context ends, whose error it then returns. Other keys, and missing sequences, do not
-	// hold it up. If the key vanishes without a message meanwhile, it returns a second after
-	// the cursor has reached the revision.
+	// WaitKey blocks until the store reflects the key, as in NATS, at the revision or a later one (a value, a delete,
+	// or an invalid revision), or the context ends, whose error it then returns. Other keys and missing sequences do
+	// not hold it up. If the key vanishes without a message meanwhile, it returns a second after the cursor has reached
+	// the revision.
 	WaitKey(ctx context.Context, key string, revision uint64) error
 	// Status tells how the informer is doing.
 	Status() Status
@@ -46,8 +46,8 @@ type Status struct {
 	StreamCreated time.Time
 	// StreamChanges counts how often the stream turned out to be another one than before (recreated or restored).
 	StreamChanges uint64
-	// Relisting is true from the moment another stream is noticed until the store reflects it: meanwhile the store is
-	// of the stream before, or of neither.
+	// Relisting is true from the moment another stream is noticed until the store reflects it. Meanwhile the store
+	// reflects the stream before, or neither.
 	Relisting bool
 	// Err is why the informer cannot list or watch now; nil when it can.
 	Err error
@@ -60,14 +60,14 @@ type Status struct {
 	Invalid int
 }
 
-// informer is client-go's informer over a source of ours.
+// informer is client-go's informer over our source.
 type informer struct {
 	cache.SharedIndexInformer
 	src *source
 }
 
-// New makes an informer that runs when its Run or RunWithContext is called, and once. It does not talk to the server: a
-// bucket that does not exist yet is waited for.
+// New makes an informer that runs once, when its Run or RunWithContext is called. New does not talk to the server. The
+// informer waits for a bucket that does not exist yet.
 func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 	if js == nil {
 		return nil, errors.New("natsinformer: a JetStream context is required")
@@ -94,7 +94,7 @@ func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 // Run is RunWithContext for a stop channel.
 func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
 
-// RunWithContext runs until the context ends, and returns when nothing of the informer is left, on the server neither.
+// RunWithContext runs until the context ends, and returns when nothing of the informer is left, here or on the server.
 func (i *informer) RunWithContext(ctx context.Context) {
 	i.SharedIndexInformer.RunWithContext(ctx)
 	// client-go waits for a watch, but not for a list that was under way.
@@ -144,7 +144,7 @@ func (i *informer) WaitCursor(ctx context.Context, sequence uint64) error {
 	return i.src.progress.wait(ctx, sequence)
 }
 
-// vanishedAfter is when a key whose revision the cursor has passed will not come any more.
+// vanishedAfter is how long WaitKey waits for a key after the cursor has passed its revision.
 const vanishedAfter = time.Second
 
 func (i *informer) WaitKey(ctx context.Context, key string, revision uint64) error {
@@ -171,7 +171,7 @@ func (i *informer) WaitKey(ctx context.Context, key string, revision uint64) err
 	return i.src.progress.until(ctx, done, func() bool { return processed() >= revision })
 }
 
-// LastSyncResourceVersion is client-go's, without the zeros that tell our bookmarks apart.
+// LastSyncResourceVersion returns client-go's, without the zeros that tell our bookmarks apart.
 func (i *informer) LastSyncResourceVersion() string {
 	version := i.SharedIndexInformer.LastSyncResourceVersion()
 	if trimmed := strings.TrimLeft(version, "0"); trimmed != "" || version == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// reports records what OnInvalid and OnResolved were told.
+// reports records the calls of OnInvalid and OnResolved.
 type reports struct {
 	mu  sync.Mutex
 	all []string
@@ -147,7 +147,9 @@ func TestInvalidDocumentsAreNotKept(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	junk := func(key string) {
-		_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.b." + key, Data: []byte("junk"), Header: nats.Header{"A": {"b"}}})
+		_, err := js.PublishMsg(t.Context(), &nats.Msg{
+			Subject: "$KV.b." + key, Data: []byte("junk"), Header: nats.Header{"A": {"b"}},
+		})
 		must(t, err)
 	}
 	junk("listed")
@@ -189,7 +191,10 @@ func TestExistsTakesBothFormsOfAKey(t *testing.T) {
 		o.(*thing).Namespace, o.(*thing).Name, _ = strings.Cut(e.Key, ".")
 		return o, nil
 	}}).synced(t)
-	for key, want := range map[string]bool{"ns.good": true, "ns/good": true, "ns.bad": true, "ns/bad": true, "ns/none": false, "good": false, "ns/junk": false} {
+	for key, want := range map[string]bool{
+		"ns.good": true, "ns/good": true, "ns.bad": true, "ns/bad": true,
+		"ns/none": false, "good": false, "ns/junk": false,
+	} {
 		if r.Exists(key) != want {
 			t.Errorf("Exists(%s) is %v", key, !want)
 		}

@@ -11,12 +11,12 @@ import (
 // known is what the informer keeps of a key that exists.
 type known struct {
 	revision uint64
-	created  int64          // of the revision, nanoseconds: tells a revision from one of the same number in a restored stream
+	created  int64          // nanoseconds; a restored stream can have another revision of the same number
 	object   runtime.Object // the one in the store, nil if no revision of the key ever decoded
 }
 
-// tombstone is what it keeps of a key whose last message is a marker: the server still counts it as a subject, and a
-// list reads it again.
+// tombstone is what the informer keeps of a key whose last message is a marker. The server still counts it as a
+// subject, and a list reads it again.
 type tombstone struct {
 	revision uint64
 	created  int64
@@ -24,7 +24,7 @@ type tombstone struct {
 	expires  int64 // nanoseconds, zero if never
 }
 
-// invalid is a revision that did not decode. Its value and header are dropped when they were reported.
+// invalid is a revision that did not decode. Its value and header are dropped after the report.
 type invalid struct {
 	entry Entry
 	err   error
@@ -39,7 +39,7 @@ type keys struct {
 	arrived *arrived // while a first list is read, else nil
 }
 
-// anchor is a message by which a stream is known: one that has another one there is another stream.
+// anchor is a message that identifies a stream: a stream with another message in its place is another stream.
 type anchor struct {
 	key     string
 	seq     uint64
@@ -85,7 +85,7 @@ func (a *anchors) Pop() any {
 	return last
 }
 
-// at tells which message of the key was processed last.
+// at returns which message of the key was processed last, zeros if none.
 func (k *keys) at(key string) (revision uint64, created int64) {
 	if l, ok := k.live[key]; ok {
 		return l.revision, l.created
@@ -94,7 +94,7 @@ func (k *keys) at(key string) (revision uint64, created int64) {
 	return t.revision, t.created
 }
 
-// reported drops what nobody will ask for again.
+// reported drops the value and header of an invalid revision: after the report nobody asks for them again.
 func (k *keys) reported(key string) {
 	if bad, is := k.invalid[key]; is {
 		bad.entry.Value, bad.entry.Header = nil, nil
@@ -102,10 +102,10 @@ func (k *keys) reported(key string) {
 	}
 }
 
-// subjects is how many subjects the server has if it has exactly these keys.
+// subjects returns how many subjects the server has if it has exactly these keys.
 func (k *keys) subjects() int { return len(k.live) + len(k.tombs) }
 
-// revisionOf is the revision the key was last seen at, zero if never.
+// revisionOf returns the revision the key was last seen at, zero if never.
 func (k *keys) revisionOf(key string) uint64 {
 	revision, _ := k.at(key)
 	return revision

@@ -35,8 +35,8 @@ func TestOnlyALeaderWithAMajorityIsBelieved(t *testing.T) {
 	}
 }
 
-// TestAMemberWithoutALeaderIsNotBelieved: while a stream has no leader, any member of it answers for it. A member that
-// is behind must not make acknowledged keys vanish, nor let a new informer claim to have synced without them.
+// TestAMemberWithoutALeaderIsNotBelieved: while a stream has no leader, any member answers for it. A member that is
+// behind must not make acknowledged keys vanish, nor let a new informer claim to have synced without them.
 func TestAMemberWithoutALeaderIsNotBelieved(t *testing.T) {
 	t.Parallel() // it waits
 	c := natstest.StartCluster(t, 5)
@@ -145,7 +145,7 @@ func TestOneStaleAnswerIsNoRestore(t *testing.T) {
 	}
 }
 
-// TestTheLeaderOfAnIdleStreamIsBelieved: its members say nothing but that they are there.
+// TestTheLeaderOfAnIdleStreamIsBelieved: its members only say that they are there.
 func TestTheLeaderOfAnIdleStreamIsBelieved(t *testing.T) {
 	t.Parallel() // it waits
 	c := natstest.StartCluster(t, 3)

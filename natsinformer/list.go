@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// list reads the whole stream. The first time its result is what List returns; later, inside a watch, the difference to
-// what was known is emitted.
+// list reads the whole stream. List returns the result of the first one. A later one, inside a watch, emits the
+// difference to what was known.
 func (w *worker) list(ctx context.Context, s *session, m mode, info *streamInfo) error {
 	old := w.keys
 	if !w.listed || m == relisted {
@@ -51,13 +51,15 @@ func (w *worker) install(s *session, next *keys, cursor uint64) {
 	w.keys, w.cursor, w.listed = next, cursor, true
 	w.counted.exact, w.counted.listAt = true, time.Time{}
 	for name := range w.consumers {
-		w.consumers[name] = name == s.consumer // that one of before is missing means nothing any more
+		w.consumers[name] = name == s.consumer // a missing consumer from before this list means nothing any more
 	}
 }
 
 // collect reads all messages until the consumer has come to an end at or behind the last sequence the leader had
-// when the list began: then every key that existed at that moment has arrived.
-func (w *worker) collect(ctx context.Context, s *session, old *keys, info *streamInfo) (next *keys, cursor uint64, err error) {
+// when the list began. Then every key that existed at that moment has arrived.
+func (w *worker) collect(
+	ctx context.Context, s *session, old *keys, info *streamInfo,
+) (next *keys, cursor uint64, err error) {
 	next = newKeys()
 	expected, last := info.State.NumSubjects, info.State.LastSeq
 	if w.cfg.filtered() {
@@ -103,7 +105,7 @@ func (w *worker) collect(ctx context.Context, s *session, old *keys, info *strea
 	}
 }
 
-// put applies a message to the state of a list. A revision that did not change is the one we know.
+// put applies a message to the state. A revision that was not decoded again takes its object from old.
 func (k *keys) put(it *item, old *keys) {
 	before, existed := k.live[it.key]
 	if it.seq <= max(before.revision, k.tombs[it.key].revision) {
@@ -137,12 +139,12 @@ func (k *keys) put(it *item, old *keys) {
 	k.arrived.add(it.object)
 }
 
-// arrived are the objects of a first list in the order in which they came. client-go goes over all of them several times:
-// in this order they lie one behind the other in memory, in the order of a map each one is a cache miss. With a million
-// objects that halves the time client-go takes.
+// arrived holds the objects of a first list in the order in which they came. client-go goes over all of them several
+// times. In this order they lie one behind the other in memory; in the order of a map each one is a cache miss. With a
+// million objects that halves the time client-go takes.
 type arrived struct {
 	objects []runtime.Object
-	left    map[string]struct{} // the versions of those that are not the latest of their key any more
+	left    map[string]struct{} // the versions of objects that were replaced or deleted since
 }
 
 func (a *arrived) add(object runtime.Object) {
@@ -161,7 +163,7 @@ func (a *arrived) leave(object runtime.Object) {
 	a.left[versionOf(object)] = struct{}{}
 }
 
-// latest are the objects of a list, those that were replaced while it was read left out.
+// latest returns the objects of a list without those that were replaced or deleted while it was read.
 func (a *arrived) latest() []runtime.Object {
 	if len(a.left) == 0 {
 		return a.objects
@@ -172,13 +174,14 @@ func (a *arrived) latest() []runtime.Object {
 	})
 }
 
-// event is a watch event and its place.
+// event is a watch event and the revision that gives its place.
 type event struct {
 	revision uint64
 	watch.Event
 }
 
-// difference is what changed from before to next: deletes, and then the rest in the order of revisions.
+// difference returns the changes from before to next: deletes, and then the rest in the order of revisions. With anew
+// the streams are not the same one, and no object of before stays.
 func difference(before, next *keys, cursor uint64, anew bool) (gone, changed []event) {
 	vanish := func(last runtime.Object) {
 		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, DeleteVanished, cursor)}})
@@ -193,9 +196,11 @@ func difference(before, next *keys, cursor uint64, anew bool) (gone, changed []e
 		case anew, !there && !buried:
 			vanish(o.object)
 		case buried:
-			gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(o.object, tomb.reason, tomb.revision)}})
+			gone = append(gone, event{0, watch.Event{
+				Type: watch.Deleted, Object: deleted(o.object, tomb.reason, tomb.revision),
+			}})
 		case n.revision == o.revision && n.created != o.created:
-			vanish(o.object) // to client-go an update of the same resourceVersion would be none
+			vanish(o.object) // client-go ignores an update with the same resourceVersion
 		}
 	}
 	for key, n := range next.live {
@@ -234,7 +239,7 @@ func (w *worker) emitDifference(ctx context.Context, s *session, before, next *k
 		w.emit(ctx, e.Event)
 	}
 	w.reportInvalid(before, next)
-	// A bookmark that no event can be mistaken for, and no bookmark before it: the zeros do not change the number.
+	// Leading zeros tell this bookmark from all events and from the bookmark before it, and do not change the number.
 	w.relists++
 	version := "0"
 	if w.relists%2 == 0 {
@@ -260,7 +265,8 @@ func (w *worker) emitDifference(ctx context.Context, s *session, before, next *k
 
 func (w *worker) reportInvalid(before, next *keys) {
 	for key, bad := range next.invalid {
-		if old, was := before.invalid[key]; !was || old.entry.Revision != bad.entry.Revision || !old.entry.Created.Equal(bad.entry.Created) {
+		if old, was := before.invalid[key]; !was ||
+			old.entry.Revision != bad.entry.Revision || !old.entry.Created.Equal(bad.entry.Created) {
 			if w.cfg.OnInvalid != nil {
 				w.cfg.OnInvalid(bad.entry, bad.err)
 			}
@@ -279,5 +285,7 @@ func (w *worker) reportInvalid(before, next *keys) {
 }
 
 func bookmark(version string) watch.Event {
-	return watch.Event{Type: watch.Bookmark, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}}
+	return watch.Event{Type: watch.Bookmark, Object: &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{ResourceVersion: version},
+	}}
 }

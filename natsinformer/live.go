@@ -49,7 +49,7 @@ func (w *worker) live(ctx context.Context, s *session) error {
 				w.comparison.passed(w.cursor, w.keys)
 			}
 		}
-		if s.atEnd { // behind that batch; the consumer may have looked further, and found nothing for us
+		if s.atEnd { // the end is behind that batch; the consumer may have looked further and found nothing for us
 			s.atEnd = false
 			w.cursor = max(w.cursor, s.scanned)
 			w.progress.release(w.cursor)
@@ -68,7 +68,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// take turns messages into items and decodes them. With old, what is known from there is not decoded again.
+// take turns messages into items and decodes them. With old, a revision that is known there is not decoded again.
 func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 	clear(w.items)
 	w.items = w.items[:0]
@@ -78,7 +78,8 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 			return err
 		}
 		if d.consumer != s.consumer || d.consSeq != s.consSeq+1 {
-			return fmt.Errorf("%w: number %d of %s came after %d of %s", errSkipped, d.consSeq, d.consumer, s.consSeq, s.consumer)
+			return fmt.Errorf("%w: number %d of %s came after %d of %s",
+				errSkipped, d.consSeq, d.consumer, s.consSeq, s.consumer)
 		}
 		s.consSeq, s.pending = d.consSeq, d.pending
 		key, ok := w.cfg.keyOf(m.Subject)
@@ -105,9 +106,9 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 	return nil
 }
 
-// apply brings a message into the state, and emits what it means.
+// apply puts a message into the state, and emits its event if it changes the store.
 func (w *worker) apply(ctx context.Context, it *item) {
-	// A missing sequence is a message that another one has replaced, which may be still to come. It has come when the
+	// A missing sequence is a message that a newer one has replaced. The newer one may be still to come until the
 	// consumer says that it is at the end (see end.go).
 	if it.seq > w.cursor+1 {
 		w.progress.hold(w.cursor)
@@ -166,7 +167,8 @@ func (w *worker) emit(ctx context.Context, e watch.Event) {
 	}
 }
 
-// bookmark moves the store's resourceVersion over what was no event, and tells those who wait for the cursor.
+// bookmark moves the store's resourceVersion over messages that were no event, and wakes the calls that wait for the
+// cursor.
 func (w *worker) bookmark(ctx context.Context) {
 	if w.emitted < w.cursor {
 		w.emit(ctx, bookmark(formatVersion(w.cursor)))

@@ -12,12 +12,12 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// thief swallows one message that a consumer delivers. Until that of a later key has come, it swallows what the consumer
-// says of itself, too: then only the numbers of the messages show that one is missing.
+// thief swallows one message that a consumer delivers. Until the message of a later key has come, it also swallows the
+// consumer's status messages: then only the numbers of the messages show that one is missing.
 type thief struct {
 	mu         sync.Mutex
 	steal      string // the key of the message
-	until      string // the later key; "" where there is none
+	until      string // the later key, "" for none
 	stolen     int
 	concealing bool
 }
@@ -58,8 +58,8 @@ func startThief(t *testing.T) (th *thief, admin, js jetstream.JetStream, kv jets
 	return th, admin, js, bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
 }
 
-// TestAMessageLostOnTheWayIsNoticed: NATS delivers at most once, so a message of the consumer may be lost between the server and
-// us, as where the client is too slow. The watch goes on from before it, and meanwhile the cursor claims nothing.
+// TestAMessageLostOnTheWayIsNoticed: NATS delivers at most once, so a message of the consumer may be lost on its way to
+// us, for example when the client is too slow. The watch goes on from before it, and the cursor does not pass it.
 func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 	for name, until := range map[string]string{"by the next message": "after", "by a heartbeat": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -80,11 +80,13 @@ func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 				t.Fatal("nothing was lost: this test has lost its subject")
 			}
 			if !r.has("lost", 1) || until != "" && !r.has(until, 1) {
-				t.Errorf("at cursor %d the store has lost: %v, and what came after it: %v", revision, r.get("lost"), r.get(until))
+				t.Errorf("at cursor %d the store has lost: %v, and what came after it: %v",
+					revision, r.get("lost"), r.get(until))
 			}
 			r.converges(t, kv, prompt)
 			if st := r.Status(); st.Resumes == before.Resumes || st.Lists != before.Lists {
-				t.Errorf("%d resumes and %d lists more; going on from the cursor would have done", st.Resumes-before.Resumes, st.Lists-before.Lists)
+				t.Errorf("%d resumes and %d lists more; going on from the cursor would have done",
+					st.Resumes-before.Resumes, st.Lists-before.Lists)
 			}
 			eventually(t, prompt, "one consumer", func() bool { return consumers(t, admin, "b") == 1 })
 			r.stop()
@@ -96,7 +98,8 @@ func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 // TestAListIsNotCompleteWithoutAMessageThatWasLost: HasSynced promises every key that existed throughout.
 func TestAListIsNotCompleteWithoutAMessageThatWasLost(t *testing.T) {
 	for name, keys := range map[string][2]string{
-		"the first": {"k0", "k1"}, "one of many": {"k50", "k51"}, "the last but one": {"k98", "k99"}, "the last": {"k99", ""},
+		"the first": {"k0", "k1"}, "one of many": {"k50", "k51"},
+		"the last but one": {"k98", "k99"}, "the last": {"k99", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			th, _, js, kv := startThief(t)

@@ -16,7 +16,7 @@ const (
 	ttlHeader       = "Nats-TTL"
 )
 
-// delivery is what the reply subject of a delivered message tells about it.
+// delivery is what the reply subject of a message tells about it.
 type delivery struct {
 	consumer  string
 	streamSeq uint64
@@ -25,7 +25,7 @@ type delivery struct {
 	pending   uint64
 }
 
-// parseDelivery reads the acknowledgement subject. Its two forms are, with and without domain and account:
+// parseDelivery reads the acknowledgement subject. It has two forms, with and without domain and account:
 //
 //	$JS.ACK.<domain>.<account>.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>[.<token>]
 //	$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>
@@ -69,7 +69,7 @@ func parseDelivery(reply string) (delivery, error) {
 	return d, nil
 }
 
-// markerOf tells whether a message is a marker that deletes its key, and which. "" is a value.
+// markerOf returns which marker a message is, so how its key was deleted, or "" for a value.
 func markerOf(header nats.Header) DeleteReason {
 	if len(header) == 0 {
 		return ""
@@ -92,7 +92,7 @@ func markerOf(header nats.Header) DeleteReason {
 	}
 }
 
-// expiryOf is when the server will drop a message that carries a time to live, zero if it does not.
+// expiryOf returns when the server will drop a message, in nanoseconds, zero if it carries no time to live.
 func expiryOf(header nats.Header, created int64) int64 {
 	ttl := header.Get(ttlHeader)
 	if ttl == "" {

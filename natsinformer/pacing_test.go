@@ -37,7 +37,7 @@ func TestForeignSubjectsCostOneList(t *testing.T) {
 	eventually(t, prompt, "a key that vanished is still found", func() bool { return r.get("gone") == nil })
 }
 
-// TestManyExpiredTombstonesCostNoList: however many they are, they are asked for, and not many at a time.
+// TestManyExpiredTombstonesCostNoList: they are all asked for, however many they are, but only a few at a time.
 func TestManyExpiredTombstonesCostNoList(t *testing.T) {
 	t.Parallel() // it waits
 	srv := natstest.Start(t)
@@ -47,7 +47,10 @@ func TestManyExpiredTombstonesCostNoList(t *testing.T) {
 	js := counting(t, admin, srv.URL())
 	r := start(t, js.JetStream, Config{Bucket: "b", CompareInterval: 2 * time.Second}).synced(t)
 	for n := range 6000 {
-		_, err := admin.PublishMsgAsync(&nats.Msg{Subject: fmt.Sprint("$KV.b.k", n), Header: nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}}})
+		_, err := admin.PublishMsgAsync(&nats.Msg{
+			Subject: fmt.Sprint("$KV.b.k", n),
+			Header:  nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}},
+		})
 		must(t, err)
 		if n%1000 == 999 {
 			<-admin.PublishAsyncComplete()
@@ -59,7 +62,7 @@ func TestManyExpiredTombstonesCostNoList(t *testing.T) {
 	})
 	before := r.Status().Compares
 	eventually(t, 20*time.Second, "compared", func() bool { return r.Status().Compares >= before+2 })
-	// Where the machine stands still the watch may take its consumer for silent, and doubts the server when it has resumed.
+	// When the machine stalls, the watch may take its consumer for silent. Then it resumes, and lists once more.
 	if st := r.Status(); st.Lists > st.Resumes {
 		t.Errorf("%d lists, and the watch began %d times", st.Lists, st.Resumes)
 	}
@@ -68,7 +71,7 @@ func TestManyExpiredTombstonesCostNoList(t *testing.T) {
 	}
 }
 
-// countedGets is a JetStream context through somebody who counts how many MSG.GET wait for an answer.
+// countedGets is a JetStream context through a relay that counts how many MSG.GET wait for an answer.
 type countedGets struct {
 	jetstream.JetStream
 	waiting, most atomic.Int64
@@ -103,10 +106,10 @@ func counting(t *testing.T, admin jetstream.JetStream, url string) *countedGets 
 }
 
 // TestCountsWithAFilterAreRare: while the server counts with a filter it does nothing else with the stream. So there is
-// none right after a list, and each is followed by a rest that grows with what it took.
+// no count right after a list, and the pause after each one grows with the time it took.
 func TestCountsWithAFilterAreRare(t *testing.T) {
 	t.Parallel()                        // it waits
-	const took = 900 * time.Millisecond // longer than after which requests are sent again
+	const took = 900 * time.Millisecond // longer than resendAfter
 	srv := natstest.Start(t)
 	admin := connect(t, srv.URL())
 	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
@@ -132,7 +135,7 @@ func TestCountsWithAFilterAreRare(t *testing.T) {
 		t.Errorf("%d counts right after the list", n)
 	}
 	eventually(t, 5*time.Second, "compared", func() bool { return r.Status().Compares == 1 })
-	for i := range 5 { // sessions end, and the rest goes on
+	for i := range 5 { // sessions end, and the pause goes on
 		deleteConsumers(t, admin)
 		r.follows(t, kv, "in.k", 10+i, prompt)
 	}
@@ -148,7 +151,10 @@ func TestMissingPermissionToDeleteConsumersIsNamed(t *testing.T) {
 		o.Users = []*server.User{
 			{Username: "admin", Password: "x"},
 			{Username: "reader", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{
-				Allow: []string{"$JS.API.STREAM.INFO.KV_b", "$JS.API.STREAM.MSG.GET.KV_b", "$JS.API.CONSUMER.CREATE.KV_b.>", "$JS.API.CONSUMER.MSG.NEXT.KV_b.*"},
+				Allow: []string{
+					"$JS.API.STREAM.INFO.KV_b", "$JS.API.STREAM.MSG.GET.KV_b",
+					"$JS.API.CONSUMER.CREATE.KV_b.>", "$JS.API.CONSUMER.MSG.NEXT.KV_b.*",
+				},
 			}}},
 		}
 	}))
@@ -181,10 +187,14 @@ func TestMissingPermissionToReadMessagesIsNamed(t *testing.T) {
 	admin := connect(t, srv.URL(), nats.UserInfo("admin", "x"))
 	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
 	var o told
-	// The bucket is empty when the list is read, so that there is no key by which the watch could know the stream.
-	start(t, connect(t, srv.URL(), nats.UserInfo("reader", "x")), Config{Bucket: "b", CompareInterval: 200 * time.Millisecond, OnError: o.add}).synced(t)
+	// The bucket is empty when the list is read, so the watch needs no message to know the stream again.
+	start(t, connect(t, srv.URL(), nats.UserInfo("reader", "x")), Config{
+		Bucket: "b", CompareInterval: 200 * time.Millisecond, OnError: o.add,
+	}).synced(t)
 	put(t, kv, "k", 1)
-	_, err := admin.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.b.k", Header: nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}}})
+	_, err := admin.PublishMsg(t.Context(), &nats.Msg{
+		Subject: "$KV.b.k", Header: nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}},
+	})
 	must(t, err)
 	o.of(t, `"b"`, "$JS.API.STREAM.MSG.GET.KV_b", "grant")
 }

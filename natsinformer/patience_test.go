@@ -26,7 +26,7 @@ func deleteConsumers(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// relay is a connection whose JetStream requests are handed on, but for those that are dropped.
+// relay is a connection that hands on all JetStream requests but those that drop returns true for.
 func relay(t *testing.T, server *natstest.Server, drop func(*nats.Msg) bool) jetstream.JetStream {
 	t.Helper()
 	nc := connect(t, server.URL()).Conn()
@@ -64,11 +64,12 @@ func TestRecoveryIsPromptAfterALongSilence(t *testing.T) {
 	o.healed(t)
 }
 
-// TestTheWatchBeginsWhereEachAnswerTakesLong: a server may take longer for all answers than for one it may, as where values
-// are large. What waits behind an answer is not sent again, or the server would fall behind more and more.
+// TestTheWatchBeginsWhereEachAnswerTakesLong: a server may need longer for several answers than one request may wait,
+// as where values are large. Requests that wait behind an answer are not sent again, or the server would fall behind
+// more and more.
 func TestTheWatchBeginsWhereEachAnswerTakesLong(t *testing.T) {
 	t.Parallel()             // it waits
-	const took = time.Second // more than after which a request with a small answer is sent again
+	const took = time.Second // longer than resendAfter
 	server := natstest.Start(t)
 	kv := bucket(t, connect(t, server.URL()), jetstream.KeyValueConfig{Bucket: "b"})
 	for i := range anchorWindows[0] {
@@ -96,7 +97,7 @@ func TestAListThatCannotBeFinishedLetsTheWatchGoOn(t *testing.T) {
 	admin := connect(t, server.URL())
 	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "k", 1)
-	put(t, kv, "same", 1) // by which the stream is known again
+	put(t, kv, "same", 1) // proves that the stream is the same
 	var mute atomic.Bool
 	var dropped atomic.Int64
 	js := relay(t, server, func(m *nats.Msg) bool {
@@ -124,7 +125,7 @@ func TestAListThatCannotBeFinishedLetsTheWatchGoOn(t *testing.T) {
 	r.follows(t, kv, "k", n+1, prompt)
 }
 
-// TestATombstoneThatIsAskedForInVainIsNoFault: it is asked for again at the next comparison, and the watch does not end.
+// TestATombstoneThatIsAskedForInVainIsNoFault: the next comparison asks for it again, and the watch does not end.
 func TestATombstoneThatIsAskedForInVainIsNoFault(t *testing.T) {
 	t.Parallel() // it waits
 	server := natstest.Start(t)
@@ -148,7 +149,9 @@ func TestATombstoneThatIsAskedForInVainIsNoFault(t *testing.T) {
 	marker := &nats.Msg{Subject: "$KV.b.dies", Header: nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}}}
 	_, err := admin.PublishMsg(t.Context(), marker)
 	must(t, err)
-	eventually(t, 30*time.Second, "the tombstone is asked for in vain, and again", func() bool { return dropped.Load() >= 2 })
+	eventually(t, 30*time.Second, "the tombstone is asked for in vain, and again", func() bool {
+		return dropped.Load() >= 2
+	})
 	r.follows(t, kv, "k", 2, prompt)
 	r.resumedOnce(t, stalled)
 	if st := r.Status(); st.Lists != 1 || o.count() != 0 {
@@ -187,7 +190,7 @@ func TestAnOutageIsForgotten(t *testing.T) {
 	}
 }
 
-// TestSlowDecodingIsNotSilence: while a decoder takes its time nothing is heard of the server, which is not its fault.
+// TestSlowDecodingIsNotSilence: while a decoder works the informer hears nothing, which is not the server's fault.
 func TestSlowDecodingIsNotSilence(t *testing.T) {
 	const slow = silence + silence/4
 	js := connect(t, natstest.Start(t).URL())

@@ -12,17 +12,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// progress answers up to which stream sequence the store is complete.
+// progress knows up to which stream sequence the store is complete.
 //
 // The store itself says how far it is: client-go keeps the resourceVersion of the last event applied to it, and our
-// bookmarks move it over what is no event. That is the cursor, except
+// bookmarks move it over messages that were no event. That is the cursor, with two exceptions:
 //
-//   - where a sequence is missing while more is to come: its key was written again, the newer message has not arrived,
-//     and until it has, the store holds neither. Such a span is held: the cursor waits before it until it is closed;
-//   - while the difference of a new list is applied, which is not in the order of sequences: the cursor is frozen.
+//   - A sequence may be missing while more is to come: its key was written again, and until the newer message arrives
+//     the store holds neither. Such a span is held: the cursor waits before it until the span is closed.
+//   - The difference of a new list is not applied in the order of sequences. Meanwhile the cursor is frozen.
 //
-// Without client-go's AtomicFIFO feature the store does not keep a resourceVersion. Then an event handler of ours counts
-// the events that were applied, and marks say which sequence was complete after how many.
+// Without client-go's AtomicFIFO feature the store keeps no resourceVersion. Then our own event handler counts the
+// events that were applied, and marks say which sequence was complete after how many.
 type progress struct {
 	store   cache.Indexer
 	counted *counter // nil with AtomicFIFO
@@ -37,7 +37,7 @@ type progress struct {
 	held   atomic.Bool // whether there are spans, or it is frozen
 }
 
-// span holds the cursor at from until the store has reached to; zero while that is not known.
+// span holds the cursor at from until the store has reached to, which is zero while it is not known.
 type span struct{ from, to uint64 }
 
 func newProgress(informer cache.SharedIndexInformer) (*progress, error) {
@@ -54,7 +54,7 @@ func (p *progress) cursor() uint64 {
 	if p.counted != nil {
 		return p.counted.cursor()
 	}
-	// The store first: what it has by now was handed to client-go after anything before it was held.
+	// Look at the store first: each span below what it shows was held before that was handed to client-go.
 	at := p.stored()
 	if !p.held.Load() {
 		return at
@@ -87,7 +87,7 @@ func (p *progress) stored() uint64 {
 	return n
 }
 
-// hold says that not everything between the sequence and the next one handed to client-go has arrived.
+// hold opens a span: some message between the sequence and the next one handed to client-go may be still to come.
 func (p *progress) hold(from uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,13 +95,13 @@ func (p *progress) hold(from uint64) {
 		return
 	}
 	if p.counted == nil {
-		p.drop(p.stored()) // maybe nobody asks for the cursor
+		p.drop(p.stored()) // cursor does so too, but may never be called
 	}
 	p.spans = append(p.spans, span{from: from})
 	p.held.Store(true)
 }
 
-// release says that with the sequence everything has arrived.
+// release closes the open span: everything up to the sequence has arrived.
 func (p *progress) release(to uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,13 +110,13 @@ func (p *progress) release(to uint64) {
 		return
 	}
 	p.spans[n-1].to = to
-	if p.counted != nil { // its marks are only made where nothing is held
+	if p.counted != nil { // it gets marks only while nothing is held
 		p.spans = nil
 		p.held.Store(p.frozen != nil)
 	}
 }
 
-// open tells whether a span is held whose end is not known.
+// open reports whether a span is held whose end is not known.
 func (p *progress) open() bool {
 	if !p.held.Load() {
 		return false
@@ -127,7 +127,7 @@ func (p *progress) open() bool {
 	return n > 0 && p.spans[n-1].to == 0
 }
 
-// applied tells whether client-go has applied the bookmark and all that was emitted before it.
+// applied reports whether client-go has applied the bookmark and all events before it.
 func (p *progress) applied(bookmark string) bool {
 	if p.counted != nil {
 		return p.counted.caughtUp()
@@ -135,7 +135,7 @@ func (p *progress) applied(bookmark string) bool {
 	return p.store.LastStoreSyncResourceVersion() == bookmark
 }
 
-// sending must be told before events are handed to client-go.
+// sending must be called before that many events are handed to client-go.
 func (p *progress) sending(events int) {
 	if p.counted != nil {
 		p.counted.send(events)
@@ -152,7 +152,7 @@ func (p *progress) freeze(at uint64) {
 	}
 }
 
-// thaw says that the store has all that was emitted while the cursor was frozen.
+// thaw ends a freeze: the store has all that was emitted meanwhile.
 func (p *progress) thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +160,7 @@ func (p *progress) thaw() {
 	p.held.Store(false)
 }
 
-// advance says that everything up to the sequence was handed to client-go.
+// advance notes that everything up to the sequence was handed to client-go, and wakes the calls that wait.
 func (p *progress) advance(sequence uint64) {
 	p.emitted.Store(sequence)
 	if p.counted != nil && !p.held.Load() {
@@ -176,10 +176,12 @@ func (p *progress) advance(sequence uint64) {
 
 // wait blocks until the cursor has reached the sequence.
 func (p *progress) wait(ctx context.Context, sequence uint64) error {
-	return p.until(ctx, func() bool { return p.cursor() >= sequence }, func() bool { return p.emitted.Load() >= sequence })
+	return p.until(ctx,
+		func() bool { return p.cursor() >= sequence },
+		func() bool { return p.emitted.Load() >= sequence })
 }
 
-// has tells whether the store has applied an event of the sequence that was handed to client-go.
+// has reports whether the store has applied the event of a sequence that was handed to client-go.
 func (p *progress) has(sequence uint64) bool {
 	if p.counted != nil {
 		return p.counted.cursor() >= sequence
@@ -195,8 +197,8 @@ func (p *progress) has(sequence uint64) bool {
 	return at >= sequence
 }
 
-// until blocks until done. It sleeps until the change was handed to client-go, and then looks often: client-go applies it
-// within microseconds, and tells nobody.
+// until blocks until done returns true or the context ends. It sleeps until handed says that client-go has the change,
+// and then looks often: client-go applies a change within microseconds, and tells nobody.
 func (p *progress) until(ctx context.Context, done, handed func() bool) error {
 	if done() {
 		return nil

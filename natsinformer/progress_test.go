@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// startProgress is a progress over a store whose resourceVersion the test moves with bookmarks, as client-go does.
+// startProgress makes a progress over a store whose resourceVersion the test moves with bookmarks, as client-go does.
 func startProgress() (*progress, cache.Indexer) {
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	return &progress{store: store, wakeup: make(chan struct{})}, store
@@ -33,7 +33,7 @@ func (m *meddled) LastStoreSyncResourceVersion() string {
 	return m.Indexer.LastStoreSyncResourceVersion()
 }
 
-// Whoever asks for the cursor runs beside the informer, and may be stopped at any place.
+// A caller of cursor runs beside the informer, and may be stopped at any place.
 func TestNothingIsClaimedThatIsHeldWhileTheCursorIsRead(t *testing.T) {
 	for name, hold := range map[string]func(*progress){
 		"a span":   func(p *progress) { p.hold(10) },

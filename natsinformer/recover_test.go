@@ -197,12 +197,16 @@ func TestSlowHandlerDelaysOnlyItself(t *testing.T) {
 		put(t, kv, fmt.Sprint("k", i%100), i+1)
 	}
 	r.converges(t, kv, prompt)
-	eventually(t, 2*silence+prompt, "more heartbeats than the watch waits for", func() bool { return r.Status().Compares > 0 })
+	eventually(t, 2*silence+prompt, "more heartbeats than the watch waits for", func() bool {
+		return r.Status().Compares > 0
+	})
 	timer := time.NewTimer(2 * silence) // longer than a silent consumer is believed in
 	<-timer.C
 	r.follows(t, kv, "k1", 5000, prompt)
 	close(slow.release)
-	eventually(t, prompt, "the slow handler gets the last state of each key", func() bool { return slow.last("k1").n == 5000 })
+	eventually(t, prompt, "the slow handler gets the last state of each key", func() bool {
+		return slow.last("k1").n == 5000
+	})
 	slow.inOrder(t)
 	r.resumedOnce(t, stalled)
 }
@@ -253,7 +257,8 @@ func TestStopAtAnyTimeLeavesNothingBehind(t *testing.T) {
 	}
 	for i := range 30 {
 		r := start(t, js, Config{Bucket: "b"})
-		for began := time.Now(); time.Since(began) < time.Duration(i)*time.Millisecond; { // before, in and after the list
+		// Before, in and after the list.
+		for began := time.Now(); time.Since(began) < time.Duration(i)*time.Millisecond; {
 		}
 		r.stop()
 		if n := consumers(t, js, "b"); n != 0 {

@@ -14,13 +14,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// permissionCheck is how often a request that is not answered yet looks whether the server refused it.
+// permissionCheck is how often we look whether the server refused a request that is not answered yet.
 const permissionCheck = 10 * time.Millisecond
 
-// leaderPause is when a request is sent again that was answered by nobody who may.
+// leaderPause is when a request is sent again after an answer that came without a leader.
 const leaderPause = 100 * time.Millisecond
 
-// call is a request under way. All requests of this package may be sent twice; those that cost the server much are not.
+// call is a request under way. It is safe to send any request of this package twice; those that cost the server much
+// are sent once.
 type call struct {
 	token    string
 	subject  string
@@ -29,16 +30,16 @@ type call struct {
 	sent     int   // how often
 	once     bool  // it is not sent again while no answer comes
 	large    bool  // its answer carries a value
-	counts   bool  // until it has answered, the server does nothing else with the stream
+	counts   bool  // until the answer, the server does nothing else with the stream
 	timeout  time.Duration
-	resend   time.Time // when it is, zero if never
+	resend   time.Time // when it is sent again, zero if never
 	deadline time.Time
 	done     func(answer []byte, err error)
 
-	leaderless bool // the last answer says so: it is sent again soon
+	leaderless bool // the last answer came without a leader; the request is sent again soon
 }
 
-// ask sends a request, and again while no answer comes. The answer is given to done by receive.
+// ask sends a request, and again while no answer comes. receive and await pass the answer to done.
 func (s *session) ask(subject string, payload []byte, timeout time.Duration, done func([]byte, error)) {
 	s.request(&call{subject: subject, payload: payload, timeout: timeout, done: done})
 }
@@ -59,13 +60,13 @@ func (s *session) send(c *call) {
 	}
 }
 
-// settle ends a call, once.
+// settle ends a call and passes the result to done, once.
 func (s *session) settle(c *call, answer []byte, err error) {
 	if i := slices.Index(s.calls, c); i >= 0 {
 		s.calls = slices.Delete(s.calls, i, i+1)
 		s.nudged = true
 		if c.counts {
-			s.heard = time.Now() // nothing could be heard before
+			s.heard = time.Now() // meanwhile the consumer could send nothing
 		}
 		c.done(answer, err)
 	}
@@ -77,7 +78,8 @@ func (s *session) answered(token string, m *nats.Msg) {
 			continue
 		}
 		if m.Header.Get("Status") == "503" {
-			s.settle(c, nil, fmt.Errorf("nobody answers %s: enable JetStream on the server and for the account, or check the JetStream domain: %w", s.src.grant(c.subject), nats.ErrNoResponders))
+			s.settle(c, nil, fmt.Errorf("nobody answers %s: enable JetStream on the server and for the account, "+
+				"or check the JetStream domain: %w", s.src.grant(c.subject), nats.ErrNoResponders))
 			return
 		}
 		if leaderless(m.Data) {
@@ -90,8 +92,8 @@ func (s *session) answered(token string, m *nats.Msg) {
 	}
 }
 
-// works gives all calls their time again, since the server has just answered one. It answers one after the other, which
-// takes seconds where values are large, and each request that is sent again meanwhile makes it slower.
+// works starts the times of all calls again, because the server has just answered one. It answers one after the other,
+// which takes seconds where values are large, and each request that is sent again meanwhile makes it slower.
 func (s *session) works(now time.Time) {
 	for _, c := range s.calls {
 		c.deadline = now.Add(c.timeout)
@@ -101,7 +103,7 @@ func (s *session) works(now time.Time) {
 	}
 }
 
-// nextResend is when the call is sent again if nothing is answered until then; zero if it is not.
+// nextResend returns when the call is sent again if the server answers nothing until then, zero if never.
 func (c *call) nextResend(now time.Time) time.Time {
 	switch {
 	case c.once:
@@ -112,7 +114,8 @@ func (c *call) nextResend(now time.Time) time.Time {
 	return now.Add(resendAfter)
 }
 
-// advanceCalls resends what was not answered, gives up what is overdue or was refused, and tells when to look again.
+// advanceCalls sends unanswered calls again, gives up those that are overdue or were refused, and returns when to look
+// again.
 func (s *session) advanceCalls(now time.Time) (next time.Time) {
 	next = now.Add(time.Minute)
 	for _, c := range slices.Clone(s.calls) {
@@ -121,7 +124,8 @@ func (s *session) advanceCalls(now time.Time) (next time.Time) {
 			continue
 		}
 		if !now.Before(c.deadline) {
-			s.settle(c, nil, fmt.Errorf("no answer from %s: either the stream has no leader now, or the permission to publish to it is missing: %w", s.src.grant(c.subject), nats.ErrTimeout))
+			s.settle(c, nil, fmt.Errorf("no answer from %s: either the stream has no leader now, "+
+				"or the permission to publish to it is missing: %w", s.src.grant(c.subject), nats.ErrTimeout))
 			continue
 		}
 		if !c.resend.IsZero() && !now.Before(c.resend) {
@@ -132,9 +136,9 @@ func (s *session) advanceCalls(now time.Time) (next time.Time) {
 	return next
 }
 
-// denied tells whether the server has refused a publish to the subject, or the subscription of the inbox, after before
-// was the connection's last error. The server reports a refusal asynchronously and only to the connection, whose
-// error handler belongs to the user; but the connection keeps its last error, and a new one is another value.
+// denied returns an error if the server has refused a publish to the subject, or the subscription of the inbox, since
+// the connection's last error was before. The server reports a refusal asynchronously and only to the connection, whose
+// error handler belongs to the user. But the connection keeps its last error, and a new one is another value.
 func (s *session) denied(subject string, before error) error {
 	last := s.nc.LastError()
 	if last == nil || last == before || !errors.Is(last, nats.ErrPermissionViolation) {
@@ -146,13 +150,14 @@ func (s *session) denied(subject string, before error) error {
 		return fmt.Errorf("the server refuses to publish to %s: grant the user the permission to publish to it: %w",
 			s.src.grant(subject), nats.ErrPermissionViolation)
 	case strings.Contains(text, strconv.Quote(s.inbox+".*")):
-		return fmt.Errorf("the server refuses to subscribe to the inbox: grant the user the permission to subscribe to %s.>: %w",
+		return fmt.Errorf("the server refuses to subscribe to the inbox: "+
+			"grant the user the permission to subscribe to %s.>: %w",
 			s.inbox[:strings.LastIndexByte(s.inbox, '.')], nats.ErrPermissionViolation)
 	}
 	return nil
 }
 
-// await is receive for a session whose consumer does not deliver now: it returns when the flag is set.
+// await is receive for a session whose consumer does not deliver now. It returns when the flag is set.
 func (s *session) await(ctx context.Context, answered *bool) error {
 	for !*answered {
 		now := time.Now()
@@ -174,7 +179,7 @@ func (s *session) await(ctx context.Context, answered *bool) error {
 	return nil
 }
 
-// rest waits.
+// rest waits, and meanwhile handles what arrives.
 func (s *session) rest(ctx context.Context, d time.Duration) error {
 	over := false
 	for wake := time.Now().Add(d); !over; over = !time.Now().Before(wake) {
@@ -192,7 +197,7 @@ func (s *session) rest(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// apiError is how the JetStream API says no.
+// apiError is an error in an answer of the JetStream API.
 type apiError struct {
 	Code        int                 `json:"code"`
 	ErrCode     jetstream.ErrorCode `json:"err_code"`
@@ -201,7 +206,7 @@ type apiError struct {
 
 func (e *apiError) is(code jetstream.ErrorCode) bool { return e != nil && e.ErrCode == code }
 
-// decodeAnswer reads an answer of the JetStream API, and says what to do about the errors a user can do something about.
+// decodeAnswer reads an answer of the JetStream API. Its errors say what to do where a user can do something.
 func (src *source) decodeAnswer(subject string, answer []byte, into any, failure func() *apiError) error {
 	if err := json.Unmarshal(answer, into); err != nil {
 		return fmt.Errorf("reading the answer of %s: %w", subject, err)
@@ -213,15 +218,16 @@ func (src *source) decodeAnswer(subject string, answer []byte, into any, failure
 	said := &jetstream.APIError{Code: e.Code, ErrorCode: e.ErrCode, Description: e.Description}
 	switch e.ErrCode {
 	case jetstream.JSErrCodeStreamNotFound:
-		return fmt.Errorf("the bucket does not exist: create it, or its stream %s: %w: %w", src.cfg.stream(), jetstream.ErrBucketNotFound, said)
+		return fmt.Errorf("the bucket does not exist: create it, or its stream %s: %w: %w",
+			src.cfg.stream(), jetstream.ErrBucketNotFound, said)
 	case jetstream.JSErrCodeJetStreamNotEnabled, jetstream.JSErrCodeJetStreamNotEnabledForAccount:
 		return fmt.Errorf("JetStream is not enabled: enable it on the server and for the account: %w", said)
 	}
 	return fmt.Errorf("%s: %w", src.grant(subject), said)
 }
 
-// grant is the subject a user must be allowed to publish to for a request, without the name of a consumer, which is
-// another one each time.
+// grant returns the subject a user must be allowed to publish to for a request. A wildcard stands for the consumer's
+// name, which is another one each time.
 func (src *source) grant(subject string) string {
 	stream := src.cfg.stream()
 	i := strings.Index(subject, "."+stream+".")

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// The limits of these tests are promises about a machine that serves them. Where others keep it busy, server and informer stand
-// still together, and the wall clock says nothing of either. So limits count served time: a byte goes through a pipe again and
-// again, as a plain request would, and each round counts for as long as it took, but for no more than servedRound. On a quiet
-// machine that is the wall clock's time.
+// The limits of these tests are promises for a machine that serves them. While others keep it busy, server and
+// informer stand still together, and the wall clock says nothing of either. So limits count served time: a byte goes
+// through a pipe again and again, as a plain request would, and each round counts for as long as it took, but for at
+// most servedRound. On a quiet machine that is the wall clock's time.
 //
-// A round that this process made long by itself counts in full: the machine served it, by giving it the processors' time.
+// A round that this process made long by itself counts in full: the machine served it by giving it processor time.
 const servedRound = 5 * time.Millisecond
 
 // stall is how long a round must be for a watch to take its consumer for silent.
 const stall = (silence - heartbeat) / 2
 
-// servedIn tells for how much a round counts in which this process had so much of the time of so many processors, and
-// whether others kept the machine so busy meanwhile that a watch may take its consumer for silent.
+// servedIn returns how much time a round counts if this process used so much time of so many processors in it, and
+// whether others kept the machine so busy that a watch may take its consumer for silent.
 func servedIn(round, used time.Duration, processors int) (counts time.Duration, stalled bool) {
 	own := min(used/time.Duration(processors), round)
 	return max(min(round, servedRound), own), round > stall && own < round/2
 }
 
-// processorTime is what this process had of it until now.
+// processorTime returns how much processor time this process has had until now.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -115,7 +115,7 @@ func eventually(t testing.TB, limit time.Duration, what string, condition func()
 	}
 }
 
-// within runs what must come to its end within the limit, and not fail.
+// within runs a function that must return within the limit, and without an error.
 func within(t testing.TB, limit time.Duration, run func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -133,7 +133,7 @@ func within(t testing.TB, limit time.Duration, run func(context.Context) error) 
 			return
 		case <-tick.C:
 			if clock.has(limit) {
-				cancel() // it ends with that
+				cancel() // this ends it
 			}
 		}
 	}
@@ -145,8 +145,8 @@ func (r *running) reaches(t testing.TB, revision uint64, limit time.Duration) {
 	within(t, limit, func(ctx context.Context) error { return r.WaitCursor(ctx, revision) })
 }
 
-// stalls tells how often the machine has not served this process, since it was called first, for so long that a watch may
-// take its consumer for silent.
+// stalls returns a function that says how often, since the call of stalls, the machine has left this process unserved
+// for so long that a watch may take its consumer for silent.
 func stalls(t testing.TB) (count func() uint64) {
 	t.Helper()
 	clock := startServed(t)

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// heartbeat is how often the server says that it has nothing to say; silence is how long we believe in a consumer
-	// from which nothing at all comes. Recovery is promised within two seconds, and needs some of them itself.
+	// heartbeat is how often the server sends a heartbeat when it has no message; silence is how long we believe in a
+	// consumer that sends nothing at all. Recovery is promised within two seconds, and needs part of that itself.
 	heartbeat = 500 * time.Millisecond
 	silence   = 1250 * time.Millisecond
-	// countSilence is the same while the server counts with a filter, which may take it seconds.
+	// countSilence is silence while the server counts with a filter, which may take seconds.
 	countSilence = 10 * time.Second
 	// pullBatch messages are asked for at once, and again when half of them have come, so that the server never waits
 	// for us. The channel holds all that can be under way, else nats.go would drop messages.
@@ -31,11 +31,11 @@ const (
 	listExpires  = 5 * time.Second
 	listBeat     = 5 * time.Millisecond
 	receiveBatch = 1024
-	// resendAfter is when a request is sent again: one that met a server without a leader is never answered, while one
-	// that takes long (a consumer on a stream of a million subjects) is only joined by another of the same effect.
+	// resendAfter is when a request is sent again. One that met a server without a leader is never answered. For one
+	// that takes long (a consumer on a stream of a million subjects) a second one has the same effect.
 	resendAfter = 700 * time.Millisecond
-	// resendLargeAfter is the same for a request whose answer carries a value: where values are large the server has to
-	// do the same work again. It leaves time to recover within two seconds.
+	// resendLargeAfter is resendAfter for a request whose answer carries a value: where values are large, a second one
+	// makes the server do much work again. It leaves time to recover within two seconds.
 	resendLargeAfter = 1500 * time.Millisecond
 )
 
@@ -47,9 +47,9 @@ var (
 )
 
 // session is one inbox on the connection, and at most one consumer that delivers into it. Messages, status messages
-// and answers to requests all arrive in one channel, which one goroutine reads: the one that decodes and emits. So a
-// change passes through no goroutine more than it must. A session that failed is thrown away, and with it whatever is
-// still on its way to its inbox. A session is used by one goroutine at a time.
+// and answers to requests all arrive in one channel. The goroutine that decodes and emits reads it, so a change passes
+// through as few goroutines as possible. A session that failed is thrown away, with all that is still on its way to its
+// inbox. One goroutine at a time uses a session.
 type session struct {
 	src    *source
 	nc     *nats.Conn
@@ -62,12 +62,12 @@ type session struct {
 	calls   []*call
 	callSeq uint64
 
-	patience int // by how much longer than usual to bear silence
+	patience int // how many times longer than usual to bear silence
 
 	consumer string    // "" while there is none
 	listing  bool      // the consumer's messages are pulled to find their end
-	ended    bool      // and it was found behind the messages that receive returns
-	doubted  bool      // but it may not be the end
+	ended    bool      // the end was found behind the messages that receive returns
+	doubted  bool      // but it may not be the stream's end
 	made     time.Time // not after the consumer
 	beats    int       // heartbeats of a list in a row
 	consSeq  uint64    // of the message delivered last
@@ -77,13 +77,13 @@ type session struct {
 	heard    time.Time   // when something came from the consumer
 	beat     beat        // the last one
 	atEnd    bool        // behind the messages that receive returns, the consumer said that there was nothing more
-	scanned  uint64      // and how far it had looked
-	probed   time.Time   // when that was asked for last
+	scanned  uint64      // how far the consumer had looked
+	probed   time.Time   // when probe last asked for that
 	probes   int         // how often
 	alive    bool        // something came from the consumer
-	nudged   bool        // something happened that is no message
+	nudged   bool        // an answer or news of the end came: receive returns
 	kept     time.Time   // when housekeep ran
-	failed   error       // met while messages were taken, told when those are processed
+	failed   error       // met while messages were taken; receive returns it after them
 	incoming []*nats.Msg // taken
 	returned []*nats.Msg // by the last call of receive
 }
@@ -108,9 +108,9 @@ func (s *session) close() {
 	_ = s.sub.Unsubscribe() // fails only on a closed connection, which has no subscriptions
 }
 
-// receive waits for messages of the consumer and returns those that are there. It handles everything else that arrives,
-// and returns without messages at the deadline or when that was an answer or news of how far the consumer is. An error
-// means that the session must be replaced. The slice is valid until the next call.
+// receive waits for messages of the consumer and returns those that are there. It handles everything else that arrives.
+// It returns no messages at the deadline, and after an answer or news of how far the consumer is. An error means that
+// the session must be replaced. The slice is valid until the next call.
 func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg, error) {
 	s.nudged = false
 	for {
@@ -153,7 +153,7 @@ func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg,
 	}
 }
 
-// drain takes what is there without waiting.
+// drain takes what has arrived, without waiting.
 func (s *session) drain() {
 	for s.failed == nil && !s.ended && !s.atEnd && len(s.incoming) < receiveBatch {
 		select {
@@ -191,7 +191,7 @@ const (
 	listToken  = "list"
 )
 
-// takeStatus handles what the server says about a pull.
+// takeStatus handles a status message for a pull.
 func (s *session) takeStatus(m *nats.Msg, pull string) error {
 	s.heard = time.Now()
 	switch m.Header.Get("Status") {
@@ -225,7 +225,7 @@ func statusError(m *nats.Msg) error {
 	return fmt.Errorf("%w: status %s %s", errConsumerGone, m.Header.Get("Status"), m.Header.Get("Description"))
 }
 
-// housekeep does what is due and tells when something will be due again.
+// housekeep does what is due and returns when something will be due again.
 func (s *session) housekeep(now time.Time) (wake time.Time, err error) {
 	s.kept = now
 	wake = now.Add(time.Minute)
@@ -234,7 +234,7 @@ func (s *session) housekeep(now time.Time) (wake time.Time, err error) {
 			return wake, err
 		}
 		if quiet := now.Sub(s.heard); quiet >= s.silence() {
-			// While this goroutine was busy elsewhere, what was sent waits in the channel.
+			// Messages that came while this goroutine was busy elsewhere wait in the channel.
 			if len(s.in) == 0 {
 				return wake, s.explainSilence()
 			}

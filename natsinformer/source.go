@@ -22,8 +22,8 @@ type source struct {
 	progress  *progress
 	busy      sync.Mutex // held by a list
 
-	// What was listed and watched so far. List and Watch are called one after the other by one reflector, so only
-	// the maps need the lock, and only where somebody else reads them.
+	// What was listed and watched so far. One reflector calls List and Watch one after the other, so only the maps
+	// need the lock, and only where another goroutine reads them.
 	mu      sync.RWMutex
 	keys    *keys
 	listed  bool
@@ -37,9 +37,9 @@ var (
 	_ cache.ListerWatcherWithContext = (*source)(nil)
 )
 
-// IsWatchListSemanticsUnSupported makes the reflector list and then watch even where client-go's WatchListClient feature
-// is on. Streaming the first list through the watch adds a channel operation and a locked insert into a temporary store
-// for each object: 100,000 objects from memory were in the store after 0.14 s by a list, and after 0.45 s by a stream.
+// IsWatchListSemanticsUnSupported makes the reflector list and then watch, even with client-go's WatchListClient
+// feature. Streaming the first list through the watch adds a channel operation and a locked insert into a temporary
+// store for each object: 100,000 objects from memory were in the store after 0.14 s by a list, 0.45 s by a stream.
 func (src *source) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List is for callers without a context; the reflector uses ListWithContext.
@@ -100,7 +100,8 @@ func (src *source) WatchWithContext(ctx context.Context, _ metav1.ListOptions) (
 // eventBuffer lets the reflector work off what was decoded while the next batch is received.
 const eventBuffer = 256
 
-// view is the watch.Interface of a running worker. Its channel is never closed: to the reflector that would be an error.
+// view is the watch.Interface of a running worker. Its channel is never closed: the reflector would take that for an
+// error.
 type view struct {
 	events chan watch.Event
 	cancel context.CancelFunc
@@ -109,7 +110,7 @@ type view struct {
 
 func (v *view) ResultChan() <-chan watch.Event { return v.events }
 
-// Stop returns when the watch has cleaned up behind itself.
+// Stop ends the watch, and returns when it has cleaned up.
 func (v *view) Stop() {
 	v.cancel()
 	<-v.done

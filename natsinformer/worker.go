@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// The pause between attempts. Its limit is what promises that a fault which is gone is noticed within two seconds.
+	// The pause between attempts. Its limit keeps the promise to notice within two seconds that a fault is gone.
 	minPause = 20 * time.Millisecond
 	maxPause = time.Second
 	// quietFailures is how many sessions in a row may end early before that is a problem.
 	quietFailures = 5
-	// maxImpatience bounds how often the time is doubled for which a list bears silence. Without that, a list of a server
-	// that is very busy would be thrown away and begun again for ever.
+	// maxImpatience bounds how often the time is doubled for which a list bears silence. Without the doubling, a list
+	// from a very busy server would be thrown away and begun again for ever.
 	maxImpatience = 3
-	// connectGrace is how long a lost connection is nobody's concern.
+	// connectGrace is how long a connection may be lost before that is reported.
 	connectGrace = time.Second
 	// stopTimeout bounds the clean-up at the end.
 	stopTimeout = time.Second
@@ -35,14 +35,14 @@ type worker struct {
 	events  chan watch.Event // where a watch goes
 
 	status    chan nats.Status
-	consumers map[string]bool // names of consumers that may exist on the server, and whether they should
+	consumers map[string]bool // names of consumers that may exist on the server, and whether each should
 	items     []item
 	emitted   uint64 // resourceVersion of the last event
 	relists   int
-	noticed   mode // restored or relisted while that is not in the store yet
+	noticed   mode // restored or relisted until the store reflects that stream
 
 	comparison  comparison
-	undeletable error // why consumers of sessions before could not be deleted
+	undeletable error // why consumers of earlier sessions could not be deleted
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent
 }
@@ -58,7 +58,7 @@ const (
 	resume   mode = iota // go on behind the cursor
 	listing              // list, and emit the difference to what was known
 	restored             // the same, of a stream that was put back to an earlier state
-	relisted             // list a stream that was made anew: nothing known is in it
+	relisted             // list a stream that was made anew, which has nothing of what was known
 )
 
 // run returns nil when an initial list is complete, and the context's error when it ends; nothing else ends it.
@@ -89,7 +89,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 }
 
-// lostError is the end of a session that had been established. The next attempt tells whether it is a problem.
+// lostError is the end of an established session. Only the next attempt shows whether it is a problem.
 type lostError struct{ cause error }
 
 func (e *lostError) Error() string { return e.cause.Error() }
@@ -98,7 +98,7 @@ func (e *lostError) Unwrap() error { return e.cause }
 // connected waits until the connection is up.
 func (w *worker) connected(ctx context.Context) error {
 	for len(w.status) > 0 {
-		<-w.status // of before
+		<-w.status // an old change
 	}
 	grace := time.NewTimer(connectGrace)
 	defer grace.Stop()
@@ -109,7 +109,8 @@ func (w *worker) connected(ctx context.Context) error {
 		case <-w.status:
 		case <-grace.C:
 			grace.Reset(connectGrace)
-			w.health.failed(ctx, fmt.Errorf("the connection to NATS is %s", strings.ToLower(w.js.Conn().Status().String())))
+			w.health.failed(ctx, fmt.Errorf("the connection to NATS is %s",
+				strings.ToLower(w.js.Conn().Status().String())))
 		}
 	}
 	return ctx.Err()
@@ -158,19 +159,20 @@ func (w *worker) attempt(ctx context.Context) error {
 	return w.ended(s, w.live(ctx, s))
 }
 
-// ended tells what is no more than the end of a session, for which another one is made at once, from what is a problem.
+// ended wraps an error in a lostError if it only ends the session, and another one is made at once. Any other error is
+// a problem.
 func (w *worker) ended(s *session, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errDisconnected), errors.Is(err, errStreamChanged), errors.Is(err, errSkipped), err == w.relistCause,
-		s.alive && (errors.Is(err, errSilent) || errors.Is(err, errConsumerGone)):
+	case errors.Is(err, errDisconnected), errors.Is(err, errStreamChanged), errors.Is(err, errSkipped),
+		err == w.relistCause, s.alive && (errors.Is(err, errSilent) || errors.Is(err, errConsumerGone)):
 		return &lostError{err}
 	}
 	return err
 }
 
-// establish finds out whether the stream is the one we know, and makes a consumer accordingly.
+// establish finds out whether the stream is the one we know, and makes a consumer behind the cursor or for a list.
 func (w *worker) establish(ctx context.Context, s *session) (m mode, info *streamInfo, err error) {
 	if info, err = s.info(ctx); err != nil {
 		return 0, nil, err
@@ -180,7 +182,7 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	}
 	m = w.notice(m)
 	if len(w.consumers) > 0 && info.Cluster.alone() {
-		w.doubt(time.Now()) // a cluster makes the consumer again on a server that was killed
+		w.doubt(time.Now()) // a cluster makes the consumer again on a server that was killed, so none would be missing
 	}
 	name := "nagi-" + nuid.Next()
 	w.consumers[name] = false
@@ -199,14 +201,14 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	return m, info, nil
 }
 
-// deleteOthers deletes the consumers of sessions before. What fails is tried again later, and the server drops them when
-// they are idle; but who may not delete must know, because they would pile up.
+// deleteOthers deletes the consumers of earlier sessions. A delete that fails is tried again later, and the server
+// drops idle consumers. But a missing permission to delete is reported, because consumers would pile up.
 func (w *worker) deleteOthers(ctx context.Context, s *session) {
 	for name, should := range w.consumers {
 		if name == s.consumer {
 			continue
 		}
-		w.consumers[name] = false // in a cluster the answer to a second request may come first, and say that it does not
+		w.consumers[name] = false // in a cluster the answer to a repeat may come first, and say that it does not exist
 		s.deleteConsumer(name, func(gone, already bool, err error) {
 			switch {
 			case gone:
@@ -223,7 +225,7 @@ func (w *worker) deleteOthers(ctx context.Context, s *session) {
 	}
 }
 
-// well reports that the watch works, or what is wrong all the same.
+// well reports that the watch works, or why consumers cannot be deleted.
 func (w *worker) well(ctx context.Context) {
 	if w.undeletable != nil {
 		w.health.failed(ctx, w.undeletable)
@@ -232,7 +234,8 @@ func (w *worker) well(ctx context.Context) {
 	w.health.healed(ctx)
 }
 
-// notice remembers that the stream is another one until the store reflects it: a list may need several sessions.
+// notice remembers that the stream is another one until the store reflects it, because a list may need several
+// sessions. It returns the mode with that in mind.
 func (w *worker) notice(m mode) mode {
 	if m == listing && w.noticed != resume {
 		m = w.noticed
@@ -244,9 +247,9 @@ func (w *worker) notice(m mode) mode {
 	return m
 }
 
-// identify decides whether the watch can go on behind the cursor. It cannot when the stream was made anew, or put back
-// from a backup, which keeps its time of creation: then its last sequence is below the cursor, or other messages stand
-// where we have read ours.
+// identify decides whether the watch can go on behind the cursor. It cannot when the stream was made anew or put back
+// from a backup. A backup keeps the time of creation; but its last sequence is below the cursor, or other messages
+// stand where we have read ours.
 func (w *worker) identify(ctx context.Context, s *session, info *streamInfo) (mode, error) {
 	if !w.listed {
 		return listing, nil
@@ -268,19 +271,20 @@ func (w *worker) identify(ctx context.Context, s *session, info *streamInfo) (mo
 		}
 	}
 	if m == resume && w.relistCause != nil {
-		m = listing // only now: a stream that was restored meanwhile must be told from this one
+		m = listing // only now, because a stream that was restored meanwhile must be noticed first
 	}
 	return m, nil
 }
 
-// Times and pause after which the last sequence of a stream is believed to be below what was read of it.
+// How often, and with which pause, a stream's last sequence is asked for again before we believe that it is below the
+// cursor.
 const (
 	endChecks = 5
 	endPause  = 100 * time.Millisecond
 )
 
-// confirmEnd asks again for a stream's end that lies before the cursor. A new leader may be about to apply what
-// another member has delivered already, and to take that for a restored stream would delete what exists.
+// confirmEnd asks again for a stream's end that lies before the cursor. A new leader may still have to apply messages
+// that another member has delivered already. Taking that for a restored stream would delete what exists.
 func (w *worker) confirmEnd(ctx context.Context, s *session, info *streamInfo) error {
 	for range endChecks {
 		if info.State.LastSeq >= w.cursor || !info.Created.Equal(w.created) {
@@ -298,13 +302,13 @@ func (w *worker) confirmEnd(ctx context.Context, s *session, info *streamInfo) e
 	return nil
 }
 
-// anchorWindows is how many anchors are asked for at a time: mostly the first ones will do, each answer carries a
+// anchorWindows says how many anchors are asked for at a time. Mostly the first few will do, each answer carries a
 // value, and each window takes a round trip.
 var anchorWindows = []int{4, 16, 44}
 
 // compareAnchors asks for the keys that were processed last, newest first. A message that is as we know it proves that
-// the stream is the same up to there; one that is older than the cursor and not the one we know betrays a restored
-// stream; one that is newer than the cursor or gone proves nothing. If nothing is proven, the stream is listed.
+// the stream is the same up to there. Another message before the cursor proves a restored stream. A message behind the
+// cursor, or a missing one, proves nothing. If nothing is proven, the stream is listed.
 func (w *worker) compareAnchors(ctx context.Context, s *session) (mode, error) {
 	total := 0
 	for _, n := range anchorWindows {
@@ -338,8 +342,8 @@ func (w *worker) compareAnchors(ctx context.Context, s *session) (mode, error) {
 	return listing, nil
 }
 
-// compareBehind looks whether anything unknown lies between a message that was found unchanged and the cursor: then the
-// stream was put back to a state behind that message, and written to again.
+// compareBehind looks for unknown messages between a message that was found unchanged and the cursor. They prove that
+// the stream was put back to a state behind that message and written to again.
 func (w *worker) compareBehind(ctx context.Context, s *session, seq uint64) (mode, error) {
 	for seq < w.cursor {
 		m, err := s.message(ctx, messageQuery{Seq: seq + 1, NextFor: w.cfg.filterSubject()})
@@ -358,7 +362,7 @@ func (w *worker) compareBehind(ctx context.Context, s *session, seq uint64) (mod
 	return resume, nil
 }
 
-// cleanUp deletes our consumers. It takes as long as the server needs to answer, and no longer than stopTimeout.
+// cleanUp deletes our consumers. It waits for the server's answers, for at most stopTimeout.
 func (w *worker) cleanUp() {
 	if len(w.consumers) == 0 {
 		return
@@ -388,7 +392,7 @@ func (w *worker) cleanUp() {
 			answered = left == 0
 		})
 	}
-	if s.await(ctx, &answered) != nil { // what is left the server drops by itself
+	if s.await(ctx, &answered) != nil { // the server drops the rest by itself
 		w.doubt(time.Now())
 	}
 }
