@@ -2,8 +2,8 @@ package main
 
 import "github.com/nagi-runtime/nagi/entity"
 
-// An Application is an image that runs some times, listens on a port and reads its settings from the environment. Its
-// namespace, in NATS the first part of the key, is the Kubernetes namespace where it runs.
+// An Application is an image that runs in some replicas, listens on a port and reads its settings from the environment.
+// Its namespace, in NATS the first part of the key, is the Kubernetes namespace where it runs.
 type (
 	ApplicationSpec struct {
 		Image    string            `json:"image"`

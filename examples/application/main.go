@@ -1,14 +1,14 @@
 // Application turns a document in NATS into a Deployment, a Service and a ConfigMap in Kubernetes by server-side apply,
-// and copies back how many replicas are ready. Somebody then creates, updates, breaks and deletes things; each step is
-// checked by live reads and printed.
+// and copies back how many replicas are ready. A scenario then creates, updates, breaks and deletes things. It checks
+// each step by live reads, and prints it.
 //
 //	go run ./examples/application                        # exit code 0, or 1 and the step that failed
 //	go run ./examples/application -kubeconfig ~/.kube/config -url nats://…   # on a cluster and a server of yours
 //	go run ./examples/application -v                     # with the runtime's log
 //
-// Without -kubeconfig it runs a real API server of its own. That is built once, which takes some minutes.
+// Without -kubeconfig it runs its own real API server. That is built once, which takes some minutes.
 //
-// Read application.go for the type, reconciler.go for the controller, and scenario.go for what is done to it.
+// Read application.go for the type, reconciler.go for the controller, and scenario.go for the scenario.
 package main
 
 import (
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// run starts what is missing and the controller, plays the scenario, and stops all.
+// run starts the missing servers and the controller, plays the scenario, and stops them all.
 func run(ctx context.Context, out io.Writer, kubeconfig, url string) (err error) {
 	config, closeCluster, err := cluster(ctx, out, kubeconfig)
 	if err != nil {
@@ -98,7 +98,7 @@ func run(ctx context.Context, out io.Writer, kubeconfig, url string) (err error)
 	return play(ctx, out, &player{r: r, js: js, clientset: clientset})
 }
 
-// start runs the informers of Kubernetes, which are the user's to run, and the controller.
+// start runs the controller and the informers of Kubernetes, which the user has to run.
 func start(
 	ctx context.Context, r *reconciler, c *controller.Controller[*Application],
 ) (stop func(), wait func() error) {
@@ -108,15 +108,17 @@ func start(
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.Run(ctx) }()
 	return stop, func() error {
-		err := <-stopped // until then it needs its caches
+		err := <-stopped // until then the controller needs its caches
 		stopInforming()
 		r.factory.Shutdown()
 		return err
 	}
 }
 
-// cluster is the user's, or an API server that ends with the program.
-func cluster(ctx context.Context, out io.Writer, kubeconfig string) (config *rest.Config, closeCluster func(), err error) {
+// cluster returns the user's cluster, or an API server that ends with the program.
+func cluster(
+	ctx context.Context, out io.Writer, kubeconfig string,
+) (config *rest.Config, closeCluster func(), err error) {
 	if kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// reconciler makes a ConfigMap, a Deployment and a Service of each Application.
+// reconciler makes a ConfigMap, a Deployment and a Service for each Application.
 type reconciler struct {
 	applications *entity.Client[*Application]
 	configMaps   *kube.Handle[*corev1.ConfigMap]
@@ -53,8 +53,8 @@ func newReconciler(ctx context.Context, js jetstream.JetStream, config *rest.Con
 	return r, errors.Join(errs[:]...)
 }
 
-// Reconcile applies what should be, and copies back what is. What an Application owns goes by itself when it is
-// deleted, and comes back when somebody breaks it.
+// Reconcile applies the desired state, and copies back the actual state. When an Application is deleted, the runtime
+// deletes what it owns; when somebody breaks that, the runtime calls Reconcile, which restores it.
 func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	app, err := r.applications.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {

@@ -23,14 +23,14 @@ const (
 	key       = namespace + "/" + name
 )
 
-// player does what users do, and what in a whole cluster the deployment controller does.
+// player plays the users, and the deployment controller of a whole cluster.
 type player struct {
 	r         *reconciler
 	js        jetstream.JetStream
 	clientset kubernetes.Interface
 }
 
-// step is one thing that somebody does, and what has to be true soon after.
+// step is one thing that somebody does, and the state that must follow soon.
 type step struct {
 	name string
 	do   func(ctx context.Context) error
@@ -52,7 +52,8 @@ func (p *player) steps() []step {
 		{
 			name: "its 2 replicas become ready",
 			do: func(ctx context.Context) error {
-				return p.patchDeployment(ctx, `{"status":{"replicas":2,"readyReplicas":2,"availableReplicas":2}}`, "status")
+				return p.patchDeployment(ctx,
+					`{"status":{"replicas":2,"readyReplicas":2,"availableReplicas":2}}`, "status")
 			},
 			want: p.reports(2),
 		},
@@ -63,7 +64,8 @@ func (p *player) steps() []step {
 				if err != nil {
 					return err
 				}
-				_, err = kv.PutString(ctx, namespace+"."+name, `{"spec":{"image":"shop:v2","replicas":3,"port":8080,"settings":{"COLOUR":"red"}}}`)
+				_, err = kv.PutString(ctx, namespace+"."+name,
+					`{"spec":{"image":"shop:v2","replicas":3,"port":8080,"settings":{"COLOUR":"red"}}}`)
 				return err
 			},
 			want: p.runs("shop:v2", 3, map[string]string{"COLOUR": "red"}),
@@ -91,7 +93,9 @@ func (p *player) steps() []step {
 }
 
 func (p *player) patchDeployment(ctx context.Context, patch string, subresources ...string) error {
-	_, err := p.clientset.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, json.RawMessage(patch), metav1.PatchOptions{FieldManager: "somebody"}, subresources...)
+	_, err := p.clientset.AppsV1().Deployments(namespace).Patch(ctx,
+		name, types.MergePatchType, json.RawMessage(patch),
+		metav1.PatchOptions{FieldManager: "somebody"}, subresources...)
 	return err
 }
 
@@ -102,8 +106,10 @@ func (p *player) runs(image string, replicas int32, settings map[string]string) 
 		if err != nil {
 			return "", err
 		}
-		if got := deployment.Spec.Template.Spec.Containers[0].Image; got != image || *deployment.Spec.Replicas != replicas {
-			return "", fmt.Errorf("the Deployment runs %d of %s, want %d of %s", *deployment.Spec.Replicas, got, replicas, image)
+		if got := deployment.Spec.Template.Spec.Containers[0].Image; got != image ||
+			*deployment.Spec.Replicas != replicas {
+			return "", fmt.Errorf("the Deployment runs %d of %s, want %d of %s",
+				*deployment.Spec.Replicas, got, replicas, image)
 		}
 		configMap, err := p.clientset.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -182,7 +188,8 @@ func play(ctx context.Context, out io.Writer, p *player) error {
 		if err != nil {
 			return fmt.Errorf("step %d, %s: the world does not match: %w", i+1, s.name, err)
 		}
-		fmt.Fprintf(out, "%7.1f ms  %-52s → %s, after %.1f ms\n", ms(time.Since(start)), s.name, seen, ms(time.Since(began)))
+		fmt.Fprintf(out, "%7.1f ms  %-52s → %s, after %.1f ms\n",
+			ms(time.Since(start)), s.name, seen, ms(time.Since(began)))
 	}
 	fmt.Fprintf(out, "\nAll %d steps hold.\n", len(steps))
 	return nil

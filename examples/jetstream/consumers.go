@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A Consumer is what a user wants of a durable consumer. Its key says where: "orders.billing" is billing on stream
+// A Consumer asks for a durable consumer. Its key says where: "orders.billing" is the consumer billing on the stream
 // orders.
 type (
 	ConsumerSpec struct {
@@ -34,7 +34,9 @@ func split(key string) (stream, name string) {
 	return stream, name
 }
 
-func (d consumerDriver) Observe(ctx context.Context, target external.Target) (external.Observation[*jetstream.ConsumerInfo], error) {
+func (d consumerDriver) Observe(
+	ctx context.Context, target external.Target,
+) (external.Observation[*jetstream.ConsumerInfo], error) {
 	stream, name := split(target.Owner.Key)
 	consumer, err := d.js.Consumer(ctx, stream, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -57,7 +59,9 @@ func (consumerDriver) Diff(desired ConsumerSpec, observed *jetstream.ConsumerInf
 	return []external.Change{{Field: "filter", From: observed.Config.FilterSubject, To: desired.Filter}}
 }
 
-func (d consumerDriver) Apply(ctx context.Context, req external.ApplyRequest[ConsumerSpec, *jetstream.ConsumerInfo]) (external.Outcome, error) {
+func (d consumerDriver) Apply(
+	ctx context.Context, req external.ApplyRequest[ConsumerSpec, *jetstream.ConsumerInfo],
+) (external.Outcome, error) {
 	stream, name := split(req.Owner.Key)
 	config := jetstream.ConsumerConfig{Durable: name, AckPolicy: jetstream.AckExplicitPolicy}
 	apply := d.js.CreateConsumer
@@ -73,7 +77,9 @@ func (d consumerDriver) Apply(ctx context.Context, req external.ApplyRequest[Con
 	return external.Done(), away(err)
 }
 
-func (d consumerDriver) Delete(ctx context.Context, req external.DeleteRequest[*jetstream.ConsumerInfo]) (external.Outcome, error) {
+func (d consumerDriver) Delete(
+	ctx context.Context, req external.DeleteRequest[*jetstream.ConsumerInfo],
+) (external.Outcome, error) {
 	return external.Done(), deleteConsumer(ctx, d.js, req.Owner.Key)
 }
 
@@ -105,7 +111,10 @@ func (c consumerClient) List(ctx context.Context) (found []external.Resource, er
 		consumers := handle.ListConsumers(ctx)
 		for info := range consumers.Info() {
 			if key, ok := ownerIn(info.Config.Metadata, "Consumer", external.InstanceOf(ctx)); ok {
-				found = append(found, external.Resource{ID: stream.Config.Name + "." + info.Name, OwnerKey: key, Version: version(info.Created, info.Config)})
+				found = append(found, external.Resource{
+					ID: stream.Config.Name + "." + info.Name, OwnerKey: key,
+					Version: version(info.Created, info.Config),
+				})
 			}
 		}
 		if err := consumers.Err(); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -145,7 +154,7 @@ type consumers struct {
 	driver   consumerDriver
 }
 
-// onStream finds the consumers on a stream: it may have become ready, or be another one.
+// onStream finds the consumers on a changed stream: it may have become ready, or be another one.
 func (r *consumers) onStream(_ context.Context, stream *Stream) (keys []string, err error) {
 	all, err := r.entities.Lister().List(nil)
 	for _, consumer := range all {
@@ -168,7 +177,7 @@ func (r *consumers) Reconcile(ctx context.Context, req controller.Request) (cont
 	result, err := external.Reconcile(ctx, r.driver, wish.Spec, atOnce)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		wish.Status.Note = "waits for its stream" // whose event will wake it
+		wish.Status.Note = "waits for its stream" // onStream wakes it
 	case err != nil:
 		return controller.Result{}, err
 	case result.State == external.StateSynced:

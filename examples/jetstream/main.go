@@ -1,6 +1,6 @@
 // JetStream is a small NACK without Kubernetes: streams and consumers are documents in NATS, and controllers make the
-// real ones match, as external resources through external.Reconcile. A stream that somebody edits or deletes by hand is
-// repaired; one that somebody else made is left alone. Each step is checked by live reads and printed.
+// real ones match, as external resources through external.Reconcile. They repair a stream that somebody edits or
+// deletes by hand, and leave alone one that somebody else made. Each step is checked by live reads and printed.
 //
 //	go run ./examples/jetstream              # ends by itself, with exit code 0, or 1 and the step that failed
 //	go run ./examples/jetstream -url nats://…  # on your own server
@@ -93,15 +93,17 @@ func newWorld(ctx context.Context, nc *nats.Conn) (w *world, err error) {
 	if w.js, err = jetstream.New(nc); err != nil {
 		return nil, err
 	}
-	if w.streams, err = entity.NewClient[*Stream](ctx, w.js, entity.Config{Kind: "Stream", Bucket: streamsBucket}); err != nil {
+	if w.streams, err = entity.NewClient[*Stream](ctx, w.js,
+		entity.Config{Kind: "Stream", Bucket: streamsBucket}); err != nil {
 		return nil, err
 	}
-	w.consumers, err = entity.NewClient[*Consumer](ctx, w.js, entity.Config{Kind: "Consumer", Bucket: "nagi-sample-consumers"})
+	w.consumers, err = entity.NewClient[*Consumer](ctx, w.js,
+		entity.Config{Kind: "Consumer", Bucket: "nagi-sample-consumers"})
 	return w, err
 }
 
-// controllers makes one for streams and one for consumers. Advisories tell at once what changes; the lists are for what
-// no advisory tells, such as the consumers that go with their stream.
+// controllers makes one for streams and one for consumers. Advisories report most changes at once. The lists find the
+// rest, such as the consumers that go with their stream.
 func (w *world) controllers() ([]func(context.Context) error, error) {
 	config := external.Config{Interval: 2 * time.Second, Rate: 200, Burst: 50}
 	s := &streams{entities: w.streams, driver: streamDriver{w.js}}

@@ -35,7 +35,7 @@ func TestAStepThatDoesNotHoldIsNamed(t *testing.T) {
 	}
 }
 
-// cancelAtStep ends the time when a step has been printed.
+// cancelAtStep cancels the context when a step has been printed.
 type cancelAtStep struct {
 	bytes.Buffer
 	cancel context.CancelFunc

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The metadata of a stream or consumer that name its primary, as labels do in Kubernetes.
+// The metadata keys that name the primary of a stream or consumer, as labels do in Kubernetes.
 const (
 	ownerKind     = "nagi-owner-kind"
 	ownerKey      = "nagi-owner-key"
@@ -35,7 +35,7 @@ func ownedBy(metadata map[string]string, owner external.Owner) bool {
 	return ok && key == owner.Key
 }
 
-// ownerIn returns the key of the primary of this kind and installation; "" is any installation.
+// ownerIn returns the key of the primary if it is of this kind and installation; "" is any installation.
 func ownerIn(metadata map[string]string, kind, instance string) (key string, ok bool) {
 	if metadata[ownerKind] != kind || instance != "" && metadata[ownerInstance] != instance {
 		return "", false
@@ -49,7 +49,7 @@ func notOurs(what, name string) error {
 	return fmt.Errorf("%s %q %w: it is left alone; use another name, or delete it", what, name, errNotOurs)
 }
 
-// mineOnly lets the teardown of a primary end that never got what it wanted, because it was somebody else's.
+// mineOnly drops the error of a name that somebody else has, so that the teardown of a primary ends that never got it.
 func mineOnly(err error) error {
 	if errors.Is(err, errNotOurs) {
 		return nil
@@ -57,9 +57,12 @@ func mineOnly(err error) error {
 	return err
 }
 
-// away marks the errors that say that JetStream does not answer, and nothing about the stream that was asked for.
+// away marks the errors which say that JetStream does not answer, and so say nothing about the stream.
 func away(err error) error {
-	for _, cause := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrDisconnected, jetstream.ErrNoStreamResponse, jetstream.ErrJetStreamNotEnabled} {
+	for _, cause := range []error{
+		nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionClosed, nats.ErrDisconnected,
+		jetstream.ErrNoStreamResponse, jetstream.ErrJetStreamNotEnabled,
+	} {
 		if errors.Is(err, cause) {
 			return external.Unavailable(err)
 		}
@@ -67,12 +70,12 @@ func away(err error) error {
 	return err
 }
 
-// changed is why something is not deleted that is no longer what the list showed.
+// changed is the reason not to delete something that has changed since the list.
 func changed(what, name string) error {
 	return fmt.Errorf("%s %q has changed since it was listed", what, name)
 }
 
-// version differs for each configuration, marks included, and for what somebody deleted and made again as it was.
+// version returns another text for each configuration, marks included, and for a copy that was made after a delete.
 func version(created time.Time, config any) string {
 	data, err := json.Marshal(config)
 	if err != nil {

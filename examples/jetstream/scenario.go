@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the scenario makes has names that a server of the user's is not likely to have.
+// The scenario uses names that the user's server is not likely to have.
 const (
 	ordersName = "nagi-sample-orders"
 	billingKey = ordersName + ".billing"
@@ -27,14 +27,14 @@ const (
 	theirs  = "nagi-sample.theirs.>"
 )
 
-// scenarioMark is in the metadata of the stream that the scenario makes as somebody else. No other is the scenario's to
-// delete.
+// scenarioMark is in the metadata of the stream that the scenario makes as somebody else. Without the mark the scenario
+// must not delete it.
 const scenarioMark = "nagi-sample-scenario"
 
 // stepPatience is how long a step may take until the world matches.
 const stepPatience = 20 * time.Second
 
-// step is one thing that somebody does, and what has to be true soon after.
+// step is one thing that somebody does, and the state that must follow soon.
 type step struct {
 	name string
 	do   func(ctx context.Context) error
@@ -53,7 +53,8 @@ func scenario(ctx context.Context, out io.Writer, w *world) error {
 		if err != nil {
 			return fmt.Errorf("step %q: the world did not match within %v: %w", s.name, stepPatience, err)
 		}
-		_, _ = fmt.Fprintf(out, "%7.1f ms  %-50s %s  (after %.1f ms)\n", ms(time.Since(start)), s.name, seen, ms(time.Since(began)))
+		_, _ = fmt.Fprintf(out, "%7.1f ms  %-50s %s  (after %.1f ms)\n",
+			ms(time.Since(start)), s.name, seen, ms(time.Since(began)))
 	}
 	_, _ = fmt.Fprintf(out, "\nAll %d steps hold.\n", len(steps))
 	return nil
@@ -92,7 +93,9 @@ func (w *world) making() []step {
 	return []step{{
 		name: "a clean table",
 		do: func(ctx context.Context) error {
-			return errors.Join(ignoreNotFound(w.consumers.Delete(ctx, billingKey)), ignoreNotFound(w.streams.Delete(ctx, ordersName)),
+			return errors.Join(
+				ignoreNotFound(w.consumers.Delete(ctx, billingKey)),
+				ignoreNotFound(w.streams.Delete(ctx, ordersName)),
 				ignoreNotFound(w.streams.Delete(ctx, theirsName)), w.deleteTheirs(ctx))
 		},
 		want: func(ctx context.Context) (string, error) {
@@ -101,7 +104,9 @@ func (w *world) making() []step {
 	}, {
 		name: `create Consumer "` + billingKey + `"`,
 		do: func(ctx context.Context) error {
-			return w.consumers.Create(ctx, &Consumer{ObjectMeta: metav1.ObjectMeta{Name: billingKey}, Spec: ConsumerSpec{Filter: paid}})
+			return w.consumers.Create(ctx, &Consumer{
+				ObjectMeta: metav1.ObjectMeta{Name: billingKey}, Spec: ConsumerSpec{Filter: paid},
+			})
 		},
 		want: func(ctx context.Context) (string, error) {
 			consumer, err := w.consumers.Get(ctx, billingKey)
@@ -113,7 +118,10 @@ func (w *world) making() []step {
 	}, {
 		name: `create Stream "` + ordersName + `"`,
 		do: func(ctx context.Context) error {
-			return w.streams.Create(ctx, &Stream{ObjectMeta: metav1.ObjectMeta{Name: ordersName}, Spec: StreamSpec{Subjects: []string{orders}, MaxMessages: 1000}})
+			return w.streams.Create(ctx, &Stream{
+				ObjectMeta: metav1.ObjectMeta{Name: ordersName},
+				Spec:       StreamSpec{Subjects: []string{orders}, MaxMessages: 1000},
+			})
 		},
 		want: func(ctx context.Context) (string, error) {
 			return "the real stream and consumer are there", w.matches(ctx, 1000, paid, orders)
@@ -132,7 +140,8 @@ func (w *world) making() []step {
 			if err != nil {
 				return err
 			}
-			_, err = kv.Put(ctx, ordersName, []byte(`{"spec":{"subjects":["`+orders+`","`+refunds+`"],"maxMessages":2000}}`))
+			_, err = kv.Put(ctx, ordersName,
+				[]byte(`{"spec":{"subjects":["`+orders+`","`+refunds+`"],"maxMessages":2000}}`))
 			return err
 		},
 		want: func(ctx context.Context) (string, error) {
@@ -182,10 +191,16 @@ func (w *world) meddling() []step {
 	}, {
 		name: "a Stream, where a stream is somebody else's",
 		do: func(ctx context.Context) error {
-			if _, err := w.js.CreateStream(ctx, jetstream.StreamConfig{Name: theirsName, Subjects: []string{theirs}, Metadata: map[string]string{scenarioMark: "somebody else"}}); err != nil {
+			if _, err := w.js.CreateStream(ctx, jetstream.StreamConfig{
+				Name: theirsName, Subjects: []string{theirs},
+				Metadata: map[string]string{scenarioMark: "somebody else"},
+			}); err != nil {
 				return err
 			}
-			return w.streams.Create(ctx, &Stream{ObjectMeta: metav1.ObjectMeta{Name: theirsName}, Spec: StreamSpec{Subjects: []string{"nagi-sample.ours.>"}}})
+			return w.streams.Create(ctx, &Stream{
+				ObjectMeta: metav1.ObjectMeta{Name: theirsName},
+				Spec:       StreamSpec{Subjects: []string{"nagi-sample.ours.>"}},
+			})
 		},
 		want: func(ctx context.Context) (string, error) {
 			record, err := w.streams.Record(ctx, theirsName)
@@ -206,7 +221,10 @@ func (w *world) ending() []step {
 	return []step{{
 		name: "delete all that was created",
 		do: func(ctx context.Context) error {
-			return errors.Join(w.streams.Delete(ctx, theirsName), w.consumers.Delete(ctx, billingKey), w.streams.Delete(ctx, ordersName))
+			return errors.Join(
+				w.streams.Delete(ctx, theirsName),
+				w.consumers.Delete(ctx, billingKey),
+				w.streams.Delete(ctx, ordersName))
 		},
 		want: func(ctx context.Context) (string, error) {
 			if err := errors.Join(w.gone(ctx, ordersName), w.theirs(ctx)); err != nil {
@@ -225,7 +243,7 @@ func (w *world) ending() []step {
 	}}
 }
 
-// matches reads live whether the real stream and consumer are as they should be, and the statuses name them.
+// matches reads live whether the real stream and consumer have the desired state, and whether the statuses name them.
 func (w *world) matches(ctx context.Context, messages int64, filter string, subjects ...string) error {
 	stream, err := w.js.Stream(ctx, ordersName)
 	if err != nil {
@@ -233,7 +251,8 @@ func (w *world) matches(ctx context.Context, messages int64, filter string, subj
 	}
 	info := stream.CachedInfo()
 	if info.Config.MaxMsgs != messages || !slices.Equal(info.Config.Subjects, subjects) {
-		return fmt.Errorf("the real stream has %v and %d messages at most, want %v and %d", info.Config.Subjects, info.Config.MaxMsgs, subjects, messages)
+		return fmt.Errorf("the real stream has %v and %d messages at most, want %v and %d",
+			info.Config.Subjects, info.Config.MaxMsgs, subjects, messages)
 	}
 	consumer, err := stream.Consumer(ctx, "billing")
 	if err != nil {
@@ -244,7 +263,8 @@ func (w *world) matches(ctx context.Context, messages int64, filter string, subj
 	}
 	wish, err := w.streams.Get(ctx, ordersName)
 	if err == nil && wish.Status.Created != info.Created.Format(time.RFC3339Nano) {
-		err = fmt.Errorf("the status is of a stream made at %q, the real one was at %v", wish.Status.Created, info.Created)
+		err = fmt.Errorf("the status is of a stream made at %q, the real one was at %v",
+			wish.Status.Created, info.Created)
 	}
 	return err
 }
@@ -273,7 +293,9 @@ func (w *world) gone(ctx context.Context, name string) error {
 	_, document := w.streams.Get(ctx, name)
 	_, record := w.streams.Record(ctx, name)
 	_, consumer := w.consumers.Record(ctx, name+".billing")
-	for what, err := range map[string]error{"document": document, "record": record, "record of the consumer": consumer} {
+	for what, err := range map[string]error{
+		"document": document, "record": record, "record of the consumer": consumer,
+	} {
 		if !apierrors.IsNotFound(err) {
 			return errors.Join(fmt.Errorf("the %s of %s is still there", what, name), err)
 		}

@@ -29,7 +29,9 @@ func connected(t *testing.T) (*natstest.Server, jetstream.JetStream) {
 func TestOnAServerOfTheUsersItsStreamsAreLeftAlone(t *testing.T) {
 	server, js := connected(t)
 	for name, subject := range map[string]string{"audit": "audit.>", "orders": "orders.>", theirsName: "company.>"} {
-		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: name, Subjects: []string{subject},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := js.Publish(t.Context(), strings.Replace(subject, ">", "one", 1), []byte("precious")); err != nil {

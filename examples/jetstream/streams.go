@@ -16,24 +16,26 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A Stream is what a user wants of the JetStream stream of the same name.
+// A Stream asks for a JetStream stream of the same name.
 type (
 	StreamSpec struct {
 		Subjects    []string `json:"subjects"`
 		MaxMessages int64    `json:"maxMessages,omitempty"` // 0: no limit
 	}
 	StreamStatus struct {
-		Created string `json:"created,omitempty"` // when the real stream was made; another time is another stream
+		Created string `json:"created,omitempty"` // when the real stream was made; it tells two of the same name apart
 	}
 	Stream = entity.Object[StreamSpec, StreamStatus]
 )
 
-// streamDriver makes real streams. It knows nothing of retries, crashes or ownership beyond the marks it sets.
+// streamDriver makes real streams. It knows nothing of retries and crashes, and of ownership only the marks it sets.
 type streamDriver struct{ js jetstream.JetStream }
 
 func (streamDriver) Kind() string { return "JetStreamStream" }
 
-func (d streamDriver) Observe(ctx context.Context, target external.Target) (external.Observation[*jetstream.StreamInfo], error) {
+func (d streamDriver) Observe(
+	ctx context.Context, target external.Target,
+) (external.Observation[*jetstream.StreamInfo], error) {
 	stream, err := d.js.Stream(ctx, target.Owner.Key)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return external.Absent[*jetstream.StreamInfo](), nil
@@ -50,15 +52,21 @@ func (d streamDriver) Observe(ctx context.Context, target external.Target) (exte
 
 func (streamDriver) Diff(desired StreamSpec, observed *jetstream.StreamInfo) (changes []external.Change) {
 	if !slices.Equal(desired.Subjects, observed.Config.Subjects) {
-		changes = append(changes, external.Change{Field: "subjects", From: strings.Join(observed.Config.Subjects, " "), To: strings.Join(desired.Subjects, " ")})
+		changes = append(changes, external.Change{
+			Field: "subjects",
+			From:  strings.Join(observed.Config.Subjects, " "),
+			To:    strings.Join(desired.Subjects, " "),
+		})
 	}
 	if have := observed.Config.MaxMsgs; limit(desired.MaxMessages) != limit(have) {
-		changes = append(changes, external.Change{Field: "maxMessages", From: fmt.Sprint(limit(have)), To: fmt.Sprint(limit(desired.MaxMessages))})
+		changes = append(changes, external.Change{
+			Field: "maxMessages", From: fmt.Sprint(limit(have)), To: fmt.Sprint(limit(desired.MaxMessages)),
+		})
 	}
 	return changes
 }
 
-// limit is a limit as JetStream tells it: no limit is -1.
+// limit returns a limit as JetStream tells it: -1 for none.
 func limit(n int64) int64 {
 	if n <= 0 {
 		return -1
@@ -66,11 +74,13 @@ func limit(n int64) int64 {
 	return n
 }
 
-func (d streamDriver) Apply(ctx context.Context, req external.ApplyRequest[StreamSpec, *jetstream.StreamInfo]) (external.Outcome, error) {
+func (d streamDriver) Apply(
+	ctx context.Context, req external.ApplyRequest[StreamSpec, *jetstream.StreamInfo],
+) (external.Outcome, error) {
 	config := jetstream.StreamConfig{Name: req.Owner.Key, Storage: jetstream.MemoryStorage}
-	apply := d.js.CreateStream // of the same stream twice is harmless: its name follows from the primary's
+	apply := d.js.CreateStream // it is harmless twice: the stream's name follows from the primary's
 	if req.Observed != nil {
-		config, apply = (*req.Observed).Config, d.js.UpdateStream // what somebody else has set stays
+		config, apply = (*req.Observed).Config, d.js.UpdateStream // other settings stay as they are
 	}
 	config.Subjects, config.MaxMsgs = req.Desired.Subjects, limit(req.Desired.MaxMessages)
 	config.Metadata = marked(config.Metadata, req.Owner)
@@ -78,7 +88,9 @@ func (d streamDriver) Apply(ctx context.Context, req external.ApplyRequest[Strea
 	return external.Done(), away(err)
 }
 
-func (d streamDriver) Delete(ctx context.Context, req external.DeleteRequest[*jetstream.StreamInfo]) (external.Outcome, error) {
+func (d streamDriver) Delete(
+	ctx context.Context, req external.DeleteRequest[*jetstream.StreamInfo],
+) (external.Outcome, error) {
 	return external.Done(), deleteStream(ctx, d.js, req.Owner.Key)
 }
 
@@ -90,14 +102,16 @@ func deleteStream(ctx context.Context, js jetstream.JetStream, name string) erro
 	return away(err)
 }
 
-// streamClient lists the real streams of this installation, so that the runtime notices what others do to them.
+// streamClient lists the real streams of this installation, so that the runtime notices when others change them.
 type streamClient struct{ streamDriver }
 
 func (c streamClient) List(ctx context.Context) (found []external.Resource, err error) {
 	list := c.js.ListStreams(ctx)
 	for info := range list.Info() {
 		if key, ok := ownerIn(info.Config.Metadata, "Stream", external.InstanceOf(ctx)); ok {
-			found = append(found, external.Resource{ID: info.Config.Name, OwnerKey: key, Version: version(info.Created, info.Config)})
+			found = append(found, external.Resource{
+				ID: info.Config.Name, OwnerKey: key, Version: version(info.Created, info.Config),
+			})
 		}
 	}
 	return found, away(list.Err())
@@ -107,7 +121,8 @@ func (c streamClient) Delete(ctx context.Context, id string) error {
 	return deleteStream(ctx, c.js, id)
 }
 
-// DeleteSeen is what the runtime calls: since the list somebody may have made another stream of that name.
+// DeleteSeen deletes the stream only if it is as in the list: since then somebody may have made another one of that
+// name. The runtime calls it instead of Delete.
 func (c streamClient) DeleteSeen(ctx context.Context, seen external.Resource) error {
 	stream, err := c.js.Stream(ctx, seen.ID)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -122,13 +137,13 @@ func (c streamClient) DeleteSeen(ctx context.Context, seen external.Resource) er
 	return c.Delete(ctx, seen.ID)
 }
 
-// Watch takes the server's advisories: an edit is seen at once, and not only at the next list.
+// Watch reports the server's advisories, so that an edit is seen at once and not only at the next list.
 func (c streamClient) Watch(ctx context.Context, changed func(string)) error {
 	return advisories(ctx, c.js.Conn(), "$JS.EVENT.ADVISORY.STREAM.*.>", changed)
 }
 
 func advisories(ctx context.Context, nc *nats.Conn, subject string, changed func(string)) error {
-	sub, err := nc.Subscribe(subject, func(*nats.Msg) { changed("") }) // whose it is the list tells
+	sub, err := nc.Subscribe(subject, func(*nats.Msg) { changed("") }) // the next list tells which one changed
 	if err != nil {
 		return err
 	}
@@ -142,11 +157,11 @@ type streams struct {
 	driver   streamDriver
 }
 
-// atOnce: the leader is asked, and knows what it has done. What somebody deletes is made again without a wait for
-// replicas.
+// atOnce says that reads show a write at once: the stream's leader answers them. So a deleted stream is made again
+// without a wait for replicas.
 var atOnce = external.Settle(0)
 
-// Reconcile hands the wish over; what a deleted Stream leaves the driver removes.
+// Reconcile hands the desired state to the driver. When a Stream is deleted, the driver removes the real one.
 func (r *streams) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	wish, err := r.entities.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {

@@ -2,7 +2,7 @@ package main
 
 import "github.com/nagi-runtime/nagi/entity"
 
-// An App is what a user wants: an image that runs with the memory of a plan, and is reached under a host name.
+// An App asks for an image that runs with the memory of a plan, and is reached under a host name.
 type (
 	AppSpec struct {
 		Image string `json:"image"`

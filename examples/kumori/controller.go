@@ -15,14 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// none fills the slots that are not used.
+// none fills the unused slots.
 type none = *entity.None
 
 // runtime names the types in the slots: the primary, four secondaries, four tertiaries.
 type runtime = nagi.ControllerRuntime[*App, *Process, *Endpoint, none, none, *Plan, none, none, none]
 
-// appController embeds the runtime, and so inherits Run, HandleSecondary, GarbageSecondaries and Clean. What it must
-// write is SyncHandler; HandleTertiary is optional.
+// appController embeds the runtime, and so inherits Run, HandleSecondary, GarbageSecondaries and Clean. It must write
+// SyncHandler; HandleTertiary is optional.
 type appController struct {
 	*runtime
 	apps      *entity.Client[*App]
@@ -61,8 +61,8 @@ func (c *appController) close() {
 	c.plans.Close()
 }
 
-// SyncHandler makes the process and the endpoint of an app what the app and its plan say. It does not ask what
-// happened: it looks at what is, and so it may be called at any time, and again after an error.
+// SyncHandler makes the process and the endpoint of an app match the app and its plan. It looks at the state, not at
+// what happened, so it may be called at any time, and again after an error.
 func (c *appController) SyncHandler(key string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -78,7 +78,7 @@ func (c *appController) SyncHandler(key string) error {
 	}
 	plan, err := c.plans.Lister().Get(app.Spec.Plan)
 	if err != nil {
-		return fmt.Errorf("plan of app %q: %w", key, err) // and tried again later, or when the plan comes
+		return fmt.Errorf("plan of app %q: %w", key, err) // tried again later, or when the plan comes
 	}
 	return c.apply(ctx, app, plan)
 }
@@ -106,7 +106,8 @@ func (c *appController) apply(ctx context.Context, app *App, plan *Plan) error {
 	if err := c.apps.UpdateStatus(ctx, app); err != nil {
 		return err
 	}
-	c.Event(app, corev1.EventTypeNormal, nagi.ReasonResourceSynced, fmt.Sprintf(nagi.MessageResourceSyncedCreated, app.Name))
+	c.Event(app, corev1.EventTypeNormal, nagi.ReasonResourceSynced,
+		fmt.Sprintf(nagi.MessageResourceSyncedCreated, app.Name))
 	return nil
 }
 

@@ -1,12 +1,12 @@
 // Kumori is a controller written to the API of the Kumori controllerruntime, on a NATS server in this process. Apps are
-// its primaries; each owns a Process and an Endpoint, and reads the Plan that it names. Somebody creates, updates,
-// breaks and deletes things; each step is checked by live reads and printed with the revision it led to and how long
+// its primaries; each owns a Process and an Endpoint, and reads the Plan that it names. A scenario creates, updates,
+// breaks and deletes things. It checks each step by live reads, and prints it with the revision it led to and how long
 // that took.
 //
 //	go run ./examples/kumori      # ends by itself, with exit code 0, or 1 and the step that failed
 //	go run ./examples/kumori -v   # with the runtime's log
 //
-// Read app.go for the types, controller.go for the controller, and scenario.go for what is done to it.
+// Read app.go for the types, controller.go for the controller, and scenario.go for the scenario.
 package main
 
 import (
@@ -71,7 +71,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	}()
 	err = play(ctx, out, c, errCh)
 	close(stopCh)
-	<-stopped // the workers have finished what they were at
+	<-stopped // the workers have finished their current keys
 	select {
 	case fatal := <-errCh:
 		err = errors.Join(err, fatal)

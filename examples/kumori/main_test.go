@@ -38,7 +38,7 @@ func TestAStepThatDoesNotHoldIsNamed(t *testing.T) {
 	}
 }
 
-// cancelAfterLine ends the time after the first step.
+// cancelAfterLine cancels the context after the first step.
 type cancelAfterLine struct {
 	*bytes.Buffer
 	cancel context.CancelFunc

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// step is one thing that somebody does, and what has to be true soon after.
+// step is one thing that somebody does, and the state that must follow soon.
 type step struct {
 	name string
 	do   func(ctx context.Context) error
@@ -72,7 +72,8 @@ func play(ctx context.Context, out io.Writer, c *appController, failed <-chan er
 		if err != nil {
 			return fmt.Errorf("step %d, %s: the world does not match: %w", i+1, s.name, err)
 		}
-		fmt.Fprintf(out, "%6.1f ms  %-38s → %s, after %.1f ms\n", ms(time.Since(start)), s.name, seen, ms(time.Since(began)))
+		fmt.Fprintf(out, "%6.1f ms  %-38s → %s, after %.1f ms\n",
+			ms(time.Since(start)), s.name, seen, ms(time.Since(began)))
 	}
 	fmt.Fprintf(out, "\nAll %d steps hold.\n", len(steps))
 	return nil
@@ -121,9 +122,11 @@ func (c *appController) runs(ctx context.Context, name, image string, memory int
 		return "", err
 	}
 	if host := name + ".example.com"; endpoint.Spec.Host != host || app.Status.Host != host {
-		return "", fmt.Errorf("endpoint %q has host %q and the status says %q, want %q", name, endpoint.Spec.Host, app.Status.Host, host)
+		return "", fmt.Errorf("endpoint %q has host %q and the status says %q, want %q",
+			name, endpoint.Spec.Host, app.Status.Host, host)
 	}
-	return fmt.Sprintf("app at revision %s, process at %s runs %s with %d MiB", app.ResourceVersion, process.ResourceVersion, image, memory), nil
+	return fmt.Sprintf("app at revision %s, process at %s runs %s with %d MiB",
+		app.ResourceVersion, process.ResourceVersion, image, memory), nil
 }
 
 // gone reads live whether nothing of an app is left: no document, no record, no process, no endpoint.

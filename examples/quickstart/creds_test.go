@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// identity is a new key pair of a kind, and its public key.
+// identity returns a new key pair of a kind, and its public key.
 func identity(t *testing.T, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, string) {
 	t.Helper()
 	pair, err := create()
@@ -26,7 +26,7 @@ func identity(t *testing.T, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair
 	return pair, public
 }
 
-// guarded starts a server that wants credentials, and returns a file with some.
+// guarded starts a server that wants credentials, and returns a file with valid ones.
 func guarded(t *testing.T) (started *natstest.Server, creds string) {
 	t.Helper()
 	operator, operatorID := identity(t, nkeys.CreateOperator)
@@ -43,9 +43,13 @@ func guarded(t *testing.T) (started *natstest.Server, creds string) {
 	operatorClaims := jwt.NewOperatorClaims(operatorID)
 	operatorClaims.SystemAccount = systemID
 	accountClaims := jwt.NewAccountClaims(accountID)
-	accountClaims.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
+	accountClaims.Limits.JetStreamLimits = jwt.JetStreamLimits{
+		MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1,
+	}
 	resolver := &server.MemAccResolver{}
-	for id, claims := range map[string]*jwt.AccountClaims{accountID: accountClaims, systemID: jwt.NewAccountClaims(systemID)} {
+	for id, claims := range map[string]*jwt.AccountClaims{
+		accountID: accountClaims, systemID: jwt.NewAccountClaims(systemID),
+	} {
 		if err := resolver.Store(id, encode(claims, operator)); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // Quickstart is the first five minutes with Nagi: a NATS server in this process, a controller for websites that own
-// pages and a route, and a user who creates, updates, breaks and deletes them. Each step is checked by live reads and
-// printed with its revision and how long it took until the world matched.
+// pages and a route, and a user who creates, updates, breaks and deletes them. It checks each step by live reads, and
+// prints it with its revision and how long it took until the world matched.
 //
 //	go run ./examples/quickstart                    # exit code 0, or 1 and the step that failed
 //	go run ./examples/quickstart -serve             # goes on serving on port 4222 until interrupted
@@ -29,7 +29,8 @@ import (
 
 func main() {
 	serve := flag.Bool("serve", false, "after the scenario, serve on -port until interrupted")
-	port := flag.Int("port", 4222, "where -serve listens; at 4222 the nats command line tool finds it without being told")
+	port := flag.Int("port", 4222,
+		"where -serve listens; at 4222 the nats command line tool finds it without being told")
 	url := flag.String("url", "", "use this NATS server instead of an embedded one")
 	creds := flag.String("creds", "", "credentials file for -url")
 	verbose := flag.Bool("log", false, "show the runtime's log")
@@ -48,7 +49,7 @@ func main() {
 	}
 }
 
-// run runs the scenario, and then serves if it is given a port.
+// run runs the scenario, and then serves if the port is not zero.
 func run(ctx context.Context, port int, url, creds string) (err error) {
 	if url == "" {
 		server, err := embedded(port)
@@ -104,12 +105,13 @@ func embedded(port int) (*natstest.Server, error) {
 	}
 	server, err := natstest.New(natstest.WithPort(port))
 	if err != nil {
-		return nil, fmt.Errorf("serve on port %d (if another NATS server runs there, use -url for it, or another -port): %w", port, err)
+		return nil, fmt.Errorf("serve on port %d "+
+			"(if another NATS server runs there, use -url for it, or another -port): %w", port, err)
 	}
 	return server, nil
 }
 
-// watch prints what happens to websites until the context ends.
+// watch prints the changes of websites until the context ends.
 func watch(ctx context.Context, r *reconciler) error {
 	start := time.Now()
 	_, err := r.websites.Informer().AddEventHandler(printer(start))

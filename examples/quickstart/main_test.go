@@ -53,7 +53,7 @@ func TestFailureNamesWhatFailedAndExitsWithOne(t *testing.T) {
 }
 
 func TestServeReconcilesWhatAnotherProgramPuts(t *testing.T) {
-	free := natstest.Start(t) // for a port that is free after it has stopped
+	free := natstest.Start(t) // it finds a port, which is free after it has stopped
 	free.Stop()
 	program := quickstart(t, "-serve", "-port", strconv.Itoa(free.Port()))
 	says, err := program.StdoutPipe()
@@ -80,7 +80,8 @@ func TestServeReconcilesWhatAnotherProgramPuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = watch.Stop() }()
-	if _, err := websites.Put(t.Context(), "blog", []byte(`{"spec":{"domain":"blog.example","pages":["home"]}}`)); err != nil {
+	if _, err := websites.Put(t.Context(), "blog",
+		[]byte(`{"spec":{"domain":"blog.example","pages":["home"]}}`)); err != nil {
 		t.Fatal(err)
 	}
 	select {

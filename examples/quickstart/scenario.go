@@ -16,14 +16,14 @@ import (
 // stepPatience is how long a step may take until the world matches.
 const stepPatience = 5 * time.Second
 
-// step is one thing that somebody does, and what has to be true soon after.
+// step is one thing that somebody does, and the state that must follow soon.
 type step struct {
 	name string
 	do   func(ctx context.Context) error
 	want func(ctx context.Context) (seen string, err error) // by live reads; an error means: not yet
 }
 
-// scenario does what a user would, and checks and prints each step.
+// scenario does the steps as a user would, and checks and prints each one.
 func scenario(ctx context.Context, js jetstream.JetStream, r *reconciler) error {
 	start := time.Now()
 	for _, s := range steps(js, r) {
@@ -70,7 +70,9 @@ func steps(js jetstream.JetStream, r *reconciler) []step {
 	return []step{{
 		name: "a clean table",
 		do: func(ctx context.Context) error {
-			return errors.Join(ignoreNotFound(r.websites.Delete(ctx, "shop")), ignoreNotFound(r.websites.Delete(ctx, "blog")))
+			return errors.Join(
+				ignoreNotFound(r.websites.Delete(ctx, "shop")),
+				ignoreNotFound(r.websites.Delete(ctx, "blog")))
 		},
 		want: func(ctx context.Context) (string, error) {
 			return "nothing of an earlier run is left", errors.Join(gone(ctx, r, "shop"), gone(ctx, r, "blog"))
@@ -78,7 +80,10 @@ func steps(js jetstream.JetStream, r *reconciler) []step {
 	}, {
 		name: `create website "shop" with two pages`,
 		do: func(ctx context.Context) error {
-			shop := &Website{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: WebsiteSpec{Domain: "shop.example", Pages: []string{"home", "cart"}}}
+			shop := &Website{
+				ObjectMeta: metav1.ObjectMeta{Name: "shop"},
+				Spec:       WebsiteSpec{Domain: "shop.example", Pages: []string{"home", "cart"}},
+			}
 			return r.websites.Create(ctx, shop)
 		},
 		want: func(ctx context.Context) (string, error) {
@@ -87,7 +92,8 @@ func steps(js jetstream.JetStream, r *reconciler) []step {
 	}, {
 		name: "update it: other domain, other page",
 		do: func(ctx context.Context) error {
-			return r.websites.Patch(ctx, "shop", []byte(`{"spec":{"domain":"www.shop.example","pages":["home","help"]}}`))
+			return r.websites.Patch(ctx, "shop",
+				[]byte(`{"spec":{"domain":"www.shop.example","pages":["home","help"]}}`))
 		},
 		want: func(ctx context.Context) (string, error) {
 			return matches(ctx, r, "shop", "www.shop.example", "home", "help")
@@ -187,7 +193,8 @@ func ignoreNotFound(err error) error {
 func printer(start time.Time) cache.ResourceEventHandler {
 	say := func(what string, obj any) {
 		if site, ok := obj.(*Website); ok {
-			fmt.Printf("%9.1f s  %s website %q at revision %s\n", time.Since(start).Seconds(), what, site.Name, site.ResourceVersion)
+			fmt.Printf("%9.1f s  %s website %q at revision %s\n",
+				time.Since(start).Seconds(), what, site.Name, site.ResourceVersion)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{

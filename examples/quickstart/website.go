@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Website is what a user wants. Each page that it lists becomes a Page, and its domain a Route.
+// A Website is the user's document. Each page that it lists becomes a Page, and its domain a Route.
 type (
 	WebsiteSpec struct {
 		Domain string   `json:"domain"`
@@ -52,8 +52,8 @@ func newReconciler(ctx context.Context, js jetstream.JetStream) (r *reconciler, 
 	return r, err
 }
 
-// Reconcile is all that a controller has to write: read the desired state, write what differs. What is owned goes by
-// itself when the website is deleted, and is written again when somebody breaks it.
+// Reconcile is all that you have to write: it reads the desired state and writes what differs. When a website is
+// deleted, the runtime deletes what it owns; when somebody breaks that, the runtime calls Reconcile again.
 func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	site, err := r.websites.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {

@@ -22,7 +22,7 @@ import (
 // namespace is where the Deployments are.
 const namespace = metav1.NamespaceDefault
 
-// none fills the slots that are not used.
+// none fills the unused slots.
 type none = *entity.None
 
 type runtime = nagi.ControllerRuntime[*Foo, none, none, none, none, none, none, none, none]
@@ -37,7 +37,9 @@ type fooController struct {
 	factory     informers.SharedInformerFactory
 }
 
-func newController(ctx context.Context, js jetstream.JetStream, clientset kubernetes.Interface) (*fooController, error) {
+func newController(
+	ctx context.Context, js jetstream.JetStream, clientset kubernetes.Interface,
+) (*fooController, error) {
 	foos, err := entity.NewClient[*Foo](ctx, js, entity.Config{Kind: "Foo", Bucket: "foos"})
 	if err != nil {
 		return nil, err
@@ -59,7 +61,7 @@ func newController(ctx context.Context, js jetstream.JetStream, clientset kubern
 	return c, nil
 }
 
-// start starts what belongs to the user and not to the runtime: the informers of Kubernetes.
+// start starts the informers of Kubernetes, which the user has to run and not the runtime.
 func (c *fooController) start(ctx context.Context) { c.factory.StartWithContext(ctx) }
 
 // close waits for the informers, whose context has ended.
@@ -83,13 +85,14 @@ func (c *fooController) SyncHandler(key string) error {
 	}
 	name := foo.Spec.DeploymentName
 	if name == "" {
-		// To try again would not help: the next change of the Foo will come as an event.
+		// Trying again would not help: the next change of the Foo will come as an event.
 		c.Event(foo, corev1.EventTypeWarning, "NoDeploymentName", "spec.deploymentName must be set")
 		return nil
 	}
 	deployment, err := c.deployments.Deployments(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		deployment, err = c.clientset.AppsV1().Deployments(namespace).Create(ctx, c.newDeployment(foo), metav1.CreateOptions{})
+		deployment, err = c.clientset.AppsV1().Deployments(namespace).Create(
+			ctx, c.newDeployment(foo), metav1.CreateOptions{})
 	}
 	if err != nil {
 		return err
@@ -100,7 +103,7 @@ func (c *fooController) SyncHandler(key string) error {
 		return fmt.Errorf("%s", message)
 	}
 	if foo.Spec.Replicas != nil && *foo.Spec.Replicas != *deployment.Spec.Replicas {
-		desired := deployment.DeepCopy() // it is the cache's
+		desired := deployment.DeepCopy() // the cache shares its objects
 		desired.Spec.Replicas = foo.Spec.Replicas
 		deployment, err = c.clientset.AppsV1().Deployments(namespace).Update(ctx, desired, metav1.UpdateOptions{})
 		if err != nil {
@@ -114,7 +117,7 @@ func (c *fooController) SyncHandler(key string) error {
 	return nil
 }
 
-// controls tells whether the Deployment is this Foo's.
+// controls reports whether the Deployment is this Foo's.
 func (c *fooController) controls(deployment *appsv1.Deployment, key string) bool {
 	_, owner, err := c.DecomposeKubeSecondaryResource(deployment)
 	return err == nil && owner == key
@@ -150,7 +153,7 @@ func (c *fooController) cleanUp(ctx context.Context, key string) error {
 	return nil
 }
 
-// newDeployment is the Deployment of a Foo, with the labels and annotations by which its events find the Foo.
+// newDeployment returns the Deployment of a Foo, with the labels and annotations by which its events find the Foo.
 func (c *fooController) newDeployment(foo *Foo) *appsv1.Deployment {
 	labels := map[string]string{"app": "nginx", "controller": foo.Name}
 	deployment := &appsv1.Deployment{

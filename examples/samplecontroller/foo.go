@@ -2,7 +2,7 @@ package main
 
 import "github.com/nagi-runtime/nagi/entity"
 
-// A Foo asks for a Deployment of a name and a number of replicas, as in kubernetes/sample-controller. Here it is a
+// A Foo asks for a Deployment with a name and a number of replicas, as in kubernetes/sample-controller. Here it is a
 // document in a NATS bucket and not a custom resource: no CRD to install, no code to generate.
 type (
 	FooSpec struct {

@@ -1,15 +1,15 @@
 // Samplecontroller is the well-known sample controller of Kubernetes (kubernetes/sample-controller), with its Foos in a
 // NATS bucket and its Deployments in Kubernetes. It is written to the Kumori API, which was modelled on it, so most of
-// it reads like the original. Somebody then creates, updates, breaks and deletes things; each step is checked by live
+// it reads like the original. A scenario then creates, updates, breaks and deletes things, and checks each step by live
 // reads.
 //
 //	go run ./examples/samplecontroller                        # exit code 0, or 1 and the step that failed
 //	go run ./examples/samplecontroller -kubeconfig ~/.kube/config -url nats://…   # on a cluster and a server of yours
 //	go run ./examples/samplecontroller -v                     # with the runtime's log
 //
-// Without -kubeconfig it runs a real API server of its own. That is built once, which takes some minutes.
+// Without -kubeconfig it runs its own real API server. That is built once, which takes some minutes.
 //
-// Read foo.go for the type, controller.go for the controller, and scenario.go for what is done to it.
+// Read foo.go for the type, controller.go for the controller, and scenario.go for the scenario.
 package main
 
 import (
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// run starts what is missing and the controller, plays the scenario, and stops all.
+// run starts the missing servers and the controller, plays the scenario, and stops them all.
 func run(ctx context.Context, out io.Writer, kubeconfig, url string) (err error) {
 	config, closeCluster, err := cluster(ctx, out, kubeconfig)
 	if err != nil {
@@ -87,7 +87,7 @@ func run(ctx context.Context, out io.Writer, kubeconfig, url string) (err error)
 		return err
 	}
 	defer c.close()
-	defer cancel() // the informers, before close waits for them
+	defer cancel() // stops the informers, before close waits for them
 	c.start(ctx)
 
 	stopCh, errCh, stopped := make(chan struct{}), make(chan error, 1), make(chan struct{})
@@ -97,7 +97,7 @@ func run(ctx context.Context, out io.Writer, kubeconfig, url string) (err error)
 	}()
 	err = play(ctx, out, c, js, errCh)
 	close(stopCh)
-	<-stopped // the workers have finished what they were at
+	<-stopped // the workers have finished their current keys
 	select {
 	case fatal := <-errCh:
 		err = errors.Join(err, fatal)
@@ -106,8 +106,10 @@ func run(ctx context.Context, out io.Writer, kubeconfig, url string) (err error)
 	return err
 }
 
-// cluster is the user's, or an API server that ends with the program.
-func cluster(ctx context.Context, out io.Writer, kubeconfig string) (config *rest.Config, closeCluster func(), err error) {
+// cluster returns the user's cluster, or an API server that ends with the program.
+func cluster(
+	ctx context.Context, out io.Writer, kubeconfig string,
+) (config *rest.Config, closeCluster func(), err error) {
 	if kubeconfig != "" {
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 		if err != nil {

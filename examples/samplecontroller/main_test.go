@@ -32,7 +32,7 @@ func TestAStepThatDoesNotHoldIsNamed(t *testing.T) {
 	}
 }
 
-// cancelAfterStep ends the time after the first step.
+// cancelAfterStep cancels the context after the first step.
 type cancelAfterStep struct {
 	*bytes.Buffer
 	cancel context.CancelFunc

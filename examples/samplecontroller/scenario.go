@@ -17,21 +17,21 @@ import (
 	typedappsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 )
 
-// Names that a cluster of the user's is not likely to have.
+// Names that the user's cluster is not likely to have.
 const (
 	fooName        = "nagi-sample"
 	deploymentName = "nagi-sample-web"
 	strangersName  = "nagi-sample-of-somebody-else"
 )
 
-// player does what users do, and what in a whole cluster the deployment controller does.
+// player plays the users, and the deployment controller of a whole cluster.
 type player struct {
 	c           *fooController
 	js          jetstream.JetStream
 	deployments typedappsv1.DeploymentInterface
 }
 
-// step is one thing that somebody does, and what has to be true soon after.
+// step is one thing that somebody does, and the state that must follow soon.
 type step struct {
 	name string
 	do   func(ctx context.Context) error
@@ -48,7 +48,9 @@ func (p *player) steps() []step {
 		{
 			name: "2 replicas become available",
 			do: func(ctx context.Context) error {
-				return p.patch(ctx, map[string]any{"status": map[string]any{"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}}, "status")
+				return p.patch(ctx, map[string]any{
+					"status": map[string]any{"replicas": 2, "readyReplicas": 2, "availableReplicas": 2},
+				}, "status")
 			},
 			want: func(ctx context.Context) (string, error) { return p.reports(ctx, 2) },
 		},
@@ -89,7 +91,10 @@ func (p *player) steps() []step {
 }
 
 func foo(name, deployment string, replicas int32) *Foo {
-	return &Foo{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: FooSpec{DeploymentName: deployment, Replicas: &replicas}}
+	return &Foo{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       FooSpec{DeploymentName: deployment, Replicas: &replicas},
+	}
 }
 
 func (p *player) patch(ctx context.Context, patch map[string]any, subresources ...string) error {
@@ -97,7 +102,8 @@ func (p *player) patch(ctx context.Context, patch map[string]any, subresources .
 	if err != nil {
 		return err
 	}
-	_, err = p.deployments.Patch(ctx, deploymentName, types.MergePatchType, data, metav1.PatchOptions{}, subresources...)
+	_, err = p.deployments.Patch(ctx, deploymentName, types.MergePatchType,
+		data, metav1.PatchOptions{}, subresources...)
 	return err
 }
 
@@ -124,7 +130,7 @@ func (p *player) reports(ctx context.Context, replicas int32) (string, error) {
 	return fmt.Sprintf("status of the Foo says %d", replicas), nil
 }
 
-// clash makes a Deployment of somebody else's, and a Foo that wants to have it.
+// clash makes somebody else's Deployment, and a Foo that asks for the same name.
 func (p *player) clash(ctx context.Context) error {
 	deployment := p.c.newDeployment(foo(strangersName, strangersName, 1))
 	deployment.Labels, deployment.Annotations = nil, nil
@@ -183,13 +189,14 @@ func play(ctx context.Context, out io.Writer, c *fooController, js jetstream.Jet
 		if err != nil {
 			return fmt.Errorf("step %d, %s: the world does not match: %w", i+1, s.name, err)
 		}
-		fmt.Fprintf(out, "%7.1f ms  %-50s → %s, after %.1f ms\n", ms(time.Since(start)), s.name, seen, ms(time.Since(began)))
+		fmt.Fprintf(out, "%7.1f ms  %-50s → %s, after %.1f ms\n",
+			ms(time.Since(start)), s.name, seen, ms(time.Since(began)))
 	}
 	fmt.Fprintf(out, "\nAll %d steps hold.\n", len(steps))
 	return nil
 }
 
-// tidy removes what the scenario, and not the controller, made.
+// tidy removes the objects that the scenario made, and not the controller.
 func (p *player) tidy() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
