@@ -1,4 +1,4 @@
-// Package cloudtest has an API as a provider of disks has it, a driver for it, and a client whose list a test gives.
+// Package cloudtest has an API like that of a disk provider, a driver for it, and a client whose list a test gives.
 package cloudtest
 
 import (
@@ -15,15 +15,14 @@ import (
 	"time"
 )
 
-// Cloud is an API over HTTP with disks behind it, as providers have them: it gives ids, knows idempotency tokens, may
-// be away, slow, late in showing what was written, and may do things as operations that take their time. Its state is
-// the test's.
+// Cloud is an HTTP API with disks behind it, like a provider's. It gives ids and knows idempotency tokens. It may be
+// away, be slow, show writes late, and do changes as operations that take time. The test may read and set its state.
 type Cloud struct {
 	Server *httptest.Server
 
 	Mu         sync.Mutex
 	disks      map[string]*Disk
-	Tokens     map[string]Answer // what was answered to a token
+	Tokens     map[string]Answer // the answer to each token
 	Operations map[string]*Operation
 	next       int
 	calls      map[string]int // by method and kind of path
@@ -32,10 +31,10 @@ type Cloud struct {
 
 	Status int                                    // answered to every call; 0: works
 	hangUp bool                                   // every connection is closed without an answer
-	Fault  func(call string, r *http.Request) int // a status, or 0; called before anything is done
-	Lag    time.Duration                          // how late lists and finds show what was created
-	Async  bool                                   // changes are operations, until finish is called
-	Stage  func(stage, call, owner string)        // told "before" and "after" a call is carried out; may block
+	Fault  func(call string, r *http.Request) int // returns a status, or 0; called before anything is done
+	Lag    time.Duration                          // how late lists and finds show a new disk
+	Async  bool                                   // changes are operations, which Finish ends
+	Stage  func(stage, call, owner string)        // called with "before" and "after" around each call; may block
 }
 
 type Disk struct {
@@ -120,7 +119,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ownerOf is whose disk a call is about.
+// ownerOf returns the owner of the disk that a call is about.
 func (c *Cloud) ownerOf(r *http.Request, sent Disk) string {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -223,8 +222,7 @@ func (c *Cloud) find(instance, owner, name string) Answer {
 	return Answer{http.StatusNotFound, nil}
 }
 
-// UnderWay is the number of operations that go on. A call is counted when it comes, and its operation begins a little
-// later.
+// UnderWay returns how many operations go on. An operation begins a little later than Called counts its call.
 func (c *Cloud) UnderWay() (n int) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -236,7 +234,7 @@ func (c *Cloud) UnderWay() (n int) {
 	return n
 }
 
-// Finish ends all operations that go on; failure is "" or why they fail.
+// Finish ends all operations that go on. failure is the reason why they fail, or "".
 func (c *Cloud) Finish(failure string) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -284,7 +282,7 @@ func (c *Cloud) CreatedFor(owner string) int {
 	return c.Created[owner+"/"]
 }
 
-// Edit is somebody who changes the disks of an owner by hand.
+// Edit changes the disks of an owner, as somebody does by hand.
 func (c *Cloud) Edit(owner string, change func(d *Disk)) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -296,7 +294,7 @@ func (c *Cloud) Edit(owner string, change func(d *Disk)) {
 	}
 }
 
-// Remove is somebody who deletes the disks of an owner by hand.
+// Remove deletes the disks of an owner, as somebody does by hand.
 func (c *Cloud) Remove(owner string) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -307,14 +305,14 @@ func (c *Cloud) Remove(owner string) {
 	}
 }
 
-// Add is a disk that nobody made through the controller.
+// Add makes a disk without the controller.
 func (c *Cloud) Add(disk Disk) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	c.Create(disk)
 }
 
-// GoAway makes the API be away, in one of two ways; comeBack ends that.
+// GoAway makes the API answer 503, or with hangUp not at all, until ComeBack.
 func (c *Cloud) GoAway(hangUp bool) {
 	c.Set(func(c *Cloud) {
 		c.hangUp = hangUp
@@ -341,7 +339,7 @@ func (c *Cloud) Failing(call string, status int) *atomic.Int64 {
 	return &now
 }
 
-// Hidden makes finds answer that there is nothing, while it is set.
+// Hidden returns a switch. While it is set, finds answer that there is nothing.
 func (c *Cloud) Hidden() *atomic.Bool {
 	var hides atomic.Bool
 	c.Set(func(c *Cloud) {
@@ -365,7 +363,7 @@ func (c *Cloud) Made() int {
 	return n
 }
 
-// Opaque makes an API that does things as operations, which nobody finds but by their handles.
+// Opaque makes the API do changes as operations that can be found only by their handles.
 func (c *Cloud) Opaque() {
 	c.Set(func(c *Cloud) {
 		c.Async = true

@@ -102,7 +102,7 @@ func (d *Driver) change(ctx context.Context, method, path string, body any) (ext
 	return external.Done(), nil
 }
 
-// call makes one request; a status that is no success is an error too.
+// call makes one request. A status of 300 or more is an error too.
 func (d *Driver) call(ctx context.Context, method, path string, body, into any) (int, error) {
 	data, err := json.Marshal(body)
 	if err != nil {

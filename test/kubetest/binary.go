@@ -28,13 +28,13 @@ const (
 	keepUnused = 30 * 24 * time.Hour
 )
 
-// buildFlags make the binary small, without symbols for debuggers. Packages are compiled as everywhere, so that go vet and
-// this build share what takes minutes.
+// buildFlags make the binary small, without symbols for debuggers. Packages are compiled with the usual flags, so that
+// go vet and this build share the compiled packages, which take minutes.
 var buildFlags = []string{"-buildvcs=false", "-ldflags=-s -w"}
 
 // Binary returns the path of the server's binary, and builds it first if this machine has none yet. That takes
-// minutes. Processes that ask at the same time wait for one build. [Open] and [Start] call it; call it earlier to have
-// the build out of the way of their time limits.
+// minutes. Processes that ask at the same time wait for one build. [Open] and [Start] call Binary; call it earlier to
+// keep the build out of their time limits.
 func Binary(ctx context.Context) (string, error) {
 	if path := os.Getenv(binaryVariable); path != "" {
 		return readyMade(path)
@@ -67,8 +67,8 @@ func Binary(ctx context.Context) (string, error) {
 	return path, build(ctx, source, path)
 }
 
-// use tells whether the binary is there, and marks it for removeUnused once a day. One that is there is complete: the last
-// step of a build gives it its name.
+// use reports whether the binary exists, and marks it as used for removeUnused, once a day. A binary that exists is
+// complete: the last step of a build gives it its name.
 func use(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -78,15 +78,15 @@ func use(path string) bool {
 	if now.Sub(info.ModTime()) < 24*time.Hour {
 		return true
 	}
-	return !errors.Is(os.Chtimes(path, now, now), os.ErrNotExist) // a cache that may only be read will do
+	return !errors.Is(os.Chtimes(path, now, now), os.ErrNotExist) // a read-only cache will do
 }
 
-// removeUnused removes the binaries of former sources and Go versions, for each takes 100 MB. The caller holds the lock.
+// removeUnused removes the binaries of former sources and Go versions: each takes 100 MB. The caller holds the lock.
 func removeUnused(cache string) {
 	binaries, _ := filepath.Glob(filepath.Join(cache, binaryPrefix+"*")) // it fails for bad patterns only
 	for _, path := range binaries {
 		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > keepUnused {
-			_ = os.Remove(path) // it takes space, no more
+			_ = os.Remove(path) // what is left only takes space
 		}
 	}
 }
@@ -97,7 +97,8 @@ func readyMade(path string) (string, error) {
 		return "", fmt.Errorf("%s: %w", binaryVariable, err)
 	}
 	if _, err := exec.LookPath(path); err != nil {
-		return "", fmt.Errorf("%s does not name a program: %w; correct it, or unset it to have one built", binaryVariable, err)
+		return "", fmt.Errorf("%s does not name a program: %w; correct it, or unset it to have one built",
+			binaryVariable, err)
 	}
 	return path, nil
 }
@@ -107,7 +108,8 @@ func cacheDir() (string, error) {
 	if dir == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			return "", fmt.Errorf("find a directory for the built kube-apiserver: %w; name one with %s", err, cacheVariable)
+			return "", fmt.Errorf("find a directory for the built kube-apiserver: %w; name one with %s",
+				err, cacheVariable)
 		}
 		dir = filepath.Join(user, "nagi", "kubetest")
 	}
@@ -116,16 +118,18 @@ func cacheDir() (string, error) {
 		return "", fmt.Errorf("%s: %w", cacheVariable, err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("create the directory for the built kube-apiserver: %w; name another one with %s", err, cacheVariable)
+		return "", fmt.Errorf("create the directory for the built kube-apiserver: %w; name another one with %s",
+			err, cacheVariable)
 	}
 	return dir, nil
 }
 
-// findSource finds the server's module: where the user says, beside this file, or in the checkout that the go command uses.
+// findSource finds the server's module: where the user says, beside this file, or in the checkout of the go command.
 func findSource(ctx context.Context) (string, error) {
 	if dir := os.Getenv(sourceVariable); dir != "" {
 		if !isModule(dir) {
-			return "", fmt.Errorf("%s=%s holds no go.mod; it must be %s in a clone of %s", sourceVariable, dir, sourceDir, modulePath)
+			return "", fmt.Errorf("%s=%s holds no go.mod; it must be %s in a clone of %s",
+				sourceVariable, dir, sourceDir, modulePath)
 		}
 		return filepath.Abs(dir)
 	}
@@ -141,8 +145,10 @@ func findSource(ctx context.Context) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("the sources of the API server are not here: the module cache does not hold them, as they are a module of their own; "+
-		"clone %s and set %s to its %s, or set %s to a binary built there", modulePath, sourceVariable, sourceDir, binaryVariable)
+	return "", fmt.Errorf("the sources of the API server are not here: "+
+		"the module cache does not hold them, as they are a module of their own; "+
+		"clone %s and set %s to its %s, or set %s to a binary built there",
+		modulePath, sourceVariable, sourceDir, binaryVariable)
 }
 
 func isModule(dir string) bool { return isFile(filepath.Join(dir, "go.mod")) }
@@ -152,7 +158,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// buildKey changes with everything that makes a different binary.
+// buildKey returns a key that changes with everything that makes a different binary.
 func buildKey(ctx context.Context, source string) (string, error) {
 	version, err := goCommand(ctx, source, "env", "GOVERSION", "GOOS", "GOARCH", "CGO_ENABLED").Output()
 	if err != nil {
@@ -179,7 +185,7 @@ func buildKey(ctx context.Context, source string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)[:8]), nil
 }
 
-// build makes path, whole or not at all. The caller holds the lock.
+// build makes the binary at path, whole or not at all. The caller holds the lock.
 func build(ctx context.Context, source, path string) error {
 	fmt.Fprintf(os.Stderr, "kubetest: building kube-apiserver, once and for some minutes, as %s\n", path)
 	unfinished := filepath.Join(filepath.Dir(path), "unfinished-")
@@ -188,7 +194,8 @@ func build(ctx context.Context, source, path string) error {
 	command := goCommand(ctx, source, append(append([]string{"build"}, buildFlags...), "-o", temporary, ".")...)
 	if output, err := command.CombinedOutput(); err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("%w (%w); what is compiled by now is kept by Go, so another try gets further", err, ctx.Err())
+			err = fmt.Errorf("%w (%w); what is compiled by now is kept by Go, so another try gets further",
+				err, ctx.Err())
 		}
 		return fmt.Errorf("build kube-apiserver in %s: %w\n%s", source, err, output)
 	}
@@ -201,15 +208,15 @@ func build(ctx context.Context, source, path string) error {
 	return nil
 }
 
-// removeUnfinished removes what builds left that were killed.
+// removeUnfinished removes the files of builds that were killed.
 func removeUnfinished(prefix string) {
 	left, _ := filepath.Glob(prefix + "*") // it fails for bad patterns only
 	for _, path := range left {
-		_ = os.Remove(path) // it takes space, no more
+		_ = os.Remove(path) // what is left only takes space
 	}
 }
 
-// goCommand runs the go command in the server's module, whatever flags and workspace the test runs with.
+// goCommand returns a go command in the server's module, without the flags and the workspace of the test.
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = dir
@@ -217,7 +224,8 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return command
 }
 
-// syncFile makes sure that a file that has its final name has its content too, should the machine go down.
+// syncFile writes a file's content to disk, so that the file with its final name is whole even if the machine goes
+// down.
 func syncFile(path string) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -19,7 +19,10 @@ import (
 func source(t *testing.T, program string) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range map[string]string{"go.mod": "module example.com/server\n\ngo 1.26.0\n", "main.go": program} {
+	for name, content := range map[string]string{
+		"go.mod":  "module example.com/server\n\ngo 1.26.0\n",
+		"main.go": program,
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -168,8 +171,8 @@ func TestBinariesThatNobodyUsesAnyMoreGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	build(emptyProgram)                  // it is there, and is used again
-	build(emptyProgram + "// changed\n") // which makes another one
+	build(emptyProgram)                  // uses the first binary again
+	build(emptyProgram + "// changed\n") // makes another one
 	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a binary of two months ago: %v", err)
 	}
@@ -210,7 +213,8 @@ func TestStartFailsTheTestWhereTheServerCannotBeBuilt(t *testing.T) {
 	t.Setenv("NAGI_KUBETEST_SOURCE", t.TempDir())
 	f := &failing{TB: t}
 	defer func() {
-		if recover() != f || !strings.Contains(f.message, "NAGI_KUBETEST_SOURCE") || !strings.Contains(f.message, "test/kubetest/apiserver") {
+		if recover() != f || !strings.Contains(f.message, "NAGI_KUBETEST_SOURCE") ||
+			!strings.Contains(f.message, "test/kubetest/apiserver") {
 			t.Errorf("it said %q", f.message)
 		}
 	}()
@@ -221,7 +225,8 @@ func TestStartFailsTheTestWhereTheServerCannotBeBuilt(t *testing.T) {
 func TestAReadyMadeBinaryThatIsNotThereIsNamed(t *testing.T) {
 	t.Setenv("NAGI_KUBETEST_BINARY", filepath.Join(t.TempDir(), "absent"))
 	_, err := kubetest.Binary(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "absent") || !strings.Contains(err.Error(), "NAGI_KUBETEST_BINARY") {
+	if err == nil || !strings.Contains(err.Error(), "absent") ||
+		!strings.Contains(err.Error(), "NAGI_KUBETEST_BINARY") {
 		t.Errorf("error: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ type credentials struct {
 	certFile, keyFile, tokenFile, serviceAccountKeyFile string
 }
 
-// newCredentials makes them and writes what the API server reads into dir.
+// newCredentials makes credentials and writes the API server's files into dir.
 func newCredentials(dir string) (*credentials, error) {
 	c := &credentials{
 		certFile:              filepath.Join(dir, "server.crt"),

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// lock takes the lock that is the file path, as only one process at a time can. The system gives it back when the process
-// dies, however it does.
+// lock waits for the lock on the file path, which only one process at a time holds. The system releases it when the
+// process dies, in any way.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -38,8 +38,8 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// tryLock takes the lock that is the file, for as long as it is open, unless somebody else has it. The server that is started
-// by this process does not inherit it.
+// tryLock takes the lock on the file, for as long as the file is open, unless another process has it. The server that
+// this process starts does not inherit it.
 func tryLock(file *os.File) (bool, error) {
 	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {

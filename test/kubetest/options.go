@@ -21,8 +21,8 @@ func WithPort(port int) Option {
 	return func(c *config) { c.port = port }
 }
 
-// WithArgs gives flags to kube-apiserver, "--name=value" each. They come after kubetest's own, and most flags count
-// as they are given last.
+// WithArgs gives flags to kube-apiserver, "--name=value" each. They come after kubetest's own; for most flags the last
+// value counts.
 func WithArgs(args ...string) Option {
 	return func(c *config) { c.args = append(c.args, args...) }
 }

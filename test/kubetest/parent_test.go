@@ -14,7 +14,7 @@ import (
 )
 
 // childVariable makes the test binary a program that starts a server and waits to be killed. If its value is down, the
-// server is down by then.
+// program kills its server before it waits.
 const (
 	childVariable = "NAGI_KUBETEST_TEST_CHILD"
 	down          = "down"
@@ -33,7 +33,7 @@ func beKilled() {
 	select {}
 }
 
-// startChild starts a process that opens a server and stores below the directory. What it says is its output.
+// startChild starts a process that opens a server and stores below the directory, and returns the process's output.
 func startChild(t *testing.T, how string) (child *exec.Cmd, output *bufio.Reader, temporary string) {
 	t.Helper()
 	temporary = t.TempDir()
@@ -53,7 +53,7 @@ func startChild(t *testing.T, how string) (child *exec.Cmd, output *bufio.Reader
 	return child, bufio.NewReader(out), temporary
 }
 
-// leavesNothing kills the child, and sees that its server and its files go.
+// leavesNothing kills the child, and checks that its server and its files go.
 func leavesNothing(t *testing.T, child *exec.Cmd, temporary string) {
 	t.Helper()
 	if err := child.Process.Kill(); err != nil {
@@ -70,7 +70,8 @@ func TestAKilledTestLeavesNoServerAndNoStore(t *testing.T) {
 	t.Parallel()
 	child, output, temporary := startChild(t, "up")
 	line, _ := output.ReadString('\n')
-	if started, stored := processes(t, temporary), files(t, temporary); !strings.HasPrefix(line, "https://") || len(started) != 1 || len(stored) != 1 {
+	if started, stored := processes(t, temporary), files(t, temporary); !strings.HasPrefix(line, "https://") ||
+		len(started) != 1 || len(stored) != 1 {
 		t.Fatalf("it started %v with %v and said %q", started, stored, line)
 	}
 	leavesNothing(t, child, temporary)
@@ -123,7 +124,7 @@ func TestTheStoreOfAKilledTestWhoseServerWasDownGoesWithTheNextServer(t *testing
 	}
 }
 
-// processes are the command lines of all servers that store below dir.
+// processes returns the command lines of all servers that store below dir.
 func processes(t *testing.T, dir string) []string {
 	t.Helper()
 	out, err := exec.Command("ps", "-A", "-ww", "-o", "args=").Output()

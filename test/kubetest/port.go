@@ -10,8 +10,8 @@ import (
 const (
 	host = "127.0.0.1"
 
-	// Ports from 32768 on are given to outgoing connections (Linux: 32768 to 60999, elsewhere 49152 to 65535). One below
-	// stays free while its server is stopped.
+	// The system gives ports from 32768 on to outgoing connections (Linux: 32768 to 60999, elsewhere 49152 to 65535). A
+	// port below stays free while its server is stopped.
 	lowestPort  = 10000
 	highestPort = 32767
 )

@@ -15,7 +15,7 @@ const stopPatience = 15 * time.Second
 // process is one life of the server.
 type process struct {
 	cmd     *exec.Cmd
-	stdin   io.WriteCloser // see apiserver/main.go: its end is the end of the process
+	stdin   io.WriteCloser // when it ends, the process ends: see apiserver/main.go
 	logFile string
 	done    chan struct{} // closed when the process is gone
 }
@@ -36,13 +36,13 @@ func startProcess(binary, logFile string, args []string) (*process, error) {
 		return nil, fmt.Errorf("start %s: %w", binary, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // what it says is in ProcessState
+		_ = p.cmd.Wait() // ProcessState has the result
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// stop ends the process in good order, or kills it if it does not, and waits until it is gone.
+// stop asks the process to end in good order, kills it if it does not within stopPatience, and waits until it is gone.
 func (p *process) stop() {
 	if _, err := io.WriteString(p.stdin, "stop\n"); err == nil {
 		select {
@@ -60,12 +60,12 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// exited is the error for a process that ended by itself. It may be called after done.
+// exited returns the error for a process that ended by itself. Call it only after done is closed.
 func (p *process) exited() error {
 	return fmt.Errorf("kube-apiserver ended by itself: %v%s", p.cmd.ProcessState, p.logTail())
 }
 
-// logTail is the last part of the log, for error messages.
+// logTail returns the last lines of the log, for error messages.
 func (p *process) logTail() string {
 	const lines = 30
 	content, err := os.ReadFile(p.logFile)

@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// readyPaths answer 200 when the server is of use. The default namespace is made by the server itself, some time after
-// it says that it is ready.
+// readyPaths answer 200 when the server can be used. The server itself makes the default namespace, some time after it
+// says that it is ready.
 var readyPaths = []string{"/readyz", "/api/v1/namespaces/default"}
 
-// waitReady returns when the server serves, or with the reason why it never will.
+// waitReady returns when the server serves, or an error when it never will.
 func (s *Server) waitReady(ctx context.Context, p *process) error {
 	client, err := rest.HTTPClientFor(s.Config())
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Server) waitReady(ctx context.Context, p *process) error {
 }
 
 func (s *Server) ready(ctx context.Context, client *http.Client) error {
-	// A server that accepts and does not answer is asked again.
+	// If the server accepts and does not answer, waitReady asks again.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for _, path := range readyPaths {

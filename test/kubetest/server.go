@@ -19,12 +19,12 @@ import (
 // startLimit is how long one start of a built server may take. It takes two or three seconds on a quiet machine.
 const startLimit = 2 * time.Minute
 
-// Server is a Kubernetes API server with its own etcd, in a process of its own. It can be stopped, killed and started
-// again on the same address and store. Its methods may be called by several goroutines at once.
+// Server is a Kubernetes API server and its etcd in their own process. It can be stopped, killed and started again on
+// the same address and store. Its methods may be called by several goroutines at once.
 type Server struct {
 	binary string
 	dir    string
-	owner  *os.File // keeps a temporary store from being taken for an orphan; else nil
+	owner  *os.File // locks a temporary store, which would else count as an orphan; nil for other stores
 	port   int
 	args   []string
 	creds  *credentials
@@ -35,8 +35,8 @@ type Server struct {
 }
 
 // Start starts an API server as [Open] does, with a temporary store, and closes it when the test and its subtests are
-// complete. A server that cannot be built or started fails the test and says why. If the test has a time limit, a
-// build that would need longer than it fails the test in time.
+// complete. If the server cannot be built or started, the test fails and says why. If the test has a time limit and the
+// build needs longer, the test fails before the limit.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	ctx := context.Background()
@@ -55,16 +55,16 @@ func Start(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// Open starts an API server that stores in dir, and returns when it serves and has made the default namespace. What an
-// earlier server left in dir is there again. If dir is empty, the store is temporary: Close removes it, and so does
-// the server, if it runs, when this process dies; if it is down at that time, whoever opens the next one does. The caller
-// must call Close. ctx bounds Open, the build of the binary included, not the server's life.
+// Open starts an API server that stores in dir, and returns when it serves and has made the default namespace. The
+// objects of an earlier server in dir are there again. If dir is empty, the store is temporary, and Close removes it.
+// If this process dies before, the running server removes the store; if the server is down by then, the next Open
+// does. The caller must call Close. ctx bounds Open, the build of the binary included, not the server's life.
 func Open(ctx context.Context, dir string, opts ...Option) (*Server, error) {
 	binary, err := Binary(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// Between the choice of a random port and its use somebody else may take it: then another one is tried.
+	// Another program may take a random port between its choice and its use: then we try another one.
 	const attempts = 5
 	cfg := newConfig(opts)
 	for attempt := 1; ; attempt++ {
@@ -110,8 +110,8 @@ func prepare(binary, dir string, cfg config) (*Server, error) {
 	return s, nil
 }
 
-// Config is a cluster administrator's way to the server, without a limit of requests on the client's side. Each call
-// returns a new one, for the caller to change. It stays good over restarts.
+// Config returns a configuration with a cluster administrator's rights, without a limit of requests on the client's
+// side. Each call returns a new one, which the caller may change. It stays valid over restarts.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{
 		Host:            "https://" + net.JoinHostPort(host, strconv.Itoa(s.port)),
@@ -121,8 +121,8 @@ func (s *Server) Config() *rest.Config {
 	}
 }
 
-// ConfigFor is the same for a user of that name, who is authenticated and has no rights but those that RBAC gives to
-// everybody, until the test grants more. Any name will do.
+// ConfigFor returns a configuration for an authenticated user of that name. The user has only the rights that RBAC
+// gives to everybody, until the test grants more. Any name will do.
 func (s *Server) ConfigFor(user string) *rest.Config {
 	cfg := s.Config()
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
@@ -133,8 +133,8 @@ func (s *Server) ConfigFor(user string) *rest.Config {
 // kept. It does nothing if the server is down.
 func (s *Server) Stop() { s.end((*process).stop) }
 
-// Kill ends the server as SIGKILL does, at once and wherever it is, and waits until it is gone. Clients see their
-// connections reset. What the server had acknowledged is kept. It does nothing if the server is down.
+// Kill ends the server at once, as SIGKILL does, and waits until it is gone. Clients see their connections reset. The
+// writes that the server has acknowledged are kept. Kill does nothing if the server is down.
 func (s *Server) Kill() { s.end((*process).kill) }
 
 func (s *Server) end(how func(*process)) {
@@ -167,7 +167,7 @@ func (s *Server) Close() {
 		return
 	}
 	s.endLocked((*process).kill) // nobody will look at the store again
-	_ = os.RemoveAll(s.dir)      // nobody is left to tell, and it is a temporary directory
+	_ = os.RemoveAll(s.dir)      // it is a temporary directory: what is left only takes space
 	_ = s.owner.Close()
 }
 

@@ -70,7 +70,7 @@ func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
 		if err := srv.Restart(); err != nil {
 			t.Fatal(err)
 		}
-		sameConfigMap(t, clientset, killed) // the client of before, with the address and the credentials of before
+		sameConfigMap(t, clientset, killed) // the same client, with the same address and credentials
 	}
 }
 
@@ -80,7 +80,7 @@ func TestAServerThatIsDownRefusesConnections(t *testing.T) {
 	clientset := client(t, srv.Config())
 	for _, end := range []func(){srv.Stop, srv.Kill} {
 		end()
-		end() // and no harm is done twice
+		end() // twice does no harm
 		_, err := clientset.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 		if err == nil || !strings.Contains(err.Error(), "connection refused") {
 			t.Errorf("error: %v", err)
@@ -207,7 +207,9 @@ func grantReading(t *testing.T, clientset kubernetes.Interface, user string) {
 	t.Helper()
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"},
+		}},
 	}
 	if _, err := clientset.RbacV1().Roles("default").Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -217,7 +219,8 @@ func grantReading(t *testing.T, clientset kubernetes.Interface, user string) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
 	}
-	if _, err := clientset.RbacV1().RoleBindings("default").Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := clientset.RbacV1().RoleBindings("default").Create(
+		t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -8,12 +8,12 @@ import (
 
 const (
 	storePrefix = "nagi-kubetest-"
-	// ownerFile, in a temporary store, is locked by the process that made it for as long as that lives.
+	// ownerFile is in each temporary store. The process that made the store locks it for as long as it lives.
 	ownerFile = "owner"
 )
 
-// newStore makes a temporary store. Before it removes those that killed processes left: a server that runs when its process
-// dies removes its store, and one that was down at that time could not.
+// newStore makes a temporary store. First it removes the stores that killed processes left: a server that runs when its
+// process dies removes its store, but a server that was down by then could not.
 func newStore() (dir string, owner *os.File, err error) {
 	removeOrphans()
 	if dir, err = os.MkdirTemp("", storePrefix); err == nil {
@@ -25,14 +25,14 @@ func newStore() (dir string, owner *os.File, err error) {
 	return dir, owner, nil
 }
 
-// own gives the file its name when it is locked already, so that nobody takes the store for an orphan.
+// own locks the file before it gives it its name, so that no process takes the store for an orphan.
 func own(dir string) (*os.File, error) {
 	path := filepath.Join(dir, ownerFile)
 	file, err := os.Create(path + "-unlocked")
 	if err != nil {
 		return nil, err
 	}
-	// Where files cannot be locked nobody removes what others left.
+	// Where files cannot be locked, no process removes the stores of others.
 	if _, err := tryLock(file); err == nil {
 		err = os.Rename(file.Name(), path)
 		if err != nil {
@@ -44,14 +44,14 @@ func own(dir string) (*os.File, error) {
 }
 
 func removeOrphans() {
-	owners, _ := filepath.Glob(filepath.Join(os.TempDir(), storePrefix+"*", ownerFile)) // it fails for bad patterns only
+	owners, _ := filepath.Glob(filepath.Join(os.TempDir(), storePrefix+"*", ownerFile)) // fails for bad patterns only
 	for _, path := range owners {
 		file, err := os.Open(path)
 		if err != nil {
-			continue // it is somebody else's, or just went
+			continue // another user has it, or it just went
 		}
 		if locked, err := tryLock(file); err == nil && locked {
-			_ = os.RemoveAll(filepath.Dir(path)) // it takes space, no more
+			_ = os.RemoveAll(filepath.Dir(path)) // what is left only takes space
 		}
 		_ = file.Close()
 	}

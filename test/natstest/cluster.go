@@ -24,10 +24,10 @@ type Cluster struct {
 	jetStream bool
 }
 
-// NewCluster starts n servers, at least two, as one cluster, and returns when it is ready as [Cluster.WaitReady]
-// means it. The options apply to each member. The caller must call Close. In a test, [StartCluster] does.
+// NewCluster starts n servers, at least two, as one cluster, and returns when it is ready as by [Cluster.WaitReady].
+// The options apply to each member. The caller must call Close. In a test, [StartCluster] does.
 func NewCluster(n int, opts ...Option) (*Cluster, error) {
-	const attempts = 5 // a random port may be taken by somebody else between its choice and its use
+	const attempts = 5 // another program may take a random port between its choice and its use
 	if n < 2 {
 		return nil, fmt.Errorf("a cluster of %d: it takes at least 2 servers", n)
 	}
@@ -100,7 +100,7 @@ func memberConfig(cfg config, i, port int, routes []int) config {
 			// One plain connection between two members: quicker to set up, and nothing on loopback needs more.
 			PoolSize:    -1,
 			Compression: server.CompressionOpts{Mode: server.CompressionOff},
-			// Clients know the addresses they were given and no others, so they stay behind a proxy.
+			// Clients know only the addresses they were given, so they stay behind a proxy.
 			NoAdvertise: true,
 		}
 		for _, port := range routes {
@@ -111,10 +111,10 @@ func memberConfig(cfg config, i, port int, routes []int) config {
 	return cfg
 }
 
-// Servers are the members, running or not.
+// Servers returns the members, running or not.
 func (c *Cluster) Servers() []*Server { return append([]*Server(nil), c.servers...) }
 
-// URLs are the addresses of all members, separated by commas, as nats.Connect and [Connect] take them.
+// URLs returns the addresses of all members, separated by commas, as nats.Connect and [Connect] take them.
 func (c *Cluster) URLs() string {
 	urls := make([]string, len(c.servers))
 	for i, s := range c.servers {
@@ -145,21 +145,21 @@ func (c *Cluster) each(do func(*Server) error) error {
 	return errors.Join(errs...)
 }
 
-// StreamLeader is the member that leads stream, or -1 while none does.
+// StreamLeader returns the member that leads stream, or -1 while none does.
 func (c *Cluster) StreamLeader(stream string) int {
 	return c.find(func(s *server.Server) bool {
 		return s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream)
 	})
 }
 
-// ConsumerLeader is the member that leads consumer, or -1 while none does.
+// ConsumerLeader returns the member that leads consumer, or -1 while none does.
 func (c *Cluster) ConsumerLeader(stream, consumer string) int {
 	return c.find(func(s *server.Server) bool {
 		return s.JetStreamIsConsumerLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream, consumer)
 	})
 }
 
-// MetaLeader is the member that leads the cluster's JetStream, and decides where streams go, or -1 while none does.
+// MetaLeader returns the member that leads the cluster's JetStream and decides where streams go, or -1 while none does.
 func (c *Cluster) MetaLeader() int {
 	return c.find((*server.Server).JetStreamIsLeader)
 }
@@ -185,9 +185,10 @@ func (c *Cluster) StepDown(stream string) error {
 
 // StepDownConsumer makes the leader of consumer hand over to another member, as StepDown does for a stream.
 func (c *Cluster) StepDownConsumer(stream, consumer string) error {
-	return c.stepDown(c.ConsumerLeader(stream, consumer), "consumer "+stream+"/"+consumer, func(s *server.Server) error {
-		return s.JetStreamStepdownConsumer(server.DEFAULT_GLOBAL_ACCOUNT, stream, consumer)
-	})
+	return c.stepDown(c.ConsumerLeader(stream, consumer), "consumer "+stream+"/"+consumer,
+		func(s *server.Server) error {
+			return s.JetStreamStepdownConsumer(server.DEFAULT_GLOBAL_ACCOUNT, stream, consumer)
+		})
 }
 
 func (c *Cluster) stepDown(leader int, what string, do func(*server.Server) error) error {

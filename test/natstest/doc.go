@@ -1,9 +1,9 @@
 // Package natstest runs real NATS servers inside a test, and breaks them on purpose.
 //
 // A controller is only as good as its behaviour on a bad day: the server restarts, the connection is cut or, worse,
-// goes silent, the leader of a stream moves to another node. None of that can be seen with a mock. Here every server
-// is a complete nats-server with JetStream, embedded in the test's process, listening on a loopback port of its own
-// and storing to a temporary directory. A single one is up in a few milliseconds.
+// goes silent, the leader of a stream moves to another node. A mock shows none of that. Here every server is a complete
+// nats-server with JetStream, embedded in the test's process. It listens on its own loopback port and stores to a
+// temporary directory. A single one is up in a few milliseconds.
 //
 // # One server
 //
@@ -34,13 +34,13 @@
 //
 // # A message that is lost
 //
-// [Tamper] is a connection option that shows each message from the server before the client gets it, to swallow or to
-// change it: a delivery that is lost on the way, or an answer of a server that does not know the latest.
+// [Tamper] is a connection option that shows a test each message from the server before the client gets it. The test
+// may swallow or change it: a delivery that is lost on the way, or an answer of a server that is behind.
 //
 // # A backup
 //
-// [TakeSnapshot] and [Snapshot.Restore] do what an operator does who restores a stream from a backup. Sequences go back,
-// and what was written since is gone without a message that says so: what was read before is no longer true.
+// [TakeSnapshot] and [Snapshot.Restore] play an operator who restores a stream from a backup. Sequences go back, and
+// later writes are gone without a message that says so: what a client read before is no longer true.
 //
 // # Ports
 //

@@ -39,7 +39,7 @@ func Example() {
 	// Output: 1 <nil>
 }
 
-// What is stored outlives a restart, and so does the address.
+// The stored messages and the address outlive a restart.
 func ExampleServer_Restart() {
 	t := &exampleT{} // in a test: its *testing.T
 	defer t.done()
@@ -83,7 +83,7 @@ func ExampleStartCluster() {
 	// Output: another one leads: true
 }
 
-// A half-open connection shows by nothing but a timeout.
+// Only a timeout shows a half-open connection.
 func ExampleProxy_Blackhole() {
 	t := &exampleT{} // in a test: its *testing.T
 	defer t.done()

@@ -19,10 +19,10 @@ type link struct {
 	delay  *atomic.Int64
 	cancel context.CancelFunc // of run, when the link is closed
 
-	// vanished is closed when the link gets into a black hole: then nothing is written to either side any more, FINs
+	// vanished is closed when the link gets into a black hole. Then nothing is written to either side any more, FINs
 	// included.
 	vanished chan struct{}
-	// writing is held during each write, per direction, with vanished checked inside: so vanish can wait for it.
+	// writing is held during each write, per direction, and vanished is checked inside. So vanish can wait for a write.
 	writing [2]sync.Mutex
 
 	mu     sync.Mutex
@@ -35,7 +35,7 @@ type chunk struct {
 	due  time.Time
 }
 
-// newLink also returns the context for run.
+// newLink returns a link and the context for run, which ends when the link is closed.
 func newLink(target string, delay *atomic.Int64, client *net.TCPConn) (context.Context, *link) {
 	ctx, cancel := context.WithCancel(context.Background())
 	return ctx, &link{target: target, delay: delay, cancel: cancel, vanished: make(chan struct{}), client: client}
@@ -77,7 +77,7 @@ func (l *link) connect(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// pump forwards one direction. The end of src's stream is passed on alone, since the other direction may go on; an error
+// pump forwards one direction. The end of src's stream ends only this direction, since the other may go on; an error
 // ends the link.
 func (l *link) pump(ctx context.Context, direction int, dst, src *net.TCPConn) {
 	queue := make(chan chunk, inFlight)
@@ -124,7 +124,7 @@ func (l *link) read(ctx context.Context, queue chan<- chunk, src *net.TCPConn) e
 	}
 }
 
-// write goes on in a black hole, for the sender must not find out by a full buffer.
+// write goes on in a black hole, because a full buffer would tell the sender.
 func (l *link) write(ctx context.Context, direction int, dst *net.TCPConn, queue <-chan chunk) error {
 	for c := range queue {
 		if !l.waitUntil(ctx, c.due) {
@@ -141,7 +141,7 @@ func (l *link) write(ctx context.Context, direction int, dst *net.TCPConn, queue
 	return nil
 }
 
-// waitUntil is false if the link was closed before. In a black hole nothing is waited for.
+// waitUntil waits for the time and returns false if the link is closed before. In a black hole it does not wait.
 func (l *link) waitUntil(ctx context.Context, due time.Time) bool {
 	d := time.Until(due)
 	if due.IsZero() || d <= 0 {
@@ -182,7 +182,7 @@ func (l *link) vanish() {
 	l.mu.Unlock()
 	for i := range l.writing {
 		l.writing[i].Lock()
-		_ = l.hasVanished() // nothing to do: having got the lock is the point
+		_ = l.hasVanished() // nothing to do: once we have the lock, the write is over
 		l.writing[i].Unlock()
 	}
 }

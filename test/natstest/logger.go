@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// serverLog is the logger of one run of a server. It passes lines on to logf until it is closed, and remembers the
-// last fatal error, for nats-server reports failures to start nowhere else.
+// serverLog is the logger of one run of a server. It passes lines on to logf until it is closed. It remembers the last
+// fatal error, because nats-server reports a failed start nowhere else.
 type serverLog struct {
 	mu    sync.RWMutex
 	logf  func(format string, args ...any)

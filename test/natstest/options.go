@@ -28,12 +28,12 @@ func newConfig(opts []Option) config {
 // WithoutJetStream runs a server without JetStream, for tests of what happens when it is missing.
 func WithoutJetStream() Option { return func(c *config) { c.noJetStream = true } }
 
-// WithPort makes the server listen on port instead of a random one. A port that is taken is an error. In a
+// WithPort makes the server listen on port instead of a random one. The start fails if the port is taken. In a
 // cluster, member i listens on port+i.
 func WithPort(port int) Option { return func(c *config) { c.port = port } }
 
 // WithStoreDir makes the server store below dir, which is created if missing and not removed at the end. In a cluster,
-// each member has a directory of its own below it. Without this option the store is temporary.
+// each member has its own directory below dir. Without this option the store is temporary.
 func WithStoreDir(dir string) Option { return func(c *config) { c.storeDir = dir } }
 
 // WithMaxPayload sets the largest message, in bytes, that the server accepts. Without it, or with 0, it is the
@@ -44,15 +44,15 @@ func WithMaxPayload(bytes int32) Option { return func(c *config) { c.maxPayload 
 func WithSyncAlways() Option { return func(c *config) { c.syncAlways = true } }
 
 // WithLog hands the server's log to logf, for instance t.Logf, log.Printf or klog.Infof. Without it a server is silent.
-// It may be called from several goroutines at once, and is not called any more once the server has stopped.
+// The server calls logf from several goroutines at once, and no more after it has stopped.
 // Add WithConfig(func(o *server.Options) { o.Debug = true }) to see more.
 func WithLog(logf func(format string, args ...any)) Option {
 	return func(c *config) { c.logf = logf }
 }
 
-// WithConfig lets change adjust the options of the server, after all others were applied: users and permissions,
-// limits, ping intervals, TLS. It is called before each start, a restart included, with fresh options, so a restart
-// can also bring a new configuration. The address and the store are best left as they are.
+// WithConfig lets change adjust the options of the server after all others were applied: users and permissions,
+// limits, ping intervals, TLS. change is called before each start, a restart included, with fresh options, so a restart
+// can bring a new configuration. It is best to leave the address and the store as they are.
 func WithConfig(change func(*server.Options)) Option {
 	return func(c *config) { c.change = append(c.change, change) }
 }

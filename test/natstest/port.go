@@ -17,7 +17,7 @@ const (
 	highestPort = 32767
 )
 
-// portWait is how long a start waits for a kept port that somebody else holds.
+// portWait is how long a restart waits for its port while another program holds it.
 const portWait = 5 * time.Second
 
 func hostPort(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
@@ -31,7 +31,7 @@ func freePort() (int, error) {
 	return ports[0], nil
 }
 
-// freePorts returns n different ones.
+// freePorts returns n different free ports.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for tries := 0; len(ports) < n; tries++ {

@@ -16,7 +16,7 @@ import (
 // return.
 //
 // A client that should stay behind the proxy must not learn another address from the server. The servers of this
-// package tell none. Of others use the option nats.IgnoreDiscoveredServers.
+// package tell none. With other servers use the option nats.IgnoreDiscoveredServers.
 type Proxy struct {
 	target string
 	port   int
@@ -38,8 +38,8 @@ const (
 	proxyClosed
 )
 
-// NewProxy starts a proxy to target, which is host:port or the URL of one server. It connects to the target for each
-// client anew, so the target may be down, and restart. The caller must call Close. In a test, [StartProxy] does.
+// NewProxy starts a proxy to target, which is host:port or the URL of one server. It connects to the target anew for
+// each client, so the target may be down or restart. The caller must call Close. In a test, [StartProxy] does.
 func NewProxy(target string) (*Proxy, error) {
 	address, err := targetAddress(target)
 	if err != nil {
@@ -80,17 +80,17 @@ func targetAddress(target string) (string, error) {
 	return address, nil
 }
 
-// URL is the address for clients. It stays the same for the proxy's whole life.
+// URL returns the address for clients. It stays the same for the proxy's whole life.
 func (p *Proxy) URL() string { return "nats://" + hostPort(p.port) }
 
-// Connections is the number of client connections that are open now, those in a black hole included.
+// Connections returns how many client connections are open now, those in a black hole included.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// Cut closes every connection, on both sides. What happens to new ones stays as it is: normally they are accepted.
+// Cut closes every connection, on both sides. It does not change what happens to new ones: normally they are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,10 +109,9 @@ func (p *Proxy) Refuse() {
 	p.closeLinksLocked(func(*link) bool { return true })
 }
 
-// Blackhole makes every connection half-open: from now on bytes vanish in both directions, those on their way
-// included, and neither side is told when the other closes. New connections are accepted and never answered. It lasts
-// until Resume. Only timeouts show it: a NATS client notices after MaxPingsOutstanding+1 ping intervals, which is
-// 6 minutes unless set.
+// Blackhole makes every connection half-open until Resume. From now on bytes vanish in both directions, those on their
+// way included, and neither side learns when the other closes. New connections are accepted and never answered. Only
+// timeouts show it: a NATS client notices after MaxPingsOutstanding+1 ping intervals, which is 6 minutes unless set.
 func (p *Proxy) Blackhole() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,8 +129,7 @@ func (p *Proxy) Blackhole() {
 // applies to bytes that arrive after the call, and until the next one; 0, as at the start, is no delay.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// Resume ends Refuse and Blackhole: new connections work again, and those that were in the black hole are closed. A
-// delay stays.
+// Resume ends Refuse and Blackhole: new connections work again, and those in the black hole are closed. A delay stays.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +141,7 @@ func (p *Proxy) Resume() {
 	p.closeLinksLocked((*link).hasVanished)
 }
 
-// Close closes every connection and returns when nothing of the proxy runs any more. Closing twice does nothing.
+// Close closes every connection and returns when all goroutines of the proxy have ended. Closing twice does nothing.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.state = proxyClosed
@@ -169,8 +167,8 @@ func (p *Proxy) stopListeningLocked() {
 	}
 }
 
-// mustListenLocked panics if the port was taken by somebody else while the proxy refused connections. No caller could
-// do anything about it, and a test must not go on with a proxy that is not there.
+// mustListenLocked panics if another program took the port while the proxy refused connections. No caller could do
+// anything about it, and a test must not go on without its proxy.
 func (p *Proxy) mustListenLocked() {
 	if err := p.listenLocked(); err != nil {
 		panic(fmt.Sprintf("natstest: proxy to %s: %v", p.target, err))

@@ -223,7 +223,7 @@ func TestBlackholeSwallowsWhatWasOnItsWay(t *testing.T) {
 	expectSilence(t, p.server)
 }
 
-// fill writes until every buffer on the way is full, for nobody reads.
+// fill writes until every buffer on the way is full, since nobody reads.
 func fill(t *testing.T, c net.Conn) {
 	t.Helper()
 	_ = c.SetWriteDeadline(time.Now().Add(quiet))
@@ -291,7 +291,7 @@ func TestDelayDoesNotHinderClose(t *testing.T) {
 	p := newPair(t)
 	p.proxy.Delay(time.Hour)
 	fill(t, p.client)
-	p.proxy.Close() // returns when nothing runs any more
+	p.proxy.Close() // returns when all goroutines have ended
 	expectClosed(t, p.client)
 	expectClosed(t, p.server)
 }

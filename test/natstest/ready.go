@@ -11,15 +11,14 @@ import (
 )
 
 // WaitReady returns when the running members are all connected to each other, have elected a JetStream leader, are up
-// to date with it, have settled who is a member, and are known by it as places for streams. Then a stream with as
-// many replicas as there are running members can be created at once. If that does not happen before ctx ends, the
-// error says what is missing.
+// to date with it, have settled who is a member, and are known to it as places for streams. Then a stream with one
+// replica on each running member can be created at once. If ctx ends before, the error says what is missing.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	return poll(ctx, "cluster is not ready", c.notReady)
 }
 
-// WaitStream returns when the cluster is ready, stream has a leader, and every replica of it on a running member is
-// up to date. If that does not happen before ctx ends, the error says what is missing.
+// WaitStream returns when the cluster is ready, stream has a leader, and each of its replicas on a running member is
+// up to date. If ctx ends before, the error says what is missing.
 func (c *Cluster) WaitStream(ctx context.Context, stream string) error {
 	return poll(ctx, "stream "+stream+" is not ready", func() error { return c.streamNotReady(stream) })
 }
@@ -48,7 +47,7 @@ type member struct {
 	current bool
 	meta    server.RaftzGroup // its place in the group that keeps the cluster's JetStream configuration
 	places  []string          // for streams, as the leader sees them
-	stream  bool              // nothing to catch up with in the stream that was asked for
+	stream  bool              // it has no replica of the stream that was asked for, or an up-to-date one
 	place   bool              // it has a replica of that stream
 	last    uint64            // the last sequence of that replica
 }
@@ -57,7 +56,10 @@ func (c *Cluster) members(stream string) []member {
 	var members []member
 	for _, s := range c.servers {
 		s.ask(func(srv *server.Server) {
-			m := member{name: s.name, routes: srv.NumRoutes(), leader: srv.JetStreamIsLeader(), current: srv.JetStreamIsCurrent()}
+			m := member{
+				name: s.name, routes: srv.NumRoutes(),
+				leader: srv.JetStreamIsLeader(), current: srv.JetStreamIsCurrent(),
+			}
 			m.meta = metaGroup(srv)
 			if m.leader {
 				m.places = srv.JetStreamClusterPeers()
@@ -129,8 +131,8 @@ func (c *Cluster) missing(members []member) error {
 
 // unsettled tells what a member has not yet committed and applied of the leader's log. The leader of a new cluster
 // adds the others by entries of that log. If two members stop before such an entry is committed everywhere,
-// nats-server 2.15.2 can fail to elect a leader for ever: the one that has the entry may not stand, for it is about
-// itself, and grants no vote to one that lacks it.
+// nats-server 2.15.2 can fail to elect a leader for ever: the member that has the entry may not stand, because the
+// entry is about itself, and it grants no vote to a member that lacks the entry.
 func (c *Cluster) unsettled(m, leader member) error {
 	if known, want := len(m.meta.Peers), len(c.servers)-1; known < want {
 		return fmt.Errorf("%s counts %d of %d others as members", m.name, known, want)
@@ -144,7 +146,7 @@ func (c *Cluster) unsettled(m, leader member) error {
 
 func (c *Cluster) streamNotReady(stream string) error {
 	members := c.members(stream)
-	// A member that is behind does not know yet what it has replicas of.
+	// A member that is behind does not know yet of which streams it has replicas.
 	if err := c.missing(members); err != nil {
 		return err
 	}
@@ -152,7 +154,7 @@ func (c *Cluster) streamNotReady(stream string) error {
 	if leader < 0 {
 		return errors.New("it has no leader")
 	}
-	// One that has not heard of what the leader restored takes itself for up to date.
+	// A replica that has not heard of messages that the leader restored takes itself for up to date.
 	var want uint64
 	c.servers[leader].ask(func(srv *server.Server) { want = lastSequence(srv, server.DEFAULT_GLOBAL_ACCOUNT, stream) })
 	for _, m := range c.members(stream) {

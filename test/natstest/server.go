@@ -36,7 +36,7 @@ type Server struct {
 // New starts a server with JetStream on a random loopback port, with a temporary store. When New returns, clients can
 // connect. The caller must call Close. In a test, [Start] does.
 func New(opts ...Option) (*Server, error) {
-	// Between the choice of a random port and its use somebody else may take it: then another one is tried.
+	// Another program may take a random port between its choice and its use: then we try another one.
 	const attempts = 5
 	cfg := newConfig(opts)
 	for attempt := 1; ; attempt++ {
@@ -54,8 +54,8 @@ func New(opts ...Option) (*Server, error) {
 	}
 }
 
-// Start starts a server as [New] does, and closes it when the test and its subtests are complete. A server that does
-// not start fails the test.
+// Start starts a server as [New] does, and closes it when the test and its subtests are complete. If the server does
+// not start, the test fails.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s, err := New(opts...)
@@ -87,16 +87,17 @@ func prepare(name string, cfg config) (*Server, error) {
 	return s, nil
 }
 
-// URL is the address for clients. It stays the same for the server's whole life, restarts included.
+// URL returns the address for clients. It stays the same for the server's whole life, restarts included.
 func (s *Server) URL() string { return s.url }
 
-// Port is the port of URL.
+// Port returns the port of URL.
 func (s *Server) Port() int { return s.port }
 
-// StoreDir is the directory below which the server stores.
+// StoreDir returns the directory below which the server stores.
 func (s *Server) StoreDir() string { return s.dir }
 
-// Server is the running nats-server, for what has no method here; nil while stopped. Each start makes a new one.
+// Server returns the running nats-server, for uses without a method here; nil while stopped. Each start makes a new
+// one.
 func (s *Server) Server() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +115,7 @@ func (s *Server) ask(f func(*server.Server)) {
 }
 
 // Start starts a stopped server on the same port and store, and returns when clients can connect. It does nothing if
-// the server runs. If somebody else holds the port it waits some seconds for it.
+// the server runs. If another program holds the port, Start waits some seconds for it.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +160,7 @@ func (s *Server) startLocked() error {
 	return nil
 }
 
-// options are made anew for each start, because nats-server changes what it is given.
+// options returns new options for each start, because nats-server changes those it is given.
 func (s *Server) options() *server.Options {
 	o := &server.Options{
 		ServerName: s.name,
@@ -183,7 +184,7 @@ func (s *Server) options() *server.Options {
 	return o
 }
 
-// Stop stops the server and returns when it is down: the port is closed and no goroutine of it runs. The store is
+// Stop stops the server and returns when it is down: the port is closed and its goroutines have ended. The store is
 // kept. Stopping a stopped server does nothing.
 func (s *Server) Stop() {
 	s.mu.Lock()

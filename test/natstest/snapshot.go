@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// snapshotPatience is how long one answer of the server is waited for. The server itself gives up after five
-	// seconds without a chunk or an acknowledgement.
+	// snapshotPatience is how long to wait for one answer of the server. The server itself gives up after five seconds
+	// without a chunk or an acknowledgement.
 	snapshotPatience = 10 * time.Second
-	// snapshotChunk is the size of the chunks that are sent back, which is the one that the server sends.
+	// snapshotChunk is the size of the chunks that are sent back. The server's own chunks have the same size.
 	snapshotChunk = 128 << 10
 )
 
-// Snapshot is a stream as it was at one moment, made and put back through the JetStream API as a backup tool does it. It
-// may be restored several times, and on another server.
+// Snapshot is a stream at one moment, taken and restored through the JetStream API as a backup tool does it. It may be
+// restored several times, and on another server.
 //
-// A stream that was restored is one of the cruellest things that can happen to whoever watches it: sequences go back,
-// keys reappear that were deleted and others vanish, without a message that would tell.
+// A restored stream is one of the cruellest things that can happen to a watcher: sequences go back, deleted keys
+// reappear and others vanish, and no message tells.
 type Snapshot struct {
 	stream string
 	config json.RawMessage
@@ -32,8 +32,8 @@ type Snapshot struct {
 	data   []byte
 }
 
-// TakeSnapshot reads a snapshot of a stream, consumers included. Writers go on meanwhile; what they write after the
-// server began is not in it. A bucket's stream is named "KV_" and the bucket.
+// TakeSnapshot reads a snapshot of a stream, consumers included. Writers go on meanwhile; their writes after the server
+// began are not in it. A bucket's stream is named "KV_" and the bucket.
 func TakeSnapshot(ctx context.Context, nc *nats.Conn, stream string) (*Snapshot, error) {
 	s := &Snapshot{stream: stream}
 	if err := s.take(ctx, nc); err != nil {
@@ -53,7 +53,8 @@ func (s *Snapshot) take(ctx context.Context, nc *nats.Conn) error {
 		Config json.RawMessage `json:"config"`
 		State  json.RawMessage `json:"state"`
 	}
-	if err := ask(ctx, nc, "$JS.API.STREAM.SNAPSHOT."+s.stream, map[string]string{"deliver_subject": inbox}, &answer); err != nil {
+	if err := ask(ctx, nc, "$JS.API.STREAM.SNAPSHOT."+s.stream,
+		map[string]string{"deliver_subject": inbox}, &answer); err != nil {
 		return err
 	}
 	s.config, s.state = answer.Config, answer.State
@@ -64,7 +65,8 @@ func (s *Snapshot) take(ctx context.Context, nc *nats.Conn) error {
 		}
 		if len(chunk.Data) == 0 {
 			if status := chunk.Header.Get("Status"); status != "" && status != "204" {
-				return fmt.Errorf("the server gave up after %d bytes: %s %s", len(s.data), status, chunk.Header.Get("Description"))
+				return fmt.Errorf("the server gave up after %d bytes: %s %s",
+					len(s.data), status, chunk.Header.Get("Description"))
 			}
 			return nil
 		}
@@ -84,13 +86,14 @@ func nextChunk(ctx context.Context, chunks *nats.Subscription) (*nats.Msg, error
 	return chunks.NextMsgWithContext(ctx)
 }
 
-// Restore makes the stream again as it was: its configuration, its messages and their sequences. Its time of creation is
-// a new one. It fails if the stream exists: delete it first, as an operator has to.
+// Restore makes the stream again as it was: its configuration, its messages and their sequences. Its time of creation
+// is a new one. Restore fails if the stream exists: delete it first, as an operator has to.
 func (s *Snapshot) Restore(ctx context.Context, nc *nats.Conn) error {
 	err := s.restore(ctx, nc)
-	// With the last stream of an account the server removes the account's directories too, behind the answer to the
-	// delete, and under the feet of a restore.
-	for deadline := time.Now().Add(time.Second); err != nil && directoryWasRemoved(err) && time.Now().Before(deadline); {
+	// With the last stream of an account the server also removes the account's directories. It does so after it has
+	// answered the delete, and may remove them while a restore uses them.
+	for deadline := time.Now().Add(time.Second); err != nil && directoryWasRemoved(err) &&
+		time.Now().Before(deadline); {
 		err = s.restore(ctx, nc)
 	}
 	if err != nil {
@@ -132,7 +135,7 @@ func ask(ctx context.Context, nc *nats.Conn, subject string, request, answer any
 	return send(ctx, nc, subject, body, answer)
 }
 
-// send waits for an answer, which is empty or says in JSON what went wrong.
+// send sends a request and waits for the answer, which is empty or JSON. An error in it is returned.
 func send(ctx context.Context, nc *nats.Conn, subject string, body []byte, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, snapshotPatience)
 	defer cancel()

@@ -17,11 +17,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TakeOldSnapshot makes a snapshot of a stream in the format of older servers, an archive of the stream's files, which
-// servers of today still restore. It differs in what matters to a watcher: a stream restored from it has its old time of
-// creation, so that nothing but its contents tells that it went back.
+// TakeOldSnapshot takes a snapshot of a stream in the format of older servers, an archive of the stream's files,
+// which today's servers still restore. For a watcher it differs in one way: a stream restored from it keeps its old
+// time of creation, so that only its contents tell that it went back.
 //
-// The server is stopped for it and started again. The stream has to be stored in files, in the global account.
+// It stops the server and starts it again. The stream has to be stored in files, in the global account.
 func (s *Server) TakeOldSnapshot(ctx context.Context, nc *nats.Conn, stream string) (*Snapshot, error) {
 	snapshot := &Snapshot{stream: stream}
 	if err := s.takeOld(ctx, nc, snapshot); err != nil {
@@ -58,7 +58,9 @@ func tarOf(dir string) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Name: path, Mode: 0o600, Size: int64(len(content)), Format: tar.FormatPAX}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Name: path, Mode: 0o600, Size: int64(len(content)), Format: tar.FormatPAX,
+		}); err != nil {
 			return err
 		}
 		_, err = w.Write(content)
@@ -67,8 +69,8 @@ func tarOf(dir string) ([]byte, error) {
 	return archive.Bytes(), errors.Join(err, w.Close())
 }
 
-// s2Stream wraps data in the framing of the S2 compression, without compressing it: frames of a type, a length, a masked
-// checksum and the data, as https://github.com/google/snappy/blob/main/framing_format.txt has them.
+// s2Stream wraps data in the framing of the S2 compression, without compressing it. A frame has a type, a length, a
+// masked checksum and the data: https://github.com/google/snappy/blob/main/framing_format.txt.
 func s2Stream(data []byte) []byte {
 	const uncompressed, most = 1, 64 << 10
 	out := []byte("\xff\x06\x00\x00S2sTwO")

@@ -13,8 +13,10 @@ import (
 
 const snapshotKeys = 200
 
-// snapshotWorld is a bucket of which a snapshot was taken, which was changed then, and deleted.
-func snapshotWorld(t *testing.T, nc *nats.Conn, js jetstream.JetStream, cfg jetstream.KeyValueConfig) (*Snapshot, *jetstream.StreamInfo) {
+// snapshotWorld makes a bucket, takes a snapshot of it, and then changes the bucket.
+func snapshotWorld(
+	t *testing.T, nc *nats.Conn, js jetstream.JetStream, cfg jetstream.KeyValueConfig,
+) (*Snapshot, *jetstream.StreamInfo) {
 	t.Helper()
 	kv, err := js.CreateKeyValue(t.Context(), cfg)
 	must(t, err)
@@ -35,7 +37,7 @@ func snapshotWorld(t *testing.T, nc *nats.Conn, js jetstream.JetStream, cfg jets
 	return snapshot, before
 }
 
-// incompressible is a value that the server's compression of snapshots leaves as large as it is.
+// incompressible returns a value that the server's compression of snapshots does not make smaller.
 func incompressible(seed int) []byte {
 	value, x := make([]byte, 50<<10), uint32(seed+1)
 	for i := range value {
@@ -71,7 +73,7 @@ func restoredAsItWas(t *testing.T, js jetstream.JetStream, before *jetstream.Str
 	}
 }
 
-// TestARestoredStreamIsAsItWas in messages and sequences, as often as it is restored, whatever it is stored in.
+// TestARestoredStreamIsAsItWas in messages and sequences, as often as it is restored, in files and in memory.
 func TestARestoredStreamIsAsItWas(t *testing.T) {
 	for _, storage := range []jetstream.StorageType{jetstream.FileStorage, jetstream.MemoryStorage} {
 		t.Run(storage.String(), func(t *testing.T) {
@@ -108,8 +110,11 @@ func TestSnapshotErrorsNameTheStreamAndTheReason(t *testing.T) {
 	nc, js := Connect(t, Start(t).URL())
 	snapshot, _ := snapshotWorld(t, nc, js, jetstream.KeyValueConfig{Bucket: "b"})
 	for want, fails := range map[string]func() error{
-		"snapshot of stream none: stream not found": func() error { _, err := TakeSnapshot(t.Context(), nc, "none"); return err },
-		"restore stream KV_b":                       func() error { return snapshot.Restore(t.Context(), nc) }, // it exists
+		"snapshot of stream none: stream not found": func() error {
+			_, err := TakeSnapshot(t.Context(), nc, "none")
+			return err
+		},
+		"restore stream KV_b": func() error { return snapshot.Restore(t.Context(), nc) }, // it exists
 	} {
 		if err := fails(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -131,7 +136,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestAnOldSnapshotKeepsTheTimeOfCreation, which is what it is for.
+// TestAnOldSnapshotKeepsTheTimeOfCreation: tests use it for that.
 func TestAnOldSnapshotKeepsTheTimeOfCreation(t *testing.T) {
 	server := Start(t)
 	nc, js := Connect(t, server.URL())

@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Tamper shows each message that the server sends on a connection to deliver, before the client gets it. A message for
-// which deliver returns false is swallowed: the client never hears of it. One that deliver changes arrives as changed.
-// deliver sees the messages one at a time, in the order of the server; while it runs nothing else arrives. A reconnect does
-// not end it. It replaces the connection's dialer, and works without TLS only.
+// Tamper passes each message that the server sends on a connection to deliver, before the client gets it. If deliver
+// returns false, the message is swallowed: the client never hears of it. If deliver changes the message, the client
+// gets the changed one. deliver gets the messages one at a time, in the order of the server; while it runs nothing
+// else arrives. Tamper goes on after a reconnect. It replaces the connection's dialer, and works only without TLS.
 func Tamper(deliver func(*nats.Msg) bool) nats.Option {
 	return nats.SetCustomDialer(tamperingDialer{deliver})
 }
@@ -30,7 +30,7 @@ func (d tamperingDialer) Dial(network, address string) (net.Conn, error) {
 	return &tamperedConn{Conn: conn, in: bufio.NewReader(conn), deliver: d.deliver}, nil
 }
 
-// tamperedConn reads whole operations of the protocol and hands on those that the client shall see.
+// tamperedConn reads whole operations of the protocol and hands on those that the client may see.
 type tamperedConn struct {
 	net.Conn
 	in      *bufio.Reader
@@ -47,8 +47,8 @@ func (c *tamperedConn) Read(p []byte) (int, error) {
 	return c.out.Read(p)
 }
 
-// next reads one operation. A message is MSG <subject> <sid> [reply] <size>, or HMSG with the size of the headers before
-// the whole size; its bytes follow on the next line.
+// next reads one operation. A message is MSG <subject> <sid> [reply] <size>, or HMSG with the size of the headers
+// before the whole size. Its bytes follow on the next line.
 func (c *tamperedConn) next() error {
 	line, err := c.in.ReadString('\n')
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *tamperedConn) next() error {
 	return c.pass(args, body[:headers], body[headers:size])
 }
 
-// pass asks deliver about a message, and writes it anew. The headers stay as they came.
+// pass asks deliver about a message, and writes it anew. The headers stay as they were.
 func (c *tamperedConn) pass(args []string, headers, data []byte) error {
 	m := &nats.Msg{Subject: args[0], Data: data}
 	if len(args) > 2 {

@@ -57,8 +57,10 @@ func TestTamperSwallowsAndChangesWhatTheServerSends(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(got.Data, want.Data) || got.Reply != want.Reply || got.Header.Get("Who") != want.Header.Get("Who") {
-			t.Errorf("got %q %v %.20q, want %q %v %.20q", got.Reply, got.Header, got.Data, want.Reply, want.Header, want.Data)
+		if !bytes.Equal(got.Data, want.Data) || got.Reply != want.Reply ||
+			got.Header.Get("Who") != want.Header.Get("Who") {
+			t.Errorf("got %q %v %.20q, want %q %v %.20q",
+				got.Reply, got.Header, got.Data, want.Reply, want.Header, want.Data)
 		}
 	}
 	shown := []string{"  s 7", "back  c 6", " me l 200000", "back you c 6", " you s 7", "  e 3"}
