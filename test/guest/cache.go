@@ -16,8 +16,8 @@ import (
 	v1 "github.com/nagi-runtime/nagi/test/guest/api/v1"
 )
 
-// cacheWith is controller-runtime's cache with an informer of ours for Websites. Whoever asks it for Websites is served from
-// NATS; everything else comes from Kubernetes.
+// cacheWith is controller-runtime's cache with our informer for Websites. Websites come from NATS, everything else
+// comes from Kubernetes.
 type cacheWith struct {
 	cache.Cache
 	informer toolscache.SharedIndexInformer
@@ -26,8 +26,10 @@ type cacheWith struct {
 
 var websiteKind = v1.GroupVersion.WithKind("Website")
 
-// GetInformer is what builder.For and source.Kind call.
-func (c *cacheWith) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+// GetInformer returns our informer for Websites. builder.For and source.Kind call it.
+func (c *cacheWith) GetInformer(
+	ctx context.Context, obj client.Object, opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	gvk, err := apiutil.GVKForObject(obj, c.scheme)
 	if err != nil {
 		return nil, err
@@ -35,7 +37,9 @@ func (c *cacheWith) GetInformer(ctx context.Context, obj client.Object, opts ...
 	return c.GetInformerForKind(ctx, gvk, opts...)
 }
 
-func (c *cacheWith) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *cacheWith) GetInformerForKind(
+	ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	if gvk == websiteKind {
 		return c.informer, nil
 	}

@@ -24,7 +24,7 @@ import (
 	v1 "github.com/nagi-runtime/nagi/test/guest/api/v1"
 )
 
-// reconciler makes a ConfigMap of each Website, as anybody would write it for controller-runtime.
+// reconciler makes a ConfigMap for each Website, as is usual with controller-runtime.
 type reconciler struct {
 	client   client.Client
 	websites client.Reader
@@ -61,7 +61,7 @@ func (w *world) manager(options ctrl.Options) ctrl.Manager {
 	w.t.Helper()
 	options.Scheme = newScheme(w.t)
 	options.Metrics = metricsserver.Options{BindAddress: "0"}
-	options.Controller = config.Controller{SkipNameValidation: ptr.To(true)} // its names are of the whole process
+	options.Controller = config.Controller{SkipNameValidation: ptr.To(true)} // names are unique in the whole process
 	options.Cache = crcache.Options{DefaultNamespaces: map[string]crcache.Config{w.namespace: {}}}
 	mgr, err := ctrl.NewManager(api.Config(), options)
 	if err != nil {
@@ -70,7 +70,7 @@ func (w *world) manager(options ctrl.Options) ctrl.Manager {
 	return mgr
 }
 
-// start runs the manager, and beside it what else is given, until the test ends.
+// start runs the manager and the given functions until the test ends.
 func start(t *testing.T, mgr ctrl.Manager, beside ...func(context.Context)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -92,13 +92,15 @@ func start(t *testing.T, mgr ctrl.Manager, beside ...func(context.Context)) {
 	})
 }
 
-// reconciles plays a user's day and sees that the ConfigMaps follow.
+// reconciles plays a user's day and checks that the ConfigMaps follow.
 func (w *world) reconciles() {
 	w.t.Helper()
 	want := map[string]string{"before": "a.example.com"}
 	agree := func(what string) {
 		w.t.Helper()
-		eventually(w.t, fmt.Sprintf("%s: the ConfigMaps are %v", what, want), func() bool { return maps.Equal(w.hosts(), want) })
+		eventually(w.t, fmt.Sprintf("%s: the ConfigMaps are %v", what, want), func() bool {
+			return maps.Equal(w.hosts(), want)
+		})
 	}
 	agree("created before the controller started")
 
@@ -150,7 +152,8 @@ func TestForReconcilesABucketWhenTheCacheHasOurInformer(t *testing.T) {
 		return &cacheWith{Cache: theirs, informer: w.informer(), scheme: opts.Scheme}, err
 	}})
 	// Their client reads Websites from our informer: nothing in this controller knows that they are in NATS.
-	err := ctrl.NewControllerManagedBy(mgr).For(&v1.Website{}).Complete(&reconciler{client: mgr.GetClient(), websites: mgr.GetClient()})
+	err := ctrl.NewControllerManagedBy(mgr).For(&v1.Website{}).
+		Complete(&reconciler{client: mgr.GetClient(), websites: mgr.GetClient()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,9 @@ import (
 func newWebsites(t *testing.T) *entity.Client[*v1.Website] {
 	t.Helper()
 	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	websites, err := entity.NewClient[*v1.Website](t.Context(), js, entity.Config{Kind: "Website", Bucket: "sites", Namespaced: true})
+	websites, err := entity.NewClient[*v1.Website](t.Context(), js, entity.Config{
+		Kind: "Website", Bucket: "sites", Namespaced: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,9 @@ func TestAKubebuilderTypeIsAnEntityUnchanged(t *testing.T) {
 	if err := websites.Update(ctx, site); err != nil {
 		t.Fatal(err)
 	}
-	meta.SetStatusCondition(&site.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Served"})
+	meta.SetStatusCondition(&site.Status.Conditions, metav1.Condition{
+		Type: "Ready", Status: metav1.ConditionTrue, Reason: "Served",
+	})
 	if err := websites.UpdateStatus(ctx, site); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +60,8 @@ func TestAKubebuilderTypeIsAnEntityUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *live.Spec.Replicas != 3 || live.Spec.Host != "blog.example.com" || !meta.IsStatusConditionTrue(live.Status.Conditions, "Ready") {
+	if *live.Spec.Replicas != 3 || live.Spec.Host != "blog.example.com" ||
+		!meta.IsStatusConditionTrue(live.Status.Conditions, "Ready") {
 		t.Errorf("%+v", live)
 	}
 	stale := newWebsite("shop", "blog")
@@ -76,7 +81,9 @@ func TestItsInformerAndListerGiveTheTypeItself(t *testing.T) {
 	t.Parallel()
 	ctx, websites := t.Context(), newWebsites(t)
 	seen := make(chan *v1.Website, 10)
-	if _, err := websites.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { seen <- obj.(*v1.Website) }}); err != nil {
+	if _, err := websites.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { seen <- obj.(*v1.Website) },
+	}); err != nil {
 		t.Fatal(err)
 	}
 	stop, err := websites.Start()
@@ -98,7 +105,7 @@ func TestItsInformerAndListerGiveTheTypeItself(t *testing.T) {
 	if got := <-seen; got.Name != "blog" || got.Namespace != "shop" || got.ResourceVersion != site.ResourceVersion {
 		t.Errorf("the handler saw %+v", got)
 	}
-	// What the lister hands out is a copy, made by the generated code.
+	// The lister hands out copies, made by the generated code.
 	selected[0].Spec.Aliases[0] = "changed"
 	if again, err := websites.Lister().Get("shop/blog"); err != nil || again.Spec.Aliases[0] != "www" {
 		t.Errorf("%+v, %v", again, err)
@@ -108,7 +115,9 @@ func TestItsInformerAndListerGiveTheTypeItself(t *testing.T) {
 func TestAnEntityClientsInformerIsASourceForControllerRuntime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	websites, err := entity.NewClient[*v1.Website](t.Context(), w.js, entity.Config{Kind: "Website", Bucket: "sites", Namespaced: true})
+	websites, err := entity.NewClient[*v1.Website](t.Context(), w.js, entity.Config{
+		Kind: "Website", Bucket: "sites", Namespaced: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,10 +23,10 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// api serves all tests; each has a namespace of its own.
+// api serves all tests; each has its own namespace.
 var api *kubetest.Server
 
-// withServer runs the tests between the start and the end of the API server, so that goleak looks when it is gone.
+// withServer runs the tests between the start and the end of the API server, so that goleak looks after its end.
 type withServer struct{ *testing.M }
 
 func (m withServer) Run() int {
@@ -94,7 +94,7 @@ func (w *world) informer() natsinformer.Informer {
 	return informer
 }
 
-// put writes a document as any program would that knows nothing of Kubernetes.
+// put writes a document, as a program does that knows nothing of Kubernetes.
 func (w *world) put(name, host string) {
 	w.t.Helper()
 	if _, err := w.bucket.PutString(w.t.Context(), name, fmt.Sprintf(`{"spec":{"host":%q}}`, host)); err != nil {
@@ -109,7 +109,7 @@ func (w *world) delete(name string) {
 	}
 }
 
-// hosts are the hosts in the ConfigMaps that the controller made, by name.
+// hosts returns the hosts in the ConfigMaps that the controller made, by name.
 func (w *world) hosts() map[string]string {
 	w.t.Helper()
 	list, err := w.clientset.CoreV1().ConfigMaps(w.namespace).List(w.t.Context(), metav1.ListOptions{})

@@ -24,7 +24,7 @@ import (
 	v1 "github.com/nagi-runtime/nagi/test/guest/api/v1"
 )
 
-// owningReconciler makes a ConfigMap of each Website and marks it, so that its events find the Website.
+// owningReconciler makes a ConfigMap for each Website and marks it, so that its events find the Website.
 type owningReconciler struct {
 	client client.Client
 	mark   func(object *corev1.ConfigMap, site *v1.Website)
@@ -44,7 +44,7 @@ func (r *owningReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{}, err
 }
 
-// websiteMapper tells controller-runtime that Websites have a namespace, which it would else ask the API server.
+// websiteMapper tells controller-runtime that Websites have a namespace. It would else ask the API server.
 func websiteMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	theirs, err := apiutil.NewDynamicRESTMapper(cfg, client)
 	ours := meta.NewDefaultRESTMapper(nil)
@@ -52,14 +52,16 @@ func websiteMapper(cfg *rest.Config, client *http.Client) (meta.RESTMapper, erro
 	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{ours, theirs}}, err
 }
 
-// ownerReference is what Owns looks for. The API server wants a uid, which a bucket does not give: any that stays will do.
+// ownerReference adds the reference that Owns looks for. The API server wants a uid, which a bucket does not give: any
+// constant one will do.
 func ownerReference(object *corev1.ConfigMap, site *v1.Website) {
 	object.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: v1.GroupVersion.String(), Kind: websiteKind.Kind, Name: site.Name, UID: types.UID(site.Name), Controller: ptr.To(true),
+		APIVersion: v1.GroupVersion.String(), Kind: websiteKind.Kind, Name: site.Name,
+		UID: types.UID(site.Name), Controller: ptr.To(true),
 	}}
 }
 
-// ownerAnnotations are Nagi's own way, which needs nothing of the API server.
+// ownerAnnotations adds Nagi's own annotations, which need nothing of the API server.
 func ownerAnnotations(object *corev1.ConfigMap, site *v1.Website) {
 	entity.SetOwner(object, websiteKind.Kind, site.Namespace+"/"+site.Name, "")
 }
@@ -94,7 +96,8 @@ func TestWhatAWebsiteInNATSOwnsInKubernetesIsRepaired(t *testing.T) {
 					return &cacheWith{Cache: theirs, informer: w.informer(), scheme: opts.Scheme}, err
 				},
 			})
-			err := way.watch(ctrl.NewControllerManagedBy(mgr).For(&v1.Website{})).Complete(&owningReconciler{mgr.GetClient(), way.mark})
+			err := way.watch(ctrl.NewControllerManagedBy(mgr).For(&v1.Website{})).
+				Complete(&owningReconciler{mgr.GetClient(), way.mark})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +111,8 @@ func TestWhatAWebsiteInNATSOwnsInKubernetesIsRepaired(t *testing.T) {
 			}
 			eventually(t, "what somebody deleted is there again", there)
 			change := []byte(`{"data":{"host":"somebody's"}}`)
-			if _, err := maps.Patch(t.Context(), "blog", types.MergePatchType, change, metav1.PatchOptions{}); err != nil {
+			if _, err := maps.Patch(t.Context(), "blog", types.MergePatchType,
+				change, metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "what somebody changed is as it was", there)

@@ -122,7 +122,8 @@ func TestAUserHasNoRightsUntilSomeAreGranted(t *testing.T) {
 	grantReading(t, client(t, srv.Config()), "alice")
 	eventually(t, "alice may list", func() bool { return list() == nil })
 	bob := client(t, srv.ConfigFor("bob"))
-	if _, err := bob.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := bob.CoreV1().ConfigMaps("default").List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("bob: %v", err)
 	}
 }
@@ -219,8 +220,8 @@ func grantReading(t *testing.T, clientset kubernetes.Interface, user string) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
 	}
-	if _, err := clientset.RbacV1().RoleBindings("default").Create(
-		t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := clientset.RbacV1().RoleBindings("default").Create(t.Context(),
+		binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

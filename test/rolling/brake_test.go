@@ -11,7 +11,7 @@ import (
 // many is enough for a mass delete.
 const many = 20
 
-// sweeping lets sweeps go by in a test.
+// sweeping makes resyncs so frequent that sweeps run within a test.
 var sweeping = []string{"-resync", "300ms"}
 
 func engaged(s state) bool { return s.Engaged }
@@ -62,8 +62,8 @@ func TestTheOtherCodeHoldsTheBrake(t *testing.T) {
 	}
 }
 
-// TestTheOtherCodeFinishesWhatAReleaseLetGo: one is killed before it has torn down what was released, and the
-// other asks for no other release.
+// TestTheOtherCodeFinishesWhatAReleaseLetGo: one replica is killed before it has torn down the released keys. The other
+// tears them down without another release.
 func TestTheOtherCodeFinishesWhatAReleaseLetGo(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, first, second side) {
@@ -78,7 +78,8 @@ func TestTheOtherCodeFinishesWhatAReleaseLetGo(t *testing.T) {
 		eventually(t, "the brake is engaged", func() bool { return r.state().Engaged })
 		w.put(status, releaseKey, "")
 		eventually(t, "the brake is released, and the deletes are tried", func() bool {
-			return !r.state().Engaged && r.state().Released && r.endedOf(siteName(0)) > 0 && !w.exists(status, releaseKey)
+			return !r.state().Engaged && r.state().Released &&
+				r.endedOf(siteName(0)) > 0 && !w.exists(status, releaseKey)
 		})
 		r.kill()
 
@@ -90,7 +91,7 @@ func TestTheOtherCodeFinishesWhatAReleaseLetGo(t *testing.T) {
 	})
 }
 
-// TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan, for what the one before held.
+// TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan, for the keys that the replica before held.
 func TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, first, second side) {
@@ -111,7 +112,7 @@ func TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan(t *testing.T) {
 	})
 }
 
-// emptied removes all sites, which no watcher is told.
+// emptied removes all sites by a purge, of which no watcher gets a message.
 func (w *world) emptied() {
 	w.t.Helper()
 	stream, err := w.js.Stream(w.t.Context(), "KV_"+sites)
@@ -119,7 +120,7 @@ func (w *world) emptied() {
 	must(w.t, stream.Purge(w.t.Context(), jetstream.WithPurgeSubject("$KV."+sites+".>")))
 }
 
-// holds waits for the engaged brake, and checks that nothing goes under it although time goes by.
+// holds waits for the engaged brake, and checks that it holds all sites while time goes by.
 func (w *world) holds(r *process, held int) state {
 	w.t.Helper()
 	eventually(w.t, "the brake of the "+string(r.side)+" replica is engaged and holds all", func() bool {
@@ -142,7 +143,7 @@ func (w *world) holds(r *process, held int) state {
 	return state
 }
 
-// letGo waits until what was held has gone, and nothing else.
+// letGo waits until exactly the held sites have gone.
 func (w *world) letGo(r *process, held int) {
 	w.t.Helper()
 	eventually(w.t, "what was held is torn down by the "+string(r.side)+" replica", func() bool {

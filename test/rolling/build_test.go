@@ -17,7 +17,7 @@ import (
 // beforeRebuild is the last commit of the code before the rebuild.
 const beforeRebuild = "9cfc49a8822819f3a95372d1d789a86206499e41"
 
-// side says of which code a replica is.
+// side says which code a replica runs.
 type side string
 
 const (
@@ -25,7 +25,7 @@ const (
 	newCode side = "new"
 )
 
-// childEnv makes this test binary a replica of the code of today.
+// childEnv makes this test binary a replica of today's code.
 const childEnv = "NAGI_TEST_ROLLING_REPLICA"
 
 // command runs a replica of a side.
@@ -45,7 +45,7 @@ var oldBuild struct {
 	err  error
 }
 
-// needOldBuild builds it, if no other test did.
+// needOldBuild builds the old replica, if no other test did.
 func needOldBuild(t *testing.T) {
 	t.Helper()
 	oldBuild.once.Do(func() {
@@ -95,12 +95,13 @@ func buildOld(dir string) error {
 func extract(dir string) error {
 	root, err := git(".", "rev-parse", "--show-toplevel")
 	if err != nil {
-		return fmt.Errorf("the code before the rebuild comes out of the repository, so git and a clone are needed: %w", err)
+		return fmt.Errorf("the code before the rebuild comes out of the repository, "+
+			"so git and a clone are needed: %w", err)
 	}
 	top := strings.TrimSpace(string(root))
 	if _, err := git(top, "cat-file", "-e", beforeRebuild+"^{commit}"); err != nil {
-		return fmt.Errorf("commit %.7s, the code before the rebuild, is missing in %s: a shallow clone does not have it; "+
-			"run `git fetch --unshallow` there: %w", beforeRebuild, top, err)
+		return fmt.Errorf("commit %.7s, the code before the rebuild, is missing in %s: "+
+			"a shallow clone does not have it; run `git fetch --unshallow` there: %w", beforeRebuild, top, err)
 	}
 	archive, err := git(top, "archive", "--format=tar", beforeRebuild)
 	if err != nil {

@@ -28,13 +28,13 @@ type cloud struct {
 	disks      map[string]disk
 	known      map[string]bool // the tokens for which there is, or was, a disk
 	created    map[string]int  // by owner
-	posts      []disk          // what was asked for, in order
+	posts      []disk          // the requested disks, in order
 	operations map[string]bool
-	polled     func() // told of each poll of an operation
+	polled     func() // called at each poll of an operation
 	create     creation
 }
 
-// creation is how a POST is carried out: create makes the disk, unless its token is known.
+// creation carries out a POST: create makes the disk, unless its token is known.
 type creation func(w http.ResponseWriter, create func())
 
 func startCloud(t *testing.T) *cloud {
@@ -53,7 +53,7 @@ func startCloud(t *testing.T) *cloud {
 	return c
 }
 
-// atOnce is how an API that works carries out a POST.
+// atOnce carries out a POST as a working API does.
 func atOnce(w http.ResponseWriter, create func()) {
 	create()
 	answer(w, struct{}{})
@@ -61,7 +61,7 @@ func atOnce(w http.ResponseWriter, create func()) {
 
 func answer(w http.ResponseWriter, body any) { _ = json.NewEncoder(w).Encode(body) } // a client may be gone
 
-// use carries out POSTs like this from now on.
+// use sets how POSTs are carried out from now on.
 func (c *cloud) use(create creation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +143,7 @@ func (c *cloud) poll(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]bool{"over": over})
 }
 
-// operation begins one, or ends it.
+// operation begins an operation, or ends it.
 func (c *cloud) operation(id string, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *cloud) whenPolled(f func()) {
 	c.polled = f
 }
 
-// tokens are those of all POSTs, in order.
+// tokens returns the tokens of all POSTs, in order.
 func (c *cloud) tokens() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *cloud) tokens() string {
 	return strings.Join(all, " ")
 }
 
-// count is how many disks there are, and how many ever were made for an owner.
+// count returns how many disks an owner has, and how many were ever made for it.
 func (c *cloud) count(owner string) (now, ever int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +180,7 @@ func (c *cloud) count(owner string) (now, ever int) {
 	return now, c.created[owner]
 }
 
-// size is that of the disk of an owner.
+// size returns the size of an owner's disk.
 func (c *cloud) size(owner string) (size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

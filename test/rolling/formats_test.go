@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestBothWriteTheSameKeysAndFields: each plays the same story alone, and after each step what lies in the buckets
-// has the same shape.
+// TestBothWriteTheSameKeysAndFields: each code plays the same story alone, and after each step the contents of the
+// buckets have the same shape.
 func TestBothWriteTheSameKeysAndFields(t *testing.T) {
 	t.Parallel()
 	old, now := newTale(t, oldCode), newTale(t, newCode)
@@ -33,7 +33,7 @@ func TestBothWriteTheSameKeysAndFields(t *testing.T) {
 	}
 }
 
-// same waits until what both wrote has the same shape.
+// same waits until the buckets of both have the same shape.
 func same(t *testing.T, moment string, old, now *tale) {
 	t.Helper()
 	var different []string
@@ -48,7 +48,7 @@ func same(t *testing.T, moment string, old, now *tale) {
 	})
 }
 
-// differences are the lines that tell two maps apart.
+// differences returns the lines in which two maps differ.
 func differences(old, now map[string]string) (lines []string) {
 	both := maps.Clone(old)
 	maps.Copy(both, now)
@@ -83,7 +83,8 @@ func (s *tale) fill() {
 	s.reconciled("orphaned", s.put(sites, "orphaned",
 		`{"metadata":{"annotations":{"nagi/deletion-policy":"orphan"}},"spec":{"title":"left","disk":1}}`))
 	s.reconciled("forever", s.put(sites, "forever", fmt.Sprintf(
-		`{"metadata":{"annotations":{"nagi/deletion-policy":"orphan"}},"spec":{"title":%q}}`, strings.Repeat("large ", 100))))
+		`{"metadata":{"annotations":{"nagi/deletion-policy":"orphan"}},"spec":{"title":%q}}`,
+		strings.Repeat("large ", 100))))
 	s.delete(sites, "orphaned")
 	eventually(s.t, "the records say so", func() bool {
 		return s.record("suspended").reason() == "Suspended" && s.record("invalid").reason() == "Invalid" &&
@@ -92,7 +93,7 @@ func (s *tale) fill() {
 	s.r.leads()
 }
 
-// create begins a creation, and does not let it end.
+// create begins a creation that does not end.
 func (s *tale) create() {
 	s.cloud.use(late(s.begun))
 	s.put(sites, home, `{"spec":{"title":"first","disk":1}}`)
@@ -117,7 +118,7 @@ func (s *tale) brake() {
 	s.r.stop()
 }
 
-// release lets the deletes go, which fail.
+// release releases the held deletes, which then fail.
 func (s *tale) release() {
 	s.r = s.start(s.side, "-cloud", s.cloud.server.URL, "-refuse-deletes")
 	s.put(status, releaseKey, "")
@@ -126,7 +127,7 @@ func (s *tale) release() {
 	})
 }
 
-// shapes adds those of each key, with the names of its headers, and each bucket's configuration.
+// shapes returns the shape of each key, with the names of its headers, and each bucket's configuration.
 func (w *world) shapes() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
@@ -149,7 +150,7 @@ func (w *world) shapes() map[string]string {
 	return all
 }
 
-// shape is the names of the fields of a JSON value and the kinds of its scalars; "text" for what is no JSON.
+// shape returns the names of the fields of a JSON value and the kinds of its scalars, or "text" if it is no JSON.
 func shape(data []byte) string {
 	var value any
 	if json.Unmarshal(data, &value) != nil {

@@ -10,7 +10,7 @@ import (
 
 const home = "home"
 
-// begun is a creation that a replica has begun and not seen the end of.
+// begun is a creation that a replica has begun and of which it has not seen the end.
 type begun struct {
 	*world
 	cloud                 *cloud
@@ -29,13 +29,13 @@ func newBegun(t *testing.T) *begun {
 	return b
 }
 
-// signal is a channel and what closes it.
+// signal returns a channel and the function that closes it.
 func signal() (<-chan struct{}, func()) {
 	c := make(chan struct{})
 	return c, sync.OnceFunc(func() { close(c) })
 }
 
-// begin makes a replica begin a creation, and kills it. create is how the API carries that out, and later ones at once.
+// begin makes a replica begin a creation, and kills it. The API carries it out by create, and later ones at once.
 func begin(t *testing.T, first side, create func(b *begun) creation) *begun {
 	t.Helper()
 	b := newBegun(t)
@@ -64,7 +64,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// intent is the token of the intent that is open, "" if none is.
+// intent returns the token of the open intent, "" if none is open.
 func (b *begun) intent() string {
 	b.t.Helper()
 	value, revision := b.get(status, intentsPrefix+home)
@@ -87,8 +87,8 @@ func (b *begun) intent() string {
 	return ""
 }
 
-// settled waits until the site is reconciled, and checks that it has one disk. So many POSTs asked for it, all with the
-// token of the intent.
+// settled waits until the site is reconciled, and checks that it has one disk and that this many POSTs asked for it,
+// all with the token of the intent.
 func (b *begun) settled(posts int) {
 	b.t.Helper()
 	eventually(b.t, "the site is reconciled", func() bool { return b.record(home).reason() == "Synced" })
@@ -103,7 +103,7 @@ func (b *begun) settled(posts int) {
 	}
 }
 
-// goes deletes the site, and waits until nothing of it is left.
+// goes deletes the site, and waits until its disk, its record and its intents are gone.
 func (b *begun) goes() {
 	b.t.Helper()
 	b.delete(sites, home)
@@ -147,8 +147,8 @@ func TestTheOtherCodeRepeatsACreationWithItsToken(t *testing.T) {
 	})
 }
 
-// TestTheOtherCodeCreatesNothingElseWhileACreationMayComeLate: the site has changed meanwhile, so that the token of the
-// intent would create what is no longer wanted, and a new one a second disk.
+// TestTheOtherCodeCreatesNothingElseWhileACreationMayComeLate: the site has changed meanwhile. The token of the intent
+// would create a disk that is no longer wanted, and a new token would create a second disk.
 func TestTheOtherCodeCreatesNothingElseWhileACreationMayComeLate(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, first, second side) {
@@ -166,7 +166,7 @@ func TestTheOtherCodeCreatesNothingElseWhileACreationMayComeLate(t *testing.T) {
 	})
 }
 
-// late makes the disk when the replica that asked for it is gone.
+// late makes the disk after the replica that asked for it is gone.
 func late(b *begun) creation {
 	return func(_ http.ResponseWriter, create func()) {
 		b.arrive()

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// busy makes a replica reconcile all the time, so that two that lead at once meet.
+// busy makes a replica reconcile all the time, so that reconciles overlap if two replicas lead at once.
 var busy = []string{"-work", "5ms", "-again", "10ms"}
 
-// busySites is how many sites are reconciled all the time.
+// busySites is how many sites a busy replica reconciles.
 const busySites = 4
 
 // turn is a handover: the first replica leads, the second waits.
@@ -24,7 +24,7 @@ type turn struct {
 	renewals      *renewals
 }
 
-// newTurn starts both, and waits while the first renews: a second that did not count that would lead by then.
+// newTurn starts both, and waits while the first renews. A second that ignored the renewals would lead by then.
 func newTurn(t *testing.T, first, second side, url string, w *world, timing ...string) *turn {
 	t.Helper()
 	args := append(append([]string{}, busy...), timing...)
@@ -44,7 +44,8 @@ func newTurn(t *testing.T, first, second side, url string, w *world, timing ...s
 
 func (s state) leads() bool { return s.Leading }
 
-// takenOver writes to the sites while nobody, or the next one, leads, and waits until the second has reconciled them.
+// takenOver writes to the sites while no replica or already the second leads, and waits until the second has reconciled
+// them.
 func (u *turn) takenOver(since time.Time) {
 	u.t.Helper()
 	u.made(0, busySites, `{"spec":{"title":"second"}}`)
@@ -61,7 +62,7 @@ func (u *turn) takenOver(since time.Time) {
 	u.apart()
 }
 
-// apart checks that no reconcile of one overlaps one of the other.
+// apart checks that no reconcile of one replica overlaps one of the other.
 func (u *turn) apart() {
 	u.t.Helper()
 	ones, others := u.first.spans(), u.second.spans()
@@ -87,7 +88,7 @@ const (
 	early         = time.Second
 )
 
-// long is a lease that nobody outwaits in a test.
+// long is a lease that does not run out within a test.
 var long = []string{"-lease-duration", "2m", "-lease-renew", "1m", "-lease-retry", "200ms"}
 
 func TestTheOtherCodeTakesOverFromAReplicaThatWasKilled(t *testing.T) {
@@ -136,7 +137,7 @@ func TestTheOtherCodeTakesOverFromAReplicaThatIsCutOff(t *testing.T) {
 	})
 }
 
-// renewals are the writes of the lease.
+// renewals returns the writes of the lease.
 type renewals struct {
 	mu   sync.Mutex
 	list []renewal
@@ -187,7 +188,7 @@ func (r *renewals) count() int {
 	return len(r.list)
 }
 
-// ranOut checks that the lease was taken once, after it had run out.
+// ranOut checks that the lease changed hands once, after it had run out.
 func (r *renewals) ranOut(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()

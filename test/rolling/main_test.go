@@ -1,6 +1,6 @@
-// Package rolling holds that replicas of the code before the rebuild and of the code of today take turns over one
-// status bucket, as in a rolling update, and lose nothing: the lease, the records, the brake and the intents. Each
-// scenario is played both ways. It has tests only; the replicas are package replica.
+// Package rolling tests a rolling update: replicas of the code before the rebuild and of today's code take turns over
+// one status bucket, and lose nothing: the lease, the records, the brake and the intents. Each scenario is played both
+// ways. The package has only tests; the replicas are package replica.
 package rolling
 
 import (
@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// atOnceMin is how many tests run at once, at least: they mostly wait, for leases to run out.
+// atOnceMin is how many tests run at once, at least: they mostly wait for leases to run out.
 const atOnceMin = 4
 
 func TestMain(m *testing.M) {

@@ -50,7 +50,7 @@ type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	read  chan struct{} // closed when all of its output was read
-	over  bool          // waited for
+	over  bool          // wait was called
 
 	mu     sync.Mutex
 	events []event
@@ -98,20 +98,20 @@ func (r *process) listen(stdout io.Reader) {
 	}
 }
 
-// kill ends the process at once, wherever it is.
+// kill ends the process at once, whatever it is doing.
 func (r *process) kill() {
 	if r.over {
 		return
 	}
 	_ = r.cmd.Process.Kill() // it may have ended by itself
-	_ = r.wait()             // killed, that is the point
+	_ = r.wait()             // its error only says that it was killed
 }
 
 // stop ends the process gracefully.
 func (r *process) stop() {
 	r.t.Helper()
 	must(r.t, r.cmd.Process.Signal(syscall.SIGTERM))
-	tooLate := time.AfterFunc(patience, func() { _ = r.cmd.Process.Kill() }) // which fails the test below
+	tooLate := time.AfterFunc(patience, func() { _ = r.cmd.Process.Kill() }) // the test then fails below
 	defer tooLate.Stop()
 	if err := r.wait(); err != nil {
 		r.t.Fatalf("the %s replica did not stop gracefully: %v", r.side, err)
@@ -129,14 +129,14 @@ func (r *process) wait() error {
 	return err
 }
 
-// said are the events so far.
+// said returns the events so far.
 func (r *process) said() []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.events[:len(r.events):len(r.events)]
 }
 
-// state is the last one that the replica told.
+// state returns the last state that the replica reported.
 func (r *process) state() (last state) {
 	for _, e := range r.said() {
 		if e.State != nil {
@@ -146,7 +146,7 @@ func (r *process) state() (last state) {
 	return last
 }
 
-// ever tells whether a state was told of which this is true.
+// ever reports whether the condition held for a state that the replica reported.
 func (r *process) ever(is func(state) bool) bool {
 	for _, e := range r.said() {
 		if e.State != nil && is(*e.State) {
@@ -156,7 +156,7 @@ func (r *process) ever(is func(state) bool) bool {
 	return false
 }
 
-// began are the reconciles of a key, with what they found.
+// began returns the reconciles of a key, with what they found.
 func (r *process) began(key string) (found []attempt) {
 	for _, e := range r.said() {
 		if e.Began != nil && e.Began.Key == key {
@@ -198,7 +198,7 @@ func (s span) String() string {
 
 const precise = "15:04:05.000000"
 
-// spans are the times of all reconciles. One that did not end lasted until the process was gone.
+// spans returns the times of all reconciles. One that did not end lasted until the process was gone.
 func (r *process) spans() (all []span) {
 	open := map[string]time.Time{}
 	for _, e := range r.said() {

@@ -14,11 +14,11 @@ const (
 	changed   = "changed"   // while nobody runs
 	deleted   = "deleted"   // while nobody runs
 	orphaned  = "orphaned"  // deleted while nobody runs, and its page stays
-	large     = "large"     // so is this, of which the record has no document
+	large     = "large"     // deleted, too; its record has no document
 )
 
-// TestTheOtherCodeGoesOnFromTheRecords: the other understands what one wrote. It writes nothing again that is as it
-// should be, knows the status, and tears down what was deleted while nobody ran, with the last document.
+// TestTheOtherCodeGoesOnFromTheRecords: each code understands the other's records. It writes only what differs, knows
+// the status, and tears down sites that were deleted while nobody ran, with the last document.
 func TestTheOtherCodeGoesOnFromTheRecords(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, first, second side) {
@@ -75,7 +75,7 @@ func TestTheOtherCodeGoesOnFromTheRecords(t *testing.T) {
 	})
 }
 
-// revisions are those of the records and pages of these sites.
+// revisions returns the revisions of the records and pages of these sites.
 func (w *world) revisions(keys ...string) (all string) {
 	w.t.Helper()
 	for _, key := range keys {

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// world is a NATS server and what a test asks of it, in plain terms: nothing here depends on the code under test.
+// world is a NATS server and the tests' questions to it. Nothing here depends on the code under test.
 type world struct {
 	t      *testing.T
 	server *natstest.Server
@@ -92,7 +92,7 @@ func (w *world) exists(bucket, key string) bool {
 	return revision > 0
 }
 
-// keys are those of a bucket that begin with a prefix.
+// keys returns the keys of a bucket that begin with a prefix.
 func (w *world) keys(bucket, prefix string) (found []string) {
 	w.t.Helper()
 	all, err := w.kv(bucket).Keys(w.t.Context())
@@ -114,7 +114,7 @@ func (w *world) records() (n int) {
 	return len(w.keys(status, "")) - len(w.keys(status, reservedPrefix))
 }
 
-// record is what is asked of a record.
+// record has the fields of a record that tests read.
 type record struct {
 	ObservedRevision uint64 `json:"observedRevision"`
 	Conditions       []struct {
@@ -135,7 +135,7 @@ func (w *world) record(key string) (r record) {
 	return r
 }
 
-// reason is that of the condition Reconciled.
+// reason returns the reason of the condition Reconciled.
 func (r record) reason() string {
 	for _, condition := range r.Conditions {
 		if condition.Type == "Reconciled" {
@@ -154,7 +154,7 @@ func (w *world) reconciled(key string, revision uint64) {
 	})
 }
 
-// made creates sites that all have the same fields, and waits until they are reconciled.
+// made creates sites with the same fields, and waits until they are reconciled.
 func (w *world) made(from, to int, document string) {
 	w.t.Helper()
 	revisions := map[string]uint64{}
@@ -188,7 +188,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// patience is how long a test waits for what has to happen. It says nothing about how fast it should be.
+// patience is how long a test waits for what has to happen. It promises nothing about speed.
 const patience = 30 * time.Second
 
 // eventually polls until the condition holds.

@@ -8,7 +8,7 @@ import (
 )
 
 // newController makes the controller with the code of this tree. testdata/old/controller.go does the same with the code
-// before the rebuild, and needs no change when this one does.
+// before the rebuild. When this file changes, that one does not need to.
 func newController(r *replica) (controller, error) {
 	opts := []nagi.Option{
 		nagi.Owns(r.pages), nagi.WithWorkers(4), nagi.WithResyncInterval(r.resync),

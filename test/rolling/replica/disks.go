@@ -26,11 +26,11 @@ type diskSpec struct {
 	Size int `json:"size"`
 }
 
-// diskOptions are for an API that shows at once what it has done.
+// diskOptions are for an API that shows its changes at once.
 var diskOptions = []external.Option{external.Settle(0), external.PollInterval(50 * time.Millisecond)}
 
-// disks drives the disks behind an API that makes one disk for each token. The token is in the intent that was written
-// down, so a replica that does not understand the intent makes a second disk.
+// disks drives the disks behind an API that makes one disk for each token. The token is in the stored intent, so a
+// replica that does not understand the intent makes a second disk.
 type disks struct{ url string }
 
 func (d disks) Kind() string { return "Disk" }
@@ -136,7 +136,7 @@ func (d diskClient) List(ctx context.Context) ([]external.Resource, error) {
 // Delete implements external.IExternalClient.
 func (d diskClient) Delete(ctx context.Context, id string) error { return d.remove(ctx, id) }
 
-// callTimeout is long enough for a test to see that what may be under way for so long is waited for.
+// callTimeout is long enough for a test to see that a replica waits for a call that may still be under way.
 const callTimeout = 5 * time.Second
 
 // client lists often, so that nothing waits for long.

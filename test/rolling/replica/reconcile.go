@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// reconcile says when it begins and ends, and what it found.
+// reconcile reports its begin and its end, and what it found.
 func (r *replica) reconcile(ctx context.Context, key, operations string) (again time.Duration, err error) {
 	found := attempt{Key: key, Operations: operations}
 	s, err := r.sites.Lister().Get(key)

@@ -1,8 +1,8 @@
 // Package replica is one replica of a controller, for the tests of package rolling. They run it in this tree and in the
 // tree of the code before the rebuild. Only controller.go differs between the two.
 //
-// It says on standard output what it does, one JSON object a line. SIGTERM stops it gracefully. It ends when its
-// standard input does, so that it does not outlive the test.
+// It reports on standard output what it does, one JSON object a line. SIGTERM stops it gracefully. It ends when its
+// standard input ends, so that it does not outlive the test.
 package replica
 
 import (
@@ -35,7 +35,7 @@ type (
 	page = entity.Object[siteSpec, siteStatus]
 )
 
-// settings are what the test wants of this replica.
+// settings say how the test wants this replica to behave.
 type settings struct {
 	url, cloud, name       string
 	duration, renew, retry time.Duration // of the lease
@@ -72,7 +72,7 @@ func Main(args []string) error {
 
 // dieWithParent ends the process with its parent: its standard input is a pipe that only the parent holds open.
 func dieWithParent() {
-	_, _ = os.Stdin.Read(make([]byte, 1)) // the end of the pipe is all that ever comes
+	_, _ = os.Stdin.Read(make([]byte, 1)) // only the end of the pipe ever comes
 	os.Exit(3)
 }
 
@@ -90,11 +90,11 @@ type attempt struct {
 	Operations string `json:"operations"`
 	Exists     bool   `json:"exists"`
 	Title      string `json:"title"` // of the document, or of the last known one
-	By         string `json:"by"`    // of the status as the reconcile found it
+	By         string `json:"by"`    // from the status as the reconcile found it
 	Error      string `json:"error"`
 }
 
-// state is what the controller says of itself.
+// state is the part of the controller's Stats that tests read.
 type state struct {
 	Leading  bool      `json:"leading"`
 	Idle     bool      `json:"idle"`
@@ -153,7 +153,7 @@ func run(ctx context.Context, s settings) error {
 	return r.run(ctx)
 }
 
-// newClient makes a client that soon notices what the server tells by no event. Its records keep small documents only.
+// newClient makes a client that soon notices changes without an event. Its records keep only small documents.
 func newClient(ctx context.Context, js jetstream.JetStream, kind, bucket string) (*entity.Client[*site], error) {
 	config := entity.Config{Kind: kind, Bucket: bucket, CompareInterval: 200 * time.Millisecond, LastDocumentLimit: 512}
 	return entity.NewClient[*site](ctx, js, config)
@@ -163,10 +163,10 @@ func (r *replica) say(e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Time = time.Now()
-	_ = r.out.Encode(e) // a parent that is gone does not care
+	_ = r.out.Encode(e) // it fails only when the parent is gone
 }
 
-// watch says each state that it sees.
+// watch reports each change of the state that it sees.
 func (r *replica) watch(ctx context.Context) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
