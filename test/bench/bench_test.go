@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestMain makes this binary what startProcess needs: a child, if it is told to be one.
+// TestMain makes this binary a child for startProcess, if childVariable asks for one.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childVariable); role != "" {
 		os.Exit(serveChild(role, os.Stdin, os.Stdout))
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestEverySectionMeasures what it says, with sizes that say nothing about speed.
+// TestEverySectionMeasures what it names, with sizes too small to say anything about speed.
 func TestEverySectionMeasures(t *testing.T) {
 	b := &bench{scale: 0.001, rounds: 1, progress: io.Discard}
 	r, err := b.measure(t.Context(), sections)
@@ -31,7 +31,7 @@ func TestEverySectionMeasures(t *testing.T) {
 			for _, s := range f.subjects {
 				measured += len(s.samples)
 			}
-			if len(f.subjects) == 0 && !strings.HasPrefix(f.what, "one change") { // a short moment may have had none
+			if len(f.subjects) == 0 && !strings.HasPrefix(f.what, "one change") { // a short span may have no change
 				t.Errorf("section %s: nothing was measured of %q", sections[i].name, f.what)
 			}
 		}
@@ -40,14 +40,16 @@ func TestEverySectionMeasures(t *testing.T) {
 		}
 	}
 	text := r.markdown()
-	for _, want := range []string{kubernetesVersion, "## 1.", "## 2.", "## 3.", "## 4.", "## 5.", "## 6.", "not the full run"} {
+	for _, want := range []string{
+		kubernetesVersion, "## 1.", "## 2.", "## 3.", "## 4.", "## 5.", "## 6.", "not the full run",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report does not have %q", want)
 		}
 	}
 }
 
-// TestWhoIsBetterIsSaid, whichever way the figure goes.
+// TestWhoIsBetterIsSaid, whether more or less is better.
 func TestWhoIsBetterIsSaid(t *testing.T) {
 	for _, test := range []struct {
 		more         bool
@@ -72,7 +74,7 @@ func TestWhoIsBetterIsSaid(t *testing.T) {
 	}
 }
 
-// TestQuantiles are the nearest rank, and none of nothing.
+// TestQuantiles: a quantile is the nearest rank, and NaN without samples.
 func TestQuantiles(t *testing.T) {
 	samples := []float64{5, 1, 4, 2, 3}
 	for q, want := range map[float64]float64{0: 1, 0.2: 1, 0.5: 3, 0.99: 5, 1: 5} {
@@ -85,7 +87,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// TestTheReportNamesTheKubernetesThatIsBuilt, whose own version is not in its binary.
+// TestTheReportNamesTheKubernetesThatIsBuilt, because the binary does not contain its own version.
 func TestTheReportNamesTheKubernetesThatIsBuilt(t *testing.T) {
 	module, err := os.ReadFile("../kubetest/apiserver/go.mod")
 	if err != nil {

@@ -30,18 +30,18 @@ type cacheConfig struct {
 	Kube       *kubeAddress
 	Place      string // bucket or namespace
 	Objects    int    // how many there are
-	ConfigMaps bool   // not Websites
+	ConfigMaps bool   // ConfigMaps instead of Websites
 	Protobuf   bool
 	Strip      bool // drops the managedFields
 }
 
-// cacheFilled is what came of it.
+// cacheFilled is the result of filling a cache.
 type cacheFilled struct {
 	Seconds float64
 	Heap    float64 // bytes
 }
 
-// informer is what both kinds of informers have.
+// informer has the methods that both kinds of informers share.
 type informer interface {
 	HasSyncedChecker() cache.DoneChecker
 	GetStore() cache.Store
@@ -74,7 +74,7 @@ func roleCache(_ context.Context, config json.RawMessage) (map[string]command, f
 	return map[string]command{"fill": fill}, func() error { return nil }, nil
 }
 
-// fillRaw is what the informers are compared with: all messages are received, and that is all.
+// fillRaw is the yardstick for the informers: it only receives all messages.
 func fillRaw(ctx context.Context, cfg cacheConfig, bucket string) (any, error) {
 	js, err := connect(cfg.NATS)
 	if err != nil {
@@ -95,8 +95,8 @@ func fillRaw(ctx context.Context, cfg cacheConfig, bucket string) (any, error) {
 	return cacheFilled{Seconds: time.Since(began).Seconds()}, nil
 }
 
-// walkMemory is what a pass over primaries is compared with: a map has as many, each with its secondary, decoded from JSON as
-// caches have them, and one goroutine copies each primary once, in another order than they were made in. That is all.
+// walkMemory is the yardstick for a pass over primaries. A map has as many primaries, each with its secondary,
+// decoded from JSON as in caches. One goroutine copies each primary once, in another order than they were made in.
 func walkMemory(cfg cacheConfig) (any, error) {
 	type family struct {
 		primary   v1.Website
@@ -130,8 +130,10 @@ func walkMemory(cfg cacheConfig) (any, error) {
 	return cacheFilled{Seconds: time.Since(began).Seconds()}, nil
 }
 
-// rawMessages are all messages of a bucket, and those to come, from a pull consumer that is asked for so many at a time.
-func rawMessages(ctx context.Context, js jetstream.JetStream, bucket string, batch int) (jetstream.MessagesContext, error) {
+// rawMessages returns all messages of a bucket, and those to come, from a pull consumer with this batch size.
+func rawMessages(
+	ctx context.Context, js jetstream.JetStream, bucket string, batch int,
+) (jetstream.MessagesContext, error) {
 	consumer, err := js.CreateConsumer(ctx, "KV_"+bucket, jetstream.ConsumerConfig{
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 		FilterSubject: "$KV." + bucket + ".>",
@@ -147,7 +149,9 @@ func fillNagi[T entity.IEntity](ctx context.Context, cfg cacheConfig, kind, buck
 	if err != nil {
 		return nil, err
 	}
-	client, err := entity.NewClient[T](ctx, js, entity.Config{Kind: kind, Bucket: bucket, BindOnly: true, StatusBucket: entity.NoStatusBucket})
+	client, err := entity.NewClient[T](ctx, js, entity.Config{
+		Kind: kind, Bucket: bucket, BindOnly: true, StatusBucket: entity.NoStatusBucket,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +164,9 @@ func fillNagi[T entity.IEntity](ctx context.Context, cfg cacheConfig, kind, buck
 	})
 }
 
-func fillOther(ctx context.Context, cfg cacheConfig, group schema.GroupVersion, resource string, example kruntime.Object) (any, error) {
+func fillOther(
+	ctx context.Context, cfg cacheConfig, group schema.GroupVersion, resource string, example kruntime.Object,
+) (any, error) {
 	config := cfg.Kube.config()
 	config.GroupVersion, config.APIPath = &group, "/apis"
 	if group.Group == "" {

@@ -16,10 +16,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// childVariable is set in the processes that this program starts from itself, and names what they are.
+// childVariable is set in the processes that this program starts from itself, and names their role.
 const childVariable = "NAGI_BENCH_CHILD"
 
-// profileVariable names the directory for CPU profiles, if they are wanted.
+// profileVariable names the directory for CPU profiles; without it none are written.
 const profileVariable = "NAGI_BENCH_PROFILE"
 
 // request and answer are one line each, in JSON.
@@ -33,7 +33,7 @@ type answer struct {
 	Result json.RawMessage `json:",omitempty"`
 }
 
-// command is what a child does when it is told to.
+// command is one thing that a child does when its parent asks.
 type command func(ctx context.Context, with json.RawMessage) (any, error)
 
 // role makes the commands of a child from its configuration. stop is called when the parent closes the child's input.
@@ -47,7 +47,7 @@ var roles = map[string]role{
 	"scale":      roleScale,
 }
 
-// serveChild reads the configuration, then request after request, and ends when in does: also when the parent dies.
+// serveChild reads the configuration, then request after request. It ends when in ends, also when the parent dies.
 func serveChild(name string, in io.Reader, out io.Writer) int {
 	ctrl.SetLogger(klog.Background()) // to standard error, which is shown if something fails
 	ctx, cancel := context.WithCancel(context.Background())
@@ -63,7 +63,7 @@ func serveChild(name string, in io.Reader, out io.Writer) int {
 		if err != nil {
 			a.Error = err.Error()
 		}
-		_ = encoder.Encode(a) // a parent that is gone is noticed at the next read
+		_ = encoder.Encode(a) // if the parent is gone, the next read says so
 	}
 	config, err := lines.ReadBytes('\n')
 	if err != nil {
@@ -93,7 +93,7 @@ func serveChild(name string, in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// profiled writes a CPU profile of this process until it is told to stop, if that is wanted.
+// profiled writes a CPU profile of this process until stop is called, if profileVariable is set.
 func profiled(name string) (stop func()) {
 	dir := os.Getenv(profileVariable)
 	if dir == "" {
@@ -127,7 +127,7 @@ func perform(ctx context.Context, commands map[string]command, line []byte) (any
 	return nil, fmt.Errorf("there is no command %q", r.Do)
 }
 
-// heapNow is the live heap, after everything that can go is gone.
+// heapNow returns the size of the live heap after garbage collections.
 func heapNow() float64 {
 	runtime.GC()
 	runtime.GC()

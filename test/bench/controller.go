@@ -16,9 +16,9 @@ type controllerConfig struct {
 	Place string
 	// Secondaries is how many each primary has. With none, reconciling is reading the primary, and nothing is written.
 	Secondaries int
-	// KubeSecondary keeps them in Kubernetes, where the primaries are not.
+	// KubeSecondary keeps the secondaries in Kubernetes although the primaries are in NATS.
 	KubeSecondary bool
-	// WithoutTeardown writes no records but those of status.
+	// WithoutTeardown writes only the records of status.
 	WithoutTeardown bool
 	ClientGoQueue   bool
 	Workers         int
@@ -28,7 +28,7 @@ type controllerConfig struct {
 type underTest interface {
 	// awaitReady returns when caches are complete and workers work.
 	awaitReady(ctx context.Context) error
-	// writes is how many requests that write the controller sent, if it can tell.
+	// writes returns how many requests that write the controller sent, 0 if it cannot tell.
 	writes() int64
 	stop() error
 }
@@ -69,7 +69,7 @@ func roleController(ctx context.Context, config json.RawMessage) (map[string]com
 	}, c.stop, nil
 }
 
-// startController starts a controller in a process of its own and waits until it works.
+// startController starts a controller in its own process and waits until it works.
 func startController(ctx context.Context, cfg controllerConfig) (*process, error) {
 	p, err := startProcess(ctx, "controller", cfg)
 	if err != nil {

@@ -14,9 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// bareController is no controller, but the messages of one: a program on nats.go that, for each primary, writes what Nagi
-// writes, as large, by compare-and-set, and waits where Nagi must. It reads what a controller has to watch and decodes
-// nothing, keeps no cache and checks nothing. What takes longer with Nagi is Nagi's; what takes as long here is NATS'.
+// bareController only sends the messages of a controller. It is a program on nats.go that, for each primary, sends
+// the same writes as Nagi, as large, by compare-and-set, and waits where Nagi must. It watches the same buckets as a
+// controller, decodes nothing, keeps no cache and checks nothing. The time that it takes is the cost of NATS; the
+// rest of Nagi's time is Nagi's own.
 type bareController struct {
 	cfg     controllerConfig
 	js      jetstream.JetStream
@@ -26,7 +27,7 @@ type bareController struct {
 	all     sync.WaitGroup
 
 	mu       sync.Mutex
-	outcomes []jetstream.PubAckFuture // that nobody waits for while it runs
+	outcomes []jetstream.PubAckFuture // only stop waits for them
 	failed   error
 }
 
@@ -41,13 +42,17 @@ func startBare(ctx context.Context, cfg controllerConfig, _ *observer) (underTes
 		return nil, err
 	}
 	sites.Close()
-	configMaps, err := entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{Kind: "ConfigMap", Bucket: cfg.Place + "-secondaries"})
+	configMaps, err := entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{
+		Kind: "ConfigMap", Bucket: cfg.Place + "-secondaries",
+	})
 	if err != nil {
 		return nil, err
 	}
 	configMaps.Close()
 	for bucket, handle := range map[string]func(jetstream.Msg){
-		cfg.Place: func(m jetstream.Msg) { c.work <- m }, cfg.Place + "-secondaries": func(jetstream.Msg) {}, cfg.Place + "-status": func(jetstream.Msg) {},
+		cfg.Place:                  func(m jetstream.Msg) { c.work <- m },
+		cfg.Place + "-secondaries": func(jetstream.Msg) {},
+		cfg.Place + "-status":      func(jetstream.Msg) {},
 	} {
 		if err := c.watch(ctx, bucket, handle); err != nil {
 			return nil, err
@@ -83,19 +88,21 @@ func (c *bareController) watch(ctx context.Context, bucket string, handle func(j
 	return nil
 }
 
-// reconcile writes an anchor, a secondary, and the status with what came of it, each when the one before is stored.
+// reconcile writes an anchor, a secondary, and the status with the outcome, each when the one before is stored.
 func (c *bareController) reconcile(m jetstream.Msg) (outcome jetstream.PubAckFuture, err error) {
 	ctx := context.Background()
 	name := strings.TrimPrefix(m.Subject(), "$KV."+c.cfg.Place+".")
 	status, secondary := "$KV."+c.cfg.Place+"-status."+name, "$KV."+c.cfg.Place+"-secondaries."+name+"-0"
-	const head = `{"schemaVersion":1,"controller":"websites","stream":"2026-01-01T00:00:00.000000000Z","documentRevision":1000,"lastDocument":`
+	const head = `{"schemaVersion":1,"controller":"websites","stream":"2026-01-01T00:00:00.000000000Z",` +
+		`"documentRevision":1000,"lastDocument":`
 	const ready = `,"statusRevision":1,"status":{"ready":true,"address":"https://shop-1000.example.com"}`
 	var before uint64
 	if c.cfg.WithoutTeardown {
 		if _, err := c.js.Publish(ctx, secondary, m.Data(), jetstream.WithExpectLastSequencePerSubject(0)); err != nil {
 			return nil, err
 		}
-		_, err := c.js.Publish(ctx, status, []byte(`{"schemaVersion":1`+ready+`}`), jetstream.WithExpectLastSequencePerSubject(0))
+		_, err := c.js.Publish(ctx, status, []byte(`{"schemaVersion":1`+ready+`}`),
+			jetstream.WithExpectLastSequencePerSubject(0))
 		return nil, err
 	}
 	anchor := slices.Concat([]byte(head), m.Data())
@@ -104,14 +111,18 @@ func (c *bareController) reconcile(m jetstream.Msg) (outcome jetstream.PubAckFut
 		data     []byte
 		expected *uint64
 	}{{status, slices.Concat(anchor, []byte("}")), &before}, {secondary, m.Data(), new(uint64)}} {
-		ack, err := c.js.Publish(ctx, write.subject, write.data, jetstream.WithExpectLastSequencePerSubject(*write.expected))
+		ack, err := c.js.Publish(ctx, write.subject, write.data,
+			jetstream.WithExpectLastSequencePerSubject(*write.expected))
 		if err != nil {
 			return nil, err
 		}
 		*write.expected = ack.Sequence
 	}
-	last := slices.Concat(anchor, []byte(ready+`,"observedRevision":1000,"conditions":[{"type":"Reconciled","status":"True","observedGeneration":1000,"lastTransitionTime":"2026-01-01T00:00:00Z","reason":"Synced","message":""}]}`))
-	return c.js.PublishMsgAsync(&nats.Msg{Subject: status, Data: last}, jetstream.WithExpectLastSequencePerSubject(before))
+	last := slices.Concat(anchor, []byte(ready+`,"observedRevision":1000,`+
+		`"conditions":[{"type":"Reconciled","status":"True","observedGeneration":1000,`+
+		`"lastTransitionTime":"2026-01-01T00:00:00Z","reason":"Synced","message":""}]}`))
+	return c.js.PublishMsgAsync(&nats.Msg{Subject: status, Data: last},
+		jetstream.WithExpectLastSequencePerSubject(before))
 }
 
 func (c *bareController) awaitReady(context.Context) error { return nil }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// resyncInterval is controller-runtime's default. Ours, 10 minutes, would be work that the other one does not do.
+// resyncInterval is controller-runtime's default. Our default, 10 minutes, would be work that the other does not do.
 const resyncInterval = 10 * time.Hour
 
 // nagiController is a controller as Nagi's README writes it.
@@ -40,7 +40,8 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c := &nagiController{cfg: cfg, seen: seen, cancel: cancel, ended: make(chan error, 1)}
-	if c.sites, err = entity.NewClient[*v1.Website](ctx, js, entity.Config{Kind: "Website", Bucket: cfg.Place}); err != nil {
+	if c.sites, err = entity.NewClient[*v1.Website](ctx, js,
+		entity.Config{Kind: "Website", Bucket: cfg.Place}); err != nil {
 		return nil, err
 	}
 	opts := []controller.Option{controller.WithWorkers(cfg.Workers), controller.WithResyncInterval(resyncInterval)}
@@ -55,7 +56,9 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 		}
 		opts = append(opts, c.kube.Owns())
 	default:
-		c.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{Kind: "ConfigMap", Bucket: cfg.Place + "-secondaries"})
+		c.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{
+			Kind: "ConfigMap", Bucket: cfg.Place + "-secondaries",
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -68,10 +71,11 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 	return c, nil
 }
 
-// useKube makes a handle for ConfigMaps. Objects of core types are asked for in protobuf, as Kubernetes' own components do.
+// useKube makes a handle for ConfigMaps. It asks for core types in protobuf, as Kubernetes' own components do.
 func (c *nagiController) useKube(ctx context.Context) error {
 	protobuf := rest.CopyConfig(c.cfg.Kube.config())
-	protobuf.ContentType, protobuf.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	protobuf.ContentType, protobuf.AcceptContentTypes =
+		"application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
 	clientset, err := kubernetes.NewForConfig(protobuf)
 	if err != nil {
 		return err
@@ -81,7 +85,9 @@ func (c *nagiController) useKube(ctx context.Context) error {
 		return err
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(c.cfg.Place))
-	c.kube, err = kube.New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
+	c.kube, err = kube.New[*corev1.ConfigMap](client,
+		corev1.SchemeGroupVersion.WithResource("configmaps"),
+		factory.Core().V1().ConfigMaps().Informer())
 	if err != nil {
 		return err
 	}
@@ -89,7 +95,7 @@ func (c *nagiController) useKube(ctx context.Context) error {
 	return nil
 }
 
-// Reconcile makes the secondaries what the primary says, and writes its status.
+// Reconcile makes the secondaries match the primary, and writes its status.
 func (c *nagiController) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	site, err := c.sites.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
@@ -131,7 +137,7 @@ func (c *nagiController) awaitReady(ctx context.Context) error {
 	return awaitLeading(ctx, c.controller, c.ended)
 }
 
-// awaitLeading waits until a controller of ours works: its caches are complete, and it holds the lease.
+// awaitLeading waits until a Nagi controller works: its caches are complete, and it holds the lease.
 func awaitLeading(ctx context.Context, c interface{ Stats() controller.Stats }, ended chan error) error {
 	return wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
 		select {
@@ -144,7 +150,7 @@ func awaitLeading(ctx context.Context, c interface{ Stats() controller.Stats }, 
 	})
 }
 
-// writes are counted by the parent, from the streams.
+// writes returns 0: the parent counts the writes from the streams.
 func (c *nagiController) writes() int64 { return 0 }
 
 func (c *nagiController) stop() error {

@@ -22,9 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// otherController is a controller for controller-runtime, as kubebuilder's book writes it: cached reads, CreateOrUpdate with
-// an owner reference, a predicate that spares it the events of its own status, no leader election. Status is patched, not
-// updated: its cache may not have its own last write yet, an update would then conflict, and of failures it retries ten a second.
+// otherController is a controller for controller-runtime, as kubebuilder's book writes it: cached reads,
+// CreateOrUpdate with an owner reference, a predicate that drops the events of its own status, no leader election. It
+// patches the status instead of updating it: its cache may not have its own last write yet, an update would then
+// conflict, and it retries only ten failures a second.
 type otherController struct {
 	cfg     controllerConfig
 	seen    *observer
@@ -64,7 +65,7 @@ func startOther(ctx context.Context, cfg controllerConfig, seen *observer) (unde
 	return c, nil
 }
 
-// Reconcile makes the secondaries what the primary says, and writes its status.
+// Reconcile makes the secondaries match the primary, and writes its status.
 func (c *otherController) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	site := &v1.Website{}
 	if err := c.client.Get(ctx, req.NamespacedName, site); err != nil {

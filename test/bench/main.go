@@ -17,7 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// section is one part of the report. What run had measured when it failed is in the chapter that it returns.
+// section is one part of the report. If run fails, the chapter that it returns has the figures measured until then.
 type section struct {
 	name string
 	run  func(context.Context, *bench) (*chapter, error)
@@ -41,7 +41,8 @@ func main() {
 	for i, s := range sections {
 		names[i] = s.name
 	}
-	only := flag.String("only", "", "sections to run, with commas between them: "+strings.Join(names, ", ")+" (default all)")
+	only := flag.String("only", "",
+		"sections to run, with commas between them: "+strings.Join(names, ", ")+" (default all)")
 	out := flag.String("out", "", "file to write the report to (default standard output)")
 	flag.Float64Var(&b.scale, "scale", 1, "share of the full sizes and durations; 0.01 for a try")
 	flag.IntVar(&b.rounds, "rounds", 0, "turns of each measurement (default what each section needs)")
@@ -62,7 +63,7 @@ func main() {
 	}
 }
 
-// run runs the sections and writes the report, also if a section failed: what was measured before is not lost.
+// run runs the sections and writes the report, also if a section failed, so that no figures are lost.
 func run(ctx context.Context, b *bench, only, out string) error {
 	chosen, err := choose(only)
 	if err != nil {
@@ -119,7 +120,7 @@ func write(out string, r *report) error {
 	return os.WriteFile(out, []byte(text), 0o644)
 }
 
-// bench is what the sections have in common.
+// bench is the state that the sections share.
 type bench struct {
 	scale    float64
 	rounds   int
@@ -132,15 +133,15 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.progress, "%s "+format+"\n", append([]any{time.Now().Format("15:04:05")}, args...)...)
 }
 
-// size is n at this scale, and at least a few.
+// size returns n at this scale, at least 20.
 func (b *bench) size(n int) int { return max(int(float64(n)*b.scale), 20) }
 
-// duration is d at this scale, and at least half a second.
+// duration returns d at this scale, at least half a second.
 func (b *bench) duration(d time.Duration) time.Duration {
 	return max(time.Duration(float64(d)*b.scale), 500*time.Millisecond)
 }
 
-// turns is how often a measurement is taken.
+// turns returns how often a measurement is taken.
 func (b *bench) turns(normal int) int {
 	if b.rounds > 0 {
 		return b.rounds

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// observer is what a controller under test notes in its reconciles: which keys came, when, and how long after they were
+// observer notes the reconciles of a controller under test: which keys came, when, and how long after they were
 // written.
 type observer struct {
 	began      time.Time
@@ -31,7 +31,7 @@ func newObserver() *observer {
 	return &observer{began: time.Now(), seen: map[string]int64{}}
 }
 
-// reconciled notes that a version was read in a reconcile. One that was noted before, or has no time, is no new sample.
+// reconciled notes that a reconcile read a version. A version that was noted before, or has no time, is no new sample.
 func (o *observer) reconciled(key string, sent int64) {
 	now := time.Now()
 	o.reconciles.Add(1)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// process is a child: this program, started again in another role.
+// process is a child: this program, started again with a role.
 type process struct {
 	role    string
 	command *exec.Cmd
@@ -24,7 +24,7 @@ type process struct {
 	ended   bool
 }
 
-// callLimit is how long a child may take for one command: more than any needs, so that nothing waits for ever.
+// callLimit is how long a child may take for one command. No command needs as long; the limit only ends a hang.
 const callLimit = 15 * time.Minute
 
 // stopLimit is how long a child may take to end by itself.
@@ -78,7 +78,7 @@ func (p *process) exchange(ctx context.Context, send, result any) error {
 	if p.ended {
 		return errors.New("it has ended")
 	}
-	defer context.AfterFunc(ctx, p.kill)() // it would not answer, and there is nothing to lose
+	defer context.AfterFunc(ctx, p.kill)() // kill a child that does not answer: it has nothing to lose
 	if err := json.NewEncoder(p.in).Encode(send); err != nil {
 		return fmt.Errorf("%w\n%s", err, p.logged())
 	}
@@ -104,7 +104,7 @@ func (p *process) usage(ctx context.Context) (u usage, err error) {
 	return u, err
 }
 
-// logged is the end of what the child wrote to standard error.
+// logged returns the end of the child's standard error.
 func (p *process) logged() string {
 	data, err := os.ReadFile(p.log.Name())
 	if err != nil {
@@ -136,7 +136,7 @@ func (p *process) stop() error {
 	return err
 }
 
-// stopAll stops children and adds to err what went wrong, for defer.
+// stopAll stops children and adds their errors to err. It is for defer.
 func stopAll(err *error, children ...*process) {
 	for _, p := range children {
 		if p != nil {

@@ -23,7 +23,7 @@ type report struct {
 // chapter is a section's part of the report.
 type chapter struct {
 	title   string
-	setup   string // what was done, and how each competitor was set up
+	setup   string // the work, and how each competitor was set up
 	figures []*figure
 	reaches []reach
 	notes   []string
@@ -31,22 +31,22 @@ type chapter struct {
 	failed  error
 }
 
-// figure is one quantity, measured of several subjects. The first is ours: the others are compared with it.
+// figure is one quantity, measured for several subjects. The first is ours: the others are compared with it.
 type figure struct {
 	what     string
 	unit     string
 	more     bool // more is better; otherwise less is
-	neutral  bool // neither is
+	neutral  bool // neither is better
 	subjects []*subject
 }
 
-// subject is one who was measured.
+// subject is one of those that were measured.
 type subject struct {
 	name    string
 	samples []float64
 }
 
-// reach is what the project asks of itself.
+// reach is a goal of the project, and whether it is met.
 type reach struct {
 	asked    string
 	measured string
@@ -69,10 +69,10 @@ func (c *chapter) note(format string, args ...any) {
 
 func (f *figure) higherIsBetter() *figure { f.more = true; return f }
 
-// forInformation is a figure of which neither more nor less is better.
+// forInformation says that neither more nor less of the figure is better.
 func (f *figure) forInformation() *figure { f.neutral = true; return f }
 
-// add adds samples of a subject; of one that is new, after those that are there.
+// add adds samples of a subject. A new subject comes after the others.
 func (f *figure) add(name string, samples ...float64) {
 	s := f.of(name)
 	if s == nil {
@@ -91,7 +91,7 @@ func (f *figure) of(name string) *subject {
 	return nil
 }
 
-// median of a subject; NaN if it was not measured, with which every comparison is false.
+// median returns the median of a subject. It is NaN if the subject was not measured; every comparison is then false.
 func (f *figure) median(name string) float64 {
 	if s := f.of(name); s != nil {
 		return median(s.samples)
@@ -99,12 +99,15 @@ func (f *figure) median(name string) float64 {
 	return math.NaN()
 }
 
-// markdown is the whole report.
+// markdown returns the whole report.
 func (r *report) markdown() string {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\nWritten by `make bench` (test/bench); do not edit. Where a figure has several turns they were taken ours, theirs, ours, theirs, in one run;\n" +
-		"median, and the least and the most. `better` and `worse` compare medians with Nagi's, the first row of each figure;\n" +
-		"**where somebody is better than Nagi it is in bold**. Absolute figures are this machine's: all processes share its\n" +
+	b.WriteString("# Benchmarks\n\nWritten by `make bench` (test/bench); do not edit. " +
+		"Where a figure has several turns they were taken ours, theirs, ours, theirs, in one run;\n" +
+		"median, and the least and the most. `better` and `worse` compare medians with Nagi's, " +
+		"the first row of each figure;\n" +
+		"**where somebody is better than Nagi it is in bold**. Absolute figures are this machine's: " +
+		"all processes share its\n" +
 		"cores, the servers and the one that plays the user included.\n\n")
 	b.WriteString(r.machine())
 	b.WriteString(r.caveat())
@@ -114,7 +117,7 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// caveat says in what this is not the full run.
+// caveat says how this run differs from the full one, "" if it does not.
 func (r *report) caveat() string {
 	const tooSmall = 0.2
 	var caveat string
@@ -136,7 +139,8 @@ func (r *report) caveat() string {
 func (c *chapter) markdown(b *strings.Builder) {
 	fmt.Fprintf(b, "\n## %s\n\n%s\n", c.title, c.setup)
 	if c.failed != nil {
-		fmt.Fprintf(b, "\n**This section failed; what is below is what it had measured by then:**\n\n```\n%v\n```\n", c.failed)
+		fmt.Fprintf(b, "\n**This section failed; what is below is what it had measured by then:**\n\n```\n%v\n```\n",
+			c.failed)
 	}
 	if len(c.reaches) > 0 {
 		b.WriteString("\n| asked | measured | |\n|---|---|---|\n")
@@ -177,12 +181,13 @@ func (f *figure) markdown(b *strings.Builder) {
 	}
 }
 
-// competes tells whether a user could pick it: neither a variant of ours nor what is no cache and no controller at all.
+// competes reports whether a user could pick the subject instead of Nagi: it is no variant of ours, and it is a cache
+// or a controller.
 func competes(name string) bool {
 	return !strings.HasPrefix(name, "Nagi") && !slices.Contains([]string{cacheRaw, jobBare, jobLess}, name)
 }
 
-// beside tells how a subject stands beside the first.
+// beside compares a subject with the first.
 func (f *figure) beside(s *subject) string {
 	if s == f.subjects[0] || f.neutral {
 		return ""
@@ -204,7 +209,7 @@ func (f *figure) beside(s *subject) string {
 	}
 }
 
-// times writes a ratio with as many digits as it deserves.
+// times writes a ratio with more digits the smaller it is.
 func times(ratio float64) string {
 	switch {
 	case math.IsNaN(ratio):
@@ -218,7 +223,7 @@ func times(ratio float64) string {
 	}
 }
 
-// format writes a value that is in seconds, bytes, or of any other unit, as a reader likes it.
+// format writes a value with its unit in a readable size: seconds, bytes, or any other unit.
 func format(v float64, unit string) string {
 	switch {
 	case math.IsNaN(v):

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// quantile of samples, by the nearest rank; NaN of none.
+// quantile returns a quantile of samples by the nearest rank, NaN without samples.
 func quantile(samples []float64, q float64) float64 {
 	if len(samples) == 0 {
 		return math.NaN()

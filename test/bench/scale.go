@@ -25,18 +25,18 @@ type scaleConfig struct {
 	Resync    time.Duration
 }
 
-// moments are when something was, in nanoseconds since 1970.
+// moments are times, in nanoseconds since 1970.
 type moments struct {
 	Started, Ready, All int64
 	Sweeps              []int64 // when each began
 }
 
-// census notes which primaries were reconciled, by the number in their names, in little memory: its own would be counted with
-// the controller's.
+// census notes which primaries were reconciled, by the number in their names. It uses little memory, because its own is
+// counted with the controller's.
 type census struct {
 	began  int64
 	seen   []atomic.Bool
-	newest []atomic.Int64 // when the newest version was written of which a sample was taken
+	newest []atomic.Int64 // when the newest version with a sample was written
 	count  atomic.Int64
 
 	mu      sync.Mutex
@@ -45,7 +45,10 @@ type census struct {
 }
 
 func newCensus(n int) *census {
-	return &census{began: time.Now().UnixNano(), seen: make([]atomic.Bool, n), newest: make([]atomic.Int64, n), reached: make(chan struct{}, 1)}
+	return &census{
+		began: time.Now().UnixNano(), seen: make([]atomic.Bool, n),
+		newest: make([]atomic.Int64, n), reached: make(chan struct{}, 1),
+	}
 }
 
 // again starts counting anew.
@@ -89,7 +92,7 @@ func (c *census) take() []sample {
 	return samples
 }
 
-// scaled is a controller of many primaries, each with a secondary, whose reconciler reads the primary and writes nothing.
+// scaled is a controller of many primaries, each with a secondary. Its reconciler reads the primary and writes nothing.
 type scaled struct {
 	cfg        scaleConfig
 	census     *census
@@ -136,13 +139,17 @@ func (s *scaled) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.sites, err = entity.NewClient[*v1.Website](ctx, js, entity.Config{Kind: "Website", Bucket: s.cfg.Place}); err != nil {
+	if s.sites, err = entity.NewClient[*v1.Website](ctx, js,
+		entity.Config{Kind: "Website", Bucket: s.cfg.Place}); err != nil {
 		return err
 	}
-	if s.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{Kind: "ConfigMap", Bucket: s.cfg.Place + "-secondaries"}); err != nil {
+	if s.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{
+		Kind: "ConfigMap", Bucket: s.cfg.Place + "-secondaries",
+	}); err != nil {
 		return err
 	}
-	s.controller, err = controller.New("websites", s.sites, s, controller.Owns(s.configMaps), controller.WithWorkers(8), controller.WithReconcileAllOn(s.all),
+	s.controller, err = controller.New("websites", s.sites, s, controller.Owns(s.configMaps),
+		controller.WithWorkers(8), controller.WithReconcileAllOn(s.all),
 		controller.WithResyncInterval(s.cfg.Resync), controller.WithCacheSyncTimeout(time.Hour))
 	if err != nil {
 		return err
@@ -197,7 +204,7 @@ func (s *scaled) first(ctx context.Context) error {
 	return err
 }
 
-// calm returns when nothing waits to be reconciled: after a start, secondaries bring their owners once more.
+// calm returns when no key waits for a reconcile: after a start, secondaries enqueue their owners once more.
 func (s *scaled) calm(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
 		now := s.controller.Stats()
@@ -211,7 +218,7 @@ func (s *scaled) note(moment *int64) {
 	*moment = time.Now().UnixNano()
 }
 
-// pass has every primary reconciled once, at full speed, and returns when it began and ended.
+// pass reconciles every primary once, at full speed, and returns when that began and ended.
 func (s *scaled) pass(ctx context.Context) (span, error) {
 	s.census.again()
 	began := time.Now().UnixNano()

@@ -34,7 +34,10 @@ var (
 		{name: cacheOurs, config: cacheConfig{Source: "nagi"}},
 		{name: cacheStream, config: cacheConfig{Source: "client-go"}},
 		{name: cacheRaw, config: cacheConfig{Source: "raw"}},
-		{name: cacheList, config: cacheConfig{Source: "client-go"}, env: []string{"KUBE_FEATURE_WatchListClient=false"}},
+		{
+			name: cacheList, config: cacheConfig{Source: "client-go"},
+			env: []string{"KUBE_FEATURE_WatchListClient=false"},
+		},
 		{name: cacheStripped, config: cacheConfig{Source: "client-go", Strip: true}},
 	}
 	configMapCaches = []cacheSubject{
@@ -45,12 +48,16 @@ var (
 	}
 )
 
-// runCache measures how long an informer needs until its cache is complete, and what an object costs in it.
+// runCache measures how long an informer needs until its cache is complete, and how much memory it needs for an object.
 func runCache(ctx context.Context, b *bench) (c *chapter, err error) {
-	c = &chapter{title: "3. The cache", setup: "From an informer's start until it has synced, each time in a process of its own; the servers are warm. Nagi's is the informer of an\n" +
-		"entity client, client-go's a SharedIndexInformer for the same Go type. WatchListClient is on by default in client-go. A\n" +
-		"Website is a custom resource, for which there is no protobuf; a ConfigMap is a core type, and for Nagi an entity as\n" +
-		"any other. Heap is what is freed, after a garbage collection, when a synced informer goes. Objects on the API server\n" +
+	c = &chapter{title: "3. The cache", setup: "From an informer's start until it has synced, " +
+		"each time in a process of its own; the servers are warm. Nagi's is the informer of an\n" +
+		"entity client, client-go's a SharedIndexInformer for the same Go type. " +
+		"WatchListClient is on by default in client-go. A\n" +
+		"Website is a custom resource, for which there is no protobuf; " +
+		"a ConfigMap is a core type, and for Nagi an entity as\n" +
+		"any other. Heap is what is freed, after a garbage collection, when a synced informer goes. " +
+		"Objects on the API server\n" +
 		"carry what it adds: uid, timestamps, managedFields."}
 	nats, err := startNATS(ctx)
 	if err != nil {
@@ -79,8 +86,11 @@ func runCache(ctx context.Context, b *bench) (c *chapter, err error) {
 	return c, nil
 }
 
-func websiteTurns(ctx context.Context, b *bench, c *chapter, nats *natsServer, kube *kubeServer, place string, n int) error {
-	took, heap, err := cacheTurns(ctx, b, c, "Websites", websiteCaches, cacheConfig{NATS: nats.url, Kube: kube.address, Place: place, Objects: n})
+func websiteTurns(
+	ctx context.Context, b *bench, c *chapter, nats *natsServer, kube *kubeServer, place string, n int,
+) error {
+	took, heap, err := cacheTurns(ctx, b, c, "Websites", websiteCaches,
+		cacheConfig{NATS: nats.url, Kube: kube.address, Place: place, Objects: n})
 	if err != nil {
 		return err
 	}
@@ -90,11 +100,14 @@ func websiteTurns(ctx context.Context, b *bench, c *chapter, nats *natsServer, k
 	raw := took.median(cacheOurs) / took.median(cacheRaw)
 	c.reach(raw <= 2.5, what+": at most 2.5 times the raw loop", "%s", times(raw))
 	ours, theirs := heap.median(cacheOurs), heap.median(cacheStream)
-	c.reach(ours <= theirs, what+": heap per object no more than client-go's", "%s beside %s", format(ours, "B"), format(theirs, "B"))
+	c.reach(ours <= theirs, what+": heap per object no more than client-go's",
+		"%s beside %s", format(ours, "B"), format(theirs, "B"))
 	return nil
 }
 
-func configMapTurns(ctx context.Context, b *bench, c *chapter, nats *natsServer, kube *kubeServer, place string, n int) error {
+func configMapTurns(
+	ctx context.Context, b *bench, c *chapter, nats *natsServer, kube *kubeServer, place string, n int,
+) error {
 	took, heap, err := cacheTurns(ctx, b, c, "ConfigMaps", configMapCaches,
 		cacheConfig{NATS: nats.url, Kube: kube.address, Place: place, Objects: n, ConfigMaps: true})
 	if err != nil {
@@ -106,11 +119,14 @@ func configMapTurns(ctx context.Context, b *bench, c *chapter, nats *natsServer,
 	c.note("%s: the raw loop, which decodes nothing, is %s faster than protobuf from the API server.", what,
 		times(took.median(cacheProtobuf)/took.median(cacheRaw)))
 	ours, theirs := heap.median(cacheOurs), min(heap.median(cacheStream), heap.median(cacheProtobuf))
-	c.reach(ours <= theirs, what+": heap per object no more than client-go's", "%s beside %s", format(ours, "B"), format(theirs, "B"))
+	c.reach(ours <= theirs, what+": heap per object no more than client-go's",
+		"%s beside %s", format(ours, "B"), format(theirs, "B"))
 	return nil
 }
 
-func cacheTurns(ctx context.Context, b *bench, c *chapter, kind string, subjects []cacheSubject, cfg cacheConfig) (took, heap *figure, err error) {
+func cacheTurns(
+	ctx context.Context, b *bench, c *chapter, kind string, subjects []cacheSubject, cfg cacheConfig,
+) (took, heap *figure, err error) {
 	took = c.figure(fmt.Sprintf("first sync of %s %s", number(float64(cfg.Objects)), kind), "s")
 	heap = c.figure(fmt.Sprintf("heap per object, %s %s", number(float64(cfg.Objects)), kind), "B")
 	for range b.turns(3) {
@@ -140,7 +156,7 @@ func fillOne(ctx context.Context, cfg cacheConfig, env []string) (filled cacheFi
 	return filled, p.call(ctx, "fill", nil, &filled)
 }
 
-// fillCaches puts n Websites and n ConfigMaps into NATS and into Kubernetes, at a place of their own.
+// fillCaches puts n Websites and n ConfigMaps into NATS and into Kubernetes, in buckets and a namespace of this name.
 func fillCaches(ctx context.Context, nats *natsServer, kube *kubeServer, place string, n int) error {
 	for _, bucket := range []string{place, place + "-configmaps"} {
 		if _, err := nats.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
@@ -169,7 +185,7 @@ func fillCaches(ctx context.Context, nats *natsServer, kube *kubeServer, place s
 	})
 }
 
-// createAll creates what objects returns for 0 to n-1, many at once.
+// createAll creates the objects that the function returns for 0 to n-1, many at once.
 func createAll(ctx context.Context, c client.Client, n int, objects func(i int) []client.Object) error {
 	var next atomic.Int64
 	return inParallel(writers, func() error {

@@ -41,9 +41,12 @@ var engines = []string{engineOurs, engineDefault, enginePlain, engineLight}
 // runEngine measures how fast keys go through an engine whose reconciler does nothing.
 func runEngine(ctx context.Context, b *bench) (c *chapter, err error) {
 	keys, turns := b.size(500_000), b.turns(5)
-	c = &chapter{title: "2. The engine alone", setup: fmt.Sprintf("%s keys are enqueued one by one while the workers take them; the reconciler does nothing. Nagi, unlike the others, looks up\n"+
-		"each key's document and record, all of which are there (a warm engine; the documents in NATS, the server idle). A garbage\n"+
-		"collection precedes each turn.", number(float64(keys)))}
+	c = &chapter{title: "2. The engine alone", setup: fmt.Sprintf(
+		"%s keys are enqueued one by one while the workers take them; the reconciler does nothing. "+
+			"Nagi, unlike the others, looks up\n"+
+			"each key's document and record, all of which are there "+
+			"(a warm engine; the documents in NATS, the server idle). A garbage\n"+
+			"collection precedes each turn.", number(float64(keys)))}
 	nats, err := startNATS(ctx)
 	if err != nil {
 		return c, err
@@ -51,12 +54,16 @@ func runEngine(ctx context.Context, b *bench) (c *chapter, err error) {
 	defer func() { err = errors.Join(err, nats.stop()) }()
 	for _, workers := range []int{1, 8} {
 		f := c.figure(fmt.Sprintf("keys per second, %s", plural(workers, "worker")), "/s").higherIsBetter()
-		if err := engineTurns(ctx, b, nats, f, engineConfig{NATS: nats.url, Bucket: "websites", Keys: keys, Workers: workers}, turns); err != nil {
+		if err := engineTurns(ctx, b, nats, f, engineConfig{
+			NATS: nats.url, Bucket: "websites", Keys: keys, Workers: workers,
+		}, turns); err != nil {
 			return c, err
 		}
 		theirDefault := f.median(engineOurs) / f.median(engineDefault)
 		theirBest := f.median(engineOurs) / max(f.median(engineDefault), f.median(enginePlain))
-		c.reach(theirDefault >= 2.5, fmt.Sprintf("at least 2.5 times its default, %s", plural(workers, "worker")), "%s", times(theirDefault))
+		c.reach(theirDefault >= 2.5,
+			fmt.Sprintf("at least 2.5 times its default, %s", plural(workers, "worker")),
+			"%s", times(theirDefault))
 		c.reach(theirBest > 1, fmt.Sprintf("ahead of its best, %s", plural(workers, "worker")), "%s", times(theirBest))
 	}
 	return c, nil
@@ -82,7 +89,7 @@ func engineTurns(ctx context.Context, b *bench, nats *natsServer, f *figure, cfg
 			delete(children, name)
 			return err
 		}
-		if name == engineOurs { // which made the bucket
+		if name == engineOurs { // it made the bucket
 			u := &natsUser{js: nats.js, bucket: cfg.Bucket}
 			if err := u.fill(ctx, "site", cfg.Keys); err != nil {
 				return err
@@ -107,7 +114,7 @@ func engineTurns(ctx context.Context, b *bench, nats *natsServer, f *figure, cfg
 	return nil
 }
 
-// roleEngine runs one engine. "ready" returns when each key was reconciled once, "pass" takes all through it once more.
+// roleEngine runs one engine. "ready" returns when each key was reconciled once; "pass" reconciles all keys once more.
 func roleEngine(ctx context.Context, config json.RawMessage) (map[string]command, func() error, error) {
 	var cfg engineConfig
 	if err := json.Unmarshal(config, &cfg); err != nil {
@@ -163,13 +170,18 @@ func (p *pass) await(ctx context.Context) error {
 	}
 }
 
-func engineNagi(ctx context.Context, cfg engineConfig, p *pass) (enqueue func(int), ready func(context.Context) error, stop func() error, err error) {
+func engineNagi(
+	ctx context.Context, cfg engineConfig, p *pass,
+) (enqueue func(int), ready func(context.Context) error, stop func() error, err error) {
 	js, err := connect(cfg.NATS)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	clientConfig := entity.Config{Kind: "Website", Bucket: cfg.Bucket}
-	opts := []controller.Option{controller.WithWorkers(cfg.Workers), controller.WithResyncInterval(0), controller.WithCacheSyncTimeout(time.Hour)}
+	opts := []controller.Option{
+		controller.WithWorkers(cfg.Workers), controller.WithResyncInterval(0),
+		controller.WithCacheSyncTimeout(time.Hour),
+	}
 	if cfg.Subject == engineLight {
 		clientConfig.StatusBucket = entity.NoStatusBucket
 		opts = append(opts, controller.WithoutTeardown())
@@ -178,7 +190,9 @@ func engineNagi(ctx context.Context, cfg engineConfig, p *pass) (enqueue func(in
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	c, err := controller.New("websites", sites, controller.ReconcilerFunc(func(context.Context, controller.Request) (controller.Result, error) {
+	c, err := controller.New("websites", sites, controller.ReconcilerFunc(func(
+		context.Context, controller.Request,
+	) (controller.Result, error) {
 		p.reconciled()
 		return controller.Result{}, nil
 	}), opts...)
@@ -210,8 +224,10 @@ func engineNagi(ctx context.Context, cfg engineConfig, p *pass) (enqueue func(in
 	}, nil
 }
 
-// engineOther is controller-runtime's controller without a manager; a source of ours hands out its queue.
-func engineOther(ctx context.Context, cfg engineConfig, p *pass) (enqueue func(int), ready func(context.Context) error, stop func() error, err error) {
+// engineOther runs controller-runtime's controller without a manager. Our source hands out its queue.
+func engineOther(
+	ctx context.Context, cfg engineConfig, p *pass,
+) (enqueue func(int), ready func(context.Context) error, stop func() error, err error) {
 	c, err := crcontroller.NewUnmanaged("websites", crcontroller.Options{
 		MaxConcurrentReconciles: cfg.Workers,
 		UsePriorityQueue:        ptr.To(cfg.Subject == engineDefault),
@@ -224,7 +240,9 @@ func engineOther(ctx context.Context, cfg engineConfig, p *pass) (enqueue func(i
 		return nil, nil, nil, err
 	}
 	queues := make(chan workqueue.TypedRateLimitingInterface[reconcile.Request], 1)
-	err = c.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	err = c.Watch(source.Func(func(
+		_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
+	) error {
 		queues <- queue
 		return nil
 	}))

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	fanInRate = 2000 // updates per second that are asked for
+	fanInRate = 2000 // updates per second
 	fanInOurs = "Nagi"
 	fanInSlow = "Nagi, at the rate of controller-runtime"
 	fanInCR   = "controller-runtime"
-	// fanInShare of the highest rate that was reached against a competitor is what it can hold for long, with room to breathe.
+	// fanInShare is the share of a competitor's highest rate that it can hold for long, with room to breathe.
 	fanInShare = 0.6
 )
 
-// fanIn is one load on one controller, and what came of it.
+// fanIn is the result of one load on one controller.
 type fanIn struct {
 	rate       float64 // reached, per second
 	latencies  []float64
@@ -29,10 +29,15 @@ type fanIn struct {
 // runFanIn updates primaries at a fixed rate, with a reconciler that reads and writes nothing.
 func runFanIn(ctx context.Context, b *bench) (c *chapter, err error) {
 	primaries, duration := max(b.size(10_000), 10*writers), b.duration(time.Minute) // no two writers at one primary
-	c = &chapter{title: "4. Fan-in under load", setup: fmt.Sprintf("%d updates per second for %.0f s over %s primaries of 450 B. From before the write until a reconcile, of 8 workers, has read that\n"+
-		"version from its cache (the write is part of it). The reconciler writes nothing. Nagi writes two records for each new\n"+
-		"revision, which are its promise that a delete is never lost. controller-runtime gets the rate that it can hold: %.0f %%\n"+
-		"of the most that %d writers reached against it in a few seconds, at most %d; it is then compared with Nagi at its rate, too.",
+	c = &chapter{title: "4. Fan-in under load", setup: fmt.Sprintf(
+		"%d updates per second for %.0f s over %s primaries of 450 B. "+
+			"From before the write until a reconcile, of 8 workers, has read that\n"+
+			"version from its cache (the write is part of it). The reconciler writes nothing. "+
+			"Nagi writes two records for each new\n"+
+			"revision, which are its promise that a delete is never lost. "+
+			"controller-runtime gets the rate that it can hold: %.0f %%\n"+
+			"of the most that %d writers reached against it in a few seconds, at most %d; "+
+			"it is then compared with Nagi at its rate, too.",
 		fanInRate, duration.Seconds(), number(float64(primaries)), fanInShare*100, writers, fanInRate)}
 	nats, err := startNATS(ctx)
 	if err != nil {
@@ -66,7 +71,10 @@ func runFanIn(ctx context.Context, b *bench) (c *chapter, err error) {
 
 func fanInReport(c *chapter, results map[string]*fanIn) {
 	rate := c.figure("updates per second, held", "/s").higherIsBetter()
-	p50, p99, p999 := c.figure("write to reconcile, median", "s"), c.figure("the same, p99", "s"), c.figure("the same, p99.9", "s")
+	p50, p99, p999 :=
+		c.figure("write to reconcile, median", "s"),
+		c.figure("the same, p99", "s"),
+		c.figure("the same, p99.9", "s")
 	cpu := c.figure("CPU seconds of the controller per 10,000 updates", "s")
 	memory := c.figure("resident memory of the controller at the end", "B")
 	merged := c.figure("updates merged into a later one of their key", "%").forInformation()
@@ -83,10 +91,12 @@ func fanInReport(c *chapter, results map[string]*fanIn) {
 		memory.add(name, r.resident)
 		merged.add(name, 100*r.unmeasured)
 	}
-	c.reach(rate.median(fanInOurs) >= 0.99*fanInRate, fmt.Sprintf("%d updates per second are held", fanInRate), "%.0f per second", rate.median(fanInOurs))
+	c.reach(rate.median(fanInOurs) >= 0.99*fanInRate,
+		fmt.Sprintf("%d updates per second are held", fanInRate), "%.0f per second",
+		rate.median(fanInOurs))
 }
 
-// fanInOn loads one controller. With rate 0 it first finds out what can be held.
+// fanInOn loads one controller. With rate 0 it first finds out which rate the controller can hold.
 func fanInOn(ctx context.Context, b *bench, cfg controllerConfig, nats *natsServer, kube *kubeServer,
 	primaries int, rate float64, duration time.Duration) (_ *fanIn, err error) {
 	u, err := place(ctx, cfg, nats, kube)
@@ -109,7 +119,7 @@ func fanInOn(ctx context.Context, b *bench, cfg controllerConfig, nats *natsServ
 		rate = min(fanInRate, fanInShare*highest)
 		b.say("fanin: %s: at most %.0f/s, so %.0f/s", cfg.Runtime, highest, rate)
 	}
-	for _, do := range []string{"calm", "samples"} { // what was before does not count
+	for _, do := range []string{"calm", "samples"} { // earlier samples do not count
 		if err := controller.call(ctx, do, nil, nil); err != nil {
 			return nil, err
 		}

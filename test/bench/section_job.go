@@ -26,12 +26,20 @@ const (
 // runJob measures the whole job: a primary is created, its controller creates a secondary and writes status.
 func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 	alone, many, turns := b.size(300), b.size(3000), b.turns(3)
-	c = &chapter{title: "1. The whole job", setup: fmt.Sprintf("A primary of 450 B is created; its controller, with 16 workers, creates one secondary of the same size and writes status; the\n"+
-		"user sees that by a watch. First %d one after the other, then %d from %d writers at once. Each turn is a controller\n"+
-		"process of its own, in an empty bucket or namespace. Nagi writes a record before, which makes a later delete safe, and status and outcome in one after;\n"+
-		"controller-runtime has no finalizer here, and Nagi without teardown promises and writes as little. The bare program shows what\n"+
-		"NATS and nats.go take of it: it sends the same messages, as large, by compare-and-set and one after the other as Nagi must,\n"+
-		"and decodes, caches and checks nothing. A controller that waits as it does can hardly be faster.", alone, many, writers)}
+	c = &chapter{title: "1. The whole job", setup: fmt.Sprintf(
+		"A primary of 450 B is created; its controller, with 16 workers, "+
+			"creates one secondary of the same size and writes status; the\n"+
+			"user sees that by a watch. First %d one after the other, then %d from %d writers at once. "+
+			"Each turn is a controller\n"+
+			"process of its own, in an empty bucket or namespace. "+
+			"Nagi writes a record before, which makes a later delete safe, and status and outcome in one after;\n"+
+			"controller-runtime has no finalizer here, and Nagi without teardown promises and writes as little. "+
+			"The bare program shows what\n"+
+			"NATS and nats.go take of it: it sends the same messages, as large, "+
+			"by compare-and-set and one after the other as Nagi must,\n"+
+			"and decodes, caches and checks nothing. "+
+			"A controller that waits as it does can hardly be faster.",
+		alone, many, writers)}
 	nats, err := startNATS(ctx)
 	if err != nil {
 		return c, err
@@ -47,7 +55,10 @@ func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 	rate := c.figure(jobMany, "/s").higherIsBetter()
 	for turn := range turns {
 		for i, name := range []string{jobOurs, jobTheir, jobLight, jobKube, jobQueue, jobBare, jobLess} {
-			cfg := controllerConfig{Place: fmt.Sprint("job-", turn, "-", i), NATS: nats.url, Kube: kube.address, Secondaries: 1, Workers: 16}
+			cfg := controllerConfig{
+				Place: fmt.Sprint("job-", turn, "-", i), NATS: nats.url, Kube: kube.address,
+				Secondaries: 1, Workers: 16,
+			}
 			cfg.Runtime, cfg.KubeSecondary, cfg.ClientGoQueue = "nagi", name == jobKube, name == jobQueue
 			cfg.WithoutTeardown = name == jobLight || name == jobLess
 			switch name {
@@ -83,7 +94,7 @@ func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 	return c, nil
 }
 
-// place makes the namespaces that a controller needs, and its user. Buckets are made by its clients.
+// place makes the namespaces that a controller needs, and its user. The clients make the buckets.
 func place(ctx context.Context, cfg controllerConfig, nats *natsServer, kube *kubeServer) (user, error) {
 	if cfg.KubeSecondary || cfg.Runtime == "controller-runtime" {
 		if err := kube.namespace(ctx, cfg.Place); err != nil {
@@ -96,8 +107,10 @@ func place(ctx context.Context, cfg controllerConfig, nats *natsServer, kube *ku
 	return &kubeUser{client: kube.client, namespace: cfg.Place}, nil
 }
 
-// job returns how long each of the first ones took, and all of the others together, in seconds.
-func job(ctx context.Context, cfg controllerConfig, u user, alone, many int) (latencies []float64, seconds float64, err error) {
+// job returns how long each of the first primaries took, and all others together, in seconds.
+func job(
+	ctx context.Context, cfg controllerConfig, u user, alone, many int,
+) (latencies []float64, seconds float64, err error) {
 	controller, err := startController(ctx, cfg)
 	if err != nil {
 		return nil, 0, err
@@ -133,12 +146,13 @@ func job(ctx context.Context, cfg controllerConfig, u user, alone, many int) (la
 		return nil, 0, err
 	}
 	if err := patiently(ctx, all); err != nil {
-		return nil, 0, fmt.Errorf("status of %d primaries, of which %v are missing: %w\n%s", many, w.missing(), err, controller.logged())
+		return nil, 0, fmt.Errorf("status of %d primaries, of which %v are missing: %w\n%s",
+			many, w.missing(), err, controller.logged())
 	}
 	return latencies, time.Since(began).Seconds(), nil
 }
 
-// patience is how long something may take that takes seconds at most.
+// patience is the limit for a wait that usually takes seconds.
 const patience = 2 * time.Minute
 
 func patiently(ctx context.Context, done <-chan struct{}) error {
@@ -169,7 +183,7 @@ func (w *waiter) expect(names ...string) <-chan struct{} {
 	return w.all
 }
 
-// missing are at most ten of those that are not ready.
+// missing returns at most ten of the primaries that are not ready.
 func (w *waiter) missing() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

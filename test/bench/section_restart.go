@@ -17,12 +17,17 @@ const (
 	restartCR   = "controller-runtime"
 )
 
-// runRestart starts controllers anew where all is done already.
+// runRestart starts controllers anew where all their work is done already.
 func runRestart(ctx context.Context, b *bench) (c *chapter, err error) {
 	primaries := b.size(100_000)
-	c = &chapter{title: "5. Restart", setup: fmt.Sprintf("%s primaries, each with two secondaries and a status, are there as the controller leaves them, which was stopped in good\n"+
-		"order (for controller-runtime they were written directly, as it would). It is started again, with 16 workers: from its\n"+
-		"start until its caches have synced and its workers work (for Nagi that includes its lease), until every primary was reconciled, and how many writes it sent until it was calm again.", number(float64(primaries)))}
+	c = &chapter{title: "5. Restart", setup: fmt.Sprintf(
+		"%s primaries, each with two secondaries and a status, are there as the controller leaves them, "+
+			"which was stopped in good\n"+
+			"order (for controller-runtime they were written directly, as it would). "+
+			"It is started again, with 16 workers: from its\n"+
+			"start until its caches have synced and its workers work (for Nagi that includes its lease), "+
+			"until every primary was reconciled, and how many writes it sent until it was calm again.",
+		number(float64(primaries)))}
 	nats, err := startNATS(ctx)
 	if err != nil {
 		return c, err
@@ -43,7 +48,8 @@ func runRestart(ctx context.Context, b *bench) (c *chapter, err error) {
 		if err := settle(ctx, b, cfgs[name], nats, kube, primaries); err != nil {
 			return c, fmt.Errorf("%s: the first time: %w", name, err)
 		}
-		b.say("restart: %s: %d primaries and their secondaries are there after %.0f s", name, primaries, time.Since(began).Seconds())
+		b.say("restart: %s: %d primaries and their secondaries are there after %.0f s",
+			name, primaries, time.Since(began).Seconds())
 	}
 	synced, all := c.figure("until synced and at work", "s"), c.figure("until every primary was reconciled", "s")
 	writes := c.figure("writes", "")
@@ -60,15 +66,18 @@ func runRestart(ctx context.Context, b *bench) (c *chapter, err error) {
 			writes.add(name, r.writes)
 			cpu.add(name, r.usage.CPU)
 			memory.add(name, r.usage.Peak)
-			b.say("restart: %s: synced %s, all %s, %.0f writes", name, format(r.synced, "s"), format(r.all, "s"), r.writes)
+			b.say("restart: %s: synced %s, all %s, %.0f writes",
+				name, format(r.synced, "s"), format(r.all, "s"), r.writes)
 		}
 	}
 	c.reach(writes.median(restartOurs) == 0, "no writes", "%s", number(writes.median(restartOurs)))
 	return c, nil
 }
 
-// settle has a controller make everything for the first time.
-func settle(ctx context.Context, b *bench, cfg controllerConfig, nats *natsServer, kube *kubeServer, primaries int) (err error) {
+// settle lets a controller make everything for the first time.
+func settle(
+	ctx context.Context, b *bench, cfg controllerConfig, nats *natsServer, kube *kubeServer, primaries int,
+) (err error) {
 	u, err := place(ctx, cfg, nats, kube)
 	if err != nil {
 		return err
@@ -94,9 +103,9 @@ func settle(ctx context.Context, b *bench, cfg controllerConfig, nats *natsServe
 	return controller.call(ctx, "calm", nil, nil)
 }
 
-// createSettled creates primaries, their secondaries and their status as controller_other.go would. That controller itself
-// would need far longer: while its cache has only one of the two secondaries yet it creates the other one again, and of such
-// failures it retries ten a second.
+// createSettled creates primaries, their secondaries and their status as controller_other.go would. That controller
+// itself would need far longer: while its cache has only one of the two secondaries, it creates the other one again,
+// and it retries only ten such failures a second.
 func createSettled(ctx context.Context, kube *kubeServer, cfg controllerConfig, primaries int) error {
 	scheme := newScheme()
 	var next atomic.Int64
@@ -161,7 +170,7 @@ func restart(ctx context.Context, cfg controllerConfig, nats *natsServer, primar
 	return r, err
 }
 
-// streams are where a controller of ours writes.
+// streams returns the streams to which a Nagi controller writes.
 func streams(cfg controllerConfig) []string {
 	if cfg.Runtime != "nagi" {
 		return nil
@@ -181,8 +190,10 @@ func sequences(ctx context.Context, js jetstream.JetStream, cfg controllerConfig
 	return last, nil
 }
 
-// storedSince counts the messages that were stored since, but for the lease and what else the runtime keeps about itself.
-func storedSince(ctx context.Context, js jetstream.JetStream, cfg controllerConfig, before map[string]uint64) (float64, error) {
+// storedSince counts the messages that were stored since then, without the lease and the runtime's other own keys.
+func storedSince(
+	ctx context.Context, js jetstream.JetStream, cfg controllerConfig, before map[string]uint64,
+) (float64, error) {
 	now, err := sequences(ctx, js, cfg)
 	if err != nil {
 		return 0, err
@@ -196,7 +207,7 @@ func storedSince(ctx context.Context, js jetstream.JetStream, cfg controllerConf
 		}
 		for sequence := before[name] + 1; sequence <= last && last-before[name] < 10_000; sequence++ {
 			message, err := stream.GetMsg(ctx, sequence)
-			// What is not there any more was written over: only the runtime's own keys are so often.
+			// A missing message was written over: only the runtime's own keys are written so often.
 			if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && strings.Contains(message.Subject, "._nagi") {
 				reserved++
 			} else if err != nil {

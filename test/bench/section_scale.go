@@ -10,7 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 )
 
-// span is from when to when something was, in nanoseconds since 1970.
+// span is a stretch of time, in nanoseconds since 1970.
 type span struct{ From, To int64 }
 
 func (s span) seconds() float64 { return float64(s.To-s.From) / 1e9 }
@@ -18,7 +18,7 @@ func (s span) seconds() float64 { return float64(s.To-s.From) / 1e9 }
 // scaleSizes are the numbers of primaries.
 var scaleSizes = []int{10_000, 100_000, 1_000_000}
 
-// What goes on when a change is made.
+// The situations in which a change is made.
 const (
 	whileIdle    = "nothing else goes on"
 	whileSyncing = "the caches sync after a start (it waits for them)"
@@ -45,10 +45,14 @@ const (
 // runScale measures one controller with more and more primaries.
 func runScale(ctx context.Context, b *bench) (c *chapter, err error) {
 	resync := b.duration(10 * time.Second)
-	c = &chapter{title: "6. Scale", setup: fmt.Sprintf("One controller of Nagi with 8 workers, whose primaries have one secondary each, in NATS; the reconciler reads its primary and\n"+
-		"writes nothing. Every 20 ms one primary is changed: from before the write until a reconcile has read it. The resync\n"+
-		"interval is %v here (the default is 10 minutes), so that a resync of all is spread over that time, and a sweep follows it.\n"+
-		"Heap is of documents, records and secondaries, all decoded, per primary.", resync)}
+	c = &chapter{title: "6. Scale", setup: fmt.Sprintf(
+		"One controller of Nagi with 8 workers, whose primaries have one secondary each, "+
+			"in NATS; the reconciler reads its primary and\n"+
+			"writes nothing. Every 20 ms one primary is changed: from before the write until a reconcile has read it. "+
+			"The resync\n"+
+			"interval is %v here (the default is 10 minutes), "+
+			"so that a resync of all is spread over that time, and a sweep follows it.\n"+
+			"Heap is of documents, records and secondaries, all decoded, per primary.", resync)}
 	nats, err := startNATS(ctx)
 	if err != nil {
 		return c, err
@@ -59,7 +63,10 @@ func runScale(ctx context.Context, b *bench) (c *chapter, err error) {
 	for _, n := range scaleSizes {
 		n = b.size(n)
 		sizes = append(sizes, n)
-		s := &scaleRun{b: b, nats: nats, place: fmt.Sprint("scale-", n), n: n, resync: resync, table: table, name: number(float64(n)) + " primaries"}
+		s := &scaleRun{
+			b: b, nats: nats, place: fmt.Sprint("scale-", n), n: n, resync: resync,
+			table: table, name: number(float64(n)) + " primaries",
+		}
 		if err := s.run(ctx); err != nil {
 			return c, fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -81,7 +88,9 @@ type scaleTable struct {
 
 func newScaleTable() *scaleTable {
 	t := &scaleTable{times: map[string]*figure{}, change: map[string]*figure{}}
-	for _, what := range []string{scaleList, scaleRaw, scaleCold, scaleSync, scaleAll, scalePass, scaleSweep, scaleWalk} {
+	for _, what := range []string{
+		scaleList, scaleRaw, scaleCold, scaleSync, scaleAll, scalePass, scaleSweep, scaleWalk,
+	} {
 		t.times[what] = t.chapter.figure(what, "s").forInformation()
 	}
 	t.heap = t.chapter.figure("heap per primary", "B").forInformation()
@@ -105,24 +114,32 @@ func scaleReaches(c *chapter, t *scaleTable, sizes []int) {
 	const noise = 1.1
 	for _, what := range []string{scaleList, scaleCold, scaleSync, scaleAll, scalePass, scaleSweep} {
 		growth := t.times[what].median(names[last]) / t.times[what].median(names[before])
-		c.reach(growth <= keys*noise, fmt.Sprintf("%s: grows no faster than the keys (from %s to %s; a tenth of noise allowed)", what, names[before], names[last]),
+		c.reach(growth <= keys*noise,
+			fmt.Sprintf("%s: grows no faster than the keys (from %s to %s; a tenth of noise allowed)",
+				what, names[before], names[last]),
 			"%s for %s the keys", times(growth), times(keys))
 	}
 	heap := t.heap.median(names[last]) / t.heap.median(names[before])
 	c.reach(heap <= noise, "heap per primary does not grow", "%s", times(heap))
 	for _, s := range situations[:5] {
 		got := t.change[s].median(names[last])
-		c.reach(got <= 0.010, fmt.Sprintf("one change within 10 ms at the median at %s, while %s", names[last], s), "%s", format(got, "s"))
+		c.reach(got <= 0.010,
+			fmt.Sprintf("one change within 10 ms at the median at %s, while %s", names[last], s),
+			"%s", format(got, "s"))
 	}
 	raw := t.times[scaleList].median(names[last]) / t.times[scaleRaw].median(names[last])
-	c.note("An informer alone takes %s the raw loop's time at %s. The raw loop, which has no cache, takes %s the time for %s the keys.", times(raw), names[last],
+	c.note("An informer alone takes %s the raw loop's time at %s. "+
+		"The raw loop, which has no cache, takes %s the time for %s the keys.",
+		times(raw), names[last],
 		times(t.times[scaleRaw].median(names[last])/t.times[scaleRaw].median(names[before])), times(keys))
-	c.note("Without a controller, the copies alone take %s the time for %s the keys: what does not fit into the processor's caches takes longer.",
+	c.note("Without a controller, the copies alone take %s the time for %s the keys: "+
+		"what does not fit into the processor's caches takes longer.",
 		times(t.times[scaleWalk].median(names[last])/t.times[scaleWalk].median(names[before])), times(keys))
-	c.note("The spread of what is said of one change is that of all changes made in that situation; turns are their number.")
+	c.note("The spread of what is said of one change is that of all changes made in that situation; " +
+		"turns are their number.")
 }
 
-// scaleRun is all that is done with one number of primaries.
+// scaleRun does all measurements with one number of primaries.
 type scaleRun struct {
 	b      *bench
 	nats   *natsServer
@@ -167,7 +184,10 @@ func (s *scaleRun) cold(ctx context.Context) (err error) {
 		return err
 	}
 	var when moments
-	err = errors.Join(p.call(ctx, "ready", nil, nil), p.call(ctx, "first", nil, nil), p.call(ctx, "moments", nil, &when))
+	err = errors.Join(
+		p.call(ctx, "ready", nil, nil),
+		p.call(ctx, "first", nil, nil),
+		p.call(ctx, "moments", nil, &when))
 	if err := errors.Join(err, p.stop()); err != nil {
 		return err
 	}
@@ -177,7 +197,7 @@ func (s *scaleRun) cold(ctx context.Context) (err error) {
 	return s.addSecondaries(ctx)
 }
 
-// addSecondaries puts what the controller would create, in its name.
+// addSecondaries puts the secondaries that the controller would create, in its name.
 func (s *scaleRun) addSecondaries(ctx context.Context) error {
 	status, err := s.nats.js.KeyValue(ctx, s.place+"-status")
 	if err != nil {
@@ -196,7 +216,7 @@ func (s *scaleRun) addSecondaries(ctx context.Context) error {
 	})
 }
 
-// alone measures an informer over the primaries, beside the raw loop, and what memory alone takes.
+// alone measures an informer over the primaries, beside the raw loop and walkMemory.
 func (s *scaleRun) alone(ctx context.Context) error {
 	for range s.b.turns(2) {
 		for what, source := range map[string]string{scaleList: "nagi", scaleRaw: "raw", scaleWalk: "memory"} {
@@ -214,7 +234,7 @@ func (s *scaleRun) start(ctx context.Context, resync time.Duration) (*process, e
 	return startProcess(ctx, "scale", scaleConfig{NATS: s.nats.url, Place: s.place, Primaries: s.n, Resync: resync})
 }
 
-// warm starts the controller with everything in place, lets it be idle for a while, and takes all through it.
+// warm starts the controller with everything in place, lets it idle for a while, and then makes passes.
 func (s *scaleRun) warm(ctx context.Context) (err error) {
 	stop := s.change(ctx)
 	defer func() { err = errors.Join(err, stop()) }()
@@ -233,7 +253,8 @@ func (s *scaleRun) warm(ctx context.Context) (err error) {
 	syncing, first := span{when.Started, when.Ready}, span{when.Ready, when.All}
 	s.table.times[scaleSync].add(s.name, syncing.seconds())
 	s.table.times[scaleAll].add(s.name, first.seconds())
-	s.b.say("scale: %s: restart: synced %s, then all %s", s.name, format(syncing.seconds(), "s"), format(first.seconds(), "s"))
+	s.b.say("scale: %s: restart: synced %s, then all %s",
+		s.name, format(syncing.seconds(), "s"), format(first.seconds(), "s"))
 
 	if err := p.call(ctx, "calm", nil, nil); err != nil {
 		return err
@@ -254,7 +275,8 @@ func (s *scaleRun) warm(ctx context.Context) (err error) {
 		}
 		s.table.times[scalePass].add(s.name, passes[i].seconds())
 	}
-	s.b.say("scale: %s: a pass %s, heap per primary %s", s.name, format(passes[0].seconds(), "s"), format(heap/float64(s.n), "B"))
+	s.b.say("scale: %s: a pass %s, heap per primary %s",
+		s.name, format(passes[0].seconds(), "s"), format(heap/float64(s.n), "B"))
 	if _, err := s.idle(ctx, time.Second); err != nil { // for the last changes to arrive
 		return err
 	}
@@ -274,8 +296,8 @@ func (s *scaleRun) warm(ctx context.Context) (err error) {
 	return nil
 }
 
-// resyncing runs the controller with a short resync interval, through some of them. A sweep's duration is what lies between
-// the beginnings of two sweeps more than the interval.
+// resyncing runs the controller through some resyncs, with a short interval. The time between the beginnings of two
+// sweeps, less the interval, is a sweep's duration.
 func (s *scaleRun) resyncing(ctx context.Context) (err error) {
 	p, err := s.start(ctx, s.resync)
 	if err != nil {
@@ -377,7 +399,7 @@ func (s *scaleRun) change(ctx context.Context) (stop func() error) {
 	}
 }
 
-// remove makes room for more.
+// remove deletes the buckets, to make room for the next run.
 func (s *scaleRun) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience) // without a deadline it is five seconds
 	defer cancel()

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// natsServer is a NATS server in a process of its own, with its store in a temporary directory, and the user's connection.
+// natsServer is a NATS server in its own process, with its store in a temporary directory, and the user's connection.
 type natsServer struct {
 	process *process
 	url     string
@@ -64,15 +64,17 @@ func connect(url string) (jetstream.JetStream, error) {
 	return jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(8192), jetstream.WithPublishAsyncTimeout(time.Minute))
 }
 
-// kubeAddress is what a child needs to find the API server.
+// kubeAddress is the address and the credentials with which a child connects to the API server.
 type kubeAddress struct {
 	Host, Token string
 	CA          []byte
 }
 
-// config is a cluster administrator's, without a limit of requests on the client's side.
+// config returns a cluster administrator's configuration, without a limit of requests on the client's side.
 func (a *kubeAddress) config() *rest.Config {
-	return &rest.Config{Host: a.Host, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1}
+	return &rest.Config{
+		Host: a.Host, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1,
+	}
 }
 
 // kubeServer is an API server with the CRD of Websites, and the user's client.
@@ -112,7 +114,9 @@ func (k *kubeServer) prepare(ctx context.Context, cfg *rest.Config) error {
 	if err := bare.Create(ctx, crd); err != nil {
 		return fmt.Errorf("create the CRD: %w", err)
 	}
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(
+		ctx context.Context,
+	) (bool, error) {
 		if err := bare.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil || !established(crd) {
 			return false, err
 		}
@@ -123,8 +127,8 @@ func (k *kubeServer) prepare(ctx context.Context, cfg *rest.Config) error {
 	})
 }
 
-// established tells whether a CRD is served for good. That is some seconds after it is served for the first time, and at that
-// moment the API server closes all watches that there are.
+// established reports whether a CRD is served for good. That is some seconds after it is served for the first time. At
+// that moment the API server closes all its open watches.
 func established(crd *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	for _, c := range conditions {

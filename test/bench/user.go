@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// user is who writes primaries and waits for their status, in a bucket or a namespace.
+// user writes primaries and waits for their status, in a bucket or a namespace.
 type user interface {
 	// write creates or updates a primary, and returns when it is stored.
 	write(ctx context.Context, name string, i int) error
-	// watch calls ready, from one goroutine, with the name of each primary whose status tells that it is.
+	// watch calls ready, from one goroutine, with the name of each primary whose status says that it is ready.
 	watch(ctx context.Context, ready func(name string)) (stop func(), err error)
 }
 
@@ -83,14 +83,17 @@ func (u *natsUser) fill(ctx context.Context, prefix string, n int) error {
 }
 
 // publishAll publishes n objects as JSON without waiting for each, and returns when all are stored.
-func publishAll(ctx context.Context, js jetstream.JetStream, n int, object func(i int) (subject string, obj any)) error {
+func publishAll(
+	ctx context.Context, js jetstream.JetStream, n int, object func(i int) (subject string, obj any),
+) error {
 	for i := range n {
 		subject, obj := object(i)
 		data, err := json.Marshal(obj)
 		if err != nil {
 			return err
 		}
-		if _, err := js.PublishMsgAsync(&nats.Msg{Subject: subject, Data: data}, jetstream.WithStallWait(time.Minute)); err != nil {
+		if _, err := js.PublishMsgAsync(&nats.Msg{Subject: subject, Data: data},
+			jetstream.WithStallWait(time.Minute)); err != nil {
 			return fmt.Errorf("publish to %s: %w", subject, err)
 		}
 	}
@@ -125,8 +128,8 @@ func (u *natsUser) watch(ctx context.Context, ready func(string)) (func(), error
 	}, nil
 }
 
-// kubeUser creates custom resources in a namespace, and watches them. It knows the versions of what it wrote, so that an
-// update is one request.
+// kubeUser creates custom resources in a namespace, and watches them. It remembers the versions of its writes, so that
+// an update is one request.
 type kubeUser struct {
 	client    client.WithWatch
 	namespace string
@@ -147,7 +150,7 @@ func (u *kubeUser) write(ctx context.Context, name string, i int) error {
 	return err
 }
 
-// watch goes on at once where it was when the API server closes it, as it may do with a watch that is behind.
+// watch goes on at once from where it was when the API server closes it, as the server may do with a slow watch.
 func (u *kubeUser) watch(ctx context.Context, ready func(string)) (func(), error) {
 	sites := &v1.WebsiteList{}
 	if err := u.client.List(ctx, sites, client.InNamespace(u.namespace)); err != nil {

@@ -1,5 +1,5 @@
-// Package v1 is an API group as kubebuilder writes it. Its Website is a custom resource on the API server and a document in
-// NATS: the same Go type on both sides.
+// Package v1 is an API group as kubebuilder writes it. Its Website is the same Go type as a custom resource on the API
+// server and as a document in NATS.
 // +kubebuilder:object:generate=true
 // +groupName=bench.nagi.example
 package v1
