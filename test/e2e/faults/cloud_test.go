@@ -34,7 +34,7 @@ type cloud struct {
 	next     int
 	machines map[string]*machine
 	tokens   map[string]string // token to id
-	twice    []string          // what must never be: owners with two machines
+	twice    []string          // owners with two machines, which must never be
 	writes   int
 }
 
@@ -61,7 +61,7 @@ func (c *cloud) serve(f func(r *http.Request) (any, int)) http.HandlerFunc {
 		}
 		answer, code := f(r)
 		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(answer) // a client that is gone does not care
+		_ = json.NewEncoder(w).Encode(answer) // it fails only when the client is gone
 	}
 }
 
@@ -145,7 +145,7 @@ func (c *cloud) vandalise(owner string, remove bool) {
 	}
 }
 
-// texts are the machines by owner.
+// texts returns the machines' texts by owner.
 func (c *cloud) texts() (texts map[string]string, twice []string, writes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,5 +253,8 @@ func (d driver) Delete(ctx context.Context, request external.DeleteRequest[machi
 	return external.Done(), d.api.Delete(ctx, request.Observed.ID)
 }
 
-// cloudConfig lists often, so that what a vandal did behind the API is found soon.
-var cloudConfig = external.Config{Interval: 500 * time.Millisecond, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second, Timeout: 5 * time.Second}
+// cloudConfig lists often, so that the controller soon finds a vandal's changes behind the API.
+var cloudConfig = external.Config{
+	Interval: 500 * time.Millisecond, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second,
+	Timeout: 5 * time.Second,
+}

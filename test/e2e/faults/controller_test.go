@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A shop has a text, which each of its secondaries repeats.
+// A shop has a text. Each of its secondaries repeats it.
 type (
 	shopSpec struct {
 		Text string `json:"text"`
@@ -40,8 +40,10 @@ const (
 )
 
 func newShops(ctx context.Context, js jetstream.JetStream) (*entity.Client[*shop], error) {
-	// A purge leaves no trace, and no event says so: how soon it is noticed is how often the cache is compared.
-	return entity.NewClient[*shop](ctx, js, entity.Config{Kind: "Shop", Bucket: "shops", CompareInterval: 2 * time.Second})
+	// A purge leaves no trace and causes no event. Only the comparison of the cache notices it, so it is frequent.
+	return entity.NewClient[*shop](ctx, js, entity.Config{
+		Kind: "Shop", Bucket: "shops", CompareInterval: 2 * time.Second,
+	})
 }
 
 func newRoutes(ctx context.Context, js jetstream.JetStream) (*entity.Client[*route], error) {
@@ -85,10 +87,13 @@ func controllerChild() error {
 		return err
 	}
 	c, err := controller.New("shops", r.shops, r,
-		controller.Owns(r.routes), r.configMaps.Owns(), r.secrets.Owns(), controller.OwnsExternal(external.Configure(r.machines, cloudConfig)),
+		controller.Owns(r.routes), r.configMaps.Owns(), r.secrets.Owns(),
+		controller.OwnsExternal(external.Configure(r.machines, cloudConfig)),
 		controller.WithWorkers(8),
 		controller.WithBackoff(20*time.Millisecond, 5*time.Second),
-		controller.WithLeaseTiming(controller.LeaseTiming{Duration: 2 * time.Second, RenewDeadline: 1500 * time.Millisecond, RetryPeriod: 300 * time.Millisecond}))
+		controller.WithLeaseTiming(controller.LeaseTiming{
+			Duration: 2 * time.Second, RenewDeadline: 1500 * time.Millisecond, RetryPeriod: 300 * time.Millisecond,
+		}))
 	if err != nil {
 		return err
 	}
@@ -119,12 +124,16 @@ func newReconciler(ctx context.Context, js jetstream.JetStream, config *rest.Con
 	var errs [4]error
 	r.shops, errs[0] = newShops(ctx, js)
 	r.routes, errs[1] = newRoutes(ctx, js)
-	r.configMaps, errs[2] = kube.New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
-	r.secrets, errs[3] = kube.New[*corev1.Secret](client, corev1.SchemeGroupVersion.WithResource("secrets"), factory.Core().V1().Secrets().Informer())
+	r.configMaps, errs[2] = kube.New[*corev1.ConfigMap](client,
+		corev1.SchemeGroupVersion.WithResource("configmaps"),
+		factory.Core().V1().ConfigMaps().Informer())
+	r.secrets, errs[3] = kube.New[*corev1.Secret](client,
+		corev1.SchemeGroupVersion.WithResource("secrets"),
+		factory.Core().V1().Secrets().Informer())
 	return r, errors.Join(errs[:]...)
 }
 
-// Reconcile makes one secondary of each sort, by each of the ways there are.
+// Reconcile makes one secondary of each sort, each in another of the ways there are.
 func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	s, err := r.shops.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
@@ -135,7 +144,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (con
 		return controller.Result{}, err
 	}
 	meta := metav1.ObjectMeta{Name: s.Name, Namespace: namespace}
-	if _, err := r.configMaps.Apply(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{textKey: s.Spec.Text}}); err != nil {
+	if _, err := r.configMaps.Apply(ctx, &corev1.ConfigMap{
+		ObjectMeta: meta, Data: map[string]string{textKey: s.Spec.Text},
+	}); err != nil {
 		return controller.Result{}, err
 	}
 	if _, err := r.secrets.CreateOrUpdate(ctx, &corev1.Secret{ObjectMeta: meta}, func(secret *corev1.Secret) error {
@@ -144,7 +155,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (con
 	}); err != nil {
 		return controller.Result{}, err
 	}
-	if _, err := controller.CreateOrUpdate(ctx, r.routes, &route{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}, func(route *route) error {
+	if _, err := controller.CreateOrUpdate(ctx, r.routes, &route{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name},
+	}, func(route *route) error {
 		route.Spec.Text = s.Spec.Text
 		return nil
 	}); err != nil {

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// roundTime is how long everything is broken in a round, and quietPatience how long the worlds may take to agree after.
-	// client-go's reflectors pause up to half a minute before they list again.
+	// roundTime is how long everything is broken in a round. quietPatience is how long the worlds may then take to
+	// agree: client-go's reflectors pause up to half a minute before they list again.
 	roundTime     = 8 * time.Second
 	quietPatience = 3 * time.Minute
 )
 
-// TestFourWorldsAgreeWithThePrimariesAfterEveryFault has 300 shops, each with a ConfigMap, a Secret, a Route in NATS and a
-// machine behind an API. In each round a writer creates, updates and deletes shops, a vandal deletes and edits secondaries,
-// and the API server, NATS, the controller and the machines' API are killed and come back, all at once and at random. When
-// it is quiet all four worlds agree exactly with the shops that there are.
+// TestFourWorldsAgreeWithThePrimariesAfterEveryFault has 300 shops, each with a ConfigMap, a Secret, a Route in NATS
+// and a machine behind an API. In each round a writer creates, updates and deletes shops, a vandal deletes and edits
+// secondaries, and the API server, NATS, the controller and the machines' API are killed and come back, all at once
+// and at random. When it is quiet, all four worlds agree exactly with the shops.
 //
 // NAGI_SEED=n repeats the choices of a run, NAGI_ROUNDS=n does more rounds than five.
 func TestFourWorldsAgreeWithThePrimariesAfterEveryFault(t *testing.T) {
@@ -95,12 +95,14 @@ func newScenario(t *testing.T) *scenario {
 func (s *scenario) fill(t *testing.T) {
 	t.Helper()
 	for i := range primaries {
-		must(t, s.shops.Create(t.Context(), &shop{ObjectMeta: metav1.ObjectMeta{Name: shopName(i)}, Spec: shopSpec{"first"}}))
+		must(t, s.shops.Create(t.Context(), &shop{
+			ObjectMeta: metav1.ObjectMeta{Name: shopName(i)}, Spec: shopSpec{"first"},
+		}))
 	}
 }
 
-// round breaks everything for a while. Each of those who write and break has dice of their own, so that a seed repeats
-// what they choose, though not how it falls together.
+// round breaks everything for a while. Each goroutine that writes or breaks has its own dice, so a seed repeats their
+// choices, but not the moments at which they meet.
 func (s *scenario) round(t *testing.T, seed uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), roundTime)
@@ -123,7 +125,8 @@ func (s *scenario) round(t *testing.T, seed uint64) {
 	for _, f := range faults {
 		t.Logf("  %s: down %d times", f.name, f.times)
 	}
-	t.Logf("  %d writes, %d deeds of the vandal; the controller ended by itself %d times so far", writes, deeds, s.controller.ended())
+	t.Logf("  %d writes, %d deeds of the vandal; the controller ended by itself %d times so far",
+		writes, deeds, s.controller.ended())
 }
 
 func (s *scenario) mend(t *testing.T, name string, restart func() error) {
@@ -140,7 +143,7 @@ type fault struct {
 	times int
 }
 
-// strike goes on until ctx ends. In the end it is up.
+// strike repeats the fault until ctx ends, and leaves the thing up.
 func (f *fault) strike(ctx context.Context, rng *rand.Rand) {
 	for pause(ctx, time.Duration(500+rng.IntN(3500))*time.Millisecond) {
 		f.down()
@@ -150,7 +153,7 @@ func (f *fault) strike(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// pause is a part of the scenario; it is false when ctx ended first.
+// pause waits as a part of the scenario. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -169,7 +172,7 @@ func (s *scenario) agree(t *testing.T) time.Duration {
 	ctx, cancel := context.WithTimeout(t.Context(), quietPatience)
 	defer cancel()
 	var seen []string // in the last complete look
-	var failed error  // what kept the last look from being complete
+	var failed error  // why the last look was not complete
 	for {
 		looking, done := context.WithTimeout(ctx, 20*time.Second)
 		differences, err := s.differences(looking)
@@ -186,11 +189,12 @@ func (s *scenario) agree(t *testing.T) time.Duration {
 			break
 		}
 	}
-	t.Fatalf("the worlds do not agree %v after the last fault: %d differences, first %q; last look: %v", quietPatience, len(seen), seen[:min(len(seen), 10)], failed)
+	t.Fatalf("the worlds do not agree %v after the last fault: %d differences, first %q; last look: %v",
+		quietPatience, len(seen), seen[:min(len(seen), 10)], failed)
 	return 0
 }
 
-// quiet holds that a world which agrees is left alone: nothing is written any more.
+// quiet checks that the controller leaves a world that agrees alone, and writes nothing any more.
 func (s *scenario) quiet(t *testing.T) {
 	t.Helper()
 	before := s.marks(t)

@@ -1,5 +1,5 @@
-// Package faults holds one scenario as production would have it: primaries in NATS whose secondaries are in Kubernetes, in
-// NATS and behind an API, a writer who never stops, and everything else killed and broken meanwhile. It has tests only.
+// Package faults plays one scenario as in production: primaries in NATS with secondaries in Kubernetes, in NATS and
+// behind an API, a writer that never stops, and everything else killed and broken meanwhile. It has only tests.
 package faults
 
 import (
@@ -34,6 +34,6 @@ func TestMain(m *testing.M) {
 
 // dieWithParent ends a child whose parent is gone: its standard input is a pipe that only the parent holds open.
 func dieWithParent() {
-	_, _ = os.Stdin.Read(make([]byte, 1)) // the end of the pipe is all that ever comes
+	_, _ = os.Stdin.Read(make([]byte, 1)) // only the end of the pipe ever comes
 	os.Exit(3)
 }

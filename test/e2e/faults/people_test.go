@@ -20,11 +20,11 @@ const (
 
 func shopName(i int) string { return fmt.Sprintf("shop-%03d", i) }
 
-// callPatience is how long a call of the people waits while what it calls is down.
+// callPatience is how long a call of the people waits while its server is down.
 const callPatience = 500 * time.Millisecond
 
-// write creates, updates and deletes shops until ctx ends. What fails because a server is down is not tried again: in the
-// end the shops that exist are what counts.
+// write creates, updates and deletes shops until ctx ends. A write that fails because a server is down is not tried
+// again: only the shops that exist in the end count.
 func (w *world) write(ctx context.Context, rng *rand.Rand) (writes int) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -86,12 +86,14 @@ func (w *world) deed(ctx context.Context, rng *rand.Rand, name string) error {
 	case 0:
 		return w.kube.CoreV1().ConfigMaps(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 	case 1:
-		_, err := w.kube.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"text":"vandalised"}}`), metav1.PatchOptions{FieldManager: "vandal"})
+		_, err := w.kube.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType,
+			[]byte(`{"data":{"text":"vandalised"}}`), metav1.PatchOptions{FieldManager: "vandal"})
 		return err
 	case 2:
 		return w.kube.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 	case 3:
-		_, err := w.kube.CoreV1().Secrets(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{"stringData":{"text":"vandalised"}}`), metav1.PatchOptions{FieldManager: "vandal"})
+		_, err := w.kube.CoreV1().Secrets(namespace).Patch(ctx, name, types.MergePatchType,
+			[]byte(`{"stringData":{"text":"vandalised"}}`), metav1.PatchOptions{FieldManager: "vandal"})
 		return err
 	case 4:
 		return w.routes.Delete(ctx, name)

@@ -25,7 +25,7 @@ type process struct {
 	said  *bufio.Reader
 }
 
-// newProcess makes a child that does not run yet. What it logged is shown if the test fails.
+// newProcess makes a child that does not run yet. If the test fails, its log is shown.
 func newProcess(t *testing.T, name string, env ...string) process {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), name+".log"))
@@ -61,13 +61,13 @@ func (p *process) start() error {
 	return nil
 }
 
-// kill ends the process at once, wherever it is.
+// kill ends the process at once, whatever it is doing.
 func (p *process) kill() {
 	if p.cmd == nil {
 		return
 	}
 	_ = p.cmd.Process.Kill() // it may have ended by itself
-	_ = p.cmd.Wait()         // killed, that is the point
+	_ = p.cmd.Wait()         // its error only says that it was killed
 	_ = p.stdin.Close()
 	p.cmd = nil
 }
@@ -108,7 +108,7 @@ func startNATS(t *testing.T) *natsServer {
 	return s
 }
 
-// restart starts it and waits until it serves.
+// restart starts the server and waits until it serves.
 func (s *natsServer) restart() error {
 	if err := s.start(); err != nil {
 		return err
@@ -123,7 +123,8 @@ func (s *natsServer) restart() error {
 
 // connect makes a connection that outlasts every fault.
 func connect(url string) (*nats.Conn, error) {
-	return nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(natsReconnectWait), nats.RetryOnFailedConnect(false))
+	return nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(natsReconnectWait),
+		nats.RetryOnFailedConnect(false))
 }
 
 func must(t *testing.T, err error) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// supervisor runs the controller as a Deployment would: one that ends by itself, because a server it needs is down when it
-// starts, is started again.
+// supervisor runs the controller as a Deployment would. The controller ends by itself if a server that it needs is down
+// when it starts; then the supervisor starts it again.
 type supervisor struct {
 	process
 
@@ -17,7 +17,7 @@ type supervisor struct {
 	restarts int           // after it ended by itself
 }
 
-// restartPause is how soon one that ended by itself is started again.
+// restartPause is how soon a controller that ended by itself is started again.
 const restartPause = 300 * time.Millisecond
 
 func (s *supervisor) start(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// world is everything the scenario looks at and breaks, read live.
+// world reads live all that the scenario looks at and breaks.
 type world struct {
 	js     jetstream.JetStream
 	shops  *entity.Client[*shop]
@@ -24,7 +24,7 @@ type world struct {
 	cloud  *cloud
 }
 
-// differences are where the four worlds do not agree with the primaries; none if they do.
+// differences returns where the four worlds differ from the primaries, nothing if they agree.
 func (w *world) differences(ctx context.Context) (differences []string, err error) {
 	shops, err := w.shops.List(ctx)
 	if err != nil {
@@ -38,7 +38,8 @@ func (w *world) differences(ctx context.Context) (differences []string, err erro
 		world string
 		read  func(context.Context) (map[string]string, error)
 	}{
-		{"route", w.routeTexts}, {"configmap", w.configMapTexts}, {"secret", w.secretTexts}, {"machine", w.machineTexts},
+		{"route", w.routeTexts}, {"configmap", w.configMapTexts},
+		{"secret", w.secretTexts}, {"machine", w.machineTexts},
 	}
 	for _, r := range reads {
 		have, err := r.read(ctx)
@@ -101,7 +102,7 @@ func (w *world) secretTexts(ctx context.Context) (map[string]string, error) {
 	return texts, nil
 }
 
-// owned finds what shops own.
+// owned finds the objects that shops own.
 var owned = metav1.ListOptions{LabelSelector: controller.OwnerkindLabel + "=Shop"}
 
 func (w *world) machineTexts(context.Context) (map[string]string, error) {
@@ -112,7 +113,7 @@ func (w *world) machineTexts(context.Context) (map[string]string, error) {
 	return texts, nil
 }
 
-// recordDifferences are the shops without a record of their last revision, and the records without a shop.
+// recordDifferences returns the shops without a record of their last revision, and the records without a shop.
 func (w *world) recordDifferences(ctx context.Context, shops []*shop) (differences []string, err error) {
 	bucket, err := w.js.KeyValue(ctx, "shops-status")
 	if err != nil {
@@ -147,7 +148,9 @@ func (w *world) recordDifferences(ctx context.Context, shops []*shop) (differenc
 		case err != nil:
 			return nil, err
 		case fmt.Sprint(record.ObservedRevision) != s.ResourceVersion || s.Status.Text != s.Spec.Text:
-			differences = append(differences, fmt.Sprintf("shop %s is at revision %s, its record at %d, its status %q", s.Name, s.ResourceVersion, record.ObservedRevision, s.Status.Text))
+			differences = append(differences, fmt.Sprintf(
+				"shop %s is at revision %s, its record at %d, its status %q",
+				s.Name, s.ResourceVersion, record.ObservedRevision, s.Status.Text))
 		}
 	}
 	for key := range maps.Keys(records) {

@@ -16,11 +16,13 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// taken are ConfigMaps that are not the site's, each in its way.
+// taken returns ConfigMaps that are not the site's, each for another reason.
 func (w *world) taken() map[string]*corev1.ConfigMap {
 	yes := true
 	controlled := w.configMap("controlled", "theirs")
-	controlled.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "pod", UID: types.UID("uid"), Controller: &yes}}
+	controlled.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "v1", Kind: "Pod", Name: "pod", UID: types.UID("uid"), Controller: &yes,
+	}}
 	return map[string]*corev1.ConfigMap{
 		"another installation's": of(w.configMap("foreign", "theirs"), "home", "another-installation"),
 		"another primary's":      of(w.configMap("others", "theirs"), "away", "here"),
@@ -28,7 +30,8 @@ func (w *world) taken() map[string]*corev1.ConfigMap {
 	}
 }
 
-// TestWhatIsSomebodyElsesIsNeverTouched: Apply, CreateOrUpdate and AdoptOrFail fail alike, and an event on the primary says so.
+// TestWhatIsSomebodyElsesIsNeverTouched: Apply, CreateOrUpdate and AdoptOrFail fail alike, and an event on the primary
+// says so.
 func TestWhatIsSomebodyElsesIsNeverTouched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -50,7 +53,8 @@ func TestWhatIsSomebodyElsesIsNeverTouched(t *testing.T) {
 		says(t, err, fmt.Sprintf(controllerruntime.MessageErrResourceExists, w.key(m.Name)))
 		select {
 		case event := <-recorder.Events:
-			want := "Warning " + controllerruntime.ReasonErrResourceExists + " " + fmt.Sprintf(controllerruntime.MessageErrResourceExists, w.key(m.Name))
+			want := "Warning " + controllerruntime.ReasonErrResourceExists + " " +
+				fmt.Sprintf(controllerruntime.MessageErrResourceExists, w.key(m.Name))
 			if event != want {
 				t.Errorf("%s: the event is %q, want %q", what, event, want)
 			}
@@ -65,19 +69,25 @@ func TestWhatIsSomebodyElsesIsNeverTouched(t *testing.T) {
 		for what, m := range all {
 			_, err := maps.Apply(ctx, w.configMap(m.Name, "mine"))
 			refused("Apply on "+what, m, err)
-			_, err = maps.CreateOrUpdate(ctx, w.configMap(m.Name, "mine"), func(m *corev1.ConfigMap) error { m.Data["value"] = "mine"; return nil })
+			_, err = maps.CreateOrUpdate(ctx, w.configMap(m.Name, "mine"), func(m *corev1.ConfigMap) error {
+				m.Data["value"] = "mine"
+				return nil
+			})
 			refused("CreateOrUpdate on "+what, m, err)
 			refused("AdoptOrFail on "+what, m, maps.AdoptOrFail(ctx, w.configMap(m.Name, "mine")))
 		}
 		_, err := maps.Apply(ctx, w.configMap("nobodys", "mine"))
 		refused("Apply on nobody's", nobodys, err)
-		_, err = maps.CreateOrUpdate(ctx, w.configMap("nobodys", "mine"), func(m *corev1.ConfigMap) error { m.Data["value"] = "mine"; return nil })
+		_, err = maps.CreateOrUpdate(ctx, w.configMap("nobodys", "mine"), func(m *corev1.ConfigMap) error {
+			m.Data["value"] = "mine"
+			return nil
+		})
 		refused("CreateOrUpdate on nobody's", nobodys, err)
 		return nil
 	}, maps.Owns(), controller.WithEventRecorder(recorder)))
 }
 
-// TestAdoptOrFailTakesWhatNobodyOwns, which then is applied, and goes with its new owner.
+// TestAdoptOrFailTakesWhatNobodyOwns: then Apply can write the object, and it goes with its new owner.
 func TestAdoptOrFailTakesWhatNobodyOwns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -87,7 +97,7 @@ func TestAdoptOrFailTakesWhatNobodyOwns(t *testing.T) {
 	w.createMap(m)
 	var seen calls
 	c := w.applied(func(ctx context.Context, key string) error {
-		for _, name := range []string{"nobodys", "new"} { // of what does not exist it says nothing
+		for _, name := range []string{"nobodys", "new"} { // a missing object is no error
 			if err := maps.AdoptOrFail(ctx, w.configMap(name, "mine")); err != nil {
 				return err
 			}
@@ -107,10 +117,12 @@ func TestAdoptOrFailTakesWhatNobodyOwns(t *testing.T) {
 		t.Errorf("the data are %v", got)
 	}
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "it went with its owner", func() bool { return w.liveMap("nobodys") == nil && c.Stats().TornDown == 1 })
+	eventually(t, "it went with its owner", func() bool {
+		return w.liveMap("nobodys") == nil && c.Stats().TornDown == 1
+	})
 }
 
-// TestOfManyWhoAdoptOneGetsIt.
+// TestOfManyWhoAdoptOneGetsIt: of many primaries that adopt one object at once, one gets it.
 func TestOfManyWhoAdoptOneGetsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 )
 
-// TestAllocationsOfApplyThatChangesNothing holds what a reconcile costs for each of its Kubernetes objects when all is well. A
-// limit is what was measured and a tenth more; the race detector allocates too, so this runs without it.
+// TestAllocationsOfApplyThatChangesNothing holds how much a reconcile allocates for each Kubernetes object when all is
+// well. A limit is the measured value and a tenth more. The race detector allocates too, so this runs without it.
 func TestAllocationsOfApplyThatChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	maps := w.maps()

@@ -47,16 +47,18 @@ func TestApplyInAReconcileSetsTheOwnerAndTheFieldManager(t *testing.T) {
 		return err
 	}, maps.Owns()))
 	m := w.liveMap("settings")
-	if kind, key, _ := controller.OwnerOf(m); kind != "Site" || key != "home" || m.Labels[controller.OwnerInstanceLabel] == "" {
+	if kind, key, _ := controller.OwnerOf(m); kind != "Site" || key != "home" ||
+		m.Labels[controller.OwnerInstanceLabel] == "" {
 		t.Errorf("it is owned by %s %q, labels %v", kind, key, m.Labels)
 	}
-	if len(m.ManagedFields) != 1 || m.ManagedFields[0].Manager != "sites" || m.ManagedFields[0].Operation != metav1.ManagedFieldsOperationApply {
+	if len(m.ManagedFields) != 1 || m.ManagedFields[0].Manager != "sites" ||
+		m.ManagedFields[0].Operation != metav1.ManagedFieldsOperationApply {
 		t.Errorf("the managers are %+v, want sites by Apply and nobody else", m.ManagedFields)
 	}
 }
 
-// TestApplyWritesNothingWhenNothingChanged, though other fields do: neither by the process that applied it nor by one that
-// knows only what the cache has.
+// TestApplyWritesNothingWhenNothingChanged, even if others' fields change. That holds for the process that applied the
+// object, and for one that knows only the cache.
 func TestApplyWritesNothingWhenNothingChanged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -78,15 +80,18 @@ func TestApplyWritesNothingWhenNothingChanged(t *testing.T) {
 				return maps.Apply(t.Context(), w.mine("settings", "one"))
 			}
 		}},
-		"deployment": {appsv1.SchemeGroupVersion.WithResource("deployments"), func(w *world) func() (controller.OperationResult, error) {
-			informer := w.deployments()
-			deployments, err := kube.New[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
-			must(t, err)
-			w.awaitSync(w.start(informer))
-			return func() (controller.OperationResult, error) {
-				return deployments.Apply(t.Context(), w.deployment("settings"))
-			}
-		}},
+		"deployment": {
+			appsv1.SchemeGroupVersion.WithResource("deployments"),
+			func(w *world) func() (controller.OperationResult, error) {
+				informer := w.deployments()
+				deployments, err := kube.New[*appsv1.Deployment](w.dynamic,
+					appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
+				must(t, err)
+				w.awaitSync(w.start(informer))
+				return func() (controller.OperationResult, error) {
+					return deployments.Apply(t.Context(), w.deployment("settings"))
+				}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,8 +118,9 @@ func TestApplyWritesNothingWhenNothingChanged(t *testing.T) {
 			same("at once", apply)
 			other := test.apply(w)
 			same("another process", other)
-			// A field of somebody else's changes; nothing is to be done about it.
-			_, err = at.Patch(t.Context(), "settings", types.MergePatchType, []byte(`{"metadata":{"labels":{"somebodys":"label"}}}`), metav1.PatchOptions{FieldManager: "somebody"})
+			// Somebody else's field changes; Apply must leave it.
+			_, err = at.Patch(t.Context(), "settings", types.MergePatchType,
+				[]byte(`{"metadata":{"labels":{"somebodys":"label"}}}`), metav1.PatchOptions{FieldManager: "somebody"})
 			must(t, err)
 			same("after a change of another field", apply)
 			same("after a change of another field, another process", test.apply(w))
@@ -127,7 +133,8 @@ func TestApplyWritesNothingWhenNothingChanged(t *testing.T) {
 	}
 }
 
-// deployment has every sort of field: maps, lists by key with defaults in the key, lists of scalars, empty structs.
+// deployment returns one with every sort of field: maps, lists by key with defaults in the key, lists of scalars, empty
+// structs.
 func (w *world) deployment(name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	replicas := int32(2)
@@ -142,32 +149,42 @@ func (w *world) deployment(name string) *appsv1.Deployment {
 					Containers: []corev1.Container{
 						{
 							Name: "web", Image: "web:1", Args: []string{"--a", "--b"},
-							Ports: []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 443, Protocol: corev1.ProtocolTCP, Name: "tls"}},
-							Env:   []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},
+							Ports: []corev1.ContainerPort{
+								{ContainerPort: 80},
+								{ContainerPort: 443, Protocol: corev1.ProtocolTCP, Name: "tls"},
+							},
+							Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}},
 							Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-								corev1.ResourceCPU: resource.MustParse("1000m"), corev1.ResourceMemory: resource.MustParse("1024Mi"),
+								corev1.ResourceCPU:    resource.MustParse("1000m"),
+								corev1.ResourceMemory: resource.MustParse("1024Mi"),
 							}},
-							VolumeMounts:   []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
-							ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80)}}},
+							VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
+							ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+								HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80)},
+							}},
 						},
 						{Name: "sidecar", Image: "sidecar:1"},
 					},
-					Volumes: []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+					Volumes: []corev1.Volume{{
+						Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+					}},
 				},
 			},
 		},
 	}, "home", "here")
 }
 
-// TestDriftIsRepaired: whatever somebody does to a field of ours is undone by the next Apply, also by a process that did not
-// apply it itself.
+// TestDriftIsRepaired: the next Apply undoes every change of our fields, also in a process that did not apply them
+// itself.
 func TestDriftIsRepaired(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*corev1.ConfigMap){
-		"changed":            func(m *corev1.ConfigMap) { m.Data["value"] = "somebody's" },
-		"removed":            func(m *corev1.ConfigMap) { delete(m.Data, "value") },
-		"all removed":        func(m *corev1.ConfigMap) { m.Data = nil },
-		"hash changed":       func(m *corev1.ConfigMap) { m.Annotations[kube.AppliedHashAnnotation("nagi-test")] = "x" },
+		"changed":     func(m *corev1.ConfigMap) { m.Data["value"] = "somebody's" },
+		"removed":     func(m *corev1.ConfigMap) { delete(m.Data, "value") },
+		"all removed": func(m *corev1.ConfigMap) { m.Data = nil },
+		"hash changed": func(m *corev1.ConfigMap) {
+			m.Annotations[kube.AppliedHashAnnotation("nagi-test")] = "x"
+		},
 		"owner's annotation": func(m *corev1.ConfigMap) { delete(m.Annotations, controller.OwnerKeyAnnotation) },
 		"owner's label":      func(m *corev1.ConfigMap) { delete(m.Labels, controller.OwnerKeyLabel) },
 	} {
@@ -186,7 +203,8 @@ func TestDriftIsRepaired(t *testing.T) {
 					t.Errorf("the result is %q, %v, want updated", result, err)
 				}
 				after := w.liveMap("settings")
-				if fmt.Sprint(after.Data, after.Labels, after.Annotations) != fmt.Sprint(before.Data, before.Labels, before.Annotations) {
+				if fmt.Sprint(after.Data, after.Labels, after.Annotations) !=
+					fmt.Sprint(before.Data, before.Labels, before.Annotations) {
 					t.Errorf("it was not repaired: %v, %v, %v", after.Data, after.Labels, after.Annotations)
 				}
 				w.shows(maps, "settings", after.ResourceVersion)
@@ -195,8 +213,8 @@ func TestDriftIsRepaired(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatLostAllTraceOfItsOwnerIsRepaired by the process that applied it, which knows its uid. To another process it
-// is nobody's, for it may be another installation's.
+// TestAnObjectThatLostAllTraceOfItsOwnerIsRepaired by the process that applied it, which knows its uid. To another
+// process the object is nobody's, because it may be another installation's.
 func TestAnObjectThatLostAllTraceOfItsOwnerIsRepaired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -217,7 +235,7 @@ func TestAnObjectThatLostAllTraceOfItsOwnerIsRepaired(t *testing.T) {
 	}
 }
 
-// TestAForcedTakeOverByAnotherApplyIsDrift, which no value in our set shows, but the set itself.
+// TestAForcedTakeOverByAnotherApplyIsDrift: only the set of our fields shows it, not their values.
 func TestAForcedTakeOverByAnotherApplyIsDrift(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -226,7 +244,8 @@ func TestAForcedTakeOverByAnotherApplyIsDrift(t *testing.T) {
 	must(t, err)
 	force := true
 	_, err = w.clientset.CoreV1().ConfigMaps(w.namespace).Patch(t.Context(), "settings", types.ApplyPatchType,
-		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"value":"two"}}`), metav1.PatchOptions{FieldManager: "somebody", Force: &force})
+		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"value":"two"}}`),
+		metav1.PatchOptions{FieldManager: "somebody", Force: &force})
 	must(t, err)
 	w.shows(maps, "settings", w.liveMap("settings").ResourceVersion)
 	_, err = maps.Apply(t.Context(), w.mine("settings", "one"))
@@ -255,12 +274,13 @@ func TestOtherValuesOfOurOwnFieldManagerAreDrift(t *testing.T) {
 		t.Errorf("the value is %q", m.Data["value"])
 	}
 	writes := w.requests.writes("configmaps")
-	if _, err := maps.Apply(t.Context(), w.mine("settings", "one")); err != nil || w.requests.writes("configmaps") != writes {
+	if _, err := maps.Apply(t.Context(), w.mine("settings", "one")); err != nil ||
+		w.requests.writes("configmaps") != writes {
 		t.Errorf("once it is repaired: %v, %d writes, want none", err, w.requests.writes("configmaps")-writes)
 	}
 }
 
-// TestFieldsThatAreNotAppliedAnyMoreAreRemoved, and those of others stay.
+// TestFieldsThatAreNotAppliedAnyMoreAreRemoved, and others' fields stay.
 func TestFieldsThatAreNotAppliedAnyMoreAreRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -272,7 +292,8 @@ func TestFieldsThatAreNotAppliedAnyMoreAreRemoved(t *testing.T) {
 	w.updateMap("settings", func(m *corev1.ConfigMap) { m.Data["others"] = "one" })
 	result, err := maps.Apply(t.Context(), w.mine("settings", "one"))
 	must(t, err)
-	if got := w.liveMap("settings").Data; result != controller.OperationResultUpdated || got["extra"] != "" || got["others"] != "one" || got["value"] != "one" {
+	if got := w.liveMap("settings").Data; result != controller.OperationResultUpdated ||
+		got["extra"] != "" || got["others"] != "one" || got["value"] != "one" {
 		t.Errorf("%q: the data are %v", result, got)
 	}
 }
@@ -300,7 +321,7 @@ func TestWithoutForceAConflictNamesFieldsAndManagers(t *testing.T) {
 	}
 }
 
-// TestOfManyWhoApplyTheSameNameOneGetsIt: each for another owner, at the same moment, with caches that show nothing.
+// TestOfManyWhoApplyTheSameNameOneGetsIt: each applies for another owner, at the same moment, with an empty cache.
 func TestOfManyWhoApplyTheSameNameOneGetsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -336,13 +357,14 @@ func TestOfManyWhoApplyTheSameNameOneGetsIt(t *testing.T) {
 		close(start)
 		wg.Wait()
 		m := w.liveMap(name)
-		if wins != 1 || refusals != racers-1 || m.Annotations[controller.OwnerKeyAnnotation] != "site-"+m.Data["value"] {
+		if wins != 1 || refusals != racers-1 ||
+			m.Annotations[controller.OwnerKeyAnnotation] != "site-"+m.Data["value"] {
 			t.Fatalf("%d won, %d were refused: %v %v", wins, refusals, m.Annotations, m.Data)
 		}
 	}
 }
 
-// TestSomebodysObjectIsRefusedWithoutForceToo: that the cache does not know an object does not make another error of it.
+// TestSomebodysObjectIsRefusedWithoutForceToo: the error is the same if the cache does not show the object.
 func TestSomebodysObjectIsRefusedWithoutForceToo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -354,21 +376,24 @@ func TestSomebodysObjectIsRefusedWithoutForceToo(t *testing.T) {
 	}
 }
 
-// deaf is a handle whose cache shows nothing.
+// deaf returns a handle whose cache shows nothing.
 func (w *world) deaf() *kube.Handle[*corev1.ConfigMap] {
 	w.t.Helper()
-	maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{}), manager)
+	maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps,
+		cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{}),
+		manager)
 	must(w.t, err)
 	return maps
 }
 
-// TestApplyMakesAgainWhatWasReplacedBehindTheCache: the object went and another one has its name; the cache does not know.
+// TestApplyMakesAgainWhatWasReplacedBehindTheCache: the object was deleted and another one has its name, and the cache
+// does not show it yet.
 func TestApplyMakesAgainWhatWasReplacedBehindTheCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	maps := w.deaf()
 	at := w.clientset.CoreV1().ConfigMaps(w.namespace)
-	_, err := maps.Apply(t.Context(), w.mine("settings", "one")) // from now on its own write shows it
+	_, err := maps.Apply(t.Context(), w.mine("settings", "one")) // from now on the handle shows its own write
 	must(t, err)
 
 	must(t, at.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
@@ -386,16 +411,22 @@ func TestApplyMakesAgainWhatWasReplacedBehindTheCache(t *testing.T) {
 	}
 }
 
-// TestWhatAdmissionMakesOfAnApplyIsNoDrift: a policy changes what is applied, as a mutating webhook would, and Apply does not
-// write for ever against it. Another process does not either.
+// TestWhatAdmissionMakesOfAnApplyIsNoDrift: a policy changes an applied object, as a mutating webhook would. Apply does
+// not write against it for ever, in this process or another.
 func TestWhatAdmissionMakesOfAnApplyIsNoDrift(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.policy("mutatingadmissionpolicies", map[string]any{
 		"reinvocationPolicy": "Never",
-		"mutations":          []any{map[string]any{"patchType": "JSONPatch", "jsonPatch": map[string]any{"expression": `[JSONPatch{op: "replace", path: "/data/value", value: "mutated"}]`}}},
+		"mutations": []any{map[string]any{
+			"patchType": "JSONPatch",
+			"jsonPatch": map[string]any{
+				"expression": `[JSONPatch{op: "replace", path: "/data/value", value: "mutated"}]`,
+			},
+		}},
 	}, func() bool {
-		m, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), w.configMap("probe", "one"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		m, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Create(t.Context(),
+			w.configMap("probe", "one"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil && m.Data["value"] == "mutated"
 	})
 	first := w.maps(manager)
@@ -462,7 +493,8 @@ func TestStrippedManagedFieldsCostARequestAndNoWrite(t *testing.T) {
 	}
 }
 
-// TestAConvergedSystemIsCalm: each site's objects are written once, and a controller that starts anew writes nothing.
+// TestAConvergedSystemIsCalm: a controller writes each site's objects once, and a controller that starts anew writes
+// nothing.
 func TestAConvergedSystemIsCalm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -472,7 +504,8 @@ func TestAConvergedSystemIsCalm(t *testing.T) {
 	}
 	for run := range 2 {
 		informer := w.deployments()
-		deployments, err := kube.New[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer)
+		deployments, err := kube.New[*appsv1.Deployment](w.dynamic,
+			appsv1.SchemeGroupVersion.WithResource("deployments"), informer)
 		must(t, err)
 		var seen calls
 		c := w.applied(func(ctx context.Context, key string) error {
@@ -487,7 +520,7 @@ func TestAConvergedSystemIsCalm(t *testing.T) {
 					return false
 				}
 			}
-			s := c.Stats() // after the count: before, the last site may be neither ready nor running, and then seen
+			s := c.Stats() // after the count: before it, the last site may be neither ready nor running yet
 			return s.Running == 0 && s.Ready == [3]int{} && s.Delayed == 0
 		})
 		// An event of the last write may be on its way: one more round of each, with a cache that has all.

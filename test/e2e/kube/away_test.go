@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTheAPIServerMayDieAtAnyMoment: killed and started again while sites are created, changed and deleted. In the end
-// there is what there should be, nothing twice and nothing left; and meanwhile what needs no Kubernetes went on.
+// TestTheAPIServerMayDieAtAnyMoment: it is killed and started again while sites are created, changed and deleted. In
+// the end each site has its objects, once, and nothing else is left. Meanwhile reconciles without Kubernetes go on.
 func TestTheAPIServerMayDieAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	w := newWorldOn(t, kubetest.Start(t))
@@ -115,8 +115,7 @@ func TestAnAPIServerThatIsAwayIsAClearError(t *testing.T) {
 	must(t, err)
 }
 
-// TestWhenTheAPIServerIsBackNobodyWaitsForHisBackoff, which is ten minutes here: neither what is to be written nor what is
-// to be deleted.
+// TestWhenTheAPIServerIsBackNobodyWaitsForHisBackoff, which is ten minutes here: writes and deletes go on at once.
 func TestWhenTheAPIServerIsBackNobodyWaitsForHisBackoff(t *testing.T) {
 	t.Parallel()
 	w := newWorldOn(t, kubetest.Start(t))
@@ -145,8 +144,8 @@ func TestWhenTheAPIServerIsBackNobodyWaitsForHisBackoff(t *testing.T) {
 	})
 }
 
-// TestAnOutageDoesNotCountAgainstThoseWhoFailedInIt: an API server that has just started refuses ordinary users for a moment,
-// and who met that after a long outage would else wait many times as long.
+// TestAnOutageDoesNotCountAgainstThoseWhoFailedInIt: an API server that has just started refuses ordinary users for a
+// moment. If a long outage counted, a key that meets this refusal would wait many times as long.
 func TestAnOutageDoesNotCountAgainstThoseWhoFailedInIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -185,8 +184,8 @@ func TestAnOutageDoesNotCountAgainstThoseWhoFailedInIt(t *testing.T) {
 	}
 }
 
-// TestAnAPIServerThatDoesNotAnswerIsAway, as a machine that is switched off or behind a firewall: what is sent to it runs
-// into a timeout, be it one of the connection or the reconcile's own.
+// TestAnAPIServerThatDoesNotAnswerIsAway, like a machine that is switched off or behind a firewall: requests run into a
+// timeout, the connection's or the reconcile's own.
 func TestAnAPIServerThatDoesNotAnswerIsAway(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(*http.Request) error{
@@ -218,7 +217,8 @@ func TestAnAPIServerThatDoesNotAnswerIsAway(t *testing.T) {
 			c := w.applied(func(ctx context.Context, key string) error {
 				_, err := maps.Apply(ctx, w.configMap(key, "one"))
 				return err
-			}, &seen, maps.Owns(), controller.WithReconcileTimeout(2*time.Second), controller.WithBackoff(10*time.Minute, 10*time.Minute))
+			}, &seen, maps.Owns(), controller.WithReconcileTimeout(2*time.Second),
+				controller.WithBackoff(10*time.Minute, 10*time.Minute))
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("first")))
 			eventually(t, "all is calm", func() bool { return w.liveMap("first") != nil && c.Stats().Running == 0 })
@@ -229,16 +229,20 @@ func TestAnAPIServerThatDoesNotAnswerIsAway(t *testing.T) {
 				says(t, err, "the API server did not answer in time")
 			}
 			away.Store(false)
-			eventually(t, "it is done, and does not wait for its backoff", func() bool { return w.liveMap("home") != nil })
+			eventually(t, "it is done, and does not wait for its backoff", func() bool {
+				return w.liveMap("home") != nil
+			})
 		})
 	}
 }
 
-// forbidden is the answer of an API server that does not know yet who may do what.
+// forbidden returns the answer of an API server that has not loaded its rules yet.
 func forbidden(req *http.Request) *http.Response {
-	status := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps is forbidden"}`
+	status := `{"kind":"Status","apiVersion":"v1","status":"Failure",` +
+		`"reason":"Forbidden","code":403,"message":"configmaps is forbidden"}`
 	return &http.Response{
-		StatusCode: http.StatusForbidden, Status: "403 Forbidden", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		StatusCode: http.StatusForbidden, Status: "403 Forbidden",
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(status)),
 	}
 }

@@ -8,9 +8,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// BenchmarkApply is of a Deployment with two containers: where nothing changed, known from the own last apply; the same for
-// a process that has to find out from the managedFields; where it is somebody else who changed it all the time; and where
-// each apply is a write.
+// BenchmarkApply applies a Deployment with two containers. Either nothing changed and the process knows that from its
+// own last apply; or the process has to find that out from the managedFields; or somebody else changes the object all
+// the time; or each apply is a write.
 func BenchmarkApply(b *testing.B) {
 	w := newWorld(b)
 	resource := appsv1.SchemeGroupVersion.WithResource("deployments")

@@ -15,13 +15,16 @@ import (
 	"k8s.io/client-go/informers"
 )
 
-// TestAdoptOrFailAsksWhereTheCacheHasNothing: an informer that is confined to what is owned never shows what is to be adopted.
+// TestAdoptOrFailAsksWhereTheCacheHasNothing: an informer for owned objects only never shows an object that is still to
+// be adopted.
 func TestAdoptOrFailAsksWhereTheCacheHasNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	informer := informers.NewSharedInformerFactoryWithOptions(w.clientset, 0, informers.WithNamespace(w.namespace), informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.LabelSelector = controller.OwnerkindLabel + "=Site"
-	})).Core().V1().ConfigMaps().Informer()
+	informer := informers.NewSharedInformerFactoryWithOptions(w.clientset, 0,
+		informers.WithNamespace(w.namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.LabelSelector = controller.OwnerkindLabel + "=Site"
+		})).Core().V1().ConfigMaps().Informer()
 	maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, informer)
 	must(t, err)
 	w.start(informer)
@@ -39,12 +42,14 @@ func TestAdoptOrFailAsksWhereTheCacheHasNothing(t *testing.T) {
 	}
 }
 
-// TestWhoIsBlockedGoesOnWhenTheNameIsFree, long before the backoff is over: the object that had the name is deleted, or let go.
+// TestWhoIsBlockedGoesOnWhenTheNameIsFree, long before the backoff is over: the object that had the name is deleted, or
+// loses its owner.
 func TestWhoIsBlockedGoesOnWhenTheNameIsFree(t *testing.T) {
 	t.Parallel()
 	for name, free := range map[string]func(*world){
 		"deleted": func(w *world) {
-			must(w.t, w.clientset.CoreV1().ConfigMaps(w.namespace).Delete(w.t.Context(), "settings", metav1.DeleteOptions{}))
+			must(w.t, w.clientset.CoreV1().ConfigMaps(w.namespace).Delete(w.t.Context(),
+				"settings", metav1.DeleteOptions{}))
 		},
 		"let go": func(w *world) {
 			w.updateMap("settings", func(m *corev1.ConfigMap) { m.Labels, m.Annotations = nil, nil })
@@ -67,13 +72,16 @@ func TestWhoIsBlockedGoesOnWhenTheNameIsFree(t *testing.T) {
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			eventually(t, "it is blocked", func() bool { return c.Stats().Failures == 1 })
 			free(w)
-			eventually(t, "it has it", func() bool { m := w.liveMap("settings"); return m != nil && m.Data["value"] == "one" })
+			eventually(t, "it has it", func() bool {
+				m := w.liveMap("settings")
+				return m != nil && m.Data["value"] == "one"
+			})
 		})
 	}
 }
 
-// TestANameThatBecomesFreeWhileSomebodyIsRefusedItIsTaken, at whatever moment after it was seen to be taken: here the object
-// is gone, and its event is over, before the reconcile that has just read it goes on.
+// TestANameThatBecomesFreeWhileSomebodyIsRefusedItIsTaken, at any moment after the reconcile saw it taken: here the
+// object is gone, and its event is over, before the reconcile that has just read it goes on.
 func TestANameThatBecomesFreeWhileSomebodyIsRefusedItIsTaken(t *testing.T) {
 	t.Parallel()
 	type write func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error
@@ -84,7 +92,9 @@ func TestANameThatBecomesFreeWhileSomebodyIsRefusedItIsTaken(t *testing.T) {
 	for name, write := range map[string]write{
 		"Apply": apply,
 		"CreateOrUpdate": func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error {
-			_, err := maps.CreateOrUpdate(ctx, w.configMap("settings", "one"), func(*corev1.ConfigMap) error { return nil })
+			_, err := maps.CreateOrUpdate(ctx, w.configMap("settings", "one"), func(*corev1.ConfigMap) error {
+				return nil
+			})
 			return err
 		},
 		"AdoptOrFail": func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error {
@@ -107,7 +117,8 @@ func TestANameThatBecomesFreeWhileSomebodyIsRefusedItIsTaken(t *testing.T) {
 					res, err := next.RoundTrip(req)
 					if req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/configmaps/settings") {
 						once.Do(func() {
-							if err := someone.CoreV1().ConfigMaps(w.namespace).Delete(req.Context(), "settings", metav1.DeleteOptions{}); err != nil {
+							if err := someone.CoreV1().ConfigMaps(w.namespace).Delete(req.Context(),
+								"settings", metav1.DeleteOptions{}); err != nil {
 								t.Error(err)
 								return
 							}
@@ -130,7 +141,7 @@ func TestANameThatBecomesFreeWhileSomebodyIsRefusedItIsTaken(t *testing.T) {
 	}
 }
 
-// deleted closes the channel when the controller is told of the first delete.
+// deleted closes the channel when the controller hears of the first delete.
 func deleted(gone chan struct{}) controller.SourceOption {
 	var once sync.Once
 	return controller.WithPredicate(controller.PredicateFuncs{DeleteFunc: func(metav1.Object) bool {
@@ -155,7 +166,9 @@ func TestANameThatIsNotWantedAnyMoreWakesNobody(t *testing.T) {
 			w.createMap(of(w.configMap("home", "theirs"), "another", "another-installation"))
 			gone := make(chan struct{})
 			var seen calls
-			c := w.controller(seen.reconciler(func(ctx context.Context, req controller.Request) (controller.Result, error) {
+			c := w.controller(seen.reconciler(func(
+				ctx context.Context, req controller.Request,
+			) (controller.Result, error) {
 				site, err := w.sites.Lister().Get(req.Key)
 				if isNotFound(err) {
 					return controller.Result{}, nil

@@ -29,8 +29,8 @@ import (
 // victimEnv makes this test binary a controller that kills itself; its value is a victim.
 const victimEnv = "NAGI_TEST_VICTIM"
 
-// victim is where a process works, and at which of its writes to the API server it kills itself: when the answer is there and
-// before anybody has it.
+// victim says where a process works, and at which of its writes to the API server it kills itself: after the answer has
+// come and before the caller gets it.
 type victim struct {
 	Host      string
 	Token     string
@@ -55,12 +55,16 @@ func threeMaps(ctx context.Context, maps *kube.Handle[*corev1.ConfigMap], namesp
 	return err
 }
 
-var shortLease = controller.WithLeaseTiming(controller.LeaseTiming{Duration: time.Second, RenewDeadline: 700 * time.Millisecond, RetryPeriod: 200 * time.Millisecond})
+var shortLease = controller.WithLeaseTiming(controller.LeaseTiming{
+	Duration: time.Second, RenewDeadline: 700 * time.Millisecond, RetryPeriod: 200 * time.Millisecond,
+})
 
 // run works until it is killed.
 func (v *victim) run() error {
 	var writes atomic.Int64
-	cfg := &rest.Config{Host: v.Host, BearerToken: v.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: v.CA}}
+	cfg := &rest.Config{
+		Host: v.Host, BearerToken: v.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: v.CA},
+	}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
 			res, err := next.RoundTrip(req)
@@ -88,17 +92,22 @@ func (v *victim) run() error {
 		return err
 	}
 	ctx := context.Background()
-	sites, err := entity.NewClient[*site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage})
+	sites, err := entity.NewClient[*site](ctx, js, entity.Config{
+		Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage,
+	})
 	if err != nil {
 		return err
 	}
-	informer := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(v.Namespace)).Core().V1().ConfigMaps().Informer()
+	informer := informers.NewSharedInformerFactoryWithOptions(clientset, 0,
+		informers.WithNamespace(v.Namespace)).Core().V1().ConfigMaps().Informer()
 	maps, err := kube.New[*corev1.ConfigMap](client, configMaps, informer)
 	if err != nil {
 		return err
 	}
 	go informer.RunWithContext(ctx)
-	c, err := controller.New("sites", sites, controller.ReconcilerFunc(func(ctx context.Context, req controller.Request) (controller.Result, error) {
+	c, err := controller.New("sites", sites, controller.ReconcilerFunc(func(
+		ctx context.Context, req controller.Request,
+	) (controller.Result, error) {
 		if req.Operations.Has(controller.OperationDelete) {
 			return controller.Result{}, nil
 		}
@@ -115,7 +124,8 @@ func (w *world) sacrifice(write int64) {
 	w.t.Helper()
 	cfg := w.server.Config()
 	v, err := json.Marshal(&victim{
-		Host: cfg.Host, Token: cfg.BearerToken, CA: cfg.CAData, NATS: w.js.Conn().ConnectedUrl(), Namespace: w.namespace, Write: write,
+		Host: cfg.Host, Token: cfg.BearerToken, CA: cfg.CAData,
+		NATS: w.js.Conn().ConnectedUrl(), Namespace: w.namespace, Write: write,
 	})
 	must(w.t, err)
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
@@ -124,13 +134,13 @@ func (w *world) sacrifice(write int64) {
 	cmd.Env = append(os.Environ(), victimEnv+"="+string(v))
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	_ = cmd.Run() // killed, that is the point
+	_ = cmd.Run() // its error only says that it was killed
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ctx.Err() != nil || !ok || !status.Signaled() {
 		w.t.Fatalf("it did not come to its write %d: %v\n%s", write, cmd.ProcessState, log.String())
 	}
 }
 
-// sacrificed is what TestMain does in a victim.
+// sacrificed runs a victim; TestMain calls it.
 func sacrificed(value string) int {
 	v := &victim{}
 	if err := json.NewDecoder(strings.NewReader(value)).Decode(v); err != nil {
@@ -141,8 +151,8 @@ func sacrificed(value string) int {
 	return 1
 }
 
-// TestAProcessKilledAfterAnyWriteToKubernetes loses nothing and makes nothing twice: not what it had written and did not know,
-// nor what it had deleted.
+// TestAProcessKilledAfterAnyWriteToKubernetes loses nothing and makes nothing twice, although it never learned the
+// result of its last write or delete.
 func TestAProcessKilledAfterAnyWriteToKubernetes(t *testing.T) {
 	t.Parallel()
 	for write := int64(1); write <= 3; write++ {
@@ -165,7 +175,9 @@ func TestAProcessKilledAfterAnyWriteToKubernetes(t *testing.T) {
 			second := func() *running {
 				maps := w.maps()
 				var seen calls
-				r := w.run(w.applied(func(ctx context.Context, _ string) error { return threeMaps(ctx, maps, w.namespace) }, &seen, maps.Owns(), shortLease))
+				r := w.run(w.applied(func(ctx context.Context, _ string) error {
+					return threeMaps(ctx, maps, w.namespace)
+				}, &seen, maps.Owns(), shortLease))
 				eventually(t, "the next process has reconciled", func() bool { return seen.count("home") > 0 })
 				return r
 			}

@@ -55,7 +55,7 @@ func TestFieldsThatTheTypeDoesNotKnowStay(t *testing.T) {
 	at := w.dynamic.Resource(resource).Namespace(w.namespace)
 	for name, transform := range map[string]cache.TransformFunc{
 		"unstructured": nil,
-		"typed": func(obj any) (any, error) { // as a typed informer would have it
+		"typed": func(obj any) (any, error) { // as in a typed informer
 			u, ok := obj.(interface{ UnstructuredContent() map[string]any })
 			if !ok {
 				return obj, nil
@@ -68,15 +68,22 @@ func TestFieldsThatTheTypeDoesNotKnowStay(t *testing.T) {
 		u.Object["spec"] = map[string]any{
 			"unknown": "stays",
 			"items": []any{
-				map[string]any{"name": "a", "value": "1", "new": "of a", "lines": []any{map[string]any{"text": "x", "new": "of x"}}},
+				map[string]any{
+					"name": "a", "value": "1", "new": "of a",
+					"lines": []any{map[string]any{"text": "x", "new": "of x"}},
+				},
 				map[string]any{"name": "b", "value": "1", "new": "of b"},
 				map[string]any{"name": "c", "value": "1", "new": "of c"},
 			},
-			"lines": []any{map[string]any{"text": "one", "new": "of one"}, map[string]any{"text": "two", "new": "of two"}},
+			"lines": []any{
+				map[string]any{"text": "one", "new": "of one"},
+				map[string]any{"text": "two", "new": "of two"},
+			},
 		}
 		_, err := at.Create(t.Context(), u, metav1.CreateOptions{})
 		must(t, err)
-		informer := dynamicinformer.NewFilteredDynamicInformer(w.dynamic, resource, w.namespace, 0, cache.Indexers{}, nil).Informer()
+		informer := dynamicinformer.NewFilteredDynamicInformer(
+			w.dynamic, resource, w.namespace, 0, cache.Indexers{}, nil).Informer()
 		if transform != nil {
 			must(t, informer.SetTransform(transform))
 		}
@@ -99,9 +106,15 @@ func TestFieldsThatTheTypeDoesNotKnowStay(t *testing.T) {
 			"items": []any{
 				map[string]any{"name": "d"},
 				map[string]any{"name": "c", "value": "1", "new": "of c"},
-				map[string]any{"name": "a", "value": "1", "new": "of a", "lines": []any{map[string]any{"text": "y", "new": "of x"}}},
+				map[string]any{
+					"name": "a", "value": "1", "new": "of a",
+					"lines": []any{map[string]any{"text": "y", "new": "of x"}},
+				},
 			},
-			"lines": []any{map[string]any{"text": "one", "new": "of one"}, map[string]any{"text": "TWO", "new": "of two"}},
+			"lines": []any{
+				map[string]any{"text": "one", "new": "of one"},
+				map[string]any{"text": "TWO", "new": "of two"},
+			},
 		}
 		if got := live.Object["spec"]; !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n%v, want\n%v", name, got, want)
@@ -109,8 +122,8 @@ func TestFieldsThatTheTypeDoesNotKnowStay(t *testing.T) {
 	}
 }
 
-// TestAnOwnerThatSomebodyWipedIsSetAgain by the process that wrote the object or has seen it to be right, by Apply and by
-// CreateOrUpdate; to another process it is nobody's.
+// TestAnOwnerThatSomebodyWipedIsSetAgain by Apply and CreateOrUpdate, in a process that wrote the object or has seen it
+// in order; to another process the object is nobody's.
 func TestAnOwnerThatSomebodyWipedIsSetAgain(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(context.Context, *world, *kube.Handle[*corev1.ConfigMap]) error{
@@ -135,31 +148,38 @@ func TestAnOwnerThatSomebodyWipedIsSetAgain(t *testing.T) {
 				return ok && key == "home"
 			}
 			must(t, w.sites.Create(t.Context(), newSite("home")))
-			for _, process := range []string{"first", "second"} { // the second only finds it as it should be
+			for _, process := range []string{"first", "second"} { // the second only finds it in order
 				maps := w.maps()
 				var seen calls
-				run := w.run(w.applied(func(ctx context.Context, _ string) error { return write(ctx, w, maps) }, &seen, maps.Owns()))
-				eventually(t, process+" is at rest", func() bool { return w.liveMap("settings") != nil && owned() && seen.count("home") > 0 })
+				run := w.run(w.applied(func(ctx context.Context, _ string) error {
+					return write(ctx, w, maps)
+				}, &seen, maps.Owns()))
+				eventually(t, process+" is at rest", func() bool {
+					return w.liveMap("settings") != nil && owned() && seen.count("home") > 0
+				})
 				w.updateMap("settings", wipe)
 				eventually(t, process+" sets the owner again", owned)
 				run.halt()
 			}
 			w.updateMap("settings", wipe)
 			maps := w.maps()
-			if err := w.inReconcile("home", func(ctx context.Context) error { return write(ctx, w, maps) }); err == nil || owned() {
+			if err := w.inReconcile("home", func(ctx context.Context) error {
+				return write(ctx, w, maps)
+			}); err == nil || owned() {
 				t.Error("a process that knows nothing of it took it over")
 			}
 		})
 	}
 }
 
-// TestAChangeThatTheServerUndoesIsNoUpdate, and is asked for once: mutate sets the whole spec, which takes the defaults away
-// that the API server then sets again.
+// TestAChangeThatTheServerUndoesIsNoUpdate, and is sent only once: mutate sets the whole spec and so removes defaults,
+// which the API server then sets again.
 func TestAChangeThatTheServerUndoesIsNoUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	informer := w.deployments()
-	deployments, err := kube.New[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
+	deployments, err := kube.New[*appsv1.Deployment](w.dynamic,
+		appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
 	must(t, err)
 	w.awaitSync(w.start(informer))
 	write := func(replicas int32) controller.OperationResult {
@@ -182,7 +202,8 @@ func TestAChangeThatTheServerUndoesIsNoUpdate(t *testing.T) {
 		}
 	}
 	// The first may find that the cache does not have its creation yet, and then reads once more.
-	if writes, reads := w.requests.writes("deployments")-writes, w.requests.of("GET deployments")-reads; writes > 1 || reads > 2 {
+	if writes, reads := w.requests.writes("deployments")-writes,
+		w.requests.of("GET deployments")-reads; writes > 1 || reads > 2 {
 		t.Errorf("%d writes and %d reads, though the first showed that it changes nothing", writes, reads)
 	}
 	if result := write(2); result != controller.OperationResultUpdated {

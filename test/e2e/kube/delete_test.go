@@ -17,13 +17,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// finalizer is removed as the garbage collector would do it, which does not run here.
+// finalizer is removed by the tests, as the garbage collector would do, which does not run here.
 func (w *world) finalized(name string) {
 	w.t.Helper()
 	w.updateMap(name, func(m *corev1.ConfigMap) { m.Finalizers = nil })
 }
 
-// tearingDown is a controller whose site "home" owns the ConfigMap "settings" and is deleted.
+// tearingDown starts a controller whose site "home" owns the ConfigMap "settings", and deletes the site.
 func (w *world) tearingDown(opts ...kube.DeleteOption) (*controller.Controller[*site], *calls) {
 	w.t.Helper()
 	maps := w.maps(kube.WithDeletes(opts...))
@@ -48,7 +48,7 @@ func (w *world) hasRecord(key string) bool {
 	return err == nil
 }
 
-// TestForegroundKeepsTheAnchorUntilTheObjectIsGone: what it owns within Kubernetes goes first.
+// TestForegroundKeepsTheAnchorUntilTheObjectIsGone: the object's own dependents in Kubernetes go first.
 func TestForegroundKeepsTheAnchorUntilTheObjectIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,7 +111,7 @@ func TestAPrimaryThatOrphansLeavesItsKubernetesObjects(t *testing.T) {
 	}
 }
 
-// TestTheDeleterDeletesWhatWasSeenAndNothingElse.
+// TestTheDeleterDeletesWhatWasSeenAndNothingElse: not an object that has changed or been replaced since.
 func TestTheDeleterDeletesWhatWasSeenAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -142,7 +142,7 @@ func TestTheDeleterDeletesWhatWasSeenAndNothingElse(t *testing.T) {
 	held.Finalizers = []string{"example.com/held"}
 	held = w.createMap(held)
 	must(t, deleter.Delete(ctx, held))
-	must(t, deleter.Delete(ctx, held)) // it is on its way
+	must(t, deleter.Delete(ctx, held)) // its delete is under way already
 	w.finalized("held")
 
 	if err := deleter.Delete(ctx, w.configMap("unread", "one")); err == nil {
@@ -165,7 +165,8 @@ func TestWrongDeleterOptionsFailNew(t *testing.T) {
 	says(t, err, "sideways", "Background, Foreground or Orphan")
 }
 
-// TestAnObjectThatChangesAllTheTimeIsDeletedInTheEnd: a precondition that fails is tried again with what there is by then.
+// TestAnObjectThatChangesAllTheTimeIsDeletedInTheEnd: after a failed precondition the delete is tried again with the
+// object's new version.
 func TestAnObjectThatChangesAllTheTimeIsDeletedInTheEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -228,7 +229,7 @@ type held struct {
 
 func (h held) ResultChan() <-chan watch.Event { return h.results }
 
-// lagging is an informer that shows nothing of what happens until the gate opens.
+// lagging returns an informer that shows no change until the gate opens.
 func (w *world) lagging(gate <-chan struct{}) cache.SharedIndexInformer {
 	at := w.clientset.CoreV1().ConfigMaps(w.namespace)
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

@@ -12,14 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestDriftInListsIsRepaired: lists by key, lists that are one value, sets, and what stands in their items, also by a process
-// that did not apply it itself.
+// TestDriftInListsIsRepaired: in lists by key, lists that are one value, sets, and the fields of their items, also in a
+// process that did not apply them itself.
 func TestDriftInListsIsRepaired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	handle := func() *kube.Handle[*appsv1.Deployment] {
 		informer := w.deployments()
-		k, err := kube.New[*appsv1.Deployment](w.dynamic, appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
+		k, err := kube.New[*appsv1.Deployment](w.dynamic,
+			appsv1.SchemeGroupVersion.WithResource("deployments"), informer, manager)
 		must(t, err)
 		w.awaitSync(w.start(informer))
 		return k
@@ -43,12 +44,20 @@ func TestDriftInListsIsRepaired(t *testing.T) {
 		"an item of an item changed":             func(d *appsv1.Deployment) { web(d).Env[1].Value = "x" },
 		"an item with a default in its key gone": func(d *appsv1.Deployment) { web(d).Ports = web(d).Ports[1:] },
 		"a list that is one value":               func(d *appsv1.Deployment) { web(d).Args = []string{"--b", "--a"} },
-		"an item gone":                           func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers = d.Spec.Template.Spec.Containers[:1] },
-		"a value of a set gone":                  func(d *appsv1.Deployment) { d.Spec.Template.Finalizers = d.Spec.Template.Finalizers[:1] },
-		"a struct gone":                          func(d *appsv1.Deployment) { web(d).ReadinessProbe = nil },
-		"a quantity gone":                        func(d *appsv1.Deployment) { delete(web(d).Resources.Requests, corev1.ResourceCPU) },
+		"an item gone": func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers = d.Spec.Template.Spec.Containers[:1]
+		},
+		"a value of a set gone": func(d *appsv1.Deployment) {
+			d.Spec.Template.Finalizers = d.Spec.Template.Finalizers[:1]
+		},
+		"a struct gone": func(d *appsv1.Deployment) { web(d).ReadinessProbe = nil },
+		"a quantity gone": func(d *appsv1.Deployment) {
+			delete(web(d).Resources.Requests, corev1.ResourceCPU)
+		},
 	} {
-		for who, k := range map[string]*kube.Handle[*appsv1.Deployment]{"who applied it": first, "a new process": handle()} {
+		for who, k := range map[string]*kube.Handle[*appsv1.Deployment]{
+			"who applied it": first, "a new process": handle(),
+		} {
 			d, err := at.Get(t.Context(), "web", metav1.GetOptions{})
 			must(t, err)
 			change(d)
@@ -70,7 +79,8 @@ func TestDriftInListsIsRepaired(t *testing.T) {
 	}
 }
 
-// TestDriftOfACustomResourceIsRepaired, of whose lists the API server knows no keys, and nothing is written without any.
+// TestDriftOfACustomResourceIsRepaired, although the API server knows no keys of its lists; without drift nothing is
+// written.
 func TestDriftOfACustomResourceIsRepaired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -86,9 +96,12 @@ func TestDriftOfACustomResourceIsRepaired(t *testing.T) {
 	at := w.dynamic.Resource(resource).Namespace(w.namespace)
 	desired := func() *unstructured.Unstructured {
 		u := of(w.widget(resource, w.namespace, "web", "one"), "home", "here")
-		u.Object["spec"] = map[string]any{"value": "one", "size": int64(3), "nested": map[string]any{"a": "b"}, "list": []any{
-			map[string]any{"name": "a", "value": "1"}, map[string]any{"name": "b", "value": "2"},
-		}}
+		u.Object["spec"] = map[string]any{
+			"value": "one", "size": int64(3), "nested": map[string]any{"a": "b"},
+			"list": []any{
+				map[string]any{"name": "a", "value": "1"}, map[string]any{"name": "b", "value": "2"},
+			},
+		}
 		return u
 	}
 	spec := func() string {
@@ -113,7 +126,9 @@ func TestDriftOfACustomResourceIsRepaired(t *testing.T) {
 			list[0], list[1] = list[1], list[0]
 		},
 	} {
-		for who, k := range map[string]*kube.Handle[*unstructured.Unstructured]{"who applied it": first, "a new process": handle()} {
+		for who, k := range map[string]*kube.Handle[*unstructured.Unstructured]{
+			"who applied it": first, "a new process": handle(),
+		} {
 			u, err := at.Get(t.Context(), "web", metav1.GetOptions{})
 			must(t, err)
 			change(u.Object["spec"].(map[string]any))
@@ -135,7 +150,8 @@ func TestDriftOfACustomResourceIsRepaired(t *testing.T) {
 	}
 	last := handle()
 	writes := w.requests.writes("widgets")
-	if result, err := last.Apply(t.Context(), desired()); err != nil || result != controller.OperationResultNone || w.requests.writes("widgets") != writes {
+	if result, err := last.Apply(t.Context(), desired()); err != nil ||
+		result != controller.OperationResultNone || w.requests.writes("widgets") != writes {
 		t.Errorf("without any drift: %q, %v, %d writes", result, err, w.requests.writes("widgets")-writes)
 	}
 }

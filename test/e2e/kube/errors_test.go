@@ -16,8 +16,10 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// applied is a controller that applies what f makes for each site, with a handle T.
-func (w *world) applied(f func(context.Context, string) error, seen *calls, opts ...controller.Option) *controller.Controller[*site] {
+// applied makes a controller that calls f for each site that exists.
+func (w *world) applied(
+	f func(context.Context, string) error, seen *calls, opts ...controller.Option,
+) *controller.Controller[*site] {
 	return w.controller(seen.reconciler(func(ctx context.Context, req controller.Request) (controller.Result, error) {
 		if req.Operations.Has(controller.OperationDelete) {
 			return controller.Result{}, nil
@@ -26,7 +28,7 @@ func (w *world) applied(f func(context.Context, string) error, seen *calls, opts
 	}), opts...)
 }
 
-// othersGoOn checks that a site which needs nothing of what is broken is reconciled meanwhile.
+// othersGoOn checks that a site that does not need the broken part is reconciled meanwhile.
 func (w *world) othersGoOn(seen *calls) {
 	w.t.Helper()
 	must(w.t, w.sites.Create(w.t.Context(), newSite("fine")))
@@ -100,14 +102,17 @@ func TestACustomResourceThatIsInstalledLateIsWaitedFor(t *testing.T) {
 	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
-// TestAnInformerThatCannotListFailsRunByName, and says why: the resource is missing, or RBAC forbids it; whether the informer
-// was started before the controller was made or after it.
+// TestAnInformerThatCannotListFailsRunByName, and the error says why: the resource is missing, or RBAC forbids it. It
+// does not matter whether the informer was started before the controller was made or after.
 func TestAnInformerThatCannotListFailsRunByName(t *testing.T) {
 	t.Parallel()
 	for name, started := range map[string]bool{"started before": true, "started after": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for reason, words := range map[string][]string{"missing": {"install its CustomResourceDefinition"}, "forbidden": {"forbidden", "alice", "grant the verb"}} {
+			for reason, words := range map[string][]string{
+				"missing":   {"install its CustomResourceDefinition"},
+				"forbidden": {"forbidden", "alice", "grant the verb"},
+			} {
 				w := newWorld(t)
 				resource, crd := w.widgets("Namespaced")
 				if reason == "forbidden" {
@@ -126,7 +131,8 @@ func TestAnInformerThatCannotListFailsRunByName(t *testing.T) {
 				if !started {
 					w.start(informer)
 				}
-				says(t, w.run(c).failed(), append(words, `controller "sites"`, "not synced: OwnsKube widgets."+resource.Group+"/v1")...)
+				says(t, w.run(c).failed(),
+					append(words, `controller "sites"`, "not synced: OwnsKube widgets."+resource.Group+"/v1")...)
 			}
 		})
 	}
@@ -141,7 +147,8 @@ func TestAnInformerThatLosesItsRightsDegradesAndHeals(t *testing.T) {
 	informer := w.typed()
 	var seen calls
 	news := make(chan error, 100)
-	c := w.controller(seen.reconciler(nil), controller.OwnsKube(informer, controller.WithSourceName("ConfigMaps of the shop")),
+	c := w.controller(seen.reconciler(nil),
+		controller.OwnsKube(informer, controller.WithSourceName("ConfigMaps of the shop")),
 		controller.WithOnSourceError(func(source string, err error) { news <- err }))
 	w.start(informer)
 	w.run(c)
@@ -150,7 +157,7 @@ func TestAnInformerThatLosesItsRightsDegradesAndHeals(t *testing.T) {
 	admin := *w
 	admin.use(w.server.Config())
 	must(t, admin.clientset.RbacV1().RoleBindings(w.namespace).Delete(t.Context(), "reader", metav1.DeleteOptions{}))
-	must(t, w.server.Restart()) // ends the watches, as it would by itself after some minutes
+	must(t, w.server.Restart()) // ends the watches, as the server does by itself after some minutes
 	select {
 	case err := <-news:
 		says(t, err, "forbidden", "bob", "grant the verb")
@@ -172,7 +179,10 @@ func TestAnInformerThatLosesItsRightsDegradesAndHeals(t *testing.T) {
 // grant makes a role in the test's namespace and binds it to a user.
 func (w *world) grant(user, name string, verbs ...string) {
 	w.t.Helper()
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs}}}
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs}},
+	}
 	_, err := w.clientset.RbacV1().Roles(w.namespace).Create(w.t.Context(), role, metav1.CreateOptions{})
 	must(w.t, err)
 	_, err = w.clientset.RbacV1().RoleBindings(w.namespace).Create(w.t.Context(), &rbacv1.RoleBinding{
@@ -214,10 +224,12 @@ func TestWritesThatRBACForbidsAreClearErrorsUntilTheyAreGranted(t *testing.T) {
 	w.othersGoOn(&seen)
 	admin.grant("carol", "writer", "create", "patch")
 	eventually(t, "it is there", func() bool { return admin.liveMap("settings") != nil })
-	// The delete is another verb: the teardown is owed until it is granted.
+	// Delete is another verb: the teardown waits until it is granted.
 	eventually(t, "the cache has it", func() bool { _, err := maps.Get(w.key("settings")); return err == nil })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "the reconciler has cleaned up", func() bool { return seen.with("home", controller.OperationDelete) > 1 })
+	eventually(t, "the reconciler has cleaned up", func() bool {
+		return seen.with("home", controller.OperationDelete) > 1
+	})
 	if c.Stats().TornDown != 0 {
 		t.Error("torn down though the delete is forbidden")
 	}
@@ -225,7 +237,7 @@ func TestWritesThatRBACForbidsAreClearErrorsUntilTheyAreGranted(t *testing.T) {
 	eventually(t, "torn down", func() bool { return c.Stats().TornDown == 1 && admin.liveMap("settings") == nil })
 }
 
-// TestANamespaceThatTerminatesOrIsMissingIsAClearError and the teardown in it is not held up.
+// TestANamespaceThatTerminatesOrIsMissingIsAClearError, and a teardown in it goes on.
 func TestANamespaceThatTerminatesOrIsMissingIsAClearError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -262,7 +274,8 @@ func TestARefusalByAnAdmissionPolicyIsAClearErrorUntilTheObjectIsRight(t *testin
 	w.policy("validatingadmissionpolicies", map[string]any{
 		"validations": []any{map[string]any{"expression": `object.data.value != "bad"`, "message": "bad is not good"}},
 	}, func() bool {
-		_, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), w.configMap("probe", "bad"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Create(t.Context(),
+			w.configMap("probe", "bad"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil
 	})
 	maps := w.maps()
@@ -293,5 +306,8 @@ func TestARefusalByAnAdmissionPolicyIsAClearErrorUntilTheObjectIsRight(t *testin
 	}
 	w.othersGoOn(&seen)
 	must(t, w.sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"good"}}`)))
-	eventually(t, "it is there", func() bool { m := w.liveMap("settings"); return m != nil && m.Data["value"] == "good" })
+	eventually(t, "it is there", func() bool {
+		m := w.liveMap("settings")
+		return m != nil && m.Data["value"] == "good"
+	})
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestReadsShowWhatWasWritten at once and never anything older: many writers, each of its own object, by Apply,
+// TestReadsShowWhatWasWritten at once, and never anything older. Many writers each write their own object by Apply,
 // CreateOrUpdate and Delete, with reads of every kind in between.
 func TestReadsShowWhatWasWritten(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,10 @@ func TestReadsShowWhatWasWritten(t *testing.T) {
 				what := "Apply"
 				if round%4 == 3 {
 					what = "CreateOrUpdate"
-					_, err = maps.CreateOrUpdate(t.Context(), desired(round), func(m *corev1.ConfigMap) error { m.Data["value"] = strconv.Itoa(round); return nil })
+					_, err = maps.CreateOrUpdate(t.Context(), desired(round), func(m *corev1.ConfigMap) error {
+						m.Data["value"] = strconv.Itoa(round)
+						return nil
+					})
 				} else {
 					_, err = maps.Apply(t.Context(), desired(round))
 				}
@@ -84,7 +87,7 @@ func TestReadsShowWhatWasWritten(t *testing.T) {
 	wg.Wait()
 }
 
-// TestReadsNeverGoBack: versions that readers see of an object only grow, while its writer and somebody else write.
+// TestReadsNeverGoBack: the versions of an object that readers see only grow, while its writer and somebody else write.
 func TestReadsNeverGoBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -128,7 +131,7 @@ func TestReadsNeverGoBack(t *testing.T) {
 	readers.Wait()
 }
 
-// TestADeletedObjectThatAFinalizerHoldsIsShownAsSuch, and not as gone or as if nothing had happened.
+// TestADeletedObjectThatAFinalizerHoldsIsShownAsSuch: not as gone, and not as unchanged.
 func TestADeletedObjectThatAFinalizerHoldsIsShownAsSuch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -158,7 +161,7 @@ func TestADeletedObjectThatAFinalizerHoldsIsShownAsSuch(t *testing.T) {
 	}, maps.Owns()))
 }
 
-// TestTheNextReconcileSeesWhatTheLastOneWrote in the informer's own store too, which knows nothing of own writes until the
+// TestTheNextReconcileSeesWhatTheLastOneWrote in the informer's own store too, which shows own writes only when the
 // watch brings them.
 func TestTheNextReconcileSeesWhatTheLastOneWrote(t *testing.T) {
 	t.Parallel()
@@ -190,7 +193,7 @@ func TestTheNextReconcileSeesWhatTheLastOneWrote(t *testing.T) {
 	}
 }
 
-// TestReadsAreCopies that nobody else sees the changes of.
+// TestReadsAreCopies: no other reader sees changes of them.
 func TestReadsAreCopies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -210,21 +213,27 @@ func TestReadsAreCopies(t *testing.T) {
 	}
 }
 
-// TestAHandleReadsAnyInformersObjectsAsItsType.
+// TestAHandleReadsAnyInformersObjectsAsItsType: typed, unstructured or metadata-only.
 func TestAHandleReadsAnyInformersObjectsAsItsType(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.createMap(w.mine("settings", "one"))
-	unstructuredMaps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, w.start(w.unstructured(configMaps, w.namespace)))
+	unstructuredMaps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps,
+		w.start(w.unstructured(configMaps, w.namespace)))
 	must(t, err)
-	typedAsUnstructured, err := kube.New[*unstructured.Unstructured](w.dynamic, configMaps, w.start(w.typed()), kube.WithKind("ConfigMap"))
+	typedAsUnstructured, err := kube.New[*unstructured.Unstructured](w.dynamic, configMaps,
+		w.start(w.typed()), kube.WithKind("ConfigMap"))
 	must(t, err)
-	metadataOnly, err := kube.New[*metav1.PartialObjectMetadata](w.dynamic, configMaps, w.start(w.metadataOnly(configMaps, w.namespace)))
+	metadataOnly, err := kube.New[*metav1.PartialObjectMetadata](w.dynamic, configMaps,
+		w.start(w.metadataOnly(configMaps, w.namespace)))
 	must(t, err)
-	for _, informer := range []cache.SharedIndexInformer{unstructuredMaps.Informer(), typedAsUnstructured.Informer(), metadataOnly.Informer()} {
+	for _, informer := range []cache.SharedIndexInformer{
+		unstructuredMaps.Informer(), typedAsUnstructured.Informer(), metadataOnly.Informer(),
+	} {
 		w.awaitSync(informer)
 	}
-	if m, err := unstructuredMaps.Get(w.key("settings")); err != nil || m.Data["value"] != "one" || m.Kind != "ConfigMap" {
+	if m, err := unstructuredMaps.Get(w.key("settings")); err != nil ||
+		m.Data["value"] != "one" || m.Kind != "ConfigMap" {
 		t.Errorf("unstructured as typed: %v, %v", m, err)
 	}
 	if u, err := typedAsUnstructured.Get(w.key("settings")); err != nil || u.GetKind() != "ConfigMap" {
@@ -232,12 +241,14 @@ func TestAHandleReadsAnyInformersObjectsAsItsType(t *testing.T) {
 	} else if value, _, _ := unstructured.NestedString(u.Object, "data", "value"); value != "one" {
 		t.Errorf("typed as unstructured: %v", u.Object)
 	}
-	if owned, err := metadataOnly.OwnedBy("Site", "home"); err != nil || len(owned) != 1 || owned[0].Name != "settings" {
+	if owned, err := metadataOnly.OwnedBy("Site", "home"); err != nil ||
+		len(owned) != 1 || owned[0].Name != "settings" {
 		t.Errorf("metadata only: %v, %v", owned, err)
 	}
 }
 
-// TestCreateOrUpdateWritesOnlyWhatChanged, and keeps what the Go type does not know and what others wrote.
+// TestCreateOrUpdateWritesOnlyWhatChanged, and keeps fields that the Go type does not know and fields that others
+// wrote.
 func TestCreateOrUpdateWritesOnlyWhatChanged(t *testing.T) {
 	t.Parallel()
 	for name, informer := range map[string]func(*world) cache.SharedIndexInformer{
@@ -255,7 +266,10 @@ func TestCreateOrUpdateWritesOnlyWhatChanged(t *testing.T) {
 				t.Helper()
 				before := w.requests.writes("configmaps")
 				m := of(w.configMap("settings", "as it came"), "home", "here")
-				result, err := maps.CreateOrUpdate(t.Context(), m, func(m *corev1.ConfigMap) error { m.Data["value"] = value; return nil })
+				result, err := maps.CreateOrUpdate(t.Context(), m, func(m *corev1.ConfigMap) error {
+					m.Data["value"] = value
+					return nil
+				})
 				if err != nil || result != want {
 					t.Errorf("%q: %q, %v, want %q", value, result, err, want)
 				}
@@ -328,9 +342,11 @@ func TestAHandleOfAClusterScopedResource(t *testing.T) {
 	if err != nil || result != controller.OperationResultCreated {
 		t.Fatalf("%q, %v", result, err)
 	}
-	result, err = widgets.CreateOrUpdate(t.Context(), of(w.widget(resource, "", "a", ""), "home", "here"), func(u *unstructured.Unstructured) error {
-		return unstructured.SetNestedField(u.Object, "two", "spec", "value")
-	})
+	result, err = widgets.CreateOrUpdate(t.Context(),
+		of(w.widget(resource, "", "a", ""), "home", "here"),
+		func(u *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(u.Object, "two", "spec", "value")
+		})
 	if err != nil || result != controller.OperationResultUpdated {
 		t.Fatalf("%q, %v", result, err)
 	}

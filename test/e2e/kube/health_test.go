@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// stays checks for a while that something is so.
+// stays checks for a while that a condition holds.
 func stays(t testing.TB, d time.Duration, what string, holds func() bool) {
 	t.Helper()
 	end := time.NewTimer(d)
@@ -40,7 +40,7 @@ func stays(t testing.TB, d time.Duration, what string, holds func() bool) {
 	}
 }
 
-// whenPatching is a client's configuration with which each patch gets f's answer.
+// whenPatching returns a client's configuration with which each patch gets f's answer.
 func (w *world) whenPatching(f func(*http.Request) (*http.Response, error)) *rest.Config {
 	cfg := w.server.Config()
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -54,8 +54,8 @@ func (w *world) whenPatching(f func(*http.Request) (*http.Response, error)) *res
 	return cfg
 }
 
-// TestAnOwnDeadlineKeepsItsBackoff: that a write takes longer than its reconcile may, as of a slow webhook, is no absence of
-// the API server.
+// TestAnOwnDeadlineKeepsItsBackoff: a write that takes longer than its reconcile may, for example because of a slow
+// webhook, does not mean that the API server is away.
 func TestAnOwnDeadlineKeepsItsBackoff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -70,7 +70,8 @@ func TestAnOwnDeadlineKeepsItsBackoff(t *testing.T) {
 		_, err := maps.Apply(ctx, w.configMap("settings", "one"))
 		errs <- err
 		return err
-	}, &seen, maps.Owns(), controller.WithReconcileTimeout(200*time.Millisecond), controller.WithBackoff(10*time.Minute, 10*time.Minute))
+	}, &seen, maps.Owns(), controller.WithReconcileTimeout(200*time.Millisecond),
+		controller.WithBackoff(10*time.Minute, 10*time.Minute))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	says(t, <-errs, "deadline exceeded")
@@ -79,8 +80,8 @@ func TestAnOwnDeadlineKeepsItsBackoff(t *testing.T) {
 	})
 }
 
-// TestAWriteThatNeverGetsThroughKeepsItsBackoff while the API server answers others: that is no absence of it, and its source
-// is as healthy as before, whether or not the informer moves.
+// TestAWriteThatNeverGetsThroughKeepsItsBackoff while the API server answers others. Then the server is not away, and
+// the source is as healthy as before, whether or not the informer gets events.
 func TestAWriteThatNeverGetsThroughKeepsItsBackoff(t *testing.T) {
 	t.Parallel()
 	for name, busy := range map[string]bool{"quiet": false, "busy": true} {
@@ -102,12 +103,14 @@ func TestAWriteThatNeverGetsThroughKeepsItsBackoff(t *testing.T) {
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			eventually(t, "it is tried", func() bool { return seen.count("home") == 1 })
-			stays(t, 5*time.Second, "it rests, and nothing is reported", func() bool { return seen.count("home") == 1 && len(news) == 0 })
+			stays(t, 5*time.Second, "it rests, and nothing is reported", func() bool {
+				return seen.count("home") == 1 && len(news) == 0
+			})
 		})
 	}
 }
 
-// keepChanging has somebody write a ConfigMap all the time until the test ends.
+// keepChanging writes a ConfigMap all the time, as somebody else, until the test ends.
 func (w *world) keepChanging(name string) {
 	w.createMap(w.configMap(name, "0"))
 	ctx, stop := context.WithCancel(context.Background())
@@ -122,7 +125,8 @@ func (w *world) keepChanging(name string) {
 				return
 			case <-tick.C:
 			}
-			_, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Update(ctx, w.configMap(name, fmt.Sprint(n)), metav1.UpdateOptions{})
+			_, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Update(ctx,
+				w.configMap(name, fmt.Sprint(n)), metav1.UpdateOptions{})
 			if err != nil && ctx.Err() == nil {
 				w.t.Errorf("change %s: %v", name, err)
 				return
@@ -135,14 +139,15 @@ func (w *world) keepChanging(name string) {
 	})
 }
 
-// TestAnAPIServerThatIsAwayIsReportedUntilItIsBack: the watch tries again by itself and tells nobody, but somebody's write fails.
+// TestAnAPIServerThatIsAwayIsReportedUntilItIsBack: the watch tries again silently, but a write fails and is reported.
 func TestAnAPIServerThatIsAwayIsReportedUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	w := newWorldOn(t, kubetest.Start(t))
 	maps := w.maps(manager)
 	var seen calls
 	news := make(chan error, 1000)
-	c := w.controller(seen.reconciler(nil), maps.Owns(), controller.WithOnSourceError(func(_ string, err error) { news <- err }))
+	c := w.controller(seen.reconciler(nil), maps.Owns(),
+		controller.WithOnSourceError(func(_ string, err error) { news <- err }))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
@@ -186,8 +191,8 @@ func TestAnInformerThatIsStoppedUnderAControllerIsReported(t *testing.T) {
 	w.othersGoOn(&seen)
 }
 
-// TestAnOrdinaryShutdownIsNoNews: one signal ends the informers at once, while the last reconcile goes on in the grace period,
-// and sees what it writes.
+// TestAnOrdinaryShutdownIsNoNews: one signal ends the informers at once, while the last reconcile goes on in the grace
+// period and sees its own writes.
 func TestAnOrdinaryShutdownIsNoNews(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -217,7 +222,8 @@ func TestAnOrdinaryShutdownIsNoNews(t *testing.T) {
 			t.Errorf("it does not see what it wrote: %v", err)
 		}
 		return own.Err()
-	}, new(calls), maps.Owns(), controller.WithGracePeriod(patience), controller.WithOnSourceError(func(_ string, err error) { news <- err }))
+	}, new(calls), maps.Owns(), controller.WithGracePeriod(patience),
+		controller.WithOnSourceError(func(_ string, err error) { news <- err }))
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
 	must(t, w.sites.Create(t.Context(), newSite("home")))
@@ -234,8 +240,8 @@ func TestAnOrdinaryShutdownIsNoNews(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatTerminatesHoldsUpNobodyElse: what is to be created in it is tried until it is there again, what is to be
-// deleted in it is deleted.
+// TestANamespaceThatTerminatesHoldsUpNobodyElse: creations in it are tried until it is there again, and deletes in it
+// are done.
 func TestANamespaceThatTerminatesHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -277,14 +283,16 @@ func TestANamespaceThatTerminatesHoldsUpNobodyElse(t *testing.T) {
 		_, err := namespaces.Get(t.Context(), w.namespace, metav1.GetOptions{})
 		return isNotFound(err)
 	})
-	_, err = namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{})
+	_, err = namespaces.Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+	}, metav1.CreateOptions{})
 	must(t, err)
 	eventually(t, "what was to be created is there", func() bool { return w.liveMap("new") != nil })
 	eventually(t, "nothing fails", func() bool { return c.Stats().Failing == 0 })
 }
 
-// TestACustomResourceThatIsRemovedWhileAControllerRunsHoldsUpNobodyElse: its source degrades, a teardown finds nothing left to
-// delete, and when it is installed again all goes on.
+// TestACustomResourceThatIsRemovedWhileAControllerRunsHoldsUpNobodyElse: its source degrades, a teardown finds nothing
+// left to delete, and when it is installed again all goes on.
 func TestACustomResourceThatIsRemovedWhileAControllerRunsHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -325,7 +333,7 @@ func TestACustomResourceThatIsRemovedWhileAControllerRunsHoldsUpNobodyElse(t *te
 	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
-// TestKumoriKeepsTheUsersWatchErrorHandler, for which its API has no option.
+// TestKumoriKeepsTheUsersWatchErrorHandler, because the Kumori API has no option for one.
 func TestKumoriKeepsTheUsersWatchErrorHandler(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -333,8 +341,11 @@ func TestKumoriKeepsTheUsersWatchErrorHandler(t *testing.T) {
 	informer := w.unstructured(resource, w.namespace)
 	called := make(chan error, 1000)
 	must(t, informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { called <- err }))
-	_ = controllerruntime.NewControllerRuntime[*site, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None](
-		"shops", "Site", w.clientset, w.sites, []cache.SharedIndexInformer{informer}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, 0)
+	_ = controllerruntime.NewControllerRuntime[
+		*site, *entity.None, *entity.None, *entity.None, *entity.None,
+		*entity.None, *entity.None, *entity.None, *entity.None](
+		"shops", "Site", w.clientset, w.sites, []cache.SharedIndexInformer{informer},
+		nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, 0)
 	w.start(informer)
 	select {
 	case <-called:
@@ -343,8 +354,8 @@ func TestKumoriKeepsTheUsersWatchErrorHandler(t *testing.T) {
 	}
 }
 
-// TestRightsInANamespaceAreNotTakenForTheReasonOfASlowList: who may list in one namespace only is refused the list of all,
-// which says nothing about an informer in that namespace.
+// TestRightsInANamespaceAreNotTakenForTheReasonOfASlowList: a user who may list only in one namespace is refused the
+// list of all namespaces. That says nothing about an informer in that namespace.
 func TestRightsInANamespaceAreNotTakenForTheReasonOfASlowList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -364,5 +375,6 @@ func TestRightsInANamespaceAreNotTakenForTheReasonOfASlowList(t *testing.T) {
 	w.start(informer)
 	c := w.controller(new(calls).reconciler(nil), controller.WithCacheSyncTimeout(2*time.Second),
 		controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(asks, configMaps))))
-	says(t, w.run(c).failed(), "not synced: OwnsKube configmaps/v1", "maybe because of missing rights", "in all namespaces")
+	says(t, w.run(c).failed(), "not synced: OwnsKube configmaps/v1",
+		"maybe because of missing rights", "in all namespaces")
 }

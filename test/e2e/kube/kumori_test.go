@@ -14,7 +14,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-type kumoriRuntime = controllerruntime.ControllerRuntime[*site, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None]
+type kumoriRuntime = controllerruntime.ControllerRuntime[
+	*site, *entity.None, *entity.None, *entity.None, *entity.None,
+	*entity.None, *entity.None, *entity.None, *entity.None,
+]
 
 // shop is a controller in the Kumori style: a ConfigMap for each site.
 type shop struct {
@@ -40,14 +43,17 @@ func (s *shop) SyncHandler(key string) error {
 	return err
 }
 
-// TestAKumoriControllerWritesWithTheContextOfItsKey: the handle sets the owner, so events find it, and the sync that cleans
-// up finds what is its own.
+// TestAKumoriControllerWritesWithTheContextOfItsKey: the handle sets the owner, so events find the site, and the sync
+// that cleans up finds the site's objects.
 func TestAKumoriControllerWritesWithTheContextOfItsKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := &shop{w: w, maps: w.maps()}
-	s.kumoriRuntime = controllerruntime.NewControllerRuntime[*site, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None, *entity.None](
-		"shops", "Site", w.clientset, w.sites, []cache.SharedIndexInformer{s.maps.Informer()}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, 0)
+	s.kumoriRuntime = controllerruntime.NewControllerRuntime[
+		*site, *entity.None, *entity.None, *entity.None, *entity.None,
+		*entity.None, *entity.None, *entity.None, *entity.None](
+		"shops", "Site", w.clientset, w.sites, []cache.SharedIndexInformer{s.maps.Informer()},
+		nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, 0)
 	s.SetCustomController(s)
 	stop, errs := make(chan struct{}), make(chan error, 1)
 	var running wait.Group
@@ -57,11 +63,16 @@ func TestAKumoriControllerWritesWithTheContextOfItsKey(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	eventually(t, "it is there", func() bool { return w.liveMap("home") != nil })
 	m := w.liveMap("home")
-	if obj, key, err := s.DecomposeKubeSecondaryResource(cache.DeletedFinalStateUnknown{Key: w.key("home"), Obj: m}); err != nil || key != "home" || obj.GetUID() != m.UID {
+	if obj, key, err := s.DecomposeKubeSecondaryResource(cache.DeletedFinalStateUnknown{
+		Key: w.key("home"), Obj: m,
+	}); err != nil || key != "home" || obj.GetUID() != m.UID {
 		t.Errorf("the owner of what was applied is %q, %v", key, err)
 	}
 	must(t, w.clientset.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), "home", metav1.DeleteOptions{}))
-	eventually(t, "it is made again", func() bool { again := w.liveMap("home"); return again != nil && again.UID != m.UID })
+	eventually(t, "it is made again", func() bool {
+		again := w.liveMap("home")
+		return again != nil && again.UID != m.UID
+	})
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "it is cleaned up", func() bool { return w.liveMap("home") == nil })
 	select {

@@ -1,4 +1,4 @@
-// Package kube holds the promises about Kubernetes secondaries and tertiaries, on a real API server.
+// Package kube tests the promises about Kubernetes secondaries and tertiaries on a real API server.
 package kube
 
 import (
@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// shared is the API server of the tests that break none; each test has a namespace of its own there.
+// shared is the API server of the tests that break none; each test has its own namespace there.
 var shared *kubetest.Server
 
 func TestMain(m *testing.M) {
@@ -21,7 +21,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(withServer{m})
 }
 
-// withServer runs the tests between start and end of the shared server, so that its goroutines count as leaks too.
+// withServer runs the tests between the start and the end of the shared server, so that its goroutines count as leaks
+// too.
 type withServer struct{ m *testing.M }
 
 func (w withServer) Run() int {

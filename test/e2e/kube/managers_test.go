@@ -12,16 +12,20 @@ import (
 	"k8s.io/client-go/informers"
 )
 
-// TestTwoFieldManagersOfOneObjectAreCalm: each applies its own fields, and none takes the other's mark away, or they would
+// TestTwoFieldManagersOfOneObjectAreCalm: each applies its own fields and leaves the other's mark. Else they would
 // write for ever.
 func TestTwoFieldManagersOfOneObjectAreCalm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	base, extra := w.maps(kube.WithFieldManager("base")), w.maps(kube.WithFieldManager("Extra fields, by a name that is in no annotation's key"))
+	base, extra :=
+		w.maps(kube.WithFieldManager("base")),
+		w.maps(kube.WithFieldManager("Extra fields, by a name that is in no annotation's key"))
 	byDefault := w.maps()
 	var seen calls
 	c := w.applied(func(ctx context.Context, _ string) error {
-		for name, handle := range map[string]*kube.Handle[*corev1.ConfigMap]{"one": base, "two": extra, "three": byDefault} {
+		for name, handle := range map[string]*kube.Handle[*corev1.ConfigMap]{
+			"one": base, "two": extra, "three": byDefault,
+		} {
 			m := w.configMap("settings", "")
 			m.Data = map[string]string{name: name}
 			if _, err := handle.Apply(ctx, m); err != nil {
@@ -33,25 +37,31 @@ func TestTwoFieldManagersOfOneObjectAreCalm(t *testing.T) {
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	want := map[string]string{"one": "one", "two": "two", "three": "three"}
-	eventually(t, "all is there", func() bool { m := w.liveMap("settings"); return m != nil && maps.Equal(m.Data, want) })
+	eventually(t, "all is there", func() bool {
+		m := w.liveMap("settings")
+		return m != nil && maps.Equal(m.Data, want)
+	})
 	writes := w.requests.writes("configmaps")
 	for range 5 {
 		n := seen.count("home")
 		c.Enqueue("home", controller.OperationManual)
 		eventually(t, "it is reconciled", func() bool { return seen.count("home") > n })
 	}
-	// What was under way when all was there may have been one more of each.
+	// When all was there, one more write of each may have been under way.
 	if n := w.requests.writes("configmaps") - writes; n > 3 {
 		t.Errorf("%d writes, though nothing changed", n)
 	}
 }
 
-// TestASecretOfStringDataIsKept: what the API server makes of stringData is in nobody's set of fields, so what is applied is data.
+// TestASecretOfStringDataIsKept: the data that the API server makes of stringData is in nobody's set of fields, so
+// Apply sends data instead.
 func TestASecretOfStringDataIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	informer := informers.NewSharedInformerFactoryWithOptions(w.clientset, 0, informers.WithNamespace(w.namespace)).Core().V1().Secrets().Informer()
-	secrets, err := kube.New[*corev1.Secret](w.dynamic, corev1.SchemeGroupVersion.WithResource("secrets"), informer, manager)
+	informer := informers.NewSharedInformerFactoryWithOptions(w.clientset, 0,
+		informers.WithNamespace(w.namespace)).Core().V1().Secrets().Informer()
+	secrets, err := kube.New[*corev1.Secret](w.dynamic,
+		corev1.SchemeGroupVersion.WithResource("secrets"), informer, manager)
 	must(t, err)
 	w.start(informer)
 	w.awaitSync(informer)
@@ -82,7 +92,8 @@ func TestASecretOfStringDataIsKept(t *testing.T) {
 			t.Errorf("%s: the secret is %q", name, s.Data)
 		}
 		writes := w.requests.writes("secrets")
-		if result, err := write(); err != nil || result != controller.OperationResultNone || w.requests.writes("secrets") != writes {
+		if result, err := write(); err != nil || result != controller.OperationResultNone ||
+			w.requests.writes("secrets") != writes {
 			t.Errorf("%s again: %q, %v, %d requests", name, result, err, w.requests.writes("secrets")-writes)
 		}
 		s.Data["password"] = []byte("theirs")
@@ -94,7 +105,8 @@ func TestASecretOfStringDataIsKept(t *testing.T) {
 		})
 		_, err = write()
 		must(t, err)
-		if s, err = at.Get(t.Context(), "login", metav1.GetOptions{}); err != nil || string(s.Data["password"]) != "ours" {
+		if s, err = at.Get(t.Context(), "login", metav1.GetOptions{}); err != nil ||
+			string(s.Data["password"]) != "ours" {
 			t.Errorf("%s: the password is %q after somebody changed it, %v", name, s.Data["password"], err)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestAChangeThatTheServerUndidIsAskedForOnceTheObjectHasChanged: the answer that it changes nothing is of one version
-// of the object. Somebody's change of what the server had set by default is drift, and is undone.
+// TestAChangeThatTheServerUndidIsAskedForOnceTheObjectHasChanged: the answer that a change has no effect holds for one
+// version of the object. If somebody changes a server's default, that is drift, and is undone.
 func TestAChangeThatTheServerUndidIsAskedForOnceTheObjectHasChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -57,8 +57,8 @@ func TestAChangeThatTheServerUndidIsAskedForOnceTheObjectHasChanged(t *testing.T
 	}
 }
 
-// TestWhatTheLabelsGiveToAnotherIsNotTakenBack: somebody took the annotations of an object away and named another owner
-// in its labels, which is enough to own it. That this process wrote the object does not count any more.
+// TestWhatTheLabelsGiveToAnotherIsNotTakenBack: somebody removed the annotations of an object and named another owner
+// in its labels, which is enough to own it. Then it no longer counts that this process wrote the object.
 func TestWhatTheLabelsGiveToAnotherIsNotTakenBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -19,8 +19,8 @@ import (
 func isNotFound(err error) bool { return apierrors.IsNotFound(err) }
 func isConflict(err error) bool { return apierrors.IsConflict(err) }
 
-// TestOwnedObjectsWakeTheirOwnerAndGoWithIt for every kind of informer and both scopes: created, changed and deleted ones
-// wake the site, and when the site goes so do they, and nobody else's.
+// TestOwnedObjectsWakeTheirOwnerAndGoWithIt for every kind of informer and both scopes: created, changed and deleted
+// objects wake the site. When the site goes, its objects go too, and no others.
 func TestOwnedObjectsWakeTheirOwnerAndGoWithIt(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(*world) (schema.GroupVersionResource, string, cache.SharedIndexInformer){
@@ -49,7 +49,8 @@ func TestOwnedObjectsWakeTheirOwnerAndGoWithIt(t *testing.T) {
 			w := newWorld(t)
 			resource, namespace, informer := set(w)
 			var seen calls
-			c := w.controller(seen.reconciler(nil), controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(w.dynamic, resource))))
+			c := w.controller(seen.reconciler(nil),
+				controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(w.dynamic, resource))))
 			w.start(informer)
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
@@ -72,13 +73,17 @@ func TestOwnedObjectsWakeTheirOwnerAndGoWithIt(t *testing.T) {
 			_, err := at.Create(t.Context(), first, metav1.CreateOptions{})
 			must(t, err)
 			eventually(t, "created", woken(1))
-			_, err = at.Patch(t.Context(), "first", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+			_, err = at.Patch(t.Context(), "first", types.MergePatchType,
+				[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 			must(t, err)
 			eventually(t, "changed", woken(2))
 			must(t, at.Delete(t.Context(), "first", metav1.DeleteOptions{}))
 			eventually(t, "deleted", woken(3))
 
-			mine, others, nobodys := object("mine"), of(object("others"), "home", "another-installation"), object("nobodys")
+			mine, others, nobodys :=
+				object("mine"),
+				of(object("others"), "home", "another-installation"),
+				object("nobodys")
 			c.SetOwner(mine, "home")
 			for _, o := range []*unstructured.Unstructured{others, nobodys, mine} {
 				_, err := at.Create(t.Context(), o, metav1.CreateOptions{})
@@ -113,7 +118,9 @@ func TestEventsOfAnotherInstallationWakeNobody(t *testing.T) {
 	last := w.configMap("mine", "one")
 	c.SetOwner(last, "away")
 	w.createMap(last)
-	eventually(t, "an event that came later", func() bool { return seen.with("away", controller.OperationSecondary) == 1 })
+	eventually(t, "an event that came later", func() bool {
+		return seen.with("away", controller.OperationSecondary) == 1
+	})
 	if n := seen.count("home"); n != 1 {
 		t.Errorf("reconciled %d times, want once: the object is another installation's", n)
 	}
@@ -126,7 +133,11 @@ func TestEventsOfAnotherInstallationWakeNobody(t *testing.T) {
 func TestOwnersAreFoundByLabel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for i, key := range []string{"home", "a-key-that-is-far-too-long-to-be-the-value-of-a-label-in-kubernetes-at-all", "-starts.and.ends=odd/"} {
+	for i, key := range []string{
+		"home",
+		"a-key-that-is-far-too-long-to-be-the-value-of-a-label-in-kubernetes-at-all",
+		"-starts.and.ends=odd/",
+	} {
 		m := of(w.configMap(fmt.Sprint("map-", i), key), key, "instance")
 		w.createMap(m)
 		list, err := w.clientset.CoreV1().ConfigMaps(w.namespace).List(t.Context(), metav1.ListOptions{
@@ -142,13 +153,15 @@ func TestOwnersAreFoundByLabel(t *testing.T) {
 	}
 }
 
-// TestWatchedObjectsEnqueueWhomTheMapperNames, given a copy of the object's own type.
+// TestWatchedObjectsEnqueueWhomTheMapperNames: the mapper gets a copy with the object's own type.
 func TestWatchedObjectsEnqueueWhomTheMapperNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var seen calls
 	maps := w.maps()
-	w.run(w.controller(seen.reconciler(nil), maps.Watches(func(_ context.Context, m *corev1.ConfigMap) ([]string, error) {
+	w.run(w.controller(seen.reconciler(nil), maps.Watches(func(
+		_ context.Context, m *corev1.ConfigMap,
+	) ([]string, error) {
 		key := m.Data["value"]
 		m.Data["value"] = "modified" // a copy is the mapper's own
 		return []string{key}, nil

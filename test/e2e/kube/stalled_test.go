@@ -15,13 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// gate holds back what watches deliver, as a half-open connection or an API server that lags does.
+// gate holds back the watches' events, as a half-open connection or an API server that lags does.
 type gate struct {
 	mu   sync.Mutex
 	open chan struct{}
 }
 
-// gated makes the clients of the world anew, with a gate that is open.
+// gated makes the clients of the world anew, with an open gate.
 func (w *world) gated() *gate {
 	w.t.Helper()
 	g := &gate{open: make(chan struct{})}
@@ -78,8 +78,8 @@ func (b gatedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestATeardownDeletesWhatTheCacheDoesNotShow: the watch stalls, and a site is made and deleted before the cache shows its
-// ConfigMap. The handle knows that it wrote it; of a plain deleter, for which somebody else writes, the API server is asked.
+// TestATeardownDeletesWhatTheCacheDoesNotShow: the watch stalls, and a site is made and deleted before the cache shows
+// its ConfigMap. A handle knows that it wrote it. A plain deleter, for which others write, asks the API server.
 func TestATeardownDeletesWhatTheCacheDoesNotShow(t *testing.T) {
 	t.Parallel()
 	for name, owns := range map[string]func(*world, *kube.Handle[*corev1.ConfigMap]) controller.Option{
@@ -90,7 +90,9 @@ func TestATeardownDeletesWhatTheCacheDoesNotShow(t *testing.T) {
 			return controller.OwnsKube(maps.Informer(), controller.WithDeleter(kube.Deleter(w.dynamic, configMaps)))
 		},
 	} {
-		for _, key := range []string{"home", "a-site-whose-name-is-far-too-long-to-be-the-value-of-a-label-so-it-is-hashed"} {
+		for _, key := range []string{
+			"home", "a-site-whose-name-is-far-too-long-to-be-the-value-of-a-label-so-it-is-hashed",
+		} {
 			t.Run(fmt.Sprint(name, " ", len(key)), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
@@ -119,7 +121,7 @@ func TestATeardownDeletesWhatTheCacheDoesNotShow(t *testing.T) {
 	}
 }
 
-// TestAStalledWatchHoldsUpNobodyElse: keys whose last writes the cache does not show wait for it, but not a worker each.
+// TestAStalledWatchHoldsUpNobodyElse: keys whose last writes the cache does not show wait for it without a worker.
 func TestAStalledWatchHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -149,7 +151,8 @@ func TestAStalledWatchHoldsUpNobodyElse(t *testing.T) {
 	eventually(t, "the other one is reconciled", func() bool { return seen.count("fine") > 0 })
 	for i := range stalled {
 		if n := seen.count(fmt.Sprint("site-", i)); n != 1 {
-			t.Errorf("site-%d was reconciled %d times: by then the others had given up waiting, so this shows nothing", i, n)
+			t.Errorf("site-%d was reconciled %d times: by then the others had given up waiting, so this shows nothing",
+				i, n)
 		}
 	}
 	g.lift()
@@ -158,7 +161,7 @@ func TestAStalledWatchHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// TestAReconcileDoesNotWaitForeverForACache that is cut off: it runs on what there is.
+// TestAReconcileDoesNotWaitForeverForACache that is cut off: it runs with the old objects.
 func TestAReconcileDoesNotWaitForeverForACache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -181,13 +184,15 @@ func TestAReconcileDoesNotWaitForeverForACache(t *testing.T) {
 	}
 }
 
-// TestWhatTheInformerDoesNotCoverIsDeletedWithItsOwner by the process that wrote it, which also says that the informer does
-// not show it.
+// TestWhatTheInformerDoesNotCoverIsDeletedWithItsOwner by the process that wrote it. The process also reports that the
+// informer does not show it.
 func TestWhatTheInformerDoesNotCoverIsDeletedWithItsOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	elsewhere := w.namespace + "-elsewhere"
-	_, err := w.clientset.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})
+	_, err := w.clientset.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: elsewhere},
+	}, metav1.CreateOptions{})
 	must(t, err)
 	maps := w.maps()
 	var seen calls

@@ -37,9 +37,11 @@ func TestTheSweepKnowsEveryKindOfInformer(t *testing.T) {
 			long := "a-key-that-is-far-too-long-to-be-the-value-of-a-label-in-kubernetes-so-it-is-hashed"
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			for name, owner := range map[string][2]string{
-				"orphan": {"gone", here}, "hashed": {long, here}, "foreign": {"gone", "another-installation"}, "owned": {"home", here},
+				"orphan": {"gone", here}, "hashed": {long, here},
+				"foreign": {"gone", "another-installation"}, "owned": {"home", here},
 			} {
-				_, err := at.Create(t.Context(), of(w.widget(resource, namespace, name, "one"), owner[0], owner[1]), metav1.CreateOptions{})
+				_, err := at.Create(t.Context(),
+					of(w.widget(resource, namespace, name, "one"), owner[0], owner[1]), metav1.CreateOptions{})
 				must(t, err)
 			}
 			var informer cache.SharedIndexInformer
@@ -53,7 +55,8 @@ func TestTheSweepKnowsEveryKindOfInformer(t *testing.T) {
 				controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(w.dynamic, resource))))
 			w.run(c)
 			left := func() map[string]bool {
-				list, err := w.dynamic.Resource(resource).Namespace(namespace).List(context.Background(), metav1.ListOptions{})
+				list, err := w.dynamic.Resource(resource).Namespace(namespace).List(
+					context.Background(), metav1.ListOptions{})
 				must(t, err)
 				names := map[string]bool{}
 				for _, item := range list.Items {

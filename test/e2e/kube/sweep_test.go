@@ -43,7 +43,7 @@ func (w *world) instance() string {
 	return id
 }
 
-// TestTheSweepDeletesKubernetesObjectsWithoutAnOwner, and leaves another installation's and nobody's.
+// TestTheSweepDeletesKubernetesObjectsWithoutAnOwner, and leaves another installation's objects and nobody's.
 func TestTheSweepDeletesKubernetesObjectsWithoutAnOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -69,8 +69,8 @@ func TestTheSweepDeletesKubernetesObjectsWithoutAnOwner(t *testing.T) {
 	}
 }
 
-// TestTheBrakeHoldsAMassDeleteOfKubernetesObjects that nobody ordered: the bucket was emptied behind the controller's back.
-// After a release they go.
+// TestTheBrakeHoldsAMassDeleteOfKubernetesObjects that nobody ordered: the bucket was emptied behind the controller's
+// back. After a release they go.
 func TestTheBrakeHoldsAMassDeleteOfKubernetesObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -117,7 +117,10 @@ func TestVanishedPrimariesDoNotTakeTheirKubernetesObjectsWithThem(t *testing.T) 
 	for i := range count {
 		must(t, w.sites.Create(t.Context(), newSite(fmt.Sprint("site-", i))))
 	}
-	eventually(t, "all are there", func() bool { left, err := maps.List(nil); return err == nil && countOf(left, "site-") == count })
+	eventually(t, "all are there", func() bool {
+		left, err := maps.List(nil)
+		return err == nil && countOf(left, "site-") == count
+	})
 	first.halt()
 	stream, err := w.js.Stream(t.Context(), "KV_sites")
 	must(t, err)

@@ -41,10 +41,12 @@ type site = entity.Object[siteSpec, siteStatus]
 
 var (
 	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
-	crds       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	crds       = schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	}
 )
 
-// world is a namespace of an API server, a NATS server, and clients of both.
+// world is a namespace of an API server, a NATS server, and clients for both.
 type world struct {
 	t         testing.TB
 	server    *kubetest.Server
@@ -67,7 +69,9 @@ func newWorldOn(t testing.TB, server *kubetest.Server) *world {
 	cfg := server.Config()
 	cfg.Wrap(w.requests.count)
 	w.use(cfg)
-	_, err := w.clientset.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{})
+	_, err := w.clientset.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+	}, metav1.CreateOptions{})
 	must(t, err)
 	_, w.js = natstest.Connect(t, natstest.Start(t).URL())
 	w.sites = w.newSites()
@@ -87,7 +91,9 @@ func (w *world) use(cfg *rest.Config) {
 
 func (w *world) newSites() *entity.Client[*site] {
 	w.t.Helper()
-	sites, err := entity.NewClient[*site](w.t.Context(), w.js, entity.Config{Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage})
+	sites, err := entity.NewClient[*site](w.t.Context(), w.js, entity.Config{
+		Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage,
+	})
 	must(w.t, err)
 	w.t.Cleanup(sites.Close)
 	return sites
@@ -97,7 +103,7 @@ func newSite(name string) *site {
 	return &site{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: siteSpec{Title: name}}
 }
 
-// requests counts what clients ask of the API server, as "PATCH configmaps".
+// requests counts the clients' requests to the API server, by names like "PATCH configmaps".
 type requests struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -135,7 +141,7 @@ func (r *requests) of(what string) int {
 	return r.counts[what]
 }
 
-// writes are all that may change something of a resource.
+// writes counts the requests that may change objects of a resource.
 func (r *requests) writes(resource string) int {
 	n := 0
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
@@ -151,19 +157,23 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 // typed, unstructured and metadataOnly are informers over a resource in the test's namespace, not started.
 
 func (w *world) typed() cache.SharedIndexInformer {
-	return informers.NewSharedInformerFactoryWithOptions(w.clientset, 0, informers.WithNamespace(w.namespace)).Core().V1().ConfigMaps().Informer()
+	return informers.NewSharedInformerFactoryWithOptions(w.clientset, 0,
+		informers.WithNamespace(w.namespace)).Core().V1().ConfigMaps().Informer()
 }
 
 func (w *world) deployments() cache.SharedIndexInformer {
-	return informers.NewSharedInformerFactoryWithOptions(w.clientset, 0, informers.WithNamespace(w.namespace)).Apps().V1().Deployments().Informer()
+	return informers.NewSharedInformerFactoryWithOptions(w.clientset, 0,
+		informers.WithNamespace(w.namespace)).Apps().V1().Deployments().Informer()
 }
 
 func (w *world) unstructured(resource schema.GroupVersionResource, namespace string) cache.SharedIndexInformer {
-	return dynamicinformer.NewFilteredDynamicInformer(w.dynamic, resource, namespace, 0, cache.Indexers{}, nil).Informer()
+	return dynamicinformer.NewFilteredDynamicInformer(
+		w.dynamic, resource, namespace, 0, cache.Indexers{}, nil).Informer()
 }
 
 func (w *world) metadataOnly(resource schema.GroupVersionResource, namespace string) cache.SharedIndexInformer {
-	return metadatainformer.NewFilteredMetadataInformer(w.metadata, resource, namespace, 0, cache.Indexers{}, nil).Informer()
+	return metadatainformer.NewFilteredMetadataInformer(
+		w.metadata, resource, namespace, 0, cache.Indexers{}, nil).Informer()
 }
 
 // start runs an informer until the test ends.
@@ -182,7 +192,7 @@ func (w *world) start(informer cache.SharedIndexInformer) cache.SharedIndexInfor
 	return informer
 }
 
-// maps is a handle for ConfigMaps over a typed informer that runs.
+// maps returns a handle for ConfigMaps over a typed informer that runs.
 func (w *world) maps(opts ...kube.Option) *kube.Handle[*corev1.ConfigMap] {
 	w.t.Helper()
 	informer := w.typed()
@@ -199,7 +209,10 @@ func (w *world) awaitSync(informer cache.SharedIndexInformer) {
 }
 
 func (w *world) configMap(name, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Data: map[string]string{"value": value}}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Data:       map[string]string{"value": value},
+	}
 }
 
 func (w *world) key(name string) string { return w.namespace + "/" + name }
@@ -219,7 +232,8 @@ func (w *world) liveMap(name string) *corev1.ConfigMap {
 
 func (w *world) createMap(m *corev1.ConfigMap) *corev1.ConfigMap {
 	w.t.Helper()
-	created, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Create(w.t.Context(), m, metav1.CreateOptions{FieldManager: "somebody"})
+	created, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Create(w.t.Context(), m,
+		metav1.CreateOptions{FieldManager: "somebody"})
 	must(w.t, err)
 	return created
 }
@@ -229,7 +243,8 @@ func (w *world) updateMap(name string, change func(*corev1.ConfigMap)) *corev1.C
 	for {
 		m := w.liveMap(name)
 		change(m)
-		updated, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Update(w.t.Context(), m, metav1.UpdateOptions{FieldManager: "somebody"})
+		updated, err := w.clientset.CoreV1().ConfigMaps(w.namespace).Update(w.t.Context(), m,
+			metav1.UpdateOptions{FieldManager: "somebody"})
 		if isConflict(err) {
 			continue
 		}
@@ -238,7 +253,7 @@ func (w *world) updateMap(name string, change func(*corev1.ConfigMap)) *corev1.C
 	}
 }
 
-// of makes the site with that key of another installation, or of none, the owner.
+// of makes the site with that key, of another installation or of none, the owner.
 func of[T metav1.Object](obj T, key, instance string) T {
 	entity.SetOwner(obj, "Site", key, instance)
 	return obj
@@ -302,7 +317,7 @@ func (w *world) controller(f controller.ReconcilerFunc, opts ...controller.Optio
 	return c
 }
 
-// inReconcile calls f with the context of a reconcile of the site with that key, once, and returns what it returns.
+// inReconcile calls f once, with the context of a reconcile of the site with that key, and returns its error.
 func (w *world) inReconcile(key string, f func(context.Context) error, opts ...controller.Option) error {
 	w.t.Helper()
 	var once sync.Once
@@ -335,7 +350,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// says checks that an error names what it is about.
+// says checks that an error contains these words.
 func says(t testing.TB, err error, words ...string) {
 	t.Helper()
 	if err == nil {
@@ -348,7 +363,7 @@ func says(t testing.TB, err error, words ...string) {
 	}
 }
 
-// patience is how long a test waits for what has to happen before it fails; it says nothing about how fast it should be.
+// patience is how long a test waits for what has to happen before it fails; it promises nothing about speed.
 const patience = 60 * time.Second
 
 func eventually(t testing.TB, what string, holds func() bool) {
@@ -407,7 +422,8 @@ func (c *calls) reconciler(f controller.ReconcilerFunc) controller.ReconcilerFun
 	}
 }
 
-// widgets makes a CustomResourceDefinition; its resource is named after the test's namespace, as CRDs are everybody's.
+// widgets makes a CustomResourceDefinition. Its resource is named after the test's namespace, because all namespaces
+// share CRDs.
 func (w *world) widgets(scope string) (schema.GroupVersionResource, *unstructured.Unstructured) {
 	group := w.namespace + ".example.com"
 	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}
@@ -416,7 +432,9 @@ func (w *world) widgets(scope string) (schema.GroupVersionResource, *unstructure
 		"metadata": map[string]any{"name": "widgets." + group},
 		"spec": map[string]any{
 			"group": group, "scope": scope,
-			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+			"names": map[string]any{
+				"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList",
+			},
 			"versions": []any{map[string]any{
 				"name": "v1", "served": true, "storage": true,
 				"schema": map[string]any{"openAPIV3Schema": map[string]any{
@@ -451,19 +469,27 @@ func (w *world) widget(resource schema.GroupVersionResource, namespace, name, va
 // policy makes an admission policy about the ConfigMaps of the test's namespace, and waits until it is in effect.
 func (w *world) policy(plural string, spec map[string]any, inEffect func() bool) {
 	w.t.Helper()
-	kinds := map[string]string{"mutatingadmissionpolicies": "MutatingAdmissionPolicy", "validatingadmissionpolicies": "ValidatingAdmissionPolicy"}
+	kinds := map[string]string{
+		"mutatingadmissionpolicies":   "MutatingAdmissionPolicy",
+		"validatingadmissionpolicies": "ValidatingAdmissionPolicy",
+	}
 	kind := kinds[plural]
 	create := func(plural, kind string, spec map[string]any) {
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "spec": spec}}
+		u := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "spec": spec,
+		}}
 		u.SetName(w.namespace)
-		_, err := w.dynamic.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: plural}).Create(w.t.Context(), u, metav1.CreateOptions{})
+		_, err := w.dynamic.Resource(schema.GroupVersionResource{
+			Group: "admissionregistration.k8s.io", Version: "v1", Resource: plural,
+		}).Create(w.t.Context(), u, metav1.CreateOptions{})
 		must(w.t, err)
 	}
 	spec["failurePolicy"] = "Fail"
 	spec["matchConstraints"] = map[string]any{
 		"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": w.namespace}},
 		"resourceRules": []any{map[string]any{
-			"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE", "UPDATE"}, "resources": []any{"configmaps"},
+			"apiGroups": []any{""}, "apiVersions": []any{"v1"},
+			"operations": []any{"CREATE", "UPDATE"}, "resources": []any{"configmaps"},
 		}},
 	}
 	create(plural, kind, spec)

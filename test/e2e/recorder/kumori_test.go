@@ -84,7 +84,7 @@ func TestEventOfAKumoriControllerWorksForBothKinds(t *testing.T) {
 		e.Source.Component != "websites" {
 		t.Errorf("%+v", e)
 	}
-	// The entity's event went to NATS only: the API server would have nothing to attach it to.
+	// The entity's event went only to NATS: the API server has no object to which it belongs.
 	ofWebsites := metav1.ListOptions{FieldSelector: "involvedObject.kind=Website"}
 	all, err := clientset.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), ofWebsites)
 	if err != nil || len(all.Items) != 0 {

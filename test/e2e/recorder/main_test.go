@@ -19,10 +19,10 @@ import (
 	"github.com/nagi-runtime/nagi/test/kubetest"
 )
 
-// shared serves the tests that do not stop it. Each has a namespace of its own.
+// shared serves the tests that do not stop it. Each has its own namespace.
 var shared *kubetest.Server
 
-// withServer runs the tests between the start and the end of the shared server, so that goleak looks when it is gone.
+// withServer runs the tests between the start and the end of the shared server, so that goleak looks after its end.
 type withServer struct{ *testing.M }
 
 func (m withServer) Run() int {
@@ -55,7 +55,7 @@ func newRecorder(t *testing.T, cfg recorder.Config) *recorder.Recorder {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = rec.Close(ctx) // a test that cares has closed it
+		_ = rec.Close(ctx) // a test that checks this has closed it already
 	})
 	return rec
 }
@@ -70,7 +70,7 @@ func flush(t *testing.T, rec *recorder.Recorder) {
 	}
 }
 
-// namespace makes one with a name of its own.
+// namespace makes a namespace with a new name.
 func namespace(t *testing.T, clientset kubernetes.Interface) string {
 	t.Helper()
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "recorder-"}}
@@ -81,7 +81,7 @@ func namespace(t *testing.T, clientset kubernetes.Interface) string {
 	return object.Name
 }
 
-// deployment is made in the API; what a typed client returns has no kind in it, as ever.
+// deployment makes a Deployment in the API. As always, the object that a typed client returns has no kind.
 func deployment(t *testing.T, clientset kubernetes.Interface, namespace, name string) *appsv1.Deployment {
 	t.Helper()
 	labels := map[string]string{"app": name}
@@ -102,7 +102,7 @@ func deployment(t *testing.T, clientset kubernetes.Interface, namespace, name st
 	return created
 }
 
-// events are those about one object, as kubectl describe finds them.
+// events returns the events about one object, as kubectl describe finds them.
 func events(t *testing.T, clientset kubernetes.Interface, namespace string, about metav1.Object) []corev1.Event {
 	t.Helper()
 	list, err := clientset.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{

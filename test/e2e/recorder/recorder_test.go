@@ -147,7 +147,7 @@ func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
 	srv.Kill()
 	const n = 200
 	for i := range n {
-		about := web.DeepCopy() // others than the one above, for one object causes a limited number of events
+		about := web.DeepCopy() // another object, since events about one object are limited
 		about.Name = fmt.Sprint("web-", i)
 		rec.Event(about, corev1.EventTypeWarning, "Away", "done")
 	}
@@ -170,8 +170,8 @@ func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
 	}
 }
 
-// A server that has just started answers 403 until it has loaded the rules, which is no refusal. Cluster administrators
-// do not see it, and those with rights from RBAC, as controllers are, do.
+// A server that has just started answers 403 until it has loaded the rules; that is no refusal. Users with rights from
+// RBAC, such as controllers, see it; cluster administrators do not.
 func TestNoEventOfAnOrdinaryUserIsLostWhenTheAPIServerRestarts(t *testing.T) {
 	t.Parallel()
 	srv := kubetest.Start(t)
@@ -185,7 +185,7 @@ func TestNoEventOfAnOrdinaryUserIsLostWhenTheAPIServerRestarts(t *testing.T) {
 	for round := range 3 {
 		srv.Kill()
 		for i := range perRound {
-			about := web.DeepCopy() // others, for one object causes a limited number of events
+			about := web.DeepCopy() // another object, since events about one object are limited
 			about.Name = fmt.Sprintf("web-%d-%d", round, i)
 			rec.Event(about, corev1.EventTypeWarning, "Away", "done")
 		}

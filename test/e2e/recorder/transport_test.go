@@ -21,8 +21,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// recorderOnBadDays gets, for its first writes, what spoil returns instead of the server's answers, one each. If ask is
-// false, the server was not even asked. Where spoil is nil, and later, writes pass.
+// recorderOnBadDays makes a recorder. For its first writes it gets the results of spoil, one each, instead of the
+// server's answers. If ask is false, those writes do not reach the server. Where spoil is nil, and later, writes pass.
 func recorderOnBadDays(t *testing.T, ask bool, spoil ...func() (*http.Response, error)) *recorder.Recorder {
 	t.Helper()
 	cfg := shared.Config()
@@ -51,7 +51,7 @@ func recorderOnBadDays(t *testing.T, ask bool, spoil ...func() (*http.Response, 
 
 func reset() (*http.Response, error) { return nil, errors.New("connection reset by peer") }
 
-// answer is what an API server says that does not do what it was asked.
+// answer returns the answer of an API server that refuses a request.
 func answer(code int, reason metav1.StatusReason) func() (*http.Response, error) {
 	return func() (*http.Response, error) {
 		body := fmt.Sprintf(
@@ -112,7 +112,7 @@ func TestAnAPIServerThatIsNotItselfIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A refusal by a server that has just taken another event is final, or one missing right would hold up all others.
+// A refusal is final if the server has just taken another event. Else one missing right would hold up all events.
 func TestARefusalHoldsUpNoOtherEvents(t *testing.T) {
 	t.Parallel()
 	clientset := client(t, shared.Config())
