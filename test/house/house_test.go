@@ -1,4 +1,4 @@
-// Package house holds how the packages of the module are cut: which may import which, and how large they may be.
+// Package house tests how the packages of the module are cut: which may import which, and how large they may be.
 package house
 
 import (
@@ -23,9 +23,9 @@ const (
 	root   = "../.."
 )
 
-// mayImport says which packages of the module a package may import, beside those that these may import in their turn:
-// data flows from the sources to the writes, and so do the imports. A new package needs a line here, and a new arrow
-// a reason.
+// mayImport says which packages of the module a package may import. It may also import all that these may import. Data
+// flows from the sources to the writes, and so do the imports. A new package needs a line here, and a new arrow a
+// reason.
 var mayImport = map[string][]string{
 	"natsinformer": {},
 	"external":     {},
@@ -85,15 +85,15 @@ const (
 var unfinished = []string{"entity", "natsinformer", "external", "recorder"}
 
 // clientset is client-go's typed clientset. It is large, and only the Kumori API and the events about Kubernetes
-// objects have a use for it.
+// objects need it.
 const clientset = "k8s.io/client-go/kubernetes"
 
 var mayUseClientset = []string{"controllerruntime", "recorder/kuberecorder"}
 
-// leaderElection pulls in a quarter of what a newcomer's first build would compile; internal/lease does without.
+// leaderElection would add a quarter to a newcomer's first build; internal/lease replaces it.
 const leaderElection = "k8s.io/client-go/tools/leaderelection"
 
-// notRooms are folders whose packages no room imports.
+// notRooms are folders that have no rooms: no room imports their packages.
 var notRooms = []string{"test", "examples", "docs"}
 
 // room is a package as its files show it, tests apart.
@@ -183,7 +183,7 @@ func (r *room) read(path string) error {
 	return nil
 }
 
-// reachable are the packages of the module that a package may import, at first hand or through those it may import.
+// reachable returns the packages of the module that a package may import, directly or through others.
 func reachable(path string) map[string]bool {
 	found := map[string]bool{}
 	var visit func(string)
@@ -266,7 +266,7 @@ func TestRoomsAreSmall(t *testing.T) {
 	}
 }
 
-// TestARoomThatBreaksARuleIsNoticed holds the reader itself, which could see nothing and be content.
+// TestARoomThatBreaksARuleIsNoticed tests the reader itself: if it saw nothing, the other tests would pass.
 func TestARoomThatBreaksARuleIsNoticed(t *testing.T) {
 	dir := t.TempDir()
 	long := "package bad\n\nimport _ \"" + module + "/entity\"\n\n" +
@@ -293,7 +293,7 @@ func TestARoomThatBreaksARuleIsNoticed(t *testing.T) {
 	}
 }
 
-// TestNoRoomOfTheEngineReachesTheClientset, at first hand or through any module.
+// TestNoRoomOfTheEngineReachesTheClientset, directly or through any module.
 func TestNoRoomOfTheEngineReachesTheClientset(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", module+"/internal/...", module+"/controller").Output()
 	if err != nil {
