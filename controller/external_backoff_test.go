@@ -28,6 +28,7 @@ func onlyApply(opts ...external.Option) func(w *cloudWorld) ReconcilerFunc {
 }
 
 func TestAnOperationThatFailsAgainAndAgainIsBegunEverMoreRarely(t *testing.T) {
+	t.Parallel()
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("in a teardown %v", gone), func(t *testing.T) {
 			w := newCloudWorld(t, withInterval(notInATest), nil, WithBackoff(50*time.Millisecond, time.Hour))
@@ -66,6 +67,7 @@ func TestAnOperationThatFailsAgainAndAgainIsBegunEverMoreRarely(t *testing.T) {
 }
 
 func TestAnUpdateThatTheAPIDoesNotTakeIsTriedEverMoreRarely(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), func(w *cloudWorld) ReconcilerFunc {
 		return disksOf(w.sites, w.driver, external.Settle(5*time.Millisecond), external.PollInterval(5*time.Millisecond))
 	}, WithBackoff(50*time.Millisecond, time.Hour))
@@ -91,6 +93,7 @@ func TestAnUpdateThatTheAPIDoesNotTakeIsTriedEverMoreRarely(t *testing.T) {
 }
 
 func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
+	t.Parallel()
 	config := withInterval(notInATest)
 	config.Timeout = 100 * time.Millisecond
 	w := newCloudWorld(t, config, onlyApply(external.Settle(10*time.Millisecond), external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))

@@ -25,6 +25,7 @@ func (w *cloudWorld) manySites(n int) {
 }
 
 func TestAnAPIThatIsAwayPunishesNoPrimaryAndIsPolledOnceForAll(t *testing.T) {
+	t.Parallel()
 	for name, hangUp := range map[string]bool{"answers 503": false, "hangs up": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
@@ -152,6 +153,7 @@ func TestACascadeWaitsForTheAPIToo(t *testing.T) {
 
 // TestACascadeTriesAgainWhatFailedElsewhere: that an API is away holds up the delete of nothing that is not behind it.
 func TestACascadeTriesAgainWhatFailedElsewhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites, pages, things := w.sites(), &hooked{Client: w.pages()}, cloudtest.NewListed()
 	var deletes atomic.Int64
@@ -208,6 +210,7 @@ func TestWhatFailedElsewhereIsTriedAgainWhileAnAPIIsAway(t *testing.T) {
 }
 
 func TestAStopOfAWaitingControllerLosesNothing(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), nil)
 	r := w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("old", 1)))
@@ -226,6 +229,7 @@ func TestAStopOfAWaitingControllerLosesNothing(t *testing.T) {
 }
 
 func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
+	t.Parallel()
 	// Lists succeed, creations do not: after each poll one key tries, and the others stay.
 	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
 	w.run(w.c)
@@ -326,6 +330,7 @@ func TestOnSourceErrorHearsThatAnAPIWentAwayAndCameBack(t *testing.T) {
 }
 
 func TestAReplicaThatTakesOverWaitsForTheAPIToo(t *testing.T) {
+	t.Parallel()
 	timing := WithLeaseTiming(LeaseTiming{time.Second, 700 * time.Millisecond, 200 * time.Millisecond})
 	w := newCloudWorld(t, withInterval(notInATest), nil, timing)
 	first := w.run(w.c)

@@ -48,6 +48,7 @@ func TestAReconcileThatWasRefusedAndReturnsLateDoesNotOpenTheBreakerAgain(t *tes
 }
 
 func TestAnAPIThatReturnsUnderTrafficStaysOpenToAll(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
 	w.run(w.c)
 	w.manySites(8)
@@ -105,6 +106,7 @@ func poisoned(w *cloudWorld) ReconcilerFunc {
 }
 
 func TestOneFaultyPrimaryAmongHealthyOnesIsItsOwnFault(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), poisoned, WithWorkers(2))
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("fine", 1)))
@@ -130,6 +132,7 @@ func TestOneFaultyPrimaryAmongHealthyOnesIsItsOwnFault(t *testing.T) {
 }
 
 func TestSeveralFaultyPrimariesInAQuietWorldHoldUpAChangeNoLongerThanAPoll(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), poisoned, WithWorkers(2))
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("fine", 1)))
@@ -158,6 +161,7 @@ func TestSeveralFaultyPrimariesInAQuietWorldHoldUpAChangeNoLongerThanAPoll(t *te
 }
 
 func TestWhileOnlyTheDriversFailOneKeyIsTriedAtATimeAndNothingIsWritten(t *testing.T) {
+	t.Parallel()
 	var fails atomic.Bool
 	fails.Store(true)
 	w := newCloudWorld(t, withInterval(notInATest), func(*cloudWorld) ReconcilerFunc {
@@ -239,6 +243,7 @@ func TestAnEventOfAWaitingKeyTakesItsOperationsAlong(t *testing.T) {
 }
 
 func TestTeardownOfAPrimaryWithoutResourcesBehindTheAPIGoesAsFarAsItCanWhileTheAPIIsAway(t *testing.T) {
+	t.Parallel()
 	w := &cloudWorld{world: newWorld(t), cloud: cloudtest.New(t), config: withInterval(notInATest)}
 	w.sites, w.driver = w.world.sites(), cloudtest.NewDriver(w.cloud.Server.URL)
 	t.Cleanup(w.driver.HTTP.CloseIdleConnections)

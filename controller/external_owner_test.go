@@ -58,6 +58,7 @@ func (s *sharedThings) lists(kind string) (n int) {
 }
 
 func TestTwoControllersThatShareAClientLeaveEachOthersResourcesAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	things := &sharedThings{owners: map[string]external.Owner{}, askedBy: map[external.Owner]int{}}
 	controllers := map[string]*Controller[*site]{}

@@ -28,6 +28,7 @@ func TestARateLimitHoldsUpNoPrimaryThatNeedsNoAPI(t *testing.T) {
 }
 
 func TestWhoIsTurnedAwayByARateLimitGetsItsTurn(t *testing.T) {
+	t.Parallel()
 	config := withInterval(notInATest)
 	config.Rate, config.Burst = 10, 1
 	w := newCloudWorld(t, config, nil, WithWorkers(20), WithResyncInterval(0)) // the turn of s10 comes early
@@ -61,6 +62,7 @@ func TestWhoIsTurnedAwayByARateLimitGetsItsTurn(t *testing.T) {
 
 // TestARateLimitWithABurstHoldsOneWorker: the burst lets each of them begin, and none of them end.
 func TestARateLimitWithABurstHoldsOneWorker(t *testing.T) {
+	t.Parallel()
 	config := withInterval(notInATest)
 	config.Rate, config.Burst = 0.01, 5 // the first list, and a find for each worker
 	began := make(chan struct{})

@@ -37,6 +37,7 @@ func slowly(d *slowDriver) func(*cloudWorld) ReconcilerFunc {
 }
 
 func TestTheHandleOfAnOperationIsKeptWhereTheReconcilesContextHasEnded(t *testing.T) {
+	t.Parallel()
 	w := apart(t, slowly(&slowDriver{}), WithReconcileTimeout(200*time.Millisecond))
 	w.cloud.Opaque()
 	w.run(w.c)
@@ -50,6 +51,7 @@ func TestTheHandleOfAnOperationIsKeptWhereTheReconcilesContextHasEnded(t *testin
 }
 
 func TestALeaseThatIsLostWhileApplyRunsLosesNoOperation(t *testing.T) {
+	t.Parallel()
 	d := &slowDriver{}
 	w := apart(t, slowly(d), WithLeaseTiming(quickLease))
 	w.cloud.Opaque()
@@ -78,6 +80,7 @@ func TestALeaseThatIsLostWhileApplyRunsLosesNoOperation(t *testing.T) {
 }
 
 func TestAnOperationThatFailsMoreThanOnceIsTriedAgainWithATokenOfItsOwnEachTime(t *testing.T) {
+	t.Parallel()
 	w := apart(t, nil)
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	w.run(w.c)

@@ -63,6 +63,7 @@ func TestApplyGetsTheVeryValueThatIsDesiredAlsoWhenItIsTriedAgain(t *testing.T) 
 }
 
 func TestAnOperationThatTheAPIHasForgottenIsOverAndWhatCameOfItIsObserved(t *testing.T) {
+	t.Parallel()
 	for name, failure := range map[string]string{"done": "", "failed": "no space"} {
 		t.Run(name, func(t *testing.T) {
 			w := apart(t, nil)

@@ -95,6 +95,7 @@ func observing(absent bool) func(*cloudWorld) ReconcilerFunc {
 }
 
 func TestWhatIsOnlyObservedIsNeverDeleted(t *testing.T) {
+	t.Parallel()
 	for name, absent := range map[string]bool{"ReconcileAbsent": true, "left to the runtime": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newCloudWorld(t, quick, observing(absent), WithResyncInterval(50*time.Millisecond))
@@ -134,6 +135,7 @@ func TestATeardownOfWhatIsOnlyObservedNeedsNoClient(t *testing.T) {
 }
 
 func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWhatToDo(t *testing.T) {
+	t.Parallel()
 	var told atomic.Bool
 	reconcile := func(w *cloudWorld) ReconcilerFunc {
 		return func(ctx context.Context, req Request) (Result, error) {

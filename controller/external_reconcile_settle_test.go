@@ -47,6 +47,7 @@ func cleaningLeft(opts ...external.Option) func(*cloudWorld) ReconcilerFunc {
 }
 
 func TestAReplicaOfTheAPIThatLagsMakesNoSecondResource(t *testing.T) {
+	t.Parallel()
 	// Seen once, and then not, within Settle; also by a controller that has not made it.
 	lag := with(external.Settle(time.Hour))
 	w := apart(t, lag)
@@ -92,6 +93,7 @@ func TestAReplicaOfTheAPIThatLagsForgetsNothingWhenThePrimaryGoes(t *testing.T) 
 }
 
 func TestWhatSomebodyDeletesIsMadeAgainOnceTheTimeToSettleIsOver(t *testing.T) {
+	t.Parallel()
 	w := apart(t, nil)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))

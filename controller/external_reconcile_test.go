@@ -92,6 +92,7 @@ func TestAReconcileOfWhatIsAsDesiredWritesNothing(t *testing.T) {
 }
 
 func TestTheIntentIsWrittenBeforeApplyAndTheTokenIsReusedForTheSameIntentOnly(t *testing.T) {
+	t.Parallel()
 	w := apart(t, nil)
 	status := w.cloud.Failing("POST disks", http.StatusInternalServerError)
 	var mu sync.Mutex
@@ -161,6 +162,7 @@ func TestACreationWhoseAnswerIsLostIsNotMadeTwice(t *testing.T) {
 }
 
 func TestWhatIsCreatedAndShowsLateIsWaitedForAndNotMadeTwice(t *testing.T) {
+	t.Parallel()
 	w := apart(t, nil)
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Lag = 300 * time.Millisecond })
 	w.run(w.c)
@@ -176,6 +178,7 @@ func TestWhatIsCreatedAndShowsLateIsWaitedForAndNotMadeTwice(t *testing.T) {
 }
 
 func TestUnknownNeitherCreatesNorDeletes(t *testing.T) {
+	t.Parallel()
 	w := apart(t, nil)
 	status := w.cloud.Failing("GET find", http.StatusTeapot)
 	w.run(w.c)
@@ -201,6 +204,7 @@ func TestUnknownNeitherCreatesNorDeletes(t *testing.T) {
 }
 
 func TestALongOperationIsPolledAndNeverReportedAsDone(t *testing.T) {
+	t.Parallel()
 	w := apart(t, nil)
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	w.run(w.c)
@@ -326,6 +330,7 @@ func TestWhatTheAPIRefusesEndsTheIntent(t *testing.T) {
 }
 
 func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
+	t.Parallel()
 	// The call is held up on its way while the caller gives up; it arrives when the primary is gone.
 	config := withInterval(notInATest)
 	config.Timeout = 200 * time.Millisecond
@@ -382,6 +387,7 @@ func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListT
 }
 
 func TestAnIntentNobodyCanTellAboutKeepsTheTeardownOwedAndSaysWhatToDo(t *testing.T) {
+	t.Parallel()
 	w := &cloudWorld{world: newWorld(t), cloud: cloudtest.New(t)}
 	w.sites = w.world.sites()
 	w.driver = cloudtest.NewDriver(w.cloud.Server.URL)
@@ -417,6 +423,7 @@ func TestAnIntentNobodyCanTellAboutKeepsTheTeardownOwedAndSaysWhatToDo(t *testin
 }
 
 func TestIntentsOfAKeyWhoseRecordSomebodyRemovedAreCleanedUp(t *testing.T) {
+	t.Parallel()
 	config := withInterval(notInATest)
 	config.Timeout = 100 * time.Millisecond
 	w := newCloudWorld(t, config, nil, WithResyncInterval(50*time.Millisecond))
@@ -437,6 +444,7 @@ func TestIntentsOfAKeyWhoseRecordSomebodyRemovedAreCleanedUp(t *testing.T) {
 }
 
 func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		policy external.DriftPolicy
 		after  string
@@ -472,6 +480,7 @@ func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *te
 }
 
 func TestAReportedDeletionIsNotUndone(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, quick, with(external.Drift(external.DriftReport)))
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
@@ -544,6 +553,7 @@ func TestSeveralResourcesOfAPrimaryAreToldApartByName(t *testing.T) {
 }
 
 func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *testing.T) {
+	t.Parallel()
 	w := apart(t, nil)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))

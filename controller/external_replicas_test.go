@@ -47,6 +47,7 @@ func TestALeaseLostWithKeysInTheBreakerLosesNone(t *testing.T) {
 }
 
 func TestALeaseLostWithAnOpenIntentIsTakenUpByTheNextReplica(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, quick, nil, WithLeaseTiming(quickLease))
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	r := w.run(w.c)

@@ -51,6 +51,7 @@ func TestPushesWithoutEndKeepTheAPIBusyWithListsForASmallPartOfTheTime(t *testin
 }
 
 func TestResourcesReconciledSideBySideInOneReconcileDoNotConflict(t *testing.T) {
+	t.Parallel()
 	const disks = 40
 	var failed sync.Map
 	w := newCloudWorld(t, quick, func(w *cloudWorld) ReconcilerFunc {
@@ -89,6 +90,7 @@ func TestAnOwnerThatTheBucketCannotHaveIsReported(t *testing.T) {
 }
 
 func TestAKeyAsLongAsTheBucketTakesHasIntentsToo(t *testing.T) {
+	t.Parallel()
 	for _, length := range []int{20, 600} {
 		w := newCloudWorld(t, quick, nil)
 		w.sites = w.client("Site", "long", func(c *entity.Config) { c.MaxKeyLength = length })
@@ -104,6 +106,7 @@ func TestAKeyAsLongAsTheBucketTakesHasIntentsToo(t *testing.T) {
 }
 
 func TestExternalResourcesOfANamespacedBucket(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, quick, nil, WithResyncInterval(50*time.Millisecond))
 	w.sites = w.client("Site", "namespaced", func(c *entity.Config) { c.Namespaced = true })
 	w.controller(nil, WithResyncInterval(50*time.Millisecond))

@@ -35,6 +35,7 @@ func withInterval(d time.Duration) external.Config {
 }
 
 func TestWhatSomebodyChangesBehindTheAPIIsSeenAndRepaired(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, quick, nil)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 7)))
@@ -56,6 +57,7 @@ func TestWhatSomebodyChangesBehindTheAPIIsSeenAndRepaired(t *testing.T) {
 
 // TestWhatIsDeletedBeforeAnyListShowedItIsMadeAgain: no two lists differ by it.
 func TestWhatIsDeletedBeforeAnyListShowedItIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	config := quick
 	config.Interval = time.Second
 	w := newCloudWorld(t, config, nil)
@@ -81,6 +83,7 @@ func TestAResourceThatStaysTheSameWakesNobody(t *testing.T) {
 }
 
 func TestAListThatFailsChangesNothing(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, quick, leaveDisks)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
@@ -121,6 +124,7 @@ func TestOldAndNewOwnerHearOfAResourceThatMoves(t *testing.T) {
 }
 
 func TestMalformedResourcesAreReportedAndTheRestIsNotLost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	things := cloudtest.NewListed(
@@ -199,6 +203,7 @@ func (p *pushing) Watch(ctx context.Context, changed func(string)) error {
 }
 
 func TestAPushWakesTheOwnerAndListsSoon(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	things := &pushing{Listed: cloudtest.NewListed(), pushes: make(chan string), ends: make(chan string)}
@@ -244,6 +249,7 @@ func (t *tellingEarly) List(ctx context.Context) ([]external.Resource, error) {
 // TestAPushThatComesBeforeWhatItTellsIsNotLost: some APIs say that they delete before they have done it, so a look at once
 // still sees the resource.
 func TestAPushThatComesBeforeWhatItTellsIsNotLost(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	listed := cloudtest.NewListed(external.Resource{ID: "a", OwnerKey: "home", Version: "1"})
@@ -316,6 +322,7 @@ func TestSweepDeletesExternalResourcesWhoseOwnerDoesNotExist(t *testing.T) {
 }
 
 func TestBrakeHoldsASweepOfExternalResources(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, quick, leaveDisks, WithResyncInterval(50*time.Millisecond))
 	w.run(w.c)
 	eventually(t, "it works", func() bool { return w.c.Stats().Leading && w.c.Stats().Sweeps > 0 })
@@ -335,6 +342,7 @@ func TestBrakeHoldsASweepOfExternalResources(t *testing.T) {
 }
 
 func TestRunFailsByNameWhereTheAPIIsNeverListed(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, quick, leaveDisks, WithCacheSyncTimeout(300*time.Millisecond))
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Status = http.StatusForbidden })
 	err := w.c.Run(t.Context())
@@ -344,6 +352,7 @@ func TestRunFailsByNameWhereTheAPIIsNeverListed(t *testing.T) {
 }
 
 func TestRateLimitHoldsForListsAndDriverCallsTogether(t *testing.T) {
+	t.Parallel()
 	config := quick
 	config.Interval, config.Rate, config.Burst = time.Millisecond, 40, 5
 	w := newCloudWorld(t, config, nil, WithWorkers(8))
@@ -389,6 +398,7 @@ func TestConditionalDeleterIsGivenWhatWasSeen(t *testing.T) {
 }
 
 func TestAListOrDeleteThatPanicsIsAnError(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	things := &panicking{Listed: cloudtest.NewListed(external.Resource{ID: "a", OwnerKey: "home", Version: "1"})}

@@ -25,6 +25,7 @@ func (w *cloudWorld) awayForKeys() *atomic.Int64 {
 // TestAnAPIIsBackThoughACallTakesLongerThanThePausesBetweenPolls: the poll must not take the trial away from the key that is at
 // it.
 func TestAnAPIIsBackThoughACallTakesLongerThanThePausesBetweenPolls(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
 	status := w.awayForKeys()
 	w.cloud.Set(func(c *cloudtest.Cloud) {
@@ -39,6 +40,7 @@ func TestAnAPIIsBackThoughACallTakesLongerThanThePausesBetweenPolls(t *testing.T
 }
 
 func TestAnAPIIsBackThoughReconcilesDoSomethingElseFirst(t *testing.T) {
+	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), func(w *cloudWorld) ReconcilerFunc {
 		reconcile := disksOf(w.sites, w.driver, quickly...)
 		return func(ctx context.Context, req Request) (Result, error) {

@@ -59,6 +59,7 @@ func TestAnUndecodableDocumentNeitherStopsOthersNorCountsAsDeleted(t *testing.T)
 
 // TestAnInvalidDocumentStaysOneOverARestart: the cache then has no last good version, and the key exists all the same.
 func TestAnInvalidDocumentStaysOneOverARestart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	pages := w.pages()
 	var seen, again calls

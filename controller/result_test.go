@@ -73,6 +73,7 @@ func TestTerminalErrorOfNothingIsNone(t *testing.T) {
 }
 
 func TestParkedKeyIsNotWokenByRetryResyncOrSecondary(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var seen calls
 	c, _, pages := parkHome(t, w, &seen, WithResyncInterval(50*time.Millisecond))
@@ -94,6 +95,7 @@ func TestParkedKeyIsNotWokenByRetryResyncOrSecondary(t *testing.T) {
 }
 
 func TestParkedKeyIsWoken(t *testing.T) {
+	t.Parallel()
 	trigger := make(chan struct{})
 	for _, test := range []struct {
 		by   string
@@ -219,6 +221,7 @@ func TestErrorPolicyDecidesWhenAFailedKeyIsDue(t *testing.T) {
 }
 
 func TestResultsAreToldInOrderPerKeyBeforeTheKeyRunsAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	const keys = 8

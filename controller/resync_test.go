@@ -12,6 +12,7 @@ import (
 // TestResyncTouchesEachPrimaryOncePerIntervalAndNotAllAtOnce looks at whole intervals: between two turns of one key there
 // is about an interval, and the turns of all keys are spread over it.
 func TestResyncTouchesEachPrimaryOncePerIntervalAndNotAllAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	const keys, intervals = 300, 2
@@ -62,6 +63,7 @@ func TestResyncTouchesEachPrimaryOncePerIntervalAndNotAllAtOnce(t *testing.T) {
 }
 
 func TestResyncLeavesOutWhatIsGoneAndTakesUpWhatIsNew(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	var seen calls
@@ -81,6 +83,7 @@ func TestResyncLeavesOutWhatIsGoneAndTakesUpWhatIsNew(t *testing.T) {
 }
 
 func TestResyncIntervalOfZeroIsNever(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
 	var seen calls

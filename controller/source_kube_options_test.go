@@ -26,6 +26,7 @@ func TestOptionsOfKubernetesSourcesAreRefusedElsewhere(t *testing.T) {
 
 // TestAWatchErrorHandlerOfTheUserIsCalledToo, instead of client-go's.
 func TestAWatchErrorHandlerOfTheUserIsCalledToo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, errDone },
@@ -54,6 +55,7 @@ func TestAWatchErrorHandlerOfTheUserIsCalledToo(t *testing.T) {
 
 // TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore: an informer may outlive many controllers.
 func TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	informer := &withHandler{SharedIndexInformer: stillInformer()}
 	called := map[string]int{}

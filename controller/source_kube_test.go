@@ -120,6 +120,7 @@ func TestEventsOfOwnedKubernetesObjectsWakeTheirOwner(t *testing.T) {
 
 // TestDeleteWithUnknownFinalStateIsADelete: the watch lost the delete, and the new list tells of it by absence.
 func TestDeleteWithUnknownFinalStateIsADelete(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	k := newCluster(t)
 	var seen calls

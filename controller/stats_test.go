@@ -12,6 +12,7 @@ import (
 )
 
 func TestStatsAreRightAfterManyOperations(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const keys = 5000
 	var attempts, failures, terminals, ran atomic.Uint64

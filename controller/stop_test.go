@@ -13,6 +13,7 @@ import (
 )
 
 func TestStopStartsNothingNewAndLetsRunningReconcilesFinishWithALiveContext(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		opts []Option
@@ -134,6 +135,7 @@ func TestWhatIsFinishedInTheGracePeriodIsRecorded(t *testing.T) {
 }
 
 func TestGracePeriodThatIsOverCancelsTheContextWithItsCause(t *testing.T) {
+	t.Parallel()
 	for _, grace := range []time.Duration{0, 200 * time.Millisecond} {
 		for _, opts := range [][]Option{nil, {WithoutTeardown()}} {
 			t.Run(fmt.Sprint(grace, " and ", len(opts), " options"), func(t *testing.T) {
@@ -164,6 +166,7 @@ func TestGracePeriodThatIsOverCancelsTheContextWithItsCause(t *testing.T) {
 }
 
 func TestNegativeGracePeriodWaitsWithoutLimit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	causes := make(chan error, 1)

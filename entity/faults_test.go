@@ -214,6 +214,7 @@ func aWriteThatNobodyAnswersSaysThatItsOutcomeIsUnknown(t *testing.T, prepare fu
 }
 
 func TestPipelinedWritesSurviveCutConnections(t *testing.T) {
+	t.Parallel()
 	proxy, client, direct := behindProxy(t)
 	ctx := testContext(t)
 	const n = 3000

@@ -215,6 +215,7 @@ func soak(rounds int) int {
 }
 
 func TestConcurrentWritersAreLinearizableOnOneServer(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	connect := func() jetstream.JetStream {
 		_, js := natstest.Connect(t, srv.URL())
@@ -224,6 +225,7 @@ func TestConcurrentWritersAreLinearizableOnOneServer(t *testing.T) {
 }
 
 func TestConcurrentWritersAreLinearizableWhileTheServerRestarts(t *testing.T) {
+	t.Parallel()
 	srv := natstest.Start(t)
 	connect := func() jetstream.JetStream {
 		_, js := natstest.Connect(t, srv.URL())
@@ -240,6 +242,7 @@ func TestConcurrentWritersAreLinearizableWhileTheServerRestarts(t *testing.T) {
 }
 
 func TestConcurrentWritersAreLinearizableWhileTheLeaderChanges(t *testing.T) {
+	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
 	connect := func() jetstream.JetStream {
 		_, js := natstest.Connect(t, cluster.URLs())

@@ -62,6 +62,7 @@ func TestTheListerReadsItsOwnWrites(t *testing.T) {
 }
 
 func TestTheListerNeverGoesBackWhileOthersWrite(t *testing.T) {
+	t.Parallel()
 	js := newServer(t)
 	mine, theirs := newClient[*Website](t, js, websites), newClient[*Website](t, js, websites)
 	start(t, mine)

@@ -10,6 +10,7 @@ import (
 
 // A replicated stream has other errors than a single server, and its acknowledgements come later.
 func TestReplicatedBucketsKeepThePromises(t *testing.T) {
+	t.Parallel()
 	_, js := natstest.Connect(t, natstest.StartCluster(t, 3).URLs())
 	cfg := websites
 	cfg.Replicas = 3

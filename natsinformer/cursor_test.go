@@ -16,9 +16,13 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// TestWaitCursorReadsOwnWritesOfHotKeys: under load, with keys written again all the time, the cursor claims only what
-// the store has, and catches up when the load ends or pauses.
-func TestWaitCursorReadsOwnWritesOfHotKeys(t *testing.T) {
+func TestWaitCursorReadsOwnWritesOfHotKeys(t *testing.T) { waitCursorOfHotKeys(t, soak(300)) }
+
+func TestSoakWaitCursorReadsOwnWritesOfHotKeys(t *testing.T) { waitCursorOfHotKeys(t, soak(1500)) }
+
+// waitCursorOfHotKeys: under load, with keys written again all the time, the cursor claims only what the store has,
+// and catches up when the load ends or pauses.
+func waitCursorOfHotKeys(t *testing.T, writes int) {
 	for _, filter := range []string{"", "h.>"} {
 		t.Run("filter "+filter, func(t *testing.T) {
 			server := natstest.Start(t)
@@ -32,7 +36,7 @@ func TestWaitCursorReadsOwnWritesOfHotKeys(t *testing.T) {
 			for w := range 6 {
 				nc, _ := natstest.Connect(t, server.URL())
 				wg.Go(func() {
-					for n := range soak(1500) {
+					for n := range writes {
 						key := fmt.Sprintf("h.k%d", rand.IntN(3))
 						if w < 2 {
 							for range 5 {

@@ -78,6 +78,7 @@ func guarded(t *testing.T) (started *natstest.Server, creds string) {
 }
 
 func TestCredentialsOpenAGuardedServer(t *testing.T) {
+	t.Parallel()
 	started, creds := guarded(t)
 	if out, err := quickstart(t, "-url", started.URL()).CombinedOutput(); err == nil {
 		t.Fatalf("it was let in without credentials:\n%s", out)

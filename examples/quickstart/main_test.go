@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,19 +16,36 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// quickstart builds the program once and returns a command that runs it.
+// binary is the program, built once for all tests.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "quickstart")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "quickstart")
+	code := 1
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+	} else {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// quickstart returns a command that runs the program.
 func quickstart(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "quickstart")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return exec.CommandContext(ctx, binary, args...)
 }
 
 func TestScenarioHoldsOnAnEmbeddedServer(t *testing.T) {
+	t.Parallel()
 	out, err := quickstart(t).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "steps hold") {
 		t.Fatalf("exit: %v\n%s", err, out)
@@ -35,6 +53,7 @@ func TestScenarioHoldsOnAnEmbeddedServer(t *testing.T) {
 }
 
 func TestScenarioHoldsTwiceOnTheUsersServer(t *testing.T) {
+	t.Parallel()
 	server := natstest.Start(t)
 	for range 2 {
 		out, err := quickstart(t, "-url", server.URL()).CombinedOutput()
@@ -45,6 +64,7 @@ func TestScenarioHoldsTwiceOnTheUsersServer(t *testing.T) {
 }
 
 func TestFailureNamesWhatFailedAndExitsWithOne(t *testing.T) {
+	t.Parallel()
 	out, err := quickstart(t, "-url", "nats://127.0.0.1:1").CombinedOutput()
 	exit, ok := err.(*exec.ExitError)
 	if !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), "FAILED: connect to nats://127.0.0.1:1") {
@@ -52,7 +72,7 @@ func TestFailureNamesWhatFailedAndExitsWithOne(t *testing.T) {
 	}
 }
 
-func TestServeReconcilesWhatAnotherProgramPuts(t *testing.T) {
+func TestServeReconcilesWhatAnotherProgramPuts(t *testing.T) { // not in parallel: another server could take its port
 	free := natstest.Start(t) // it finds a port, which is free after it has stopped
 	free.Stop()
 	program := quickstart(t, "-serve", "-port", strconv.Itoa(free.Port()))
