@@ -52,6 +52,7 @@ type streamInfo struct {
 type clusterInfo struct {
 	Leader   string `json:"leader"`
 	Replicas []struct {
+		Name    string        `json:"name"`
 		Offline bool          `json:"offline"`
 		Active  time.Duration `json:"active"` // time since the leader heard of it
 	} `json:"replicas"` // without the member that answers
@@ -62,7 +63,8 @@ type clusterInfo struct {
 const freshPeer = 3500 * time.Millisecond
 
 // led reports whether a leader with a majority answered. While a stream has no leader, the server lets any member
-// answer, which may be long behind; and a leader that was cut off does not know of its successor.
+// answer, which may be long behind; it may have heard of a new leader when it writes down its answer, and then names it
+// as a replica, too. A leader that was cut off does not know of its successor.
 func (c *clusterInfo) led() bool {
 	switch {
 	case c == nil:
@@ -72,6 +74,9 @@ func (c *clusterInfo) led() bool {
 	}
 	fresh := 1
 	for _, peer := range c.Replicas {
+		if peer.Name == c.Leader {
+			return false
+		}
 		if !peer.Offline && peer.Active < freshPeer {
 			fresh++
 		}

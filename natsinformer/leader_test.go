@@ -24,10 +24,13 @@ func TestOnlyALeaderWithAMajorityIsBelieved(t *testing.T) {
 		`{"error":{"err_code":10008}}`:             false,
 		`{"error":{"err_code":10059}}`:             true,
 		`{"cluster":{"replicas":[` + fresh + `]}}`: false,
-		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,` + stale + `]}}`:    true,
-		`{"cluster":{"leader":"n0","replicas":[` + stale + `,` + stale + `]}}`:    false,
-		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,{"offline":true}]}}`: true,
-		`{"cluster":{"leader":"n0","replicas":[` + stale + `,{"offline":true}]}}`: false,
+		// By a member that had no leader when it read its state, and by the leader:
+		`{"cluster":{"leader":"n0","replicas":[{"name":"n0","active":1},{"name":"n2","active":1}]}}`: false,
+		`{"cluster":{"leader":"n0","replicas":[{"name":"n1","active":1},{"name":"n2","active":1}]}}`: true,
+		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,` + stale + `]}}`:                       true,
+		`{"cluster":{"leader":"n0","replicas":[` + stale + `,` + stale + `]}}`:                       false,
+		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,{"offline":true}]}}`:                    true,
+		`{"cluster":{"leader":"n0","replicas":[` + stale + `,{"offline":true}]}}`:                    false,
 	} {
 		if leaderless([]byte(answer)) == led {
 			t.Errorf("%s: led should be %v", answer, led)
