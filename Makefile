@@ -13,8 +13,13 @@ SOAK := ^TestSoak
 # Replicas of an earlier commit beside those of this code; empty leaves them out.
 ROLLING ?= ./test/rolling
 
-# Most tests wait for something most of the time, so more of them than there are processors run side by side.
+# Most tests wait for something most of the time, so more packages, and in each more tests, than there are processors
+# run side by side.
+PACKAGES ?= 4
 PARALLEL ?= 4
+
+# By default the race detector lets each test program sleep for a second when it ends.
+export GORACE ?= atexit_sleep_ms=50
 
 # Per package.
 TEST_TIMEOUT  ?= 9m
@@ -45,7 +50,7 @@ ci: lint test e2e ## what has to pass before a change goes in
 test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
 	$(race)
 	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -v '/test/rolling$$'); \
-	set -x; $(GO) test -race -skip '$(SOAK)' -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
+	set -x; $(GO) test -race -skip '$(SOAK)' -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -vxF "$$kube" || true; })
 
 .PHONY: soak
