@@ -24,25 +24,36 @@ func TestAnAttemptIsReportedWithTheOperationsThatTheReconcilerWasTold(t *testing
 	}
 }
 
-// TestTheLastObjectIsKnownWhenTheEndOfItsTeardownIsReported: OnResult may want to say what went.
+// TestTheLastObjectIsKnownWhenTheEndOfItsTeardownIsReported: also where the cache has heard of the end before.
 func TestTheLastObjectIsKnownWhenTheEndOfItsTeardownIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
-	var c *Controller[*site]
-	known := make(chan error, 1)
-	c, err := New("sites", sites, (&calls{}).reconciler(nil), WithOnResult(func(r ReconcileResult) {
+	var seen calls
+	reported, checked := make(chan struct{}), make(chan struct{})
+	c, err := New("sites", sites, seen.reconciler(nil), WithWorkers(2), WithOnResult(func(r ReconcileResult) {
 		if r.Operations.Has(OperationDelete) {
-			_, err := c.LastKnown(context.Background(), r.Key)
-			known <- err
+			close(reported)
+			<-checked
 		}
 	}))
 	must(t, err)
 	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "")))
-	eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > 0 && c.Stats().Running == 0 })
+	defer close(checked)
+	for _, key := range []string{"home", "other"} {
+		must(t, sites.Create(t.Context(), newSite(key, "")))
+	}
+	eventually(t, "both are reconciled", func() bool { return c.Stats().Reconciles > 1 && c.Stats().Running == 0 })
 	must(t, sites.Delete(t.Context(), "home"))
-	must(t, receive(t, "the delete is reported", known))
+	within(t, "the delete is reported", reported)
+	// Events of records are handled in order: when this one was, so was the end of the record of home.
+	must(t, w.kv("sites-status").Delete(t.Context(), "other"))
+	eventually(t, "a later event is handled", func() bool { return seen.with("other", OperationResync) > 0 })
+	last, err := c.LastKnown(t.Context(), "home")
+	must(t, err)
+	if last.Name != "home" {
+		t.Errorf("the last object is %q", last.Name)
+	}
 }
 
 // TestATerminalErrorOfATeardownThatTheLossOfTheLeaseCutShortParksNothing: the next term finishes it.

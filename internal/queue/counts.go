@@ -51,6 +51,14 @@ func (q *Queue) Pending(key string) operation.Operations {
 	return e.ops
 }
 
+// Running reports whether a worker has the key: between Get and Done.
+func (q *Queue) Running(key string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[key]
+	return e != nil && e.running
+}
+
 // Closed reports whether ShutDown was called.
 func (q *Queue) Closed() bool {
 	q.mu.Lock()
