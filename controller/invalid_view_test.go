@@ -18,6 +18,14 @@ import (
 // TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid: another event of its key may be faster than its own.
 func TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid(t *testing.T) {
 	t.Parallel()
+	notCalledInvalidOnItsWay(t, 25)
+}
+
+func TestSoakADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid(t *testing.T) {
+	notCalledInvalidOnItsWay(t, 200)
+}
+
+func notCalledInvalidOnItsWay(t *testing.T, rounds int) {
 	w := newWorld(t)
 	sites := w.sites()
 	var seen calls
@@ -45,7 +53,7 @@ func TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid(t *testing.T) {
 		}
 	}()
 	other := w.sites()
-	for range 100 {
+	for range rounds {
 		for n := range 8 {
 			if key := fmt.Sprintf("site-%d", n); other.Create(ctx, newSite(key, "one")) != nil {
 				_ = other.Delete(ctx, key)

@@ -89,13 +89,24 @@ func (l load) listExactly(t *testing.T, filter string, rounds int) {
 	}
 }
 
-func TestHasSyncedMeansNoKeyIsMissing(t *testing.T) {
+func TestHasSyncedMeansNoKeyIsMissing(t *testing.T)     { noKeyIsMissing(t, soak(4)) }
+func TestSoakHasSyncedMeansNoKeyIsMissing(t *testing.T) { noKeyIsMissing(t, soak(20)) }
+
+func noKeyIsMissing(t *testing.T, rounds int) {
 	l := startLoad(t, natstest.Start(t).URL(), 1)
-	t.Run("all", func(t *testing.T) { l.listExactly(t, "", soak(10)) })
-	t.Run("filtered", func(t *testing.T) { l.listExactly(t, "in.>", soak(10)) })
+	t.Run("all", func(t *testing.T) { l.listExactly(t, "", rounds) })
+	t.Run("filtered", func(t *testing.T) { l.listExactly(t, "in.>", rounds) })
 }
 
 func TestHasSyncedMeansNoKeyIsMissingWhileOthersComeAndGo(t *testing.T) {
+	noKeyIsMissingWhileOthersComeAndGo(t, soak(3))
+}
+
+func TestSoakHasSyncedMeansNoKeyIsMissingWhileOthersComeAndGo(t *testing.T) {
+	noKeyIsMissingWhileOthersComeAndGo(t, soak(16))
+}
+
+func noKeyIsMissingWhileOthersComeAndGo(t *testing.T, rounds int) {
 	server := natstest.Start(t)
 	l := startLoad(t, server.URL(), 1)
 	l.write(t, server.URL(), func(nc *nats.Conn, n int) {
@@ -109,13 +120,18 @@ func TestHasSyncedMeansNoKeyIsMissingWhileOthersComeAndGo(t *testing.T) {
 			_, _ = nc.Request("$JS.API.STREAM.PURGE.KV_b", []byte(`{"filter":"`+key+`"}`), time.Second)
 		}
 	})
-	t.Run("all", func(t *testing.T) { l.listExactly(t, "", soak(8)) })
-	t.Run("filtered", func(t *testing.T) { l.listExactly(t, "in.>", soak(8)) })
+	t.Run("all", func(t *testing.T) { l.listExactly(t, "", rounds) })
+	t.Run("filtered", func(t *testing.T) { l.listExactly(t, "in.>", rounds) })
 }
 
-func TestHasSyncedMeansNoKeyIsMissingReplicated(t *testing.T) {
+func TestHasSyncedMeansNoKeyIsMissingReplicated(t *testing.T) { noKeyIsMissingReplicated(t, soak(3)) }
+func TestSoakHasSyncedMeansNoKeyIsMissingReplicated(t *testing.T) {
+	noKeyIsMissingReplicated(t, soak(10))
+}
+
+func noKeyIsMissingReplicated(t *testing.T, rounds int) {
 	c := natstest.StartCluster(t, 3)
 	l := startLoad(t, c.URLs(), 3)
-	t.Run("all", func(t *testing.T) { l.listExactly(t, "", soak(5)) })
-	t.Run("filtered", func(t *testing.T) { l.listExactly(t, "in.>", soak(5)) })
+	t.Run("all", func(t *testing.T) { l.listExactly(t, "", rounds) })
+	t.Run("filtered", func(t *testing.T) { l.listExactly(t, "in.>", rounds) })
 }
