@@ -111,17 +111,15 @@ func must(t *testing.T, err error) {
 // patience is how long a test waits for what has to happen before it fails; it says nothing about how fast it should be.
 const patience = 30 * time.Second
 
-// eventually polls until the condition holds.
+// eventually polls until the condition holds, more rarely the longer it waits.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		if time.Now().After(deadline) {
+	for began := time.Now(); !holds(); {
+		waited := time.Since(began)
+		if waited > patience {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
-		<-tick.C
+		time.Sleep(min(max(waited/20, time.Millisecond), 20*time.Millisecond))
 	}
 }
 

@@ -80,19 +80,15 @@ func start[T entity.IEntity](t testing.TB, client *entity.Client[T]) {
 	})
 }
 
-// eventually polls until the condition holds, for at most 20 s.
+// eventually polls until the condition holds, for at most 20 s, and more rarely the longer it waits.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
+	for began := time.Now(); !condition(); {
+		waited := time.Since(began)
+		if waited > 20*time.Second {
 			t.Fatalf("never came true: %s", what)
 		}
+		time.Sleep(min(max(waited/20, time.Millisecond), 20*time.Millisecond))
 	}
 }
 

@@ -46,13 +46,13 @@ func TestManyExpiredTombstonesCostNoList(t *testing.T) {
 	put(t, kv, "stays", 1)
 	js := counting(t, admin, srv.URL())
 	r := start(t, js.JetStream, Config{Bucket: "b", CompareInterval: 2 * time.Second}).synced(t)
-	for n := range 6000 {
+	for n := range 2000 {
 		_, err := admin.PublishMsgAsync(&nats.Msg{
 			Subject: fmt.Sprint("$KV.b.k", n),
 			Header:  nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}},
 		})
 		must(t, err)
-		if n%1000 == 999 {
+		if n%500 == 499 {
 			<-admin.PublishAsyncComplete()
 		}
 	}

@@ -97,7 +97,7 @@ func (s *served) stop() {
 	s.wg.Wait()
 }
 
-// eventually waits for a condition.
+// eventually polls until the condition holds, more rarely the longer it waits.
 func eventually(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
 	if condition() {
@@ -105,13 +105,12 @@ func eventually(t testing.TB, limit time.Duration, what string, condition func()
 	}
 	began, clock := time.Now(), startServed(t)
 	defer clock.stop()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
 	for !condition() {
+		waited := time.Since(began)
 		if clock.has(limit) {
-			t.Fatalf("not within %s (%s by the wall clock): %s", limit, time.Since(began).Round(time.Millisecond), what)
+			t.Fatalf("not within %s (%s by the wall clock): %s", limit, waited.Round(time.Millisecond), what)
 		}
-		<-tick.C
+		time.Sleep(min(max(waited/50, time.Millisecond), 10*time.Millisecond))
 	}
 }
 
