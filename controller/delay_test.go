@@ -306,6 +306,7 @@ func TestErrorBeatsRequeueAfter(t *testing.T) {
 				r, err := sites.Record(t.Context(), "home")
 				return err == nil && len(r.Conditions) == 1 && r.Conditions[0].Reason == entity.ReasonRetrying
 			})
+			eventually(t, "it is reported", func() bool { return len(told.all()) == 1 })
 			due := time.Until(told.all()[0].NextDue)
 			if n := seen.count("home"); n != 1 || due < 29*time.Minute || due > 30*time.Minute {
 				t.Errorf("after %d runs the next is due in %v; want one, and the backoff of 30 minutes", n, due)
