@@ -111,7 +111,7 @@ func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
 	w.controller(nil, WithResyncInterval(0)) // what the error says: ReconcileAbsent
 	w.run(w.c)
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 }
 

@@ -43,6 +43,14 @@ type cloudWorld struct {
 	c      *Controller[*site]
 }
 
+// finish ends the operation that was just begun, with a reason why it failed or "". The cloud has begun it a little
+// later than it counted the call.
+func (w *cloudWorld) finish(failure string) {
+	w.t.Helper()
+	eventually(w.t, "an operation is under way", func() bool { return w.cloud.UnderWay() > 0 })
+	w.cloud.Finish(failure)
+}
+
 // quick makes an external client quick enough for tests.
 var quick = external.Config{Interval: 20 * time.Millisecond, Timeout: 5 * time.Second, BackoffMin: 20 * time.Millisecond, BackoffMax: 100 * time.Millisecond}
 

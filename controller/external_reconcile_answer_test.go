@@ -43,7 +43,7 @@ func TestTheHandleOfAnOperationIsKeptWhereTheReconcilesContextHasEnded(t *testin
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the operation is polled", func() bool { return w.cloud.Called("GET operations") > 1 })
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 	if n := w.cloud.Called("POST disks"); n != 1 {
 		t.Errorf("%d creates, want 1", n)
@@ -70,7 +70,7 @@ func TestALeaseThatIsLostWhileApplyRunsLosesNoOperation(t *testing.T) {
 	})
 	polls := w.cloud.Called("GET operations")
 	eventually(t, "and polls the operation", func() bool { return w.cloud.Called("GET operations") > polls+1 })
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 	w.cloud.Mu.Lock()
 	defer w.cloud.Mu.Unlock()
@@ -88,11 +88,11 @@ func TestAnOperationThatFailsMoreThanOnceIsTriedAgainWithATokenOfItsOwnEachTime(
 	for try := 1; try <= 3; try++ {
 		eventually(t, "it is begun", func() bool { return w.cloud.Called("POST disks") == try })
 		eventually(t, "and told under way", func() bool { return w.intentOf("home") != nil })
-		w.cloud.Finish("no space")
+		w.finish("no space")
 		eventually(t, "the failure is told", func() bool { return w.c.Stats().Failures >= uint64(try) })
 	}
 	eventually(t, "it is begun again", func() bool { return w.cloud.Called("POST disks") == 4 })
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 	w.cloud.Mu.Lock()
 	defer w.cloud.Mu.Unlock()

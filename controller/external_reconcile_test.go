@@ -219,7 +219,7 @@ func TestALongOperationIsPolledAndNeverReportedAsDone(t *testing.T) {
 	if s := w.c.Stats(); s.Failures != 0 {
 		t.Errorf("%d failures", s.Failures)
 	}
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	polls := w.cloud.Called("GET operations")
@@ -227,7 +227,7 @@ func TestALongOperationIsPolledAndNeverReportedAsDone(t *testing.T) {
 	if w.gone("home") {
 		t.Error("forgotten before the delete was over")
 	}
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 	if n := w.cloud.Called("POST disks") + w.cloud.Called("DELETE disks"); n != 2 {
 		t.Errorf("%d changes, want 2", n)
@@ -255,7 +255,7 @@ func TestAnOperationSurvivesARestartAndAReconcilerThatDoesNotPassOnWhenToLook(t 
 	w.run(w.c)
 	polls := w.cloud.Called("GET operations")
 	eventually(t, "the next controller polls it", func() bool { return w.cloud.Called("GET operations") > polls+1 })
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 	if n := w.cloud.Called("POST disks"); n != 1 {
 		t.Errorf("%d creates, want 1", n)
@@ -268,10 +268,10 @@ func TestAnOperationThatFailsIsAnErrorAndTheNextTryIsAnotherIntent(t *testing.T)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "it is under way", func() bool { return w.cloud.Called("GET operations") > 0 })
-	w.cloud.Finish("no space")
+	w.finish("no space")
 	eventually(t, "the failure is told", func() bool { return w.c.Stats().Failures > 0 })
-	eventually(t, "it is tried again", func() bool { return w.cloud.Called("POST disks") == 2 && w.cloud.UnderWay() == 1 })
-	w.cloud.Finish("")
+	eventually(t, "it is tried again", func() bool { return w.cloud.Called("POST disks") == 2 })
+	w.finish("")
 	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 }
 
@@ -288,7 +288,7 @@ func TestAnOpenIntentIsSettledBeforeWhatIsDesiredNow(t *testing.T) {
 		t.Errorf("%d changes while the first was open", n)
 	}
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "then the second", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 	if n := w.cloud.CreatedFor("home"); n != 1 {
 		t.Errorf("created %d times", n)
@@ -597,7 +597,7 @@ func TestAChangeThatSomebodyElseHasBegunIsWaitedFor(t *testing.T) {
 	if n := w.cloud.Called("PUT disks"); n != 0 {
 		t.Errorf("%d changes meanwhile", n)
 	}
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "updated", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 }
 

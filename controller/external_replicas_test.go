@@ -66,7 +66,7 @@ func TestALeaseLostWithAnOpenIntentIsTakenUpByTheNextReplica(t *testing.T) {
 	r.halt()
 	eventually(t, "the other replica asks for the operations", func() bool { return seen.count("home") > 0 && seen.count("ghost") > 0 })
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "all is as wished", func() bool {
 		return w.cloud.Of("home") == "=1" && w.cloud.Of("ghost") == "" && w.reconciled("home") && w.gone("ghost")
 	})

@@ -299,7 +299,7 @@ func TestCascadeDeletesWhatAPrimaryOwnsBehindAnAPIAndWaitsUntilItIsGone(t *testi
 	if w.gone("home") {
 		t.Error("the record is gone before the disk")
 	}
-	w.cloud.Finish("")
+	w.finish("")
 	eventually(t, "all is gone", func() bool { return w.cloud.Of("home") == "" && w.gone("home") })
 	if w.cloud.Of("shop") != "=1" {
 		t.Error("the other site's disk is gone too")
