@@ -14,7 +14,7 @@ SOAK := ^TestSoak
 ROLLING ?= ./test/rolling
 
 # Most tests wait for something most of the time, so more packages, and in each more tests, than there are processors
-# run side by side.
+# run side by side. GOGC=300 gives memory for time.
 PACKAGES ?= 4
 PARALLEL ?= 4
 
@@ -50,7 +50,7 @@ ci: lint test e2e ## what has to pass before a change goes in
 test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
 	$(race)
 	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -v '/test/rolling$$'); \
-	set -x; $(GO) test -race -skip '$(SOAK)' -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
+	set -x; GOGC=300 $(GO) test -race -skip '$(SOAK)' -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -vxF "$$kube" || true; })
 
 .PHONY: soak
