@@ -354,9 +354,10 @@ func TestTheSweepDeletesKubernetesObjectsWithoutAnOwner(t *testing.T) {
 	k := newCluster(t)
 	k.Add(w.ownedMap("orphan", "nobody"))
 	k.Add(w.mapOf("foreign", "Site", "nobody", "another-installation"))
+	// Before the controller runs: the informer may have synced without them, and there is one sweep only.
+	eventually(t, "both are in the cache", func() bool { return k.has("orphan") && k.has("foreign") })
 	var seen calls
 	w.runningSites(&seen, OwnsKube(k.informer, WithDeleter(k)))
-	eventually(t, "the cache has been listed", func() bool { return k.has("foreign") })
 	eventually(t, "the orphan is swept", func() bool { return !k.has("orphan") })
 	if !k.has("foreign") {
 		t.Error("the other installation's object was swept")

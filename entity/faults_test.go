@@ -243,8 +243,8 @@ func pipelinedWritesSurviveCuts(t *testing.T, n int) {
 	}
 }
 
-func TestSendingMuchBeforeWaitingDoesNotBlockForEverWhileTheServerIsAway(t *testing.T) {
-	t.Parallel() // it mostly waits
+// TestSoakSendingMuchBeforeWaitingDoesNotBlockForEverWhileTheServerIsAway: what was lost is settled one after the other.
+func TestSoakSendingMuchBeforeWaitingDoesNotBlockForEverWhileTheServerIsAway(t *testing.T) {
 	srv := natstest.Start(t)
 	_, js := natstest.Connect(t, srv.URL())
 	client := newClient[*Website](t, js, websites)
@@ -254,7 +254,7 @@ func TestSendingMuchBeforeWaitingDoesNotBlockForEverWhileTheServerIsAway(t *test
 		waits[i] = client.Records().PutAsync(fmt.Sprintf("k%d", i), &entity.Record{})
 	}
 	must(t, srv.Start())
-	ctx := testContext(t)
+	ctx := t.Context()
 	for i, wait := range waits {
 		if err := wait(ctx); err != nil {
 			t.Fatalf("record %d: %v", i, err)
