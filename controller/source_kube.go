@@ -85,7 +85,7 @@ func WatchesKube(
 func (o *sourceOptions) kubeSource(
 	e *engine.Engine, informer cache.SharedIndexInformer, role string, owned bool,
 ) *kubesource.Source {
-	host, n := e.KubeSources()
+	host, n := e.KubeHost()
 	return kubesource.New(informer, host, kubesource.Config{
 		Role: role, Number: n, Name: o.name, Kind: e.Kind, Owned: owned, Deleter: o.deleter,
 		WatchErrorHandler: o.watchErrorHandler,

@@ -86,7 +86,7 @@ func statsOf(e *engine.Engine) Stats {
 	failing, parked := e.KeyCounts()
 	s := Stats{
 		Reconciles: c.Reconciles.Load(), Failures: c.Failures.Load(), Terminals: c.Terminals.Load(),
-		ReconcileTime: time.Duration(c.Seconds.Load()),
+		ReconcileTime: time.Duration(c.ReconcileNanos.Load()),
 		Running:       int(c.Running.Load()), Workers: e.Workers(),
 		Delayed: queue.Delayed, OldestReady: queue.Oldest,
 		Failing: failing, Parked: parked,

@@ -72,7 +72,7 @@ func kumoriKube(informer cache.SharedIndexInformer, number int, role string, han
 			return fmt.Errorf("%s shared informer %d is nil", role, number)
 		}
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
-			host, n := e.KubeSources()
+			host, n := e.KubeHost()
 			s := kubesource.New(informer, host, kubesource.Config{
 				Role: role, Number: n, Kind: e.Kind, Owned: role == "secondary", KeepWatchErrorHandler: true,
 			})

@@ -33,13 +33,13 @@ func AppliedHashAnnotation(manager string) string {
 const appliedHashPrefix = "nagi/applied-hash."
 
 // ApplyOption configures one call of Apply.
-type ApplyOption func(*kubeApplyOptions)
+type ApplyOption func(*applyOptions)
 
-type kubeApplyOptions struct{ withoutForce bool }
+type applyOptions struct{ withoutForce bool }
 
 // WithoutForce makes Apply fail with an *ApplyConflictError where it would change a field that another manager has set.
 // By default Apply takes the field over, as controllers do: they apply only the fields that they decide about.
-func WithoutForce() ApplyOption { return func(o *kubeApplyOptions) { o.withoutForce = true } }
+func WithoutForce() ApplyOption { return func(o *applyOptions) { o.withoutForce = true } }
 
 // Apply makes the fields that obj has what they are in obj, by server-side apply. Fields that were applied before and
 // are no longer in obj are removed. All others are left to their managers. The status, and the fields that the server
@@ -71,7 +71,7 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 		if err == nil {
 			return result, nil
 		}
-		again := kubeOvertaken(err)
+		again := overtaken(err)
 		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
 		if foreign {
 			again = k.awaitName(ctx, c.key) || tries == 0 // what the cache says may be old
@@ -100,7 +100,7 @@ type configuration struct {
 }
 
 func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption) (*configuration, error) {
-	var o kubeApplyOptions
+	var o applyOptions
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -241,8 +241,8 @@ func (k *Handle[T]) applyFailed(c *configuration, err error) error {
 	return k.explain("apply", c.key, err)
 }
 
-// kubeOvertaken tells whether a write failed because the object is not what it was taken for.
-func kubeOvertaken(err error) bool {
+// overtaken tells whether a write failed because the object is not what it was taken for.
+func overtaken(err error) bool {
 	switch {
 	case apierrors.IsConflict(err):
 		return !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)

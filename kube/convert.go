@@ -27,7 +27,7 @@ func (k *Handle[T]) fromCache(item any) (T, error) {
 
 // fromFields makes a T of the fields, which it takes over.
 func (k *Handle[T]) fromFields(fields map[string]any) (T, error) {
-	obj := newKubeObject[T]()
+	obj := newObject[T]()
 	if u, ok := any(obj).(*unstructured.Unstructured); ok {
 		u.Object = fields
 		return k.withKind(obj), nil

@@ -122,7 +122,7 @@ func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (Operatio
 	returned, err := k.at(obj.GetNamespace()).Create(ctx,
 		&unstructured.Unstructured{Object: fields}, metav1.CreateOptions{FieldManager: manager})
 	if err != nil {
-		return OperationResultNone, kubeOvertakenBy(err)
+		return OperationResultNone, overtakenBy(err)
 	}
 	k.wrote(ctx, source.ObjectKey(obj), returned)
 	return OperationResultCreated, k.read(returned, obj)
@@ -211,14 +211,14 @@ func (k *Handle[T]) mergePatch(
 	returned, err := k.at(seen.GetNamespace()).Patch(ctx,
 		seen.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager})
 	if err != nil {
-		return nil, kubeOvertakenBy(err)
+		return nil, overtakenBy(err)
 	}
 	k.wrote(ctx, source.ObjectKey(seen), returned)
 	return returned, nil
 }
 
-func kubeOvertakenBy(err error) error {
-	if kubeOvertaken(err) {
+func overtakenBy(err error) error {
+	if overtaken(err) {
 		return &conflict.Error{Err: err}
 	}
 	return err

@@ -14,34 +14,34 @@ import (
 )
 
 // Deleter returns a deleter that deletes as Delete does, for controller.WithDeleter. Owns uses it already.
-func (k *Handle[T]) Deleter() controller.Deleter { return kubeHandleDeleter[T]{k} }
+func (k *Handle[T]) Deleter() controller.Deleter { return handleDeleter[T]{k} }
 
-// kubeHandleDeleter is a handle as a Deleter that knows of its own writes, too.
-type kubeHandleDeleter[T Object] struct{ k *Handle[T] }
+// handleDeleter is a handle as a Deleter that knows of its own writes, too.
+type handleDeleter[T Object] struct{ k *Handle[T] }
 
 var (
-	_ kubesource.ListProber    = kubeHandleDeleter[*unstructured.Unstructured]{}
-	_ kubesource.ResourceNamer = kubeHandleDeleter[*unstructured.Unstructured]{}
-	_ kubesource.UnseenOwner   = kubeHandleDeleter[*unstructured.Unstructured]{}
-	_ kubesource.LiveOwner     = kubeHandleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.ListProber    = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.ResourceNamer = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.UnseenOwner   = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.LiveOwner     = handleDeleter[*unstructured.Unstructured]{}
 )
 
 // Delete implements Deleter.
-func (d kubeHandleDeleter[T]) Delete(ctx context.Context, obj metav1.Object) error {
+func (d handleDeleter[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	return d.k.Delete(ctx, obj)
 }
 
 // WhyNotListed asks the API server why the informer does not sync; nil if it would.
-func (d kubeHandleDeleter[T]) WhyNotListed(ctx context.Context) error {
+func (d handleDeleter[T]) WhyNotListed(ctx context.Context) error {
 	return d.k.deleter.WhyNotListed(ctx)
 }
 
 // ResourceName names the resource.
-func (d kubeHandleDeleter[T]) ResourceName() string { return d.k.deleter.ResourceName() }
+func (d handleDeleter[T]) ResourceName() string { return d.k.deleter.ResourceName() }
 
 // Unseen are own writes that the cache does not show yet. A teardown that trusted the cache alone would take its end
 // for done and leave them behind.
-func (d kubeHandleDeleter[T]) Unseen(kind, key string) []metav1.Object {
+func (d handleDeleter[T]) Unseen(kind, key string) []metav1.Object {
 	var objects []metav1.Object
 	for name := range d.k.own.own.Keys() {
 		obj := d.k.lookup(name)
@@ -70,7 +70,7 @@ func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
 		return k.watching.NoteUnanswered(err)
 	}
 	k.applied.forget(key)
-	w := kubeWrite{uid: obj.GetUID()}
+	w := ownWrite{uid: obj.GetUID()}
 	if reconciling {
 		// Only the server knows whether something holds it; who deletes may want to know too.
 		if live, err := k.live(ctx, key); err == nil && live != nil && live.GetUID() == w.uid {

@@ -17,13 +17,13 @@ import (
 )
 
 // DeleteOption says how objects are deleted. It is for Deleter and WithDeletes.
-type DeleteOption func(*kubeDeleter) error
+type DeleteOption func(*resourceDeleter) error
 
 // WithPropagation sets what becomes of the objects' dependents within Kubernetes, which name them in ownerReferences.
 // Background, the default here, lets the garbage collector delete the dependents afterwards. Foreground keeps each
 // object until its dependents are gone, and a teardown waits for that. Orphan leaves the dependents.
 func WithPropagation(p metav1.DeletionPropagation) DeleteOption {
-	return func(d *kubeDeleter) error {
+	return func(d *resourceDeleter) error {
 		switch p {
 		case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
 			d.propagation = p
@@ -42,25 +42,25 @@ func WithPropagation(p metav1.DeletionPropagation) DeleteOption {
 //
 // What is wrong with the arguments is returned by controller.New, and by each Delete.
 func Deleter(client dynamic.Interface, resource schema.GroupVersionResource, opts ...DeleteOption) controller.Deleter {
-	d, err := newKubeDeleter(client, resource, opts)
+	d, err := newResourceDeleter(client, resource, opts)
 	if err != nil {
-		d = &kubeDeleter{resource: resource, invalid: err}
+		d = &resourceDeleter{resource: resource, invalid: err}
 	}
 	return d
 }
 
-type kubeDeleter struct {
+type resourceDeleter struct {
 	client      dynamic.Interface
 	resource    schema.GroupVersionResource
 	propagation metav1.DeletionPropagation
 	invalid     error
 }
 
-// newKubeDeleter returns a deleter, and all that is wrong with its arguments in one error.
-func newKubeDeleter(
+// newResourceDeleter returns a deleter, and all that is wrong with its arguments in one error.
+func newResourceDeleter(
 	client dynamic.Interface, resource schema.GroupVersionResource, opts []DeleteOption,
-) (*kubeDeleter, error) {
-	d := &kubeDeleter{client: client, resource: resource, propagation: metav1.DeletePropagationBackground}
+) (*resourceDeleter, error) {
+	d := &resourceDeleter{client: client, resource: resource, propagation: metav1.DeletePropagationBackground}
 	var errs []error
 	for _, opt := range opts {
 		if opt != nil {
@@ -75,7 +75,7 @@ func newKubeDeleter(
 }
 
 // Delete implements Deleter.
-func (d *kubeDeleter) Delete(ctx context.Context, obj metav1.Object) error {
+func (d *resourceDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 	if d.invalid != nil {
 		return d.invalid
 	}
@@ -108,20 +108,20 @@ func (d *kubeDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 }
 
 var (
-	_ kubesource.ListProber    = (*kubeDeleter)(nil)
-	_ kubesource.ResourceNamer = (*kubeDeleter)(nil)
-	_ kubesource.Validator     = (*kubeDeleter)(nil)
-	_ kubesource.LiveOwner     = (*kubeDeleter)(nil)
+	_ kubesource.ListProber    = (*resourceDeleter)(nil)
+	_ kubesource.ResourceNamer = (*resourceDeleter)(nil)
+	_ kubesource.Validator     = (*resourceDeleter)(nil)
+	_ kubesource.LiveOwner     = (*resourceDeleter)(nil)
 )
 
 // Validate returns what is wrong with how the deleter was made; nil if nothing is.
-func (d *kubeDeleter) Validate() error { return d.invalid }
+func (d *resourceDeleter) Validate() error { return d.invalid }
 
 // ResourceName names the resource.
-func (d *kubeDeleter) ResourceName() string { return kubeerrors.ResourceName(d.resource) }
+func (d *resourceDeleter) ResourceName() string { return kubeerrors.ResourceName(d.resource) }
 
 // WhyNotListed asks the API server why an informer over the resource does not sync; nil if it would.
-func (d *kubeDeleter) WhyNotListed(ctx context.Context) error {
+func (d *resourceDeleter) WhyNotListed(ctx context.Context) error {
 	if d.invalid != nil {
 		return nil
 	}

@@ -46,9 +46,9 @@ type Handle[T Object] struct {
 	resource schema.GroupVersionResource
 	kind     string // "" for unstructured objects, which bring it
 	manager  string // "" for the controller's name
-	deleter  *kubeDeleter
+	deleter  *resourceDeleter
 	informer cache.SharedIndexInformer
-	own      *kubeOverlay
+	own      *overlay
 	applied  *appliedStates
 	watching *kubesource.WatchErrors
 }
@@ -68,8 +68,8 @@ type Handle[T Object] struct {
 func New[T Object](
 	client dynamic.Interface, resource schema.GroupVersionResource, informer cache.SharedIndexInformer, opts ...Option,
 ) (*Handle[T], error) {
-	var o kubeOptions
-	errs := []error{checkKubeType[T]()}
+	var o handleOptions
+	errs := []error{checkType[T]()}
 	for _, opt := range opts {
 		if opt != nil {
 			errs = append(errs, opt(&o))
@@ -81,7 +81,7 @@ func New[T Object](
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("kube.New(%s): %w", kubeerrors.ResourceName(resource), err)
 	}
-	deleter, err := newKubeDeleter(client, resource, o.delete)
+	deleter, err := newResourceDeleter(client, resource, o.delete)
 	if err != nil {
 		return nil, fmt.Errorf("kube.New(%s): %w", kubeerrors.ResourceName(resource), err)
 	}
@@ -95,7 +95,7 @@ func New[T Object](
 	watching.ProbeWith(deleter.WhyNotListed)
 	return &Handle[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
-		informer: informer, own: newKubeOverlay(informer), applied: newAppliedStates(),
+		informer: informer, own: newOverlay(informer), applied: newAppliedStates(),
 		watching: watching,
 	}, nil
 }
@@ -246,11 +246,11 @@ func (k *Handle[T]) notFound(key string) error {
 	return apierrors.NewNotFound(k.resource.GroupResource(), key)
 }
 
-func newKubeObject[T Object]() T {
+func newObject[T Object]() T {
 	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 }
 
-func checkKubeType[T Object]() error {
+func checkType[T Object]() error {
 	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
 		return fmt.Errorf("the type of the objects must be a pointer to a struct, as *appsv1.Deployment, not %v", t)
 	}

@@ -14,9 +14,9 @@ import (
 )
 
 // overlaid is an overlay over a store that the test fills itself.
-func overlaid() (*kubeOverlay, cache.Store) {
+func overlaid() (*overlay, cache.Store) {
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{})
-	return newKubeOverlay(informer), informer.GetStore()
+	return newOverlay(informer), informer.GetStore()
 }
 
 func version(uid, version string) *corev1.ConfigMap {
@@ -28,33 +28,33 @@ func version(uid, version string) *corev1.ConfigMap {
 // TestTheLaterOfCacheAndOwnWriteIsShown.
 func TestTheLaterOfCacheAndOwnWriteIsShown(t *testing.T) {
 	const key = "shop/settings"
-	shown := func(o *kubeOverlay) string {
+	shown := func(o *overlay) string {
 		obj := o.lookup(key)
 		if obj == nil {
 			return "none"
 		}
 		return string(obj.GetUID()) + obj.GetResourceVersion()
 	}
-	deleted := func(uid string) kubeWrite { return kubeWrite{uid: types.UID(uid)} }
+	deleted := func(uid string) ownWrite { return ownWrite{uid: types.UID(uid)} }
 	leaving := version("a", "12")
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	for name, test := range map[string]struct {
-		writes []kubeWrite
+		writes []ownWrite
 		cached *corev1.ConfigMap
 		want   string
 	}{
 		"nothing":                        {nil, nil, "none"},
 		"cache only":                     {nil, version("a", "5"), "a5"},
-		"own write only":                 {[]kubeWrite{writeOf(version("a", "5"))}, nil, "a5"},
-		"cache behind":                   {[]kubeWrite{writeOf(version("a", "10"))}, version("a", "9"), "a10"},
-		"cache ahead":                    {[]kubeWrite{writeOf(version("a", "10"))}, version("a", "11"), "a11"},
-		"made again by somebody":         {[]kubeWrite{writeOf(version("a", "10"))}, version("b", "11"), "b11"},
-		"writes overtake each other":     {[]kubeWrite{writeOf(version("a", "10")), writeOf(version("a", "9"))}, nil, "a10"},
-		"deleted":                        {[]kubeWrite{deleted("a")}, version("a", "10"), "none"},
-		"deleted, cache shows it going":  {[]kubeWrite{deleted("a")}, leaving, "a12"},
-		"deleted, made again by another": {[]kubeWrite{deleted("a")}, version("b", "11"), "b11"},
-		"deleted and made again":         {[]kubeWrite{deleted("a"), writeOf(version("b", "11"))}, version("a", "10"), "b11"},
-		"write that ends after a delete": {[]kubeWrite{deleted("a"), writeOf(version("a", "11"))}, version("a", "10"), "none"},
+		"own write only":                 {[]ownWrite{writeOf(version("a", "5"))}, nil, "a5"},
+		"cache behind":                   {[]ownWrite{writeOf(version("a", "10"))}, version("a", "9"), "a10"},
+		"cache ahead":                    {[]ownWrite{writeOf(version("a", "10"))}, version("a", "11"), "a11"},
+		"made again by somebody":         {[]ownWrite{writeOf(version("a", "10"))}, version("b", "11"), "b11"},
+		"writes overtake each other":     {[]ownWrite{writeOf(version("a", "10")), writeOf(version("a", "9"))}, nil, "a10"},
+		"deleted":                        {[]ownWrite{deleted("a")}, version("a", "10"), "none"},
+		"deleted, cache shows it going":  {[]ownWrite{deleted("a")}, leaving, "a12"},
+		"deleted, made again by another": {[]ownWrite{deleted("a")}, version("b", "11"), "b11"},
+		"deleted and made again":         {[]ownWrite{deleted("a"), writeOf(version("b", "11"))}, version("a", "10"), "b11"},
+		"write that ends after a delete": {[]ownWrite{deleted("a"), writeOf(version("a", "11"))}, version("a", "10"), "none"},
 	} {
 		o, store := overlaid()
 		if test.cached != nil {
@@ -72,11 +72,11 @@ func TestTheLaterOfCacheAndOwnWriteIsShown(t *testing.T) {
 // TestOwnWritesOfKubernetesObjectsAreBounded, and go as soon as the cache shows them.
 func TestOwnWritesOfKubernetesObjectsAreBounded(t *testing.T) {
 	o, _ := overlaid()
-	for n := range kubeOverlayMost + 100 {
+	for n := range overlayMost + 100 {
 		o.add(t.Context(), fmt.Sprint("shop/", n), writeOf(version("a", fmt.Sprint(n+1))))
 	}
-	if n := o.own.Len(); n > kubeOverlayMost {
-		t.Errorf("%d are kept, want at most %d", n, kubeOverlayMost)
+	if n := o.own.Len(); n > overlayMost {
+		t.Errorf("%d are kept, want at most %d", n, overlayMost)
 	}
 	var store cache.Store
 	o, store = overlaid()

@@ -16,45 +16,45 @@ import (
 )
 
 const (
-	// kubeOverlayTTL bounds how long an own write hides what the cache says. It only matters when the informer cannot
+	// overlayTTL bounds how long an own write hides what the cache says. It only matters when the informer cannot
 	// watch. After an API server was away for some time a watch may pause for a minute before it tries again.
-	kubeOverlayTTL = 2 * time.Minute
-	// kubeOverlayMost bounds how many own writes are remembered until the cache shows them.
-	kubeOverlayMost = 16384
-	// kubeOverlayPrune is how often those are dropped that the cache shows, while there are any.
-	kubeOverlayPrune = 10 * time.Second
+	overlayTTL = 2 * time.Minute
+	// overlayMost bounds how many own writes are remembered until the cache shows them.
+	overlayMost = 16384
+	// overlayPrune is how often those are dropped that the cache shows, while there are any.
+	overlayPrune = 10 * time.Second
 )
 
-// kubeOverlay holds the last own write of each object until the informer has it, and remembers of which objects the
+// overlay holds the last own write of each object until the informer has it, and remembers of which objects the
 // informer never showed the write.
-type kubeOverlay struct {
-	kubeCache
-	own       *ownwrites.Overlay[kubeWrite]
+type overlay struct {
+	handleCache
+	own       *ownwrites.Overlay[ownWrite]
 	uncovered uncoveredObjects
 
 	mu      sync.Mutex
 	pruning *time.Timer // nil while there is nothing to prune
 }
 
-func newKubeOverlay(informer cache.SharedIndexInformer) *kubeOverlay {
+func newOverlay(informer cache.SharedIndexInformer) *overlay {
 	gates := features.FeatureGates()
-	o := &kubeOverlay{kubeCache: kubeCache{
+	o := &overlay{handleCache: handleCache{
 		informer: informer,
 		ordered:  gates.Enabled(features.InOrderInformers) && gates.Enabled(features.AtomicFIFO),
 	}}
 	o.uncovered.stored = o.stored
-	o.own = ownwrites.NewOverlay(ownwrites.Config[kubeWrite]{
-		Cache: o.kubeCache, TTL: kubeOverlayTTL, Most: kubeOverlayMost, Dropped: o.uncoverUnshown,
+	o.own = ownwrites.NewOverlay(ownwrites.Config[ownWrite]{
+		Cache: o.handleCache, TTL: overlayTTL, Most: overlayMost, Dropped: o.uncoverUnshown,
 	})
 	return o
 }
 
 // add remembers a write, and logs it where ctx has a log.
-func (o *kubeOverlay) add(ctx context.Context, key string, w kubeWrite) {
+func (o *overlay) add(ctx context.Context, key string, w ownWrite) {
 	added := o.own.Add(key, w)
 	o.mu.Lock()
 	if o.pruning == nil {
-		o.pruning = time.AfterFunc(kubeOverlayPrune, o.pruneAgain)
+		o.pruning = time.AfterFunc(overlayPrune, o.pruneAgain)
 	}
 	o.mu.Unlock()
 	if log := ownwrites.LogOf(ctx); log != nil {
@@ -65,20 +65,20 @@ func (o *kubeOverlay) add(ctx context.Context, key string, w kubeWrite) {
 }
 
 // pruneAgain drops what the cache shows where no other write comes. It ends by itself: nothing is held for longer than
-// kubeOverlayTTL.
-func (o *kubeOverlay) pruneAgain() {
+// overlayTTL.
+func (o *overlay) pruneAgain() {
 	o.own.Prune()
 	o.uncovered.dropShown()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pruning = nil
 	if o.own.Len() > 0 {
-		o.pruning = time.AfterFunc(kubeOverlayPrune, o.pruneAgain)
+		o.pruning = time.AfterFunc(overlayPrune, o.pruneAgain)
 	}
 }
 
 // uncoverUnshown is told of a write that the cache has passed, if it will ever.
-func (o *kubeOverlay) uncoverUnshown(key string, w kubeWrite) {
+func (o *overlay) uncoverUnshown(key string, w ownWrite) {
 	if w.object != nil && !w.shownBy(o.stored(key)) {
 		o.uncovered.add(key, owner.Of(w.object))
 	}
@@ -86,7 +86,7 @@ func (o *kubeOverlay) uncoverUnshown(key string, w kubeWrite) {
 
 // notShown are the keys of a primary's objects that were written and that the cache does not have though it has come so
 // far; not all of them if there were too many to remember.
-func (o *kubeOverlay) notShown(kind, key string) (names []string, all bool) {
+func (o *overlay) notShown(kind, key string) (names []string, all bool) {
 	o.own.Prune() // what is too old is reached, too
 	for name, w := range o.own.All() {
 		if o.Reached(w) {
@@ -97,7 +97,7 @@ func (o *kubeOverlay) notShown(kind, key string) (names []string, all bool) {
 }
 
 // lookup returns the object of a key, own or cached, whichever is later; nil if there is none.
-func (o *kubeOverlay) lookup(key string) metav1.Object {
+func (o *overlay) lookup(key string) metav1.Object {
 	w, written := o.own.Get(key) // before the cache, which may have it by the time it is read
 	stored := o.stored(key)
 	if !written || w.shownBy(stored) {
@@ -109,19 +109,19 @@ func (o *kubeOverlay) lookup(key string) metav1.Object {
 	return w.object
 }
 
-// kubeWrite is a write that succeeded: the object as the server returned it, or none for a delete.
-type kubeWrite struct {
+// ownWrite is a write that succeeded: the object as the server returned it, or none for a delete.
+type ownWrite struct {
 	object  metav1.Object
 	uid     types.UID
 	version string // of a delete it is not known
 }
 
-func writeOf(obj metav1.Object) kubeWrite {
-	return kubeWrite{object: obj, uid: obj.GetUID(), version: obj.GetResourceVersion()}
+func writeOf(obj metav1.Object) ownWrite {
+	return ownWrite{object: obj, uid: obj.GetUID(), version: obj.GetResourceVersion()}
 }
 
 // shownBy tells whether what the cache has of an object is the write or later; stored is nil if it has nothing.
-func (w kubeWrite) shownBy(stored metav1.Object) bool {
+func (w ownWrite) shownBy(stored metav1.Object) bool {
 	if w.object == nil {
 		return stored == nil || stored.GetUID() != w.uid || stored.GetDeletionTimestamp() != nil
 	}
@@ -132,8 +132,8 @@ func (w kubeWrite) shownBy(stored metav1.Object) bool {
 	return err != nil || order >= 0 // what cannot be compared must not hide what the cache says
 }
 
-// kubeCache is an informer as the overlay sees it.
-type kubeCache struct {
+// handleCache is an informer as the overlay sees it.
+type handleCache struct {
 	informer cache.SharedIndexInformer
 	// ordered tells whether the store's resource version is a cursor: all up to it is in the store. client-go's is one
 	// while lists are put into the store at once, which is the default; else only an object's own version counts.
@@ -141,7 +141,7 @@ type kubeCache struct {
 }
 
 // Follows implements ownwrites.Cache. An object that was deleted does not come back: another one has another uid.
-func (c kubeCache) Follows(w, old kubeWrite) bool {
+func (c handleCache) Follows(w, old ownWrite) bool {
 	switch {
 	case w.object == nil:
 		return true
@@ -153,20 +153,20 @@ func (c kubeCache) Follows(w, old kubeWrite) bool {
 }
 
 // Reached implements ownwrites.Cache: it reports whether the store's cursor has passed a write.
-func (c kubeCache) Reached(w kubeWrite) bool { return w.object != nil && c.passed(w.version) }
+func (c handleCache) Reached(w ownWrite) bool { return w.object != nil && c.passed(w.version) }
 
 // Shows implements ownwrites.Cache.
-func (c kubeCache) Shows(key string, w kubeWrite) bool {
+func (c handleCache) Shows(key string, w ownWrite) bool {
 	return c.Reached(w) || w.shownBy(c.stored(key))
 }
 
 // lacks tells whether the cache does not have an object although it has come to where it should.
-func (c kubeCache) lacks(key string, live metav1.Object) bool {
+func (c handleCache) lacks(key string, live metav1.Object) bool {
 	return c.passed(live.GetResourceVersion()) && c.stored(key) == nil
 }
 
 // passed reports whether all up to a resource version is in the store.
-func (c kubeCache) passed(version string) bool {
+func (c handleCache) passed(version string) bool {
 	if !c.ordered || !c.informer.HasSynced() {
 		return false
 	}
@@ -174,7 +174,7 @@ func (c kubeCache) passed(version string) bool {
 	return err == nil && order >= 0
 }
 
-func (c kubeCache) stored(key string) metav1.Object {
+func (c handleCache) stored(key string) metav1.Object {
 	item, exists, err := c.informer.GetStore().GetByKey(key)
 	if err != nil || !exists {
 		return nil

@@ -41,11 +41,11 @@ func TestOwnWritesThatTheCacheShowsAreLetGo(t *testing.T) {
 		for _, m := range shown {
 			must(t, store.Add(m))
 		}
-		time.Sleep(2 * kubeOverlayPrune)
+		time.Sleep(2 * overlayPrune)
 		if n := kept(); n != 1 {
 			t.Errorf("%d are kept, want the one that the cache does not show", n)
 		}
-		time.Sleep(2 * kubeOverlayTTL)
+		time.Sleep(2 * overlayTTL)
 		o.mu.Lock()
 		pruning := o.pruning != nil
 		o.mu.Unlock()
@@ -63,7 +63,7 @@ func TestATeardownLooksAtAnOwnWriteAsSoonAsItIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := overlaid()
 		o.add(t.Context(), "shop/settings", writeOf(mapOf("settings", "home")))
-		time.Sleep(kubeOverlayTTL)
+		time.Sleep(overlayTTL)
 		if names, _ := o.notShown("Site", "home"); len(names) > 0 {
 			t.Errorf("a teardown looks at %v, though the cache may show it yet", names)
 		}
@@ -71,7 +71,7 @@ func TestATeardownLooksAtAnOwnWriteAsSoonAsItIsTooOld(t *testing.T) {
 		if names, _ := o.notShown("Site", "home"); len(names) != 1 {
 			t.Errorf("a teardown looks at %v, want the one that the cache does not show", names)
 		}
-		time.Sleep(2 * kubeOverlayPrune)
+		time.Sleep(2 * overlayPrune)
 	})
 }
 
@@ -85,15 +85,15 @@ func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 			defer o.uncovered.mu.Unlock()
 			return len(o.uncovered.owners)
 		}
-		for n := range kubeOverlayMost {
+		for n := range overlayMost {
 			m := mapOf(fmt.Sprint(n), "shop")
 			o.add(t.Context(), source.ObjectKey(m), writeOf(m))
 		}
-		time.Sleep(2 * kubeOverlayTTL)
-		if n := notShown(); n != kubeOverlayMost {
+		time.Sleep(2 * overlayTTL)
+		if n := notShown(); n != overlayMost {
 			t.Fatalf("%d are not shown, want all", n)
 		}
-		for n := range kubeOverlayMost {
+		for n := range overlayMost {
 			must(t, store.Add(mapOf(fmt.Sprint(n), "shop")))
 		}
 		uncovered := mapOf("elsewhere", "home")
@@ -103,11 +103,11 @@ func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 		}
 		must(t, store.Add(uncovered))
 		o.add(t.Context(), "shop/settings", writeOf(version("b", "2000")))
-		time.Sleep(2 * kubeOverlayPrune)
+		time.Sleep(2 * overlayPrune)
 		if n := notShown(); n != 0 {
 			t.Errorf("%d that the cache shows are kept", n)
 		}
-		time.Sleep(2 * kubeOverlayTTL)
+		time.Sleep(2 * overlayTTL)
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 
 // OwnedLive lists by labels what a primary owns, of all who write it: one request. Where it may not be listed the cache
 // alone has to tell.
-func (d *kubeDeleter) OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
+func (d *resourceDeleter) OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
 	if d.invalid != nil {
 		return nil, d.invalid
 	}
@@ -40,7 +40,7 @@ func (d *kubeDeleter) OwnedLive(ctx context.Context, kind, key string) ([]metav1
 
 // OwnedLive reads what the handle wrote and its cache never showed: no request where there is nothing. Where that was
 // too much to remember it lists.
-func (d kubeHandleDeleter[T]) OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
+func (d handleDeleter[T]) OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
 	names, all := d.k.own.notShown(kind, key)
 	if !all {
 		return d.k.deleter.OwnedLive(ctx, kind, key)
@@ -71,7 +71,7 @@ func (k *Handle[T]) noteUncovered(ctx context.Context, key string, live metav1.O
 		return
 	}
 	primary := r.Primary()
-	if !owner.OwnedBy(live, primary.Kind, primary.Key) || !r.Mine(live) || !k.own.lacks(key, live) {
+	if !owner.OwnedBy(live, primary.Kind, primary.Key) || !r.MayDelete(live) || !k.own.lacks(key, live) {
 		return
 	}
 	k.own.uncovered.add(key, owner.Of(live))

@@ -177,16 +177,16 @@ func (b *Brake) Run(ctx context.Context) {
 		case <-checkpoints.C:
 			b.keepStream(ctx)
 		}
-		if wait := b.decide(ctx); wait > 0 {
+		if wait := b.doAllDue(ctx); wait > 0 {
 			timer.Reset(wait)
 		}
 	}
 }
 
-// decide does all that is due. It returns after what time something else is; 0 if somebody will wake Run before.
-func (b *Brake) decide(ctx context.Context) time.Duration {
+// doAllDue does all that is due. It returns after what time something else is; 0 if somebody will wake Run before.
+func (b *Brake) doAllDue(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
-		step, wait := b.due()
+		step, wait := b.nextStep()
 		if step == nil {
 			return wait
 		}
@@ -195,8 +195,8 @@ func (b *Brake) decide(ctx context.Context) time.Duration {
 	return 0
 }
 
-// due returns what is to be done next; nil if nothing is, or not before wait is over.
-func (b *Brake) due() (step func(context.Context), wait time.Duration) {
+// nextStep returns what is to be done next; nil if nothing is, or not before wait is over.
+func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()
 	switch nothingHeld := len(b.suspects)+len(b.held)+len(b.heldOwners) == 0; {
@@ -214,7 +214,7 @@ func (b *Brake) due() (step func(context.Context), wait time.Duration) {
 	if wait := b.collecting(); wait > 0 {
 		return nil, wait
 	}
-	return b.judge, 0
+	return b.judgeSuspects, 0
 }
 
 // poke makes Run decide again.

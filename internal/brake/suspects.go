@@ -84,14 +84,14 @@ func (b *Brake) collecting() time.Duration {
 	return min(time.Until(b.last.Add(quiet)), time.Until(b.first.Add(patience)))
 }
 
-// judge holds the suspects, or lets them go.
-func (b *Brake) judge(ctx context.Context) {
-	going, several := b.going()
+// judgeSuspects holds the suspects, or lets them go.
+func (b *Brake) judgeSuspects(ctx context.Context) {
+	going, several := b.absentSuspects()
 	anchors := 0
 	if several {
 		anchors = b.countAnchors()
 	}
-	free, engaged := b.judged(going, anchors)
+	free, engaged := b.holdOrFree(going, anchors)
 	if engaged != nil {
 		b.announce(ctx, *engaged)
 	}
@@ -100,9 +100,9 @@ func (b *Brake) judge(ctx context.Context) {
 	}
 }
 
-// going returns the suspects whose document is absent; the others are suspects no longer. It reports whether they are
-// enough for a mass delete, with what went within the window.
-func (b *Brake) going() (keys sets.Set[string], several bool) {
+// absentSuspects returns the suspects whose document is absent; the others are suspects no longer. It reports whether
+// they are enough for a mass delete, with what went within the window.
+func (b *Brake) absentSuspects() (keys sets.Set[string], several bool) {
 	b.mu.Lock()
 	defer b.unlock()
 	for key := range b.suspects {
@@ -122,10 +122,10 @@ func (b *Brake) countAnchors() int {
 	return count
 }
 
-// judged holds those of going that are still suspects and engages the brake, if there is a reason to or it is engaged
-// already. Else it returns them: they may go. anchors need not be counted for fewer than Least. engaged is the state if
-// the brake has engaged just now.
-func (b *Brake) judged(going sets.Set[string], anchors int) (free []string, engaged *State) {
+// holdOrFree holds those of going that are still suspects and engages the brake, if there is a reason to or it is
+// engaged already. Else it returns them: they may go. anchors need not be counted for fewer than Least. engaged is
+// the state if the brake has engaged just now.
+func (b *Brake) holdOrFree(going sets.Set[string], anchors int) (free []string, engaged *State) {
 	b.mu.Lock()
 	defer b.unlock()
 	going = going.Intersection(b.suspects) // the others came back meanwhile

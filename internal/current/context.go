@@ -26,8 +26,8 @@ type Host interface {
 	Warn(key, reason, message string)
 	// Logger is the logger of a reconcile; base is its term's.
 	Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger
-	// Mine, AwaitName and Uncovered are those of Kubernetes; primary is the key that is reconciled.
-	Mine(obj metav1.Object) bool
+	// MayDelete, AwaitName and Uncovered are those of Kubernetes; primary is the key that is reconciled.
+	MayDelete(obj metav1.Object) bool
 	AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool)
 	Uncovered()
 }
@@ -112,8 +112,8 @@ func (c *Context) Controller() string { return c.config.Host.Name() }
 // Warn implements Reconcile.
 func (c *Context) Warn(reason, message string) { c.config.Host.Warn(c.key, reason, message) }
 
-// Mine implements Reconcile.
-func (c *Context) Mine(obj metav1.Object) bool { return c.config.Host.Mine(obj) }
+// MayDelete implements Reconcile.
+func (c *Context) MayDelete(obj metav1.Object) bool { return c.config.Host.MayDelete(obj) }
 
 // AwaitName implements Reconcile.
 func (c *Context) AwaitName(informer cache.SharedIndexInformer, key string) (news bool) {

@@ -40,9 +40,9 @@ type StatusSetter interface {
 
 // Kubernetes is what a helper needs beside Writer that writes objects of the Kubernetes API.
 type Kubernetes interface {
-	// Mine reports whether the runtime may delete obj: whether its owner is of the primary's kind and of this
+	// MayDelete reports whether the runtime may delete obj: whether its owner is of the primary's kind and of this
 	// installation.
-	Mine(obj metav1.Object) bool
+	MayDelete(obj metav1.Object) bool
 	// AwaitName makes the primary due when somebody else's object of that key is deleted, or changes its owner. news is
 	// true if the primary did not wait for that object before: then the object may have gone already, and has to be
 	// looked at once more. It does nothing if the informer is no source of the controller.

@@ -48,8 +48,8 @@ func (h reconcileHost) Logger(base logr.Logger, key string, operations operation
 	return logger
 }
 
-// Mine implements current.Host.
-func (h reconcileHost) Mine(obj metav1.Object) bool { return h.mine(obj) }
+// MayDelete implements current.Host.
+func (h reconcileHost) MayDelete(obj metav1.Object) bool { return h.mayDelete(obj) }
 
 // AwaitName implements current.Host.
 func (h reconcileHost) AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool) {

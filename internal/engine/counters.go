@@ -12,7 +12,7 @@ import (
 // Counts are what the engine counts. The zero value is ready.
 type Counts struct {
 	Reconciles, Failures, Terminals atomic.Uint64
-	Seconds                         atomic.Int64 // nanoseconds in reconciles
+	ReconcileNanos                  atomic.Int64 // nanoseconds in reconciles
 	Running                         atomic.Int64
 	MapperErrors                    atomic.Uint64
 	Malformed, Invalid              atomic.Uint64
@@ -28,7 +28,7 @@ type Counts struct {
 
 func (c *Counts) reconciled(a *lifecycle.Attempt) {
 	c.Reconciles.Add(1)
-	c.Seconds.Add(int64(a.Took))
+	c.ReconcileNanos.Add(int64(a.Took))
 	if a.Err == nil || a.Waits != nil {
 		return // that an API is away, or busy, is not the key's failure
 	}

@@ -174,7 +174,7 @@ func (e *Engine) newTeardown() *teardown.Teardown {
 // teardownOwner implements teardown.Owner.
 type teardownOwner struct{ *Engine }
 
-func (o teardownOwner) Mine(obj metav1.Object) bool { return o.mine(obj) }
+func (o teardownOwner) MayDelete(obj metav1.Object) bool { return o.mayDelete(obj) }
 
 func (o teardownOwner) LastSeen(key string) metav1.Object {
 	if deleted := o.keys.Of(key).Deleted; deleted != nil {
@@ -196,9 +196,9 @@ func (e *Engine) Owners(_ context.Context, obj metav1.Object) ([]string, error) 
 	return []string{key}, nil
 }
 
-// mine tells whether the runtime may delete obj: its owner is of our kind and of this installation, for certain. Under
-// the Kumori API, which never deletes by itself, an object that names no installation counts too.
-func (e *Engine) mine(obj metav1.Object) bool {
+// mayDelete tells whether the runtime may delete obj: its owner is of our kind and of this installation, for certain.
+// Under the Kumori API, which never deletes by itself, an object that names no installation counts too.
+func (e *Engine) mayDelete(obj metav1.Object) bool {
 	kind, _, ok := entity.OwnerOf(obj)
 	if !ok || kind != e.Kind {
 		return false

@@ -102,5 +102,5 @@ func (e *Engine) forgetNames(primary string) {
 	}
 }
 
-// KubeSources is the engine as Kubernetes sources see it, and how many sources it has so far.
-func (e *Engine) KubeSources() (host kubesource.Host, number int) { return kubeHost{e}, len(e.sources) }
+// KubeHost is the engine as Kubernetes sources see it, and how many sources it has so far.
+func (e *Engine) KubeHost() (host kubesource.Host, number int) { return kubeHost{e}, len(e.sources) }

@@ -81,7 +81,7 @@ func (o observer) Decodable(key string, exists bool) {
 	if exists {
 		o.keys.NoteNewlyDecodable(key)
 	} else if o.anchors != nil && record.IsAnchor(o.anchors.Cached(key)) {
-		o.keys.ObserveDelete(key, keytable.ObservedDelete{Resolved: true})
+		o.keys.ObserveDelete(key, keytable.ObservedDelete{WasInvalid: true})
 	}
 	o.Notice(key, operation.Of(operation.Put), queue.Live)
 }

@@ -32,7 +32,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
 	background.Go(func() { e.health.Run(telling) })
 
-	err := e.sync(ctx, life)
+	err := e.startSources(ctx, life)
 	if err == nil {
 		logger.V(1).Info("Caches synced")
 		err = e.lead(ctx, life, endLife)
@@ -42,11 +42,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		err = nil // stopped during the sync
 	}
-	return errors.Join(err, e.release(&background, endTelling))
+	return errors.Join(err, e.stopSources(&background, endTelling))
 }
 
-// release gives back the sources, unless a callback of the user never returns.
-func (e *Engine) release(background *sync.WaitGroup, endTelling func()) error {
+// stopSources gives back the sources, unless a callback of the user never returns.
+func (e *Engine) stopSources(background *sync.WaitGroup, endTelling func()) error {
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -66,8 +66,8 @@ func (e *Engine) release(background *sync.WaitGroup, endTelling func()) error {
 	}
 }
 
-// sync starts the sources and waits for all of them.
-func (e *Engine) sync(ctx, life context.Context) error {
+// startSources starts the sources and waits for all of them.
+func (e *Engine) startSources(ctx, life context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.CacheSyncTimeout, errSyncTimeout)
 	defer cancel()
 	if e.claim != nil {
@@ -163,9 +163,9 @@ func (e *Engine) drain(endLife context.CancelCauseFunc) error {
 		e.name, e.queue.Counts().InProgress, stuckPatience)
 }
 
-// serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once stop,
+// serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once runCtx,
 // which is Run's context, has ended no new reconcile starts.
-func (e *Engine) serve(ctx, life, stop context.Context, won *lease.Term) {
+func (e *Engine) serve(ctx, life, runCtx context.Context, won *lease.Term) {
 	logger := klog.FromContext(life)
 	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
 	defer cancel(nil)
@@ -198,10 +198,10 @@ func (e *Engine) serve(ctx, life, stop context.Context, won *lease.Term) {
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
 	e.APIs.BeginTerm()
-	handing, endHanding := context.WithCancel(termCtx)
-	defer endHanding()
-	defer context.AfterFunc(stop, endHanding)()
-	t := &lifecycle.Term{Ctx: termCtx, Stop: stop, Handing: handing, Lease: won, Logger: logger}
+	handOut, endHandOut := context.WithCancel(termCtx)
+	defer endHandOut()
+	defer context.AfterFunc(runCtx, endHandOut)()
+	t := &lifecycle.Term{Ctx: termCtx, RunCtx: runCtx, HandOut: handOut, Lease: won, Logger: logger}
 	e.leadership.leads.Store(true)
 	for range e.opts.Workers {
 		loops.Go(func() { e.work(t) })

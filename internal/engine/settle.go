@@ -33,8 +33,8 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 	case lifecycle.NotReconciled:
 		e.APIs.ForgetTurn(it.Key)
 		e.keys.ResetFailures(it.Key)
-	case lifecycle.BackAgain:
-		e.settleBackAgain(it, o)
+	case lifecycle.DocumentReturned:
+		e.settleDocumentReturned(it, o)
 	case lifecycle.RecordFailed:
 		e.settleRecordFailure(t, it, o)
 	case lifecycle.StatusRefused:
@@ -143,8 +143,9 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 	e.APIs.Attempted(it.Key, false)
 }
 
-// settleBackAgain looks again soon: the event that says so may be here already, and this covers a cache that is behind.
-func (e *Engine) settleBackAgain(it queue.Item, o *lifecycle.Outcome) {
+// settleDocumentReturned looks again soon: the event that says so may be here already, and this covers a cache that
+// is behind.
+func (e *Engine) settleDocumentReturned(it queue.Item, o *lifecycle.Outcome) {
 	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.CleanUp = 0, nil })
 	o.Attempt.NextDue = time.Now().Add(teardown.CheckInterval)
 	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, teardown.CheckInterval, queue.RetryDelay)

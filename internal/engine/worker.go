@@ -19,7 +19,7 @@ const arrivingPause = 20 * time.Millisecond
 // work takes keys from the queue until the term is over.
 func (e *Engine) work(t *lifecycle.Term) {
 	for {
-		it, ok := e.queue.Get(t.Handing)
+		it, ok := e.queue.Get(t.HandOut)
 		if !ok {
 			return
 		}
@@ -47,7 +47,7 @@ func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
 		return e.life.Absent(t, it)
 	}
 	e.APIs.ForgetAwaited(it.Key)
-	if instead := e.life.Exists(t, it, v); instead != nil {
+	if instead := e.life.Present(t, it, v); instead != nil {
 		return *instead
 	}
 	switch {
@@ -78,7 +78,7 @@ func (e *Engine) handlePresent(t *lifecycle.Term, it queue.Item, v view) lifecyc
 	if a.Err != nil && t.Ctx.Err() != nil {
 		return o // the term is over, and with it the reconcile's context: the error says nothing about the primary
 	}
-	o.Write = e.life.Record(t, it, v, anchor, o.Verdict, a)
+	o.Write = e.life.WriteOutcome(t, it, v, anchor, o.Verdict, a)
 	return o
 }
 

@@ -18,9 +18,9 @@ const (
 type ObservedDelete struct {
 	Object    metav1.Object // as it was last known
 	Evidenced bool
-	// Resolved says that the document did not decode before, and that no event said how it went. The leader may have
+	// WasInvalid says that the document did not decode before, and that no event said how it went. The leader may have
 	// a delete marker.
-	Resolved bool
+	WasInvalid bool
 }
 
 // CleanUp is a teardown whose reconciler has succeeded, and which waits until everything it deleted is gone. It
@@ -40,8 +40,8 @@ func NewCleanUp(anchor *entity.Record) *CleanUp {
 	return c
 }
 
-// Of reports whether c belongs to this anchor. Either may be nil; then it does not.
-func (c *CleanUp) Of(anchor *entity.Record) bool {
+// IsFor reports whether c belongs to this anchor. Either may be nil; then it does not.
+func (c *CleanUp) IsFor(anchor *entity.Record) bool {
 	return c != nil && anchor != nil && c.revision == anchor.DocumentRevision && c.stream == anchor.Stream
 }
 

@@ -194,10 +194,10 @@ func (k *Table) TakeNewlyDecodable(key string) (was bool) {
 	return was
 }
 
-// ObserveDelete remembers a delete. A Resolved one does not replace an earlier one, which tells more.
+// ObserveDelete remembers a delete. One that WasInvalid does not replace an earlier one, which tells more.
 func (k *Table) ObserveDelete(key string, deleted ObservedDelete) {
 	k.Change(key, func(s *State) {
-		if s.Deleted == nil || !deleted.Resolved {
+		if s.Deleted == nil || !deleted.WasInvalid {
 			s.Deleted = &deleted
 		}
 	})

@@ -16,14 +16,14 @@ import (
 // Lifecycle is what a controller keeps of its primaries beyond this process: records, which make deletes safe, or
 // nothing (WithoutTeardown).
 type Lifecycle interface {
-	// Exists is told of a key that has a document; instead is not nil if the key must not go on.
-	Exists(t *Term, it queue.Item, v source.View) (instead *Outcome)
+	// Present is told of a key that has a document; instead is not nil if the key must not go on.
+	Present(t *Term, it queue.Item, v source.View) (instead *Outcome)
 	// MarkNotReconciled notes why a primary that exists is not reconciled.
 	MarkNotReconciled(t *Term, it queue.Item, v source.View, reason, message string) Outcome
 	// Prepare makes sure that the delete of the primary could not be lost. anchor is its record.
 	Prepare(t *Term, it queue.Item, v source.View) (anchor *entity.Record, instead *Outcome)
-	// Record is the write of what came of an attempt; nil if there is nothing to write.
-	Record(t *Term, it queue.Item, v source.View, anchor *entity.Record, came Verdict, a Attempt) *RecordWrite
+	// WriteOutcome is the write of what came of an attempt; nil if there is nothing to write.
+	WriteOutcome(t *Term, it queue.Item, v source.View, anchor *entity.Record, came Verdict, a Attempt) *RecordWrite
 	// Absent brings the key of a primary that is gone one step further.
 	Absent(t *Term, it queue.Item) Outcome
 }
@@ -43,8 +43,8 @@ type Caller interface {
 	WaiterFor(key string, err error) apisource.Waiter
 }
 
-// Exists implements Lifecycle.
-func (u Unrecorded) Exists(*Term, queue.Item, source.View) *Outcome { return nil }
+// Present implements Lifecycle.
+func (u Unrecorded) Present(*Term, queue.Item, source.View) *Outcome { return nil }
 
 // MarkNotReconciled implements Lifecycle.
 func (u Unrecorded) MarkNotReconciled(*Term, queue.Item, source.View, string, string) Outcome {
@@ -59,8 +59,8 @@ func (u Unrecorded) Prepare(t *Term, it queue.Item, v source.View) (*entity.Reco
 	return nil, nil
 }
 
-// Record implements Lifecycle.
-func (u Unrecorded) Record(*Term, queue.Item, source.View, *entity.Record, Verdict, Attempt) *RecordWrite {
+// WriteOutcome implements Lifecycle.
+func (u Unrecorded) WriteOutcome(*Term, queue.Item, source.View, *entity.Record, Verdict, Attempt) *RecordWrite {
 	return nil
 }
 

@@ -16,22 +16,22 @@ import (
 type Verdict uint8
 
 const (
-	Nothing       Verdict = iota // nothing to do until something happens
-	GivenBack                    // it came to nothing: due again at once, for the same reasons
-	LookAgain                    // due again after a while, for the reasons in ops; no failure
-	Succeeded                    // the attempt, or a step of the teardown; due again if after is set
-	Waiting                      // for an API, which makes it due again; no failure
-	Failed                       // the attempt, or a step of the teardown where no attempt was made
-	Terminal                     // parked until the primary changes
-	NotReconciled                // the primary exists and is not to be reconciled, or its delete is held back
-	BackAgain                    // the document exists again, so the teardown ended early
-	NothingOwed                  // the primary is gone: everything is forgotten
-	TornDown                     // gone, and what was owed is done
-	RecordFailed                 // its record could not be written
-	StatusRefused                // its record cannot take the status of the attempt
-	Recorded                     // its record was written, with what came of the attempt
-	Anchored                     // its anchor was written ahead: due again at once, before the backlog
-	Malformed                    // no primary can have such a key
+	Nothing          Verdict = iota // nothing to do until something happens
+	GivenBack                       // it came to nothing: due again at once, for the same reasons
+	LookAgain                       // due again after a while, for the reasons in ops; no failure
+	Succeeded                       // the attempt, or a step of the teardown; due again if after is set
+	Waiting                         // for an API, which makes it due again; no failure
+	Failed                          // the attempt, or a step of the teardown where no attempt was made
+	Terminal                        // parked until the primary changes
+	NotReconciled                   // the primary exists and is not to be reconciled, or its delete is held back
+	DocumentReturned                // the document exists again, so the teardown ended early
+	NothingOwed                     // the primary is gone: everything is forgotten
+	TornDown                        // gone, and what was owed is done
+	RecordFailed                    // its record could not be written
+	StatusRefused                   // its record cannot take the status of the attempt
+	Recorded                        // its record was written, with what came of the attempt
+	Anchored                        // its anchor was written ahead: due again at once, before the backlog
+	Malformed                       // no primary can have such a key
 )
 
 // Outcome says what a hand-out of a key came to. The zero value is nothing.

@@ -30,8 +30,8 @@ type RecordedLife struct {
 	RecordsHealth *health.Reporter
 }
 
-// Exists tells the brake, and writes an anchor again that somebody deleted.
-func (r *RecordedLife) Exists(t *Term, it queue.Item, v source.View) *Outcome {
+// Present tells the brake, and writes an anchor again that somebody deleted.
+func (r *RecordedLife) Present(t *Term, it queue.Item, v source.View) *Outcome {
 	r.Brake.Forget(it.Key)
 	lost := r.Keys.Of(it.Key).DeletedAnchor
 	if lost == nil {
@@ -98,9 +98,9 @@ func (r *RecordedLife) anchorAhead(t *Term, it queue.Item, record *entity.Record
 	}
 }
 
-// Record writes what came of an attempt, and the status that it has set, if that is news. The key is done when the
-// server has it, because the next attempt builds on it.
-func (r *RecordedLife) Record(
+// WriteOutcome writes what came of an attempt, and the status that it has set, if that is news. The key is done when
+// the server has it, because the next attempt builds on it.
+func (r *RecordedLife) WriteOutcome(
 	t *Term, it queue.Item, v source.View, before *entity.Record, came Verdict, a Attempt,
 ) *RecordWrite {
 	anchors := r.Anchors

@@ -16,8 +16,8 @@ func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
 	owed := record.IsAnchor(r.Anchors.Cached(it.Key))
 	if !owed && !it.Ops.AskedFor() {
 		// Never reconciled, or torn down already.
-		if err := r.Teardown.RemoveRemark(t.Ctx, it.Key); err != nil {
-			return r.stopped(t, it, Attempt{Err: err}, "without an anchor")
+		if err := r.Teardown.RemoveRecordWithoutAnchor(t.Ctx, it.Key); err != nil {
+			return r.interrupted(t, it, Attempt{Err: err}, "without an anchor")
 		}
 		r.Brake.ForgetDelete(it.Key)
 		return Outcome{Verdict: NothingOwed}
@@ -29,12 +29,12 @@ func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
 	it.Ops = operation.Union(it.Ops, deleteOperation(it))
 	admitted, err := r.admitted(t, it, owed)
 	if err != nil {
-		return r.stopped(t, it, Attempt{Err: err}, "before the teardown")
+		return r.interrupted(t, it, Attempt{Err: err}, "before the teardown")
 	}
 	if !admitted {
 		return Outcome{Verdict: NotReconciled}
 	}
-	if !ordered && r.Keys.Of(it.Key).CleanUp.Of(r.Anchors.Cached(it.Key)) {
+	if !ordered && r.Keys.Of(it.Key).CleanUp.IsFor(r.Anchors.Cached(it.Key)) {
 		return r.finish(t, it, Attempt{})
 	}
 	return r.tearDown(t, it)
@@ -46,7 +46,7 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error)
 	evidenced := false
 	if seen := r.Keys.Of(it.Key).Deleted; seen != nil {
 		evidenced = seen.Evidenced
-		if owed && seen.Resolved {
+		if owed && seen.WasInvalid {
 			marked, err := r.Teardown.Marked(t.Ctx, it.Key)
 			if err != nil {
 				return false, err
@@ -79,16 +79,16 @@ func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
 		return *instead
 	}
 	if a.Err != nil {
-		return r.stopped(t, it, a, "in the reconciler")
+		return r.interrupted(t, it, a, "in the reconciler")
 	}
 	if after := a.Requeue; after > 0 {
 		// Not finished yet, as a finalizer would say it: the anchor stays.
-		ops := operation.Union(r.withoutAnchor(it), deleteOperation(it))
+		ops := operation.Union(r.opsWithoutAnchor(it), deleteOperation(it))
 		return Outcome{Verdict: Succeeded, Attempt: a, After: after, Ops: ops}
 	}
 	anchor := r.Anchors.Cached(it.Key)
 	r.Keys.Change(it.Key, func(s *keytable.State) {
-		if !s.CleanUp.Of(anchor) { // else its pauses go on growing
+		if !s.CleanUp.IsFor(anchor) { // else its pauses go on growing
 			s.CleanUp = keytable.NewCleanUp(anchor)
 		}
 	})
@@ -101,29 +101,29 @@ func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
 	gone, err := r.Teardown.CleanUp(t.Ctx, it.Key)
 	if err != nil {
 		a.Err, a.Waits = err, r.Caller.WaiterFor(it.Key, err)
-		o := r.stopped(t, it, a, "after the reconciler")
+		o := r.interrupted(t, it, a, "after the reconciler")
 		if o.Verdict == Waiting {
 			// The reconciler has done its part: it would take the turns that the cascade waits for.
-			o.Ops = r.withoutAnchor(it)
+			o.Ops = r.opsWithoutAnchor(it)
 		}
 		return o
 	}
 	if !gone {
 		pause := teardown.CheckInterval
 		r.Keys.Amend(it.Key, func(s *keytable.State) { pause = s.CleanUp.NextPause() })
-		return Outcome{Verdict: Succeeded, Attempt: a, After: pause, Ops: r.withoutAnchor(it)}
+		return Outcome{Verdict: Succeeded, Attempt: a, After: pause, Ops: r.opsWithoutAnchor(it)}
 	}
 	r.Brake.Forget(it.Key)
 	return Outcome{Verdict: TornDown, Attempt: a}
 }
 
-// stopped is the outcome of a teardown that does not go on now: it is tried again later, or not at all where the
+// interrupted is the outcome of a teardown that does not go on now: it is tried again later, or not at all where the
 // document is back or the error is terminal.
-func (r *RecordedLife) stopped(t *Term, it queue.Item, a Attempt, where string) Outcome {
-	if errors.Is(a.Err, teardown.ErrBackAgain) {
+func (r *RecordedLife) interrupted(t *Term, it queue.Item, a Attempt, where string) Outcome {
+	if errors.Is(a.Err, teardown.ErrDocumentReturned) {
 		t.Logger.V(2).Info("Document exists again, nothing is deleted", "key", it.Key, "noticed", where)
 		a.Err, a.Waits = nil, nil // the reconciler itself did not fail
-		return Outcome{Verdict: BackAgain, Attempt: a}
+		return Outcome{Verdict: DocumentReturned, Attempt: a}
 	}
 	o := OutcomeOf(it, source.View{}, a)
 	o.Where = where
@@ -133,9 +133,9 @@ func (r *RecordedLife) stopped(t *Term, it queue.Item, a Attempt, where string) 
 	return o
 }
 
-// withoutAnchor is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells
+// opsWithoutAnchor is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells
 // that there is something left to do.
-func (r *RecordedLife) withoutAnchor(it queue.Item) operation.Operations {
+func (r *RecordedLife) opsWithoutAnchor(it queue.Item) operation.Operations {
 	if it.Ops.AskedFor() && !record.IsAnchor(r.Anchors.Cached(it.Key)) {
 		return operation.Of(operation.Delete) | operation.ByHand
 	}

@@ -11,8 +11,8 @@ import (
 // of a stop is over.
 type Term struct {
 	Ctx     context.Context
-	Stop    context.Context // Run's; when it ends what runs goes on, but nothing new starts
-	Handing context.Context // ends with Ctx or Stop, maybe a moment later
+	RunCtx  context.Context // Run's; when it ends what runs goes on, but nothing new starts
+	HandOut context.Context // ends with Ctx or RunCtx, maybe a moment later
 	Lease   *lease.Term     // nil without a status bucket
 	Logger  klog.Logger
 }
@@ -20,5 +20,5 @@ type Term struct {
 // Over tells whether no new reconcile may start. It asks the clock, too: after a pause of the process the end of the
 // lease may not have reached Ctx yet.
 func (t *Term) Over() bool {
-	return t.Ctx.Err() != nil || t.Stop.Err() != nil || t.Lease != nil && t.Lease.Over()
+	return t.Ctx.Err() != nil || t.RunCtx.Err() != nil || t.Lease != nil && t.Lease.Over()
 }

@@ -10,10 +10,10 @@ import (
 func TestNothingStartsInATermWhoseLeaseIsOver(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	if !(&Term{Ctx: ctx, Stop: ctx, Lease: new(lease.Term)}).Over() { // a zero Term is over
+	if !(&Term{Ctx: ctx, RunCtx: ctx, Lease: new(lease.Term)}).Over() { // a zero Term is over
 		t.Error("it goes on")
 	}
-	if (&Term{Ctx: ctx, Stop: ctx}).Over() {
+	if (&Term{Ctx: ctx, RunCtx: ctx}).Over() {
 		t.Error("a term without a lease is over")
 	}
 }

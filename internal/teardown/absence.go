@@ -24,13 +24,13 @@ type absence struct {
 // AbsenceTrusted is how long the leader's answer is acted on, with the cache alone to say otherwise.
 const AbsenceTrusted = 100 * time.Millisecond
 
-// still asks the cache, and the leader if its last answer is old; ErrBackAgain if the document exists.
+// still asks the cache, and the leader if its last answer is old; ErrDocumentReturned if the document exists.
 func (a *absence) still(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
 	if a.teardown.Primaries.Exists(a.key) {
-		return ErrBackAgain
+		return ErrDocumentReturned
 	}
 	now := time.Now()
 	if now.Sub(a.asked) < AbsenceTrusted {
@@ -43,13 +43,13 @@ func (a *absence) still(ctx context.Context) error {
 	return nil
 }
 
-// Confirm asks the leader whether the document is gone; ErrBackAgain if it exists.
+// Confirm asks the leader whether the document is gone; ErrDocumentReturned if it exists.
 func (t *Teardown) Confirm(ctx context.Context, key string) error {
 	_, err := t.ask(ctx, key)
 	return err
 }
 
-// Marked reports whether the leader has a marker of the key's delete. It fails with ErrBackAgain if the document
+// Marked reports whether the leader has a marker of the key's delete. It fails with ErrDocumentReturned if the document
 // exists.
 func (t *Teardown) Marked(ctx context.Context, key string) (bool, error) {
 	found, err := t.ask(ctx, key)
@@ -63,7 +63,7 @@ func (t *Teardown) ask(ctx context.Context, key string) (entity.Presence, error)
 		return found, fmt.Errorf("ask the leader whether %s %q is gone: %w", t.Kind, key, err)
 	}
 	if found.Exists {
-		return found, ErrBackAgain
+		return found, ErrDocumentReturned
 	}
 	return found, nil
 }

@@ -8,9 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// RemoveRemark removes the record of a key that was never reconciled, if there is one: it says why, or has a status
-// that somebody else wrote.
-func (t *Teardown) RemoveRemark(ctx context.Context, key string) error {
+// RemoveRecordWithoutAnchor removes the record of a key that was never reconciled, if there is one: it says why, or
+// has a status that somebody else wrote.
+func (t *Teardown) RemoveRecordWithoutAnchor(ctx context.Context, key string) error {
 	if t.Anchors.Cached(key) == nil {
 		return nil
 	}

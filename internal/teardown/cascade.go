@@ -22,7 +22,7 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 	if err != nil || len(targets) == 0 {
 		return err == nil, err
 	}
-	orphan, err := t.orphans(ctx, a.key)
+	orphan, err := t.keepsOwned(ctx, a.key)
 	if err != nil {
 		return false, err
 	}
@@ -100,7 +100,7 @@ func (t *Teardown) ownedBy(key string) ([]owned, error) {
 			return nil, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, key, s, err)
 		}
 		for _, obj := range objects {
-			if t.Owner.Mine(obj) {
+			if t.Owner.MayDelete(obj) {
 				found = append(found, owned{s, obj})
 			} else {
 				t.Counters.Foreign()
@@ -129,7 +129,7 @@ func (t *Teardown) ownedLive(ctx context.Context, key string) ([]owned, error) {
 			return nil, err
 		}
 		for _, obj := range objects {
-			if t.Owner.Mine(obj) {
+			if t.Owner.MayDelete(obj) {
 				found = append(found, owned{s, obj})
 			}
 		}
@@ -155,8 +155,8 @@ func (t *Teardown) spare(ctx context.Context, key string, targets []owned) (rest
 	return rest, true, nil
 }
 
-// orphans reports whether the last known document asks to leave what it owned.
-func (t *Teardown) orphans(ctx context.Context, key string) (bool, error) {
+// keepsOwned reports whether the last known document asks to leave what it owned.
+func (t *Teardown) keepsOwned(ctx context.Context, key string) (bool, error) {
 	if last := t.Owner.LastSeen(key); last != nil {
 		return last.GetAnnotations()[entity.DeletionPolicyAnnotation] == entity.DeletionPolicyOrphan, nil
 	}

@@ -42,7 +42,7 @@ func (t *Teardown) orphanedIn(ctx context.Context, s source.Owned, left *leftOwn
 		if !ok || kind != t.Kind {
 			continue
 		}
-		if !t.Owner.Mine(obj) {
+		if !t.Owner.MayDelete(obj) {
 			t.Counters.Foreign()
 			continue
 		}

@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ErrBackAgain is why a teardown ends early: the document was there when the leader was asked.
-var ErrBackAgain = errors.New("the document exists again")
+// ErrDocumentReturned is why a teardown ends early: the document was there when the leader was asked.
+var ErrDocumentReturned = errors.New("the document exists again")
 
 // CheckInterval is how long to wait before the first look whether what was deleted is gone. Usually the event of its
 // delete comes earlier.
@@ -39,8 +39,8 @@ type Primaries interface {
 
 // Owner says what belongs to this controller's primaries.
 type Owner interface {
-	// Mine reports whether the runtime may delete obj.
-	Mine(obj metav1.Object) bool
+	// MayDelete reports whether the runtime may delete obj.
+	MayDelete(obj metav1.Object) bool
 	// LastSeen returns the primary as it was when this process saw its delete; nil if it did not see it.
 	LastSeen(key string) metav1.Object
 }
@@ -81,7 +81,7 @@ type Teardown struct {
 func New(c Config) *Teardown { return &Teardown{Config: c} }
 
 // CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of
-// it. It fails with ErrBackAgain if the document exists.
+// it. It fails with ErrDocumentReturned if the document exists.
 func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, err error) {
 	a := &absence{teardown: t, key: key}
 	if err := a.still(ctx); err != nil {
@@ -119,7 +119,7 @@ func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, err erro
 // withLeftOpen is the error of a clean-up that failed, with the intents that were left open. Somebody else settles
 // those, so the teardown is tried again and again, even if err is terminal, unless the document is back.
 func withLeftOpen(left *apisource.LeftOpen, err error) error {
-	if left.Err == nil || errors.Is(err, ErrBackAgain) {
+	if left.Err == nil || errors.Is(err, ErrDocumentReturned) {
 		return err
 	}
 	return fmt.Errorf("%w; and %v", left.Err, err)

@@ -15,7 +15,7 @@ func TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation(t *testing.T)
 	if errors.Is(err, terminal) || !errors.Is(err, open.Err) || !strings.Contains(err.Error(), terminal.Error()) {
 		t.Errorf("got %v", err)
 	}
-	if !errors.Is(withLeftOpen(&open, ErrBackAgain), ErrBackAgain) {
+	if !errors.Is(withLeftOpen(&open, ErrDocumentReturned), ErrDocumentReturned) {
 		t.Error("that the document is back is hidden")
 	}
 	if none := (&apisource.LeftOpen{}); !errors.Is(withLeftOpen(none, terminal), terminal) {
