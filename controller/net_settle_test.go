@@ -32,7 +32,7 @@ func TestTheLastObjectIsKnownWhenTheEndOfItsTeardownIsReported(t *testing.T) {
 	var seen calls
 	reported, checked := make(chan struct{}), make(chan struct{})
 	c, err := New("sites", sites, seen.reconciler(nil), WithWorkers(2), WithOnResult(func(r ReconcileResult) {
-		if r.Operations.Has(OperationDelete) {
+		if r.Operations.Has(OperationDelete) && r.Err == nil {
 			close(reported)
 			<-checked
 		}

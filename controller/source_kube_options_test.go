@@ -33,7 +33,7 @@ func TestAWatchErrorHandlerOfTheUserIsCalledToo(t *testing.T) {
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, errDone },
 	}, &corev1.ConfigMap{}, 0, cache.Indexers{})
 	called := make(chan error, 100)
-	c, err := New("sites", w.sites(), noReconciler, shortSync(), OwnsKube(informer, WithWatchErrorHandler(
+	c, err := New("sites", started(w, w.sites()), noReconciler, shortSync(), OwnsKube(informer, WithWatchErrorHandler(
 		func(_ context.Context, _ *cache.Reflector, err error) {
 			select {
 			case called <- err:
@@ -60,14 +60,14 @@ func TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore(t *testing.T
 	informer := &withHandler{SharedIndexInformer: stillInformer()}
 	called := map[string]int{}
 	controller := func(name string) *Controller[*site] {
-		c, err := New("sites", w.sites(), noReconciler, shortSync(), OwnsKube(informer, WithWatchErrorHandler(
+		c, err := New("sites", started(w, w.sites()), noReconciler, shortSync(), OwnsKube(informer, WithWatchErrorHandler(
 			func(context.Context, *cache.Reflector, error) { called[name]++ })))
 		must(t, err)
 		return c
 	}
 	stopped := controller("stopped")
 	controller("other")
-	says(t, w.run(stopped).failed(), "not synced")
+	says(t, w.run(stopped).failed(), "not synced: OwnsKube")
 	informer.handler(t.Context(), nil, errDone)
 	if want := map[string]int{"other": 1}; !reflect.DeepEqual(called, want) {
 		t.Errorf("called: %v, want %v", called, want)

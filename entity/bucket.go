@@ -232,8 +232,8 @@ func (b *bucket) roundTrip(ctx context.Context, msg *nats.Msg) (*nats.Msg, error
 	return b.nc.RequestMsgWithContext(ctx, msg)
 }
 
-// pause waits before the next attempt. An error says that there must be none, and why. before is the connection's last
-// error before the first attempt.
+// pause waits before the next attempt. It returns an error if there must be no further attempt. before is the
+// connection's last error before the first attempt.
 func (b *bucket) pause(ctx context.Context, attempt int, subject string, before, err error) error {
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		return fmt.Errorf("no answer on %q: %w", subject, err)

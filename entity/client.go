@@ -121,7 +121,7 @@ func (c *Client[T]) JetStream() jetstream.JetStream { return c.js }
 // Config returns the configuration with its defaults filled in.
 func (c *Client[T]) Config() Config { return c.cfg }
 
-// Warnings returns what could be better about the buckets' settings, though it works.
+// Warnings names settings of the buckets that work, but could be better.
 func (c *Client[T]) Warnings() []string { return append([]string(nil), c.warnings...) }
 
 // Records returns the status records; nil if Config.StatusBucket is NoStatusBucket.

@@ -67,7 +67,8 @@ func (c overlaidCache[V]) Shows(_ string, w ownWrite[V]) bool { return w.reached
 // position is the place of a write in a bucket's stream.
 type position struct {
 	revision uint64
-	stream   uint64 // the informer's count of stream changes; it never reaches a revision of an earlier stream
+	// stream is the informer's count of stream changes at the write. If it differs now, revision means nothing.
+	stream uint64
 }
 
 // follows reports whether p comes after before. Revisions of two streams cannot be compared; the later stream decides.

@@ -17,8 +17,8 @@ const (
 
 // WaitReconciled blocks until the controller has reconciled this revision of the document, or a later one, and the
 // condition Reconciled is True. It fails if the controller gave the revision up (Terminal) or cannot decode it
-// (Invalid), if the client has no status bucket, and when the context ends; that error has the controller's last
-// report. It reads the cache if the client is started, else live, ever more rarely.
+// (Invalid), if the client has no status bucket, and when the context ends. The error at the end of the context has
+// the controller's last report. It reads the cache if the client is started, else live, ever more rarely.
 func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key string, revision uint64) error {
 	records := client.Records()
 	if records == nil {

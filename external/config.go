@@ -13,9 +13,9 @@ type Config struct {
 	Interval time.Duration
 	// Timeout bounds each call of the API: List, Delete, and the calls of a Driver. The default is 30 s.
 	Timeout time.Duration
-	// Rate is the average number of calls a second, Burst the number of calls at once, at most. List, Delete and the
-	// calls of a Driver of the same kind count together; each controller and each replica counts for itself. The
-	// default is no limit. Rate without Burst means a burst of one; Burst without Rate is an error.
+	// Rate is how many calls a second may be made on average, Burst how many at once. List, Delete and the calls of a
+	// Driver of the same kind count together; each controller and each replica counts for itself. The default is no
+	// limit. Rate without Burst means a burst of one; Burst without Rate is an error.
 	Rate  float64
 	Burst int
 	// BackoffMin and BackoffMax bound the pauses between polls of an API that is away, and before Watch is called
@@ -46,8 +46,8 @@ type configured struct {
 	config Config
 }
 
-// Unwrap returns the client and the settings that Configure was given. That client has the optional interfaces. A
-// client without Configure is returned as it is, with the zero Config.
+// Unwrap returns the client and the settings that Configure was given. Ask that client, not the configured one, for
+// optional interfaces. A client without Configure is returned as it is, with the zero Config.
 func Unwrap(client IExternalClient) (IExternalClient, Config) {
 	if c, ok := client.(*configured); ok {
 		return c.IExternalClient, c.config

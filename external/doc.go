@@ -24,7 +24,7 @@
 // # When the API is away
 //
 // An error that [IsUnavailable] is not the fault of the primary whose reconcile met it. The runtime then stops calling
-// the API for all primaries. It polls the API in one place, with backoff, and hands the waiting keys back when it
+// the API for all primaries. One poll with backoff asks the API in place of all keys, which are handed back when it
 // answers. No attempt counts as failed. Errors of a driver that come from the network count by themselves;
 // [Unavailable] marks others, such as an answer 503.
 //

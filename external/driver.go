@@ -39,8 +39,8 @@ type Poller interface {
 	Poll(ctx context.Context, target Target, operation string) (Progress, error)
 }
 
-// ErrNoOperation is wrapped by an error of Poll if the API does not know the operation, or no longer: many APIs forget
-// theirs after a while. The operation is then over, and Observe shows its result.
+// ErrNoOperation is what an error of Poll wraps if the API does not know the operation, or has forgotten it, as many
+// APIs do after a while. The operation is then over, and Observe shows its result.
 var ErrNoOperation = errors.New("no such operation")
 
 // Owner names the primary of a resource, as the marks on the resource must.

@@ -42,11 +42,12 @@ type Creation struct {
 	Settle time.Duration `json:"settle"`
 }
 
-// Entry is what is remembered of one resource, as long as its primary has it. The zero value means nothing.
+// Entry is what is remembered of one resource, as long as its primary has it. The zero value says that nothing is
+// remembered.
 type Entry struct {
 	Intent *Intent `json:"intent,omitempty"`
-	// Applied is the digest of the last wish that was found fulfilled. It tells drift from a new wish. It is kept under
-	// each drift policy, because the policy may change.
+	// Applied is the digest of the last wish that was fulfilled or created, or whose drift the policy leaves. It tells
+	// drift from a new wish. It is kept under each drift policy, because the policy may change.
 	Applied string `json:"applied,omitempty"`
 	// Created is the last creation.
 	Created *Creation `json:"created,omitempty"`

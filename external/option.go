@@ -70,11 +70,12 @@ func ObserveOnly() Option {
 // Settle is how long Observe may now and then not show a change, as when replicas of the API lag behind each other. The
 // default is 10 s; 0 is for an API that always shows what it has answered.
 //
-// Until then Reconcile waits for a change that it does not see. It does not create a resource a second time, even if
-// somebody deleted it meanwhile. A resource that may have been created is not believed to be absent for Config.Timeout
-// longer, because the call may still be under way. Without a client of the driver's kind that timeout is unknown, and
-// Settle has to cover it. A new wish waits as long after a failed creation, unless that was Refused. Teardowns wait for
-// the longer of this Settle, which is written down with the intent, and Config.Settle, which is about List.
+// During that time Reconcile waits for a change that it does not see, and does not create again what it has created,
+// even if somebody deleted it meanwhile. After that, it does. A resource that may have been created is not believed
+// to be absent for Config.Timeout longer, because the call may still be under way. Without a client of the driver's
+// kind that timeout is unknown, and Settle has to cover it. A new wish waits as long after a failed creation, unless
+// that was Refused. Teardowns wait for the longer of this Settle, which is written down with the intent, and
+// Config.Settle, which is about List.
 //
 // The clocks of machines need not agree: the wait for a change of another process starts when this one reads of it.
 func Settle(d time.Duration) Option {

@@ -257,12 +257,12 @@ func (r *run[Desired, Observed]) drifted(
 		r.save(ctx, r.applied(r.desired.digest))
 }
 
-// applied is the entry of a resource that is as the wish with this digest.
+// applied is the entry after the wish with this digest was fulfilled, or its drift was left as it is.
 func (r *run[Desired, Observed]) applied(digest string) Entry {
 	return Entry{Applied: digest, Created: r.entry.Created}
 }
 
-// over is the entry after an intent has reached its goal.
+// over is the entry after an intent has ended: its goal is reached, or its resource exists and differs.
 func (r *run[Desired, Observed]) over(intent *Intent) Entry {
 	entry := r.applied(intent.Digest)
 	if intent.Action == ActionCreate && r.settle > 0 {

@@ -154,7 +154,8 @@ func (r *run[Desired, Observed]) settleDelete(
 			fmt.Errorf("delete was done %v ago, and it is still there",
 				time.Since(intent.Tried).Round(time.Second)), r.drop(ctx))
 	case r.desired != nil:
-		return true, Result[Observed]{}, r.drop(ctx) // it is wanted again; if a late delete removes it, it is created
+		// It is wanted again. If a late delete still removes it, it is created again.
+		return true, Result[Observed]{}, r.drop(ctx)
 	}
 	result, err := r.remove(ctx, seen, intent)
 	return false, result, err

@@ -43,7 +43,8 @@ func UnavailableOf(kind string, err error) error {
 }
 
 // IsUnavailable reports whether an error of a driver or client says that the API is away: it was marked, or comes from
-// the network. The end of the caller's own context can look the same, so check the context first.
+// the network. A context.Canceled is not one, even if marked. A context.DeadlineExceeded is: if the caller's own
+// context may have ended, check that first.
 func IsUnavailable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false

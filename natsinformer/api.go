@@ -139,7 +139,7 @@ type messageQuery struct {
 	LastFor string `json:"last_by_subj,omitempty"`
 	NextFor string `json:"next_by_subj,omitempty"`
 
-	once bool // it is one of many and not sent again: repeats would only make the others wait
+	once bool // it is one of many, and not repeated while no answer comes: the others would have to wait
 }
 
 // storedMessage identifies a message; its value is not read.

@@ -50,7 +50,7 @@ type counted struct {
 	exact       bool      // a list has just shown which keys there are
 	notBefore   time.Time // when the server may be asked to count again
 	relisted    time.Time // when a difference last caused a list
-	unexplained int       // that difference
+	unexplained int       // that difference; 0 once a count has agreed
 	foreign     bool      // the stream has subjects outside the bucket, so that a count needs a filter
 	listAt      time.Time // when to list again because the server may have lost something, zero for never
 }
@@ -226,7 +226,7 @@ func (w *worker) checkTombstones(s *session, now time.Time) {
 	}
 }
 
-// checkTombstone asks for the next tombstone, and each answer for the one after it.
+// checkTombstone asks for the next tombstone. Each answer makes it ask for another.
 func (w *worker) checkTombstone(s *session) {
 	c := &w.comparison
 	if len(c.tombs) == 0 {

@@ -69,7 +69,7 @@ func parseDelivery(reply string) (delivery, error) {
 	return d, nil
 }
 
-// markerOf returns which marker a message is, so how its key was deleted, or "" for a value.
+// markerOf returns how a message deletes its key, or "" if it is a value.
 func markerOf(header nats.Header) DeleteReason {
 	if len(header) == 0 {
 		return ""

@@ -54,7 +54,7 @@ func (p *progress) cursor() uint64 {
 	if p.counted != nil {
 		return p.counted.cursor()
 	}
-	// Look at the store first: each span below what it shows was held before that was handed to client-go.
+	// Read the store before held: a span is opened before any later event is handed over, so it cannot be missed.
 	at := p.stored()
 	if !p.held.Load() {
 		return at

@@ -20,8 +20,8 @@ const permissionCheck = 10 * time.Millisecond
 // leaderPause is when a request is sent again after an answer that came without a leader.
 const leaderPause = 100 * time.Millisecond
 
-// call is a request under way. It is safe to send any request of this package twice; those that cost the server much
-// are sent once.
+// call is a request under way. It is safe to send any request of this package twice. Those that cost the server much
+// are sent again only after an answer that came without a leader.
 type call struct {
 	token    string
 	subject  string

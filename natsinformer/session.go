@@ -109,8 +109,8 @@ func (s *session) close() {
 }
 
 // receive waits for messages of the consumer and returns those that are there. It handles everything else that arrives.
-// It returns no messages at the deadline, and after an answer or news of how far the consumer is. An error means that
-// the session must be replaced. The slice is valid until the next call.
+// If there are none, it returns at the deadline, or after an answer or news of how far the consumer is. An error means
+// that the session must be replaced. The slice is valid until the next call.
 func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg, error) {
 	s.nudged = false
 	for {

@@ -235,7 +235,7 @@ func (w *worker) well(ctx context.Context) {
 }
 
 // notice remembers that the stream is another one until the store reflects it, because a list may need several
-// sessions. It returns the mode with that in mind.
+// sessions. It returns the mode to go on with: while a change is noticed, a listing is restored or relisted.
 func (w *worker) notice(m mode) mode {
 	if m == listing && w.noticed != resume {
 		m = w.noticed

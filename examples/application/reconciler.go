@@ -54,7 +54,8 @@ func newReconciler(ctx context.Context, js jetstream.JetStream, config *rest.Con
 }
 
 // Reconcile applies the desired state, and copies back the actual state. When an Application is deleted, the runtime
-// deletes what it owns; when somebody breaks that, the runtime calls Reconcile, which restores it.
+// deletes what it owns. When somebody changes or deletes an owned object, the runtime calls Reconcile, which restores
+// it.
 func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	app, err := r.applications.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {

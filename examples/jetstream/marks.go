@@ -49,7 +49,7 @@ func notOurs(what, name string) error {
 	return fmt.Errorf("%s %q %w: it is left alone; use another name, or delete it", what, name, errNotOurs)
 }
 
-// mineOnly drops the error of a name that somebody else has, so that the teardown of a primary ends that never got it.
+// mineOnly drops errNotOurs: a primary that never got the name, because somebody else has it, must end its teardown.
 func mineOnly(err error) error {
 	if errors.Is(err, errNotOurs) {
 		return nil

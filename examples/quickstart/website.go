@@ -53,7 +53,8 @@ func newReconciler(ctx context.Context, js jetstream.JetStream) (r *reconciler, 
 }
 
 // Reconcile is all that you have to write: it reads the desired state and writes what differs. When a website is
-// deleted, the runtime deletes what it owns; when somebody breaks that, the runtime calls Reconcile again.
+// deleted, the runtime deletes what it owns. When somebody changes or deletes an owned object, the runtime calls
+// Reconcile again, which restores it.
 func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	site, err := r.websites.Lister().Get(req.Key)
 	if apierrors.IsNotFound(err) {
