@@ -217,13 +217,15 @@ func TestHotKeysDoNotMakeAReconnectAList(t *testing.T) {
 // TestRelistingUntilTheStoreReflectsAnotherStream: code that acts on the store must be able to know that the store is
 // of a stream that is gone.
 func TestRelistingUntilTheStoreReflectsAnotherStream(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
+	server := natstest.Start(t)
+	proxy := natstest.StartProxy(t, server.URL())
+	js := connect(t, server.URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "old", 1)
 	gate := make(chan struct{})
 	open := sync.OnceFunc(func() { close(gate) })
 	defer open()
-	r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
+	r := start(t, connect(t, proxy.URL()), Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
 		if e.Key == "anew" {
 			<-gate
 		}
@@ -232,9 +234,11 @@ func TestRelistingUntilTheStoreReflectsAnotherStream(t *testing.T) {
 	if r.Status().Relisting {
 		t.Error("relisting, of a stream that is the same")
 	}
+	proxy.Refuse() // or it might list the new stream before there is a key that holds up the list
 	must(t, js.DeleteKeyValue(t.Context(), "b"))
 	kv = bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "anew", 1)
+	proxy.Resume()
 	eventually(t, 2*prompt, "noticed", func() bool { return r.Status().Relisting })
 	if r.get("old") == nil || r.get("anew") != nil {
 		t.Error("the store was changed while the list was read")
