@@ -11,10 +11,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// How long a request may stay unanswered before that is reported, by what it costs the server at a million keys. The
-// time begins again with each answer to another request. Meanwhile unanswered requests are sent again (resendAfter).
+// How long a request may stay unanswered before that is reported, by what it costs the server at a million keys, and
+// where values are large. The time begins again with each answer to another request of the same subject. Meanwhile
+// unanswered requests are sent again (resendAfter).
 const (
 	quickRequest = 2 * time.Second
+	largeRequest = 5 * time.Second
 	slowRequest  = 30 * time.Second
 
 	inactiveThreshold = 30 * time.Second // when the server drops a consumer of ours that we could not delete
@@ -50,8 +52,12 @@ type streamInfo struct {
 }
 
 type clusterInfo struct {
-	Leader   string `json:"leader"`
-	Replicas []struct {
+	Leader string `json:"leader"`
+	// LeaderSince is set by a leader that has applied what came before it. Older servers never send it; all that do
+	// send TrafficAccount, too.
+	LeaderSince    *time.Time `json:"leader_since"`
+	TrafficAccount string     `json:"traffic_account"`
+	Replicas       []struct {
 		Name    string        `json:"name"`
 		Offline bool          `json:"offline"`
 		Active  time.Duration `json:"active"` // time since the leader heard of it
@@ -63,13 +69,17 @@ type clusterInfo struct {
 const freshPeer = 3500 * time.Millisecond
 
 // led reports whether a leader with a majority answered. While a stream has no leader, the server lets any member
-// answer, which may be long behind; it may have heard of a new leader when it writes down its answer, and then names it
-// as a replica, too. A leader that was cut off does not know of its successor.
+// answer, which may be long behind. When it writes down its answer there may be a new leader: another member, which is
+// then named as a replica, too, or the member itself, which is not yet leading since any time. A leader that was cut
+// off does not know of its successor.
 func (c *clusterInfo) led() bool {
 	switch {
 	case c == nil:
 		return true
 	case c.Leader == "":
+		return false
+	}
+	if len(c.Replicas) > 0 && c.TrafficAccount != "" && c.LeaderSince == nil {
 		return false
 	}
 	fresh := 1
@@ -153,7 +163,7 @@ type storedMessage struct {
 func (s *session) askMessage(q messageQuery, done func(*storedMessage, error)) {
 	payload, _ := json.Marshal(q)
 	subject := s.src.api("STREAM.MSG.GET.%s")
-	c := &call{subject: subject, payload: payload, timeout: slowRequest, large: true}
+	c := &call{subject: subject, payload: payload, timeout: largeRequest, large: true}
 	if q.once {
 		c.timeout, c.once = quickRequest, true
 	}
@@ -254,9 +264,12 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64)
 }
 
 // deleteConsumer asks the server to delete a consumer. done learns whether the consumer is certainly gone, and whether
-// it was gone already, which only the answer to a first request proves.
+// it was gone already, which only the answer to a first request proves. While it has asked, it does not ask again.
 func (s *session) deleteConsumer(name string, done func(gone, already bool, err error)) {
 	subject := s.src.api("CONSUMER.DELETE.%s.%s", name)
+	if s.isUnderWay(subject) {
+		return
+	}
 	already := false
 	c := &call{subject: subject, timeout: quickRequest}
 	c.done = func(answer []byte, err error) {

@@ -17,6 +17,7 @@ import (
 
 func TestOnlyALeaderWithAMajorityIsBelieved(t *testing.T) {
 	const fresh, stale = `{"active":1000000}`, `{"active":4000000000}`
+	const since = "2026-01-02T03:04:05.6Z"
 	for answer, led := range map[string]bool{
 		`{}`:                                       true, // no cluster
 		`{"cluster":{"leader":"n0"}}`:              true, // one replica
@@ -27,10 +28,13 @@ func TestOnlyALeaderWithAMajorityIsBelieved(t *testing.T) {
 		// By a member that had no leader when it read its state, and by the leader:
 		`{"cluster":{"leader":"n0","replicas":[{"name":"n0","active":1},{"name":"n2","active":1}]}}`: false,
 		`{"cluster":{"leader":"n0","replicas":[{"name":"n1","active":1},{"name":"n2","active":1}]}}`: true,
-		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,` + stale + `]}}`:                       true,
-		`{"cluster":{"leader":"n0","replicas":[` + stale + `,` + stale + `]}}`:                       false,
-		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,{"offline":true}]}}`:                    true,
-		`{"cluster":{"leader":"n0","replicas":[` + stale + `,{"offline":true}]}}`:                    false,
+		// By a member that was elected while it answered, and by the same when it has applied all:
+		`{"cluster":{"leader":"n0","traffic_account":"$SYS","replicas":[` + fresh + `]}}`:                                false,
+		`{"cluster":{"leader":"n0","traffic_account":"$SYS","leader_since":"` + since + `","replicas":[` + fresh + `]}}`: true,
+		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,` + stale + `]}}`:                                           true,
+		`{"cluster":{"leader":"n0","replicas":[` + stale + `,` + stale + `]}}`:                                           false,
+		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,{"offline":true}]}}`:                                        true,
+		`{"cluster":{"leader":"n0","replicas":[` + stale + `,{"offline":true}]}}`:                                        false,
 	} {
 		if leaderless([]byte(answer)) == led {
 			t.Errorf("%s: led should be %v", answer, led)

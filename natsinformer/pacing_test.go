@@ -63,7 +63,7 @@ func TestManyExpiredTombstonesCostNoList(t *testing.T) {
 	before := r.Status().Compares
 	eventually(t, 20*time.Second, "compared", func() bool { return r.Status().Compares >= before+2 })
 	// When the machine stalls, the watch may take its consumer for silent. Then it resumes, and lists once more.
-	if st := r.Status(); st.Lists > st.Resumes {
+	if st := r.Status(); st.Lists > max(1, st.Resumes) || st.Resumes == 1 && st.Lists != 1 {
 		t.Errorf("%d lists, and the watch began %d times", st.Lists, st.Resumes)
 	}
 	if most := js.most.Load(); most == 0 || most > tombWindow {

@@ -68,8 +68,8 @@ func TestRecoveryIsPromptAfterALongSilence(t *testing.T) {
 // as where values are large. Requests that wait behind an answer are not sent again, or the server would fall behind
 // more and more.
 func TestTheWatchBeginsWhereEachAnswerTakesLong(t *testing.T) {
-	t.Parallel()             // it waits
-	const took = time.Second // longer than resendAfter
+	t.Parallel()                         // it waits
+	const took = 1300 * time.Millisecond // shorter than resendLargeAfter; four take longer than largeRequest
 	server := natstest.Start(t)
 	kv := bucket(t, connect(t, server.URL()), jetstream.KeyValueConfig{Bucket: "b"})
 	for i := range anchorWindows[0] {
@@ -84,10 +84,26 @@ func TestTheWatchBeginsWhereEachAnswerTakesLong(t *testing.T) {
 		return false
 	})
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	r.follows(t, kv, "k0", 2, 4*quickRequest)
+	r.follows(t, kv, "k0", 2, 2*largeRequest)
 	if n := int(asked.Load()); n < anchorWindows[0] || n >= 2*anchorWindows[0] {
 		t.Errorf("%d messages were asked for, want %d, and few again", n, anchorWindows[0])
 	}
+}
+
+// TestAValueThatNobodySendsIsReportedSoon: as where an account imports the API without MSG.GET, so that nobody refuses.
+func TestAValueThatNobodySendsIsReportedSoon(t *testing.T) {
+	t.Parallel() // it waits
+	server := natstest.Start(t)
+	kv := bucket(t, connect(t, server.URL()), jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "k", 1)
+	js := relay(t, server, func(m *nats.Msg) bool { return strings.Contains(m.Subject, "MSG.GET") })
+	var o told
+	r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
+	eventually(t, 2*largeRequest, "it is reported", func() bool {
+		err := r.Status().Err
+		return err != nil && strings.Contains(err.Error(), "no answer from")
+	})
+	o.of(t, "STREAM.MSG.GET")
 }
 
 // TestAListThatCannotBeFinishedLetsTheWatchGoOn: between its attempts.

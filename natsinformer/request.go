@@ -86,21 +86,30 @@ func (s *session) answered(token string, m *nats.Msg) {
 			c.leaderless, c.resend = true, time.Now().Add(leaderPause) // as if it had not been answered
 			return
 		}
-		s.works(time.Now())
+		s.works(c.subject, time.Now())
 		s.settle(c, m.Data, nil)
 		return
 	}
 }
 
-// works starts the times of all calls again, because the server has just answered one. It answers one after the other,
-// which takes seconds where values are large, and each request that is sent again meanwhile makes it slower.
-func (s *session) works(now time.Time) {
+// works starts the times of all calls of a subject again, because the server has just answered one. It answers one
+// after the other, which takes seconds where values are large, and each request that is sent again meanwhile makes it
+// slower.
+func (s *session) works(subject string, now time.Time) {
 	for _, c := range s.calls {
+		if c.subject != subject {
+			continue
+		}
 		c.deadline = now.Add(c.timeout)
 		if !c.leaderless {
 			c.resend = c.nextResend(now)
 		}
 	}
+}
+
+// isUnderWay reports whether a request to the subject waits for its answer.
+func (s *session) isUnderWay(subject string) bool {
+	return slices.ContainsFunc(s.calls, func(c *call) bool { return c.subject == subject })
 }
 
 // nextResend returns when the call is sent again if the server answers nothing until then, zero if never.
