@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // TestAnAttemptIsReportedWithTheOperationsThatTheReconcilerWasTold, also of a key that has no document, which the
@@ -31,12 +33,13 @@ func TestTheLastObjectIsKnownWhenTheEndOfItsTeardownIsReported(t *testing.T) {
 	sites := w.sites()
 	var seen calls
 	reported, checked := make(chan struct{}), make(chan struct{})
-	c, err := New("sites", sites, seen.reconciler(nil), WithWorkers(2), WithOnResult(func(r ReconcileResult) {
+	onResult := func(r ReconcileResult) {
 		if r.Operations.Has(OperationDelete) && r.Err == nil {
 			close(reported)
 			<-checked
 		}
-	}))
+	}
+	c, err := New("sites", sites, seen.reconciler(nil), WithWorkers(2), WithResyncInterval(0), WithOnResult(onResult))
 	must(t, err)
 	w.run(c)
 	defer close(checked)
@@ -49,6 +52,9 @@ func TestTheLastObjectIsKnownWhenTheEndOfItsTeardownIsReported(t *testing.T) {
 	// Events of records are handled in order: when this one was, so was the end of the record of home.
 	must(t, w.kv("sites-status").Delete(t.Context(), "other"))
 	eventually(t, "a later event is handled", func() bool { return seen.with("other", OperationResync) > 0 })
+	if _, err := sites.Records().Get(t.Context(), "home"); !apierrors.IsNotFound(err) {
+		t.Fatalf("the record of home is there, or cannot be read: %v", err)
+	}
 	last, err := c.LastKnown(t.Context(), "home")
 	must(t, err)
 	if last.Name != "home" {

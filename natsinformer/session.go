@@ -35,7 +35,7 @@ const (
 	// that takes long (a consumer on a stream of a million subjects) a second one has the same effect.
 	resendAfter = 700 * time.Millisecond
 	// resendLargeAfter is resendAfter for a request whose answer carries a value: where values are large, a second one
-	// makes the server do much work again. It leaves time to recover within two seconds.
+	// makes the server do much work again.
 	resendLargeAfter = 1500 * time.Millisecond
 )
 

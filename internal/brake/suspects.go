@@ -86,12 +86,12 @@ func (b *Brake) collecting() time.Duration {
 
 // judgeSuspects holds the suspects, or lets them go.
 func (b *Brake) judgeSuspects(ctx context.Context) {
-	going, several := b.absentSuspects()
+	absent, several := b.absentSuspects()
 	anchors := 0
 	if several {
 		anchors = b.countAnchors()
 	}
-	free, engaged := b.holdOrFree(going, anchors)
+	free, engaged := b.holdOrFree(absent, anchors)
 	if engaged != nil {
 		b.announce(ctx, *engaged)
 	}
@@ -122,24 +122,24 @@ func (b *Brake) countAnchors() int {
 	return count
 }
 
-// holdOrFree holds those of going that are still suspects and engages the brake, if there is a reason to or it is
+// holdOrFree holds those of absent that are still suspects and engages the brake, if there is a reason to or it is
 // engaged already. Else it returns them: they may go. anchors need not be counted for fewer than Least. engaged is
 // the state if the brake has engaged just now.
-func (b *Brake) holdOrFree(going sets.Set[string], anchors int) (free []string, engaged *State) {
+func (b *Brake) holdOrFree(absent sets.Set[string], anchors int) (free []string, engaged *State) {
 	b.mu.Lock()
 	defer b.unlock()
-	going = going.Intersection(b.suspects) // the others came back meanwhile
-	b.suspects = b.suspects.Difference(going)
-	now := !b.state.Engaged && len(going) > 0 && b.engage(b.reasonToHold(len(going), anchors))
+	absent = absent.Intersection(b.suspects) // the others came back meanwhile
+	b.suspects = b.suspects.Difference(absent)
+	now := !b.state.Engaged && len(absent) > 0 && b.engage(b.reasonToHold(len(absent), anchors))
 	if b.state.Engaged {
-		b.held = b.held.Union(going)
+		b.held = b.held.Union(absent)
 		return nil, b.stateIf(now)
 	}
-	for key := range going {
+	for key := range absent {
 		b.allowed.Insert(key)
 		b.gone.add(time.Now())
 	}
-	return going.UnsortedList(), nil
+	return absent.UnsortedList(), nil
 }
 
 // reasonToHold returns why so many suspects must not go; "" if they may.

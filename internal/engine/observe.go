@@ -96,8 +96,9 @@ func (o observer) RecordDeleted(key string, exists bool, deleted any) {
 		o.Notice(key, operation.Of(operation.Resync), queue.Secondary)
 		return
 	}
-	// Torn down, by the replica that leads or by us. Our worker forgets the key itself when it has reported the end.
-	if !o.queue.Running(key) {
+	// Torn down, by the replica that leads or by us. Our worker forgets the key itself when it has reported the end;
+	// but not if its term is over and another replica finished what it began.
+	if !o.Leads() || !o.queue.Running(key) {
 		o.keys.Amend(key, func(s *keytable.State) { s.Deleted, s.DeletedAnchor = nil, nil })
 	}
 }

@@ -488,3 +488,25 @@ func TestGetReturnsWhenItsContextEndsAndLosesNoKey(t *testing.T) {
 		}
 	})
 }
+
+// TestRunningIsFromGetToDone, also while the key is due again.
+func TestRunningIsFromGetToDone(t *testing.T) {
+	q := New(Options{})
+	is := func(running bool, when string) {
+		t.Helper()
+		if q.Running("a") != running {
+			t.Errorf("running should be %v %s", running, when)
+		}
+	}
+	is(false, "of a key that nobody added")
+	q.Add("a", opPut, Live)
+	is(false, "before a worker has it")
+	takeKey(t, q, "a", opPut)
+	is(true, "while a worker has it")
+	q.Add("a", opDelete, Live)
+	is(true, "although it is due again")
+	q.Done("a")
+	is(false, "while it waits for its next run")
+	runKey(t, q, "a", opDelete)
+	is(false, "in the end")
+}

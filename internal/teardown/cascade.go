@@ -22,11 +22,11 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 	if err != nil || len(targets) == 0 {
 		return err == nil, err
 	}
-	orphan, err := t.keepsOwned(ctx, a.key)
+	keep, err := t.asksToKeep(ctx, a.key)
 	if err != nil {
 		return false, err
 	}
-	if orphan {
+	if keep {
 		return true, t.leave(ctx, a.key)
 	}
 	log := &ownwrites.Log{}
@@ -155,8 +155,8 @@ func (t *Teardown) spare(ctx context.Context, key string, targets []owned) (rest
 	return rest, true, nil
 }
 
-// keepsOwned reports whether the last known document asks to leave what it owned.
-func (t *Teardown) keepsOwned(ctx context.Context, key string) (bool, error) {
+// asksToKeep reports whether the last known document asks to keep what it owned.
+func (t *Teardown) asksToKeep(ctx context.Context, key string) (bool, error) {
 	if last := t.Owner.LastSeen(key); last != nil {
 		return last.GetAnnotations()[entity.DeletionPolicyAnnotation] == entity.DeletionPolicyOrphan, nil
 	}
