@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What is allocated does not depend on what else the machine does, so it is held where times cannot be. A limit is what was
-// measured and a tenth more. The race detector allocates too: these tests run without it.
+// What is allocated does not depend on what else the machine does, so it is held where times cannot be. A limit is
+// what was measured and a tenth more. The race detector allocates too: these tests run without it.
 
-// TestAllocationsOfDispatch holds what the engine allocates for one key, from the queue to the end of an empty reconcile, whose
-// document and record are there already.
+// TestAllocationsOfDispatch holds what the engine allocates for one key, from the queue to the end of an empty
+// reconcile, whose document and record are there already.
 func TestAllocationsOfDispatch(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
@@ -58,7 +58,8 @@ func TestAllocationsOfDispatch(t *testing.T) {
 	}
 }
 
-// TestAllocationsOfCreateOrUpdateThatChangesNothing holds what a reconcile costs for each of its secondaries when all is well.
+// TestAllocationsOfCreateOrUpdateThatChangesNothing holds what a reconcile costs for each of its secondaries when all
+// is well.
 func TestAllocationsOfCreateOrUpdateThatChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()

@@ -112,8 +112,8 @@ func (w *world) limitRecords(bytes int32) {
 	must(w.t, err)
 }
 
-// TestNoReconcileWithoutARecord has the server refuse the records of some keys: those are not reconciled, the trouble is
-// told, others go on, and once records can be written none is lost.
+// TestNoReconcileWithoutARecord has the server refuse the records of some keys: those are not reconciled, the trouble
+// is told, others go on, and once records can be written none is lost.
 func TestNoReconcileWithoutARecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -334,8 +334,8 @@ func TestAPrimarysOwnStatusDoesNotWakeIt(t *testing.T) {
 	}
 }
 
-// TestTheStatusBucketMayBeLost deletes the whole status bucket under a running controller: nothing is reconciled without
-// it, that is told, and once there is one again the anchors are written anew, by the same installation.
+// TestTheStatusBucketMayBeLost deletes the whole status bucket under a running controller: nothing is reconciled
+// without it, that is told, and once there is one again the anchors are written anew, by the same installation.
 func TestTheStatusBucketMayBeLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

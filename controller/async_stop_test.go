@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged, because NATS is away when it is stopped: the next run writes again
-// what is lost of them.
+// TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged, because NATS is away when it is stopped: the next run writes
+// again what is lost of them.
 func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
 	for name, opt := range map[string]Option{
 		"default grace": WithGracePeriod(30 * time.Second),

@@ -95,7 +95,8 @@ func setPoll(q *queue.Queue, polls bool, poll func() error) {
 	q.SetPoll(poll)
 }
 
-// awaitPass returns when there were so many reconciles and none is under way. It looks rarely: it takes part in what is measured.
+// awaitPass returns when there were so many reconciles and none is under way. It looks rarely: it takes part in what
+// is measured.
 func awaitPass(q *queue.Queue, reconciled *atomic.Int64, until int64) {
 	for reconciled.Load() < until || q.Counts().InProgress > 0 {
 		time.Sleep(time.Millisecond)
@@ -188,7 +189,8 @@ func besideComputing(bool) (stop func()) {
 	}
 }
 
-// startUser runs this test binary again, as the server and a user of it (see TestMain), and returns the server's address.
+// startUser runs this test binary again, as the server and a user of it (see TestMain), and returns the server's
+// address.
 func startUser(b *testing.B, keys int) string {
 	child := exec.Command(os.Args[0])
 	child.Env = append(slices.Clone(os.Environ()), childEnv+"=user", "NAGI_BENCH_KEYS="+strconv.Itoa(keys))

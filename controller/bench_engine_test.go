@@ -57,8 +57,9 @@ func putAll(b *testing.B, js jetstream.JetStream, n int) {
 	}
 }
 
-// BenchmarkDispatch takes keys through the whole engine with an empty reconciler: queue, view of the primary, record, own
-// writes, context, reconcile, result. cold is the first time, when anchor and record are written; warm is when they are.
+// BenchmarkDispatch takes keys through the whole engine with an empty reconciler: queue, view of the primary, record,
+// own writes, context, reconcile, result. cold is the first time, when anchor and record are written; warm is when
+// they are.
 func BenchmarkDispatch(b *testing.B) {
 	server := natstest.Start(b)
 	_, js := natstest.Connect(b, server.URL())
@@ -112,8 +113,8 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 }
 
-// BenchmarkPutToReconcile is the time from a put by another connection to Reconcile being entered, and beside it, taken in
-// turn, the time from a put to a raw pull consumer having it.
+// BenchmarkPutToReconcile is the time from a put by another connection to Reconcile being entered, and beside it,
+// taken in turn, the time from a put to a raw pull consumer having it.
 func BenchmarkPutToReconcile(b *testing.B) {
 	server := natstest.Start(b)
 	_, js := natstest.Connect(b, server.URL())

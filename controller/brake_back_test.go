@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPredicatesDoNotHideFromTheBrakeWhatCameBack: a key that a predicate keeps from the queue is no longer held either.
+// TestPredicatesDoNotHideFromTheBrakeWhatCameBack: a key that a predicate keeps from the queue is no longer held
+// either.
 func TestPredicatesDoNotHideFromTheBrakeWhatCameBack(t *testing.T) {
 	t.Parallel()
 	var armed atomic.Bool

@@ -7,8 +7,8 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// snapshotOf a bucket: one of today, of which a restore makes a stream with a new time of creation, or an old one, which
-// keeps it.
+// snapshotOf a bucket: one of today, of which a restore makes a stream with a new time of creation, or an old one,
+// which keeps it.
 func (w *world) snapshotOf(bucket, format string) *natstest.Snapshot {
 	w.t.Helper()
 	var snapshot *natstest.Snapshot

@@ -378,8 +378,8 @@ func TestAStaleReleaseDoesNotReleaseLater(t *testing.T) {
 	m.holds(many)
 }
 
-// TestAReleaseCoversOnlyWhatWasHeld and nothing that vanishes later, although a teardown that it let go is still under way
-// when the controller is restarted.
+// TestAReleaseCoversOnlyWhatWasHeld and nothing that vanishes later, although a teardown that it let go is still
+// under way when the controller is restarted.
 func TestAReleaseCoversOnlyWhatWasHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -56,8 +56,8 @@ func TestTheCascadeTakesOnlyWhatIsOurs(t *testing.T) {
 	}
 }
 
-// TestTheCascadeDeletesWhatItSaw changes a page just before its delete: the precondition refuses it, and the cascade looks
-// again.
+// TestTheCascadeDeletesWhatItSaw changes a page just before its delete: the precondition refuses it, and the cascade
+// looks again.
 func TestTheCascadeDeletesWhatItSaw(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -128,8 +128,8 @@ func orphaning(name string, pages int, title string) *site {
 	return s
 }
 
-// TestSweepsDoNotForgetWhatATeardownIsAboutToLeave: between the step that notes it and the end of the teardown may lie any number
-// of sweeps.
+// TestSweepsDoNotForgetWhatATeardownIsAboutToLeave: between the step that notes it and the end of the teardown may
+// lie any number of sweeps.
 func TestSweepsDoNotForgetWhatATeardownIsAboutToLeave(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

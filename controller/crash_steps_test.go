@@ -58,7 +58,8 @@ func (s *suicide) at(moment string) {
 	}
 }
 
-// Dial watches what the process sends: the engine has no place of its own where the removal of an anchor could be caught.
+// Dial watches what the process sends: the engine has no place of its own where the removal of an anchor could be
+// caught.
 func (s *suicide) Dial(network, address string) (net.Conn, error) {
 	conn, err := net.DialTimeout(network, address, patience)
 	return &watchedConn{Conn: conn, suicide: s}, err
@@ -171,9 +172,9 @@ func killsItself(t *testing.T, w *world, moment string) {
 	}
 }
 
-// TestATeardownSurvivesACrashAtEachStep lets a process kill itself between each two steps of a teardown, and another one
-// finish: nothing that the site owned is left, nor a record, and the reconciler is told Delete once more where the anchor
-// stood, and nothing where it did not.
+// TestATeardownSurvivesACrashAtEachStep lets a process kill itself between each two steps of a teardown, and another
+// one finish: nothing that the site owned is left, nor a record, and the reconciler is told Delete once more where
+// the anchor stood, and nothing where it did not.
 func TestATeardownSurvivesACrashAtEachStep(t *testing.T) {
 	t.Parallel()
 	for _, step := range crashSteps {

@@ -105,9 +105,9 @@ func manyPages(sites *entity.Client[*site], pages *entity.Client[*page]) Reconci
 
 func pageName(site string, i int) string { return fmt.Sprintf("%s.%d", site, i) }
 
-// TestSoakSIGKILLAtRandomPointsLosesNothing runs the controller as a child process and kills it, in 30 rounds or more, while
-// sites are created, updated and deleted, by markers and without a trace. In the end the pages are exactly as the sites
-// say, and there is no record of a site that is gone.
+// TestSoakSIGKILLAtRandomPointsLosesNothing runs the controller as a child process and kills it, in 30 rounds or
+// more, while sites are created, updated and deleted, by markers and without a trace. In the end the pages are
+// exactly as the sites say, and there is no record of a site that is gone.
 func TestSoakSIGKILLAtRandomPointsLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()

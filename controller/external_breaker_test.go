@@ -180,7 +180,8 @@ func TestACascadeTriesAgainWhatFailedElsewhere(t *testing.T) {
 	eventually(t, "all is gone", func() bool { return c.Stats().TornDown == 1 })
 }
 
-// TestWhatFailedElsewhereIsTriedAgainWhileAnAPIIsAway, with backoff; and the key waits once the API is all that is missing.
+// TestWhatFailedElsewhereIsTriedAgainWhileAnAPIIsAway, with backoff; and the key waits once the API is all that is
+// missing.
 func TestWhatFailedElsewhereIsTriedAgainWhileAnAPIIsAway(t *testing.T) {
 	w := newWorld(t)
 	sites, things := w.sites(), cloudtest.NewListed()

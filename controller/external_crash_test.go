@@ -260,8 +260,9 @@ func finishing(c *cloudtest.Cloud, done <-chan struct{}) {
 	}
 }
 
-// TestSoakSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets kills the controller in 30 rounds or more, while sites are created,
-// changed and deleted, and the API is slow, shows late what was created, is away now and then, and does things as operations.
+// TestSoakSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets kills the controller in 30 rounds or more, while sites
+// are created, changed and deleted, and the API is slow, shows late what was created, is away now and then, and does
+// things as operations.
 func TestSoakSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
 	w := newCrashedCloud(t)
 	seed := uint64(time.Now().UnixNano())

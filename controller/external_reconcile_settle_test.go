@@ -209,8 +209,8 @@ func oneDisk(driver external.Driver[cloudtest.Spec, cloudtest.Disk], opts ...ext
 	}
 }
 
-// TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource: what may have been created is waited for, as Settle says, before
-// there is another token.
+// TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource: what may have been created is waited for, as Settle
+// says, before there is another token.
 func TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource(t *testing.T) {
 	t.Parallel()
 	config := withInterval(notInATest)
@@ -241,8 +241,8 @@ func TestAClockThatWasBehindCreatesNothingTwice(t *testing.T) {
 	}
 }
 
-// TestADeleteThatFailedIsNotOverBecauseAReplicaLags: what was created a moment ago is not believed to be gone because one look does
-// not show it.
+// TestADeleteThatFailedIsNotOverBecauseAReplicaLags: what was created a moment ago is not believed to be gone because
+// one look does not show it.
 func TestADeleteThatFailedIsNotOverBecauseAReplicaLags(t *testing.T) {
 	w := apart(t, with(external.Settle(time.Hour)), WithResyncInterval(0))
 	w.run(w.c)

@@ -246,8 +246,8 @@ func (t *tellingEarly) List(ctx context.Context) ([]external.Resource, error) {
 	return t.Listed.List(ctx)
 }
 
-// TestAPushThatComesBeforeWhatItTellsIsNotLost: some APIs say that they delete before they have done it, so a look at once
-// still sees the resource.
+// TestAPushThatComesBeforeWhatItTellsIsNotLost: some APIs say that they delete before they have done it, so a look at
+// once still sees the resource.
 func TestAPushThatComesBeforeWhatItTellsIsNotLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

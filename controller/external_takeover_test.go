@@ -28,8 +28,8 @@ func (h *heldList) List(ctx context.Context) ([]external.Resource, error) {
 	return found, err
 }
 
-// TestCascadeTakesNoListThatBeganBeforeTheTeardown, neither where what external.Reconcile has created lately had a list asked for
-// before: what the list has read may be somebody else's when it ends.
+// TestCascadeTakesNoListThatBeganBeforeTheTeardown, neither where what external.Reconcile has created lately had a
+// list asked for before: what the list has read may be somebody else's when it ends.
 func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 	t.Parallel()
 	for name, created := range map[string]bool{"created by hand": false, "created lately": true} {

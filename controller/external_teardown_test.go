@@ -34,8 +34,8 @@ func TestCascadeLeavesWhatAnotherPrimaryHasTakenOverSinceTheLastList(t *testing.
 	}
 }
 
-// TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen: what may have been begun is told by one list; the others are not
-// waited for it.
+// TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen: what may have been begun is told by one list; the
+// others are not waited for it.
 func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
 	t.Parallel()
 	things := cloudtest.NewListed()
@@ -58,8 +58,8 @@ func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
 	eventually(t, "the teardown ends", func() bool { return w.c.Stats().TornDown == 1 })
 }
 
-// TestTeardownDeletesTheRestWhileAnOperationGoesOn: only the driver can ask for the operation, and its API keeps what it has, but what is behind
-// another one goes.
+// TestTeardownDeletesTheRestWhileAnOperationGoesOn: only the driver can ask for the operation, and its API keeps what
+// it has, but what is behind another one goes.
 func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 	things := cloudtest.NewListed()
 	w := newCloudWorld(t, withInterval(notInATest), onlyApply(quickly...), OwnsExternal(external.Configure(things, withInterval(notInATest))))
@@ -117,8 +117,8 @@ func TestTeardownEndsWhereTheListsOfSeveralClientsTakeDifferentTimes(t *testing.
 	}
 }
 
-// TestSoakTeardownEndsUnderALowRate: neither the reconcile of the delete nor what was deleted already may take the turn that the
-// cascade needs, again and again.
+// TestSoakTeardownEndsUnderALowRate: neither the reconcile of the delete nor what was deleted already may take the
+// turn that the cascade needs, again and again.
 func TestSoakTeardownEndsUnderALowRate(t *testing.T) {
 	config := withInterval(notInATest)
 	config.Rate, config.Burst = 0.9, 1

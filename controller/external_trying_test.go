@@ -9,7 +9,8 @@ import (
 	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
-// awayForKeys lets the calls for single resources fail, while lists succeed, until sites wait. It returns what ends that.
+// awayForKeys lets the calls for single resources fail, while lists succeed, until sites wait. It returns what ends
+// that.
 func (w *cloudWorld) awayForKeys() *atomic.Int64 {
 	w.t.Helper()
 	w.run(w.c)
@@ -22,8 +23,8 @@ func (w *cloudWorld) awayForKeys() *atomic.Int64 {
 	return status
 }
 
-// TestAnAPIIsBackThoughACallTakesLongerThanThePausesBetweenPolls: the poll must not take the trial away from the key that is at
-// it.
+// TestAnAPIIsBackThoughACallTakesLongerThanThePausesBetweenPolls: the poll must not take the trial away from the key
+// that is at it.
 func TestAnAPIIsBackThoughACallTakesLongerThanThePausesBetweenPolls(t *testing.T) {
 	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))

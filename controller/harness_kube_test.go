@@ -19,8 +19,8 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// kubeInformer is client-go's fake of an API server that has ConfigMaps, and an informer that runs over it. What is added
-// between the informer's list and its watch makes this fake ask for another list, which comes a second later.
+// kubeInformer is client-go's fake of an API server that has ConfigMaps, and an informer that runs over it. What is
+// added between the informer's list and its watch makes this fake ask for another list, which comes a second later.
 func kubeInformer(t *testing.T, initial ...*corev1.ConfigMap) (*fcache.FakeControllerSource, cache.SharedIndexInformer) {
 	t.Helper()
 	server := fcache.NewFakeControllerSource()

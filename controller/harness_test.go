@@ -108,7 +108,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// patience is how long a test waits for what has to happen before it fails; it says nothing about how fast it should be.
+// patience is how long a test waits for what has to happen before it fails; it says nothing about how fast it should
+// be.
 const patience = 30 * time.Second
 
 // eventually polls until the condition holds, more rarely the longer it waits.

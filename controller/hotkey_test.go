@@ -74,7 +74,8 @@ func (h *hotWriter) start(t *testing.T) (stop func() int) {
 	}
 }
 
-// hotTakes is how long the hot key's reconcile takes: so long that it has changed again when it ends, and is always due.
+// hotTakes is how long the hot key's reconcile takes: so long that it has changed again when it ends, and is always
+// due.
 const hotTakes = time.Millisecond
 
 // hotWorld is a controller that sees a hot key, and others that are written now and then.
@@ -161,8 +162,8 @@ type compared struct{ loaded, usual time.Duration }
 // limit: whoever is due waits for the one worker, which is at the hot key, and not for the hot key's next turn.
 func (c compared) limit() time.Duration { return 5*c.usual + 4*hotTakes }
 
-// compare measures others without the hot key, with it, and without it again. With it only the windows count in which the
-// stream took the hot key's updates at the rate that is the goal.
+// compare measures others without the hot key, with it, and without it again. With it only the windows count in which
+// the stream took the hot key's updates at the rate that is the goal.
 func (h *hotWorld) compare(raw, goal float64) compared {
 	h.t.Helper()
 	const least, length = 4, 500 * time.Millisecond
@@ -196,10 +197,10 @@ func (h *hotWorld) compare(raw, goal float64) compared {
 
 const promisedRate = 10_000
 
-// TestAHotKeyDoesNotSlowTheOthers has 10,000 updates of one key per second in the stream, and compares how long others wait
-// with how long they wait in the same process without it. A machine that is too busy, or a race detector, may take fewer:
-// then an eighth of what it takes with nobody looking on. What else the machine does may come and go between
-// what is compared, but hardly three times.
+// TestAHotKeyDoesNotSlowTheOthers has 10,000 updates of one key per second in the stream, and compares how long
+// others wait with how long they wait in the same process without it. A machine that is too busy, or a race detector,
+// may take fewer: then an eighth of what it takes with nobody looking on. What else the machine does may come and go
+// between what is compared, but hardly three times.
 func TestAHotKeyDoesNotSlowTheOthers(t *testing.T) {
 	h := newHotWorld(t)
 	raw := rawRate(h.world)

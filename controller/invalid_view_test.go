@@ -75,8 +75,8 @@ func notCalledInvalidOnItsWay(t *testing.T, rounds int) {
 	}
 }
 
-// TestAMendedDocumentIsReconciledWhateverPredicatesSay, because the event that mends it may come when its key was already
-// looked at as mended.
+// TestAMendedDocumentIsReconciledWhateverPredicatesSay, because the event that mends it may come when its key was
+// already looked at as mended.
 func TestAMendedDocumentIsReconciledWhateverPredicatesSay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

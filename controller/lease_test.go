@@ -50,9 +50,9 @@ func TestTheSecondReplicaWaitsWarmAndTakesOver(t *testing.T) {
 	}
 }
 
-// TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins: the first is cut off from the server by a network that swallows
-// everything. Its running reconcile is cancelled with ErrLeaseLost, the second takes over, and never do both work. When the
-// network is back the first waits its turn.
+// TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins: the first is cut off from the server by a network that
+// swallows everything. Its running reconcile is cancelled with ErrLeaseLost, the second takes over, and never do both
+// work. When the network is back the first waits its turn.
 func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -122,7 +122,8 @@ func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
 	}
 }
 
-// TestTheBrakeTrustsDeletesThatTheStandbySaw: a mass delete that is evidenced stays so when another replica finishes it.
+// TestTheBrakeTrustsDeletesThatTheStandbySaw: a mass delete that is evidenced stays so when another replica finishes
+// it.
 func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -158,8 +158,8 @@ func TestAnInitialListIsReconciledOnceAndLeavesNothingBehindWhenItGoes(t *testin
 	}
 }
 
-// TestASlowReconcilerBlocksNeitherItsCacheNorOthers: while it is held its informer takes everything in, another controller
-// on the same client goes on, and afterwards it sees the last state of every key.
+// TestASlowReconcilerBlocksNeitherItsCacheNorOthers: while it is held its informer takes everything in, another
+// controller on the same client goes on, and afterwards it sees the last state of every key.
 func TestASlowReconcilerBlocksNeitherItsCacheNorOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -225,7 +225,8 @@ func TestASlowReconcilerBlocksNeitherItsCacheNorOthers(t *testing.T) {
 	}
 }
 
-// TestDebounceWaitsForQuietAndNeverLongerThanMax: no reconcile is early, and a key that never rests is reconciled all the same.
+// TestDebounceWaitsForQuietAndNeverLongerThanMax: no reconcile is early, and a key that never rests is reconciled all
+// the same.
 func TestDebounceWaitsForQuietAndNeverLongerThanMax(t *testing.T) {
 	const quiet, most = 100 * time.Millisecond, 600 * time.Millisecond
 	w := newWorld(t)

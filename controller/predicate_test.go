@@ -65,7 +65,8 @@ func TestPredicatesDecideAboutEachKindOfEvent(t *testing.T) {
 	}
 }
 
-// TestPredicatesFilterTheQueueAndNotTheCache lets one kind of event of secondaries pass, and looks for the others in the cache.
+// TestPredicatesFilterTheQueueAndNotTheCache lets one kind of event of secondaries pass, and looks for the others in
+// the cache.
 func TestPredicatesFilterTheQueueAndNotTheCache(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]int{"create": 1, "update": 2, "delete": 1, "none": 0} {

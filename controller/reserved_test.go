@@ -9,8 +9,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/record"
 )
 
-// TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely: what the brake may have held stays held, a stream that is
-// not known is another one, and whoever mends the key mends the controller.
+// TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely: what the brake may have held stays held, a stream that
+// is not known is another one, and whoever mends the key mends the controller.
 func TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

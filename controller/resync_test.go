@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestResyncTouchesEachPrimaryOncePerIntervalAndNotAllAtOnce looks at whole intervals: between two turns of one key there
-// is about an interval, and the turns of all keys are spread over it.
+// TestResyncTouchesEachPrimaryOncePerIntervalAndNotAllAtOnce looks at whole intervals: between two turns of one key
+// there is about an interval, and the turns of all keys are spread over it.
 func TestResyncTouchesEachPrimaryOncePerIntervalAndNotAllAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

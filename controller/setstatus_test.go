@@ -38,8 +38,8 @@ func settingNote(sites *entity.Client[*site], note func() string, result func() 
 
 func done() error { return nil }
 
-// TestSetStatusIsWrittenWithTheOutcome watches everything that is sent to a record: an anchor, then status and outcome at
-// once, whether the reconcile succeeded or not, and nothing more when a reconcile changes nothing.
+// TestSetStatusIsWrittenWithTheOutcome watches everything that is sent to a record: an anchor, then status and
+// outcome at once, whether the reconcile succeeded or not, and nothing more when a reconcile changes nothing.
 func TestSetStatusIsWrittenWithTheOutcome(t *testing.T) {
 	t.Parallel()
 	for reason, outcome := range map[string]error{
@@ -89,8 +89,8 @@ func TestSetStatusIsWrittenWithTheOutcome(t *testing.T) {
 	}
 }
 
-// TestSetStatusLeavesWhatAnotherHasUpdated since it was read: the primary is reconciled again, and sees it; also where the
-// reconcile ends with a terminal error, which else would park it.
+// TestSetStatusLeavesWhatAnotherHasUpdated since it was read: the primary is reconciled again, and sees it; also
+// where the reconcile ends with a terminal error, which else would park it.
 func TestSetStatusLeavesWhatAnotherHasUpdated(t *testing.T) {
 	t.Parallel()
 	for reason, outcome := range map[string]error{entity.ReasonSynced: nil, entity.ReasonTerminal: TerminalError(errors.New("bad"))} {
@@ -280,8 +280,8 @@ func TestSetStatusSaysWhatItCannotDo(t *testing.T) {
 // besideTheRest is as long as a note can be that fits a record alone, and not with what else is in it.
 const besideTheRest = 1<<20 - 512 - 100 // the server takes a megabyte, of which the headers may have 512 bytes
 
-// TestSetStatusTooLargeBesideTheRest is told in the record, tried again with a backoff of its own, and does not cost the last
-// document, until it fits.
+// TestSetStatusTooLargeBesideTheRest is told in the record, tried again with a backoff of its own, and does not cost
+// the last document, until it fits.
 func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -319,7 +319,8 @@ func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 	eventually(t, "the backoff is over", func() bool { return c.engine.Inside().Keys.Of("home").Refusals == 0 })
 }
 
-// TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone: it counts once, and when it is tried again is the policy's business.
+// TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone: it counts once, and when it is tried again is the policy's
+// business.
 func TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -348,7 +349,8 @@ func TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone(t *testing.T) {
 	}
 }
 
-// TestSetStatusKnowsItsPrimaryAndWhenItIsOver: a secondary may have the primary's name and type, and a goroutine may outlive its reconcile.
+// TestSetStatusKnowsItsPrimaryAndWhenItIsOver: a secondary may have the primary's name and type, and a goroutine may
+// outlive its reconcile.
 func TestSetStatusKnowsItsPrimaryAndWhenItIsOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

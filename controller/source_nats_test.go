@@ -71,7 +71,8 @@ func TestPredicatesSeeTheStatusBeforeAndAfter(t *testing.T) {
 	woken := func(n int) func() bool {
 		return func() bool { return seen.with("home", OperationSecondary) == n }
 	}
-	// Documents and records are two streams, and of a record that is written twice in a row only the last may be delivered.
+	// Documents and records are two streams, and of a record that is written twice in a row only the last may be
+	// delivered.
 	shown := func(status siteStatus) {
 		eventually(t, "the cache shows it", func() bool {
 			p, err := pages.Lister().Get("page")

@@ -17,7 +17,8 @@ func remembers(c *Controller[*site]) map[string]int {
 	return map[string]int{"queue": c.engine.Inside().Queue.Remembered(), "vanishings": len(deleted), "losses": len(anchors)}
 }
 
-// TestAReplicaThatWaitsRemembersOnlyKeysThatExist, and what somebody enqueued there; when it takes over it owes no less.
+// TestAReplicaThatWaitsRemembersOnlyKeysThatExist, and what somebody enqueued there; when it takes over it owes no
+// less.
 func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

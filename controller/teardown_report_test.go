@@ -22,8 +22,8 @@ func (r *results) with(op Operation) (list []ReconcileResult) {
 	return list
 }
 
-// TestAReconcilerThatCleanedUpIsNotCalledAgainWhileSomethingIsHeld, by a finalizer for instance: it has done its part. A
-// delete that is asked for is another one.
+// TestAReconcilerThatCleanedUpIsNotCalledAgainWhileSomethingIsHeld, by a finalizer for instance: it has done its
+// part. A delete that is asked for is another one.
 func TestAReconcilerThatCleanedUpIsNotCalledAgainWhileSomethingIsHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,7 +95,8 @@ func TestALeaderThatCannotBeAskedIsNoAttempt(t *testing.T) {
 	}
 }
 
-// TestATeardownThatEndsEarlyIsReported: the reconciler was called, and did not fail, and then the document was there again.
+// TestATeardownThatEndsEarlyIsReported: the reconciler was called, and did not fail, and then the document was there
+// again.
 func TestATeardownThatEndsEarlyIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -157,8 +157,8 @@ func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
 	}
 }
 
-// TestADocumentPutAgainDuringTheCascadeGetsItsOwn puts it when the deletes have begun: what the old one owned may go, and
-// the new one's are there in the end, under an anchor.
+// TestADocumentPutAgainDuringTheCascadeGetsItsOwn puts it when the deletes have begun: what the old one owned may go,
+// and the new one's are there in the end, under an anchor.
 func TestADocumentPutAgainDuringTheCascadeGetsItsOwn(t *testing.T) {
 	t.Parallel()
 	for _, moment := range []string{"after the leader was asked", "between two deletes", "after the last delete"} {

@@ -78,7 +78,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// patience is how long a test waits for what has to happen before it fails; it says nothing about how fast it should be.
+// patience is how long a test waits for what has to happen before it fails; it says nothing about how fast it should
+// be.
 const patience = 30 * time.Second
 
 // eventually polls until the condition holds, more rarely the longer it waits.
@@ -177,8 +178,8 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// kubeInformer is client-go's fake of an API server that has ConfigMaps, and an informer that runs over it. What is added
-// between the informer's list and its watch makes this fake ask for another list, which comes a second later.
+// kubeInformer is client-go's fake of an API server that has ConfigMaps, and an informer that runs over it. What is
+// added between the informer's list and its watch makes this fake ask for another list, which comes a second later.
 func kubeInformer(t *testing.T, initial ...*corev1.ConfigMap) (*fcache.FakeControllerSource, cache.SharedIndexInformer) {
 	t.Helper()
 	server := fcache.NewFakeControllerSource()

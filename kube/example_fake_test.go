@@ -22,7 +22,8 @@ func check(err error) {
 	}
 }
 
-// Outside of a reconcile an object names its owner itself. Get shows an own write at once; the same again sends nothing.
+// Outside of a reconcile an object names its owner itself. Get shows an own write at once; the same again sends
+// nothing.
 func ExampleHandle_CreateOrUpdate() {
 	ctx, stop := context.WithCancel(context.Background())
 	client := fake.NewSimpleDynamicClient(scheme.Scheme)
@@ -67,9 +68,6 @@ func ExampleDeleter() {
 	fmt.Println("gone:", apierrors.IsNotFound(err))
 	fmt.Println(deleter.Delete(ctx, seen))
 	fmt.Println(deleter.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "books"}}))
-	// Output:
-	// <nil>
-	// gone: true
-	// <nil>
-	// delete configmaps/v1 "default/books": the object has no uid, so it cannot be told from another one of that name: give one that was read
+	// Output: <nil> gone: true <nil> delete configmaps/v1 "default/books": the object has no uid, so it cannot be
+	// told from another one of that name: give one that was read
 }

@@ -20,7 +20,8 @@ type shopSpec struct {
 
 type shop = entity.Object[shopSpec, struct{}]
 
-// A shop in NATS has a ConfigMap in Kubernetes. What somebody changes of it by hand is put right, and it goes with its shop.
+// A shop in NATS has a ConfigMap in Kubernetes. What somebody changes of it by hand is put right, and it goes with
+// its shop.
 func ExampleHandle_Apply() {
 	run := func(ctx context.Context, shops *entity.Client[*shop], clientset kubernetes.Interface, client dynamic.Interface) error {
 		factory := informers.NewSharedInformerFactory(clientset, 0)

@@ -75,8 +75,8 @@ func TestATeardownLooksAtAnOwnWriteAsSoonAsItIsTooOld(t *testing.T) {
 	})
 }
 
-// TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot: a watch that stalled for long does not make a teardown forget what
-// the informer does not cover.
+// TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot: a watch that stalled for long does not make a teardown
+// forget what the informer does not cover.
 func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, store := overlaid()

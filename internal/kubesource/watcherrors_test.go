@@ -55,8 +55,8 @@ func TestControllersThatShareAnInformerAllHearOfItsErrors(t *testing.T) {
 	}
 }
 
-// TestTwoSourcesAndAHandleOverOneInformerShareItsErrors: the informer fails, and both sources are degraded; a request of
-// the handle is lost, and both probe.
+// TestTwoSourcesAndAHandleOverOneInformerShareItsErrors: the informer fails, and both sources are degraded; a request
+// of the handle is lost, and both probe.
 func TestTwoSourcesAndAHandleOverOneInformerShareItsErrors(t *testing.T) {
 	informer := &withHandler{SharedIndexInformer: stillInformer()}
 	handle := WatchErrorsOf(informer)

@@ -31,7 +31,8 @@ func TestAMergeDiffMakesOneObjectOfTheOther(t *testing.T) {
 	})
 }
 
-// TestWhatATypeKnowsAllOfIsCarriedOverAsItIs: with nothing that it does not know, lists included, the result is what was wanted.
+// TestWhatATypeKnowsAllOfIsCarriedOverAsItIs: with nothing that it does not know, lists included, the result is what
+// was wanted.
 func TestWhatATypeKnowsAllOfIsCarriedOverAsItIs(t *testing.T) {
 	item := rapid.Custom(func(t *rapid.T) any { // names are not unique
 		fields := map[string]any{"value": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "value")}
@@ -54,7 +55,8 @@ func TestWhatATypeKnowsAllOfIsCarriedOverAsItIs(t *testing.T) {
 	})
 }
 
-// TestWhatATypeDoesNotKnowStaysWithItsItem, though others have the same key, and whether items go, move, change or come.
+// TestWhatATypeDoesNotKnowStaysWithItsItem, though others have the same key, and whether items go, move, change or
+// come.
 func TestWhatATypeDoesNotKnowStaysWithItsItem(t *testing.T) {
 	// Two tolerations may have one key. What the type does not know names each.
 	item := func(key, effect, unknown string) map[string]any {

@@ -15,8 +15,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// With one processor nothing but a poll lets a goroutine run that waits for a file: the test never blocks otherwise, and
-// the scheduler's own poll comes after 10 ms.
+// With one processor nothing but a poll lets a goroutine run that waits for a file: the test never blocks otherwise,
+// and the scheduler's own poll comes after 10 ms.
 func TestAPollRunsWhoWaitsForWhatHasArrived(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	p, err := New()

@@ -46,8 +46,8 @@ func named(title string) metav1.Object {
 
 func title(obj metav1.Object) string { return obj.GetLabels()["title"] }
 
-// TestAMapperThatKeepsFailingTakesBoundedMemory: an object that changes often is not remembered once for each change, but
-// the primaries that it concerned first and last are not forgotten.
+// TestAMapperThatKeepsFailingTakesBoundedMemory: an object that changes often is not remembered once for each change,
+// but the primaries that it concerned first and last are not forgotten.
 func TestAMapperThatKeepsFailingTakesBoundedMemory(t *testing.T) {
 	var ill atomic.Bool
 	var failures atomic.Int64
