@@ -33,7 +33,9 @@ func TestAllocationsOfDispatch(t *testing.T) {
 	}), WithWorkers(4), WithResyncInterval(0))
 	must(t, err)
 	w.run(c)
-	eventually(t, "all are anchored", func() bool { return reconciled.Load() >= keys && c.engine.Inside().Queue.Counts().InProgress == 0 })
+	eventually(t, "all are anchored", func() bool {
+		return reconciled.Load() >= keys && c.engine.Inside().Queue.Counts().InProgress == 0
+	})
 	names := c.engine.Inside().Primary.Keys()
 	round := func() {
 		before := reconciled.Load()
@@ -53,7 +55,8 @@ func TestAllocationsOfDispatch(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	got := float64(after.Mallocs-before.Mallocs) / (keys * rounds)
 	t.Logf("%.2f allocations per key", got)
-	if limit := 2.2; got > limit { // the context of the reconcile, and where more keys wait than are spared, what the queue knows of one
+	// the context of the reconcile, and where more keys wait than are spared, what the queue knows of one
+	if limit := 2.2; got > limit {
 		t.Errorf("a key allocates %.2f times, want at most %.2f", got, limit)
 	}
 }

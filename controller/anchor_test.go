@@ -38,7 +38,8 @@ func TestTheRecordIsThereBeforeEachReconcileOfARevision(t *testing.T) {
 			return Result{}, err
 		}
 		if record == nil || record["controller"] != "sites" || titleOf(record) != s.Spec.Title {
-			t.Errorf("the record of %s in its reconcile is %v, want controller and the document %q", req.Key, record, s.Spec.Title)
+			t.Errorf("the record of %s in its reconcile is %v, want controller and the document %q", req.Key, record,
+				s.Spec.Title)
 		}
 		return Result{}, nil
 	}))
@@ -74,7 +75,8 @@ func TestTheRecordsFieldNamesArePinned(t *testing.T) {
 	must(t, entity.WaitReconciled(ctx, sites, "home", uint64(s.Generation)))
 
 	record := w.raw("sites-status", "home")
-	if record["schemaVersion"] != 1.0 || record["controller"] != "sites" || record["observedRevision"] != float64(s.Generation) {
+	if record["schemaVersion"] != 1.0 || record["controller"] != "sites" ||
+		record["observedRevision"] != float64(s.Generation) {
 		t.Errorf("record: %v", record)
 	}
 	info, err := w.js.Stream(ctx, "KV_sites")
@@ -251,13 +253,17 @@ func TestAStatusBucketBelongsToOneController(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
-	first, err := New("first", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) { return Result{}, nil }))
+	first, err := New("first", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) {
+		return Result{}, nil
+	}))
 	must(t, err)
 	r := w.run(first)
 	eventually(t, "the first works", func() bool { return first.Stats().Leading })
 	r.halt()
 
-	other, err := New("second", w.sites(), ReconcilerFunc(func(context.Context, Request) (Result, error) { return Result{}, nil }))
+	other, err := New("second", w.sites(), ReconcilerFunc(func(context.Context, Request) (Result, error) {
+		return Result{}, nil
+	}))
 	must(t, err)
 	err = other.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), `"first"`) || !strings.Contains(err.Error(), "StatusBucket") {
@@ -342,7 +348,8 @@ func TestTheStatusBucketMayBeLost(t *testing.T) {
 	sites := w.client("Site", "sites", quickCompare)
 	ctx := t.Context()
 	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), WithLeaseTiming(quickLease), WithBackoff(5*time.Millisecond, 50*time.Millisecond))
+	c, err := New("sites", sites, seen.reconciler(nil), WithLeaseTiming(quickLease),
+		WithBackoff(5*time.Millisecond, 50*time.Millisecond))
 	must(t, err)
 	w.run(c)
 	w.make(sites, 3)

@@ -37,7 +37,9 @@ func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
 			receive(t, "a reconcile", entered)
 			proxy.Refuse()
 			close(leave)
-			eventually(t, "many are under way", func() bool { return c.engine.Inside().Queue.Counts().InProgress > 100 })
+			eventually(t, "many are under way", func() bool {
+				return c.engine.Inside().Queue.Counts().InProgress > 100
+			})
 			r.stop()
 			select {
 			case <-r.done:

@@ -237,13 +237,15 @@ func userChild(keys string) error {
 	defer disconnect()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client, err := entity.NewClient[*site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage})
+	client, err := entity.NewClient[*site](ctx, js,
+		entity.Config{Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage})
 	if err != nil {
 		return err
 	}
 	client.Close() // it has made the buckets
 	for i := range n {
-		if _, err := js.PublishAsync("$KV.sites.site-"+strconv.Itoa(i), sentAt(i, 0), jetstream.WithStallWait(time.Minute)); err != nil {
+		if _, err := js.PublishAsync("$KV.sites.site-"+strconv.Itoa(i), sentAt(i, 0),
+			jetstream.WithStallWait(time.Minute)); err != nil {
 			return err
 		}
 	}
@@ -262,7 +264,8 @@ func userChild(keys string) error {
 		case <-tick.C:
 		}
 		key := i * 7919 % n
-		if _, err := js.Publish(context.Background(), "$KV.sites.site-"+strconv.Itoa(key), sentAt(key, time.Now().UnixNano())); err != nil {
+		if _, err := js.Publish(context.Background(), "$KV.sites.site-"+strconv.Itoa(key),
+			sentAt(key, time.Now().UnixNano())); err != nil {
 			return err
 		}
 	}
@@ -270,6 +273,8 @@ func userChild(keys string) error {
 
 // sentAt is a document as document makes them, whose title is when it was sent.
 func sentAt(i int, nanos int64) []byte {
-	return fmt.Appendf(nil, `{"metadata":{"labels":{"app":"site-%d","tier":"front","env":"production"},"annotations":{"team":"web","description":"%0200d"}},`+
-		`"spec":{"title":"%d","pages":%d}}`, i, i, nanos, i%10)
+	return fmt.Appendf(nil,
+		`{"metadata":{"labels":{"app":"site-%d","tier":"front","env":"production"},`+
+			`"annotations":{"team":"web","description":"%0200d"}},`+
+			`"spec":{"title":"%d","pages":%d}}`, i, i, nanos, i%10)
 }

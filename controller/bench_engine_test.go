@@ -31,12 +31,15 @@ func primariesOf(b *testing.B) int {
 
 // document is about 450 bytes, as a real entity has them.
 func document(i int) []byte {
-	return fmt.Appendf(nil, `{"metadata":{"labels":{"app":"site-%d","tier":"front","env":"production"},"annotations":{"team":"web","description":"%0200d"}},`+
-		`"spec":{"title":"The site number %d of the benchmark","pages":%d}}`, i, i, i, i%10)
+	return fmt.Appendf(nil,
+		`{"metadata":{"labels":{"app":"site-%d","tier":"front","env":"production"},`+
+			`"annotations":{"team":"web","description":"%0200d"}},`+
+			`"spec":{"title":"The site number %d of the benchmark","pages":%d}}`, i, i, i, i%10)
 }
 
 func benchClient(b *testing.B, js jetstream.JetStream) *entity.Client[*site] {
-	client, err := entity.NewClient[*site](b.Context(), js, entity.Config{Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage})
+	client, err := entity.NewClient[*site](b.Context(), js,
+		entity.Config{Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -46,7 +49,8 @@ func benchClient(b *testing.B, js jetstream.JetStream) *entity.Client[*site] {
 
 func putAll(b *testing.B, js jetstream.JetStream, n int) {
 	for i := range n {
-		if _, err := js.PublishAsync("$KV.sites.site-"+strconv.Itoa(i), document(i), jetstream.WithStallWait(time.Minute)); err != nil {
+		if _, err := js.PublishAsync("$KV.sites.site-"+strconv.Itoa(i), document(i),
+			jetstream.WithStallWait(time.Minute)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -175,11 +179,13 @@ func BenchmarkPutToReconcile(b *testing.B) {
 
 // rawWatch is a pull consumer that does nothing but note the time.
 func rawWatch(b *testing.B, js, writer jetstream.JetStream) <-chan time.Time {
-	if _, err := js.CreateKeyValue(b.Context(), jetstream.KeyValueConfig{Bucket: "raw", Storage: jetstream.MemoryStorage}); err != nil {
+	if _, err := js.CreateKeyValue(b.Context(),
+		jetstream.KeyValueConfig{Bucket: "raw", Storage: jetstream.MemoryStorage}); err != nil {
 		b.Fatal(err)
 	}
 	consumer, err := js.CreateConsumer(b.Context(), "KV_raw", jetstream.ConsumerConfig{
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: "$KV.raw.>",
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubject: "$KV.raw.>",
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -15,7 +15,9 @@ import (
 func TestPredicatesDoNotHideFromTheBrakeWhatCameBack(t *testing.T) {
 	t.Parallel()
 	var armed atomic.Bool
-	m := newWorld(t).filled(WithPrimary(WithPredicate(PredicateFuncs{CreateFunc: func(metav1.Object) bool { return !armed.Load() }})))
+	m := newWorld(t).filled(WithPrimary(WithPredicate(PredicateFuncs{CreateFunc: func(metav1.Object) bool {
+		return !armed.Load()
+	}})))
 	m.emptied("sites")
 	m.holds(many)
 	armed.Store(true)

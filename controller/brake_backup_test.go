@@ -69,7 +69,8 @@ func restoredUnderTheBrake(t *testing.T, format, when string, write func(*world)
 	proxy := natstest.StartProxy(t, admin.server.URL())
 	_, w.js = natstest.Connect(t, proxy.URL())
 	// A lease that outlasts the outage: another term would decide anew, and this is about the first decision.
-	m := w.massed(WithLeaseTiming(LeaseTiming{Duration: 30 * time.Second, RenewDeadline: 20 * time.Second, RetryPeriod: time.Second}))
+	m := w.massed(WithLeaseTiming(LeaseTiming{Duration: 30 * time.Second, RenewDeadline: 20 * time.Second,
+		RetryPeriod: time.Second}))
 	w.make(m.sites, many-3)
 	w.settled(m.c, m.sites, many-3)
 	snapshot := admin.snapshotOf("sites", format)

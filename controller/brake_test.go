@@ -54,9 +54,11 @@ func (b *brakeTold) all() []BrakeState {
 // massed starts the controller; sites are made by whoever calls first.
 func (w *world) massed(opts ...Option) *massed {
 	w.t.Helper()
-	m := &massed{world: w, sites: w.client("Site", "sites", quickCompare, onDisk), pages: w.client("Page", "pages", quickCompare, onDisk),
-		seen: &calls{}, told: &brakeTold{}}
-	opts = append([]Option{Owns(m.pages), WithOnBrake(m.told.add), WithLeaseTiming(quickLease), WithWorkers(4)}, opts...)
+	m := &massed{world: w, sites: w.client("Site", "sites", quickCompare, onDisk),
+		pages: w.client("Page", "pages", quickCompare, onDisk),
+		seen:  &calls{}, told: &brakeTold{}}
+	opts = append([]Option{Owns(m.pages), WithOnBrake(m.told.add), WithLeaseTiming(quickLease), WithWorkers(4)},
+		opts...)
 	c, err := New("sites", m.sites, m.seen.reconciler(onePage(m.sites, m.pages)), opts...)
 	must(w.t, err)
 	m.c, m.r = c, w.run(c)
@@ -90,7 +92,10 @@ func (m *massed) holds(held int) {
 	sweeps := m.c.Stats().Sweeps
 	m.c.engine.Inside().Queue.Add(siteName(0), operation.Of(OperationSecondary), queue.Live) // its page has changed
 	m.c.Enqueue(siteName(1), OperationDelete)
-	eventually(m.t, "the queue is worked off", func() bool { s := m.c.Stats(); return s.Ready == [3]int{} && s.Running == 0 })
+	eventually(m.t, "the queue is worked off", func() bool {
+		s := m.c.Stats()
+		return s.Ready == [3]int{} && s.Running == 0
+	})
 	if interval := m.c.engine.Inside().Options.ResyncInterval; 0 < interval && interval < time.Second {
 		eventually(m.t, "sweeps go by", func() bool { return m.c.Stats().Sweeps > sweeps+3 })
 	}
@@ -333,7 +338,9 @@ func TestAReleaseOutlivesARestart(t *testing.T) {
 	m.emptied("sites")
 	eventually(t, "the brake holds", func() bool { return c.Stats().Brake.Held == many })
 	must(t, c.ReleaseBrake(t.Context()))
-	eventually(t, "teardowns are under way", func() bool { return !c.Stats().Brake.Engaged && c.Stats().Reconciles > 2*many })
+	eventually(t, "teardowns are under way", func() bool {
+		return !c.Stats().Brake.Engaged && c.Stats().Reconciles > 2*many
+	})
 	r.halt()
 
 	m = m.away().massed()

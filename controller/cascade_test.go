@@ -318,14 +318,18 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 			if deleted.Add(1) == 1 {
 				must(t, sites.Create(ctx, siteWithPages("home", owned)))
 				since := time.Now()
-				eventually(t, "the leader's answer is old", func() bool { return time.Since(since) > teardown.AbsenceTrusted })
+				eventually(t, "the leader's answer is old", func() bool {
+					return time.Since(since) > teardown.AbsenceTrusted
+				})
 			}
 			return remove()
 		}
 		c, err = New("sites", unaware, (&calls{}).reconciler(nil), Owns(slow), WithResyncInterval(0))
 		must(t, err)
 		w.run(c)
-		eventually(t, "the leader says that it is back", func() bool { return deleted.Load() > 0 && unaware.confirmed.Load() > 3 })
+		eventually(t, "the leader says that it is back", func() bool {
+			return deleted.Load() > 0 && unaware.confirmed.Load() > 3
+		})
 		if n := deleted.Load(); n != 1 || noRecord(t, sites, "home")() {
 			t.Errorf("%d pages were deleted, want 1; the anchor is gone: %v", n, noRecord(t, sites, "home")())
 		}

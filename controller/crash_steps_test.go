@@ -144,7 +144,8 @@ func teardownChild(url, moment string) error {
 func killsItself(t *testing.T, w *world, moment string) {
 	t.Helper()
 	child := exec.Command(os.Args[0])
-	child.Env = append(slices.Clone(os.Environ()), childEnv+"=teardown", "NAGI_TEST_URL="+w.server.URL(), "NAGI_TEST_MOMENT="+moment)
+	child.Env = append(slices.Clone(os.Environ()), childEnv+"=teardown", "NAGI_TEST_URL="+w.server.URL(),
+		"NAGI_TEST_MOMENT="+moment)
 	child.Stderr = os.Stderr
 	must(t, child.Start())
 	died := make(chan error, 1)
@@ -183,16 +184,21 @@ func TestATeardownSurvivesACrashAtEachStep(t *testing.T) {
 			w := newWorld(t)
 			killsItself(t, w, step.name)
 			sites, pages := w.sites(), w.pages()
-			eventually(t, fmt.Sprintf("it left an anchor: %v", step.anchor), func() bool { return noRecord(t, sites, "home")() != step.anchor })
+			eventually(t, fmt.Sprintf("it left an anchor: %v", step.anchor), func() bool {
+				return noRecord(t, sites, "home")() != step.anchor
+			})
 			takeLeaseAway(t, sites)
 			if n := count(t, pages); n != step.pages {
 				t.Fatalf("it left %d pages, want %d", n, step.pages)
 			}
 			var seen calls
-			c, err := New("sites", sites, seen.reconciler(pagesOf(sites, pages)), Owns(pages), WithLeaseTiming(quickLease))
+			c, err := New("sites", sites, seen.reconciler(pagesOf(sites, pages)), Owns(pages),
+				WithLeaseTiming(quickLease))
 			must(t, err)
 			w.run(c)
-			eventually(t, "the teardown is finished", func() bool { return noRecord(t, sites, "home")() && count(t, pages) == 0 })
+			eventually(t, "the teardown is finished", func() bool {
+				return noRecord(t, sites, "home")() && count(t, pages) == 0
+			})
 			must(t, sites.Create(t.Context(), siteWithPages("other", 1)))
 			eventuallyReason(t, sites, "other", entity.ReasonSynced)
 			idle(t, c)

@@ -197,7 +197,9 @@ func change(t *testing.T, w *world, rng *rand.Rand, sites *entity.Client[*site],
 }
 
 // worldDiff says, by live reads, what differs from what the sites say; "" if nothing does.
-func worldDiff(t *testing.T, sites *entity.Client[*site], pages *entity.Client[*page], want map[string]siteSpec) string {
+func worldDiff(
+	t *testing.T, sites *entity.Client[*site], pages *entity.Client[*page], want map[string]siteSpec,
+) string {
 	ctx := t.Context()
 	wantPages, havePages := map[string]string{}, map[string]string{}
 	for key, spec := range want {
@@ -227,7 +229,8 @@ func worldDiff(t *testing.T, sites *entity.Client[*site], pages *entity.Client[*
 			s, err := sites.Get(ctx, key)
 			must(t, err)
 			if strconv.FormatUint(record.ObservedRevision, 10) != s.ResourceVersion || s.Status.Note != s.Spec.Title {
-				return fmt.Sprintf("record of %s: %+v, the site is at revision %s with status %+v", key, record, s.ResourceVersion, s.Status)
+				return fmt.Sprintf("record of %s: %+v, the site is at revision %s with status %+v", key, record,
+					s.ResourceVersion, s.Status)
 			}
 		}
 	}

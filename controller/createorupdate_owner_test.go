@@ -79,7 +79,8 @@ func TestCreateOrUpdateTakesOverNothingThatNamesNoOwner(t *testing.T) {
 	}
 	says(t, err, `Resource "home" already exists`, "Page", "names no owner", "use another name",
 		OwnerkindAnnotation, OwnerKeyAnnotation)
-	if event := receive(t, "the event", events.Events); !strings.Contains(event, "Warning "+current.ReasonResourceExists) {
+	if event := receive(t, "the event", events.Events); !strings.Contains(event,
+		"Warning "+current.ReasonResourceExists) {
 		t.Errorf("the event is %q, want %s", event, current.ReasonResourceExists)
 	}
 	eventuallyReason(t, sites, "home", entity.ReasonRetrying)
@@ -100,14 +101,17 @@ func TestAnEntityIsThePrimarysThatItsAnnotationsOrItsLabelsAloneName(t *testing.
 		owned    bool
 		owner    string // whom the error names
 	}{
-		"annotations":                           {`"annotations":{` + ours + `}`, true, ""},
-		"annotations, labels of another":        {`"annotations":{` + ours + `},"labels":{` + others + `}`, true, ""},
-		"annotations of another":                {`"annotations":{` + others + `}`, false, "another"},
-		"annotations of another, our labels":    {`"annotations":{` + others + `},"labels":{` + ours + `}`, false, "another"},
-		"annotations of another installation":   {`"annotations":{` + ours + `,"nagi/ownerinstance":"other"}`, false, "home"},
-		"labels alone":                          {`"labels":{` + ours + `}`, true, ""},
-		"labels of another alone":               {`"labels":{` + others + `}`, false, "another"},
-		"labels of another installation, alone": {`"labels":{` + ours + `,"nagi/ownerinstance":"other"}`, false, "home"},
+		"annotations":                    {`"annotations":{` + ours + `}`, true, ""},
+		"annotations, labels of another": {`"annotations":{` + ours + `},"labels":{` + others + `}`, true, ""},
+		"annotations of another":         {`"annotations":{` + others + `}`, false, "another"},
+		"annotations of another, our labels": {`"annotations":{` + others + `},"labels":{` + ours + `}`, false,
+			"another"},
+		"annotations of another installation": {`"annotations":{` + ours + `,"nagi/ownerinstance":"other"}`, false,
+			"home"},
+		"labels alone":            {`"labels":{` + ours + `}`, true, ""},
+		"labels of another alone": {`"labels":{` + others + `}`, false, "another"},
+		"labels of another installation, alone": {`"labels":{` + ours + `,"nagi/ownerinstance":"other"}`, false,
+			"home"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,9 @@ func titled(title string) func(*page) error {
 func named(name string) *page { return &page{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
 // createOrUpdateIs calls CreateOrUpdate and checks what it says it did.
-func createOrUpdateIs(t *testing.T, pages entity.IEntityClient[*page], obj *page, mutate func(*page) error, want OperationResult) {
+func createOrUpdateIs(
+	t *testing.T, pages entity.IEntityClient[*page], obj *page, mutate func(*page) error, want OperationResult,
+) {
 	t.Helper()
 	got, err := CreateOrUpdate(t.Context(), pages, obj, mutate)
 	must(t, err)
@@ -186,14 +188,18 @@ func TestCreateOrUpdateRefusesAMutateThatRenamesOrFails(t *testing.T) {
 				says(t, err, "Page", `"home"`, "must not change name or namespace")
 			}
 		}
-		if _, err := CreateOrUpdate(t.Context(), pages, named("home"), func(*page) error { return refused }); !errors.Is(err, refused) {
+		if _, err := CreateOrUpdate(t.Context(), pages, named("home"),
+			func(*page) error { return refused }); !errors.Is(err, refused) {
 			t.Errorf("the error of mutate is lost: %v", err)
 		}
 		called := 0
-		if _, err := CreateOrUpdate(t.Context(), pages, named("home"), func(*page) error { called++; return conflict }); !apierrors.IsConflict(err) || called != 1 {
+		if _, err := CreateOrUpdate(t.Context(), pages, named("home"),
+			func(*page) error { called++; return conflict }); !apierrors.IsConflict(err) || called != 1 {
 			t.Errorf("a conflict that mutate returns: %v after %d calls, want it back after one", err, called)
 		}
-		createOrUpdateIs(t, pages, named("home"), titled("one"), map[bool]OperationResult{true: OperationResultNone, false: OperationResultCreated}[exists(t, pages, "home")])
+		createOrUpdateIs(t, pages, named("home"), titled("one"),
+			map[bool]OperationResult{true: OperationResultNone,
+				false: OperationResultCreated}[exists(t, pages, "home")])
 	}
 	if exists(t, pages, "other") {
 		t.Error("the renamed one was written")

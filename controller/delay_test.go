@@ -112,8 +112,12 @@ func TestEventOvertakesRetryAndRequeueWhichThenMakeNoSecondRun(t *testing.T) {
 		opts []Option
 		r    ReconcilerFunc
 	}{
-		{"retry", []Option{WithBackoff(time.Hour, time.Hour)}, func(context.Context, Request) (Result, error) { return Result{}, errUnwell }},
-		{"requeue", nil, func(context.Context, Request) (Result, error) { return Result{RequeueAfter: time.Hour}, nil }},
+		{"retry", []Option{WithBackoff(time.Hour, time.Hour)}, func(context.Context, Request) (Result, error) {
+			return Result{}, errUnwell
+		}},
+		{"requeue", nil, func(context.Context, Request) (Result, error) {
+			return Result{RequeueAfter: time.Hour}, nil
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -162,7 +166,8 @@ func TestBackoffResetsWhenThePrimaryChangesAndWhenAnAttemptSucceeds(t *testing.T
 	sites := w.sites()
 	g := newGate()
 	var told results
-	c, err := New("sites", sites, g, WithOnResult(told.add), WithBackoff(time.Millisecond, time.Millisecond), shortGrace())
+	c, err := New("sites", sites, g, WithOnResult(told.add), WithBackoff(time.Millisecond, time.Millisecond),
+		shortGrace())
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
@@ -200,7 +205,8 @@ func TestEventsDoNotInflateTheBackoff(t *testing.T) {
 	sites, pages := w.sites(), w.pages()
 	g := newGate()
 	var told results
-	c, err := New("sites", sites, g, Owns(pages), WithOnResult(told.add), WithBackoff(time.Millisecond, time.Millisecond), shortGrace())
+	c, err := New("sites", sites, g, Owns(pages), WithOnResult(told.add),
+		WithBackoff(time.Millisecond, time.Millisecond), shortGrace())
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))

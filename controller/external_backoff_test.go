@@ -69,7 +69,8 @@ func TestAnOperationThatFailsAgainAndAgainIsBegunEverMoreRarely(t *testing.T) {
 func TestAnUpdateThatTheAPIDoesNotTakeIsTriedEverMoreRarely(t *testing.T) {
 	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), func(w *cloudWorld) ReconcilerFunc {
-		return disksOf(w.sites, w.driver, external.Settle(5*time.Millisecond), external.PollInterval(5*time.Millisecond))
+		return disksOf(w.sites, w.driver, external.Settle(5*time.Millisecond),
+			external.PollInterval(5*time.Millisecond))
 	}, WithBackoff(50*time.Millisecond, time.Hour))
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
@@ -96,14 +97,17 @@ func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
 	t.Parallel()
 	config := withInterval(notInATest)
 	config.Timeout = 100 * time.Millisecond
-	w := newCloudWorld(t, config, onlyApply(external.Settle(10*time.Millisecond), external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
+	w := newCloudWorld(t, config, onlyApply(external.Settle(10*time.Millisecond),
+		external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	r := w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	// The teardown fails, so that it is told; Timeout and Settle are long over when it has done so several times.
-	eventually(t, "the teardown does not go on", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.Inside().Keys.Of("home").Failures > 6 })
+	eventually(t, "the teardown does not go on", func() bool {
+		return w.c.Stats().Failing == 1 && w.c.engine.Inside().Keys.Of("home").Failures > 6
+	})
 	if w.gone("home") {
 		t.Fatal("forgotten while the operation goes on")
 	}
@@ -130,7 +134,9 @@ func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {
 	loseLease(t, w.sites)
 	eventually(t, "it does not lead", func() bool { return !w.c.Stats().Leading })
 	eventually(t, "nothing is asked any more", func() bool { return s.Stats().Awaited == 0 })
-	eventually(t, "it leads again, and asks again", func() bool { return w.c.Stats().Terms > terms && s.Stats().Awaited == 1 })
+	eventually(t, "it leads again, and asks again", func() bool {
+		return w.c.Stats().Terms > terms && s.Stats().Awaited == 1
+	})
 }
 
 // loseLease makes another replica hold the lease, which then dies.

@@ -35,7 +35,8 @@ func externalChild(url, cloudURL string) error {
 	driver := cloudtest.NewDriver(cloudURL)
 	config := quick
 	config.Interval, config.Timeout = 100*time.Millisecond, time.Second
-	c, err := New("crash", sites, disksOf(sites, driver, quickly...), OwnsExternal(external.Configure(cloudtest.Client{Driver: driver}, config)),
+	c, err := New("crash", sites, disksOf(sites, driver, quickly...),
+		OwnsExternal(external.Configure(cloudtest.Client{Driver: driver}, config)),
 		WithWorkers(4), WithResyncInterval(0)) // no sweep makes up for what is forgotten
 	if err != nil {
 		return err
@@ -48,7 +49,8 @@ func (w *crashedCloud) startChild() *exec.Cmd {
 	w.t.Helper()
 	takeLeaseAway(w.t, w.sites)
 	child := exec.Command(os.Args[0])
-	child.Env = append(slices.Clone(os.Environ()), childEnv+"=external", "NAGI_TEST_URL="+w.server.URL(), "NAGI_TEST_CLOUD="+w.cloud.Server.URL)
+	child.Env = append(slices.Clone(os.Environ()), childEnv+"=external", "NAGI_TEST_URL="+w.server.URL(),
+		"NAGI_TEST_CLOUD="+w.cloud.Server.URL)
 	child.Stderr = os.Stderr
 	must(w.t, child.Start())
 	return child
@@ -119,7 +121,8 @@ func (w *crashedCloud) diff(keys []string) string {
 		default:
 			s, err := w.sites.Get(ctx, key)
 			must(w.t, err)
-			if disk := fmt.Sprintf("=%d", size); w.cloud.Of(key) != disk || strconv.FormatUint(record.ObservedRevision, 10) != s.ResourceVersion {
+			if disk := fmt.Sprintf("=%d", size); w.cloud.Of(key) != disk ||
+				strconv.FormatUint(record.ObservedRevision, 10) != s.ResourceVersion {
 				return fmt.Sprintf("%s: disk %q, want %q; record %+v", key, w.cloud.Of(key), disk, record)
 			}
 		}
@@ -288,7 +291,8 @@ func TestSoakSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
 	}
 	w.cloud.Set(func(c *cloudtest.Cloud) {
 		c.Lag = 20 * time.Millisecond
-		c.Stage = func(_, _, _ string) { <-time.After(time.Duration(rand.IntN(8)) * time.Millisecond) } // the API takes its time
+		// the API takes its time
+		c.Stage = func(_, _, _ string) { <-time.After(time.Duration(rand.IntN(8)) * time.Millisecond) }
 	})
 	done := make(chan struct{})
 	defer close(done)
@@ -309,7 +313,8 @@ func TestSoakSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
 				w.cloud.ComeBack()
 				key := keys[rng.IntN(len(keys))]
 				switch _, exists := w.want[key]; {
-				case exists && deleted < 8 && len(w.want) > 20 && rng.IntN(2) == 0: // more at once would be the brake's business
+				// more at once would be the brake's business
+				case exists && deleted < 8 && len(w.want) > 20 && rng.IntN(2) == 0:
 					w.put(key, 0)
 					deleted++
 				default:

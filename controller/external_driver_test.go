@@ -52,10 +52,13 @@ func (w *cloudWorld) finish(failure string) {
 }
 
 // quick makes an external client quick enough for tests.
-var quick = external.Config{Interval: 20 * time.Millisecond, Timeout: 5 * time.Second, BackoffMin: 20 * time.Millisecond, BackoffMax: 100 * time.Millisecond}
+var quick = external.Config{Interval: 20 * time.Millisecond, Timeout: 5 * time.Second,
+	BackoffMin: 20 * time.Millisecond, BackoffMax: 100 * time.Millisecond}
 
 // newCloudWorld makes a controller that reconcile makes; nil is disksOf.
-func newCloudWorld(t *testing.T, config external.Config, reconcile func(*cloudWorld) ReconcilerFunc, opts ...Option) *cloudWorld {
+func newCloudWorld(
+	t *testing.T, config external.Config, reconcile func(*cloudWorld) ReconcilerFunc, opts ...Option,
+) *cloudWorld {
 	t.Helper()
 	w := &cloudWorld{world: newWorld(t), cloud: cloudtest.New(t), config: config}
 	w.sites = w.world.sites()
@@ -72,7 +75,8 @@ func (w *cloudWorld) controller(reconcile func(*cloudWorld) ReconcilerFunc, opts
 		reconcile = func(w *cloudWorld) ReconcilerFunc { return disksOf(w.sites, w.driver, quickly...) }
 	}
 	c, err := New("sites", w.sites, w.seen.reconciler(reconcile(w)),
-		append([]Option{OwnsExternal(external.Configure(cloudtest.Client{Driver: w.driver}, w.config)), WithBackoff(5*time.Millisecond, 50*time.Millisecond)}, opts...)...)
+		append([]Option{OwnsExternal(external.Configure(cloudtest.Client{Driver: w.driver}, w.config)),
+			WithBackoff(5*time.Millisecond, 50*time.Millisecond)}, opts...)...)
 	must(w.t, err)
 	w.c = c
 }
@@ -99,7 +103,8 @@ func (w *cloudWorld) reconciled(name string) bool {
 		return false
 	}
 	s, err := w.sites.Get(w.t.Context(), name)
-	return err == nil && strconv.FormatUint(record.ObservedRevision, 10) == s.ResourceVersion && reasonOf(record) == entity.ReasonSynced
+	return err == nil && strconv.FormatUint(record.ObservedRevision, 10) == s.ResourceVersion &&
+		reasonOf(record) == entity.ReasonSynced
 }
 
 func reasonOf(record *entity.Record) string {

@@ -65,7 +65,8 @@ func TestAnAPIThatReturnsUnderTrafficStaysOpenToAll(t *testing.T) {
 			default:
 			}
 			for i := range 8 {
-				if w.sites.Patch(t.Context(), fmt.Sprintf("s%d", i), fmt.Appendf(nil, `{"spec":{"pages":%d}}`, n)) != nil {
+				if w.sites.Patch(t.Context(), fmt.Sprintf("s%d", i),
+					fmt.Appendf(nil, `{"spec":{"pages":%d}}`, n)) != nil {
 					return
 				}
 			}
@@ -90,13 +91,16 @@ func TestAnAPIThatReturnsUnderTrafficStaysOpenToAll(t *testing.T) {
 	}
 	for i := range 8 {
 		key := fmt.Sprintf("s%d", i)
-		eventually(t, key+" is as it was wished last", func() bool { return w.cloud.Of(key) == fmt.Sprintf("=%d", last) && w.reconciled(key) })
+		eventually(t, key+" is as it was wished last", func() bool {
+			return w.cloud.Of(key) == fmt.Sprintf("=%d", last) && w.reconciled(key)
+		})
 	}
 }
 
 // poisoned reconciles the primary "poison" at an address where nobody answers, and the rest as usual.
 func poisoned(w *cloudWorld) ReconcilerFunc {
-	fine, poison := disksOf(w.sites, w.driver, quickly...), disksOf(w.sites, cloudtest.NewDriver("http://127.0.0.1:1"), quickly...)
+	fine, poison := disksOf(w.sites, w.driver, quickly...), disksOf(w.sites, cloudtest.NewDriver("http://127.0.0.1:1"),
+		quickly...)
 	return func(ctx context.Context, req Request) (Result, error) {
 		if strings.HasPrefix(req.Key, "poison") {
 			return poison(ctx, req)
@@ -113,7 +117,8 @@ func TestOneFaultyPrimaryAmongHealthyOnesIsItsOwnFault(t *testing.T) {
 	eventually(t, "the fine one is there", func() bool { return w.reconciled("fine") })
 	must(t, w.sites.Create(t.Context(), sized("poison", 1)))
 	eventually(t, "the faulty one fails on its own", func() bool {
-		return w.c.Stats().Failures > 3 && strings.Contains(w.condition("poison", entity.ReasonRetrying), "connection refused")
+		return w.c.Stats().Failures > 3 && strings.Contains(w.condition("poison", entity.ReasonRetrying),
+			"connection refused")
 	})
 	opened, failures := w.c.Stats().BreakerOpened, w.c.Stats().Failures
 	if opened > 2 {
@@ -149,7 +154,9 @@ func TestSeveralFaultyPrimariesInAQuietWorldHoldUpAChangeNoLongerThanAPoll(t *te
 	})
 	w.resize("fine", 2)
 	eventually(t, "the fine one follows", func() bool { return w.cloud.Of("fine") == "=2" })
-	eventually(t, "since it did, they are their own fault", func() bool { return !w.away() && w.c.Stats().External["Disk"].Waiting == 0 && w.c.Stats().Failing == 5 })
+	eventually(t, "since it did, they are their own fault", func() bool {
+		return !w.away() && w.c.Stats().External["Disk"].Waiting == 0 && w.c.Stats().Failing == 5
+	})
 	opened := w.c.Stats().BreakerOpened
 	for size := 3; size < 30; size++ {
 		w.resize("fine", size)
@@ -167,7 +174,8 @@ func TestWhileOnlyTheDriversFailOneKeyIsTriedAtATimeAndNothingIsWritten(t *testi
 	w := newCloudWorld(t, withInterval(notInATest), func(*cloudWorld) ReconcilerFunc {
 		return func(_ context.Context, req Request) (Result, error) {
 			if fails.Load() {
-				return Result{}, external.UnavailableOf("Disk", errors.New("find?owner="+req.Key+": connection refused"))
+				return Result{}, external.UnavailableOf("Disk",
+					errors.New("find?owner="+req.Key+": connection refused"))
 			}
 			return Result{}, nil
 		}

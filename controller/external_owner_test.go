@@ -69,13 +69,15 @@ func TestTwoControllersThatShareAClientLeaveEachOthersResourcesAlone(t *testing.
 			}
 			things.mu.Lock()
 			defer things.mu.Unlock()
-			things.owners[kind+" "+req.Key] = external.Owner{Kind: kind, Key: req.Key, Instance: controllers[kind].Instance()}
+			things.owners[kind+" "+req.Key] = external.Owner{Kind: kind, Key: req.Key,
+				Instance: controllers[kind].Instance()}
 			return Result{}, nil
 		}
 	}
 	clients := map[string]*entity.Client[*site]{"Site": w.sites(), "Shop": w.client("Shop", "shops")}
 	for kind, client := range clients {
-		c, err := New(client.Kind(), client, mark(kind), OwnsExternal(external.Configure(things, quick)), WithResyncInterval(50*time.Millisecond))
+		c, err := New(client.Kind(), client, mark(kind), OwnsExternal(external.Configure(things, quick)),
+			WithResyncInterval(50*time.Millisecond))
 		must(t, err)
 		if c.Instance() != "" {
 			t.Errorf("%s: instance %q before Run", kind, c.Instance())
@@ -90,13 +92,17 @@ func TestTwoControllersThatShareAClientLeaveEachOthersResourcesAlone(t *testing.
 	eventually(t, "both have their things", func() bool { return things.has("Site home") && things.has("Shop market") })
 	for kind, c := range controllers {
 		lists, sweeps := things.lists(kind), c.Stats().Sweeps
-		eventually(t, kind+" lists and sweeps", func() bool { return things.lists(kind) > lists+2 && c.Stats().Sweeps > sweeps+2 })
+		eventually(t, kind+" lists and sweeps", func() bool {
+			return things.lists(kind) > lists+2 && c.Stats().Sweeps > sweeps+2
+		})
 	}
 	if !things.has("Site home") || !things.has("Shop market") {
 		t.Error("a thing whose owner exists is gone")
 	}
 	must(t, clients["Site"].Delete(t.Context(), "home"))
-	eventually(t, "what the site owned is gone", func() bool { return !things.has("Site home") && controllers["Site"].Stats().TornDown == 1 })
+	eventually(t, "what the site owned is gone", func() bool {
+		return !things.has("Site home") && controllers["Site"].Stats().TornDown == 1
+	})
 	if !things.has("Shop market") || controllers["Shop"].Stats().Orphaned != 0 {
 		t.Error("the other controller's thing is gone too, or taken for an orphan")
 	}

@@ -14,12 +14,16 @@ import (
 func TestARateLimitHoldsUpNoPrimaryThatNeedsNoAPI(t *testing.T) {
 	t.Parallel()
 	config := withInterval(notInATest)
-	config.Rate, config.Burst = 0.01, 4                                                      // what comes after the burst does not come in a test
-	w := newCloudWorld(t, config, plainBeside, WithWorkers(8), WithGracePeriod(time.Second)) // the one that goes on waits
+	// what comes after the burst does not come in a test
+	config.Rate, config.Burst = 0.01, 4
+	// the one that goes on waits
+	w := newCloudWorld(t, config, plainBeside, WithWorkers(8), WithGracePeriod(time.Second))
 	w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 	w.manySites(20)
-	eventually(t, "most were turned away", func() bool { return w.c.engine.Inside().APIs.Source("Disk").Stats().TurnedAway >= 17 })
+	eventually(t, "most were turned away", func() bool {
+		return w.c.engine.Inside().APIs.Source("Disk").Stats().TurnedAway >= 17
+	})
 	must(t, w.sites.Create(t.Context(), sized("plain", 1)))
 	eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
 	if s := w.c.Stats(); s.Failures != 0 || s.Failing != 0 {
@@ -168,5 +172,7 @@ func TestARateLimitLeavesTheConditionOfWhatIsReconciled(t *testing.T) {
 		t.Errorf("written for no more than a turn: %+v", after.Conditions)
 	}
 	w.resize("home", 2)
-	eventually(t, "what is not reconciled says so", func() bool { return w.condition("home", entity.ReasonRetrying) != "" })
+	eventually(t, "what is not reconciled says so", func() bool {
+		return w.condition("home", entity.ReasonRetrying) != ""
+	})
 }

@@ -17,7 +17,9 @@ type slowDriver struct {
 	applying atomic.Int64
 }
 
-func (d *slowDriver) Apply(ctx context.Context, req external.ApplyRequest[cloudtest.Spec, cloudtest.Disk]) (external.Outcome, error) {
+func (d *slowDriver) Apply(
+	ctx context.Context, req external.ApplyRequest[cloudtest.Spec, cloudtest.Disk],
+) (external.Outcome, error) {
 	outcome, err := d.Driver.Apply(context.WithoutCancel(ctx), req)
 	if d.applying.Add(1) == 1 {
 		<-ctx.Done()
@@ -30,7 +32,8 @@ func slowly(d *slowDriver) func(*cloudWorld) ReconcilerFunc {
 	return func(w *cloudWorld) ReconcilerFunc {
 		d.Driver = w.driver
 		return func(ctx context.Context, _ Request) (Result, error) {
-			_, err := external.Reconcile(ctx, external.Driver[cloudtest.Spec, cloudtest.Disk](d), cloudtest.Spec{Size: 1}, quickly...)
+			_, err := external.Reconcile(ctx, external.Driver[cloudtest.Spec, cloudtest.Disk](d),
+				cloudtest.Spec{Size: 1}, quickly...)
 			return Result{}, err
 		}
 	}
@@ -63,8 +66,10 @@ func TestALeaseThatIsLostWhileApplyRunsLosesNoOperation(t *testing.T) {
 	second := w.c
 	w.run(second)
 	eventually(t, "the other replica has the lease", func() bool {
-		if _, revision, err := w.sites.Records().GetReserved(t.Context(), record.KeyLease); err == nil && !second.Stats().Leading {
-			_ = w.sites.Records().DeleteReserved(t.Context(), record.KeyLease, revision) // a renewal may come in between
+		if _, revision, err := w.sites.Records().GetReserved(t.Context(), record.KeyLease); err == nil &&
+			!second.Stats().Leading {
+			// a renewal may come in between
+			_ = w.sites.Records().DeleteReserved(t.Context(), record.KeyLease, revision)
 		}
 		return second.Stats().Leading && !first.Stats().Leading
 	})

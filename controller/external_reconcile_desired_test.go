@@ -29,12 +29,15 @@ func (d *typedDriver) Diff(desired tieredSpec, observed cloudtest.Disk) []extern
 	return d.Driver.Diff(cloudtest.Spec{Size: desired.Size}, observed)
 }
 
-func (d *typedDriver) Apply(ctx context.Context, req external.ApplyRequest[tieredSpec, cloudtest.Disk]) (external.Outcome, error) {
+func (d *typedDriver) Apply(
+	ctx context.Context, req external.ApplyRequest[tieredSpec, cloudtest.Disk],
+) (external.Outcome, error) {
 	d.mu.Lock()
 	d.applied = append(d.applied, req.Desired.Labels["tier"])
 	d.mu.Unlock()
 	return d.Driver.Apply(ctx, external.ApplyRequest[cloudtest.Spec, cloudtest.Disk]{
-		Target: req.Target, Desired: cloudtest.Spec{Size: req.Desired.Size}, Observed: req.Observed, Changes: req.Changes,
+		Target: req.Target, Desired: cloudtest.Spec{Size: req.Desired.Size}, Observed: req.Observed,
+		Changes: req.Changes,
 	})
 }
 
@@ -43,7 +46,8 @@ func TestApplyGetsTheVeryValueThatIsDesiredAlsoWhenItIsTriedAgain(t *testing.T) 
 	w := apart(t, func(w *cloudWorld) ReconcilerFunc {
 		d.Driver = w.driver
 		return func(ctx context.Context, _ Request) (Result, error) {
-			_, err := external.Reconcile(ctx, external.Driver[tieredSpec, cloudtest.Disk](d), tieredSpec{Size: 1, Labels: map[string]any{"tier": 3}}, quickly...)
+			_, err := external.Reconcile(ctx, external.Driver[tieredSpec, cloudtest.Disk](d),
+				tieredSpec{Size: 1, Labels: map[string]any{"tier": 3}}, quickly...)
 			return Result{}, err
 		}
 	})
@@ -98,7 +102,8 @@ func TestADriversKindHasNoSlash(t *testing.T) {
 	said := make(chan error, 1)
 	w := apart(t, func(w *cloudWorld) ReconcilerFunc {
 		return func(ctx context.Context, _ Request) (Result, error) {
-			_, err := external.Reconcile(ctx, external.Driver[cloudtest.Spec, cloudtest.Disk](slashed{w.driver}), cloudtest.Spec{Size: 1})
+			_, err := external.Reconcile(ctx, external.Driver[cloudtest.Spec, cloudtest.Disk](slashed{w.driver}),
+				cloudtest.Spec{Size: 1})
 			said <- err
 			return Result{}, nil
 		}

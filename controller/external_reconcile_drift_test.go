@@ -14,7 +14,8 @@ import (
 
 func TestADriftPolicyThatIsSetOnARunningInstallationOverwritesNothing(t *testing.T) {
 	t.Parallel()
-	for name, policy := range map[string]external.DriftPolicy{"report": external.DriftReport, "ignore": external.DriftIgnore} {
+	for name, policy := range map[string]external.DriftPolicy{"report": external.DriftReport,
+		"ignore": external.DriftIgnore} {
 		t.Run(name, func(t *testing.T) {
 			w := newCloudWorld(t, quick, nil)
 			r := w.run(w.c)
@@ -23,7 +24,8 @@ func TestADriftPolicyThatIsSetOnARunningInstallationOverwritesNothing(t *testing
 				eventually(t, "created", func() bool { return w.reconciled(name) })
 			}
 			r.halt()
-			w.cloud.Edit("changed", func(d *cloudtest.Disk) { d.Size = 99 }) // an incident; the operator wants to keep it so
+			// an incident; the operator wants to keep it so
+			w.cloud.Edit("changed", func(d *cloudtest.Disk) { d.Size = 99 })
 			w.cloud.Remove("deleted")
 			expired := time.Now().Add(time.Second) // the time to settle
 			eventually(t, "nobody doubts that it was deleted", func() bool { return time.Now().After(expired) })
@@ -37,11 +39,14 @@ func TestADriftPolicyThatIsSetOnARunningInstallationOverwritesNothing(t *testing
 				})
 			}
 			if w.cloud.Of("changed") != "=99" || w.cloud.Of("deleted") != "" {
-				t.Errorf("the disks are %q and %q, want what was made by hand", w.cloud.Of("changed"), w.cloud.Of("deleted"))
+				t.Errorf("the disks are %q and %q, want what was made by hand", w.cloud.Of("changed"),
+					w.cloud.Of("deleted"))
 			}
 			for _, name := range []string{"changed", "deleted"} {
 				w.resize(name, 8)
-				eventually(t, "a wish is applied", func() bool { return w.cloud.Of(name) == "=8" && w.reconciled(name) })
+				eventually(t, "a wish is applied", func() bool {
+					return w.cloud.Of(name) == "=8" && w.reconciled(name)
+				})
 			}
 		})
 	}
@@ -72,7 +77,9 @@ func TestAResourceThatWasThereBeforeIsLeftAsItIsWhereDriftIsReportedOrIgnored(t 
 				t.Errorf("event %q", <-recorder.Events)
 			}
 			w.resize("home", 2)
-			eventually(t, "a wish is applied", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
+			eventually(t, "a wish is applied", func() bool {
+				return w.cloud.Of("home") == "=2" && w.reconciled("home")
+			})
 		})
 	}
 }
@@ -83,7 +90,8 @@ func observing(absent bool) func(*cloudWorld) ReconcilerFunc {
 		return func(ctx context.Context, req Request) (Result, error) {
 			switch {
 			case !req.Operations.Has(OperationDelete):
-				_, err := external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1}, append(quickly, external.ObserveOnly())...)
+				_, err := external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1},
+					append(quickly, external.ObserveOnly())...)
 				return Result{}, err
 			case absent:
 				_, err := external.ReconcileAbsent(ctx, w.driver, append(quickly, external.ObserveOnly())...)
@@ -146,9 +154,11 @@ func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWh
 				}
 				return Result{}, nil
 			}
-			_, err := external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1}, append(quickly, external.Name("theirs"), external.ObserveOnly())...)
+			_, err := external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1},
+				append(quickly, external.Name("theirs"), external.ObserveOnly())...)
 			if err == nil {
-				_, err = external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1}, append(quickly, external.Name("ours"))...)
+				_, err = external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1},
+					append(quickly, external.Name("ours"))...)
 			}
 			return Result{}, err
 		}
@@ -158,7 +168,9 @@ func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWh
 	eventually(t, "its instance is known", func() bool { return w.c.Instance() != "" })
 	w.cloud.Add(w.diskFor("home", "theirs"))
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "both are there", func() bool { return w.reconciled("home") && w.c.Stats().External["Disk"].Resources == 2 })
+	eventually(t, "both are there", func() bool {
+		return w.reconciled("home") && w.c.Stats().External["Disk"].Resources == 2
+	})
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the delete is reconciled", func() bool { return w.seen.with("home", OperationDelete) > 0 })
 	eventually(t, "the error says what to do", func() bool { // once the disks were listed anew

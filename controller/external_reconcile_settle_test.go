@@ -126,7 +126,8 @@ func TestATeardownThatTheReconcilerLeavesToTheRuntimeWaitsForTheReconcilersSettl
 	t.Parallel()
 	config := quick
 	config.Timeout = 200 * time.Millisecond // and no Settle
-	w := newCloudWorld(t, config, cleaningLeft(external.Settle(5*time.Second), external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
+	w := newCloudWorld(t, config, cleaningLeft(external.Settle(5*time.Second),
+		external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Lag = 2 * time.Second })
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
@@ -142,7 +143,8 @@ func TestAClockThatWasAheadStopsNothing(t *testing.T) {
 	t.Parallel()
 	ahead := time.Now().Add(time.Hour)
 	for name, entry := range map[string]external.Entry{
-		"done, and not seen":  {Intent: &external.Intent{Token: "t", Action: external.ActionCreate, Digest: "x", Desired: json.RawMessage(`{"size":3}`), Tried: ahead, Answered: true}},
+		"done, and not seen": {Intent: &external.Intent{Token: "t", Action: external.ActionCreate, Digest: "x",
+			Desired: json.RawMessage(`{"size":3}`), Tried: ahead, Answered: true}},
 		"created, and seen":   {Applied: "x", Created: &external.Creation{At: ahead, Settle: time.Second}},
 		"nobody has answered": unanswered(ahead),
 	} {
@@ -193,7 +195,9 @@ type lostAnswer struct {
 	lost atomic.Bool
 }
 
-func (d *lostAnswer) Apply(ctx context.Context, req external.ApplyRequest[cloudtest.Spec, cloudtest.Disk]) (external.Outcome, error) {
+func (d *lostAnswer) Apply(
+	ctx context.Context, req external.ApplyRequest[cloudtest.Spec, cloudtest.Disk],
+) (external.Outcome, error) {
 	outcome, err := d.Driver.Apply(ctx, req)
 	if err == nil && d.lost.CompareAndSwap(false, true) {
 		return external.Outcome{}, errors.New("500: the answer got lost")
@@ -216,7 +220,8 @@ func TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource(t *testing.T)
 	config := withInterval(notInATest)
 	config.Timeout = time.Second
 	w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {
-		return oneDisk(&lostAnswer{Driver: w.driver}, external.Settle(2*time.Second), external.PollInterval(10*time.Millisecond))
+		return oneDisk(&lostAnswer{Driver: w.driver}, external.Settle(2*time.Second),
+			external.PollInterval(10*time.Millisecond))
 	})
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Lag = time.Second }) // well within Settle
 	w.keep("home", unanswered(time.Now()))                        // of size 3, and the wish is 1 by now
@@ -231,7 +236,8 @@ func TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource(t *testing.T)
 func TestAClockThatWasBehindCreatesNothingTwice(t *testing.T) {
 	w := apart(t, with(external.Settle(time.Hour)))
 	// Created a moment ago by another process, whose clock is two hours behind.
-	w.keep("home", external.Entry{Applied: "x", Created: &external.Creation{At: time.Now().Add(-2 * time.Hour), Settle: time.Hour}})
+	w.keep("home", external.Entry{Applied: "x",
+		Created: &external.Creation{At: time.Now().Add(-2 * time.Hour), Settle: time.Hour}})
 	w.cloud.Hidden().Store(true)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	w.run(w.c)

@@ -57,7 +57,8 @@ func TestReconcileCreatesUpdatesAndDeletesAndLeavesNothingBehind(t *testing.T) {
 	eventually(t, "wanted again", func() bool { return w.cloud.Of("home") == "=3" && w.reconciled("home") })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
-	if creates, changes, deletes := w.cloud.Called("POST disks"), w.cloud.Called("PUT disks"), w.cloud.Called("DELETE disks"); creates != 2 || changes != 1 || deletes != 2 {
+	creates, changes, deletes := w.cloud.Called("POST disks"), w.cloud.Called("PUT disks"), w.cloud.Called("DELETE disks")
+	if creates != 2 || changes != 1 || deletes != 2 {
 		t.Errorf("%d creates, %d changes and %d deletes, want 2, 1 and 2", creates, changes, deletes)
 	}
 }
@@ -187,7 +188,8 @@ func TestUnknownNeitherCreatesNorDeletes(t *testing.T) {
 	if n := w.cloud.Called("POST disks"); n != 0 {
 		t.Errorf("%d creates of what nobody knows", n)
 	}
-	if message := w.condition("home", entity.ReasonRetrying); !strings.Contains(message, external.ErrUnknown.Error()) || !strings.Contains(message, "teapot") {
+	if message := w.condition("home", entity.ReasonRetrying); !strings.Contains(message, external.ErrUnknown.Error()) ||
+		!strings.Contains(message, "teapot") {
 		t.Errorf("condition %q", message)
 	}
 	status.Store(0)
@@ -210,7 +212,8 @@ func TestALongOperationIsPolledAndNeverReportedAsDone(t *testing.T) {
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "it is polled", func() bool { return w.cloud.Called("GET operations") > 3 })
-	if message := w.condition("home", entity.ReasonRetrying); !strings.Contains(message, `waits for Disk: operation "op-1" (create)`) {
+	if message := w.condition("home", entity.ReasonRetrying); !strings.Contains(message,
+		`waits for Disk: operation "op-1" (create)`) {
 		t.Errorf("condition %q", message)
 	}
 	if record, err := w.sites.Record(t.Context(), "home"); err != nil || record.ObservedRevision != 0 {
@@ -348,9 +351,13 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the call is on its way", held.Load)
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "the delete is reconciled, finds nothing, and is not over", func() bool { return w.seen.with("home", OperationDelete) > 3 })
+	eventually(t, "the delete is reconciled, finds nothing, and is not over", func() bool {
+		return w.seen.with("home", OperationDelete) > 3
+	})
 	close(arrive)
-	eventually(t, "the disk was found and deleted", func() bool { return w.cloud.Called("DELETE disks") > 0 && w.cloud.Count() == 0 })
+	eventually(t, "the disk was found and deleted", func() bool {
+		return w.cloud.Called("DELETE disks") > 0 && w.cloud.Count() == 0
+	})
 	eventually(t, "and all is gone", func() bool { return w.gone("home") })
 }
 
@@ -412,7 +419,8 @@ func TestAnIntentNobodyCanTellAboutKeepsTheTeardownOwedAndSaysWhatToDo(t *testin
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	if err := <-failed; !strings.Contains(err.Error(), "external.ReconcileAbsent") || !strings.Contains(err.Error(), "OwnsExternal") {
+	if err := <-failed; !strings.Contains(err.Error(), "external.ReconcileAbsent") ||
+		!strings.Contains(err.Error(), "OwnsExternal") {
 		t.Errorf("error %v does not say what to do", err)
 	}
 	if w.gone("home") {
@@ -429,7 +437,8 @@ func TestIntentsOfAKeyWhoseRecordSomebodyRemovedAreCleanedUp(t *testing.T) {
 	w := newCloudWorld(t, config, nil, WithResyncInterval(50*time.Millisecond))
 	r := w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-	status := w.cloud.Failing("POST disks", http.StatusInternalServerError) // nothing is made: only the intent tells of it
+	// nothing is made: only the intent tells of it
+	status := w.cloud.Failing("POST disks", http.StatusInternalServerError)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
 	r.halt()
@@ -463,16 +472,21 @@ func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *te
 			seen := w.seen.with("home", OperationExternal)
 			w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 9 })
 			eventually(t, "the drift is noticed", func() bool { return w.seen.with("home", OperationExternal) > seen })
-			eventually(t, "and treated as the policy says", func() bool { return w.cloud.Of("home") == test.after && w.reconciled("home") })
+			eventually(t, "and treated as the policy says", func() bool {
+				return w.cloud.Of("home") == test.after && w.reconciled("home")
+			})
 			if test.events > 0 {
-				if event := <-recorder.Events; !strings.Contains(event, ReasonDrifted) || !strings.Contains(event, "size: 9 → 1") {
+				if event := <-recorder.Events; !strings.Contains(event, ReasonDrifted) ||
+					!strings.Contains(event, "size: 9 → 1") {
 					t.Errorf("event %q", event)
 				}
 			} else if len(recorder.Events) > 0 {
 				t.Errorf("event %q", <-recorder.Events)
 			}
 			w.resize("home", 2)
-			eventually(t, "a wish is applied", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
+			eventually(t, "a wish is applied", func() bool {
+				return w.cloud.Of("home") == "=2" && w.reconciled("home")
+			})
 			must(t, w.sites.Delete(t.Context(), "home"))
 			eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 		})
@@ -488,7 +502,9 @@ func TestAReportedDeletionIsNotUndone(t *testing.T) {
 	eventually(t, "listed", func() bool { return w.c.Stats().External["Disk"].Resources == 1 })
 	n := w.seen.count("home")
 	w.cloud.Remove("home")
-	eventually(t, "noticed", func() bool { return w.seen.count("home") > n && w.c.Stats().External["Disk"].Resources == 0 })
+	eventually(t, "noticed", func() bool {
+		return w.seen.count("home") > n && w.c.Stats().External["Disk"].Resources == 0
+	})
 	if n := w.cloud.Called("POST disks"); n != 1 {
 		t.Errorf("%d creates, want 1", n)
 	}
@@ -542,9 +558,13 @@ func TestSeveralResourcesOfAPrimaryAreToldApartByName(t *testing.T) {
 	})
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "both are there", func() bool { return w.cloud.Of("home") == "data=1 root=1" && w.reconciled("home") })
+	eventually(t, "both are there", func() bool {
+		return w.cloud.Of("home") == "data=1 root=1" && w.reconciled("home")
+	})
 	w.resize("home", 2)
-	eventually(t, "both are changed", func() bool { return w.cloud.Of("home") == "data=2 root=2" && w.reconciled("home") })
+	eventually(t, "both are changed", func() bool {
+		return w.cloud.Of("home") == "data=2 root=2" && w.reconciled("home")
+	})
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "both are gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 	if s := w.c.Stats(); s.Failures != 0 {
@@ -560,7 +580,9 @@ func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *test
 	eventually(t, "created", func() bool { return w.reconciled("home") })
 	status := w.cloud.Failing("PUT disks", http.StatusOK) // answered, and nothing is done
 	w.resize("home", 2)
-	eventually(t, "it is waited for", func() bool { return strings.Contains(w.condition("home", entity.ReasonRetrying), "result of update") })
+	eventually(t, "it is waited for", func() bool {
+		return strings.Contains(w.condition("home", entity.ReasonRetrying), "result of update")
+	})
 	if s := w.c.Stats(); s.Failures != 0 {
 		t.Errorf("%d failures before the time to settle is over", s.Failures)
 	}
@@ -610,7 +632,8 @@ func TestAnOperationOfADriverThatCannotPollIsAnError(t *testing.T) {
 	failed := make(chan error, 1000)
 	w := apart(t, func(w *cloudWorld) ReconcilerFunc {
 		return func(ctx context.Context, _ Request) (Result, error) {
-			_, err := external.Reconcile(ctx, external.Driver[cloudtest.Spec, cloudtest.Disk](pollless{w.driver}), cloudtest.Spec{Size: 1}, quickly...)
+			_, err := external.Reconcile(ctx, external.Driver[cloudtest.Spec, cloudtest.Disk](pollless{w.driver}),
+				cloudtest.Spec{Size: 1}, quickly...)
 			return Result{}, err
 		}
 	}, WithOnResult(func(r ReconcileResult) { failed <- r.Err }))
@@ -628,10 +651,13 @@ func TestWhatIsWrongWithOptionsOrTheContextIsSaid(t *testing.T) {
 		return func(ctx context.Context, _ Request) (Result, error) {
 			defer close(done)
 			for word, opt := range map[string]external.Option{
-				"Settle(-1ns)": external.Settle(-1), "PollInterval(0)": external.PollInterval(0), "PollInterval(-1ns)": external.PollInterval(-1),
-				"Drift(9)": external.Drift(9),
+				"Settle(-1ns)":       external.Settle(-1),
+				"PollInterval(0)":    external.PollInterval(0),
+				"PollInterval(-1ns)": external.PollInterval(-1),
+				"Drift(9)":           external.Drift(9),
 			} {
-				if _, err := external.Reconcile(ctx, w.driver, cloudtest.Spec{}, opt); err == nil || !strings.Contains(err.Error(), word) {
+				if _, err := external.Reconcile(ctx, w.driver, cloudtest.Spec{}, opt); err == nil ||
+					!strings.Contains(err.Error(), word) {
 					t.Errorf("error %v does not say %q", err, word)
 				}
 			}

@@ -14,7 +14,8 @@ func (w *cloudWorld) replica(opts ...Option) (*Controller[*site], *calls) {
 	w.t.Helper()
 	seen, sites := &calls{}, w.world.sites()
 	c, err := New("sites", sites, seen.reconciler(disksOf(sites, w.driver, quickly...)),
-		append([]Option{OwnsExternal(external.Configure(cloudtest.Client{Driver: w.driver}, w.config)), WithLeaseTiming(quickLease)}, opts...)...)
+		append([]Option{OwnsExternal(external.Configure(cloudtest.Client{Driver: w.driver}, w.config)),
+			WithLeaseTiming(quickLease)}, opts...)...)
 	must(w.t, err)
 	return c, seen
 }
@@ -64,7 +65,9 @@ func TestALeaseLostWithAnOpenIntentIsTakenUpByTheNextReplica(t *testing.T) {
 	}
 	must(t, w.sites.Delete(t.Context(), "ghost"))
 	r.halt()
-	eventually(t, "the other replica asks for the operations", func() bool { return seen.count("home") > 0 && seen.count("ghost") > 0 })
+	eventually(t, "the other replica asks for the operations", func() bool {
+		return seen.count("home") > 0 && seen.count("ghost") > 0
+	})
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
 	w.finish("")
 	eventually(t, "all is as wished", func() bool {

@@ -32,7 +32,8 @@ func (s *slowLists) List(ctx context.Context) ([]external.Resource, error) {
 func TestPushesWithoutEndKeepTheAPIBusyWithListsForASmallPartOfTheTime(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
-	things := &slowLists{pushing: &pushing{Listed: cloudtest.NewListed(), pushes: make(chan string), ends: make(chan string)}, takes: 50 * time.Millisecond}
+	things := &slowLists{pushing: &pushing{Listed: cloudtest.NewListed(), pushes: make(chan string),
+		ends: make(chan string)}, takes: 50 * time.Millisecond}
 	c, err := New("sites", sites, noReconciler, OwnsExternal(external.Configure(things, withInterval(notInATest))))
 	must(t, err)
 	w.run(c)
@@ -60,7 +61,8 @@ func TestResourcesReconciledSideBySideInOneReconcileDoNotConflict(t *testing.T) 
 			errs := make([]error, disks)
 			for i := range errs {
 				wg.Go(func() {
-					_, errs[i] = external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1}, append(quickly, external.Name(fmt.Sprint("n", i)))...)
+					_, errs[i] = external.Reconcile(ctx, w.driver, cloudtest.Spec{Size: 1},
+						append(quickly, external.Name(fmt.Sprint("n", i)))...)
 				})
 			}
 			wg.Wait()
@@ -85,7 +87,8 @@ func TestAnOwnerThatTheBucketCannotHaveIsReported(t *testing.T) {
 	w.run(c)
 	eventually(t, "it is reported", func() bool {
 		reason := c.Stats().Degraded["OwnsExternal Thing"]
-		return reason != nil && strings.Contains(reason.Error(), `"odd"`) && strings.Contains(reason.Error(), `"no such key/at/all"`)
+		return reason != nil && strings.Contains(reason.Error(), `"odd"`) &&
+			strings.Contains(reason.Error(), `"no such key/at/all"`)
 	})
 }
 
@@ -117,7 +120,8 @@ func TestExternalResourcesOfANamespacedBucket(t *testing.T) {
 		must(t, w.sites.Create(t.Context(), s))
 	}
 	eventually(t, "both have a disk of their own", func() bool {
-		return w.cloud.Of("one/home") == "=1" && w.cloud.Of("two/home") == "=1" && w.reconciled("one/home") && w.reconciled("two/home")
+		return w.cloud.Of("one/home") == "=1" && w.cloud.Of("two/home") == "=1" && w.reconciled("one/home") &&
+			w.reconciled("two/home")
 	})
 	w.cloud.Edit("one/home", func(d *cloudtest.Disk) { d.Size = 9 })
 	eventually(t, "an edit by hand is undone", func() bool { return w.cloud.Of("one/home") == "=1" })

@@ -65,7 +65,9 @@ func TestWhatIsDeletedBeforeAnyListShowedItIsMadeAgain(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), sized("home", 7)))
 	eventually(t, "the disk is there", func() bool { return w.cloud.Of("home") == "=7" && w.reconciled("home") })
 	w.cloud.Remove("home")
-	eventually(t, "the disk is made again", func() bool { return w.cloud.Of("home") == "=7" && w.cloud.CreatedFor("home") == 2 })
+	eventually(t, "the disk is made again", func() bool {
+		return w.cloud.Of("home") == "=7" && w.cloud.CreatedFor("home") == 2
+	})
 }
 
 func TestAResourceThatStaysTheSameWakesNobody(t *testing.T) {
@@ -149,7 +151,8 @@ func TestMalformedResourcesAreReportedAndTheRestIsNotLost(t *testing.T) {
 	})
 	eventually(t, "it is reported", func() bool {
 		reason := c.Stats().Degraded["OwnsExternal Thing"]
-		return reason != nil && strings.Contains(reason.Error(), `ID "both"`) && strings.Contains(reason.Error(), "no ID") &&
+		return reason != nil && strings.Contains(reason.Error(), `ID "both"`) &&
+			strings.Contains(reason.Error(), "no ID") &&
 			strings.Contains(reason.Error(), `"nobody" names no owner`)
 	})
 	eventually(t, "what is well formed counts", func() bool { return seen.with("home", OperationExternal) > before })
@@ -171,7 +174,9 @@ func TestMalformedResourcesAreReportedAndTheRestIsNotLost(t *testing.T) {
 	default:
 	}
 	things.Resources.Store(&[]external.Resource{{ID: "fine", OwnerKey: "shop", Version: "1"}})
-	eventually(t, "a list without fault heals it", func() bool { return c.Stats().Degraded["OwnsExternal Thing"] == nil })
+	eventually(t, "a list without fault heals it", func() bool {
+		return c.Stats().Degraded["OwnsExternal Thing"] == nil
+	})
 }
 
 // pushing is a client that pushes, for one call of Watch each time the test sends something.
@@ -208,7 +213,8 @@ func TestAPushWakesTheOwnerAndListsSoon(t *testing.T) {
 	sites := w.sites()
 	things := &pushing{Listed: cloudtest.NewListed(), pushes: make(chan string), ends: make(chan string)}
 	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), OwnsExternal(external.Configure(things, withInterval(notInATest))))
+	c, err := New("sites", sites, seen.reconciler(nil),
+		OwnsExternal(external.Configure(things, withInterval(notInATest))))
 	must(t, err)
 	must(t, sites.Create(t.Context(), newSite("home", "")))
 	w.run(c)
@@ -228,7 +234,9 @@ func TestAPushWakesTheOwnerAndListsSoon(t *testing.T) {
 		lists := things.Lists.Load()
 		things.ends <- how
 		eventually(t, "Watch is called again after "+how, func() bool { return things.watches.Load() == int64(i+2) })
-		eventually(t, "and something may have been missed: it is listed", func() bool { return things.Lists.Load() > lists })
+		eventually(t, "and something may have been missed: it is listed", func() bool {
+			return things.Lists.Load() > lists
+		})
 	}
 }
 
@@ -290,7 +298,9 @@ func TestCascadeDeletesWhatAPrimaryOwnsBehindAnAPIAndWaitsUntilItIsGone(t *testi
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	must(t, w.sites.Create(t.Context(), sized("shop", 1)))
-	eventually(t, "the disks are there", func() bool { return w.reconciled("home") && w.reconciled("shop") && w.cloud.Count() == 2 })
+	eventually(t, "the disks are there", func() bool {
+		return w.reconciled("home") && w.reconciled("shop") && w.cloud.Count() == 2
+	})
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the disk is being deleted", func() bool { return w.cloud.Called("DELETE disks") > 0 })
@@ -402,7 +412,8 @@ func TestAListOrDeleteThatPanicsIsAnError(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
 	things := &panicking{Listed: cloudtest.NewListed(external.Resource{ID: "a", OwnerKey: "home", Version: "1"})}
-	c, err := New("sites", sites, noReconciler, OwnsExternal(external.Configure(things, quick)), WithBackoff(time.Millisecond, 10*time.Millisecond))
+	c, err := New("sites", sites, noReconciler, OwnsExternal(external.Configure(things, quick)),
+		WithBackoff(time.Millisecond, 10*time.Millisecond))
 	must(t, err)
 	must(t, sites.Create(t.Context(), newSite("home", "")))
 	things.panics.Store(2)

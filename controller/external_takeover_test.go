@@ -42,7 +42,8 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 				read:   make(chan struct{}), goOn: make(chan struct{}),
 			}
 			var seen calls
-			c, err := New("sites", sites, seen.reconciler(nil), OwnsExternal(external.Configure(api, withInterval(notInATest))), WithResyncInterval(0))
+			c, err := New("sites", sites, seen.reconciler(nil),
+				OwnsExternal(external.Configure(api, withInterval(notInATest))), WithResyncInterval(0))
 			must(t, err)
 			w.run(c)
 			must(t, sites.Create(t.Context(), sized("old", 1)))
@@ -50,7 +51,8 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 			at := time.Now()
 			if created {
 				entry := external.Entry{Applied: "x", Created: &external.Creation{At: at, Settle: time.Millisecond}}
-				must(t, c.engine.Inside().APIs.Store("old", &sync.Mutex{}).Save(t.Context(), "Thing", external.Entry{}, entry))
+				must(t, c.engine.Inside().APIs.Store("old", &sync.Mutex{}).Save(t.Context(), "Thing", external.Entry{},
+					entry))
 			}
 			eventually(t, "it has settled", func() bool { return time.Since(at) > 10*time.Millisecond })
 			api.hold.Store(true)
@@ -58,7 +60,9 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 			<-api.read
 			api.Resources.Store(&[]external.Resource{{ID: "disk", OwnerKey: "new", Version: "2"}})
 			must(t, sites.Delete(t.Context(), "old"))
-			eventually(t, "the teardown waits", func() bool { return seen.with("old", OperationDelete) > 0 && c.Stats().Delayed > 0 })
+			eventually(t, "the teardown waits", func() bool {
+				return seen.with("old", OperationDelete) > 0 && c.Stats().Delayed > 0
+			})
 			close(api.goOn)
 			eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 			if n := len(api.Deleted); n > 0 {

@@ -39,7 +39,8 @@ func TestCascadeLeavesWhatAnotherPrimaryHasTakenOverSinceTheLastList(t *testing.
 func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
 	t.Parallel()
 	things := cloudtest.NewListed()
-	w := newCloudWorld(t, withInterval(notInATest), cleaningLeft(quickly...), OwnsExternal(external.Configure(things, withInterval(notInATest))))
+	w := newCloudWorld(t, withInterval(notInATest), cleaningLeft(quickly...),
+		OwnsExternal(external.Configure(things, withInterval(notInATest))))
 	w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 	w.cloud.Failing("POST disks", http.StatusInternalServerError)
@@ -62,7 +63,8 @@ func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
 // it has, but what is behind another one goes.
 func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 	things := cloudtest.NewListed()
-	w := newCloudWorld(t, withInterval(notInATest), onlyApply(quickly...), OwnsExternal(external.Configure(things, withInterval(notInATest))))
+	w := newCloudWorld(t, withInterval(notInATest), onlyApply(quickly...),
+		OwnsExternal(external.Configure(things, withInterval(notInATest))))
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "it is reconciled", func() bool { return w.reconciled("home") && w.cloud.Of("home") == "=1" })
@@ -75,9 +77,12 @@ func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 	eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the thing is deleted", func() bool { return len(things.Deleted) == 1 })
-	eventually(t, "the teardown does not end", func() bool { return w.c.Stats().Failing == 1 && w.c.engine.Inside().Keys.Of("home").Failures > 3 })
+	eventually(t, "the teardown does not end", func() bool {
+		return w.c.Stats().Failing == 1 && w.c.engine.Inside().Keys.Of("home").Failures > 3
+	})
 	if w.gone("home") || w.cloud.Count() != 1 || w.cloud.Called("DELETE disks") > 0 {
-		t.Errorf("gone: %v, disks: %d, asked to be deleted %d times; the operation goes on", w.gone("home"), w.cloud.Count(), w.cloud.Called("DELETE disks"))
+		t.Errorf("gone: %v, disks: %d, asked to be deleted %d times; the operation goes on", w.gone("home"),
+			w.cloud.Count(), w.cloud.Called("DELETE disks"))
 	}
 }
 
@@ -102,7 +107,8 @@ func TestTeardownEndsWhereTheListsOfSeveralClientsTakeDifferentTimes(t *testing.
 	w := newWorld(t)
 	sites := w.sites()
 	owned := external.Resource{ID: "a", OwnerKey: "home", Version: "1"}
-	one, two := &slowList{cloudtest.NewListed(owned), "One", 20 * time.Millisecond}, &slowList{cloudtest.NewListed(owned), "Two", 150 * time.Millisecond}
+	one, two := &slowList{cloudtest.NewListed(owned), "One",
+		20 * time.Millisecond}, &slowList{cloudtest.NewListed(owned), "Two", 150 * time.Millisecond}
 	var seen calls
 	c, err := New("sites", sites, seen.reconciler(nil), OwnsExternal(external.Configure(one, withInterval(notInATest))),
 		OwnsExternal(external.Configure(two, withInterval(notInATest))))

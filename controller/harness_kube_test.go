@@ -21,7 +21,9 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 
 // kubeInformer is client-go's fake of an API server that has ConfigMaps, and an informer that runs over it. What is
 // added between the informer's list and its watch makes this fake ask for another list, which comes a second later.
-func kubeInformer(t *testing.T, initial ...*corev1.ConfigMap) (*fcache.FakeControllerSource, cache.SharedIndexInformer) {
+func kubeInformer(
+	t *testing.T, initial ...*corev1.ConfigMap,
+) (*fcache.FakeControllerSource, cache.SharedIndexInformer) {
 	t.Helper()
 	server := fcache.NewFakeControllerSource()
 	for _, m := range initial {
@@ -42,7 +44,8 @@ func kubeInformer(t *testing.T, initial ...*corev1.ConfigMap) (*fcache.FakeContr
 }
 
 func configMap(name, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string]string{"value": value}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Data: map[string]string{"value": value}}
 }
 
 func newPage(name, title string) *page { return newSite(name, title) }

@@ -145,7 +145,8 @@ func median(waits []time.Duration) time.Duration {
 // rawRate is how many puts of one key the machine takes per second now, with nobody looking on.
 func rawRate(w *world) float64 {
 	w.t.Helper()
-	_, err := w.js.CreateKeyValue(w.t.Context(), jetstream.KeyValueConfig{Bucket: "raw", Storage: jetstream.MemoryStorage})
+	_, err := w.js.CreateKeyValue(w.t.Context(),
+		jetstream.KeyValueConfig{Bucket: "raw", Storage: jetstream.MemoryStorage})
 	must(w.t, err)
 	writer := &hotWriter{js: w.js, subject: "$KV.raw.hot"}
 	begin := time.Now()
@@ -179,7 +180,8 @@ func (h *hotWorld) compare(raw, goal float64) compared {
 		if rate >= goal {
 			waits, rates = append(waits, w...), append(rates, rate)
 		} else if time.Since(begin) > time.Duration(soak())*patience {
-			h.t.Fatalf("the stream took at most %.0f updates of the hot key per second, want %.0f; it took %.0f with nobody looking on", best, goal, raw)
+			h.t.Fatalf("the stream took at most %.0f updates of the hot key per second, want %.0f; "+
+				"it took %.0f with nobody looking on", best, goal, raw)
 		}
 	}
 	last := stop()
@@ -187,7 +189,8 @@ func (h *hotWorld) compare(raw, goal float64) compared {
 	hots = h.hots.Load() - hots
 	after, _ := h.window(2 * length)
 	c := compared{loaded: median(waits), usual: max(median(before), median(after))}
-	h.t.Logf("the stream took %.0f updates of the hot key per second (%.0f with nobody looking on), %d updates made %d reconciles; %d others waited %v in the median, %v at most; without the hot key %v and %v",
+	h.t.Logf("the stream took %.0f updates of the hot key per second (%.0f with nobody looking on), "+
+		"%d updates made %d reconciles; %d others waited %v in the median, %v at most; without the hot key %v and %v",
 		rates, raw, last, hots, len(waits), c.loaded, waits[len(waits)-1], median(before), median(after))
 	if hots >= int64(last) {
 		h.t.Errorf("%d updates made %d reconciles: events of a key do not merge", last, hots)
@@ -210,5 +213,6 @@ func TestAHotKeyDoesNotSlowTheOthers(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("others waited %v in the median, want at most %v: without the hot key it was %v", c.loaded, c.limit(), c.usual)
+	t.Errorf("others waited %v in the median, want at most %v: without the hot key it was %v", c.loaded, c.limit(),
+		c.usual)
 }

@@ -33,7 +33,8 @@ func TestAnUndecodableDocumentNeitherStopsOthersNorCountsAsDeleted(t *testing.T)
 	eventuallyReason(t, sites, "never-good", entity.ReasonInvalid)
 	record, err := sites.Record(ctx, "home")
 	must(t, err)
-	if condition := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled); condition.Message == "" || !record.Anchor() {
+	if condition := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled); condition.Message == "" ||
+		!record.Anchor() {
 		t.Errorf("condition %+v, an anchor: %v; want a message, and the anchor kept", condition, record.Anchor())
 	}
 	must(t, sites.Patch(ctx, "away", []byte(`{"spec":{"title":"two"}}`)))
@@ -77,7 +78,9 @@ func TestAnInvalidDocumentStaysOneOverARestart(t *testing.T) {
 		t.Errorf("reconciled for %v, its page is there: %v", again.of("home"), exists(t, pages, "page"))
 	}
 	must(t, sites.Delete(t.Context(), "home"))
-	eventually(t, "a delete is one, also of an invalid document", func() bool { return c.Stats().TornDown == 1 && !exists(t, pages, "page") })
+	eventually(t, "a delete is one, also of an invalid document", func() bool {
+		return c.Stats().TornDown == 1 && !exists(t, pages, "page")
+	})
 }
 
 func TestAnUndecodableSecondaryStopsNothing(t *testing.T) {
@@ -94,7 +97,8 @@ func TestAnUndecodableSecondaryStopsNothing(t *testing.T) {
 	owned, err := pages.Lister().OwnedBy("Site", "home")
 	must(t, err)
 	if len(owned) != 1 || seen.with("home", OperationSecondary) != 1 {
-		t.Errorf("%d owned, woken for %v; want the last good version still owned, and no event", len(owned), seen.of("home"))
+		t.Errorf("%d owned, woken for %v; want the last good version still owned, and no event", len(owned),
+			seen.of("home"))
 	}
 }
 
@@ -106,7 +110,8 @@ func TestAMalformedKeyIsReportedAndDone(t *testing.T) {
 	c, err := New("sites", sites, seen.reconciler(nil))
 	must(t, err)
 	w.run(c)
-	for i, key := range []string{"nodot", "shop/home"} { // the second one is easily taken for what is meant by shop.home
+	// the second one is easily taken for what is meant by shop.home
+	for i, key := range []string{"nodot", "shop/home"} {
 		w.put("sites", key, `{"spec":{}}`)
 		eventually(t, fmt.Sprintf("%q is reported", key), func() bool { return c.Stats().Malformed == uint64(i+1) })
 	}
@@ -120,7 +125,9 @@ func TestAMalformedKeyIsReportedAndDone(t *testing.T) {
 		t.Errorf("%d reconciles, %d failing, %d delayed; want 2, 0, 0", s.Reconciles, s.Failing, s.Delayed)
 	}
 	must(t, sites.Delete(t.Context(), "shop/home"))
-	eventually(t, "its delete is one, although the malformed key is still there", func() bool { return c.Stats().TornDown == 1 })
+	eventually(t, "its delete is one, although the malformed key is still there", func() bool {
+		return c.Stats().TornDown == 1
+	})
 }
 
 // TestAKeyThatNoPrimaryCanHaveIsReportedAndDone, whoever asks for it: nothing can be read or written there, ever.
@@ -128,8 +135,11 @@ func TestAKeyThatNoPrimaryCanHaveIsReportedAndDone(t *testing.T) {
 	w := newWorld(t)
 	pages := w.pages()
 	var seen calls
-	malformed := []string{"", "shop/home", "_nagi.lease", "a space", "double..dot", ".leading", strings.Repeat("x", 5000)}
-	c, _, _ := w.runningSites(&seen, Watches(pages, func(context.Context, *page) ([]string, error) { return malformed, nil }))
+	malformed := []string{"", "shop/home", "_nagi.lease", "a space", "double..dot", ".leading",
+		strings.Repeat("x", 5000)}
+	c, _, _ := w.runningSites(&seen, Watches(pages, func(context.Context, *page) ([]string, error) {
+		return malformed, nil
+	}))
 	must(t, pages.Create(t.Context(), named("page")))
 	eventually(t, "what a mapper returns", func() bool { return c.Stats().Malformed == uint64(len(malformed)) })
 	for _, key := range malformed {
@@ -138,7 +148,8 @@ func TestAKeyThatNoPrimaryCanHaveIsReportedAndDone(t *testing.T) {
 	eventually(t, "what is enqueued", func() bool { return c.Stats().Malformed == uint64(2*len(malformed)) })
 	idle(t, c)
 	if s := c.Stats(); s.Reconciles != 2 || s.Failing != 0 || len(s.Degraded) != 0 {
-		t.Errorf("%d reconciles, %d failing, degraded: %v; want the two of the sites, and none", s.Reconciles, s.Failing, s.Degraded)
+		t.Errorf("%d reconciles, %d failing, degraded: %v; want the two of the sites, and none", s.Reconciles,
+			s.Failing, s.Degraded)
 	}
 }
 

@@ -88,7 +88,9 @@ func TestAMendedDocumentIsReconciledWhateverPredicatesSay(t *testing.T) {
 			title.Store(s.Spec.Title)
 		}
 		return Result{}, nil
-	}), WithResyncInterval(0), WithPrimary(WithPredicate(PredicateFuncs{UpdateFunc: func(_, _ metav1.Object) bool { return false }})))
+	}), WithResyncInterval(0), WithPrimary(WithPredicate(PredicateFuncs{UpdateFunc: func(_, _ metav1.Object) bool {
+		return false
+	}})))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "0")))
@@ -139,7 +141,8 @@ func TestAClosedClientIsReportedAndChangesNothing(t *testing.T) {
 	eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
 	before := c.engine.Inside().Primary.Stream()
 	sites.Close()
-	if now := c.engine.Inside().Primary.Stream(); now.Created != before.Created || now.Highest != before.Highest || !c.engine.Inside().Primary.Exists("home") {
+	if now := c.engine.Inside().Primary.Stream(); now.Created != before.Created || now.Highest != before.Highest ||
+		!c.engine.Inside().Primary.Exists("home") {
 		t.Errorf("the stream was %+v and is %+v", before, now)
 	}
 	eventually(t, "it is reported", func() bool {

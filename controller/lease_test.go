@@ -17,7 +17,8 @@ import (
 func TestTheSecondReplicaWaitsWarmAndTakesOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	long := WithLeaseTiming(LeaseTiming{Duration: 5 * time.Minute, RenewDeadline: time.Minute, RetryPeriod: 100 * time.Millisecond})
+	long := WithLeaseTiming(LeaseTiming{Duration: 5 * time.Minute, RenewDeadline: time.Minute,
+		RetryPeriod: 100 * time.Millisecond})
 	ctx := t.Context()
 	sites := [2]*entity.Client[*site]{w.sites(), w.away().sites()}
 	var seen [2]calls
@@ -56,7 +57,8 @@ func TestTheSecondReplicaWaitsWarmAndTakesOver(t *testing.T) {
 func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	timing := WithLeaseTiming(LeaseTiming{Duration: 3 * time.Second, RenewDeadline: time.Second, RetryPeriod: 100 * time.Millisecond})
+	timing := WithLeaseTiming(LeaseTiming{Duration: 3 * time.Second, RenewDeadline: time.Second,
+		RetryPeriod: 100 * time.Millisecond})
 	ctx := t.Context()
 	proxy := natstest.StartProxy(t, w.server.URL())
 	_, js := natstest.Connect(t, proxy.URL(), nats.PingInterval(500*time.Millisecond), nats.MaxPingsOutstanding(1))

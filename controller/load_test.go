@@ -114,7 +114,8 @@ func eachReconciledOnce(t *testing.T, keys int) {
 	if grown, most := after-before, int64(1<<19+35*keys); grown > most {
 		t.Errorf("the heap has grown by %d bytes from one round to the next, want at most %d", grown, most)
 	}
-	if n := c.engine.Inside().Queue.Counts(); c.Stats().Failing != 0 || n.Delayed != 0 || c.engine.Inside().Queue.Remembered() != 0 {
+	if n := c.engine.Inside().Queue.Counts(); c.Stats().Failing != 0 || n.Delayed != 0 ||
+		c.engine.Inside().Queue.Remembered() != 0 {
 		t.Errorf("left behind: %+v, %d entries", n, c.engine.Inside().Queue.Remembered())
 	}
 }

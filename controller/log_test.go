@@ -68,10 +68,11 @@ func TestLoggerOfAReconcileTellsWhatItIsFor(t *testing.T) {
 			return Result{}, errUnwell
 		}
 		return Result{}, nil
-	}), WithBackoff(time.Millisecond, time.Millisecond), Watches(pages, func(ctx context.Context, _ *page) ([]string, error) {
-		klog.FromContext(ctx).Info("Mapping")
-		return nil, nil
-	}))
+	}), WithBackoff(time.Millisecond, time.Millisecond), Watches(pages,
+		func(ctx context.Context, _ *page) ([]string, error) {
+			klog.FromContext(ctx).Info("Mapping")
+			return nil, nil
+		}))
 	must(t, err)
 	w.run(logging{c, lines.logger()})
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
@@ -82,7 +83,8 @@ func TestLoggerOfAReconcileTellsWhatItIsFor(t *testing.T) {
 	ids := map[any]bool{}
 	for i, line := range lines.with("Reconciling") {
 		operations := []string{"Put", "Put|Retry"}[i]
-		if line["controller"] != "web" || line["kind"] != "Site" || line["key"] != "home" || line["operations"] != operations {
+		if line["controller"] != "web" || line["kind"] != "Site" || line["key"] != "home" ||
+			line["operations"] != operations {
 			t.Errorf("a reconcile for %s logs %v", operations, line)
 		}
 		ids[line["reconcileID"]] = true
@@ -97,7 +99,8 @@ func TestLoggerOfAReconcileTellsWhatItIsFor(t *testing.T) {
 	if len(failures) != 1 {
 		t.Fatalf("%d lines for one failure", len(failures))
 	}
-	if line := failures[0]; line["controller"] != "web" || line["kind"] != "Site" || line["key"] != "home" || line["error"] != errUnwell.Error() || line["attempt"] != 1.0 {
+	if line := failures[0]; line["controller"] != "web" || line["kind"] != "Site" || line["key"] != "home" ||
+		line["error"] != errUnwell.Error() || line["attempt"] != 1.0 {
 		t.Errorf("a failure logs %v", line)
 	}
 }
@@ -161,7 +164,8 @@ func TestLogConstructorReplacesTheLogger(t *testing.T) {
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	eventually(t, "a reconcile is logged", func() bool { return len(lines.with("Reconciling")) == 1 })
 	line := lines.with("Reconciling")[0]
-	if line["process"] != "p1" || line["controller"] != "web" || line["kind"] != "Site" || line["tenant"] != "t-home" || line["reconcileID"] != nil {
+	if line["process"] != "p1" || line["controller"] != "web" || line["kind"] != "Site" || line["tenant"] != "t-home" ||
+		line["reconcileID"] != nil {
 		t.Errorf("logs %v, want what is the base's and what was added, and no more", line)
 	}
 	mu.Lock()
@@ -175,9 +179,13 @@ func TestPanicOfACallbackIsLoggedWithItsStack(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
 	var lines logLines
-	c, err := New("web", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) { return Result{}, errors.New("once") }),
+	c, err := New("web", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) {
+		return Result{}, errors.New("once")
+	}),
 		WithBackoff(time.Hour, time.Hour),
-		WithErrorPolicy(func(string, error, int) Result { panic("policy") }), WithOnResult(func(ReconcileResult) { panic("result") }),
+		WithErrorPolicy(func(string, error, int) Result {
+			panic("policy")
+		}), WithOnResult(func(ReconcileResult) { panic("result") }),
 		WithLogConstructor(func(logr.Logger, Request) logr.Logger { panic("log") }))
 	must(t, err)
 	w.run(logging{c, lines.logger()})

@@ -186,7 +186,8 @@ func TestEventsDuringARunMakeExactlyOneMoreWithAllTheirReasons(t *testing.T) {
 	}
 	c.Enqueue("home", OperationManual)
 	c.Enqueue("home", OperationExternal)
-	must(t, sites.Create(ctx, newSite("later", "after all events of the other"))) // the events of a bucket come in order
+	// the events of a bucket come in order
+	must(t, sites.Create(ctx, newSite("later", "after all events of the other")))
 	pending(t, c, "later", OperationPut)
 	pending(t, c, "home", OperationPut, OperationSecondary, OperationTertiary, OperationExternal, OperationManual)
 	g.leave <- nil
@@ -319,7 +320,8 @@ func TestReconcileAllOnReachesEveryPrimaryWithEachTrigger(t *testing.T) {
 	first, second, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	close(closed)
 	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), WithReconcileAllOn(first), WithReconcileAllOn(closed), WithReconcileAllOn(second))
+	c, err := New("sites", sites, seen.reconciler(nil), WithReconcileAllOn(first), WithReconcileAllOn(closed),
+		WithReconcileAllOn(second))
 	must(t, err)
 	w.run(c)
 	keys := []string{"a", "b", "c"}

@@ -33,7 +33,9 @@ func TestMapperErrorsAreRetriedAndTheEventIsNotLost(t *testing.T) {
 			}
 			c, _, _ := w.runningSites(&seen,
 				Watches(pages, func(_ context.Context, p *page) ([]string, error) { return keys(p.Spec.Title) }),
-				WatchesKube(k.informer, func(_ context.Context, obj metav1.Object) ([]string, error) { return keys("away") }))
+				WatchesKube(k.informer, func(_ context.Context, obj metav1.Object) ([]string, error) {
+					return keys("away")
+				}))
 			ctx := t.Context()
 			// The delete is the only event that is left of this page, and its object is gone from the cache.
 			must(t, pages.Create(ctx, newSite("page", "home")))
@@ -42,7 +44,9 @@ func TestMapperErrorsAreRetriedAndTheEventIsNotLost(t *testing.T) {
 			m := configMap("settings", "one")
 			k.Add(m)
 			k.FakeControllerSource.Delete(m.DeepCopy())
-			eventually(t, "the mappers have failed for every event, and again", func() bool { return failed.Load() >= 12 })
+			eventually(t, "the mappers have failed for every event, and again", func() bool {
+				return failed.Load() >= 12
+			})
 			if n := seen.count("home") + seen.count("away"); n != 2 {
 				t.Errorf("%d reconciles while the mappers fail, want the first two", n)
 			}

@@ -23,7 +23,8 @@ func TestExactlyHalfIsNoMassDelete(t *testing.T) {
 		return count(t, m.pages) == many-many/2 || m.c.Stats().Brake.Engaged
 	})
 	if s := m.c.Stats(); s.BrakeEngaged != 0 || s.TornDown > many/2 {
-		t.Fatalf("the brake engaged %d times (%+v), %d torn down; want none and half", s.BrakeEngaged, s.Brake, s.TornDown)
+		t.Fatalf("the brake engaged %d times (%+v), %d torn down; want none and half", s.BrakeEngaged, s.Brake,
+			s.TornDown)
 	}
 	vanish(many / 2)
 	eventually(t, "the brake holds the next", func() bool {

@@ -59,10 +59,11 @@ func TestADocumentPutBackAtTheVeryEndKeepsItsAnchor(t *testing.T) {
 				if err != nil {
 					return Result{}, err
 				}
-				_, err = CreateOrUpdate(ctx, pages, &page{ObjectMeta: newPage(req.Key, "").ObjectMeta}, func(p *page) error {
-					p.Spec.Title = s.Spec.Title
-					return nil
-				})
+				_, err = CreateOrUpdate(ctx, pages, &page{ObjectMeta: newPage(req.Key, "").ObjectMeta},
+					func(p *page) error {
+						p.Spec.Title = s.Spec.Title
+						return nil
+					})
 				return Result{}, err
 			}), Owns(pages), WithOnResult(func(r ReconcileResult) {
 				if r.Operations.Has(OperationDelete) {

@@ -32,7 +32,8 @@ func TestTheNextReconcileSeesWhatTheLastOneWrote(t *testing.T) {
 			return Result{}, TerminalError(errDone)
 		}
 		p := &page{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
-		if _, err := CreateOrUpdate(ctx, pages, p, func(p *page) error { p.Spec.Title = next; return nil }); err != nil {
+		if _, err := CreateOrUpdate(ctx, pages, p,
+			func(p *page) error { p.Spec.Title = next; return nil }); err != nil {
 			return Result{}, err
 		}
 		written = next

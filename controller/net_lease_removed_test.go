@@ -11,7 +11,8 @@ import (
 // reconciles, long before its own lease would run out.
 func TestALeaseRemovedByHandLeavesOneLeader(t *testing.T) {
 	t.Parallel()
-	const looks = 5 * time.Second // 50 retry periods, for a machine that is busy; the lease of slowRenewal lasts a minute
+	// 50 retry periods, for a machine that is busy; the lease of slowRenewal lasts a minute
+	const looks = 5 * time.Second
 	w := newWorld(t)
 	ctx := t.Context()
 	sites := w.sites()

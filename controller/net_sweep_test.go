@@ -52,7 +52,8 @@ func TestWhatWasLeftIsNotForgottenByOneSweepThatDoesNotSeeIt(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	ctx := t.Context()
-	c, err := New("sites", sites, onePage(sites, pages), Owns(pages), WithResyncInterval(0), WithLeaseTiming(quickLease))
+	c, err := New("sites", sites, onePage(sites, pages), Owns(pages), WithResyncInterval(0),
+		WithLeaseTiming(quickLease))
 	must(t, err)
 	r := w.run(c)
 	home := newSite("home", "")

@@ -54,7 +54,8 @@ func TestANewLeaderWaitsForItsPredecessorsRecords(t *testing.T) {
 	taken := w.lease().RenewTime
 	eventually(t, "it has renewed it for longer than the brake collects suspects", func() bool {
 		if s := successor.Stats(); s.Leading || s.Reconciles > 0 {
-			t.Fatalf("it works before its cache of records is up to date: leading %v, %d reconciles", s.Leading, s.Reconciles)
+			t.Fatalf("it works before its cache of records is up to date: leading %v, %d reconciles", s.Leading,
+				s.Reconciles)
 		}
 		return w.lease().RenewTime.Sub(taken) > 2*time.Second
 	})

@@ -14,7 +14,8 @@ import (
 // reconciler.
 func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	t.Parallel()
-	for reason, outcome := range map[string]error{entity.ReasonSynced: nil, entity.ReasonTerminal: TerminalError(errors.New("bad"))} {
+	for reason, outcome := range map[string]error{entity.ReasonSynced: nil,
+		entity.ReasonTerminal: TerminalError(errors.New("bad"))} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -26,7 +27,8 @@ func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 					w.limitRecords(10)
 				}
 				return Result{}, outcome
-			}), WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond), WithOnResult(func(r ReconcileResult) {
+			}), WithResyncInterval(0), WithBackoff(time.Millisecond,
+				10*time.Millisecond), WithOnResult(func(r ReconcileResult) {
 				most.Store(max(most.Load(), int64(r.Attempt)))
 			}))
 			must(t, err)

@@ -26,7 +26,9 @@ func TestPanicInTheReconcilerIsAnErrorOfThatKeyAlone(t *testing.T) {
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("bomb", "one")))
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "the other key runs, and the one that panicked again", func() bool { return seen.count("home") == 1 && seen.count("bomb") == 3 })
+	eventually(t, "the other key runs, and the one that panicked again", func() bool {
+		return seen.count("home") == 1 && seen.count("bomb") == 3
+	})
 	idle(t, c)
 	panics := 0
 	for _, r := range told.all() {
@@ -34,12 +36,14 @@ func TestPanicInTheReconcilerIsAnErrorOfThatKeyAlone(t *testing.T) {
 			continue
 		}
 		panics++
-		if text := r.Err.Error(); r.Key != "bomb" || !strings.Contains(text, "tick tack") || !strings.Contains(text, "panic_test.go") {
+		if text := r.Err.Error(); r.Key != "bomb" || !strings.Contains(text, "tick tack") ||
+			!strings.Contains(text, "panic_test.go") {
 			t.Errorf("the error of %q does not tell what panicked and where: %v", r.Key, text)
 		}
 	}
 	if s := c.Stats(); panics != 2 || s.Failures != 2 || s.Running != 0 || s.Failing != 0 {
-		t.Errorf("%d panics, stats %d failures, %d running, %d failing; want 2, 2, 0, 0", panics, s.Failures, s.Running, s.Failing)
+		t.Errorf("%d panics, stats %d failures, %d running, %d failing; want 2, 2, 0, 0", panics, s.Failures, s.Running,
+			s.Failing)
 	}
 }
 
@@ -95,7 +99,8 @@ func TestPanicInAPredicateLetsTheEventPass(t *testing.T) {
 	sites, pages := w.sites(), w.pages()
 	panics := ObjectPredicate(func(metav1.Object) bool { panic("tick tack") })
 	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), WithPrimary(WithPredicate(panics)), Owns(pages, WithPredicate(panics)))
+	c, err := New("sites", sites, seen.reconciler(nil), WithPrimary(WithPredicate(panics)),
+		Owns(pages, WithPredicate(panics)))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))

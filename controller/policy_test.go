@@ -30,7 +30,8 @@ func TestADeletionPolicyCountsAlthoughTheDocumentIsNotReconciled(t *testing.T) {
 			w := newWorld(t)
 			start := func(opts ...Option) (*entity.Client[*site], *entity.Client[*page], *Controller[*site], *running) {
 				sites, pages := w.sites(), w.pages()
-				c, err := New("sites", sites, onePage(sites, pages), append(opts, Owns(pages), WithResyncInterval(0))...)
+				c, err := New("sites", sites, onePage(sites, pages),
+					append(opts, Owns(pages), WithResyncInterval(0))...)
 				must(t, err)
 				return sites, pages, c, w.run(c)
 			}

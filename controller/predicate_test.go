@@ -33,7 +33,8 @@ func TestPredicatesDecideAboutEachKindOfEvent(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		predicate Predicate
-		passes    string // of create red, update blue to red, update red to blue, update blue to blue, delete red, delete blue
+		// of create red, update blue to red, update red to blue, update blue to blue, delete red, delete blue
+		passes string
 	}{
 		{"funcs that are nil", PredicateFuncs{}, "yyyyyy"},
 		{"create only", only("create"), "ynnnnn"},
@@ -47,7 +48,8 @@ func TestPredicatesDecideAboutEachKindOfEvent(t *testing.T) {
 		{"or of nothing", Or(), "nnnnnn"},
 		{"object", isHome, "yyyyyy"},
 		{"not object", Not(isHome), "nnnnnn"},
-		{"object, the new one", ObjectPredicate(func(obj metav1.Object) bool { return obj.GetLabels()["colour"] == "red" }), "yynnyn"},
+		{"object, the new one", ObjectPredicate(
+			func(obj metav1.Object) bool { return obj.GetLabels()["colour"] == "red" }), "yynnyn"},
 		{"several", source.Predicates{red, only("update")}, "nyynnn"},
 		{"several with or and not", source.Predicates{Or(red, only("delete")), Not(only("create"))}, "nyynyy"},
 		{"none", source.Predicates{}, "yyyyyy"},
@@ -55,7 +57,8 @@ func TestPredicatesDecideAboutEachKindOfEvent(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p := test.predicate
 			got := ""
-			for _, pass := range []bool{p.Create(r), p.Update(b, r), p.Update(r, b), p.Update(b, b), p.Delete(r), p.Delete(b)} {
+			for _, pass := range []bool{p.Create(r), p.Update(b, r), p.Update(r, b), p.Update(b, b), p.Delete(r),
+				p.Delete(b)} {
 				got += map[bool]string{true: "y", false: "n"}[pass]
 			}
 			if got != test.passes {
@@ -75,7 +78,8 @@ func TestPredicatesFilterTheQueueAndNotTheCache(t *testing.T) {
 			pages := w.pages()
 			k := newCluster(t)
 			var seen calls
-			c, _, _ := w.runningSites(&seen, Owns(pages, WithPredicate(only(kind))), OwnsKube(k.informer, WithPredicate(only(kind))))
+			c, _, _ := w.runningSites(&seen, Owns(pages, WithPredicate(only(kind))),
+				OwnsKube(k.informer, WithPredicate(only(kind))))
 			ctx := t.Context()
 			must(t, pages.Create(ctx, w.ownedPage("page", "home")))
 			m := w.ownedMap("settings", "home")
@@ -105,7 +109,9 @@ func TestPredicatesFilterTheQueueAndNotTheCache(t *testing.T) {
 				_, err := pages.Lister().Get("page")
 				return err != nil && !k.has("settings")
 			})
-			eventually(t, "all that pass have come", func() bool { return seen.with("home", OperationSecondary) >= want })
+			eventually(t, "all that pass have come", func() bool {
+				return seen.with("home", OperationSecondary) >= want
+			})
 			idle(t, c)
 			got := seen.with("home", OperationSecondary)
 			// Events of the two sources may have come together, and then made one run.
@@ -153,5 +159,7 @@ func TestPredicatesOfThePrimaryFilterItsEvents(t *testing.T) {
 	reconciled("old-blue", 1)
 	// Its delete does not pass, but it was reconciled, and so a teardown is owed.
 	must(t, sites.Delete(ctx, "a-blue"))
-	eventually(t, "it is torn down", func() bool { return seen.with("a-blue", OperationDelete) == 1 && c.Stats().TornDown == 1 })
+	eventually(t, "it is torn down", func() bool {
+		return seen.with("a-blue", OperationDelete) == 1 && c.Stats().TornDown == 1
+	})
 }

@@ -58,7 +58,9 @@ func TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely(t *testing.T) {
 		w := newWorld(t)
 		sites := w.sites()
 		w.put("sites-status", record.KeyLease, "mine")
-		c, err := New("sites", sites, new(calls).reconciler(nil), WithLeaseTiming(LeaseTiming{Duration: 3 * time.Second, RenewDeadline: time.Second, RetryPeriod: 100 * time.Millisecond}))
+		c, err := New("sites", sites, new(calls).reconciler(nil),
+			WithLeaseTiming(LeaseTiming{Duration: 3 * time.Second, RenewDeadline: time.Second,
+				RetryPeriod: 100 * time.Millisecond}))
 		must(t, err)
 		w.run(c)
 		eventually(t, "it is reported", func() bool { return degraded(c, record.KeyLease) })

@@ -18,7 +18,9 @@ import (
 var errHopeless = errors.New("no retry can mend this")
 
 // parkHome runs a controller over sites and pages whose site "home" is parked by its first reconcile.
-func parkHome(t *testing.T, w *world, seen *calls, opts ...Option) (*Controller[*site], *entity.Client[*site], *entity.Client[*page]) {
+func parkHome(
+	t *testing.T, w *world, seen *calls, opts ...Option,
+) (*Controller[*site], *entity.Client[*site], *entity.Client[*page]) {
 	t.Helper()
 	sites, pages := w.sites(), w.pages()
 	r := func(_ context.Context, req Request) (Result, error) {
@@ -61,7 +63,8 @@ func TestTerminalErrorParksTheKey(t *testing.T) {
 	}
 	record, err := sites.Record(t.Context(), "home")
 	must(t, err)
-	if len(record.Conditions) != 1 || record.Conditions[0].Reason != entity.ReasonTerminal || !strings.Contains(record.Conditions[0].Message, errHopeless.Error()) {
+	if len(record.Conditions) != 1 || record.Conditions[0].Reason != entity.ReasonTerminal ||
+		!strings.Contains(record.Conditions[0].Message, errHopeless.Error()) {
 		t.Errorf("conditions %v, want Terminal with the error", record.Conditions)
 	}
 }
@@ -82,7 +85,8 @@ func TestParkedKeyIsNotWokenByRetryResyncOrSecondary(t *testing.T) {
 		c.SetOwner(p, key)
 		must(t, pages.Create(t.Context(), p))
 	}
-	for _, op := range []Operation{OperationSecondary, OperationTertiary, OperationExternal, OperationResync, OperationRetry, OperationRequeue} {
+	for _, op := range []Operation{OperationSecondary, OperationTertiary, OperationExternal, OperationResync,
+		OperationRetry, OperationRequeue} {
 		c.Enqueue("home", op)
 	}
 	resyncs := seen.with("other", OperationResync)
@@ -127,7 +131,9 @@ func TestParkedKeyIsWoken(t *testing.T) {
 			var seen calls
 			c, sites, _ := parkHome(t, w, &seen, WithReconcileAllOn(trigger))
 			must(t, test.wake(t.Context(), c, sites))
-			eventually(t, "the parked key runs again", func() bool { return seen.with("home", test.op) > 0 && seen.count("home") == 2 })
+			eventually(t, "the parked key runs again", func() bool {
+				return seen.with("home", test.op) > 0 && seen.count("home") == 2
+			})
 			eventually(t, "and is parked again", func() bool { return c.Stats().Parked == 1 })
 			idle(t, c)
 			if n := seen.count("home"); n != 2 {
@@ -192,7 +198,9 @@ func TestErrorPolicyDecidesWhenAFailedKeyIsDue(t *testing.T) {
 	questions := make(chan asked, 10)
 	var seen calls
 	var told results
-	c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) { return Result{}, errUnwell }),
+	c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
+		return Result{}, errUnwell
+	}),
 		WithBackoff(time.Millisecond, time.Millisecond), WithOnResult(told.add),
 		WithErrorPolicy(func(key string, err error, attempt int) Result {
 			questions <- asked{key, err, attempt}

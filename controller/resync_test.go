@@ -92,7 +92,9 @@ func TestResyncIntervalOfZeroIsNever(t *testing.T) {
 	must(t, err)
 	r := w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "the sweep at the start, and the reconcile", func() bool { return c.Stats().Sweeps == 1 && seen.count("home") == 1 })
+	eventually(t, "the sweep at the start, and the reconcile", func() bool {
+		return c.Stats().Sweeps == 1 && seen.count("home") == 1
+	})
 	deadline := time.After(300 * time.Millisecond)
 	for waiting := true; waiting; {
 		select {

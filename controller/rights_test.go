@@ -26,7 +26,8 @@ func TestWithoutTheRightToWriteARecordThereIsNoReconcile(t *testing.T) {
 	sites := w.client("Site", "sites", onDisk)
 	ctx := t.Context()
 	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), WithBackoff(5*time.Millisecond, 50*time.Millisecond), WithWorkers(2))
+	c, err := New("sites", sites, seen.reconciler(nil), WithBackoff(5*time.Millisecond, 50*time.Millisecond),
+		WithWorkers(2))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(ctx, newSite("blocked", "one")))

@@ -26,7 +26,8 @@ import (
 // What the tests about safe deletes share.
 
 // quickLease lets another replica take over within about a second.
-var quickLease = LeaseTiming{Duration: time.Second, RenewDeadline: 700 * time.Millisecond, RetryPeriod: 200 * time.Millisecond}
+var quickLease = LeaseTiming{Duration: time.Second, RenewDeadline: 700 * time.Millisecond,
+	RetryPeriod: 200 * time.Millisecond}
 
 // quickCompare makes a client's informers notice soon what the server tells by no event.
 func quickCompare(cfg *entity.Config) { cfg.CompareInterval = 200 * time.Millisecond }
@@ -228,7 +229,9 @@ func (i blindInformer) GetStore() cache.Store {
 	return blindStore{Store: i.Informer.GetStore(), hidden: i.hidden}
 }
 
-func (i blindInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (i blindInformer) AddEventHandler(
+	handler cache.ResourceEventHandler,
+) (cache.ResourceEventHandlerRegistration, error) {
 	return i.Informer.AddEventHandler(cache.FilteringResourceEventHandler{
 		FilterFunc: func(obj any) bool {
 			o, ok := source.MetaObject(obj)

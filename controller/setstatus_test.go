@@ -15,7 +15,9 @@ import (
 )
 
 // changingStatus is a reconciler that sets what change makes of the status of each primary.
-func changingStatus(sites *entity.Client[*site], change func(ctx context.Context, s *site) error, result func() error) ReconcilerFunc {
+func changingStatus(
+	sites *entity.Client[*site], change func(ctx context.Context, s *site) error, result func() error,
+) ReconcilerFunc {
 	return func(ctx context.Context, req Request) (Result, error) {
 		s, err := sites.Lister().Get(req.Key)
 		if err != nil {
@@ -43,7 +45,9 @@ func done() error { return nil }
 func TestSetStatusIsWrittenWithTheOutcome(t *testing.T) {
 	t.Parallel()
 	for reason, outcome := range map[string]error{
-		entity.ReasonSynced: nil, entity.ReasonTerminal: TerminalError(errors.New("bad")), entity.ReasonRetrying: errors.New("not yet"),
+		entity.ReasonSynced:   nil,
+		entity.ReasonTerminal: TerminalError(errors.New("bad")),
+		entity.ReasonRetrying: errors.New("not yet"),
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +59,8 @@ func TestSetStatusIsWrittenWithTheOutcome(t *testing.T) {
 			t.Cleanup(func() { _ = sub.Unsubscribe() })
 			must(t, w.js.Conn().Flush())
 			var seen calls
-			c, err := New("sites", sites, seen.reconciler(settingNote(sites, func() string { return "seen" }, func() error { return outcome })),
+			note, result := func() string { return "seen" }, func() error { return outcome }
+			c, err := New("sites", sites, seen.reconciler(settingNote(sites, note, result)),
 				WithResyncInterval(0), WithBackoff(time.Millisecond, time.Millisecond))
 			must(t, err)
 			w.run(c)
@@ -79,7 +84,9 @@ func TestSetStatusIsWrittenWithTheOutcome(t *testing.T) {
 			if !anchor.Anchor() || len(anchor.Status) > 0 || len(anchor.Conditions) > 0 {
 				t.Errorf("the first record is no bare anchor: %+v", anchor)
 			}
-			if len(both.Conditions) != 1 || both.Conditions[0].Reason != reason || !strings.Contains(string(both.Status), "seen") || both.StatusRevision != 1 || len(both.LastDocument) == 0 {
+			if len(both.Conditions) != 1 || both.Conditions[0].Reason != reason ||
+				!strings.Contains(string(both.Status), "seen") || both.StatusRevision != 1 ||
+				len(both.LastDocument) == 0 {
 				t.Errorf("status and outcome are not together: %+v", both)
 			}
 			if third := <-sent; string(third.Data) != "{}" {
@@ -93,7 +100,8 @@ func TestSetStatusIsWrittenWithTheOutcome(t *testing.T) {
 // where the reconcile ends with a terminal error, which else would park it.
 func TestSetStatusLeavesWhatAnotherHasUpdated(t *testing.T) {
 	t.Parallel()
-	for reason, outcome := range map[string]error{entity.ReasonSynced: nil, entity.ReasonTerminal: TerminalError(errors.New("bad"))} {
+	for reason, outcome := range map[string]error{entity.ReasonSynced: nil,
+		entity.ReasonTerminal: TerminalError(errors.New("bad"))} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -103,13 +111,16 @@ func TestSetStatusLeavesWhatAnotherHasUpdated(t *testing.T) {
 			var interfere atomic.Bool
 			var seen calls
 			interfere.Store(true)
-			c, err := New("sites", sites, seen.reconciler(changingStatus(sites, func(ctx context.Context, s *site) error {
+			change := func(ctx context.Context, s *site) error {
 				s.Status.Note = "ours"
 				if !interfere.Swap(false) {
 					return nil
 				}
 				return markReady(ctx, other, s.Name)
-			}, func() error { return outcome })), WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond))
+			}
+			result := func() error { return outcome }
+			c, err := New("sites", sites, seen.reconciler(changingStatus(sites, change, result)),
+				WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond))
 			must(t, err)
 			w.run(c)
 			must(t, sites.Create(ctx, newSite("home", "one")))
@@ -231,7 +242,8 @@ func TestSetStatusWhereNothingIsRecordedWritesAtOnce(t *testing.T) {
 		gone := newSite(req.Key, "")
 		gone.Status.Note = "going"
 		err := SetStatus(ctx, gone)
-		if record, readErr := sites.Record(ctx, req.Key); err == nil && (readErr != nil || !strings.Contains(string(record.Status), "going")) {
+		if record, readErr := sites.Record(ctx, req.Key); err == nil &&
+			(readErr != nil || !strings.Contains(string(record.Status), "going")) {
 			err = errors.New("it is not written")
 		}
 		deleted <- err
@@ -288,8 +300,9 @@ func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 	sites := w.sites()
 	var size atomic.Int64
 	var attempts atomic.Int64
-	c, err := New("sites", sites, settingNote(sites, func() string { return strings.Repeat("x", int(size.Load())) }, done),
-		WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond), WithOnResult(func(r ReconcileResult) {
+	note := func() string { return strings.Repeat("x", int(size.Load())) }
+	c, err := New("sites", sites, settingNote(sites, note, done), WithResyncInterval(0),
+		WithBackoff(time.Millisecond, 10*time.Millisecond), WithOnResult(func(r ReconcileResult) {
 			if r.Err != nil {
 				t.Errorf("the reconcile failed: %v", r.Err) // SetStatus would have to accept it
 			}
@@ -300,7 +313,9 @@ func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 	size.Store(besideTheRest)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	eventuallyReason(t, sites, "home", entity.ReasonRetrying)
-	eventually(t, "it is refused again and again", func() bool { return c.engine.Inside().Keys.Of("home").Refusals > 5 })
+	eventually(t, "it is refused again and again", func() bool {
+		return c.engine.Inside().Keys.Of("home").Refusals > 5
+	})
 	record, err := sites.Record(t.Context(), "home")
 	must(t, err)
 	if len(record.LastDocument) == 0 {
@@ -326,8 +341,11 @@ func TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
 	numbers := make(chan int, 100)
-	c, err := New("sites", sites, settingNote(sites, func() string { return strings.Repeat("x", besideTheRest) }, func() error { return errors.New("not yet") }),
-		WithResyncInterval(0), WithBackoff(time.Millisecond, time.Millisecond), WithOnResult(func(r ReconcileResult) { numbers <- r.Attempt }),
+	note := func() string { return strings.Repeat("x", besideTheRest) }
+	result := func() error { return errors.New("not yet") }
+	c, err := New("sites", sites, settingNote(sites, note, result),
+		WithResyncInterval(0), WithBackoff(time.Millisecond, time.Millisecond),
+		WithOnResult(func(r ReconcileResult) { numbers <- r.Attempt }),
 		WithErrorPolicy(func(string, error, int) Result { return Result{RequeueAfter: time.Hour} }))
 	must(t, err)
 	w.run(c)

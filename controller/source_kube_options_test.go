@@ -16,7 +16,8 @@ import (
 func TestOptionsOfKubernetesSourcesAreRefusedElsewhere(t *testing.T) {
 	w := newWorld(t)
 	handler := WithWatchErrorHandler(func(context.Context, *cache.Reflector, error) {})
-	for name, opt := range map[string]SourceOption{"WithSourceName": WithSourceName("x"), "WithWatchErrorHandler": handler} {
+	for name, opt := range map[string]SourceOption{"WithSourceName": WithSourceName("x"),
+		"WithWatchErrorHandler": handler} {
 		for _, where := range []Option{Owns(w.pages(), opt), WithPrimary(opt)} {
 			_, err := New("sites", w.sites(), noReconciler, where)
 			says(t, err, name, "Kubernetes sources")
@@ -29,8 +30,10 @@ func TestAWatchErrorHandlerOfTheUserIsCalledToo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
-		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, errDone },
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, errDone },
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, errDone },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return nil, errDone
+		},
 	}, &corev1.ConfigMap{}, 0, cache.Indexers{})
 	called := make(chan error, 100)
 	c, err := New("sites", started(w, w.sites()), noReconciler, shortSync(), OwnsKube(informer, WithWatchErrorHandler(
@@ -60,8 +63,9 @@ func TestTheWatchErrorHandlerOfAStoppedControllerIsNotCalledAnyMore(t *testing.T
 	informer := &withHandler{SharedIndexInformer: stillInformer()}
 	called := map[string]int{}
 	controller := func(name string) *Controller[*site] {
-		c, err := New("sites", started(w, w.sites()), noReconciler, shortSync(), OwnsKube(informer, WithWatchErrorHandler(
-			func(context.Context, *cache.Reflector, error) { called[name]++ })))
+		c, err := New("sites", started(w, w.sites()), noReconciler, shortSync(),
+			OwnsKube(informer, WithWatchErrorHandler(
+				func(context.Context, *cache.Reflector, error) { called[name]++ })))
 		must(t, err)
 		return c
 	}

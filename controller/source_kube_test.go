@@ -85,7 +85,8 @@ func (w *world) mapOf(name, kind, key, instance string) *corev1.ConfigMap {
 func (w *world) runningSites(seen *calls, opts ...Option) (*Controller[*site], *entity.Client[*site], *running) {
 	w.t.Helper()
 	sites := w.sites()
-	opts = append([]Option{WithBackoff(time.Millisecond, 10*time.Millisecond), WithResyncInterval(0), shortGrace()}, opts...)
+	opts = append([]Option{WithBackoff(time.Millisecond, 10*time.Millisecond), WithResyncInterval(0), shortGrace()},
+		opts...)
 	c, err := New("sites", sites, seen.reconciler(nil), opts...)
 	must(w.t, err)
 	r := w.run(c)
@@ -138,7 +139,9 @@ func TestDeleteWithUnknownFinalStateIsADelete(t *testing.T) {
 		DeleteFunc: func(metav1.Object) bool { deletes.Add(1); return true },
 	}
 	w.runningSites(&seen, OwnsKube(k.informer, WithPredicate(onlyDeletes)),
-		WatchesKube(k.informer, func(_ context.Context, obj metav1.Object) ([]string, error) { return []string{"away"}, nil }, WithPredicate(onlyDeletes)))
+		WatchesKube(k.informer, func(_ context.Context, obj metav1.Object) ([]string, error) {
+			return []string{"away"}, nil
+		}, WithPredicate(onlyDeletes)))
 	m := w.ownedMap("settings", "home")
 	k.Add(m)
 	eventually(t, "both see it", func() bool { return others.Load() == 2 })
@@ -148,7 +151,8 @@ func TestDeleteWithUnknownFinalStateIsADelete(t *testing.T) {
 		return seen.with("home", OperationSecondary) == 1 && seen.with("away", OperationTertiary) == 1
 	})
 	if unknown.Load() != 1 || deletes.Load() != 2 {
-		t.Errorf("%d deletes with an unknown final state, %d asked of predicates; want 1 and 2", unknown.Load(), deletes.Load())
+		t.Errorf("%d deletes with an unknown final state, %d asked of predicates; want 1 and 2", unknown.Load(),
+			deletes.Load())
 	}
 }
 
@@ -226,7 +230,8 @@ func TestTheCascadeDeletesKubernetesObjectsThroughTheDeleter(t *testing.T) {
 	}
 	for _, obj := range k.asked() {
 		if want := types.UID("uid-of-" + obj.GetName()); obj.GetUID() != want || obj.GetResourceVersion() == "" {
-			t.Errorf("%q is to be deleted at uid %q and version %q: the deleter cannot make a precondition of it", obj.GetName(), obj.GetUID(), obj.GetResourceVersion())
+			t.Errorf("%q is to be deleted at uid %q and version %q: the deleter cannot make a precondition of it",
+				obj.GetName(), obj.GetUID(), obj.GetResourceVersion())
 		}
 	}
 	if n := c.Stats().Cascaded; n != 2 {
@@ -237,8 +242,9 @@ func TestTheCascadeDeletesKubernetesObjectsThroughTheDeleter(t *testing.T) {
 // TestADeleterThatFailsIsAskedAgain until it succeeds, with the object as it is by then; the teardown waits for it.
 func TestADeleterThatFailsIsAskedAgain(t *testing.T) {
 	for name, refusal := range map[string]error{
-		"error":    errors.New("the API server is unwell"),
-		"conflict": apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("the precondition failed")),
+		"error": errors.New("the API server is unwell"),
+		"conflict": apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "settings",
+			errors.New("the precondition failed")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -277,12 +283,13 @@ func TestADeleterThatPanicsIsAskedAgain(t *testing.T) {
 	k := newCluster(t)
 	var asked atomic.Int32
 	var seen calls
-	c, sites, _ := w.runningSites(&seen, OwnsKube(k.informer, WithDeleter(DeleterFunc(func(ctx context.Context, obj metav1.Object) error {
-		if asked.Add(1) <= 2 {
-			panic("tick tack")
-		}
-		return k.Delete(ctx, obj)
-	}))))
+	c, sites, _ := w.runningSites(&seen, OwnsKube(k.informer,
+		WithDeleter(DeleterFunc(func(ctx context.Context, obj metav1.Object) error {
+			if asked.Add(1) <= 2 {
+				panic("tick tack")
+			}
+			return k.Delete(ctx, obj)
+		}))))
 	k.Add(w.ownedMap("settings", "home"))
 	eventually(t, "it is in the cache", func() bool { return k.has("settings") })
 	must(t, sites.Delete(t.Context(), "home"))
@@ -376,7 +383,8 @@ func TestControllersShareOneInformerAndItsIndex(t *testing.T) {
 	for i := range controllers {
 		kind := fmt.Sprint("Kind", i)
 		clients[i] = w.client(kind, fmt.Sprint("bucket-", i))
-		c, err := New(kind, clients[i], seen[i].reconciler(nil), OwnsKube(k.informer, WithDeleter(k)), WithResyncInterval(0))
+		c, err := New(kind, clients[i], seen[i].reconciler(nil), OwnsKube(k.informer, WithDeleter(k)),
+			WithResyncInterval(0))
 		must(t, err)
 		all[i] = c
 	}
@@ -412,7 +420,8 @@ func TestControllersShareOneInformerAndItsIndex(t *testing.T) {
 		t.Fatal("the controller stopped the user's informer")
 	}
 	var again calls
-	c, err := New("Kind0", clients[0], again.reconciler(nil), OwnsKube(k.informer, WithDeleter(k)), WithResyncInterval(0))
+	c, err := New("Kind0", clients[0], again.reconciler(nil), OwnsKube(k.informer, WithDeleter(k)),
+		WithResyncInterval(0))
 	must(t, err)
 	w.run(c)
 	eventually(t, "its primary again", func() bool { return again.count("home") >= 1 })
@@ -428,10 +437,16 @@ func TestStoppedControllerIsNotCalledByTheInformersItUsed(t *testing.T) {
 	var seen calls
 	var mapped, others atomic.Int32
 	_, _, r := w.runningSites(&seen,
-		WatchesKube(k.informer, func(context.Context, metav1.Object) ([]string, error) { mapped.Add(1); return nil, nil }),
+		WatchesKube(k.informer, func(context.Context, metav1.Object) ([]string, error) {
+			mapped.Add(1)
+			return nil, nil
+		}),
 		Watches(pages, func(context.Context, *page) ([]string, error) { mapped.Add(1); return nil, nil }))
 	other, err := New("other", w.client("Theme", "themes"), noReconciler,
-		WatchesKube(k.informer, func(context.Context, metav1.Object) ([]string, error) { others.Add(1); return nil, nil }),
+		WatchesKube(k.informer, func(context.Context, metav1.Object) ([]string, error) {
+			others.Add(1)
+			return nil, nil
+		}),
 		Watches(pages, func(context.Context, *page) ([]string, error) { others.Add(1); return nil, nil }))
 	must(t, err)
 	w.run(other)

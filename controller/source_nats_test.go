@@ -122,7 +122,9 @@ func TestMapperSeesTheStatus(t *testing.T) {
 	setStatus(t, theirs, "page", siteStatus{Note: "home"})
 	eventually(t, "whom the status names", func() bool { return seen.with("home", OperationTertiary) == 1 })
 	must(t, theirs.Patch(t.Context(), "page", []byte(`{"spec":{"pages":1}}`)))
-	eventually(t, "the same for a change of the document", func() bool { return seen.with("home", OperationTertiary) == 2 })
+	eventually(t, "the same for a change of the document", func() bool {
+		return seen.with("home", OperationTertiary) == 2
+	})
 	setStatus(t, theirs, "page", siteStatus{Note: "away"})
 	eventually(t, "the one it named and the one it names", func() bool {
 		return seen.with("home", OperationTertiary) == 3 && seen.with("away", OperationTertiary) == 1
@@ -142,7 +144,8 @@ func TestBookkeepingInASecondarysRecordWakesNobody(t *testing.T) {
 	record.DocumentRevision++
 	must(t, theirs.Records().Put(t.Context(), "page", record))
 	must(t, theirs.Create(t.Context(), w.ownedPage("last", "away")))
-	eventually(t, "created", func() bool { return seen.with("away", OperationSecondary) == 1 }) // or the two events may be one run
+	// or the two events may be one run
+	eventually(t, "created", func() bool { return seen.with("away", OperationSecondary) == 1 })
 	setStatus(t, theirs, "last", siteStatus{Ready: true})
 	eventually(t, "a status that came later", func() bool { return seen.with("away", OperationSecondary) == 2 })
 	idle(t, c)
@@ -157,7 +160,8 @@ func TestASourceWhosePermissionIsTakenAwayDegradesAndHeals(t *testing.T) {
 	clerk := func(deny ...string) []*server.User {
 		return []*server.User{
 			{Username: "admin", Password: "x"},
-			{Username: "clerk", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: deny}}},
+			{Username: "clerk", Password: "x", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: deny}}},
 		}
 	}
 	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
@@ -166,7 +170,8 @@ func TestASourceWhosePermissionIsTakenAwayDegradesAndHeals(t *testing.T) {
 	}))
 	_, js := natstest.Connect(t, s.URL(), nats.UserInfo("admin", "x"))
 	admin := &world{t: t, server: s, js: js}
-	_, js = natstest.Connect(t, s.URL(), nats.UserInfo("clerk", "x"), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
+	_, js = natstest.Connect(t, s.URL(), nats.UserInfo("clerk", "x"), nats.ReconnectWait(10*time.Millisecond),
+		nats.MaxReconnects(-1))
 	w := &world{t: t, server: s, js: js}
 	reload := func(deny ...string) {
 		t.Helper()
@@ -180,7 +185,9 @@ func TestASourceWhosePermissionIsTakenAwayDegradesAndHeals(t *testing.T) {
 	}
 	told := make(chan news, 1000)
 	var seen calls
-	c, sites, _ := w.runningSites(&seen, Owns(w.pages()), WithOnSourceError(func(source string, err error) { told <- news{source, err} }))
+	c, sites, _ := w.runningSites(&seen, Owns(w.pages()), WithOnSourceError(func(source string, err error) {
+		told <- news{source, err}
+	}))
 	const name = "Owns Page (bucket pages)"
 	reload("$JS.API.CONSUMER.*.KV_pages.>", "$JS.API.CONSUMER.MSG.NEXT.KV_pages.>")
 	must(t, admin.js.DeleteConsumer(t.Context(), "KV_pages", consumersOf(t, admin, "pages")))

@@ -14,7 +14,8 @@ import (
 func remembers(c *Controller[*site]) map[string]int {
 	deleted := c.engine.Inside().Keys.Where(func(s *keytable.State) bool { return s.Deleted != nil })
 	anchors := c.engine.Inside().Keys.Where(func(s *keytable.State) bool { return s.DeletedAnchor != nil })
-	return map[string]int{"queue": c.engine.Inside().Queue.Remembered(), "vanishings": len(deleted), "losses": len(anchors)}
+	return map[string]int{"queue": c.engine.Inside().Queue.Remembered(), "vanishings": len(deleted),
+		"losses": len(anchors)}
 }
 
 // TestAReplicaThatWaitsRemembersOnlyKeysThatExist, and what somebody enqueued there; when it takes over it owes no
@@ -23,7 +24,8 @@ func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	w := newWorld(t)
-	timing := WithLeaseTiming(LeaseTiming{Duration: 5 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond})
+	timing := WithLeaseTiming(LeaseTiming{Duration: 5 * time.Second, RenewDeadline: 2 * time.Second,
+		RetryPeriod: 100 * time.Millisecond})
 	block := make(chan struct{})
 	sites, pages := w.sites(), w.pages()
 	leader, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
@@ -61,7 +63,9 @@ func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
 
 	waiting.Enqueue("nobody", OperationManual)
 	must(t, sites.Delete(ctx, "owed"))
-	eventually(t, "the second knows that it is gone", func() bool { return !waiting.engine.Inside().Primary.Exists("owed") })
+	eventually(t, "the second knows that it is gone", func() bool {
+		return !waiting.engine.Inside().Primary.Exists("owed")
+	})
 	eventually(t, "the first is in its teardown", func() bool { return leader.Stats().Running == 1 })
 	close(block)
 	r.halt()

@@ -56,7 +56,8 @@ func TestStatsAreRightAfterManyOperations(t *testing.T) {
 		t.Errorf("counted %d reconciles, %d failures, %d terminals; there were %d, %d, %d",
 			s.Reconciles, s.Failures, s.Terminals, ran.Load(), failures.Load(), terminals.Load())
 	}
-	if s.Running != 0 || s.Ready != [3]int{} || s.Delayed != 0 || s.OldestReady != 0 || s.Failing != 0 || s.Workers != 8 || s.ReconcileTime <= 0 || s.Parked > keys {
+	if s.Running != 0 || s.Ready != [3]int{} || s.Delayed != 0 || s.OldestReady != 0 || s.Failing != 0 ||
+		s.Workers != 8 || s.ReconcileTime <= 0 || s.Parked > keys {
 		t.Errorf("at rest: %+v", s)
 	}
 	if n := c.engine.Inside().Queue.Remembered(); n != 0 {

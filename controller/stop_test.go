@@ -42,7 +42,10 @@ func TestStopStartsNothingNewAndLetsRunningReconcilesFinishWithALiveContext(t *t
 			must(t, err)
 			r := w.run(c)
 			keys := []string{receive(t, "a reconcile", entered), receive(t, "another", entered)}
-			eventually(t, "many more wait", func() bool { n := c.engine.Inside().Queue.Counts(); return n.Ready[0]+n.Ready[1] > 20 })
+			eventually(t, "many more wait", func() bool {
+				n := c.engine.Inside().Queue.Counts()
+				return n.Ready[0]+n.Ready[1] > 20
+			})
 			r.stop()
 			close(leave) // at once: nobody gave Run the time to notice
 			r.halt()
@@ -71,11 +74,12 @@ func TestAMapperThatNeverReturnsDoesNotKeepRunFromReturning(t *testing.T) {
 	w := newWorld(t)
 	themes := w.client("Theme", "themes")
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
-	c, err := New("sites", w.sites(), new(calls).reconciler(nil), Watches(themes, func(context.Context, *theme) ([]string, error) {
-		entered <- struct{}{}
-		<-leave
-		return nil, nil
-	}))
+	c, err := New("sites", w.sites(), new(calls).reconciler(nil),
+		Watches(themes, func(context.Context, *theme) ([]string, error) {
+			entered <- struct{}{}
+			<-leave
+			return nil, nil
+		}))
 	must(t, err)
 	t.Cleanup(func() { themes.Close() }) // it waits for the mapper
 	r := w.run(c)
@@ -129,8 +133,10 @@ func TestWhatIsFinishedInTheGracePeriodIsRecorded(t *testing.T) {
 	r.halt()
 	record, err := sites.Record(t.Context(), "home")
 	must(t, err)
-	if fmt.Sprint(record.ObservedRevision) != s.ResourceVersion || len(record.Conditions) != 1 || record.Conditions[0].Reason != "Synced" {
-		t.Errorf("record: observed %d, conditions %v; want revision %s, Synced", record.ObservedRevision, record.Conditions, s.ResourceVersion)
+	if fmt.Sprint(record.ObservedRevision) != s.ResourceVersion || len(record.Conditions) != 1 ||
+		record.Conditions[0].Reason != "Synced" {
+		t.Errorf("record: observed %d, conditions %v; want revision %s, Synced", record.ObservedRevision,
+			record.Conditions, s.ResourceVersion)
 	}
 }
 
@@ -216,11 +222,12 @@ func TestMapperThatWaitsDoesNotHoldUpTheStop(t *testing.T) {
 	w := newWorld(t)
 	pages := w.pages()
 	entered := make(chan struct{}, 10)
-	c, err := New("sites", w.sites(), noReconciler, Watches(pages, func(ctx context.Context, _ *page) ([]string, error) {
-		entered <- struct{}{}
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}))
+	c, err := New("sites", w.sites(), noReconciler,
+		Watches(pages, func(ctx context.Context, _ *page) ([]string, error) {
+			entered <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}))
 	must(t, err)
 	r := w.run(c)
 	eventually(t, "it runs", func() bool { return c.Stats().Leading })
@@ -259,7 +266,8 @@ func TestNoGoroutineBeforeRunAndNothingIsLeftAfter(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	trigger := make(chan struct{})
 	var seen calls
-	c, err := New("sites", sites, seen.reconciler(onePage(sites, pages)), Owns(pages), WithWorkers(50), WithReconcileAllOn(trigger),
+	c, err := New("sites", sites, seen.reconciler(onePage(sites, pages)), Owns(pages), WithWorkers(50),
+		WithReconcileAllOn(trigger),
 		Watches(pages, noPages), WithDebounce(time.Millisecond, time.Second))
 	must(t, err)
 	c.Enqueue("home", OperationManual)

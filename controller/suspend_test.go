@@ -32,7 +32,10 @@ func TestASuspendedDocumentIsNotReconciledUntilItIsResumed(t *testing.T) {
 	c.Enqueue("home", OperationManual)
 	must(t, sites.Create(ctx, newSite("after", "one")))
 	eventually(t, "others are reconciled", func() bool { return seen.count("after") > 0 })
-	eventually(t, "the queue is worked off", func() bool { s := c.Stats(); return s.Ready == [3]int{} && s.Running == 0 })
+	eventually(t, "the queue is worked off", func() bool {
+		s := c.Stats()
+		return s.Ready == [3]int{} && s.Running == 0
+	})
 	if n := seen.count("home"); n != before {
 		t.Errorf("reconciled %d times while suspended: %v", n-before, seen.of("home")[before:])
 	}

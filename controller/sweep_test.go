@@ -63,12 +63,14 @@ func TestTheSweepsDryRunOnlyReports(t *testing.T) {
 	sites, pages := w.sites(), w.pages()
 	must(t, pages.Create(t.Context(), w.ownedPage("orphan", "nobody")))
 	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(20*time.Millisecond), WithSweepDryRun())
+	c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(20*time.Millisecond),
+		WithSweepDryRun())
 	must(t, err)
 	w.run(c)
 	eventually(t, "some sweeps", func() bool { return c.Stats().Sweeps > 5 })
 	if c.Stats().Orphaned != 1 || !exists(t, pages, "orphan") || seen.count("nobody") != 0 {
-		t.Errorf("orphaned %d, reconciled %v; want one reported and nothing done", c.Stats().Orphaned, seen.of("nobody"))
+		t.Errorf("orphaned %d, reconciled %v; want one reported and nothing done", c.Stats().Orphaned,
+			seen.of("nobody"))
 	}
 }
 

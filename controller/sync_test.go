@@ -122,13 +122,15 @@ func TestSourceThatMayNotBeReadFailsRunByName(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
 		denied := &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.CREATE.KV_pages.>"}}
-		o.Users = []*server.User{{Username: "admin", Password: "x"}, {Username: "clerk", Password: "x", Permissions: &server.Permissions{Publish: denied}}}
+		o.Users = []*server.User{{Username: "admin", Password: "x"},
+			{Username: "clerk", Password: "x", Permissions: &server.Permissions{Publish: denied}}}
 	}))
 	_, js := natstest.Connect(t, s.URL(), nats.UserInfo("clerk", "x"))
 	w := &world{t: t, server: s, js: js}
 	c, err := New("sites", w.sites(), noReconciler, Owns(w.pages()), WithCacheSyncTimeout(3*time.Second))
 	must(t, err)
-	says(t, w.run(c).failed(), `controller "sites"`, "not synced: Owns Page (bucket pages)", "ermission", "CONSUMER.CREATE.KV_pages")
+	says(t, w.run(c).failed(), `controller "sites"`, "not synced: Owns Page (bucket pages)", "ermission",
+		"CONSUMER.CREATE.KV_pages")
 }
 
 func TestInformerThatHasBeenStoppedFailsRunByName(t *testing.T) {
@@ -139,7 +141,8 @@ func TestInformerThatHasBeenStoppedFailsRunByName(t *testing.T) {
 	informer.RunWithContext(ended)
 	c, err := New("sites", w.sites(), noReconciler, OwnsKube(informer))
 	must(t, err)
-	says(t, w.run(c).failed(), `controller "sites"`, "OwnsKube PartialObjectMetadata (informer 1)", "stopped already", "give the controller a new one")
+	says(t, w.run(c).failed(), `controller "sites"`, "OwnsKube PartialObjectMetadata (informer 1)", "stopped already",
+		"give the controller a new one")
 }
 
 func TestStatusBucketOfAnotherControllerFailsRunByName(t *testing.T) {
@@ -152,7 +155,8 @@ func TestStatusBucketOfAnotherControllerFailsRunByName(t *testing.T) {
 	r.halt()
 	second, err := New("second", sites, noReconciler)
 	must(t, err)
-	says(t, w.run(second).failed(), `controller "second"`, "sites-status", `belongs to controller "first"`, "another StatusBucket")
+	says(t, w.run(second).failed(), `controller "second"`, "sites-status", `belongs to controller "first"`,
+		"another StatusBucket")
 }
 
 func TestCancelDuringTheSyncIsNoError(t *testing.T) {
@@ -268,7 +272,8 @@ func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
 		return mapped.Load() >= 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
 	})
 	if s := c.Stats(); s.Reconciles != 0 || s.Running != 0 || s.Leading {
-		t.Errorf("%d reconciles, %d running, leading %v, before the last object was seen", s.Reconciles, s.Running, s.Leading)
+		t.Errorf("%d reconciles, %d running, leading %v, before the last object was seen", s.Reconciles, s.Running,
+			s.Leading)
 	}
 	close(release)
 	eventually(t, "every primary is reconciled", func() bool {

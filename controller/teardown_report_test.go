@@ -53,7 +53,9 @@ func TestAReconcilerThatCleanedUpIsNotCalledAgainWhileSomethingIsHeld(t *testing
 		t.Errorf("%d failing, want none: it waits", n)
 	}
 	c.Enqueue("home", OperationDelete)
-	eventually(t, "it is called for a delete that is asked for", func() bool { return seen.with("home", OperationDelete) == 2 })
+	eventually(t, "it is called for a delete that is asked for", func() bool {
+		return seen.with("home", OperationDelete) == 2
+	})
 	letGo.Store(true)
 	eventually(t, "it is torn down", noRecord(t, sites, "home"))
 
@@ -85,8 +87,10 @@ func TestALeaderThatCannotBeAskedIsNoAttempt(t *testing.T) {
 	proxy.Refuse()
 	c.Enqueue("nobody", OperationManual)
 	eventually(t, "the leader was asked in vain", func() bool { return c.Stats().LeaderErrors > 0 })
-	if n := len(told.with(OperationDelete)); n != 0 || policy.Load() != 0 || c.Stats().Reconciles != 0 || c.Stats().Failures != 0 {
-		t.Errorf("%d results told, policy asked %d times, %d reconciles, %d failures; want none", n, policy.Load(), c.Stats().Reconciles, c.Stats().Failures)
+	if n := len(told.with(OperationDelete)); n != 0 || policy.Load() != 0 || c.Stats().Reconciles != 0 ||
+		c.Stats().Failures != 0 {
+		t.Errorf("%d results told, policy asked %d times, %d reconciles, %d failures; want none", n, policy.Load(),
+			c.Stats().Reconciles, c.Stats().Failures)
 	}
 	proxy.Resume()
 	eventually(t, "it is reconciled then", func() bool { return len(told.with(OperationDelete)) > 0 })

@@ -143,7 +143,8 @@ func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
 				now, err := sites.Record(ctx, "home")
 				must(t, err) // never without one
 				doc, err := sites.Get(ctx, "home")
-				return err == nil && now.Revision > anchor && now.ObservedRevision == uint64(doc.Generation) && seen.with("home", OperationPut) > 1
+				return err == nil && now.Revision > anchor && now.ObservedRevision == uint64(doc.Generation) &&
+					seen.with("home", OperationPut) > 1
 			})
 			after, err := pages.Get(ctx, "home-0")
 			must(t, err)
@@ -190,7 +191,8 @@ func TestADocumentPutAgainDuringTheCascadeGetsItsOwn(t *testing.T) {
 				pages.onDelete = func(_ string, remove func() error) error {
 					err := remove()
 					deletes++
-					if moment == "between two deletes" && deletes == 1 || moment == "after the last delete" && deletes == 2 {
+					if moment == "between two deletes" && deletes == 1 || moment == "after the last delete" &&
+						deletes == 2 {
 						again()
 					}
 					return err
@@ -288,7 +290,8 @@ func TestABehindCacheTearsNothingDown(t *testing.T) {
 
 	var seen calls
 	behind := &blind{Client: w.away().sites(), hidden: "home"}
-	c2, err := New("sites", behind, seen.reconciler(pagesOf(behind, pages)), Owns(pages), WithResyncInterval(20*time.Millisecond))
+	c2, err := New("sites", behind, seen.reconciler(pagesOf(behind, pages)), Owns(pages),
+		WithResyncInterval(20*time.Millisecond))
 	must(t, err)
 	w.run(c2)
 	eventually(t, "the owed delete was looked at, and refused", func() bool { return behind.confirmed.Load() > 2 })

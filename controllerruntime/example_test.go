@@ -81,7 +81,8 @@ func Example() {
 	c.pages, err = entity.NewClient[*Page](ctx, js, entity.Config{Kind: "Page", Bucket: "pages"})
 	check(err)
 	defer c.pages.Close()
-	c.ControllerRuntime = controllerruntime.NewControllerRuntime[*Site, *Page, free, free, free, free, free, free, free](
+	c.ControllerRuntime = controllerruntime.NewControllerRuntime[*Site, *Page, free, free, free, free, free, free,
+		free](
 		"sites", "Site",
 		nil,      // a Kubernetes clientset, for events about Kubernetes objects
 		c.sites,  // the primary

@@ -43,7 +43,8 @@ var _ func(
 	terciaryNatsClient4 entity.IEntityClient[t4],
 	secondaryExternalClients []external.IExternalClient,
 	resyncInterval time.Duration,
-) *controllerruntime.ControllerRuntime[p, s1, s2, s3, s4, t1, t2, t3, t4] = controllerruntime.NewControllerRuntime[p, s1, s2, s3, s4, t1, t2, t3, t4]
+) *controllerruntime.ControllerRuntime[p, s1, s2, s3, s4, t1, t2, t3, t4] = controllerruntime.NewControllerRuntime[p,
+	s1, s2, s3, s4, t1, t2, t3, t4]
 
 var _ interface {
 	SetCustomController(customController controllerruntime.IController)
@@ -99,7 +100,8 @@ func TestKumoriConstantsAreThoseOfTheKumoriControllerruntime(t *testing.T) {
 	for _, c := range [][2]string{
 		{controllerruntime.ReasonResourceSynced, "Synced"},
 		{controllerruntime.ReasonErrResourceExists, "ErrResourceExists"},
-		{controllerruntime.MessageErrResourceExists, "Resource %q already exists and is not managed by this controller"},
+		{controllerruntime.MessageErrResourceExists,
+			"Resource %q already exists and is not managed by this controller"},
 		{controllerruntime.MessageResourceSyncedCreated, "%q synced successfully (created)"},
 		{controllerruntime.MessageResourceSyncedUpdated, "%q synced successfully (updated)"},
 		{controllerruntime.MessageResourceSyncedDeleted, "%q synced successfully (deleted)"},

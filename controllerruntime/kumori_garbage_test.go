@@ -40,7 +40,8 @@ func TestKumoriDefaultGarbageSecondariesEnqueuesEachMissingOwnerWithDelete(t *te
 	c := kumori{sites: sites, pages: pages, secondaries: []cache.SharedIndexInformer{informer}}.custom(nil)
 	runKumori(t, c)
 	eventually(t, "the missing owners are synced after the first sync", func() bool {
-		return c.seen.with("gone", controller.OperationDelete) == 1 && c.seen.with("gone-too", controller.OperationDelete) == 1
+		return c.seen.with("gone", controller.OperationDelete) == 1 &&
+			c.seen.with("gone-too", controller.OperationDelete) == 1
 	})
 	eventually(t, "and the one that exists", func() bool { return c.seen.count("home") > 0 })
 	if n := c.seen.with("home", controller.OperationDelete); n != 0 {
@@ -52,7 +53,8 @@ func TestKumoriDefaultGarbageSecondariesComesBackEachInterval(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
-	c := kumori{sites: sites, pages: pages, resync: 100 * time.Millisecond}.custom(nil) // which leaves the page where it is
+	// which leaves the page where it is
+	c := kumori{sites: sites, pages: pages, resync: 100 * time.Millisecond}.custom(nil)
 	runKumori(t, c)
 	eventually(t, "three intervals", func() bool { return c.seen.with("gone", controller.OperationDelete) >= 3 })
 }
@@ -91,7 +93,10 @@ func TestKumoriBrakeHoldsAMassOfMissingOwnersUntilItIsReleased(t *testing.T) {
 	}
 	c := kumori{sites: sites, pages: pages}.custom(nil)
 	runKumori(t, c)
-	eventually(t, "the brake holds them", func() bool { state := c.Stats().Brake; return state.Engaged && state.Swept == mass })
+	eventually(t, "the brake holds them", func() bool {
+		state := c.Stats().Brake
+		return state.Engaged && state.Swept == mass
+	})
 	c.EnqueueKey("last", controller.OperationPut) // nothing else keeps the worker busy
 	eventually(t, "another key is synced", func() bool { return c.seen.count("last") == 1 })
 	for i := range mass {
@@ -101,7 +106,9 @@ func TestKumoriBrakeHoldsAMassOfMissingOwnersUntilItIsReleased(t *testing.T) {
 	}
 	must(t, c.ReleaseBrake(t.Context()))
 	for i := range mass {
-		eventually(t, owner(i)+" is synced after the release", func() bool { return c.seen.with(owner(i), controller.OperationDelete) == 1 })
+		eventually(t, owner(i)+" is synced after the release", func() bool {
+			return c.seen.with(owner(i), controller.OperationDelete) == 1
+		})
 	}
 }
 
@@ -132,7 +139,9 @@ func TestKumoriGarbageSecondariesOverriddenMayCallTheDefault(t *testing.T) {
 	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
 	c := kumori{sites: sites, pages: pages}.collecting(func(c *collecting) { c.kumoriRuntime.GarbageSecondaries() })
 	runKumori(t, c)
-	eventually(t, "the missing owner is synced", func() bool { return c.seen.with("gone", controller.OperationDelete) == 1 })
+	eventually(t, "the missing owner is synced", func() bool {
+		return c.seen.with("gone", controller.OperationDelete) == 1
+	})
 }
 
 func TestKumoriPanicInGarbageSecondariesIsLoggedAndItComesBack(t *testing.T) {

@@ -119,7 +119,8 @@ type kumoriRun struct {
 func runKumori(t *testing.T, c IController) *kumoriRun {
 	t.Helper()
 	stop := make(chan struct{})
-	r := &kumoriRun{t: t, stop: sync.OnceFunc(func() { close(stop) }), done: make(chan struct{}), errs: make(chan error, 1)}
+	r := &kumoriRun{t: t, stop: sync.OnceFunc(func() { close(stop) }), done: make(chan struct{}),
+		errs: make(chan error, 1)}
 	go func() {
 		defer close(r.done)
 		c.Run(2, stop, r.errs)

@@ -24,7 +24,9 @@ func TestKumoriDefaultHandleSecondaryEnqueuesTheOwnerOfANatsSecondary(t *testing
 	woken := 0
 	wakes := func(what string) {
 		t.Helper()
-		eventually(t, "the owner is synced: "+what, func() bool { return c.seen.with("home", controller.OperationSecondary) > woken })
+		eventually(t, "the owner is synced: "+what, func() bool {
+			return c.seen.with("home", controller.OperationSecondary) > woken
+		})
 		woken = c.seen.with("home", controller.OperationSecondary)
 	}
 	must(t, pages.Create(t.Context(), owned(newPage("a", "one"), "home")))
@@ -54,7 +56,9 @@ func TestKumoriDefaultHandleSecondaryEnqueuesTheOwnerOfAKubernetesSecondary(t *t
 	woken := 0
 	wakes := func(what string) {
 		t.Helper()
-		eventually(t, "the owner is synced: "+what, func() bool { return c.seen.with("home", controller.OperationSecondary) > woken })
+		eventually(t, "the owner is synced: "+what, func() bool {
+			return c.seen.with("home", controller.OperationSecondary) > woken
+		})
 		woken = c.seen.with("home", controller.OperationSecondary)
 	}
 	m := owned(configMap("settings", "one"), "home")
@@ -102,7 +106,9 @@ func TestKumoriDefaultHandleSecondaryIgnoresWhatIsNotOurs(t *testing.T) {
 	}
 	c.HandleSecondary("no object")
 	// Events of one informer come in order, so what was before would have been enqueued before.
-	eventually(t, "the owner of the last is synced", func() bool { return c.seen.with("last", controller.OperationSecondary) == 1 })
+	eventually(t, "the owner of the last is synced", func() bool {
+		return c.seen.with("last", controller.OperationSecondary) == 1
+	})
 	if n := c.seen.with("home", controller.OperationSecondary); n != 0 {
 		t.Errorf("home was enqueued %d times for what it does not own", n)
 	}
@@ -131,7 +137,9 @@ func TestKumoriHandleSecondaryGetsTheObjectItself(t *testing.T) {
 	must(t, pages.UpdateStatus(t.Context(), p))
 	hears("the page with its new status", func(p *page) bool { return p.Status.Ready })
 	must(t, pages.Patch(t.Context(), "a", []byte(`{"spec":{"title":"three"}}`)))
-	hears("an updated page with the status it has", func(p *page) bool { return p.Spec.Title == "three" && p.Status.Ready })
+	hears("an updated page with the status it has", func(p *page) bool {
+		return p.Spec.Title == "three" && p.Status.Ready
+	})
 	revision := func() string {
 		p, err := pages.Get(t.Context(), "a")
 		must(t, err)
@@ -186,10 +194,13 @@ func TestKumoriHandleSecondaryHearsOfASecondaryThatChangesItsOwner(t *testing.T)
 	runKumori(t, c)
 	p := owned(newPage("a", ""), "old")
 	must(t, pages.Create(t.Context(), p))
-	eventually(t, "the first owner is synced", func() bool { return c.seen.with("old", controller.OperationSecondary) == 1 })
+	eventually(t, "the first owner is synced", func() bool {
+		return c.seen.with("old", controller.OperationSecondary) == 1
+	})
 	must(t, pages.Update(t.Context(), owned(p, "new")))
 	eventually(t, "both owners are synced", func() bool {
-		return c.seen.with("old", controller.OperationSecondary) == 2 && c.seen.with("new", controller.OperationSecondary) == 1
+		return c.seen.with("old", controller.OperationSecondary) == 2 &&
+			c.seen.with("new", controller.OperationSecondary) == 1
 	})
 }
 
@@ -218,11 +229,17 @@ func TestKumoriHandleSecondaryCanSuppressAndRedirect(t *testing.T) {
 			return obj.(metav1.Object).GetName() == name && isKube == kube
 		})
 	}
-	eventually(t, "the suppressed ones are heard of", func() bool { return named("suppressed", true)() && named("suppressed", false)() })
+	eventually(t, "the suppressed ones are heard of", func() bool {
+		return named("suppressed", true)() && named("suppressed", false)()
+	})
 	must(t, pages.Create(t.Context(), owned(newPage("redirected", ""), "home")))
-	eventually(t, "the page's is redirected", func() bool { return l.seen.with("elsewhere", controller.OperationSecondary) == 1 })
+	eventually(t, "the page's is redirected", func() bool {
+		return l.seen.with("elsewhere", controller.OperationSecondary) == 1
+	})
 	server.Add(owned(configMap("redirected", ""), "home"))
-	eventually(t, "the config map's too", func() bool { return l.seen.with("elsewhere", controller.OperationSecondary) == 2 })
+	eventually(t, "the config map's too", func() bool {
+		return l.seen.with("elsewhere", controller.OperationSecondary) == 2
+	})
 	if n := l.seen.with("home", controller.OperationSecondary); n != 0 {
 		t.Errorf("the owner was enqueued %d times, though HandleSecondary did not", n)
 	}
@@ -239,7 +256,9 @@ func TestKumoriPanicInHandleSecondaryDoesNotStopTheOthers(t *testing.T) {
 	runKumori(t, l)
 	must(t, pages.Create(t.Context(), newPage("bad", "")))
 	must(t, pages.Create(t.Context(), newPage("good", "")))
-	eventually(t, "the next page is heard of", l.secondaries.any(func(obj any) bool { return obj.(*page).Name == "good" }))
+	eventually(t, "the next page is heard of", l.secondaries.any(func(obj any) bool {
+		return obj.(*page).Name == "good"
+	}))
 }
 
 func TestKumoriTertiariesReachHandleTertiaryOnlyAndEnqueueNothing(t *testing.T) {
@@ -312,17 +331,20 @@ func TestKumoriDecomposeKubeSecondaryResource(t *testing.T) {
 		key     string
 		isError bool
 	}{
-		"owned Kubernetes object":                   {obj: ownedMap, want: ownedMap, key: "home"},
-		"owned NATS entity":                         {obj: ownedPage, want: ownedPage, key: "home"},
-		"last state of an owned object":             {obj: cache.DeletedFinalStateUnknown{Key: "shop/owned", Obj: ownedMap}, want: ownedMap, key: "home"},
-		"no owner":                                  {obj: freeMap, want: freeMap},
-		"last state without an owner":               {obj: cache.DeletedFinalStateUnknown{Key: "shop/free", Obj: freeMap}, want: freeMap},
-		"owner of another kind":                     {obj: theirs, want: theirs},
-		"owner of another installation":             {obj: elsewhere, want: elsewhere},
-		"no object":                                 {obj: "home", isError: true},
-		"nil":                                       {obj: nil, isError: true},
-		"nil pointer":                               {obj: nilPage, isError: true},
-		"last state that is not known":              {obj: cache.DeletedFinalStateUnknown{Key: "shop/lost"}, isError: true},
+		"owned Kubernetes object": {obj: ownedMap, want: ownedMap, key: "home"},
+		"owned NATS entity":       {obj: ownedPage, want: ownedPage, key: "home"},
+		"last state of an owned object": {obj: cache.DeletedFinalStateUnknown{Key: "shop/owned",
+			Obj: ownedMap}, want: ownedMap, key: "home"},
+		"no owner": {obj: freeMap, want: freeMap},
+		"last state without an owner": {obj: cache.DeletedFinalStateUnknown{Key: "shop/free",
+			Obj: freeMap}, want: freeMap},
+		"owner of another kind":         {obj: theirs, want: theirs},
+		"owner of another installation": {obj: elsewhere, want: elsewhere},
+		"no object":                     {obj: "home", isError: true},
+		"nil":                           {obj: nil, isError: true},
+		"nil pointer":                   {obj: nilPage, isError: true},
+		"last state that is not known": {obj: cache.DeletedFinalStateUnknown{Key: "shop/lost"},
+			isError: true},
 		"external resource, which is no object too": {obj: external.Resource{OwnerKey: "home"}, isError: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -348,7 +370,8 @@ func TestKumoriSetOwnerNamesKindKeyAndInstance(t *testing.T) {
 		if !ok || kind != "Site" || key != "home" || entity.InstanceOf(obj) == "" {
 			t.Errorf("annotations %v", obj.GetAnnotations())
 		}
-		if labels := obj.GetLabels(); labels[controller.OwnerkindLabel] != "Site" || labels[controller.OwnerKeyLabel] != "home" {
+		if labels := obj.GetLabels(); labels[controller.OwnerkindLabel] != "Site" ||
+			labels[controller.OwnerKeyLabel] != "home" {
 			t.Errorf("labels %v", labels)
 		}
 	}

@@ -115,7 +115,8 @@ func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
 	}
 	ops := c.seen.of("home")
 	if !ops[failures].Has(controller.OperationPut) || !ops[failures].Has(controller.OperationRetry) {
-		t.Errorf("operations of the attempt that succeeded are %s, want what it was retried for and Retry", ops[failures])
+		t.Errorf("operations of the attempt that succeeded are %s, want what it was retried for and Retry",
+			ops[failures])
 	}
 	if len(ops) != failures+1 {
 		t.Errorf("%d calls, want none after the success: %v", len(ops), ops)
@@ -155,7 +156,9 @@ func TestKumoriEnqueueKeyAndEnqueueKeyAfter(t *testing.T) {
 	c.EnqueueKey("early", controller.OperationManual) // before Run: kept
 	must(t, sites.Create(t.Context(), newSite("early", "one")))
 	runKumori(t, c)
-	eventually(t, "what was enqueued before Run is synced", func() bool { return c.seen.with("early", controller.OperationManual) == 1 })
+	eventually(t, "what was enqueued before Run is synced", func() bool {
+		return c.seen.with("early", controller.OperationManual) == 1
+	})
 	start := time.Now()
 	c.EnqueueKeyAfter("early", controller.OperationExternal, 100*time.Millisecond)
 	eventually(t, "the delayed one too", func() bool { return c.seen.with("early", controller.OperationExternal) == 1 })
@@ -207,7 +210,9 @@ func TestKumoriSyncsDeletesThatItMissedWhileDown(t *testing.T) {
 		return err
 	})
 	runKumori(t, second)
-	eventually(t, "the delete is synced", func() bool { return second.seen.with("home", controller.OperationDelete) == 1 })
+	eventually(t, "the delete is synced", func() bool {
+		return second.seen.with("home", controller.OperationDelete) == 1
+	})
 	eventually(t, "and the last known document with it", func() bool { return known.Load() == "one" })
 }
 
@@ -243,7 +248,8 @@ func TestKumoriEventsAboutNatsEntitiesAndKubernetesObjectsArrive(t *testing.T) {
 
 	events, err := recorder.List(t.Context(), w.js, recorder.Query{Kind: "Site", Key: "home"})
 	must(t, err)
-	if len(events) != 1 || events[0].Reason != "Synced" || events[0].Message != `"home" synced successfully (created)` || events[0].Source.Component != "sites" {
+	if len(events) != 1 || events[0].Reason != "Synced" ||
+		events[0].Message != `"home" synced successfully (created)` || events[0].Source.Component != "sites" {
 		t.Errorf("events about the entity: %+v", events)
 	}
 	kube, err := clientset.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{})
@@ -267,7 +273,8 @@ func (s *servicing) SyncHandler(string) error { return s.sync() }
 func TestKumoriEventFindsItsKindAlsoWhereKubernetesHasTheSame(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
-	services, err := entity.NewClient[*service](t.Context(), w.js, entity.Config{Kind: "Service", APIVersion: "v1", Bucket: "services"})
+	services, err := entity.NewClient[*service](t.Context(), w.js,
+		entity.Config{Kind: "Service", APIVersion: "v1", Bucket: "services"})
 	must(t, err)
 	t.Cleanup(services.Close)
 	web := &service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
@@ -282,7 +289,8 @@ func TestKumoriEventFindsItsKindAlsoWhereKubernetesHasTheSame(t *testing.T) {
 			return err
 		}
 		c.Event(web, corev1.EventTypeNormal, ReasonResourceSynced, "done")
-		c.Event(newSite("home", ""), corev1.EventTypeNormal, ReasonResourceSynced, "an object that does not say its kind")
+		c.Event(newSite("home", ""), corev1.EventTypeNormal, ReasonResourceSynced,
+			"an object that does not say its kind")
 		close(done)
 		return nil
 	}
@@ -345,13 +353,18 @@ func failing(t *testing.T, w *world) map[string]struct {
 		says []string
 	}
 	return map[string]c{
-		"another kind":      {kumori{sites: sites, kind: "Page"}, []string{`"Page"`, `"Site"`}},
-		"no primary":        {kumori{kind: "Site"}, []string{"client is nil"}},
-		"external twice":    {kumori{sites: sites, externals: []external.IExternalClient{buckets{}, buckets{}}}, []string{"S3Bucket", "a kind of its own"}},
-		"external nil":      {kumori{sites: sites, externals: []external.IExternalClient{nil}}, []string{"secondary external client", "client is needed"}},
+		"another kind": {kumori{sites: sites, kind: "Page"}, []string{`"Page"`, `"Site"`}},
+		"no primary":   {kumori{kind: "Site"}, []string{"client is nil"}},
+		"external twice": {kumori{sites: sites, externals: []external.IExternalClient{buckets{}, buckets{}}},
+			[]string{"S3Bucket", "a kind of its own"}},
+		"external nil": {kumori{sites: sites, externals: []external.IExternalClient{nil}},
+			[]string{"secondary external client", "client is needed"}},
 		"negative interval": {kumori{sites: sites, resync: -1}, []string{"WithResyncInterval"}},
-		"nil informer":      {kumori{sites: sites, secondaries: make([]cache.SharedIndexInformer, 1)}, []string{"secondary shared informer 0 is nil"}},
-		"no status bucket": {kumori{sites: w.client("Site", "bare", func(cfg *entity.Config) { cfg.StatusBucket = entity.NoStatusBucket })},
+		"nil informer": {kumori{sites: sites, secondaries: make([]cache.SharedIndexInformer, 1)},
+			[]string{"secondary shared informer 0 is nil"}},
+		"no status bucket": {kumori{sites: w.client("Site", "bare", func(cfg *entity.Config) {
+			cfg.StatusBucket = entity.NoStatusBucket
+		})},
 			[]string{"StatusBucket"}},
 	}
 }

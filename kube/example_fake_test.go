@@ -67,7 +67,8 @@ func ExampleDeleter() {
 	_, err := client.Resource(configMaps).Namespace("default").Get(ctx, "books", metav1.GetOptions{})
 	fmt.Println("gone:", apierrors.IsNotFound(err))
 	fmt.Println(deleter.Delete(ctx, seen))
-	fmt.Println(deleter.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "books"}}))
+	fmt.Println(deleter.Delete(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "books"}}))
 	// Output: <nil> gone: true <nil> delete configmaps/v1 "default/books": the object has no uid, so it cannot be
 	// told from another one of that name: give one that was read
 }

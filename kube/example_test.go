@@ -23,28 +23,30 @@ type shop = entity.Object[shopSpec, struct{}]
 // A shop in NATS has a ConfigMap in Kubernetes. What somebody changes of it by hand is put right, and it goes with
 // its shop.
 func ExampleHandle_Apply() {
-	run := func(ctx context.Context, shops *entity.Client[*shop], clientset kubernetes.Interface, client dynamic.Interface) error {
+	run := func(ctx context.Context, shops *entity.Client[*shop], clientset kubernetes.Interface,
+		client dynamic.Interface) error {
 		factory := informers.NewSharedInformerFactory(clientset, 0)
 		settings, err := kube.New[*corev1.ConfigMap](client,
 			corev1.SchemeGroupVersion.WithResource("configmaps"), factory.Core().V1().ConfigMaps().Informer())
 		if err != nil {
 			return err
 		}
-		reconcile := controller.ReconcilerFunc(func(ctx context.Context, req controller.Request) (controller.Result, error) {
-			shop, err := shops.Lister().Get(req.Key)
-			if err != nil {
-				return controller.Result{}, nil // it is gone, and the runtime deletes what it owned
-			}
-			_, err = settings.Apply(ctx, &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: shop.Name},
-				Data:       map[string]string{"greeting": shop.Spec.Greeting},
+		reconcile := controller.ReconcilerFunc(
+			func(ctx context.Context, req controller.Request) (controller.Result, error) {
+				shop, err := shops.Lister().Get(req.Key)
+				if err != nil {
+					return controller.Result{}, nil // it is gone, and the runtime deletes what it owned
+				}
+				_, err = settings.Apply(ctx, &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: shop.Name},
+					Data:       map[string]string{"greeting": shop.Spec.Greeting},
+				})
+				var exists *controller.ResourceExistsError
+				if errors.As(err, &exists) {
+					return controller.Result{}, controller.TerminalError(err) // somebody else's: wait for another name
+				}
+				return controller.Result{}, err
 			})
-			var exists *controller.ResourceExistsError
-			if errors.As(err, &exists) {
-				return controller.Result{}, controller.TerminalError(err) // somebody else's: wait for another name
-			}
-			return controller.Result{}, err
-		})
 		c, err := controller.New("shops", shops, reconcile, settings.Owns())
 		if err != nil {
 			return err

@@ -32,5 +32,6 @@ func stillInformer() cache.SharedIndexInformer {
 }
 
 func configMap(name, value string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string]string{"value": value}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Data: map[string]string{"value": value}}
 }

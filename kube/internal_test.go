@@ -43,18 +43,21 @@ func TestTheLaterOfCacheAndOwnWriteIsShown(t *testing.T) {
 		cached *corev1.ConfigMap
 		want   string
 	}{
-		"nothing":                        {nil, nil, "none"},
-		"cache only":                     {nil, version("a", "5"), "a5"},
-		"own write only":                 {[]ownWrite{writeOf(version("a", "5"))}, nil, "a5"},
-		"cache behind":                   {[]ownWrite{writeOf(version("a", "10"))}, version("a", "9"), "a10"},
-		"cache ahead":                    {[]ownWrite{writeOf(version("a", "10"))}, version("a", "11"), "a11"},
-		"made again by somebody":         {[]ownWrite{writeOf(version("a", "10"))}, version("b", "11"), "b11"},
-		"writes overtake each other":     {[]ownWrite{writeOf(version("a", "10")), writeOf(version("a", "9"))}, nil, "a10"},
+		"nothing":                {nil, nil, "none"},
+		"cache only":             {nil, version("a", "5"), "a5"},
+		"own write only":         {[]ownWrite{writeOf(version("a", "5"))}, nil, "a5"},
+		"cache behind":           {[]ownWrite{writeOf(version("a", "10"))}, version("a", "9"), "a10"},
+		"cache ahead":            {[]ownWrite{writeOf(version("a", "10"))}, version("a", "11"), "a11"},
+		"made again by somebody": {[]ownWrite{writeOf(version("a", "10"))}, version("b", "11"), "b11"},
+		"writes overtake each other": {[]ownWrite{writeOf(version("a", "10")), writeOf(version("a", "9"))}, nil,
+			"a10"},
 		"deleted":                        {[]ownWrite{deleted("a")}, version("a", "10"), "none"},
 		"deleted, cache shows it going":  {[]ownWrite{deleted("a")}, leaving, "a12"},
 		"deleted, made again by another": {[]ownWrite{deleted("a")}, version("b", "11"), "b11"},
-		"deleted and made again":         {[]ownWrite{deleted("a"), writeOf(version("b", "11"))}, version("a", "10"), "b11"},
-		"write that ends after a delete": {[]ownWrite{deleted("a"), writeOf(version("a", "11"))}, version("a", "10"), "none"},
+		"deleted and made again": {[]ownWrite{deleted("a"), writeOf(version("b", "11"))}, version("a", "10"),
+			"b11"},
+		"write that ends after a delete": {[]ownWrite{deleted("a"), writeOf(version("a", "11"))}, version("a", "10"),
+			"none"},
 	} {
 		o, store := overlaid()
 		if test.cached != nil {

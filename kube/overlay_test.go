@@ -98,7 +98,8 @@ func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 		}
 		uncovered := mapOf("elsewhere", "home")
 		o.uncovered.add(source.ObjectKey(uncovered), owner.Of(uncovered))
-		if names, all := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{source.ObjectKey(uncovered)}) || !all {
+		if names, all := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{source.ObjectKey(uncovered)}) ||
+			!all {
 			t.Errorf("a teardown has to look at %v, all: %v", names, all)
 		}
 		must(t, store.Add(uncovered))
@@ -117,7 +118,8 @@ func TestWhatTheInformerDoesNotCoverIsBounded(t *testing.T) {
 		more := mapOf("more", "home")
 		more.APIVersion, more.Kind = "v1", "ConfigMap"
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(&corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{*more}})
+		_ = json.NewEncoder(w).Encode(&corev1.ConfigMapList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{*more}})
 	}))
 	defer server.Close()
 	transport := &http.Transport{}

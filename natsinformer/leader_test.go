@@ -29,12 +29,18 @@ func TestOnlyALeaderWithAMajorityIsBelieved(t *testing.T) {
 		`{"cluster":{"leader":"n0","replicas":[{"name":"n0","active":1},{"name":"n2","active":1}]}}`: false,
 		`{"cluster":{"leader":"n0","replicas":[{"name":"n1","active":1},{"name":"n2","active":1}]}}`: true,
 		// By a member that was elected while it answered, and by the same when it has applied all:
-		`{"cluster":{"leader":"n0","traffic_account":"$SYS","replicas":[` + fresh + `]}}`:                                false,
-		`{"cluster":{"leader":"n0","traffic_account":"$SYS","leader_since":"` + since + `","replicas":[` + fresh + `]}}`: true,
-		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,` + stale + `]}}`:                                           true,
-		`{"cluster":{"leader":"n0","replicas":[` + stale + `,` + stale + `]}}`:                                           false,
-		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,{"offline":true}]}}`:                                        true,
-		`{"cluster":{"leader":"n0","replicas":[` + stale + `,{"offline":true}]}}`:                                        false,
+		`{"cluster":{"leader":"n0","traffic_account":"$SYS","replicas":[` + fresh +
+			`]}}`: false,
+		`{"cluster":{"leader":"n0","traffic_account":"$SYS","leader_since":"` + since + `","replicas":[` + fresh +
+			`]}}`: true,
+		`{"cluster":{"leader":"n0","replicas":[` + fresh + `,` + stale +
+			`]}}`: true,
+		`{"cluster":{"leader":"n0","replicas":[` + stale + `,` + stale +
+			`]}}`: false,
+		`{"cluster":{"leader":"n0","replicas":[` + fresh +
+			`,{"offline":true}]}}`: true,
+		`{"cluster":{"leader":"n0","replicas":[` + stale +
+			`,{"offline":true}]}}`: false,
 	} {
 		if leaderless([]byte(answer)) == led {
 			t.Errorf("%s: led should be %v", answer, led)

@@ -193,7 +193,8 @@ func TestAResourceThatWasMadeAndIsInNoListIsMissing(t *testing.T) {
 	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
 		for _, key := range []string{"home", "lost"} {
 			entries := c.set.Store(key, &sync.Mutex{})
-			begun := external.Entry{Intent: &external.Intent{Action: external.ActionCreate, Digest: "x", Tried: time.Now()}}
+			begun := external.Entry{Intent: &external.Intent{Action: external.ActionCreate, Digest: "x",
+				Tried: time.Now()}}
 			if err := entries.Save(t.Context(), "Disk", external.Entry{}, begun); err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,8 @@ func TestOfSeveralErrorsEachIsLookedAt(t *testing.T) {
 		"one":   {a, []error{a}},
 		"kinds": {wrapped, []error{wrapped}},
 		"joined": {
-			fmt.Errorf("all: %w", errors.Join(a, fmt.Errorf("some: %w", errors.Join(b, wrapped)))), []error{a, b, wrapped},
+			fmt.Errorf("all: %w", errors.Join(a, fmt.Errorf("some: %w", errors.Join(b, wrapped)))), []error{a, b,
+				wrapped},
 		},
 		"aggregate": {utilerrors.NewAggregate([]error{a, errors.Join(b, c)}), []error{a, b, c}},
 		"marked":    {external.Unavailable(errors.Join(a, b)), []error{external.Unavailable(errors.Join(a, b))}},

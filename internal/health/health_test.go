@@ -87,7 +87,8 @@ func TestEachChangeIsToldAndLoggedOnce(t *testing.T) {
 		b.Set(ctx, "pages", nil)
 		synctest.Wait()
 		got.want(t, "pages: away", "pages: no rights", "other: away", "pages works")
-		if len(lines) != 4 || !strings.Contains(lines[0], "Source degraded") || !strings.Contains(lines[3], "Source works again") {
+		if len(lines) != 4 || !strings.Contains(lines[0], "Source degraded") ||
+			!strings.Contains(lines[3], "Source works again") {
 			t.Errorf("logged %q, want each change once", lines)
 		}
 	})
@@ -199,7 +200,8 @@ func toldAtTheEnd(t *testing.T, key any) {
 	var got told
 	b := health.New(func(ctx context.Context, name string, err error) {
 		if ctx.Err() != nil || ctx.Value(key) != "kept" {
-			t.Errorf("the callback's context: %v, value %v; want a live one with the values of Run's", ctx.Err(), ctx.Value(key))
+			t.Errorf("the callback's context: %v, value %v; want a live one with the values of Run's", ctx.Err(),
+				ctx.Value(key))
 		}
 		got.add(ctx, name, err)
 	})

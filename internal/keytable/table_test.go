@@ -142,7 +142,8 @@ func TestCountsAgreeWithTheStates(t *testing.T) {
 			t.Errorf("after step %d: %d fail and %d are parked; counted: %d and %d", i, failing, parked, f, p)
 		}
 		if held := keys.Where(func(*State) bool { return true }); keys.Len() != len(held) {
-			t.Errorf("after step %d: the length is %d, but %v are held", i, keys.Len(), slices.Sorted(slices.Values(held)))
+			t.Errorf("after step %d: the length is %d, but %v are held", i, keys.Len(),
+				slices.Sorted(slices.Values(held)))
 		}
 	}
 	if keys.Len() != 0 {

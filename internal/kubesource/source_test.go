@@ -81,7 +81,8 @@ func ownedSource(t *testing.T, d Deleter) (*Source, *host) {
 
 func TestASourceIsNamedByWhatSaysMost(t *testing.T) {
 	for want, config := range map[string]Config{
-		"OwnsKube my maps (informer 2)":                  {Role: "OwnsKube", Number: 2, Name: "my maps", Deleter: &deleter{}},
+		"OwnsKube my maps (informer 2)": {Role: "OwnsKube", Number: 2, Name: "my maps",
+			Deleter: &deleter{}},
 		"OwnsKube configmaps/v1 (informer 3)":            {Role: "OwnsKube", Number: 3, Deleter: &deleter{}},
 		"WatchesKube PartialObjectMetadata (informer 0)": {Role: "WatchesKube"},
 	} {

@@ -430,7 +430,8 @@ func TestALeaseThatIsRemovedByHandIsCreatedAgainByItsHolder(t *testing.T) {
 		k.remove()
 		after(5 * time.Second)
 		again := k.record(t)
-		if again.HolderIdentity != "first" || again.LeaderTransitions != 7 || !again.AcquireTime.Equal(&before.AcquireTime) {
+		if again.HolderIdentity != "first" || again.LeaderTransitions != 7 ||
+			!again.AcquireTime.Equal(&before.AcquireTime) {
 			t.Errorf("the record is %+v, was %+v", again, before)
 		}
 		if len(first.served()) != 1 || !first.leads() {
@@ -463,7 +464,8 @@ func TestARecordThatDoesNotDecodeIsReportedAndNotTaken(t *testing.T) {
 			t.Errorf("%d terms", n)
 		}
 		for _, err := range first.reported() {
-			if err == nil || !strings.Contains(err.Error(), "bucket/lease") || !strings.Contains(err.Error(), "delete the key") {
+			if err == nil || !strings.Contains(err.Error(), "bucket/lease") ||
+				!strings.Contains(err.Error(), "delete the key") {
 				t.Fatalf("reported %v", err)
 			}
 		}

@@ -12,7 +12,8 @@ func TestAMergeDiffMakesOneObjectOfTheOther(t *testing.T) {
 	var object func(depth int) *rapid.Generator[map[string]any]
 	object = func(depth int) *rapid.Generator[map[string]any] {
 		values := []*rapid.Generator[any]{
-			rapid.Just[any]("one"), rapid.Just[any]("two"), rapid.Just[any](int64(1)), rapid.Just[any]([]any{"a", "b"}), rapid.Just[any]([]any{}),
+			rapid.Just[any]("one"), rapid.Just[any]("two"), rapid.Just[any](int64(1)), rapid.Just[any]([]any{"a",
+				"b"}), rapid.Just[any]([]any{}),
 		}
 		if depth > 0 {
 			values = append(values, object(depth-1).AsAny())
@@ -69,14 +70,20 @@ func TestWhatATypeDoesNotKnowStaysWithItsItem(t *testing.T) {
 	full := []any{item("a", "NoSchedule", "first"), item("a", "NoExecute", "second"), item("b", "NoExecute", "third")}
 	before := []any{item("a", "NoSchedule", ""), item("a", "NoExecute", ""), item("b", "NoExecute", "")}
 	for name, test := range map[string]struct{ after, want []any }{
-		"one goes":                      {[]any{before[1], before[2]}, []any{full[1], full[2]}},
-		"they move":                     {[]any{before[2], before[1], before[0]}, []any{full[2], full[1], full[0]}},
-		"one changes":                   {[]any{before[0], before[1], item("b", "NoSchedule", "")}, []any{full[0], full[1], item("b", "NoSchedule", "third")}},
-		"one of a shared key changes":   {[]any{before[0], item("a", "Prefer", ""), before[2]}, []any{full[0], item("a", "Prefer", "second"), full[2]}},
-		"which of two has changed":      {[]any{item("a", "Prefer", ""), before[2]}, []any{item("a", "Prefer", ""), full[2]}},
-		"all of a shared key change":    {[]any{item("a", "X", ""), item("a", "Y", ""), before[2]}, []any{item("a", "X", "first"), item("a", "Y", "second"), full[2]}},
-		"one goes and another comes":    {[]any{before[1], item("a", "Prefer", ""), before[2]}, []any{full[1], item("a", "Prefer", ""), full[2]}},
-		"a second one of its key comes": {[]any{before[0], before[1], before[2], item("b", "Prefer", "")}, []any{full[0], full[1], full[2], item("b", "Prefer", "")}},
+		"one goes":  {[]any{before[1], before[2]}, []any{full[1], full[2]}},
+		"they move": {[]any{before[2], before[1], before[0]}, []any{full[2], full[1], full[0]}},
+		"one changes": {[]any{before[0], before[1], item("b", "NoSchedule", "")},
+			[]any{full[0], full[1], item("b", "NoSchedule", "third")}},
+		"one of a shared key changes": {[]any{before[0], item("a", "Prefer", ""), before[2]},
+			[]any{full[0], item("a", "Prefer", "second"), full[2]}},
+		"which of two has changed": {[]any{item("a", "Prefer", ""), before[2]},
+			[]any{item("a", "Prefer", ""), full[2]}},
+		"all of a shared key change": {[]any{item("a", "X", ""), item("a", "Y", ""), before[2]},
+			[]any{item("a", "X", "first"), item("a", "Y", "second"), full[2]}},
+		"one goes and another comes": {[]any{before[1], item("a", "Prefer", ""), before[2]},
+			[]any{full[1], item("a", "Prefer", ""), full[2]}},
+		"a second one of its key comes": {[]any{before[0], before[1], before[2], item("b", "Prefer", "")},
+			[]any{full[0], full[1], full[2], item("b", "Prefer", "")}},
 	} {
 		if got := CarryOver(full, before, test.after); !reflect.DeepEqual(got, any(test.want)) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)

@@ -3,7 +3,8 @@ package operation
 import "testing"
 
 func TestOperationsHaveThePinnedValuesAndNames(t *testing.T) {
-	want := []string{"Put", "Delete", "Purge", "Secondary", "Tertiary", "External", "Resync", "Retry", "Requeue", "Manual"}
+	want := []string{"Put", "Delete", "Purge", "Secondary", "Tertiary", "External", "Resync", "Retry", "Requeue",
+		"Manual"}
 	ops := []Operation{
 		Put, Delete, Purge, Secondary, Tertiary,
 		External, Resync, Retry, Requeue, Manual,

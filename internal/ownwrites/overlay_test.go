@@ -252,7 +252,8 @@ func TestAReaderAlwaysFindsTheLastOwnWrite(t *testing.T) {
 				own, written := o.Get(key) // before the store
 				stored, _ := store.Load(key)
 				if !written && stored != w.revision || written && own.revision != w.revision {
-					t.Errorf("wrote %d, the overlay has %d (%v) and the cache %v", w.revision, own.revision, written, stored)
+					t.Errorf("wrote %d, the overlay has %d (%v) and the cache %v", w.revision, own.revision, written,
+						stored)
 					return
 				}
 				o.Group(key)

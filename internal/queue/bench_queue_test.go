@@ -164,7 +164,8 @@ func BenchmarkQueueDelays(b *testing.B) {
 	for range b.N {
 		q := New(Options{})
 		for i, key := range keys {
-			q.AddAfter(key, operation.Of(operation.Requeue), Background, time.Hour-time.Duration(i%1000)*time.Second, RequeueDelay)
+			q.AddAfter(key, operation.Of(operation.Requeue), Background, time.Hour-time.Duration(i%1000)*time.Second,
+				RequeueDelay)
 		}
 		for _, key := range keys {
 			q.Add(key, operation.Of(operation.Put), Live)

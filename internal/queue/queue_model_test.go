@@ -46,7 +46,8 @@ type model struct {
 }
 
 func newModel(names []string, opts Options) *model {
-	m := &model{quiet: opts.DebounceQuiet, maxHold: opts.DebounceMax, keys: map[string]*modelKey{}, names: names, now: time.Now()}
+	m := &model{quiet: opts.DebounceQuiet, maxHold: opts.DebounceMax, keys: map[string]*modelKey{}, names: names,
+		now: time.Now()}
 	for _, name := range names {
 		m.keys[name] = &modelKey{}
 	}
@@ -289,7 +290,8 @@ type comparison struct {
 
 var modelReasons = []operation.Operations{
 	1 << operation.Put, 1 << operation.Delete, 1 << operation.Delete, 1 << operation.Purge, 1 << operation.Secondary,
-	1 << operation.External, 1 << operation.Resync, 1 << operation.Retry, 1 << operation.Requeue, 1<<operation.Manual | operation.ByHand,
+	1 << operation.External, 1 << operation.Resync, 1 << operation.Retry, 1 << operation.Requeue,
+	1<<operation.Manual | operation.ByHand,
 }
 
 func (c *comparison) step(t fataler) {

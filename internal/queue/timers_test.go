@@ -86,7 +86,8 @@ func TestUsersDelaySurvivesEvents(t *testing.T) {
 		if it.Ops != opRequeue || time.Since(start) != time.Second {
 			t.Errorf("got %s after %v", it.Ops, time.Since(start))
 		}
-		if it, _ := q.Get(context.Background()); it.Ops != opManual|operation.ByHand || time.Since(start) != time.Minute {
+		if it, _ := q.Get(context.Background()); it.Ops != opManual|operation.ByHand ||
+			time.Since(start) != time.Minute {
 			t.Errorf("got %s after %v", it.Ops, time.Since(start))
 		}
 	})

@@ -207,7 +207,8 @@ func TestWhatDoesNotDecodeIsReportedUntilItIsMended(t *testing.T) {
 			ctx, cell := quiet(t), record.JSON[thing](b, key)
 			s.put(key, "release please")
 			_, found, err := cell.Load(ctx)
-			if !found || !errors.Is(err, record.ErrUnreadable) || !strings.Contains(err.Error(), "mend or delete the key") {
+			if !found || !errors.Is(err, record.ErrUnreadable) ||
+				!strings.Contains(err.Error(), "mend or delete the key") {
 				t.Errorf("loaded: found %v, %v", found, err)
 			}
 			if _, err := cell.GetOrCreate(ctx, thing{}); !errors.Is(err, record.ErrUnreadable) {

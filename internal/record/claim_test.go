@@ -36,7 +36,8 @@ func TestTheBucketOfAnotherControllerIsNotTaken(t *testing.T) {
 	must(t, record.NewClaim(b, "pages").Take(quiet(t)))
 	claim := record.NewClaim(b, "sites")
 	err := claim.Take(quiet(t))
-	for _, part := range []string{`controller "sites"`, "sites-status", `belongs to controller "pages"`, "another StatusBucket"} {
+	for _, part := range []string{`controller "sites"`, "sites-status", `belongs to controller "pages"`,
+		"another StatusBucket"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v does not say %q", err, part)
 		}

@@ -56,12 +56,13 @@ func TestAMapperThatKeepsFailingTakesBoundedMemory(t *testing.T) {
 	m := NewMappings(due, time.Millisecond, 5*time.Millisecond, func() { failures.Add(1) })
 	quiet := klog.NewContext(t.Context(), logr.Discard())
 	m.Start(quiet)
-	s := &Events{Mappings: m, Source: nameless{}, Operation: operation.Tertiary, Keys: func(_ context.Context, obj metav1.Object) ([]string, error) {
-		if ill.Load() {
-			return nil, errors.New("unwell")
-		}
-		return []string{title(obj)}, nil
-	}}
+	s := &Events{Mappings: m, Source: nameless{}, Operation: operation.Tertiary,
+		Keys: func(_ context.Context, obj metav1.Object) ([]string, error) {
+			if ill.Load() {
+				return nil, errors.New("unwell")
+			}
+			return []string{title(obj)}, nil
+		}}
 	const changes = 2000
 	site := func(n int) string { return fmt.Sprint("site-", n) }
 	last := named(site(0))
@@ -85,7 +86,8 @@ func TestAMapperThatKeepsFailingTakesBoundedMemory(t *testing.T) {
 	}
 	ill.Store(false)
 	for _, key := range []string{site(0), site(changes)} {
-		for deadline := time.Now().Add(30 * time.Second); !due.of(key).Has(operation.Tertiary); time.Sleep(time.Millisecond) {
+		deadline := time.Now().Add(30 * time.Second)
+		for ; !due.of(key).Has(operation.Tertiary); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s, which was concerned first or last, is not due", key)
 			}
