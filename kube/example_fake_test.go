@@ -69,6 +69,9 @@ func ExampleDeleter() {
 	fmt.Println(deleter.Delete(ctx, seen))
 	fmt.Println(deleter.Delete(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "books"}}))
-	// Output: <nil> gone: true <nil> delete configmaps/v1 "default/books": the object has no uid, so it cannot be
-	// told from another one of that name: give one that was read
+	// Output:
+	// <nil>
+	// gone: true
+	// <nil>
+	// delete configmaps/v1 "default/books": the object has no uid, so it cannot be told from another one of that name: give one that was read
 }

@@ -37,6 +37,7 @@ type Cloud struct {
 	Stage  func(stage, call, owner string)        // called with "before" and "after" around each call; may block
 }
 
+// Disk is a disk, as the API shows it.
 type Disk struct {
 	ID       string `json:"id"`
 	Owner    string `json:"owner"`
@@ -48,11 +49,13 @@ type Disk struct {
 	shows    time.Time
 }
 
+// Answer is what was answered to a call with a token, and is again.
 type Answer struct {
 	status int
 	body   any
 }
 
+// Operation is a change under way. Do makes it when it ends well.
 type Operation struct {
 	ID    string `json:"operation"`
 	Over  bool   `json:"over"`
@@ -61,6 +64,7 @@ type Operation struct {
 	Do    func() `json:"-"`
 }
 
+// New starts the API. It ends with the test.
 func New(t *testing.T) *Cloud {
 	c := &Cloud{
 		disks: map[string]*Disk{}, Tokens: map[string]Answer{}, Operations: map[string]*Operation{},
@@ -184,6 +188,7 @@ func (c *Cloud) change(token string, disk Disk, do func()) Answer {
 	return answer
 }
 
+// Create makes a disk, and notes in Doubles if its owner had one of that name. The caller holds Mu.
 func (c *Cloud) Create(disk Disk) {
 	for _, other := range c.disks {
 		if other.Owner == disk.Owner && other.Name == disk.Name && other.Instance == disk.Instance {
@@ -263,6 +268,7 @@ func (c *Cloud) Of(owner string) string {
 	return strings.Join(found, " ")
 }
 
+// Count returns how many disks there are.
 func (c *Cloud) Count() int {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -276,6 +282,7 @@ func (c *Cloud) Called(call string) int {
 	return c.calls[call]
 }
 
+// CreatedFor returns how often the disk without a name was created for an owner.
 func (c *Cloud) CreatedFor(owner string) int {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -322,6 +329,7 @@ func (c *Cloud) GoAway(hangUp bool) {
 	})
 }
 
+// ComeBack ends GoAway, and any other Status.
 func (c *Cloud) ComeBack() { c.Set(func(c *Cloud) { c.hangUp, c.Status = false, 0 }) }
 
 // Failing makes calls such as "POST disks" fail with a status; the status may change or be 0.
@@ -353,6 +361,7 @@ func (c *Cloud) Hidden() *atomic.Bool {
 	return &hides
 }
 
+// Made returns how many disks were ever created.
 func (c *Cloud) Made() int {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

@@ -18,16 +18,20 @@ type Driver struct {
 	HTTP *http.Client
 }
 
+// Spec is what a primary wants of a disk.
 type Spec struct {
 	Size int `json:"size"`
 }
 
+// NewDriver drives the disks of the API at url.
 func NewDriver(url string) *Driver {
 	return &Driver{url: url, HTTP: &http.Client{Transport: &http.Transport{}}}
 }
 
+// Kind implements external.IExternalClient.
 func (d *Driver) Kind() string { return "Disk" }
 
+// Observe implements external.Driver.
 func (d *Driver) Observe(ctx context.Context, target external.Target) (external.Observation[Disk], error) {
 	query := url.Values{"instance": {target.Owner.Instance}, "owner": {target.Owner.Key}, "name": {target.Name}}
 	var found struct {
@@ -46,6 +50,7 @@ func (d *Driver) Observe(ctx context.Context, target external.Target) (external.
 	return external.Exists(found.Disk), err
 }
 
+// Diff implements external.Driver.
 func (d *Driver) Diff(desired Spec, observed Disk) []external.Change {
 	if desired.Size == observed.Size {
 		return nil
@@ -53,6 +58,7 @@ func (d *Driver) Diff(desired Spec, observed Disk) []external.Change {
 	return []external.Change{{Field: "size", From: strconv.Itoa(observed.Size), To: strconv.Itoa(desired.Size)}}
 }
 
+// Apply implements external.Driver.
 func (d *Driver) Apply(ctx context.Context, req external.ApplyRequest[Spec, Disk]) (external.Outcome, error) {
 	disk := Disk{
 		Owner: req.Owner.Key, Instance: req.Owner.Instance,
@@ -64,10 +70,12 @@ func (d *Driver) Apply(ctx context.Context, req external.ApplyRequest[Spec, Disk
 	return d.change(ctx, http.MethodPut, "/disks/"+req.Observed.ID, disk)
 }
 
+// Delete implements external.Driver.
 func (d *Driver) Delete(ctx context.Context, req external.DeleteRequest[Disk]) (external.Outcome, error) {
 	return d.change(ctx, http.MethodDelete, "/disks/"+req.Observed.ID+"?token="+req.Token, nil)
 }
 
+// Poll implements external.Poller.
 func (d *Driver) Poll(ctx context.Context, _ external.Target, operation string) (external.Progress, error) {
 	var state Operation
 	status, err := d.call(ctx, http.MethodGet, "/operations/"+operation, nil, &state)
@@ -134,6 +142,7 @@ func (d *Driver) call(ctx context.Context, method, path string, body, into any) 
 // Client lists and deletes the disks of an installation.
 type Client struct{ *Driver }
 
+// List implements external.IExternalClient.
 func (d Client) List(ctx context.Context) ([]external.Resource, error) {
 	var disks []Disk
 	path := "/disks?instance=" + url.QueryEscape(external.InstanceOf(ctx))
@@ -147,6 +156,7 @@ func (d Client) List(ctx context.Context) ([]external.Resource, error) {
 	return resources, nil
 }
 
+// Delete implements external.IExternalClient.
 func (d Client) Delete(ctx context.Context, id string) error {
 	_, err := d.change(ctx, http.MethodDelete, "/disks/"+id, nil)
 	return err

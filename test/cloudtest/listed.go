@@ -15,14 +15,17 @@ type Listed struct {
 	Deleted   chan string
 }
 
+// NewListed returns a client whose list has the resources. What it deletes, it sends to Deleted.
 func NewListed(resources ...external.Resource) *Listed {
 	l := &Listed{Deleted: make(chan string, 100)}
 	l.Resources.Store(&resources)
 	return l
 }
 
+// Kind implements external.IExternalClient.
 func (*Listed) Kind() string { return "Thing" }
 
+// List implements external.IExternalClient.
 func (l *Listed) List(context.Context) ([]external.Resource, error) {
 	l.Lists.Add(1)
 	if err := l.Fails.Load(); err != nil {
@@ -31,6 +34,7 @@ func (l *Listed) List(context.Context) ([]external.Resource, error) {
 	return *l.Resources.Load(), nil
 }
 
+// Delete implements external.IExternalClient.
 func (l *Listed) Delete(_ context.Context, id string) error {
 	l.Deleted <- id
 	kept := []external.Resource{}
