@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -527,6 +528,62 @@ func TestTheCursorClaimsNothingOfAnotherStreamBeforeTheStoreHasIt(t *testing.T) 
 			eventually(t, 20*time.Second, "the cursor is the new stream's", func() bool { return r.Cursor() == last })
 			if !r.has("anew", 1) || r.get("k1") != nil {
 				t.Error("the cursor is the new stream's, and the store is not")
+			}
+		})
+	}
+}
+
+// TestAStreamMadeAnewBetweenTwoRequestsIsNotTakenForTheOldOne: the answer about the old stream, and the list of the new.
+func TestAStreamMadeAnewBetweenTwoRequestsIsNotTakenForTheOldOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		before string // this request the stream is made anew
+		synced bool   // the informer knows the old one
+	}{
+		"before the first list": {before: "CONSUMER.CREATE"},
+		"before the keys read":  {before: "STREAM.MSG.GET", synced: true},
+		"before the next list":  {before: "CONSUMER.CREATE", synced: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := natstest.Start(t)
+			admin := connect(t, server.URL())
+			kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+			for i := range 20 {
+				put(t, kv, fmt.Sprint("k", i), i)
+			}
+			var armed atomic.Bool
+			var last atomic.Uint64
+			armed.Store(!test.synced)
+			js := relay(t, server, func(m *nats.Msg) bool {
+				if !strings.Contains(m.Subject, test.before) || !armed.CompareAndSwap(true, false) {
+					return false
+				}
+				must(t, admin.DeleteKeyValue(t.Context(), "b"))
+				kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+				put(t, kv, "bad", -1)
+				last.Store(put(t, kv, "anew", 1))
+				return false
+			})
+			var r *running
+			claimed := make(chan uint64, 10)
+			r = start(t, js, Config{Bucket: "b", CompareInterval: time.Hour, OnInvalid: func(Entry, error) {
+				claimed <- r.Cursor()
+			}})
+			if test.synced {
+				r.synced(t)
+				must(t, r.WaitCursor(t.Context(), 20))
+				armed.Store(true)
+				must(t, js.Conn().ForceReconnect())
+			}
+			highest := uint64(0)
+			eventually(t, 20*time.Second, "the new stream's keys", func() bool {
+				if !test.synced {
+					highest = max(highest, r.Cursor())
+				}
+				return r.has("anew", 1) && r.get("k1") == nil
+			})
+			eventually(t, prompt, "the cursor is the new stream's", func() bool { return r.Cursor() == last.Load() })
+			if c := max(<-claimed, highest); c > last.Load() {
+				t.Errorf("the cursor was %d, and the new stream is at %d", c, last.Load())
 			}
 		})
 	}

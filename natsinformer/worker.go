@@ -194,6 +194,11 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 		return 0, nil, err
 	}
 	w.consumers[name] = true
+	if m != resume {
+		if err := s.confirmStream(ctx, info); err != nil {
+			return 0, nil, err
+		}
+	}
 	if err := s.start(name, m != resume); err != nil {
 		return 0, nil, err
 	}
