@@ -339,6 +339,8 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	config.Timeout = 200 * time.Millisecond
 	w := newCloudWorld(t, config, with(external.Settle(5*time.Second)))
 	arrive := make(chan struct{})
+	arrives := sync.OnceFunc(func() { close(arrive) })
+	defer arrives()
 	var held atomic.Bool
 	w.cloud.Set(func(c *cloudtest.Cloud) {
 		c.Stage = func(stage, call, _ string) {
@@ -350,11 +352,16 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the call is on its way", held.Load)
+	defer func() {
+		if t.Failed() {
+			t.Logf("calls: %v; intents: %s; %+v", w.seen.of("home"), w.intents("home"), w.c.Stats())
+		}
+	}()
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the delete is reconciled, finds nothing, and is not over", func() bool {
 		return w.seen.with("home", OperationDelete) > 3
 	})
-	close(arrive)
+	arrives()
 	eventually(t, "the disk was found and deleted", func() bool {
 		return w.cloud.Called("DELETE disks") > 0 && w.cloud.Count() == 0
 	})

@@ -103,13 +103,17 @@ func TestLeadersAreFoundAndStepDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := consumer.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := fmt.Sprint("n", c.ConsumerLeader("KV_b", "d")); got != info.Cluster.Leader {
-		t.Fatalf("consumer leader is %s, the server says %s", got, info.Cluster.Leader)
-	}
+	eventually(t, 10*time.Second, func(ctx context.Context) error {
+		info, err := consumer.Info(ctx)
+		if err != nil {
+			return err
+		}
+		found := fmt.Sprint("n", c.ConsumerLeader("KV_b", "d"))
+		if info.Cluster == nil || info.Cluster.Leader != found { // it may not be elected yet
+			return fmt.Errorf("consumer leader is %s, the server says %+v", found, info.Cluster)
+		}
+		return nil
+	})
 	waitStream(t, c, "KV_b")
 	for _, group := range []struct {
 		leader   func() int
