@@ -77,8 +77,8 @@ func TestTheSweepsOfAWindowCountTogether(t *testing.T) {
 	for i := range 10 {
 		add(fmt.Sprint("home-", i), "home")
 	}
-	for i := range brake.Least - 1 {
-		add(fmt.Sprint("first-", i), "first")
+	for i := range brake.Least - 1 { // an owner for each: what a sweep lets go is an owner, with all that comes yet
+		add(fmt.Sprint("first-", i), fmt.Sprint("first-", i))
 	}
 	eventually(t, "the first are swept", func() bool { return count(t, pages) == 10 })
 	if c.Stats().BrakeEngaged != 0 {
@@ -86,7 +86,7 @@ func TestTheSweepsOfAWindowCountTogether(t *testing.T) {
 	}
 	sweeps := c.Stats().Sweeps
 	eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps > sweeps+2 })
-	for i := range brake.Least - 1 { // an owner for each: what a sweep lets go is an owner, with all that comes yet
+	for i := range brake.Least - 1 {
 		add(fmt.Sprint("second-", i), fmt.Sprint("second-", i))
 	}
 	// A sweep may have come when there was one: with the first, that is not more than half.
