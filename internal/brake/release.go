@@ -43,7 +43,7 @@ func (b *Brake) release(ctx context.Context) {
 	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
 	b.allowed = b.allowed.Union(going).Union(owners)
 	b.state = State{Since: time.Now(), Released: true}
-	b.requested, b.gone.times, b.cleaned = false, nil, nil
+	b.requested, b.gone.went, b.cleaned = false, nil, nil
 	b.known = knownStream{Stream: b.Primaries.Stream()}
 	state, known := b.stateNow(), b.known.Stream
 	b.unlock()

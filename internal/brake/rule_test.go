@@ -97,6 +97,30 @@ func TestWhatIsStillBeingTornDownCountsAmongTheGone(t *testing.T) {
 	})
 }
 
+// TestWhatIsStillBeingTornDownInTheNextTermCountsOnce: the process has lost its lease for a moment.
+func TestWhatIsStillBeingTornDownInTheNextTermCountsOnce(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		for _, key := range names(0, 10) {
+			w.stuck[key] = true
+		}
+		w.lose(names(0, 10)...)
+		w.settle()
+		b := w.b
+		w.halt()
+		w.lead(b)
+		w.sweep()
+		w.settle()
+		if n := w.engaged(); n != 0 {
+			t.Fatalf("engaged %d times by ten of twenty: %s", n, w.b.State().Reason)
+		}
+		w.lose(name(10))
+		w.settle()
+		if state := w.wantHeld(1); !strings.HasPrefix(state.Reason, "11 of 20 ") {
+			t.Errorf("reason %q, want each counted once", state.Reason)
+		}
+	})
+}
+
 func TestAnEngagedBrakeHoldsWhateverVanishesLater(t *testing.T) {
 	run(t, 20, func(t *testing.T, w *world) {
 		w.lose(names(0, 11)...)

@@ -3,6 +3,7 @@ package brake
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -110,7 +111,7 @@ func (b *Brake) absentSuspects() (keys sets.Set[string], several bool) {
 			b.suspects.Delete(key)
 		}
 	}
-	return b.suspects.Clone(), len(b.suspects)+b.gone.count(time.Now()) >= Least
+	return b.suspects.Clone(), len(b.suspects)+b.goneBeside(b.suspects) >= Least
 }
 
 // countAnchors takes a while where there are many, in which nobody should wait for the lock.
@@ -130,26 +131,27 @@ func (b *Brake) holdOrFree(absent sets.Set[string], anchors int) (free []string,
 	defer b.unlock()
 	absent = absent.Intersection(b.suspects) // the others came back meanwhile
 	b.suspects = b.suspects.Difference(absent)
-	now := !b.state.Engaged && len(absent) > 0 && b.engage(b.reasonToHold(len(absent), anchors))
+	now := !b.state.Engaged && len(absent) > 0 && b.engage(b.reasonToHold(absent, anchors))
 	if b.state.Engaged {
 		b.held = b.held.Union(absent)
 		return nil, b.stateIf(now)
 	}
 	for key := range absent {
 		b.allowed.Insert(key)
-		b.gone.add(time.Now())
+		b.gone.add(key, time.Now())
 	}
 	return absent.UnsortedList(), nil
 }
 
-// reasonToHold returns why so many suspects must not go; "" if they may.
-func (b *Brake) reasonToHold(suspects, anchors int) string {
+// reasonToHold returns why so many suspects must not go; "" if they may. Whatever went within the window counts once:
+// a suspect of this term may have been let go in the one before.
+func (b *Brake) reasonToHold(suspects sets.Set[string], anchors int) string {
 	if b.streamChanged() {
 		return fmt.Sprintf("the stream of the bucket is not the one that was known "+
-			"(recreated, or restored to an earlier state), and %d primaries are not in it", suspects)
+			"(recreated, or restored to an earlier state), and %d primaries are not in it", len(suspects))
 	}
-	gone := b.gone.count(time.Now())
-	going, known := suspects+gone, anchors-b.goingAlready()+gone
+	gone := b.goneBeside(suspects)
+	going, known := len(suspects)+gone, anchors-b.goingAlready()+gone
 	if !massive(going, known) {
 		return ""
 	}
@@ -170,18 +172,31 @@ func (b *Brake) goingAlready() int {
 // massive is the rule: at least Least, and more than half of what is known.
 func massive(going, known int) bool { return going >= Least && 2*going > known }
 
-// window counts what happened within a span of time.
-type window struct {
-	span  time.Duration
-	times []time.Time
+// goneBeside counts the keys that went within the window and are not among the suspects.
+func (b *Brake) goneBeside(suspects sets.Set[string]) (n int) {
+	b.gone.expire(time.Now())
+	for key := range b.gone.went {
+		if !suspects.Has(key) {
+			n++
+		}
+	}
+	return n
 }
 
-func (w *window) add(now time.Time) { w.times = append(w.times, now) }
+// window remembers which keys went within a span of time.
+type window struct {
+	span time.Duration
+	went map[string]time.Time
+}
 
-func (w *window) count(now time.Time) int {
-	oldest := now.Add(-w.span)
-	for len(w.times) > 0 && w.times[0].Before(oldest) {
-		w.times = w.times[1:]
+func (w *window) add(key string, now time.Time) {
+	if w.went == nil {
+		w.went = map[string]time.Time{}
 	}
-	return len(w.times)
+	w.went[key] = now
+}
+
+func (w *window) expire(now time.Time) {
+	oldest := now.Add(-w.span)
+	maps.DeleteFunc(w.went, func(_ string, at time.Time) bool { return at.Before(oldest) })
 }

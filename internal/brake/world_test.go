@@ -167,6 +167,12 @@ func (w *world) begin() {
 			}
 		},
 	})
+	w.lead(b)
+}
+
+// lead begins a term of b.
+func (w *world) lead(b *brake.Brake) {
+	w.t.Helper()
 	w.due = nil
 	ctx, cancel := context.WithCancel(quiet(w.t))
 	if err := b.Start(ctx); err != nil {
