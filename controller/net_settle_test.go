@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,4 +91,32 @@ func TestATerminalErrorOfATeardownThatTheLossOfTheLeaseCutShortParksNothing(t *t
 	}
 	w.leaseTo("", time.Second)
 	eventually(t, "it is torn down", noRecord(t, sites, "home"))
+}
+
+// TestATeardownThatAnotherReplicaFinishesIsForgotten, although the worker that lost the lease is still in its reconcile.
+func TestATeardownThatAnotherReplicaFinishesIsForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	begun, leave := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(leave) })
+	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+		if req.Operations.Has(OperationDelete) {
+			close(begun)
+			<-leave
+			return Result{}, ctx.Err()
+		}
+		return Result{}, nil
+	}), slowRenewal)
+	must(t, err)
+	w.run(c)
+	defer release()
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > 0 && c.Stats().Running == 0 })
+	must(t, sites.Delete(t.Context(), "home"))
+	within(t, "its delete is being reconciled", begun)
+	w.leaseTo("another", 5*time.Minute)
+	eventually(t, "the lease is lost", func() bool { return !c.Stats().Leading })
+	must(t, w.kv("sites-status").Delete(t.Context(), "home")) // as the other replica does in the end
+	eventually(t, "the delete is forgotten", func() bool { return c.engine.Inside().Keys.Of("home").Deleted == nil })
 }

@@ -127,6 +127,7 @@ func newSource(shared *Config, role string, client external.IExternalClient, con
 	return s
 }
 
+// String is the name of the source in logs, errors and Stats.
 func (s *Source) String() string { return s.role + " " + s.kind }
 
 // Start implements source.Source.

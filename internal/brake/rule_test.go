@@ -83,10 +83,7 @@ func TestWhatWentBeforeTheWindowDoesNotCount(t *testing.T) {
 // TestWhatIsStillBeingTornDownCountsAmongTheGone and not among the known, which would take 12 of 20 for 12 of 29.
 func TestWhatIsStillBeingTornDownCountsAmongTheGone(t *testing.T) {
 	run(t, 20, func(t *testing.T, w *world) {
-		for _, key := range names(0, 9) {
-			w.stuck[key] = true
-		}
-		w.lose(names(0, 9)...)
+		w.loseStuck(names(0, 9)...)
 		w.settle()
 		if n := w.engaged(); n != 0 {
 			t.Fatalf("engaged %d times by nine", n)
@@ -100,10 +97,7 @@ func TestWhatIsStillBeingTornDownCountsAmongTheGone(t *testing.T) {
 // TestWhatIsStillBeingTornDownInTheNextTermCountsOnce: the process has lost its lease for a moment.
 func TestWhatIsStillBeingTornDownInTheNextTermCountsOnce(t *testing.T) {
 	run(t, 20, func(t *testing.T, w *world) {
-		for _, key := range names(0, 10) {
-			w.stuck[key] = true
-		}
-		w.lose(names(0, 10)...)
+		w.loseStuck(names(0, 10)...)
 		w.settle()
 		b := w.b
 		w.halt()

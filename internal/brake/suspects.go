@@ -183,7 +183,7 @@ func (b *Brake) goneBeside(suspects sets.Set[string]) (n int) {
 	return n
 }
 
-// window remembers which keys went within a span of time.
+// window remembers which keys went within a span of time, each once. The zero went is ready.
 type window struct {
 	span time.Duration
 	went map[string]time.Time

@@ -136,6 +136,14 @@ func (w *world) lose(keys ...string) {
 	}
 }
 
+// loseStuck is lose for keys whose teardowns do not end.
+func (w *world) loseStuck(keys ...string) {
+	for _, key := range keys {
+		w.stuck[key] = true
+	}
+	w.lose(keys...)
+}
+
 // delete deletes documents, which this process sees.
 func (w *world) delete(keys ...string) {
 	w.mu.Lock()

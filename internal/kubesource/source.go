@@ -104,6 +104,7 @@ func nameOf(informer cache.SharedIndexInformer, config Config) string {
 // SetSink says who takes the events. It must be called before Start.
 func (s *Source) SetSink(sink source.Sink) { s.sink = sink }
 
+// String is the name of the source in logs, errors and Stats.
 func (s *Source) String() string { return s.name }
 
 // Start implements source.Source. A second source over the informer shares the index by owner.

@@ -44,6 +44,7 @@ func StringDataIsData(fields map[string]any) {
 	}
 }
 
+// DropNulls removes the members of JSON objects that are null, at any depth, in place.
 func DropNulls(value any) {
 	switch value := value.(type) {
 	case map[string]any:

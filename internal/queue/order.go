@@ -7,7 +7,7 @@ const (
 	Background Priority = iota // the initial list, resync, retries
 	Secondary                  // live changes of what a primary owns or reads
 	Live                       // live changes of primaries, and requests by hand
-	Priorities
+	Priorities                 // how many there are
 )
 
 // OldestEvery is how often the oldest ready key is handed out whatever its

@@ -44,6 +44,7 @@ func NewNATS[T entity.IEntity](client entity.IEntityClient[T], config NATSConfig
 // SetSink says who takes the events. It must be called before Start.
 func (s *NATS[T]) SetSink(sink Sink) { s.sink = sink }
 
+// String is the name of the source in logs, errors and Stats.
 func (s *NATS[T]) String() string {
 	return fmt.Sprintf("%s %s (bucket %s)", s.Role, s.client.Kind(), s.client.Config().Bucket)
 }
