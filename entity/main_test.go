@@ -7,12 +7,13 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nagi-runtime/nagi/test/natstest/leaks"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, leaks.OfServer()...) }
 
 type WebsiteSpec struct {
 	Host     string            `json:"host,omitempty"`

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/nagi-runtime/nagi/test/natstest/leaks"
 )
 
 func TestMain(m *testing.M) {
 	if store := os.Getenv(childStore); store != "" {
 		serveUntilKilled(store, os.Getenv(childPort))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, leaks.OfServer()...)
 }
 
 // soak multiplies the rounds of the tests that look for races: NAGI_SOAK=n.
