@@ -19,6 +19,10 @@ ROLLING ?= ./test/rolling
 PACKAGES ?= 4
 PARALLEL ?= 4
 
+# Linking is a sixth of the work, and a quarter of that is writing what only a debugger reads. For one:
+# make test LINK= TESTFLAGS=...
+LINK ?= -ldflags=-w
+
 # By default the race detector lets each test program sleep for a second when it ends.
 export GORACE ?= atexit_sleep_ms=50
 
@@ -35,7 +39,7 @@ kube_tests = $(GO) list -test -f '{{range .Deps}}{{if eq . "$(KUBETEST)"}}{{$$.I
 # The packages of PKGS that hold how often something allocates. The race detector allocates too, so these tests run without it.
 alloc_tests = $(GO) list -f '{{range .TestGoFiles}}{{if eq . "allocs_test.go"}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS)
 test_allocations = packages=$$($(alloc_tests) | $(1)); test -z "$$packages" || \
-	(set -x; $(GO) test -run '^TestAllocations' -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages)
+	(set -x; $(GO) test $(LINK) -run '^TestAllocations' -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages)
 
 # Modules of their own below test/: what they depend on is not to become what Nagi depends on.
 NESTED := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod test/*/*/go.mod))
@@ -51,14 +55,14 @@ ci: lint test e2e ## what has to pass before a change goes in
 test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
 	$(race)
 	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -v '/test/rolling$$'); \
-	set -x; GOGC=300 $(GO) test -race -skip '$(SOAK)' -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
+	set -x; GOGC=300 $(GO) test -race $(LINK) -skip '$(SOAK)' -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -vxF "$$kube" || true; })
 
 .PHONY: soak
 soak: ## the long tests that need no Kubernetes, and replicas of this code beside those of an earlier one; needs git's history
 	$(race)
 	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -v '/test/rolling$$'); \
-	set -x; $(GO) test -race -run '$(SOAK)' -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
+	set -x; $(GO) test -race $(LINK) -run '$(SOAK)' -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
 	@test -z '$(ROLLING)' || (set -x; $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $(ROLLING))
 
 .PHONY: e2e
