@@ -57,8 +57,7 @@ func (w *world) massed(opts ...Option) *massed {
 	m := &massed{world: w, sites: w.client("Site", "sites", quickCompare, onDisk),
 		pages: w.client("Page", "pages", quickCompare, onDisk),
 		seen:  &calls{}, told: &brakeTold{}}
-	opts = append([]Option{Owns(m.pages), WithOnBrake(m.told.add), WithLeaseTiming(quickLease), WithWorkers(4)},
-		opts...)
+	opts = append([]Option{Owns(m.pages), WithOnBrake(m.told.add), WithWorkers(4)}, opts...)
 	c, err := New("sites", m.sites, m.seen.reconciler(onePage(m.sites, m.pages)), opts...)
 	must(w.t, err)
 	m.c, m.r = c, w.run(c)
@@ -331,7 +330,7 @@ func TestAReleaseOutlivesARestart(t *testing.T) {
 			return Result{RequeueAfter: 20 * time.Millisecond}, nil // never finished
 		}
 		return Result{}, nil
-	}), WithLeaseTiming(quickLease))
+	}))
 	must(t, err)
 	r := m.run(c)
 	eventually(t, "it works", func() bool { return c.Stats().Reconciles >= many })
@@ -400,7 +399,7 @@ func TestAReleaseCoversOnlyWhatWasHeld(t *testing.T) {
 				return Result{RequeueAfter: 20 * time.Millisecond}, nil // never finished
 			}
 			return work(ctx, req)
-		}), Owns(pages), WithLeaseTiming(quickLease), WithWorkers(4))
+		}), Owns(pages), WithWorkers(4))
 		must(t, err)
 		return c, w.run(c)
 	}

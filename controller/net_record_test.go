@@ -23,7 +23,7 @@ func TestARevisionOfAnotherStreamIsNotObserved(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	sites := w.sites()
-	c, err := New("sites", sites, (&calls{}).reconciler(nil), WithLeaseTiming(quickLease))
+	c, err := New("sites", sites, (&calls{}).reconciler(nil))
 	must(t, err)
 	r := w.run(c)
 	must(t, sites.Create(ctx, newSite("home", "")))
@@ -47,7 +47,7 @@ func TestARevisionOfAnotherStreamIsNotObserved(t *testing.T) {
 			return Result{}, errors.New("not yet")
 		}
 		return Result{}, nil
-	}), WithLeaseTiming(quickLease), WithBackoff(time.Millisecond, 50*time.Millisecond))
+	}), WithBackoff(time.Millisecond, 50*time.Millisecond))
 	must(t, err)
 	w.run(c)
 	eventuallyReason(t, fresh, "home", entity.ReasonRetrying)

@@ -52,8 +52,7 @@ func TestWhatWasLeftIsNotForgottenByOneSweepThatDoesNotSeeIt(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	ctx := t.Context()
-	c, err := New("sites", sites, onePage(sites, pages), Owns(pages), WithResyncInterval(0),
-		WithLeaseTiming(quickLease))
+	c, err := New("sites", sites, onePage(sites, pages), Owns(pages), WithResyncInterval(0))
 	must(t, err)
 	r := w.run(c)
 	home := newSite("home", "")
@@ -66,7 +65,7 @@ func TestWhatWasLeftIsNotForgottenByOneSweepThatDoesNotSeeIt(t *testing.T) {
 
 	sweepOnce := func(owns Option) *Controller[*site] {
 		c, err := New("sites", w.away().sites(), (&calls{}).reconciler(nil), owns,
-			WithResyncInterval(0), WithLeaseTiming(quickLease))
+			WithResyncInterval(0))
 		must(t, err)
 		r := w.run(c)
 		eventually(t, "it has swept", func() bool { return c.Stats().Sweeps == 1 })

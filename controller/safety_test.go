@@ -25,7 +25,8 @@ import (
 
 // What the tests about safe deletes share.
 
-// quickLease lets another replica take over within about a second.
+// quickLease lets another replica take over within about a second. It is for tests of a lease that is lost: a machine
+// that is busy may lose it, too.
 var quickLease = LeaseTiming{Duration: time.Second, RenewDeadline: 700 * time.Millisecond,
 	RetryPeriod: 200 * time.Millisecond}
 

@@ -3,6 +3,7 @@ package natsinformer
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -236,4 +237,41 @@ func TestSlowDecodingIsNotSilence(t *testing.T) {
 	}
 	eventually(t, slow+prompt, "decoded", func() bool { return r.has("slow", 2) && len(r.Invalid()) == 12 })
 	r.resumedOnce(t, stalled)
+}
+
+// TestAListBearsOneSilence: whoever lists once, as entity's Client does, hears of no pause that the next attempt gets
+// over; and of a server that goes on being silent soon.
+func TestAListBearsOneSilence(t *testing.T) {
+	for silent, problem := range map[int]string{1: "", 2: errSilent.Error()} {
+		t.Run(fmt.Sprintf("%d silent lists", silent), func(t *testing.T) {
+			t.Parallel() // it waits
+			server := natstest.Start(t)
+			kv := bucket(t, connect(t, server.URL()), jetstream.KeyValueConfig{Bucket: "b"})
+			put(t, kv, "k", 1)
+			var mu sync.Mutex
+			consumers := map[string]bool{} // by the subject of their requests: true for the silent ones
+			js := relay(t, server, func(m *nats.Msg) bool {
+				if !strings.Contains(m.Subject, "MSG.NEXT") {
+					return false
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if _, known := consumers[m.Subject]; !known {
+					consumers[m.Subject] = len(consumers) < silent
+				}
+				return consumers[m.Subject]
+			})
+			var o told
+			r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
+			r.converges(t, kv, prompt)
+			if problem != "" {
+				o.of(t, problem)
+			}
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if problem == "" && len(o.errs) > 0 {
+				t.Errorf("told of %v", o.errs)
+			}
+		})
+	}
 }

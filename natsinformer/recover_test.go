@@ -24,6 +24,17 @@ func answers(t *testing.T, js jetstream.JetStream, bucket string) {
 	})
 }
 
+// writable waits until the stream has a leader: one that steps down may still answer.
+func writable(t *testing.T, kv jetstream.KeyValue) {
+	t.Helper()
+	eventually(t, 20*time.Second, "the stream takes a write", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := kv.Put(ctx, "other", doc(1))
+		return err == nil
+	})
+}
+
 // changing writes counted values to a few keys until stop is called, so that something is always under way. Writes that
 // the server did not confirm are repeated.
 func changing(t *testing.T, kv jetstream.KeyValue) (stop func()) {
@@ -126,7 +137,7 @@ func TestRecoveryInACluster(t *testing.T) {
 	t.Run("leader stepped down", func(t *testing.T) {
 		stop := changing(t, kv)
 		must(t, c.StepDown("KV_b"))
-		answers(t, js, "b")
+		writable(t, kv)
 		r.follows(t, kv, "probe", 2, prompt)
 		stop()
 		r.converges(t, kv, prompt)
@@ -149,12 +160,7 @@ func TestRecoveryInACluster(t *testing.T) {
 		defer cancel()
 		must(t, c.WaitReady(ctx))
 		stop()
-		eventually(t, 20*time.Second, "writable", func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			_, err := kv.Put(ctx, "other", doc(1))
-			return err == nil
-		})
+		writable(t, kv)
 		r.follows(t, kv, "probe", 3, prompt)
 		r.converges(t, kv, prompt)
 		must(t, c.Start(leader))

@@ -160,13 +160,15 @@ func (w *worker) attempt(ctx context.Context) error {
 }
 
 // ended wraps an error in a lostError if it only ends the session, and another one is made at once. Any other error is
-// a problem.
+// a problem. That a list met silence may be a pause of the server's or of ours, until the next, more patient one meets
+// silence too.
 func (w *worker) ended(s *session, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errDisconnected), errors.Is(err, errStreamChanged), errors.Is(err, errSkipped),
-		err == w.relistCause, s.alive && (errors.Is(err, errSilent) || errors.Is(err, errConsumerGone)):
+		err == w.relistCause, s.alive && (errors.Is(err, errSilent) || errors.Is(err, errConsumerGone)),
+		errors.Is(err, errSilent) && s.listing && s.patience == 1:
 		return &lostError{err}
 	}
 	return err
