@@ -114,13 +114,20 @@ func reasonOf(record *entity.Record) string {
 	return ""
 }
 
+func messageOf(held *entity.Record) string {
+	if c := meta.FindStatusCondition(held.Conditions, entity.ConditionReconciled); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
 // condition returns the message of a site's condition, if it has this reason.
 func (w *cloudWorld) condition(name, reason string) string {
 	record, err := w.sites.Record(w.t.Context(), name)
 	if err != nil || reasonOf(record) != reason {
 		return ""
 	}
-	return meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled).Message
+	return messageOf(record)
 }
 
 // intents returns the reserved key of what is open for a site; "" if nothing is.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/test/cloudtest"
 )
 
@@ -198,8 +199,9 @@ func TestWhileOnlyTheDriversFailOneKeyIsTriedAtATimeAndNothingIsWritten(t *testi
 	w.manySites(sites)
 	revisions := func() (all [sites]uint64) {
 		for i := range sites {
-			if record, err := w.sites.Record(t.Context(), fmt.Sprintf("s%d", i)); err == nil && reasonOf(record) != "" {
-				all[i] = record.Revision
+			held, err := w.sites.Record(t.Context(), fmt.Sprintf("s%d", i))
+			if err == nil && strings.HasPrefix(messageOf(held), record.WaitsFor) {
+				all[i] = held.Revision
 			}
 		}
 		return all

@@ -116,7 +116,7 @@ func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
 		t.Error("the first took the lease back")
 	}
 	r.halt()
-	eventually(t, "the first leads again", func() bool { s := first.Stats(); return s.Leading && s.Terms == 2 })
+	eventually(t, "the first leads again", func() bool { s := first.Stats(); return s.Leading && s.Terms > 1 })
 	must(t, sites.Create(ctx, newSite("later", "")))
 	eventually(t, "and works", func() bool { return !noRecord(t, sites, "later")() })
 	if both.Load() > 0 {
