@@ -33,7 +33,7 @@ func heap() uint64 {
 
 // Not parallel: it measures the heap.
 func TestRecordingReturnsAtOnceAndStaysSmallWhileTheServerIsDown(t *testing.T) {
-	const events, queue = 10_000, 500
+	const events, queue = 3_000, 500
 	rec, srv, _ := start(t, recorder.Config{QueueSize: queue})
 	rec.Event(website("", "before"), corev1.EventTypeNormal, "Synced", "done")
 	eventually(t, "the first event is published", func() bool { return rec.Stats().NATS.Published == 1 })
@@ -43,7 +43,7 @@ func TestRecordingReturnsAtOnceAndStaysSmallWhileTheServerIsDown(t *testing.T) {
 	var slowest time.Duration
 	begin := time.Now()
 	for i := range events {
-		message := fmt.Sprint(i, strings.Repeat("x", 20_000)) // 200 MB, if they were kept
+		message := fmt.Sprint(i, strings.Repeat("x", 20_000)) // 60 MB, if they were kept
 		at := time.Now()
 		rec.Event(website("", fmt.Sprintf("site-%d", i)), corev1.EventTypeNormal, "Synced", message)
 		slowest = max(slowest, time.Since(at))
@@ -52,11 +52,11 @@ func TestRecordingReturnsAtOnceAndStaysSmallWhileTheServerIsDown(t *testing.T) {
 	eventually(t, "the queue is looked at", func() bool { return rec.Stats().NATS.Pending <= queue })
 	grown := int64(heap()) - int64(before)
 	t.Logf("%d events in %v, slowest %v, heap +%d KiB, %+v", events, took, slowest, grown/1024, rec.Stats().NATS)
-	if took > 10*time.Second {
+	if took > 10*time.Second { // less than a second, on a machine that has nothing else to do
 		t.Errorf("recording took %v", took)
 	}
-	// Most of it is client-go's memory of up to 4,096 objects, for counting.
-	if grown > 64<<20 {
+	// Most of it is what the queue holds, 10 MB, and client-go's memory of up to 4,096 objects, for counting.
+	if grown > 32<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)
 	}
 	if err := srv.Start(); err != nil {
