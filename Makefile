@@ -7,8 +7,8 @@ GO          ?= go
 PKGS        ?= ./controller ./natsinformer ./entity ./test/natstest ./...
 STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# Tests named TestSoak… take long: make test leaves them out, make soak runs them and no others. NAGI_SOAK=n makes the tests
-# that look for races go n times as many rounds.
+# Tests named TestSoak… take long, or measure what other packages' tests beside them would distort: make test leaves them
+# out, make soak runs them and no others. NAGI_SOAK=n makes the tests that look for races go n times as many rounds.
 SOAK := ^TestSoak
 
 # Replicas of an earlier commit beside those of this code; empty leaves them out.

@@ -200,11 +200,11 @@ func (h *hotWorld) compare(raw, goal float64) compared {
 
 const promisedRate = 10_000
 
-// TestAHotKeyDoesNotSlowTheOthers has 10,000 updates of one key per second in the stream, and compares how long
+// TestSoakAHotKeyDoesNotSlowTheOthers has 10,000 updates of one key per second in the stream, and compares how long
 // others wait with how long they wait in the same process without it. A machine that is too busy, or a race detector,
 // may take fewer: then an eighth of what it takes with nobody looking on. What else the machine does may come and go
 // between what is compared, but hardly three times.
-func TestAHotKeyDoesNotSlowTheOthers(t *testing.T) {
+func TestSoakAHotKeyDoesNotSlowTheOthers(t *testing.T) {
 	h := newHotWorld(t)
 	raw := rawRate(h.world)
 	var c compared

@@ -170,7 +170,12 @@ func TestEventsDuringARunMakeExactlyOneMoreWithAllTheirReasons(t *testing.T) {
 	g := newGate()
 	var seen calls
 	c, err := New("sites", sites, seen.reconciler(g.Reconcile), Owns(pages), shortGrace(),
-		Watches(pages, func(context.Context, *page) ([]string, error) { return []string{"home"}, nil }))
+		Watches(pages, func(_ context.Context, p *page) ([]string, error) {
+			if p.Name == "page-last" {
+				return []string{"later"}, nil
+			}
+			return []string{"home"}, nil
+		}))
 	must(t, err)
 	w.run(c)
 	ctx := t.Context()
@@ -188,7 +193,10 @@ func TestEventsDuringARunMakeExactlyOneMoreWithAllTheirReasons(t *testing.T) {
 	c.Enqueue("home", OperationExternal)
 	// the events of a bucket come in order
 	must(t, sites.Create(ctx, newSite("later", "after all events of the other")))
-	pending(t, c, "later", OperationPut)
+	last := newSite("page-last", "after all events of the others")
+	c.SetOwner(last, "later")
+	must(t, pages.Create(ctx, last))
+	pending(t, c, "later", OperationPut, OperationSecondary, OperationTertiary)
 	pending(t, c, "home", OperationPut, OperationSecondary, OperationTertiary, OperationExternal, OperationManual)
 	g.leave <- nil
 	for range 2 {
