@@ -57,7 +57,8 @@ func (w *world) massed(opts ...Option) *massed {
 	m := &massed{world: w, sites: w.client("Site", "sites", quickCompare, onDisk),
 		pages: w.client("Page", "pages", quickCompare, onDisk),
 		seen:  &calls{}, told: &brakeTold{}}
-	opts = append([]Option{Owns(m.pages), WithOnBrake(m.told.add), WithWorkers(4)}, opts...)
+	opts = append([]Option{Owns(m.pages), WithOnBrake(m.told.add), WithLeaseTiming(longLease), WithWorkers(4)},
+		opts...)
 	c, err := New("sites", m.sites, m.seen.reconciler(onePage(m.sites, m.pages)), opts...)
 	must(w.t, err)
 	m.c, m.r = c, w.run(c)

@@ -56,13 +56,13 @@ func TestTheHandleOfAnOperationIsKeptWhereTheReconcilesContextHasEnded(t *testin
 func TestALeaseThatIsLostWhileApplyRunsLosesNoOperation(t *testing.T) {
 	t.Parallel()
 	d := &slowDriver{}
-	w := apart(t, slowly(d))
+	w := apart(t, slowly(d), WithLeaseTiming(longLease))
 	w.cloud.Opaque()
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "Apply runs", func() bool { return d.applying.Load() == 1 })
 	first := w.c
-	w.controller(slowly(d))
+	w.controller(slowly(d), WithLeaseTiming(longLease))
 	second := w.c
 	w.run(second)
 	eventually(t, "the other replica has the lease", func() bool {

@@ -49,7 +49,7 @@ func TestALeaseLostWithKeysInTheBreakerLosesNone(t *testing.T) {
 
 func TestALeaseLostWithAnOpenIntentIsTakenUpByTheNextReplica(t *testing.T) {
 	t.Parallel()
-	w := newCloudWorld(t, quick, nil)
+	w := newCloudWorld(t, quick, nil, WithLeaseTiming(quickLease))
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 	r := w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
@@ -80,7 +80,7 @@ func TestALeaseLostWithAnOpenIntentIsTakenUpByTheNextReplica(t *testing.T) {
 
 func TestTwoReplicasThatTakeTurnsNeitherCreateTwiceNorForget(t *testing.T) {
 	t.Parallel()
-	w := newCloudWorld(t, quick, nil)
+	w := newCloudWorld(t, quick, nil, WithLeaseTiming(quickLease))
 	w.run(w.c)
 	other, _ := w.replica()
 	w.run(other)

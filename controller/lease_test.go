@@ -136,7 +136,7 @@ func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
 			return Result{}, errors.New("cannot")
 		}
 		return Result{}, nil
-	}))
+	}), WithLeaseTiming(longLease))
 	must(t, err)
 	r := w.run(failing)
 	w.make(sites, many)
@@ -148,7 +148,7 @@ func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
 			return Result{RequeueAfter: 50 * time.Millisecond}, nil // longer than the brake takes to decide
 		}
 		return Result{}, nil
-	}))
+	}), WithLeaseTiming(longLease))
 	must(t, err)
 	w.run(next)
 	eventually(t, "the standby is warm", func() bool {

@@ -30,6 +30,10 @@ import (
 var quickLease = LeaseTiming{Duration: time.Second, RenewDeadline: 700 * time.Millisecond,
 	RetryPeriod: 200 * time.Millisecond}
 
+// longLease lets another replica take over as soon, but only what was released: no stall of the machine loses it.
+var longLease = LeaseTiming{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second,
+	RetryPeriod: 200 * time.Millisecond}
+
 // quickCompare makes a client's informers notice soon what the server tells by no event.
 func quickCompare(cfg *entity.Config) { cfg.CompareInterval = 200 * time.Millisecond }
 
