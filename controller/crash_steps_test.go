@@ -204,7 +204,7 @@ func TestATeardownSurvivesACrashAtEachStep(t *testing.T) {
 			if step.anchor {
 				want = 1
 			}
-			// Beside the delete it may be told of a page.
+			// The delete may come together with an event of a page.
 			if len(told) != want || seen.with("home", OperationDelete) != want {
 				t.Errorf("the second process was told %v, want %d deletes", told, want)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/test/cloudtest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // disksOf reconciles a site to a disk of spec.pages, and none for 0 or less.
@@ -107,18 +108,14 @@ func (w *cloudWorld) reconciled(name string) bool {
 		reasonOf(record) == entity.ReasonSynced
 }
 
-func reasonOf(record *entity.Record) string {
-	if c := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled); c != nil {
-		return c.Reason
-	}
-	return ""
-}
+func reasonOf(record *entity.Record) string { return conditionOf(record).Reason }
 
-func messageOf(held *entity.Record) string {
-	if c := meta.FindStatusCondition(held.Conditions, entity.ConditionReconciled); c != nil {
-		return c.Message
+// conditionOf returns the condition of the last reconcile, the zero value if there is none.
+func conditionOf(record *entity.Record) metav1.Condition {
+	if c := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled); c != nil {
+		return *c
 	}
-	return ""
+	return metav1.Condition{}
 }
 
 // condition returns the message of a site's condition, if it has this reason.
@@ -127,7 +124,7 @@ func (w *cloudWorld) condition(name, reason string) string {
 	if err != nil || reasonOf(record) != reason {
 		return ""
 	}
-	return messageOf(record)
+	return conditionOf(record).Message
 }
 
 // intents returns the reserved key of what is open for a site; "" if nothing is.

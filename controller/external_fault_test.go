@@ -200,7 +200,7 @@ func TestWhileOnlyTheDriversFailOneKeyIsTriedAtATimeAndNothingIsWritten(t *testi
 	revisions := func() (all [sites]uint64) {
 		for i := range sites {
 			held, err := w.sites.Record(t.Context(), fmt.Sprintf("s%d", i))
-			if err == nil && strings.HasPrefix(messageOf(held), record.WaitsFor) {
+			if err == nil && strings.HasPrefix(conditionOf(held).Message, record.WaitsFor) {
 				all[i] = held.Revision
 			}
 		}

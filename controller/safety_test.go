@@ -25,12 +25,13 @@ import (
 
 // What the tests about safe deletes share.
 
-// quickLease lets another replica take over within about a second. It is for tests of a lease that is lost: a machine
-// that is busy may lose it, too.
+// quickLease lets another replica take over within about a second. It is for tests in which a lease has to run out: a
+// process that does not run for as long loses it, too.
 var quickLease = LeaseTiming{Duration: time.Second, RenewDeadline: 700 * time.Millisecond,
 	RetryPeriod: 200 * time.Millisecond}
 
-// longLease lets another replica take over as soon, but only what was released: no stall of the machine loses it.
+// longLease is not lost when the machine is busy for some seconds. Once it is released another replica takes over as
+// soon as with quickLease.
 var longLease = LeaseTiming{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second,
 	RetryPeriod: 200 * time.Millisecond}
 

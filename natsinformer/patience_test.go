@@ -239,8 +239,7 @@ func TestSlowDecodingIsNotSilence(t *testing.T) {
 	r.resumedOnce(t, stalled)
 }
 
-// TestAListBearsOneSilence: whoever lists once, as entity's Client does, hears of no pause that the next attempt gets
-// over; and of a server that goes on being silent soon.
+// TestAListBearsOneSilence: the first silence is not reported, because entity's List would fail of it; the second is.
 func TestAListBearsOneSilence(t *testing.T) {
 	for silent, problem := range map[int]string{1: "", 2: errSilent.Error()} {
 		t.Run(fmt.Sprintf("%d silent lists", silent), func(t *testing.T) {

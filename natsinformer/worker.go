@@ -160,8 +160,8 @@ func (w *worker) attempt(ctx context.Context) error {
 }
 
 // ended wraps an error in a lostError if it only ends the session, and another one is made at once. Any other error is
-// a problem. That a list met silence may be a pause of the server's or of ours, until the next, more patient one meets
-// silence too.
+// a problem. The first silence in a list only ends the session: the server or this process may have paused. If the next
+// list, which waits longer, meets silence too, that is a problem.
 func (w *worker) ended(s *session, err error) error {
 	switch {
 	case err == nil:
