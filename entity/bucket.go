@@ -121,14 +121,10 @@ type apiError struct {
 
 func (e *apiError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrorCode) }
 
-// last reads the last message of a key from the stream's leader; nil if there is none.
-func (b *bucket) last(ctx context.Context, natsKey string) (*stored, error) {
-	request, err := stdjson.Marshal(map[string]string{"last_by_subj": b.subject + natsKey})
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Error   *apiError `json:"error"`
+// The answers of the JetStream API that this package reads.
+type (
+	messageAnswer struct {
+		refusal
 		Message *struct {
 			Sequence uint64    `json:"seq"`
 			Header   []byte    `json:"hdrs"`
@@ -136,9 +132,30 @@ func (b *bucket) last(ctx context.Context, natsKey string) (*stored, error) {
 			Time     time.Time `json:"time"`
 		} `json:"message"`
 	}
-	if err := b.request(
-		ctx, "STREAM.MSG.GET."+b.stream, request, &answer, func() *apiError { return answer.Error },
-	); err != nil {
+	infoAnswer struct {
+		refusal
+		Created time.Time              `json:"created"`
+		Config  jetstream.StreamConfig `json:"config"`
+		State   struct {
+			LastSeq  uint64            `json:"last_seq"`
+			Subjects map[string]uint64 `json:"subjects"`
+		} `json:"state"`
+	}
+	refusal struct {
+		Error *apiError `json:"error"`
+	}
+)
+
+func (r refusal) refused() *apiError { return r.Error }
+
+// last reads the last message of a key from the stream's leader; nil if there is none.
+func (b *bucket) last(ctx context.Context, natsKey string) (*stored, error) {
+	request, err := stdjson.Marshal(map[string]string{"last_by_subj": b.subject + natsKey})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := ask[messageAnswer](ctx, b, "STREAM.MSG.GET."+b.stream, request)
+	if err != nil {
 		if api, ok := errors.AsType[*apiError](err); ok && api.ErrorCode == codeNoMessage {
 			return nil, nil
 		}
@@ -176,18 +193,8 @@ func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) 
 			return nil, err
 		}
 	}
-	var answer struct {
-		Error   *apiError              `json:"error"`
-		Created time.Time              `json:"created"`
-		Config  jetstream.StreamConfig `json:"config"`
-		State   struct {
-			LastSeq  uint64            `json:"last_seq"`
-			Subjects map[string]uint64 `json:"subjects"`
-		} `json:"state"`
-	}
-	if err := b.request(
-		ctx, "STREAM.INFO."+b.stream, request, &answer, func() *apiError { return answer.Error },
-	); err != nil {
+	answer, err := ask[infoAnswer](ctx, b, "STREAM.INFO."+b.stream, request)
+	if err != nil {
 		return nil, fmt.Errorf("reading the state of bucket %q: %w", b.name, err)
 	}
 	return &streamInfo{
@@ -195,9 +202,12 @@ func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) 
 	}, nil
 }
 
-// request asks the JetStream API. While nobody answers or the cluster has no leader it asks again, until the context or
+// ask asks the JetStream API. While nobody answers or the cluster has no leader it asks again, until the context or
 // requestTimeout ends. Use it only for requests that may be repeated.
-func (b *bucket) request(ctx context.Context, api string, payload []byte, answer any, apiErr func() *apiError) error {
+func ask[T interface{ refused() *apiError }](
+	ctx context.Context, b *bucket, api string, payload []byte,
+) (T, error) {
+	var none T
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	subject := b.apiPrefix + api
@@ -205,22 +215,23 @@ func (b *bucket) request(ctx context.Context, api string, payload []byte, answer
 	for attempt := 0; ; attempt++ {
 		msg, err := b.roundTrip(ctx, &nats.Msg{Subject: subject, Data: payload})
 		if err == nil {
-			if err = stdjson.Unmarshal(msg.Data, answer); err != nil {
-				return fmt.Errorf("the answer on %q is not JSON: %w", subject, err)
+			var answer T // a new one each time: the error of the last one must not stay
+			if err = stdjson.Unmarshal(msg.Data, &answer); err != nil {
+				return none, fmt.Errorf("the answer on %q is not JSON: %w", subject, err)
 			}
-			e := apiErr()
+			e := answer.refused()
 			switch {
 			case e == nil:
-				return nil
+				return answer, nil
 			case e.ErrorCode == codeStreamNotFound:
-				return fmt.Errorf("bucket %q does not exist: create it, or leave BindOnly off: %w", b.name, e)
+				return none, fmt.Errorf("bucket %q does not exist: create it, or leave BindOnly off: %w", b.name, e)
 			case e.Code != 503:
-				return e
+				return none, e
 			}
 			err = e
 		}
 		if giveUp := b.pause(ctx, attempt, subject, before, err); giveUp != nil {
-			return giveUp
+			return none, giveUp
 		}
 	}
 }

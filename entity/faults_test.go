@@ -392,3 +392,36 @@ func TestAReaderNeedsOnlyAReadersPermissions(t *testing.T) {
 	must(t, err)
 	must(t, client.Delete(t.Context(), "a"))
 }
+
+// A member of a cluster that does not know the stream's leader yet refuses, and its answer may come first.
+func TestAReadAfterARefusedOneSucceeds(t *testing.T) {
+	t.Parallel()
+	var refused sync.Map // the types of answers that were replaced by a refusal
+	refuseOnce := func(m *nats.Msg) bool {
+		for _, answer := range []string{"stream_msg_get_response", "stream_info_response"} {
+			kind := `{"type":"io.nats.jetstream.api.v1.` + answer + `"`
+			if !bytes.HasPrefix(m.Data, []byte(kind)) {
+				continue
+			}
+			if _, already := refused.LoadOrStore(answer, true); !already {
+				m.Data = []byte(kind + `,"error":{"code":503,"err_code":10008,` +
+					`"description":"JetStream system temporarily unavailable"}}`)
+			}
+		}
+		return true
+	}
+	srv := natstest.Start(t)
+	_, direct := natstest.Connect(t, srv.URL())
+	must(t, newClient[*Website](t, direct, websites).Create(t.Context(), website("a")))
+	_, js := natstest.Connect(t, srv.URL(), natstest.Tamper(refuseOnce))
+	client := newClient[*Website](t, js, websites) // asks for the stream's state
+	if _, ok := refused.Load("stream_info_response"); !ok {
+		t.Fatal("no request for the stream's state was refused")
+	}
+	if _, err := client.Get(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := refused.Load("stream_msg_get_response"); !ok {
+		t.Fatal("no read was refused")
+	}
+}
