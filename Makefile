@@ -17,7 +17,7 @@ ROLLING ?= ./test/rolling
 # Most tests wait for something most of the time, so more packages, and in each more tests, than there are processors
 # run side by side. GOGC=300 gives memory for time.
 PACKAGES ?= 4
-PARALLEL ?= 4
+PARALLEL ?= 8
 
 # Linking is a sixth of the work of make test, and takes a quarter less without what only a debugger reads. LINK= keeps it.
 LINK ?= -ldflags=-w
