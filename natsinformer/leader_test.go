@@ -48,9 +48,9 @@ func TestOnlyALeaderWithAMajorityIsBelieved(t *testing.T) {
 	}
 }
 
-// TestAMemberWithoutALeaderIsNotBelieved: while a stream has no leader, any member answers for it. A member that is
+// TestSoakAMemberWithoutALeaderIsNotBelieved: while a stream has no leader, any member answers for it. A member that is
 // behind must not make acknowledged keys vanish, nor let a new informer claim to have synced without them.
-func TestAMemberWithoutALeaderIsNotBelieved(t *testing.T) {
+func TestSoakAMemberWithoutALeaderIsNotBelieved(t *testing.T) {
 	t.Parallel() // it waits
 	c := natstest.StartCluster(t, 5)
 	admin := connect(t, c.URLs())
