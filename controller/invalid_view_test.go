@@ -18,7 +18,7 @@ import (
 // TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid: another event of its key may be faster than its own.
 func TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid(t *testing.T) {
 	t.Parallel()
-	notCalledInvalidOnItsWay(t, 25)
+	notCalledInvalidOnItsWay(t, 12)
 }
 
 func TestSoakADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid(t *testing.T) {
@@ -155,8 +155,7 @@ func TestAClosedClientIsReportedAndChangesNothing(t *testing.T) {
 	})
 }
 
-// TestManyInvalidDocumentsCostNoMoreEachThanFew.
-func TestManyInvalidDocumentsCostNoMoreEachThanFew(t *testing.T) {
+func TestSoakManyInvalidDocumentsCostNoMoreEachThanFew(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
 	c, err := New("sites", sites, new(calls).reconciler(nil), WithResyncInterval(0), WithWorkers(4))

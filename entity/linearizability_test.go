@@ -224,7 +224,7 @@ func TestConcurrentWritersAreLinearizableOnOneServer(t *testing.T) {
 		_, js := natstest.Connect(t, srv.URL())
 		return js
 	}
-	checkLinearizable(t, connect, websites, soak(200), nil)
+	checkLinearizable(t, connect, websites, soak(120), nil)
 }
 
 func TestConcurrentWritersAreLinearizableWhileTheServerRestarts(t *testing.T) {

@@ -89,7 +89,7 @@ func (l load) listExactly(t *testing.T, filter string, rounds int) {
 	}
 }
 
-func TestHasSyncedMeansNoKeyIsMissing(t *testing.T)     { noKeyIsMissing(t, soak(4)) }
+func TestHasSyncedMeansNoKeyIsMissing(t *testing.T)     { noKeyIsMissing(t, soak(3)) }
 func TestSoakHasSyncedMeansNoKeyIsMissing(t *testing.T) { noKeyIsMissing(t, soak(20)) }
 
 func noKeyIsMissing(t *testing.T, rounds int) {
@@ -99,7 +99,7 @@ func noKeyIsMissing(t *testing.T, rounds int) {
 }
 
 func TestHasSyncedMeansNoKeyIsMissingWhileOthersComeAndGo(t *testing.T) {
-	noKeyIsMissingWhileOthersComeAndGo(t, soak(3))
+	noKeyIsMissingWhileOthersComeAndGo(t, soak(2))
 }
 
 func TestSoakHasSyncedMeansNoKeyIsMissingWhileOthersComeAndGo(t *testing.T) {
@@ -124,7 +124,7 @@ func noKeyIsMissingWhileOthersComeAndGo(t *testing.T, rounds int) {
 	t.Run("filtered", func(t *testing.T) { l.listExactly(t, "in.>", rounds) })
 }
 
-func TestHasSyncedMeansNoKeyIsMissingReplicated(t *testing.T) { noKeyIsMissingReplicated(t, soak(3)) }
+func TestHasSyncedMeansNoKeyIsMissingReplicated(t *testing.T) { noKeyIsMissingReplicated(t, soak(2)) }
 func TestSoakHasSyncedMeansNoKeyIsMissingReplicated(t *testing.T) {
 	noKeyIsMissingReplicated(t, soak(10))
 }

@@ -47,13 +47,13 @@ func TestManyExpiredTombstonesCostNoList(t *testing.T) {
 	js := counting(t, admin, srv.URL())
 	stalled := stalls(t)
 	r := start(t, js.JetStream, Config{Bucket: "b", CompareInterval: 2 * time.Second}).synced(t)
-	for n := range 2000 {
+	for n := range 600 {
 		_, err := admin.PublishMsgAsync(&nats.Msg{
 			Subject: fmt.Sprint("$KV.b.k", n),
 			Header:  nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}},
 		})
 		must(t, err)
-		if n%500 == 499 {
+		if n%200 == 199 {
 			<-admin.PublishAsyncComplete()
 		}
 	}
