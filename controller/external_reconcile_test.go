@@ -334,7 +334,7 @@ func TestWhatTheAPIRefusesEndsTheIntent(t *testing.T) {
 
 func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	t.Parallel()
-	// The call is held up on its way while the caller gives up; it arrives when the primary is gone.
+	// The call is held up on its way while the caller gives up, and so is each that repeats it before the primary is gone.
 	config := withInterval(notInATest)
 	config.Timeout = 200 * time.Millisecond
 	w := newCloudWorld(t, config, with(external.Settle(5*time.Second)))
@@ -344,7 +344,8 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	var held atomic.Bool
 	w.cloud.Set(func(c *cloudtest.Cloud) {
 		c.Stage = func(stage, call, _ string) {
-			if stage == "before" && call == "POST disks" && held.CompareAndSwap(false, true) {
+			if stage == "before" && call == "POST disks" {
+				held.Store(true)
 				<-arrive
 			}
 		}

@@ -18,12 +18,19 @@ func TestALeaseRemovedByHandLeavesOneLeader(t *testing.T) {
 	sites := w.sites()
 	must(t, sites.Create(ctx, newSite("home", "")))
 	var c [2]*Controller[*site]
-	var cut [2]chan error
+	var cut [2]chan error // with the last one of each
+	drain := func(cut chan error) {
+		select {
+		case <-cut:
+		default:
+		}
+	}
 	for i := range 2 {
 		cut[i] = make(chan error, 1)
 		var err error
 		c[i], err = New("sites", w.away().sites(), ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
 			<-ctx.Done() // as long as it leads
+			drain(cut[i])
 			cut[i] <- context.Cause(ctx)
 			return Result{}, ctx.Err()
 		}), slowRenewal, WithGracePeriod(0))
@@ -39,6 +46,7 @@ func TestALeaseRemovedByHandLeavesOneLeader(t *testing.T) {
 		if leading(1) {
 			leader, other = 1, 0
 		}
+		drain(cut[leader])
 		must(t, w.kv("sites-status").Purge(ctx, "_nagi.lease"))
 		eventually(t, "somebody made the lease again", func() bool { return w.lease().HolderIdentity != "" })
 		var both time.Time

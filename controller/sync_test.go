@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// shortSync makes a source that cannot sync known soon.
-func shortSync() Option { return WithCacheSyncTimeout(500 * time.Millisecond) }
+// shortSync makes a source that cannot sync known soon, but not before a busy machine has synced the others.
+func shortSync() Option { return WithCacheSyncTimeout(5 * time.Second) }
 
 // failed waits for Run to end and returns its error, which it must have.
 func (r *running) failed() error {
@@ -67,7 +67,8 @@ func started[T entity.IEntity](w *world, client *entity.Client[T]) *entity.Clien
 }
 
 func TestSourceThatDoesNotSyncFailsRunByName(t *testing.T) {
-	for _, test := range []struct {
+	t.Parallel()
+	tests := []struct {
 		name  string
 		build func(*world) (*Controller[*site], error)
 		words []string
@@ -106,13 +107,17 @@ func TestSourceThatDoesNotSyncFailsRunByName(t *testing.T) {
 			owns, watches := OwnsKube(stillInformer()), WatchesKube(stillInformer(), noObjects)
 			return New("sites", sites, noReconciler, owns, watches, shortSync())
 		}, []string{"not synced: OwnsKube PartialObjectMetadata (informer 1) (the informer was not started"}},
-	} {
+	}
+	var runs []*running // all at once: each waits for the timeout
+	for _, test := range tests {
+		w := newWorld(t)
+		c, err := test.build(w)
+		must(t, err)
+		runs = append(runs, w.run(c))
+	}
+	for i, test := range tests {
+		err := runs[i].failed()
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			c, err := test.build(w)
-			must(t, err)
-			err = w.run(c).failed()
 			says(t, err, append(test.words, `controller "sites"`, "WithCacheSyncTimeout")...)
 		})
 	}
