@@ -18,7 +18,7 @@ func TestALeaseRemovedByHandLeavesOneLeader(t *testing.T) {
 	sites := w.sites()
 	must(t, sites.Create(ctx, newSite("home", "")))
 	var c [2]*Controller[*site]
-	var cut [2]chan error // with the last one of each
+	var cut [2]chan error // why the last reconcile of each was cancelled
 	drain := func(cut chan error) {
 		select {
 		case <-cut:

@@ -121,7 +121,7 @@ type apiError struct {
 
 func (e *apiError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.ErrorCode) }
 
-// The answers of the JetStream API that this package reads.
+// The answers of the JetStream API to ask: what was asked for, or why it is refused.
 type (
 	messageAnswer struct {
 		refusal

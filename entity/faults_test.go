@@ -393,7 +393,8 @@ func TestAReaderNeedsOnlyAReadersPermissions(t *testing.T) {
 	must(t, client.Delete(t.Context(), "a"))
 }
 
-// A member of a cluster that does not know the stream's leader yet refuses, and its answer may come first.
+// TestAReadAfterARefusedOneSucceeds: a member of a cluster refuses while it knows no leader, and its answer may come
+// before the leader's. The next attempt must not remember the refusal.
 func TestAReadAfterARefusedOneSucceeds(t *testing.T) {
 	t.Parallel()
 	var refused sync.Map // the types of answers that were replaced by a refusal

@@ -168,7 +168,7 @@ func checkLinearizable(
 	t *testing.T, connect func() jetstream.JetStream, cfg entity.Config, rounds int, disturb func(ctx context.Context),
 ) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(soak(2))*time.Minute)
 	defer cancel()
 	epoch := time.Now()
 	writers := make([]*writer, 6)

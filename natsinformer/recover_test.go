@@ -184,7 +184,9 @@ func TestReconnectStormLeavesNothingBehind(t *testing.T) {
 		}
 	}
 	r.follows(t, kv, "k", 1000, prompt)
-	eventually(t, 20*time.Second, "one consumer is left of the storm", func() bool { return consumers(t, admin, "b") == 1 })
+	eventually(t, 20*time.Second, "one consumer is left of the storm", func() bool {
+		return consumers(t, admin, "b") == 1
+	})
 	r.stop() // goleak looks for goroutines
 	if n := consumers(t, admin, "b"); n != 0 {
 		t.Errorf("%d consumers are left", n)
