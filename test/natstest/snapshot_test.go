@@ -3,6 +3,7 @@ package natstest
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -77,14 +78,33 @@ func restoredAsItWas(t *testing.T, js jetstream.JetStream, before *jetstream.Str
 func TestARestoredStreamIsAsItWas(t *testing.T) {
 	for _, storage := range []jetstream.StorageType{jetstream.FileStorage, jetstream.MemoryStorage} {
 		t.Run(storage.String(), func(t *testing.T) {
-			nc, js := Connect(t, Start(t).URL())
+			server := Start(t)
+			nc, js := Connect(t, server.URL())
 			snapshot, before := snapshotWorld(t, nc, js, jetstream.KeyValueConfig{Bucket: "b", Storage: storage})
 			for range 2 {
 				must(t, js.DeleteKeyValue(t.Context(), "b"))
+				waitForRemovedFiles(t, server, "KV_b")
 				must(t, snapshot.Restore(t.Context(), nc))
 				restoredAsItWas(t, js, before)
 			}
 		})
+	}
+}
+
+// waitForRemovedFiles of a deleted stream, which the server renames and then removes in the background. A stream of
+// that name that is deleted before the removal has ended keeps its files, and the next one begins with their messages.
+func waitForRemovedFiles(t *testing.T, server *Server, stream string) {
+	t.Helper()
+	renamed := filepath.Join(server.StoreDir(), "jetstream", "*", "streams", "."+stream)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		found, err := filepath.Glob(renamed)
+		must(t, err)
+		if len(found) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not removed: %s", found)
+		}
 	}
 }
 
