@@ -242,26 +242,36 @@ func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
 	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
 	w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-	var mu sync.Mutex
-	var tries []time.Time
+	// Three keys fail, so that it is the fault of none, before one of them tries again: that waits for all others.
+	const sites = 20
+	three := make(chan struct{})
+	var tries, trying atomic.Int64
 	w.cloud.Set(func(c *cloudtest.Cloud) {
-		c.Fault = func(call string, _ *http.Request) int {
+		c.Fault = func(call string, r *http.Request) int {
 			if call != "POST disks" {
 				return 0
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			tries = append(tries, time.Now())
+			n := tries.Add(1)
+			trying.Add(1)
+			defer trying.Add(-1)
+			if n == 3 {
+				close(three)
+			}
+			if n <= 3 {
+				<-three
+				return http.StatusServiceUnavailable
+			}
+			for int(trying.Load())+w.c.Stats().External["Disk"].Waiting < sites && r.Context().Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
 			return http.StatusServiceUnavailable
 		}
 	})
-	w.manySites(20)
+	w.manySites(sites)
 	eventually(t, "the breaker opens", w.away)
 	polls := w.cloud.Called("GET disks")
 	eventually(t, "it is polled again and again", func() bool { return w.cloud.Called("GET disks") > polls+8 })
-	mu.Lock()
-	n := len(tries)
-	mu.Unlock()
+	n := int(tries.Load())
 	if most := w.cloud.Called("GET disks") + 4; n > most { // a call of each worker may have been under way
 		t.Errorf("%d creations tried, want at most %d", n, most)
 	}
@@ -275,8 +285,8 @@ func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
 		t.Errorf("%d failures", s.Failures)
 	}
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Fault = nil })
-	eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 20 })
-	for i := range 20 {
+	eventually(t, "all have their disks", func() bool { return w.cloud.Count() == sites })
+	for i := range sites {
 		if n := w.cloud.CreatedFor(fmt.Sprintf("s%d", i)); n != 1 {
 			t.Errorf("s%d: %d disks were created", i, n)
 		}

@@ -268,8 +268,12 @@ func TestVanishedKeysAreDeletedWithinTheInterval(t *testing.T) {
 			put(t, kv, "stays", 1)
 		}},
 		"bucket TTL without markers": {jetstream.KeyValueConfig{TTL: time.Second},
-			func(t *testing.T, kv jetstream.KeyValue, _ jetstream.JetStream) {
-				eventually(t, 10*time.Second, "expired", func() bool { return len(contents(t, kv)) == 0 })
+			func(t *testing.T, kv jetstream.KeyValue, js jetstream.JetStream) {
+				// Not contents: where keys expire before they are delivered, nats.go waits in vain for the last of them.
+				eventually(t, 10*time.Second, "expired", func() bool {
+					stream, err := js.Stream(t.Context(), "KV_b")
+					return err == nil && stream.CachedInfo().State.Msgs == 0
+				})
 				put(t, kv, "stays", 1)
 			}},
 	}
@@ -394,6 +398,7 @@ func TestExpiredTombstonesCostNoList(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
 	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
+	stalled := stalls(t)
 	put(t, kv, "stays", 1)
 	for i := range 20 {
 		key := fmt.Sprint("k", i)
@@ -410,8 +415,9 @@ func TestExpiredTombstonesCostNoList(t *testing.T) {
 	})
 	compares := r.Status().Compares
 	eventually(t, 20*time.Second, "compared", func() bool { return r.Status().Compares >= compares+2 })
-	if lists := r.Status().Lists; lists != 1 {
-		t.Errorf("%d lists", lists)
+	// When the machine stalls, the watch may take its consumer for silent. After that it lists within the interval.
+	if lists := r.Status().Lists; lists > 1+stalled() {
+		t.Errorf("%d lists, and the machine stalled %d times", lists, stalled())
 	}
 }
 

@@ -167,7 +167,7 @@ func TestTheLeaderOfAnIdleStreamIsBelieved(t *testing.T) {
 	put(t, kv, "k", 1)
 	pass(freshPeer)
 	for range 20 {
-		m, err := js.Conn().Request("$JS.API.STREAM.INFO.KV_b", nil, time.Second)
+		m, err := js.Conn().Request("$JS.API.STREAM.INFO.KV_b", nil, 20*time.Second)
 		must(t, err)
 		if leaderless(m.Data) {
 			t.Fatalf("not believed: %s", m.Data)

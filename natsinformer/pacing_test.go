@@ -147,6 +147,45 @@ func TestCountsWithAFilterAreRare(t *testing.T) {
 	}
 }
 
+// TestOneSlowCountDelaysNothing: the server, or the machine, was busy with something else.
+func TestOneSlowCountDelaysNothing(t *testing.T) {
+	for _, filter := range []string{"", "in.*"} {
+		t.Run("filter "+filter, func(t *testing.T) {
+			t.Parallel() // it waits
+			const took = 600 * time.Millisecond
+			srv := natstest.Start(t)
+			admin := connect(t, srv.URL())
+			kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+			put(t, kv, "in.k", 1)
+			nc := admin.Conn()
+			var slow atomic.Int64 // counts to be answered late
+			sub, err := nc.Subscribe("slow.API.>", func(m *nats.Msg) {
+				answer := func() {
+					_ = nc.PublishRequest("$JS."+strings.TrimPrefix(m.Subject, "slow."), m.Reply, m.Data)
+				}
+				if !strings.Contains(m.Subject, "STREAM.INFO") || slow.Add(-1) < 0 {
+					answer()
+					return
+				}
+				time.AfterFunc(took, answer)
+			})
+			must(t, err)
+			defer func() { must(t, sub.Unsubscribe()) }()
+			js, err := jetstream.NewWithAPIPrefix(connect(t, srv.URL()).Conn(), "slow.API")
+			must(t, err)
+			const interval = 300 * time.Millisecond
+			r := start(t, js, Config{Bucket: "b", Filter: filter, CompareInterval: interval}).synced(t)
+			eventually(t, prompt, "compared", func() bool { return r.Status().Compares > 0 })
+			slow.Store(1)
+			eventually(t, prompt, "a count is slow", func() bool { return slow.Load() < 1 })
+			stream, err := admin.Stream(t.Context(), "KV_b")
+			must(t, err)
+			must(t, stream.Purge(t.Context()))
+			eventually(t, took+prompt+interval, "the key that vanished", func() bool { return r.get("in.k") == nil })
+		})
+	}
+}
+
 // TestMissingPermissionToDeleteConsumersIsNamed: without it everything works, and consumers pile up.
 func TestMissingPermissionToDeleteConsumersIsNamed(t *testing.T) {
 	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {

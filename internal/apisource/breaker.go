@@ -115,6 +115,7 @@ func (b *breaker) report(key string, err error) {
 	}
 	b.mu.Unlock()
 	if err != nil && !suspect && !isRefusal(err) {
+		b.source.keys.change(key, func(state *keyState) { state.failing = true })
 		b.trip(key, err)
 	}
 }
@@ -176,10 +177,11 @@ func (b *breaker) nextPoll() (at time.Time, open bool) {
 	return b.poll, b.open
 }
 
-// listed is told of a list that succeeded. If keys wait because one of them failed, one of them tries first.
+// listed is told of a list that succeeded. If keys wait because one of them failed, or are about to, one of them tries
+// first.
 func (b *breaker) listed() {
 	b.mu.Lock()
-	key := ""
+	key, closes := "", true
 	if b.open && !b.unlisted {
 		if len(b.trying) > 0 {
 			b.pauseLocked() // a key has been trying since the last poll
@@ -189,13 +191,14 @@ func (b *breaker) listed() {
 		if key = b.firstLocked(); key != "" {
 			b.trying[key] = struct{}{}
 		}
+		closes = key == "" && b.source.counts.failing.Load() == 0
 	}
 	b.mu.Unlock()
-	if key == "" {
+	if closes {
 		b.answered()
-		return
+	} else if key != "" {
+		b.resume(key)
 	}
-	b.resume(key)
 }
 
 // firstLocked chooses the key that tries first: one that has not failed, if there is one. It is "" if no key waits.

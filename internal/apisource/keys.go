@@ -13,6 +13,7 @@ type keyState struct {
 	expected   *expectedCount
 	waiting    *queue.Item // it waits in the breaker, with its operations
 	turnedAway bool        // the turn of its call would have been long in coming
+	failing    bool        // a call has failed in a reconcile that goes on; soon the key waits or has failed
 }
 
 // awaitedList is the list that the teardown of a key needs: one that began after a moment.
@@ -29,7 +30,7 @@ type expectedCount struct {
 }
 
 // keyCounts says of how many keys something is remembered.
-type keyCounts struct{ awaited, waiting, turnedAway atomic.Int64 }
+type keyCounts struct{ awaited, waiting, turnedAway, failing atomic.Int64 }
 
 func (c *keyCounts) tally(s keyState, by int) {
 	if s.awaited != nil {
@@ -40,6 +41,9 @@ func (c *keyCounts) tally(s keyState, by int) {
 	}
 	if s.turnedAway {
 		c.turnedAway.Add(int64(by))
+	}
+	if s.failing {
+		c.failing.Add(int64(by))
 	}
 }
 

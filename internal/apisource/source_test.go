@@ -135,6 +135,46 @@ func TestOneKeyTriesFirstWhereListsSucceedAndCallsFail(t *testing.T) {
 	})
 }
 
+// TestAListDoesNotCloseTheBreakerWhileTheReconcileThatOpenedItGoesOn: its key tries first, once it waits.
+func TestAListDoesNotCloseTheBreakerWhileTheReconcileThatOpenedItGoesOn(t *testing.T) {
+	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
+		c.gate("home").Report(errAway)
+		time.Sleep(10 * c.source.config.BackoffMin) // lists succeed
+		if s := c.source.Stats(); !s.Away {
+			t.Error("closed, though no call has got an answer")
+		}
+		waits := c.set.WaiterFor("home", errAway)
+		if waits == nil {
+			t.Fatal("it waits for nothing")
+		}
+		c.set.Wait(waits, queue.Item{Key: "home", Ops: operation.Of(operation.Put)}, errAway)
+		time.Sleep(c.source.config.BackoffMax)
+		synctest.Wait()
+		if got := tell(c, &c.resumed); len(got) != 1 || c.opened != 1 {
+			t.Errorf("%v tries first, opened %d times", got, c.opened)
+		}
+	})
+	// Where no key waits in the end, a list closes it.
+	for name, end := range map[string]func(s *Set){
+		"another failure": func(s *Set) { s.Attempted("home", false) },
+		"a success":       func(s *Set) { s.Attempted("home", true) },
+		"a key forgotten": func(s *Set) { s.Forget("home") },
+		"the term":        func(s *Set) { s.EndTerm() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
+				c.gate("home").Report(errAway)
+				end(c.set)
+				time.Sleep(c.source.config.BackoffMax)
+				synctest.Wait()
+				if s := c.source.Stats(); s.Away {
+					t.Errorf("open, though lists succeed and nothing waits: %+v", s)
+				}
+			})
+		})
+	}
+}
+
 func TestAKeyWhoseTurnWouldBeLongInComingComesBackLater(t *testing.T) {
 	inBubble(t, external.Config{Rate: 0.01, Burst: 1}, func(t *testing.T, c *controller) { // one turn, for the list
 		_, _, err := c.gate("home").Enter(t.Context())
