@@ -66,8 +66,8 @@ func (s *Set) Store(key string, saving *sync.Mutex) external.Store {
 // BeginTerm is told that this replica works from now on, and no other one writes intents.
 func (s *Set) BeginTerm() { s.intents.since = time.Now() }
 
-// EndTerm is told that no reconcile goes on. It forgets which lists keys wait for, and which keys were turned away. That
-// is for the next term, maybe of another replica: a list of this term says nothing about what that replica does.
+// EndTerm is told that no reconcile goes on. It forgets which lists keys wait for, and which keys were turned away: a
+// list of this term says nothing about what the next one does, maybe in another replica.
 func (s *Set) EndTerm() {
 	for _, each := range s.sources {
 		each.keys.amendAll(func(state *keyState) { state.awaited, state.turnedAway, state.failing = nil, false, false })

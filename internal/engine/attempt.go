@@ -20,7 +20,8 @@ func (e *Engine) Call(
 	if pause := e.ownWritesMissing(t, it.Key); pause > 0 {
 		return a, &lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: pause}
 	}
-	if t.Over() {
+	start := time.Now()
+	if t.OverAt(start) {
 		return a, &lifecycle.Outcome{Verdict: lifecycle.GivenBack}
 	}
 	e.forgetNames(it.Key)
@@ -33,7 +34,6 @@ func (e *Engine) Call(
 	}
 	a.Number, a.Operations = e.keys.Of(it.Key).Failures+1, operations
 	e.stats.Running.Add(1)
-	start := time.Now()
 	a.Err = guard.Call(func() (err error) {
 		a.Requeue, err = e.reconcile(ctx, it.Key, operations)
 		return err

@@ -31,13 +31,16 @@ func newTerm(won version, lasts time.Duration, end context.CancelCauseFunc) *Ter
 
 // Over reports whether the lease was lost. It asks the clock: after a pause of the process timers may fire late. If the
 // lease was not renewed in time Over ends the term's context. It may be called at any time, by several goroutines.
-func (t *Term) Over() bool {
+func (t *Term) Over() bool { return t.OverAt(time.Now()) }
+
+// OverAt is Over at a time that was read just now.
+func (t *Term) OverAt(now time.Time) bool {
 	for {
 		until := t.until.Load()
 		if until == 0 {
 			return true
 		}
-		if time.Since(t.began) < time.Duration(until) {
+		if now.Sub(t.began) < time.Duration(until) {
 			return false
 		}
 		if t.until.CompareAndSwap(until, 0) {

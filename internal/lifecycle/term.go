@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"k8s.io/klog/v2"
@@ -17,8 +18,14 @@ type Term struct {
 	Logger  klog.Logger
 }
 
-// Over tells whether no new reconcile may start. It asks the clock, too: after a pause of the process the end of the
-// lease may not have reached Ctx yet.
-func (t *Term) Over() bool {
-	return t.Ctx.Err() != nil || t.RunCtx.Err() != nil || t.Lease != nil && t.Lease.Over()
+// Over tells whether no new reconcile may start now. It asks the clock, too: after a pause of the process the end of
+// the lease may not have reached Ctx yet.
+func (t *Term) Over() bool { return t.OverAt(time.Now()) }
+
+// OverAt is Over at a time that was read just now: a reconcile takes so little that reading the clock again shows.
+func (t *Term) OverAt(now time.Time) bool {
+	return t.ToldOver() || t.Lease != nil && t.Lease.OverAt(now)
 }
+
+// ToldOver tells whether the end of the term has reached it.
+func (t *Term) ToldOver() bool { return t.Ctx.Err() != nil || t.RunCtx.Err() != nil }
