@@ -239,36 +239,37 @@ func TestAStopOfAWaitingControllerLosesNothing(t *testing.T) {
 func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
 	t.Parallel()
 	// Lists succeed, creations do not: after each poll one key tries, and the others stay.
-	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
+	config := withInterval(notInATest)
+	config.Timeout = time.Minute
+	w := newCloudWorld(t, config, nil, WithWorkers(4))
 	w.run(w.c)
 	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-	// Three keys fail, so that it is the fault of none, before one of them tries again: that waits for all others.
 	const sites = 20
-	three := make(chan struct{})
-	var tries, trying atomic.Int64
+	var tries atomic.Int64
+	three, allWait := make(chan struct{}), make(chan struct{})
 	w.cloud.Set(func(c *cloudtest.Cloud) {
-		c.Fault = func(call string, r *http.Request) int {
-			if call != "POST disks" {
-				return 0
-			}
-			n := tries.Add(1)
-			trying.Add(1)
-			defer trying.Add(-1)
-			if n == 3 {
-				close(three)
-			}
-			if n <= 3 {
-				<-three
+		c.Fault = func(call string, _ *http.Request) int {
+			switch call {
+			case "POST disks":
+				n := tries.Add(1)
+				if n == 3 {
+					close(three)
+				}
+				if n <= 3 { // three keys fail, which is the fault of none of them
+					await(t, three)
+				}
 				return http.StatusServiceUnavailable
+			case "GET disks":
+				if tries.Load() > 0 { // no key tries again before all others wait
+					await(t, allWait)
+				}
 			}
-			for int(trying.Load())+w.c.Stats().External["Disk"].Waiting < sites && r.Context().Err() == nil {
-				time.Sleep(time.Millisecond)
-			}
-			return http.StatusServiceUnavailable
+			return 0
 		}
 	})
 	w.manySites(sites)
-	eventually(t, "the breaker opens", w.away)
+	eventually(t, "all wait", func() bool { return w.c.Stats().External["Disk"].Waiting == sites })
+	close(allWait)
 	polls := w.cloud.Called("GET disks")
 	eventually(t, "it is polled again and again", func() bool { return w.cloud.Called("GET disks") > polls+8 })
 	n := int(tries.Load())
@@ -290,6 +291,14 @@ func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
 		if n := w.cloud.CreatedFor(fmt.Sprintf("s%d", i)); n != 1 {
 			t.Errorf("s%d: %d disks were created", i, n)
 		}
+	}
+}
+
+// await waits until c is closed, or the test is over.
+func await(t *testing.T, c <-chan struct{}) {
+	select {
+	case <-c:
+	case <-t.Context().Done():
 	}
 }
 

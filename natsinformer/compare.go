@@ -22,9 +22,10 @@ const (
 	// too many wait. tombRounds bounds how often forgotten tombstones may make a count useless.
 	tombWindow = 64
 	tombRounds = 50
-	// countRest is the pause after a count with a filter, as a multiple of the time it took, or the one before if that
-	// was faster: a single slow one says more of the machine. While the server counts with a filter (about a second for
-	// a quarter of a million keys), it does nothing else with the stream.
+	// countRest is the pause after a count with a filter, as a multiple of the time that it took or, if that is less, the
+	// one before it: one slow answer may have another reason. While the server counts with a filter (about a second for
+	// a quarter of a million keys), it does nothing else with the stream. The pause after any other count is once that
+	// time.
 	countRest = 10
 )
 
@@ -194,9 +195,7 @@ func (w *worker) count(s *session) {
 	}
 	s.askInfo(q, func(info *streamInfo, err error) {
 		now := time.Now()
-		if filtered {
-			w.counted.rest(now, now.Sub(c.asked))
-		}
+		w.counted.rest(now, now.Sub(c.asked), filtered)
 		switch {
 		case filtered && errors.Is(err, nats.ErrTimeout): // changes may still arrive: try again later
 			w.compareIn(now, w.cfg.CompareInterval)
@@ -213,12 +212,15 @@ func (w *worker) count(s *session) {
 }
 
 // rest puts off the next count.
-func (p *counted) rest(now time.Time, took time.Duration) {
-	least := took
-	if p.took > 0 {
-		least = min(took, p.took)
+func (p *counted) rest(now time.Time, took time.Duration, filtered bool) {
+	pause := took
+	if filtered {
+		if p.took > 0 {
+			pause = min(took, p.took)
+		}
+		pause, p.took = countRest*pause, took
 	}
-	p.notBefore, p.took = now.Add(countRest*least), took
+	p.notBefore = now.Add(pause)
 }
 
 // checkTombstones asks for the tombstones that should have expired, and forgets those the leader does not have any

@@ -181,8 +181,29 @@ func TestOneSlowCountDelaysNothing(t *testing.T) {
 			stream, err := admin.Stream(t.Context(), "KV_b")
 			must(t, err)
 			must(t, stream.Purge(t.Context()))
-			eventually(t, took+prompt+interval, "the key that vanished", func() bool { return r.get("in.k") == nil })
+			// Sooner than countRest times that long.
+			eventually(t, 5*time.Second, "the key that vanished", func() bool { return r.get("in.k") == nil })
 		})
+	}
+}
+
+func TestSlowCountsWithAFilterRestTheServer(t *testing.T) {
+	const fast, slow = 10 * time.Millisecond, 600 * time.Millisecond
+	now := time.Now()
+	var p counted
+	for i, step := range []struct {
+		took     time.Duration
+		filtered bool
+		want     time.Duration
+	}{
+		{slow, true, countRest * slow}, {fast, true, countRest * fast}, {slow, true, countRest * fast},
+		{slow, true, countRest * slow}, {fast, true, countRest * fast},
+		{slow, false, slow}, {slow, true, countRest * fast}, // another count says nothing of those with a filter
+	} {
+		p.rest(now, step.took, step.filtered)
+		if got := p.notBefore.Sub(now); got != step.want {
+			t.Errorf("step %d: the next count after %v, want %v", i, got, step.want)
+		}
 	}
 }
 

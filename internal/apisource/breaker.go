@@ -114,8 +114,11 @@ func (b *breaker) report(key string, err error) {
 		}
 	}
 	b.mu.Unlock()
-	if err != nil && !suspect && !isRefusal(err) {
-		b.source.keys.change(key, func(state *keyState) { state.failing = true })
+	if err == nil || isRefusal(err) {
+		return
+	}
+	b.source.keys.change(key, func(state *keyState) { state.failing = time.Now() })
+	if !suspect {
 		b.trip(key, err)
 	}
 }
@@ -177,27 +180,29 @@ func (b *breaker) nextPoll() (at time.Time, open bool) {
 	return b.poll, b.open
 }
 
-// listed is told of a list that succeeded. If keys wait because one of them failed, or are about to, one of them tries
-// first.
+// listed is told of a list that succeeded. If keys wait because one of them failed, one of them tries first. If none
+// waits yet, because the reconcile of the call that failed goes on, the breaker stays open.
 func (b *breaker) listed() {
 	b.mu.Lock()
-	key, closes := "", true
+	key, goesOn := "", false
 	if b.open && !b.unlisted {
-		if len(b.trying) > 0 {
-			b.pauseLocked() // a key has been trying since the last poll
+		key = b.firstLocked()
+		goesOn = key == "" && b.source.isFailing()
+		if goesOn || len(b.trying) > 0 {
+			b.pauseLocked() // that reconcile, or a key that tries, has had the time since the last poll
 		} else {
 			b.poll = time.Now().Add(b.pause)
 		}
-		if key = b.firstLocked(); key != "" {
+		if key != "" {
 			b.trying[key] = struct{}{}
 		}
-		closes = key == "" && b.source.counts.failing.Load() == 0
 	}
 	b.mu.Unlock()
-	if closes {
-		b.answered()
-	} else if key != "" {
+	switch {
+	case key != "":
 		b.resume(key)
+	case !goesOn:
+		b.answered()
 	}
 }
 

@@ -13,7 +13,7 @@ type keyState struct {
 	expected   *expectedCount
 	waiting    *queue.Item // it waits in the breaker, with its operations
 	turnedAway bool        // the turn of its call would have been long in coming
-	failing    bool        // a call has failed in a reconcile that goes on; soon the key waits or has failed
+	failing    time.Time   // when a call failed last; zero: none, or its reconcile has ended and the key does not wait
 }
 
 // awaitedList is the list that the teardown of a key needs: one that began after a moment.
@@ -30,7 +30,7 @@ type expectedCount struct {
 }
 
 // keyCounts says of how many keys something is remembered.
-type keyCounts struct{ awaited, waiting, turnedAway, failing atomic.Int64 }
+type keyCounts struct{ awaited, waiting, turnedAway atomic.Int64 }
 
 func (c *keyCounts) tally(s keyState, by int) {
 	if s.awaited != nil {
@@ -41,9 +41,6 @@ func (c *keyCounts) tally(s keyState, by int) {
 	}
 	if s.turnedAway {
 		c.turnedAway.Add(int64(by))
-	}
-	if s.failing {
-		c.failing.Add(int64(by))
 	}
 }
 
@@ -61,6 +58,14 @@ func (s *Source) takeWaiting(key string) (it queue.Item, waited bool) {
 // waitingKeys lists the keys that wait in the breaker.
 func (s *Source) waitingKeys() []string {
 	return s.keys.where(func(state keyState) bool { return state.waiting != nil })
+}
+
+// isFailing tells whether the reconcile of a call that failed goes on. After the time that a call may take it does not
+// count any more.
+func (s *Source) isFailing() bool {
+	return len(s.keys.where(func(state keyState) bool {
+		return !state.failing.IsZero() && time.Since(state.failing) < s.config.Timeout
+	})) > 0
 }
 
 // forgetTurn forgets that a key was turned away: it needs no turn any more, or it got one.

@@ -66,11 +66,11 @@ func (s *Set) Store(key string, saving *sync.Mutex) external.Store {
 // BeginTerm is told that this replica works from now on, and no other one writes intents.
 func (s *Set) BeginTerm() { s.intents.since = time.Now() }
 
-// EndTerm is told that no reconcile goes on. It forgets which lists keys wait for, and which keys were turned away: a
-// list of this term says nothing about what the next one does, maybe in another replica.
+// EndTerm forgets which lists keys wait for, and which keys were turned away. That is for the next term, maybe of
+// another replica: a list of this term says nothing about what that replica does.
 func (s *Set) EndTerm() {
 	for _, each := range s.sources {
-		each.keys.amendAll(func(state *keyState) { state.awaited, state.turnedAway, state.failing = nil, false, false })
+		each.keys.amendAll(func(state *keyState) { state.awaited, state.turnedAway = nil, false })
 	}
 }
 
@@ -107,20 +107,12 @@ func (s *Set) CannotList(key string) error {
 	return nil
 }
 
-// Wait lets a key wait, after an attempt that ended with this error.
-func (s *Set) Wait(waiter Waiter, it queue.Item, err error) {
-	waiter.Wait(it, err)
-	for _, each := range s.sources {
-		each.keys.amend(it.Key, func(state *keyState) { state.failing = false })
-	}
-}
-
 // Attempted is told that an attempt, or a step of a teardown, has ended with another result than that an API is away. A
 // key that has succeeded without an API does not wait for it.
 func (s *Set) Attempted(key string, succeeded bool) {
 	for _, each := range s.sources {
 		each.keys.amend(key, func(state *keyState) {
-			state.turnedAway, state.failing = false, false
+			state.turnedAway, state.failing = false, time.Time{}
 			if succeeded {
 				state.waiting = nil
 			}

@@ -25,8 +25,7 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 	case lifecycle.Anchored:
 		e.queue.AddAfter(it.Key, it.Ops, queue.Secondary, 0, queue.RetryDelay)
 	case lifecycle.Waiting:
-		waits := queue.Item{Key: it.Key, Ops: o.Ops, Prio: it.Prio, Added: it.Added}
-		e.APIs.Wait(o.Attempt.Waits, waits, o.Attempt.Err)
+		o.Attempt.Waits.Wait(queue.Item{Key: it.Key, Ops: o.Ops, Prio: it.Prio, Added: it.Added}, o.Attempt.Err)
 	case lifecycle.Failed:
 		e.settleFailure(t, it, o)
 	case lifecycle.Terminal:

@@ -23,7 +23,7 @@ func (e *Engine) work(t *lifecycle.Term) {
 		if !ok {
 			return
 		}
-		if t.ToldOver() {
+		if t.Over() {
 			e.settle(t, it, &lifecycle.Outcome{Verdict: lifecycle.GivenBack})
 			return
 		}
@@ -44,9 +44,6 @@ func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
 		// Its event will be sooner.
 		return lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: arrivingPause}
 	case source.Absent:
-		if t.Over() {
-			return lifecycle.Outcome{Verdict: lifecycle.GivenBack}
-		}
 		return e.life.Absent(t, it)
 	}
 	e.APIs.ForgetAwaited(it.Key)

@@ -31,16 +31,18 @@ func newTerm(won version, lasts time.Duration, end context.CancelCauseFunc) *Ter
 
 // Over reports whether the lease was lost. It asks the clock: after a pause of the process timers may fire late. If the
 // lease was not renewed in time Over ends the term's context. It may be called at any time, by several goroutines.
-func (t *Term) Over() bool { return t.OverAt(time.Now()) }
+func (t *Term) Over() bool { return t.overAfter(time.Since(t.began)) }
 
-// OverAt is Over at a time that was read just now.
-func (t *Term) OverAt(now time.Time) bool {
+// OverAt is Over for a caller that has just read the clock.
+func (t *Term) OverAt(now time.Time) bool { return t.overAfter(now.Sub(t.began)) }
+
+func (t *Term) overAfter(elapsed time.Duration) bool {
 	for {
 		until := t.until.Load()
 		if until == 0 {
 			return true
 		}
-		if now.Sub(t.began) < time.Duration(until) {
+		if elapsed < time.Duration(until) {
 			return false
 		}
 		if t.until.CompareAndSwap(until, 0) {

@@ -20,12 +20,9 @@ type Term struct {
 
 // Over tells whether no new reconcile may start now. It asks the clock, too: after a pause of the process the end of
 // the lease may not have reached Ctx yet.
-func (t *Term) Over() bool { return t.OverAt(time.Now()) }
+func (t *Term) Over() bool { return t.ended() || t.Lease != nil && t.Lease.Over() }
 
-// OverAt is Over at a time that was read just now: a reconcile takes so little that reading the clock again shows.
-func (t *Term) OverAt(now time.Time) bool {
-	return t.ToldOver() || t.Lease != nil && t.Lease.OverAt(now)
-}
+// OverAt is Over for a caller that has just read the clock.
+func (t *Term) OverAt(now time.Time) bool { return t.ended() || t.Lease != nil && t.Lease.OverAt(now) }
 
-// ToldOver tells whether the end of the term has reached it.
-func (t *Term) ToldOver() bool { return t.Ctx.Err() != nil || t.RunCtx.Err() != nil }
+func (t *Term) ended() bool { return t.Ctx.Err() != nil || t.RunCtx.Err() != nil }
