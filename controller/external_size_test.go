@@ -58,7 +58,9 @@ func TestResourcesReconciledSideBySideInOneReconcileDoNotConflict(t *testing.T) 
 	t.Parallel()
 	const disks = 40
 	var failed sync.Map
-	w := newCloudWorld(t, quick, func(w *cloudWorld) ReconcilerFunc {
+	config := quick
+	config.Timeout = time.Minute // forty calls at once take long where the machine is busy
+	w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {
 		return func(ctx context.Context, _ Request) (Result, error) {
 			var wg sync.WaitGroup
 			errs := make([]error, disks)
