@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"github.com/nagi-runtime/nagi/test/internal/ports"
 	"math/big"
 	"net"
 	"os"
@@ -84,7 +85,7 @@ func newCertificate(key *ecdsa.PrivateKey) ([]byte, error) {
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		IPAddresses:           []net.IP{net.ParseIP(host)},
+		IPAddresses:           []net.IP{net.ParseIP(ports.Host)},
 		DNSNames:              []string{"localhost"},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

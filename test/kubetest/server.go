@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/test/internal/ports"
 	"k8s.io/client-go/rest"
 )
 
@@ -22,12 +22,13 @@ const startLimit = 2 * time.Minute
 // Server is a Kubernetes API server and its etcd in their own process. It can be stopped, killed and started again on
 // the same address and store. Its methods may be called by several goroutines at once.
 type Server struct {
-	binary string
-	dir    string
-	owner  *os.File // locks a temporary store, which would else count as an orphan; nil for other stores
-	port   int
-	args   []string
-	creds  *credentials
+	binary   string
+	dir      string
+	owner    *os.File // locks a temporary store, which would else count as an orphan; nil for other stores
+	port     int
+	ownsPort bool
+	args     []string
+	creds    *credentials
 
 	mu      sync.Mutex
 	process *process // nil while stopped
@@ -87,9 +88,10 @@ func prepare(binary, dir string, cfg config) (*Server, error) {
 	s := &Server{binary: binary, port: cfg.port, args: cfg.args}
 	var err error
 	if s.port == 0 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = ports.Claim(); err != nil {
 			return nil, err
 		}
+		s.ownsPort = true
 	}
 	if dir == "" {
 		if s.dir, s.owner, err = newStore(); err != nil {
@@ -114,7 +116,7 @@ func prepare(binary, dir string, cfg config) (*Server, error) {
 // side. Each call returns a new one, which the caller may change. It stays valid over restarts.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{
-		Host:            "https://" + net.JoinHostPort(host, strconv.Itoa(s.port)),
+		Host:            "https://" + ports.Address(s.port),
 		TLSClientConfig: rest.TLSClientConfig{CAData: s.creds.certificate},
 		BearerToken:     s.creds.token,
 		QPS:             -1,
@@ -161,14 +163,20 @@ func (s *Server) Restart() error {
 func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
 	s.closed = true
 	if s.owner == nil {
 		s.endLocked((*process).stop)
-		return
+	} else {
+		s.endLocked((*process).kill) // nobody will look at the store again
+		_ = os.RemoveAll(s.dir)      // it is a temporary directory: what is left only takes space
+		_ = s.owner.Close()
 	}
-	s.endLocked((*process).kill) // nobody will look at the store again
-	_ = os.RemoveAll(s.dir)      // it is a temporary directory: what is left only takes space
-	_ = s.owner.Close()
+	if s.ownsPort {
+		ports.Release(s.port)
+	}
 }
 
 func (s *Server) start(ctx context.Context) error {
@@ -200,7 +208,7 @@ func (s *Server) flags() []string {
 		flags = append(flags, "-temporary", s.dir)
 	}
 	return append(append(flags, "-store", filepath.Join(s.dir, "etcd"), "--",
-		"--bind-address="+host,
+		"--bind-address="+ports.Host,
 		"--secure-port="+strconv.Itoa(s.port),
 		"--tls-cert-file="+s.creds.certFile,
 		"--tls-private-key-file="+s.creds.keyFile,
@@ -213,7 +221,7 @@ func (s *Server) flags() []string {
 		// Nobody makes the default ServiceAccount of a namespace, so Pods must do without.
 		"--disable-admission-plugins=ServiceAccount",
 		// A machine may have no address but loopback, which must not become an endpoint of the service "kubernetes".
-		"--advertise-address="+host,
+		"--advertise-address="+ports.Host,
 		"--endpoint-reconciler-type=none",
 		"--cert-dir="+s.dir,
 		// Otherwise a server with an open watch takes a minute to stop.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/test/internal/ports"
 	"github.com/nats-io/nats-server/v2/server"
 )
 
@@ -21,6 +22,7 @@ const clusterStart = time.Minute
 // Its methods may be called by several goroutines at once. Streams and consumers are those of the default account.
 type Cluster struct {
 	servers   []*Server
+	ports     []int // which it claimed
 	jetStream bool
 }
 
@@ -55,17 +57,18 @@ func StartCluster(t testing.TB, n int, opts ...Option) *Cluster {
 }
 
 func startCluster(n int, cfg config) (*Cluster, error) {
-	ports, err := freePorts(2 * n)
-	if err != nil {
+	c := &Cluster{jetStream: !cfg.noJetStream}
+	clients, routes := make([]int, n), make([]int, n)
+	if err := c.claim(routes); err != nil {
 		return nil, err
 	}
-	routes, clients := ports[:n], ports[n:]
 	if cfg.port != 0 {
 		for i := range clients {
 			clients[i] = cfg.port + i
 		}
+	} else if err := c.claim(clients); err != nil {
+		return nil, err
 	}
-	c := &Cluster{jetStream: !cfg.noJetStream}
 	for i := range n {
 		s, err := prepare(fmt.Sprintf("n%d", i), memberConfig(cfg, i, clients[i], routes))
 		if err != nil {
@@ -87,6 +90,19 @@ func startCluster(n int, cfg config) (*Cluster, error) {
 	return c, nil
 }
 
+// claim fills in free ports.
+func (c *Cluster) claim(into []int) error {
+	for i := range into {
+		port, err := ports.Claim()
+		if err != nil {
+			c.Close()
+			return err
+		}
+		into[i], c.ports = port, append(c.ports, port)
+	}
+	return nil
+}
+
 func memberConfig(cfg config, i, port int, routes []int) config {
 	cfg.port = port
 	if cfg.storeDir != "" {
@@ -95,7 +111,7 @@ func memberConfig(cfg config, i, port int, routes []int) config {
 	cluster := func(o *server.Options) {
 		o.Cluster = server.ClusterOpts{
 			Name: "natstest",
-			Host: host,
+			Host: ports.Host,
 			Port: routes[i],
 			// One plain connection between two members: quicker to set up, and nothing on loopback needs more.
 			PoolSize:    -1,
@@ -104,7 +120,7 @@ func memberConfig(cfg config, i, port int, routes []int) config {
 			NoAdvertise: true,
 		}
 		for _, port := range routes {
-			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: hostPort(port)})
+			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: ports.Address(port)})
 		}
 	}
 	cfg.change = append([]func(*server.Options){cluster}, cfg.change...)
@@ -133,6 +149,8 @@ func (c *Cluster) Start(i int) error { return c.servers[i].Start() }
 // Close stops all members for good and removes their stores. Closing twice does nothing.
 func (c *Cluster) Close() {
 	_ = c.each(func(s *Server) error { s.Close(); return nil })
+	ports.Release(c.ports...)
+	c.ports = nil
 }
 
 func (c *Cluster) each(do func(*Server) error) error {

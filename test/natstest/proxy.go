@@ -2,6 +2,7 @@ package natstest
 
 import (
 	"fmt"
+	"github.com/nagi-runtime/nagi/test/internal/ports"
 	"net"
 	"net/url"
 	"strings"
@@ -46,12 +47,16 @@ func NewProxy(target string) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{target: address, links: map[*link]struct{}{}}
-	if p.port, err = freePort(); err != nil {
+	if p.port, err = ports.Claim(); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p, p.listenLocked()
+	if err := p.listenLocked(); err != nil {
+		ports.Release(p.port)
+		return nil, err
+	}
+	return p, nil
 }
 
 // StartProxy starts a proxy as [NewProxy] does, and closes it when the test and its subtests are complete.
@@ -81,7 +86,7 @@ func targetAddress(target string) (string, error) {
 }
 
 // URL returns the address for clients. It stays the same for the proxy's whole life.
-func (p *Proxy) URL() string { return "nats://" + hostPort(p.port) }
+func (p *Proxy) URL() string { return "nats://" + ports.Address(p.port) }
 
 // Connections returns how many client connections are open now, those in a black hole included.
 func (p *Proxy) Connections() int {
@@ -144,11 +149,15 @@ func (p *Proxy) Resume() {
 // Close closes every connection and returns when all goroutines of the proxy have ended. Closing twice does nothing.
 func (p *Proxy) Close() {
 	p.mu.Lock()
+	closed := p.state == proxyClosed
 	p.state = proxyClosed
 	p.stopListeningLocked()
 	p.closeLinksLocked(func(*link) bool { return true })
 	p.mu.Unlock()
 	p.wg.Wait()
+	if !closed {
+		ports.Release(p.port)
+	}
 }
 
 func (p *Proxy) closeLinksLocked(which func(*link) bool) {
@@ -180,7 +189,7 @@ func (p *Proxy) listenLocked() error {
 		return nil
 	}
 	err := retry(portWait, func() (err error) {
-		p.listener, err = net.Listen("tcp", hostPort(p.port))
+		p.listener, err = net.Listen("tcp", ports.Address(p.port))
 		return err
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/test/internal/ports"
 	"github.com/nats-io/nats-server/v2/server"
 )
 
@@ -20,12 +21,13 @@ const (
 // Server is an embedded nats-server that can be stopped and started again on the same port and store. Its methods may
 // be called by several goroutines at once.
 type Server struct {
-	name    string
-	port    int
-	dir     string
-	ownsDir bool
-	cfg     config
-	url     string
+	name     string
+	port     int
+	ownsPort bool
+	dir      string
+	ownsDir  bool
+	cfg      config
+	url      string
 
 	mu     sync.Mutex
 	srv    *server.Server // nil while stopped
@@ -70,13 +72,13 @@ func Start(t testing.TB, opts ...Option) *Server {
 func prepare(name string, cfg config) (*Server, error) {
 	s := &Server{name: name, port: cfg.port, dir: cfg.storeDir, cfg: cfg}
 	if s.port == 0 {
-		port, err := freePort()
+		port, err := ports.Claim()
 		if err != nil {
 			return nil, err
 		}
-		s.port = port
+		s.port, s.ownsPort = port, true
 	}
-	s.url = "nats://" + hostPort(s.port)
+	s.url = "nats://" + ports.Address(s.port)
 	if s.dir == "" {
 		dir, err := os.MkdirTemp("", "natstest-")
 		if err != nil {
@@ -129,7 +131,7 @@ func (s *Server) Start() error {
 	if s.log == nil { // the first start: a port that is taken now was never ours
 		wait = 0
 	}
-	if err := retry(wait, func() error { return probePort(s.port) }); err != nil {
+	if err := retry(wait, func() error { return ports.Probe(s.port) }); err != nil {
 		return fmt.Errorf("start nats-server on %s: %w: %w", s.url, errListen, err)
 	}
 	return s.startLocked()
@@ -164,7 +166,7 @@ func (s *Server) startLocked() error {
 func (s *Server) options() *server.Options {
 	o := &server.Options{
 		ServerName: s.name,
-		Host:       host,
+		Host:       ports.Host,
 		Port:       s.port,
 		NoSigs:     true,
 
@@ -221,6 +223,9 @@ func (s *Server) Close() {
 	}
 	s.closed = true
 	s.stopLocked()
+	if s.ownsPort {
+		ports.Release(s.port)
+	}
 	if s.ownsDir {
 		// A write that was under way may still create a file while the directory is being removed.
 		_ = retry(time.Second, func() error { return os.RemoveAll(s.dir) })
