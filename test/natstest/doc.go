@@ -44,7 +44,9 @@
 //
 // # Ports
 //
-// Ports are chosen at random below 32768, where the operating systems in use do not take ports for outgoing
-// connections. A port thus stays free while its server is stopped: neither another socket nor the client's own
-// reconnect attempts (a TCP connection to a free ephemeral port can by accident connect to itself) take it away.
+// A port belongs to its server or proxy until Close, whether or not something listens on it. Each test process takes
+// whole blocks of ports, so no test of another one starts a server on the port of a server that is stopped, or of a
+// proxy that refuses. The blocks lie below 32768, where the operating systems in use do not take ports for outgoing
+// connections: a client that reconnects (a TCP connection to a free ephemeral port can by accident connect to itself)
+// takes none away either.
 package natstest
