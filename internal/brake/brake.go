@@ -7,7 +7,8 @@
 //     count for each source by itself.
 //   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
 //     to an earlier state.
-//   - It collects suspects before it decides, so that the first of a mass delete do not slip through.
+//   - It collects suspects before it decides, so that the first of a mass delete do not slip through. While the
+//     leader is asked about more, it does not decide.
 //   - While it is engaged it holds everything that is inferred, across restarts, until a release. It disengages by
 //     itself if all that it holds exists again.
 //   - A release covers what is held then, and nothing that vanishes later.
@@ -88,6 +89,7 @@ type Brake struct {
 	allowed    sets.Set[string] // keys and owners that may go
 	first      time.Time        // when the first of the suspects came, and the last
 	last       time.Time
+	asking     int                // see Asking
 	gone       window             // deletes that were let go without a release
 	cleaned    map[string]cleanUp // owners that sweeps let go without a release, by key
 	known      knownStream
@@ -208,7 +210,7 @@ func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 		return b.disengage, 0
 	case b.state.Released && len(b.allowed) == 0:
 		return b.endRelease, 0
-	case len(b.suspects) == 0:
+	case len(b.suspects) == 0 || b.asking > 0:
 		return nil, 0
 	}
 	if wait := b.collecting(); wait > 0 {

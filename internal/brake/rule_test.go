@@ -44,6 +44,20 @@ func TestItHoldsMoreThanHalfAndAtLeastTen(t *testing.T) {
 	}
 }
 
+// TestNothingIsDecidedWhileTheLeaderIsAsked: the first of a mass delete would slip through where answers take long.
+func TestNothingIsDecidedWhileTheLeaderIsAsked(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		for _, key := range names(0, 20) {
+			answered := w.b.Asking()
+			time.Sleep(2 * time.Second)
+			answered()
+			w.lose(key)
+		}
+		w.settle()
+		w.wantHeld(20)
+	})
+}
+
 func TestDeletesThatSomebodyWasSeenToMakeAreNoneOfItsBusiness(t *testing.T) {
 	run(t, 20, func(t *testing.T, w *world) {
 		w.delete(names(0, 20)...)

@@ -34,6 +34,22 @@ func (b *Brake) Admit(key string) bool {
 	return false
 }
 
+// Asking says that the leader is asked whether somebody deleted a key, which else is the next suspect. Nothing is
+// decided before the function that it returns is called, and then as if the first suspect had just come.
+func (b *Brake) Asking() (answered func()) {
+	b.mu.Lock()
+	defer b.unlock()
+	b.asking++
+	return func() {
+		b.mu.Lock()
+		defer b.unlock()
+		b.asking--
+		b.first = time.Now()
+		b.last = b.first
+		b.poke()
+	}
+}
+
 // Holds reports whether a delete of the key waits for a release.
 func (b *Brake) Holds(key string) bool {
 	if !b.busy.Load() {

@@ -47,11 +47,10 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error)
 	if seen := r.Keys.Of(it.Key).Deleted; seen != nil {
 		evidenced = seen.Evidenced
 		if owed && seen.WasInvalid {
-			marked, err := r.Teardown.Marked(t.Ctx, it.Key)
-			if err != nil {
+			var err error
+			if evidenced, err = r.marked(t, it.Key); err != nil {
 				return false, err
 			}
-			evidenced = marked && !r.Brake.StreamChanged()
 		}
 	}
 	if evidenced {
@@ -61,6 +60,14 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error)
 		return false, nil
 	}
 	return true, r.Teardown.Confirm(t.Ctx, it.Key) // nothing but the cache says so
+}
+
+// marked asks the leader whether it has a marker of the key's delete in the stream that is known. The brake waits for
+// the answer: where many documents vanish at once, each costs one.
+func (r *RecordedLife) marked(t *Term, key string) (bool, error) {
+	defer r.Brake.Asking()()
+	marked, err := r.Teardown.Marked(t.Ctx, key)
+	return marked && !r.Brake.StreamChanged(), err
 }
 
 // deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.
