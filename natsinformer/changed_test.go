@@ -267,8 +267,9 @@ func TestVanishedKeysAreDeletedWithinTheInterval(t *testing.T) {
 			must(t, stream.Purge(t.Context()))
 			put(t, kv, "stays", 1)
 		}},
-		"bucket TTL without markers": {jetstream.KeyValueConfig{TTL: time.Second},
+		"bucket TTL without markers": {jetstream.KeyValueConfig{},
 			func(t *testing.T, kv jetstream.KeyValue, js jetstream.JetStream) {
+				expire(t, js, time.Second)
 				// Not contents: where keys expire before they are delivered, nats.go waits in vain for the last of them.
 				eventually(t, 10*time.Second, "expired", func() bool {
 					stream, err := js.Stream(t.Context(), "KV_b")
@@ -307,12 +308,24 @@ func TestVanishedKeysAreDeletedWithinTheInterval(t *testing.T) {
 	}
 }
 
+// expire limits the age of what is in the bucket, from now on, so that it was listed before it goes.
+func expire(t *testing.T, js jetstream.JetStream, age time.Duration) {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), "KV_b")
+	must(t, err)
+	cfg := stream.CachedInfo().Config
+	cfg.MaxAge, cfg.Duplicates = age, age // which may not exceed the age
+	_, err = js.UpdateStream(t.Context(), cfg)
+	must(t, err)
+}
+
 func TestExpiryWithLimitMarkersIsEvidenced(t *testing.T) {
 	t.Parallel() // it waits
 	js := connect(t, natstest.Start(t).URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", TTL: time.Second, LimitMarkerTTL: time.Hour})
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Hour})
 	put(t, kv, "k", 7)
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	expire(t, js, time.Second)
 	eventually(t, 10*time.Second, "expired", func() bool { return r.seen.last("k").kind == "delete" })
 	if e := r.seen.last("k"); e.deletion != (Deletion{true, ExpiryMarker}) || e.n != 7 {
 		t.Errorf("%+v", e)

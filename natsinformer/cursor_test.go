@@ -83,13 +83,15 @@ func TestCursorPassesGapsWithinMilliseconds(t *testing.T) {
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	r := start(t, js, Config{Bucket: "b", Filter: "in.*"}).synced(t)
 	var took []time.Duration
+	clock := startServed(t)
+	defer clock.stop()
 	for n := range 51 {
 		put(t, kv, "out.k", n)
 		revision := put(t, kv, "in.k", n)
-		began := time.Now()
+		began := clock.now()
 		within(t, prompt, func(ctx context.Context) error {
 			err := r.WaitCursor(ctx, revision)
-			took = append(took, time.Since(began))
+			took = append(took, clock.now()-began)
 			return err
 		})
 		if !r.has("in.k", n) {

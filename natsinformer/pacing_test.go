@@ -117,33 +117,38 @@ func TestCountsWithAFilterAreRare(t *testing.T) {
 	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "in.k", 1)
 	nc := admin.Conn()
-	var counts atomic.Int64
+	counts := make(chan time.Time, 1000)
 	sub, err := nc.Subscribe("slow.API.>", func(m *nats.Msg) {
 		subject := "$JS." + strings.TrimPrefix(m.Subject, "slow.")
 		if !strings.Contains(string(m.Data), "subjects_filter") {
 			_ = nc.PublishRequest(subject, m.Reply, m.Data)
 			return
 		}
-		counts.Add(1)
+		counts <- time.Now()
 		time.AfterFunc(took, func() { _ = nc.PublishRequest(subject, m.Reply, m.Data) })
 	})
 	must(t, err)
 	defer func() { must(t, sub.Unsubscribe()) }()
 	js, err := jetstream.NewWithAPIPrefix(connect(t, srv.URL()).Conn(), "slow.API")
 	must(t, err)
-	r := start(t, js, Config{Bucket: "b", Filter: "in.*", CompareInterval: time.Second}).synced(t)
+	const interval = time.Second
+	began := time.Now()
+	r := start(t, js, Config{Bucket: "b", Filter: "in.*", CompareInterval: interval}).synced(t)
 	r.follows(t, kv, "in.k", 2, prompt)
-	if n := counts.Load(); n != 0 {
-		t.Errorf("%d counts right after the list", n)
-	}
 	eventually(t, 5*time.Second, "compared", func() bool { return r.Status().Compares == 1 })
 	for i := range 5 { // sessions end, and the pause goes on
 		deleteConsumers(t, admin)
 		r.follows(t, kv, "in.k", 10+i, prompt)
 	}
 	pass(took)
-	if n := counts.Load(); n != 1 {
-		t.Errorf("%d counts", n)
+	first := <-counts
+	if first.Sub(began) < interval*8/10 {
+		t.Errorf("a count %v after the list", first.Sub(began))
+	}
+	for len(counts) > 0 {
+		if next := <-counts; next.Sub(first) < countRest*took {
+			t.Errorf("another count %v after one that took %v", next.Sub(first), took)
+		}
 	}
 }
 

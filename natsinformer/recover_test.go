@@ -101,7 +101,8 @@ func TestRecovery(t *testing.T) {
 			for i := range 100 {
 				put(t, kv, fmt.Sprint("quiet", i), i)
 			}
-			r := start(t, w.js, Config{Bucket: "b"}).synced(t)
+			// Without a comparison: after a fault the next one is a list.
+			r := start(t, w.js, Config{Bucket: "b", CompareInterval: 24 * time.Hour}).synced(t)
 			r.follows(t, kv, "probe", 1, prompt)
 			stop := changing(t, kv)
 			fault(t, w)
@@ -146,12 +147,14 @@ func TestRecoveryInACluster(t *testing.T) {
 		stream, err := js.Stream(t.Context(), "KV_b")
 		must(t, err)
 		leader := -1
-		for info := range stream.ListConsumers(t.Context()).Info() {
-			leader = c.ConsumerLeader("KV_b", info.Name)
-		}
-		if leader < 0 {
-			t.Fatal("no consumer")
-		}
+		eventually(t, 20*time.Second, "one consumer, which has a leader", func() bool {
+			n := 0
+			for info := range stream.ListConsumers(t.Context()).Info() {
+				leader = c.ConsumerLeader("KV_b", info.Name)
+				n++
+			}
+			return n == 1 && leader >= 0
+		})
 		stop := changing(t, kv)
 		c.Stop(leader)
 		answers(t, js, "b")

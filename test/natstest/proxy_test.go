@@ -87,9 +87,11 @@ func expect(t *testing.T, c net.Conn, want string) {
 }
 
 // expectSilence fails if a byte, an end or an error of the connection arrives.
-func expectSilence(t *testing.T, c net.Conn) {
+func expectSilence(t *testing.T, c net.Conn) { expectSilenceFor(t, c, quiet) }
+
+func expectSilenceFor(t *testing.T, c net.Conn, d time.Duration) {
 	t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(quiet))
+	_ = c.SetReadDeadline(time.Now().Add(d))
 	n, err := c.Read(make([]byte, 1))
 	if n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("read %d bytes, %v; want silence", n, err)
@@ -216,11 +218,13 @@ func TestBlackholeHidesThatASideCloses(t *testing.T) {
 }
 
 func TestBlackholeSwallowsWhatWasOnItsWay(t *testing.T) {
+	t.Parallel() // it waits
 	p := newPair(t)
-	p.proxy.Delay(quiet / 2)
+	const delay = 3 * time.Second
+	p.proxy.Delay(delay)
 	send(t, p.client, "on its way")
 	p.proxy.Blackhole()
-	expectSilence(t, p.server)
+	expectSilenceFor(t, p.server, delay+quiet)
 }
 
 // fill writes until every buffer on the way is full, since nobody reads.
