@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,6 +89,11 @@ func (m *massed) holds(held int) {
 	eventually(m.t, "the brake is engaged and holds all", func() bool {
 		state := m.c.Stats().Brake
 		return state.Engaged && state.Held+state.Swept == held
+	})
+	eventually(m.t, "that is kept", func() bool { // what is told of it was told before
+		entry, err := m.kv("sites-status").Get(m.t.Context(), "_nagi.brake")
+		var kept BrakeState
+		return err == nil && json.Unmarshal(entry.Value(), &kept) == nil && kept.Engaged
 	})
 	sweeps := m.c.Stats().Sweeps
 	m.c.engine.Inside().Queue.Add(siteName(0), operation.Of(OperationSecondary), queue.Live) // its page has changed
@@ -478,6 +484,10 @@ func TestDocumentsThatComeBackDisengageTheBrake(t *testing.T) {
 	if n := count(t, m.pages); n != many || m.c.Stats().TornDown != 0 {
 		t.Errorf("%d pages, %d torn down", n, m.c.Stats().TornDown)
 	}
+	eventually(t, "that is kept", func() bool {
+		_, err := m.kv("sites-status").Get(t.Context(), "_nagi.brake")
+		return errors.Is(err, jetstream.ErrKeyNotFound)
+	})
 	m = m.restarted(func() {})
 	eventually(t, "it works", func() bool { return m.c.Stats().Sweeps > 0 && m.seen.count(siteName(0)) > 0 })
 	if m.c.Stats().Brake.Engaged {

@@ -87,7 +87,7 @@ func TestControllerTakesTheShorterOfTwoDelays(t *testing.T) {
 		first, second time.Duration
 	}{
 		{"the second is shorter", time.Hour, 20 * time.Millisecond},
-		{"the first is shorter", 20 * time.Millisecond, time.Hour},
+		{"the first is shorter", time.Second, time.Hour},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -334,7 +334,7 @@ func TestTeardownDoesNotTakeTheUsersDelayAway(t *testing.T) {
 	idle(t, c)
 	c.EnqueueAfter("home", OperationManual, time.Second)
 	must(t, sites.Delete(t.Context(), "home"))
-	eventually(t, "the teardown", func() bool { return c.Stats().TornDown == 1 })
+	eventually(t, "the teardown", func() bool { return c.Stats().TornDown >= 1 })
 	eventually(t, "the delay after it", func() bool { return seen.with("home", OperationManual) == 1 })
 	idle(t, c)
 }

@@ -123,7 +123,7 @@ func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {
 	t.Parallel()
 	config := quick
 	config.Settle = time.Hour
-	w := newCloudWorld(t, config, leaveDisks, WithLeaseTiming(quickLease))
+	w := newCloudWorld(t, config, leaveDisks, slowRenewal)
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the site is known", func() bool { return w.reconciled("home") })
@@ -131,9 +131,10 @@ func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {
 	s := w.c.engine.Inside().APIs.Source("Disk")
 	eventually(t, "the teardown waits for a list", func() bool { return s.Stats().Awaited == 1 })
 	terms := w.c.Stats().Terms
-	loseLease(t, w.sites)
+	w.leaseTo("another", 5*time.Minute)
 	eventually(t, "it does not lead", func() bool { return !w.c.Stats().Leading })
 	eventually(t, "nothing is asked any more", func() bool { return s.Stats().Awaited == 0 })
+	w.leaseTo("", time.Second)
 	eventually(t, "it leads again, and asks again", func() bool {
 		return w.c.Stats().Terms > terms && s.Stats().Awaited == 1
 	})

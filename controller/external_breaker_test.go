@@ -362,7 +362,7 @@ func TestOnSourceErrorHearsThatAnAPIWentAwayAndCameBack(t *testing.T) {
 
 func TestAReplicaThatTakesOverWaitsForTheAPIToo(t *testing.T) {
 	t.Parallel()
-	timing := WithLeaseTiming(LeaseTiming{time.Second, 700 * time.Millisecond, 200 * time.Millisecond})
+	timing := WithLeaseTiming(longLease)
 	w := newCloudWorld(t, withInterval(notInATest), nil, timing)
 	first := w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("old", 1)))

@@ -60,11 +60,14 @@ func TestAResourceThatWasThereBeforeIsLeftAsItIsWhereDriftIsReportedOrIgnored(t 
 		t.Run(name, func(t *testing.T) {
 			recorder := record.NewFakeRecorder(1000)
 			w := newCloudWorld(t, quick, with(external.Drift(test.policy)), WithEventRecorder(recorder))
-			w.run(w.c)
+			r := w.run(w.c)
 			eventually(t, "its instance is known", func() bool { return w.c.Instance() != "" })
+			r.halt() // while it runs, it would sweep a disk whose site does not exist yet
 			w.cloud.Add(w.diskFor("home", ""))
 			w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 99 })
 			must(t, w.sites.Create(t.Context(), sized("home", 1)))
+			w.controller(with(external.Drift(test.policy)), WithEventRecorder(recorder))
+			w.run(w.c)
 			eventually(t, "reconciled", func() bool { return w.reconciled("home") })
 			if w.cloud.Of("home") != "=99" {
 				t.Fatalf("the disk is %s, want it as it was", w.cloud.Of("home"))
@@ -166,8 +169,11 @@ func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWh
 	w := newCloudWorld(t, quick, reconcile)
 	r := w.run(w.c)
 	eventually(t, "its instance is known", func() bool { return w.c.Instance() != "" })
+	r.halt() // while it runs, it would clean up after a disk whose site does not exist yet
 	w.cloud.Add(w.diskFor("home", "theirs"))
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
+	w.controller(reconcile)
+	r = w.run(w.c)
 	eventually(t, "both are there", func() bool {
 		return w.reconciled("home") && w.c.Stats().External["Disk"].Resources == 2
 	})
