@@ -36,10 +36,7 @@ func TestStoreFollowsTheBucket(t *testing.T) {
 		t.Errorf("purge: %+v", e)
 	}
 	r.seen.inOrder(t)
-	r.stop()
-	if n := consumers(t, js, "b"); n != 0 {
-		t.Errorf("%d consumers are left", n)
-	}
+	leaveNothing(t, js, "b", r)
 }
 
 func TestEmptyBucketSyncs(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,7 +128,18 @@ func TestAReconnectInAClusterIsNoReasonForAList(t *testing.T) {
 		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: name, Replicas: replicas})
 		must(t, cluster.WaitStream(t.Context(), "KV_"+name))
 		put(t, kv, "k", 0)
-		r := start(t, js, Config{Bucket: name}).synced(t)
+		var src atomic.Pointer[source]
+		due := make(chan time.Time, 1)
+		r := start(t, js, Config{Bucket: name, OnInvalid: func(Entry, error) {
+			due <- src.Load().counted.listAt // which is the worker's
+		}}).synced(t)
+		src.Store(r.Informer.(*informer).src)
+		listAt := func() time.Time {
+			t.Helper()
+			put(t, kv, "bad", -1)
+			return <-due
+		}
+		before := listAt()
 		for n := range 10 {
 			resumes := r.Status().Resumes
 			must(t, js.Conn().ForceReconnect())
@@ -135,9 +147,8 @@ func TestAReconnectInAClusterIsNoReasonForAList(t *testing.T) {
 			eventually(t, 20*time.Second, "it is connected", js.Conn().IsConnected)
 			r.follows(t, kv, "k", n+1, 20*time.Second)
 		}
-		r.stop()
-		if at := r.Informer.(*informer).src.counted.listAt; at.IsZero() == doubted {
-			t.Errorf("with %d replicas the next list is due at %v", replicas, at)
+		if after := listAt(); doubted && after.IsZero() || !doubted && !after.Equal(before) {
+			t.Errorf("with %d replicas the next list is due at %v, before at %v", replicas, after, before)
 		}
 	}
 }

@@ -172,10 +172,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 			r.follows(t, kv, "k", 2, prompt)
 			o.healed(t)
 			// With exactly the documented permissions nothing is refused.
-			r.stop()
-			if n := consumers(t, admin, "b"); n != 0 {
-				t.Errorf("%d consumers are left", n)
-			}
+			leaveNothing(t, admin, "b", r)
 		})
 	}
 }

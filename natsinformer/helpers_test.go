@@ -264,4 +264,21 @@ func consumers(t testing.TB, js jetstream.JetStream, bucket string) int {
 	return stream.CachedInfo().State.Consumers
 }
 
+// leaveNothing stops informers, which take their consumers with them. One that has waited in vain for the server's
+// answer does not know when its consumer goes.
+func leaveNothing(t testing.TB, js jetstream.JetStream, bucket string, all ...*running) {
+	t.Helper()
+	answered := true
+	for _, r := range all {
+		began := time.Now()
+		r.stop()
+		answered = answered && time.Since(began) < stopTimeout
+	}
+	if !answered {
+		eventually(t, 20*time.Second, "no consumer is left", func() bool { return consumers(t, js, bucket) == 0 })
+	} else if n := consumers(t, js, bucket); n != 0 {
+		t.Fatalf("%d consumers are left", n)
+	}
+}
+
 var _ cache.ResourceEventHandler = (*seen)(nil)

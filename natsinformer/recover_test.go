@@ -119,11 +119,8 @@ func TestRecovery(t *testing.T) {
 				t.Errorf("%d lists more; going on from the cursor would have done", more)
 			}
 			eventually(t, prompt, "one consumer", func() bool { return consumers(t, w.admin, "b") == 1 })
-			r.stop()
+			leaveNothing(t, w.admin, "b", r)
 			r.seen.inOrder(t)
-			if n := consumers(t, w.admin, "b"); n != 0 {
-				t.Errorf("%d consumers are left", n)
-			}
 		})
 	}
 }
@@ -190,10 +187,7 @@ func TestReconnectStormLeavesNothingBehind(t *testing.T) {
 	eventually(t, 20*time.Second, "one consumer is left of the storm", func() bool {
 		return consumers(t, admin, "b") == 1
 	})
-	r.stop() // goleak looks for goroutines
-	if n := consumers(t, admin, "b"); n != 0 {
-		t.Errorf("%d consumers are left", n)
-	}
+	leaveNothing(t, admin, "b", r) // goleak looks for goroutines
 }
 
 func TestSlowHandlerDelaysOnlyItself(t *testing.T) {
@@ -252,12 +246,7 @@ func TestTenInformersOnOneBucket(t *testing.T) {
 		r.converges(t, kv, 0)
 	}
 	eventually(t, prompt, "a consumer each", func() bool { return consumers(t, js, "b") == len(all) })
-	for _, r := range all {
-		r.stop()
-	}
-	if n := consumers(t, js, "b"); n != 0 {
-		t.Errorf("%d consumers are left", n)
-	}
+	leaveNothing(t, js, "b", all...)
 }
 
 func TestStopAtAnyTimeLeavesNothingBehind(t *testing.T) {
@@ -271,10 +260,7 @@ func TestStopAtAnyTimeLeavesNothingBehind(t *testing.T) {
 		// Before, in and after the list.
 		for began := time.Now(); time.Since(began) < time.Duration(i)*time.Millisecond; {
 		}
-		r.stop()
-		if n := consumers(t, js, "b"); n != 0 {
-			t.Fatalf("stopped after %d ms: %d consumers are left", i, n)
-		}
+		leaveNothing(t, js, "b", r)
 	}
 }
 
