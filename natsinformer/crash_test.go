@@ -84,7 +84,9 @@ func TestWhatAKilledServerBringsBackIsNoticed(t *testing.T) {
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 	first := put(t, kv, "updated", 1)
 	put(t, kv, "deleted", 1)
-	r := start(t, js, Config{Bucket: "b", CompareInterval: 2 * time.Second}).synced(t)
+	proxy := natstest.StartProxy(t, server.url)
+	informers := connect(t, proxy.URL())
+	r := start(t, informers, Config{Bucket: "b", CompareInterval: 2 * time.Second}).synced(t)
 	r.follows(t, kv, "updated", 2, prompt)
 	must(t, kv.Delete(t.Context(), "deleted"))
 	for i := range keys {
@@ -94,12 +96,15 @@ func TestWhatAKilledServerBringsBackIsNoticed(t *testing.T) {
 
 	stream, err := js.Stream(t.Context(), "KV_b")
 	must(t, err)
+	proxy.Refuse() // or it might notice what was purged
 	must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.updated")))
 	must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.deleted")))
 	server.kill()
 	server.start(t)
+	proxy.Resume()
 
 	answers(t, js, "b")
+	answers(t, informers, "b")
 	if now := contents(t, kv); now["updated"] != first || len(now) != keys+2 {
 		t.Fatalf("the server has updated at %d (it was %d first) and %d keys: this test has lost its subject",
 			now["updated"], first, len(now))
