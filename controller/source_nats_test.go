@@ -199,10 +199,12 @@ func TestASourceWhosePermissionIsTakenAwayDegradesAndHeals(t *testing.T) {
 	}
 	told := make(chan news, 1000)
 	var seen calls
-	c, sites, _ := w.runningSites(&seen, Owns(w.pages()), WithOnSourceError(func(source string, err error) {
+	pages := w.pages()
+	c, sites, _ := w.runningSites(&seen, Owns(pages), WithOnSourceError(func(source string, err error) {
 		told <- news{source, err}
 	}))
 	const name = "Owns Page (bucket pages)"
+	eventually(t, "the pages are watched", func() bool { return pages.Informer().Status().Resumes > 0 })
 	reload("$JS.API.CONSUMER.*.KV_pages.>", "$JS.API.CONSUMER.MSG.NEXT.KV_pages.>")
 	must(t, admin.js.DeleteConsumer(t.Context(), "KV_pages", consumersOf(t, admin, "pages")))
 	eventually(t, "the source is degraded", func() bool {

@@ -271,9 +271,7 @@ func TestNoGoroutineBeforeRunAndNothingIsLeftAfter(t *testing.T) {
 		Watches(pages, noPages), WithDebounce(time.Millisecond, time.Second))
 	must(t, err)
 	c.Enqueue("home", OperationManual)
-	if err := goleak.Find(before); err != nil {
-		t.Errorf("before Run: %v", err)
-	}
+	nothingLeft(t, before, "before Run")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
@@ -281,12 +279,22 @@ func TestNoGoroutineBeforeRunAndNothingIsLeftAfter(t *testing.T) {
 	c.EnqueueAfter("home", OperationManual, time.Hour)
 	cancel()
 	must(t, receive(t, "Run ends", ended))
-	if err := goleak.Find(before); err != nil {
-		t.Errorf("after Run: %v", err)
-	}
+	nothingLeft(t, before, "after Run")
 	for _, bucket := range []string{"sites", "sites-status", "pages", "pages-status"} {
 		eventually(t, "no consumer is left on "+bucket, func() bool { return consumers(t, w.js, bucket) == 0 })
 	}
+}
+
+// nothingLeft waits for goroutines that are about to end. goleak alone does for half a second.
+func nothingLeft(t *testing.T, before goleak.Option, when string) {
+	t.Helper()
+	var err error
+	for began := time.Now(); time.Since(began) < patience; {
+		if err = goleak.Find(before); err == nil {
+			return
+		}
+	}
+	t.Errorf("%s: %v", when, err)
 }
 
 func consumers(t *testing.T, js jetstream.JetStream, bucket string) int {

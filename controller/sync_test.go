@@ -132,7 +132,9 @@ func TestSourceThatMayNotBeReadFailsRunByName(t *testing.T) {
 	}))
 	_, js := natstest.Connect(t, s.URL(), nats.UserInfo("clerk", "x"))
 	w := &world{t: t, server: s, js: js}
-	c, err := New("sites", w.sites(), noReconciler, Owns(w.pages()), WithCacheSyncTimeout(3*time.Second))
+	// All know before what they will know, and Run finds out.
+	c, err := New("sites", started(w, w.sites()), noReconciler, Owns(started(w, w.pages())),
+		WithCacheSyncTimeout(3*time.Second))
 	must(t, err)
 	says(t, w.run(c).failed(), `controller "sites"`, "not synced: Owns Page (bucket pages)", "ermission",
 		"CONSUMER.CREATE.KV_pages")
@@ -250,7 +252,16 @@ func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
 		must(t, themes.Create(t.Context(), newSite(name, "one")))
 	}
 	release := make(chan struct{})
-	var mapped, early atomic.Int32
+	var begun, mapped, early atomic.Int32
+	look := func(ctx context.Context) {
+		if begun.Add(1) == 2*each { // the last of all, of whichever source
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+		}
+		mapped.Add(1)
+	}
 	var seen calls
 	c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
 		if mapped.Load() < 2*each {
@@ -258,23 +269,14 @@ func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
 		}
 		return Result{}, nil
 	}), WithWorkers(4),
-		Watches(pages, func(context.Context, *page) ([]string, error) { mapped.Add(1); return nil, nil }),
-		Watches(themes, func(ctx context.Context, p *theme) ([]string, error) {
-			if mapped.Load() >= 2*each-1 { // the last of all
-				select {
-				case <-release:
-				case <-ctx.Done():
-				}
-			}
-			mapped.Add(1)
-			return nil, nil
-		}))
+		Watches(pages, func(ctx context.Context, _ *page) ([]string, error) { look(ctx); return nil, nil }),
+		Watches(themes, func(ctx context.Context, _ *theme) ([]string, error) { look(ctx); return nil, nil }))
 	must(t, err)
 	c.Enqueue("n-0", OperationManual)
 	w.run(c)
 	eventually(t, "all but the last object were seen, and the primaries wait", func() bool {
 		n := c.engine.Inside().Queue.Counts()
-		return mapped.Load() >= 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
+		return mapped.Load() == 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
 	})
 	if s := c.Stats(); s.Reconciles != 0 || s.Running != 0 || s.Leading {
 		t.Errorf("%d reconciles, %d running, leading %v, before the last object was seen", s.Reconciles, s.Running,

@@ -44,6 +44,11 @@ func TestKumoriGarbageSecondariesByOthersDoesNothing(t *testing.T) {
 	eventually(t, "garbage was collected", func() bool { return c.Stats().Sweeps == 1 })
 	must(t, w.sites().Create(t.Context(), newSite("home", "")))
 	eventually(t, "it works", func() bool { return c.seen.count("home") > 0 })
+	eventually(t, "the runtime's own call is over", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.sweep == nil
+	})
 	c.GarbageSecondaries()
 	if n := c.Stats().Sweeps; n != 1 {
 		t.Errorf("%d sweeps, want the runtime's own one", n)

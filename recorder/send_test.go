@@ -134,7 +134,8 @@ func TestAProblemThatComesBackIsInTheLogAgain(t *testing.T) {
 		rec.Event(website("", fmt.Sprint(n)), corev1.EventTypeNormal, "Synced", "done")
 		eventually(t, "it is in the log", func() bool { return len(log.with("no stream takes events")) == n+1 })
 		subjects := []string{recorder.DefaultSubjectPrefix + ".>"}
-		config := jetstream.StreamConfig{Name: recorder.DefaultStream, Subjects: subjects}
+		// In memory: the server may still be removing the files of the stream before.
+		config := jetstream.StreamConfig{Name: recorder.DefaultStream, Subjects: subjects, Storage: jetstream.MemoryStorage}
 		if _, err := js.CreateStream(t.Context(), config); err != nil {
 			t.Fatal(err)
 		}

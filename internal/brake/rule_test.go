@@ -44,6 +44,22 @@ func TestItHoldsMoreThanHalfAndAtLeastTen(t *testing.T) {
 	}
 }
 
+// TestEvidenceThatComesLateCounts also where the teardowns that it admitted are still under way.
+func TestEvidenceThatComesLateCounts(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.loseStuck(names(0, 20)...)
+		w.change(func() {
+			for _, key := range names(0, 20) {
+				w.evidenced[key] = true
+			}
+		})
+		w.settle()
+		if n := w.engaged(); n != 0 {
+			t.Errorf("engaged %d times by deletes that somebody was seen to make", n)
+		}
+	})
+}
+
 // TestNothingIsDecidedWhileTheLeaderIsAsked: the first of a mass delete would slip through where answers take long.
 func TestNothingIsDecidedWhileTheLeaderIsAsked(t *testing.T) {
 	run(t, 20, func(t *testing.T, w *world) {

@@ -117,13 +117,14 @@ func (b *Brake) judgeSuspects(ctx context.Context) {
 	}
 }
 
-// absentSuspects returns the suspects whose document is absent; the others are suspects no longer. It reports whether
-// they are enough for a mass delete, with what went within the window.
+// absentSuspects returns the suspects whose document is absent although nobody was seen to delete it. The others are
+// suspects no longer. It reports whether they are enough for a mass delete, with what went within the window.
 func (b *Brake) absentSuspects() (keys sets.Set[string], several bool) {
 	b.mu.Lock()
 	defer b.unlock()
 	for key := range b.suspects {
-		if b.Primaries.Exists(key) {
+		// Where an event came late, it told that somebody deleted the key, and has made it due.
+		if b.Primaries.Exists(key) || b.Primaries.Evidenced(key) {
 			b.suspects.Delete(key)
 		}
 	}

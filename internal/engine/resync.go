@@ -88,7 +88,7 @@ func (e *Engine) sweep(ctx context.Context) {
 	if e.records == nil {
 		return
 	}
-	e.stats.Sweeps.Add(1)
+	defer e.stats.Sweeps.Add(1)
 	found := e.teardown.Sweep(ctx)
 	count := 0
 	for _, o := range found {
