@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -51,5 +53,37 @@ func TestTheBrakeHoldsInvalidDocumentsThatVanish(t *testing.T) {
 			must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.sites.>")))
 			m.holds(many)
 		})
+	}
+}
+
+// TestAMarkerThatTheLeaderHasIsRemembered: it is not asked again while the teardown goes on.
+func TestAMarkerThatTheLeaderHasIsRemembered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	var seen calls
+	start := func() (*Controller[*site], *running) {
+		c, err := New("sites", sites, seen.reconciler(func(_ context.Context, req Request) (Result, error) {
+			if req.Operations.Has(OperationDelete) {
+				return Result{RequeueAfter: 10 * time.Millisecond}, nil
+			}
+			return Result{}, nil
+		}))
+		must(t, err)
+		return c, w.run(c)
+	}
+	_, r := start()
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	r.halt()
+	w.put("sites", "home", `{"spec":`)
+	w = w.away()
+	sites = w.sites()
+	c, _ := start()
+	eventually(t, "it is invalid", func() bool { return c.Stats().Invalid > 0 && c.Stats().Leading })
+	must(t, w.kv("sites").Delete(t.Context(), "home"))
+	eventually(t, "its teardown goes on", func() bool { return seen.with("home", OperationDelete) > 2 })
+	if seen := c.engine.Inside().Keys.Of("home").Deleted; seen == nil || !seen.Evidenced || seen.WasInvalid {
+		t.Errorf("remembered %+v, want evidence", seen)
 	}
 }

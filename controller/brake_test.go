@@ -90,7 +90,7 @@ func (m *massed) holds(held int) {
 		state := m.c.Stats().Brake
 		return state.Engaged && state.Held+state.Swept == held
 	})
-	eventually(m.t, "that is kept", func() bool { // what is told of it was told before
+	eventually(m.t, "the state is kept", func() bool { // and was told of before
 		entry, err := m.kv("sites-status").Get(m.t.Context(), "_nagi.brake")
 		var kept BrakeState
 		return err == nil && json.Unmarshal(entry.Value(), &kept) == nil && kept.Engaged
@@ -492,7 +492,7 @@ func TestDocumentsThatComeBackDisengageTheBrake(t *testing.T) {
 	if n := count(t, m.pages); n != many || m.c.Stats().TornDown != 0 {
 		t.Errorf("%d pages, %d torn down", n, m.c.Stats().TornDown)
 	}
-	eventually(t, "that is kept", func() bool {
+	eventually(t, "no state is kept", func() bool {
 		_, err := m.kv("sites-status").Get(t.Context(), "_nagi.brake")
 		return errors.Is(err, jetstream.ErrKeyNotFound)
 	})

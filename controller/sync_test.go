@@ -132,7 +132,7 @@ func TestSourceThatMayNotBeReadFailsRunByName(t *testing.T) {
 	}))
 	_, js := natstest.Connect(t, s.URL(), nats.UserInfo("clerk", "x"))
 	w := &world{t: t, server: s, js: js}
-	// All know before what they will know, and Run finds out.
+	// The informers have synced or failed before Run asks them.
 	c, err := New("sites", started(w, w.sites()), noReconciler, Owns(started(w, w.pages())),
 		WithCacheSyncTimeout(3*time.Second))
 	must(t, err)

@@ -8,7 +8,7 @@
 //   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
 //     to an earlier state.
 //   - It collects suspects before it decides, so that the first of a mass delete do not slip through. While the
-//     leader is asked about more, it does not decide.
+//     leader is asked about more, it does not decide, for some time.
 //   - While it is engaged it holds everything that is inferred, across restarts, until a release. It disengages by
 //     itself if all that it holds exists again.
 //   - A release covers what is held then, and nothing that vanishes later.
@@ -89,7 +89,8 @@ type Brake struct {
 	allowed    sets.Set[string] // keys and owners that may go
 	first      time.Time        // when the first of the suspects came, and the last
 	last       time.Time
-	asking     int                // see Asking
+	asking     int                // how often the leader is being asked, see Asking
+	asked      bool               // it was since the last decision
 	gone       window             // deletes that were let go without a release
 	cleaned    map[string]cleanUp // owners that sweeps let go without a release, by key
 	known      knownStream
@@ -210,7 +211,7 @@ func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 		return b.disengage, 0
 	case b.state.Released && len(b.allowed) == 0:
 		return b.endRelease, 0
-	case len(b.suspects) == 0 || b.asking > 0:
+	case len(b.suspects) == 0:
 		return nil, 0
 	}
 	if wait := b.collecting(); wait > 0 {

@@ -60,12 +60,40 @@ func TestEvidenceThatComesLateCounts(t *testing.T) {
 	})
 }
 
+// TestWhatSomebodyDeletedIsNotKnownAnyMore also while its teardown goes on: all fifteen that are left vanish.
+func TestWhatSomebodyDeletedIsNotKnownAnyMore(t *testing.T) {
+	run(t, 40, func(t *testing.T, w *world) {
+		w.loseStuck(names(0, 25)...)
+		w.change(func() {
+			for _, key := range names(0, 25) {
+				w.evidenced[key] = true
+			}
+		})
+		w.lose(names(25, 40)...)
+		w.settle()
+		w.wantHeld(15)
+	})
+}
+
+// TestItDoesNotWaitForEverForTheLeader: a key about which it is asked again and again holds up nobody for long.
+func TestItDoesNotWaitForEverForTheLeader(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.lose(names(0, 20)...)
+		for range 40 {
+			answered := w.b.Asking()
+			time.Sleep(time.Second)
+			answered()
+		}
+		w.wantHeld(20)
+	})
+}
+
 // TestNothingIsDecidedWhileTheLeaderIsAsked: the first of a mass delete would slip through where answers take long.
 func TestNothingIsDecidedWhileTheLeaderIsAsked(t *testing.T) {
 	run(t, 20, func(t *testing.T, w *world) {
 		for _, key := range names(0, 20) {
 			answered := w.b.Asking()
-			time.Sleep(2 * time.Second)
+			time.Sleep(time.Second)
 			answered()
 			w.lose(key)
 		}

@@ -14,9 +14,11 @@ import (
 const (
 	// Least is the number of deletes from which on a mass delete is suspected.
 	Least = 10
-	// The brake decides when no suspect came for quiet, but at most patience after the first one.
-	quiet    = 300 * time.Millisecond
-	patience = 3 * time.Second
+	// The brake decides when no suspect came for quiet, but at most patience after the first one; askPatience where the
+	// leader is asked about each.
+	quiet       = 300 * time.Millisecond
+	patience    = 3 * time.Second
+	askPatience = 30 * time.Second
 )
 
 // Admit reports whether an inferred delete of the key may go. If that is not decided yet the key becomes a suspect, and
@@ -34,18 +36,18 @@ func (b *Brake) Admit(key string) bool {
 	return false
 }
 
-// Asking says that the leader is asked whether somebody deleted a key, which else is the next suspect. Nothing is
-// decided before the function that it returns is called, and then as if the first suspect had just come.
+// Asking says that the leader is asked whether somebody deleted a key, which is the next suspect otherwise. Until the
+// function that it returns is called, the brake collects suspects, for up to askPatience.
 func (b *Brake) Asking() (answered func()) {
 	b.mu.Lock()
 	defer b.unlock()
 	b.asking++
+	b.asked = true
 	return func() {
 		b.mu.Lock()
 		defer b.unlock()
 		b.asking--
-		b.first = time.Now()
-		b.last = b.first
+		b.last = time.Now()
 		b.poke()
 	}
 }
@@ -98,6 +100,12 @@ func (b *Brake) suspect(key string) {
 
 // collecting returns how long to wait for more suspects.
 func (b *Brake) collecting() time.Duration {
+	switch latest := time.Until(b.first.Add(askPatience)); {
+	case b.asking > 0:
+		return latest
+	case b.asked:
+		return min(time.Until(b.last.Add(quiet)), latest)
+	}
 	return min(time.Until(b.last.Add(quiet)), time.Until(b.first.Add(patience)))
 }
 
@@ -123,7 +131,7 @@ func (b *Brake) absentSuspects() (keys sets.Set[string], several bool) {
 	b.mu.Lock()
 	defer b.unlock()
 	for key := range b.suspects {
-		// Where an event came late, it told that somebody deleted the key, and has made it due.
+		// A late event has told that somebody deleted the key, and has made it due.
 		if b.Primaries.Exists(key) || b.Primaries.Evidenced(key) {
 			b.suspects.Delete(key)
 		}
@@ -131,14 +139,19 @@ func (b *Brake) absentSuspects() (keys sets.Set[string], several bool) {
 	return b.suspects.Clone(), len(b.suspects)+b.goneBeside(b.suspects) >= Least
 }
 
-// countAnchors takes a while where there are many, in which nobody should wait for the lock.
+// countAnchors counts what is known: the anchors, but for those of primaries that somebody was seen to delete. It takes
+// a while where there are many, in which nobody should wait for the lock.
 func (b *Brake) countAnchors() int {
 	count := 0
-	for range b.Anchors.All() {
-		count++
+	for key := range b.Anchors.All() {
+		if !b.deleted(key) {
+			count++
+		}
 	}
 	return count
 }
+
+func (b *Brake) deleted(key string) bool { return !b.Primaries.Exists(key) && b.Primaries.Evidenced(key) }
 
 // holdOrFree holds those of absent that are still suspects and engages the brake, if there is a reason to or it is
 // engaged already. Else it returns them: they may go. anchors need not be counted for fewer than Least. engaged is
@@ -146,6 +159,7 @@ func (b *Brake) countAnchors() int {
 func (b *Brake) holdOrFree(absent sets.Set[string], anchors int) (free []string, engaged *State) {
 	b.mu.Lock()
 	defer b.unlock()
+	b.asked = b.asking > 0
 	absent = absent.Intersection(b.suspects) // the others came back meanwhile
 	b.suspects = b.suspects.Difference(absent)
 	now := !b.state.Engaged && len(absent) > 0 && b.engage(b.reasonToHold(absent, anchors))
@@ -179,7 +193,7 @@ func (b *Brake) reasonToHold(suspects sets.Set[string], anchors int) string {
 func (b *Brake) goingAlready() int {
 	going := 0
 	for key := range b.allowed {
-		if b.Anchors.Has(key) {
+		if b.Anchors.Has(key) && !b.deleted(key) {
 			going++
 		}
 	}

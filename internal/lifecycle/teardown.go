@@ -62,12 +62,20 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error)
 	return true, r.Teardown.Confirm(t.Ctx, it.Key) // nothing but the cache says so
 }
 
-// marked asks the leader whether it has a marker of the key's delete in the stream that is known. The brake waits for
-// the answer: where many documents vanish at once, each costs one.
+// marked asks the leader whether it has a marker of the key's delete in the stream that is known, and remembers that it
+// has. The brake waits for the answer: where many documents vanish at once, each costs one.
 func (r *RecordedLife) marked(t *Term, key string) (bool, error) {
+	seen := r.Keys.Of(key).Deleted
 	defer r.Brake.Asking()()
 	marked, err := r.Teardown.Marked(t.Ctx, key)
-	return marked && !r.Brake.StreamChanged(), err
+	if marked = marked && !r.Brake.StreamChanged(); marked {
+		r.Keys.Amend(key, func(s *keytable.State) {
+			if s.Deleted == seen {
+				s.Deleted = &keytable.ObservedDelete{Object: seen.Object, Evidenced: true}
+			}
+		})
+	}
+	return marked, err
 }
 
 // deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.

@@ -9,12 +9,13 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
-	"github.com/nagi-runtime/nagi/test/internal/ports"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/nagi-runtime/nagi/test/internal/ports"
 )
 
 // credentials are made once for a server and stay the same over its restarts.

@@ -23,6 +23,7 @@ const clusterStart = time.Minute
 type Cluster struct {
 	servers   []*Server
 	ports     []int // which it claimed
+	closed    sync.Once
 	jetStream bool
 }
 
@@ -149,8 +150,7 @@ func (c *Cluster) Start(i int) error { return c.servers[i].Start() }
 // Close stops all members for good and removes their stores. Closing twice does nothing.
 func (c *Cluster) Close() {
 	_ = c.each(func(s *Server) error { s.Close(); return nil })
-	ports.Release(c.ports...)
-	c.ports = nil
+	c.closed.Do(func() { ports.Release(c.ports...) })
 }
 
 func (c *Cluster) each(do func(*Server) error) error {

@@ -2,7 +2,6 @@ package natstest
 
 import (
 	"fmt"
-	"github.com/nagi-runtime/nagi/test/internal/ports"
 	"net"
 	"net/url"
 	"strings"
@@ -10,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/test/internal/ports"
 )
 
 // Proxy is a TCP proxy in front of a server that can be told to misbehave. It forwards bytes and knows nothing of

@@ -47,7 +47,7 @@ func Probe(port int) error {
 
 var mine = pool{claimed: map[int]bool{}}
 
-// pool are the ports of a process.
+// pool holds the ports of a process.
 type pool struct {
 	mu      sync.Mutex
 	held    []net.Listener // one for each block
