@@ -151,7 +151,9 @@ func (b *Brake) countAnchors() int {
 	return count
 }
 
-func (b *Brake) deleted(key string) bool { return !b.Primaries.Exists(key) && b.Primaries.Evidenced(key) }
+func (b *Brake) deleted(key string) bool {
+	return !b.Primaries.Exists(key) && b.Primaries.Evidenced(key)
+}
 
 // holdOrFree holds those of absent that are still suspects and engages the brake, if there is a reason to or it is
 // engaged already. Else it returns them: they may go. anchors need not be counted for fewer than Least. engaged is
