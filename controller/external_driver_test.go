@@ -83,7 +83,9 @@ func (w *cloudWorld) controller(reconcile func(*cloudWorld) ReconcilerFunc, opts
 }
 
 // quickly makes external.Reconcile quick enough for tests.
-var quickly = []external.Option{external.Settle(500 * time.Millisecond), external.PollInterval(10 * time.Millisecond)}
+var quickly = []external.Option{external.Settle(quickSettle), external.PollInterval(10 * time.Millisecond)}
+
+const quickSettle = 500 * time.Millisecond
 
 func sized(name string, pages int) *site {
 	s := newSite(name, "")

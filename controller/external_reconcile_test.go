@@ -580,7 +580,6 @@ func TestSeveralResourcesOfAPrimaryAreToldApartByName(t *testing.T) {
 
 func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *testing.T) {
 	t.Parallel()
-	const settle = 500 * time.Millisecond // as in quickly
 	var put, failed atomic.Int64
 	w := apart(t, nil, WithOnResult(func(r ReconcileResult) {
 		if r.Err != nil {
@@ -607,7 +606,7 @@ func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *test
 	eventually(t, "then it is told", func() bool {
 		return strings.Contains(w.condition("home", entity.ReasonRetrying), "still differs: size: 1 → 2")
 	})
-	if after := time.Duration(failed.Load() - put.Load()); put.Load() == 0 || after < settle {
+	if after := time.Duration(failed.Load() - put.Load()); put.Load() == 0 || after < quickSettle {
 		t.Errorf("a failure %v after the call, before the time to settle is over", after)
 	}
 	status.Store(0)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/teardown"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -219,6 +220,7 @@ func TestTheCascadeDeletesKubernetesObjectsThroughTheDeleter(t *testing.T) {
 	eventually(t, "all are in the cache", func() bool {
 		return len(k.informer.GetStore().ListKeys()) == 5
 	})
+	began := time.Now()
 	must(t, sites.Delete(t.Context(), "home"))
 	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if k.has("a") || k.has("b") {
@@ -229,7 +231,7 @@ func TestTheCascadeDeletesKubernetesObjectsThroughTheDeleter(t *testing.T) {
 			t.Errorf("%q was deleted, which the site did not own", name)
 		}
 	}
-	asked := k.asked() // more often than once, if the cache is late
+	asked := k.asked()
 	for _, obj := range asked {
 		if name := obj.GetName(); name != "a" && name != "b" {
 			t.Errorf("the deleter was asked for %q", name)
@@ -239,8 +241,10 @@ func TestTheCascadeDeletesKubernetesObjectsThroughTheDeleter(t *testing.T) {
 				obj.GetName(), obj.GetUID(), obj.GetResourceVersion())
 		}
 	}
-	if n := c.Stats().Cascaded; n < 2 || n != uint64(len(asked)) {
-		t.Errorf("%d deletes counted, the deleter was asked %d times", n, len(asked))
+	// Once for each, and again where the cache is late: after a while, or when it shows that the other is gone.
+	most := 4 + 2*int(time.Since(began)/teardown.CheckInterval)
+	if n := int(c.Stats().Cascaded); n < 2 || n > most || n != len(asked) {
+		t.Errorf("%d deletes counted, the deleter was asked %d times, want 2 to %d", n, len(asked), most)
 	}
 }
 

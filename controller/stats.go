@@ -34,7 +34,7 @@ type Stats struct {
 	// TornDown counts primaries whose teardown has ended. Cascaded counts secondaries that the runtime deleted for
 	// them.
 	TornDown, Cascaded uint64
-	// Sweeps counts sweeps. Orphaned is how many objects without an owner the last one found.
+	// Sweeps counts sweeps that have ended. Orphaned is how many objects without an owner the last one found.
 	Sweeps   uint64
 	Orphaned int
 	// Foreign counts encounters with objects of another installation that name an owner of this kind.

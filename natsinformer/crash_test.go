@@ -142,6 +142,7 @@ func TestAReconnectInAClusterIsNoReasonForAList(t *testing.T) {
 		listAt := func() time.Time {
 			t.Helper()
 			put(t, kv, "bad", -1)
+			eventually(t, 20*time.Second, "the worker tells", func() bool { return len(due) == 1 })
 			return <-due
 		}
 		before := listAt()

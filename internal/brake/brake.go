@@ -7,8 +7,8 @@
 //     count for each source by itself.
 //   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
 //     to an earlier state.
-//   - It collects suspects before it decides, so that the first of a mass delete do not slip through. While the
-//     leader is asked about more, it does not decide, for some time.
+//   - It collects suspects before it decides, so that the first of a mass delete do not slip through. Where the
+//     leader is asked about a key first, it waits for the answer, for up to half a minute.
 //   - While it is engaged it holds everything that is inferred, across restarts, until a release. It disengages by
 //     itself if all that it holds exists again.
 //   - A release covers what is held then, and nothing that vanishes later.
@@ -89,8 +89,8 @@ type Brake struct {
 	allowed    sets.Set[string] // keys and owners that may go
 	first      time.Time        // when the first of the suspects came, and the last
 	last       time.Time
-	asking     int                // how often the leader is being asked, see Asking
-	asked      bool               // it was since the last decision
+	asking     int                // how many answers of the leader are awaited, see Asking
+	asked      bool               // since the first of the suspects came
 	gone       window             // deletes that were let go without a release
 	cleaned    map[string]cleanUp // owners that sweeps let go without a release, by key
 	known      knownStream

@@ -36,8 +36,8 @@ func (b *Brake) Admit(key string) bool {
 	return false
 }
 
-// Asking says that the leader is asked whether somebody deleted a key, which is the next suspect otherwise. Until the
-// function that it returns is called, the brake collects suspects, for up to askPatience.
+// Asking says that the leader is asked whether somebody deleted a key. If nobody did, the key is the next suspect. The
+// brake does not decide before the function that it returns is called, but at most askPatience after the first suspect.
 func (b *Brake) Asking() (answered func()) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -93,7 +93,7 @@ func (b *Brake) ForgetDelete(key string) {
 func (b *Brake) suspect(key string) {
 	b.last = time.Now()
 	if len(b.suspects) == 0 {
-		b.first = b.last
+		b.first, b.asked = b.last, b.asking > 0
 	}
 	b.suspects.Insert(key)
 }
@@ -161,7 +161,6 @@ func (b *Brake) deleted(key string) bool {
 func (b *Brake) holdOrFree(absent sets.Set[string], anchors int) (free []string, engaged *State) {
 	b.mu.Lock()
 	defer b.unlock()
-	b.asked = b.asking > 0
 	absent = absent.Intersection(b.suspects) // the others came back meanwhile
 	b.suspects = b.suspects.Difference(absent)
 	now := !b.state.Engaged && len(absent) > 0 && b.engage(b.reasonToHold(absent, anchors))

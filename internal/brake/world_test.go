@@ -144,7 +144,7 @@ func (w *world) loseStuck(keys ...string) {
 	w.lose(keys...)
 }
 
-// delete deletes documents, which this process sees.
+// delete deletes documents, which this process sees; of those that were lost, it sees the deletes late.
 func (w *world) delete(keys ...string) {
 	w.mu.Lock()
 	for _, key := range keys {

@@ -48,7 +48,7 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error)
 		evidenced = seen.Evidenced
 		if owed && seen.WasInvalid {
 			var err error
-			if evidenced, err = r.marked(t, it.Key); err != nil {
+			if evidenced, err = r.marked(t, it.Key, seen); err != nil {
 				return false, err
 			}
 		}
@@ -62,10 +62,9 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error)
 	return true, r.Teardown.Confirm(t.Ctx, it.Key) // nothing but the cache says so
 }
 
-// marked asks the leader whether it has a marker of the key's delete in the stream that is known, and remembers that it
-// has. The brake waits for the answer: where many documents vanish at once, each costs one.
-func (r *RecordedLife) marked(t *Term, key string) (bool, error) {
-	seen := r.Keys.Of(key).Deleted
+// marked asks the leader whether it has a marker of the delete that was seen, in the stream that is known, and
+// remembers that it has. The brake waits for the answer: where many documents vanish at once, each needs one.
+func (r *RecordedLife) marked(t *Term, key string, seen *keytable.ObservedDelete) (bool, error) {
 	defer r.Brake.Asking()()
 	marked, err := r.Teardown.Marked(t.Ctx, key)
 	if marked = marked && !r.Brake.StreamChanged(); marked {
