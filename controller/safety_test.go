@@ -17,6 +17,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,6 +102,9 @@ func (w *world) make(sites *entity.Client[*site], n int) {
 func count(t *testing.T, client *entity.Client[*site]) int {
 	t.Helper()
 	all, err := client.List(t.Context())
+	for deadline := time.Now().Add(patience); errors.Is(err, nats.ErrTimeout) && time.Now().Before(deadline); {
+		all, err = client.List(t.Context()) // a busy disk may keep the server from answering for seconds
+	}
 	must(t, err)
 	return len(all)
 }
