@@ -215,12 +215,24 @@ func (w *worker) count(s *session) {
 func (p *counted) rest(now time.Time, took time.Duration, filtered bool) {
 	pause := took
 	if filtered {
-		if p.took > 0 {
-			pause = min(took, p.took)
-		}
-		pause, p.took = countRest*pause, took
+		pause, p.took = p.pause(took), took
 	}
 	p.notBefore = now.Add(pause)
+}
+
+func (p *counted) pause(took time.Duration) time.Duration {
+	if p.took > 0 {
+		took = min(took, p.took)
+	}
+	return countRest * took
+}
+
+// restIfCutShort puts off the next count if the session has ended during one. The server may go on with it, and a count
+// that takes long enough may be what ends sessions.
+func (w *worker) restIfCutShort(now time.Time) {
+	if c := &w.comparison; c.asking && c.info == nil && w.countsWithFilter() {
+		w.counted.notBefore = now.Add(w.counted.pause(now.Sub(c.asked)))
+	}
 }
 
 // checkTombstones asks for the tombstones that should have expired, and forgets those the leader does not have any

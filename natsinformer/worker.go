@@ -156,7 +156,9 @@ func (w *worker) attempt(ctx context.Context) error {
 	} else {
 		w.health.update(func(st *Status) { st.Resumes++ })
 	}
-	return w.ended(s, w.live(ctx, s))
+	err = w.live(ctx, s)
+	w.restIfCutShort(time.Now())
+	return w.ended(s, err)
 }
 
 // ended wraps an error in a lostError if it only ends the session, and another one is made at once. Any other error is
