@@ -101,11 +101,15 @@ func (w *world) make(sites *entity.Client[*site], n int) {
 // count is how many entities there are, live.
 func count(t *testing.T, client *entity.Client[*site]) int {
 	t.Helper()
-	all, err := client.List(t.Context())
-	for deadline := time.Now().Add(patience); errors.Is(err, nats.ErrTimeout) && time.Now().Before(deadline); {
-		all, err = client.List(t.Context()) // a busy disk may keep the server from answering for seconds
-	}
-	must(t, err)
+	var all []*site
+	eventually(t, "the server answers", func() bool { // a busy disk may keep it from doing so for seconds
+		var err error
+		if all, err = client.List(t.Context()); errors.Is(err, nats.ErrTimeout) {
+			return false
+		}
+		must(t, err)
+		return true
+	})
 	return len(all)
 }
 

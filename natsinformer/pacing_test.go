@@ -116,26 +116,19 @@ func TestCountsWithAFilterAreRare(t *testing.T) {
 	admin := connect(t, srv.URL())
 	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "in.k", 1)
-	nc := admin.Conn()
+	put(t, kv, "in.still", 1) // proves that the stream is the same, so that sessions go on without a list
 	counts := make(chan time.Time, 1000)
-	sub, err := nc.Subscribe("slow.API.>", func(m *nats.Msg) {
-		subject := "$JS." + strings.TrimPrefix(m.Subject, "slow.")
+	js := relayed(t, srv, func(m *nats.Msg, handOn func()) {
 		if !strings.Contains(string(m.Data), "subjects_filter") {
-			_ = nc.PublishRequest(subject, m.Reply, m.Data)
+			handOn()
 			return
 		}
 		counts <- time.Now()
-		time.AfterFunc(took, func() { _ = nc.PublishRequest(subject, m.Reply, m.Data) })
+		time.AfterFunc(took, handOn)
 	})
-	must(t, err)
-	defer func() { must(t, sub.Unsubscribe()) }()
-	js, err := jetstream.NewWithAPIPrefix(connect(t, srv.URL()).Conn(), "slow.API")
-	must(t, err)
-	r := start(t, js, Config{Bucket: "b", Filter: "in.*", CompareInterval: 10 * time.Minute}).synced(t)
+	r := start(t, js, Config{Bucket: "b", Filter: "in.*", CompareInterval: 24 * time.Hour}).synced(t)
 	r.follows(t, kv, "in.k", 2, prompt)
-	if len(counts) > 0 && r.Status().Resumes == 0 {
-		t.Error("a count right after the list")
-	}
+	resumes, ended := r.Status().Resumes, time.Now()
 	deleteConsumers(t, admin)
 	eventually(t, 5*time.Second, "compared", func() bool { return r.Status().Compares == 1 })
 	for i := range 5 { // sessions end, and the pause goes on
@@ -143,7 +136,13 @@ func TestCountsWithAFilterAreRare(t *testing.T) {
 		r.follows(t, kv, "in.k", 10+i, prompt)
 	}
 	pass(took)
+	if n := r.Status().Resumes; n < 6 {
+		t.Fatalf("%d sessions went on without a list, want 6: this test has lost its subject", n)
+	}
 	first := <-counts
+	if resumes == 0 && first.Before(ended) {
+		t.Error("a count right after the list")
+	}
 	for len(counts) > 0 {
 		if next := <-counts; next.Sub(first) < countRest*took {
 			t.Errorf("another count %v after one that took %v", next.Sub(first), took)
@@ -160,19 +159,13 @@ func TestACountThatIsCutShortRestsTheServer(t *testing.T) {
 	admin := connect(t, srv.URL())
 	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "in.k", 1)
-	nc := admin.Conn()
 	counts := make(chan time.Time, 1000)
-	sub, err := nc.Subscribe("stuck.API.>", func(m *nats.Msg) {
-		if strings.Contains(string(m.Data), "subjects_filter") {
+	js := relay(t, srv, func(m *nats.Msg) (isCount bool) {
+		if isCount = strings.Contains(string(m.Data), "subjects_filter"); isCount {
 			counts <- time.Now()
-			return
 		}
-		_ = nc.PublishRequest("$JS."+strings.TrimPrefix(m.Subject, "stuck."), m.Reply, m.Data)
+		return isCount
 	})
-	must(t, err)
-	defer func() { must(t, sub.Unsubscribe()) }()
-	js, err := jetstream.NewWithAPIPrefix(connect(t, srv.URL()).Conn(), "stuck.API")
-	must(t, err)
 	r := start(t, js, Config{Bucket: "b", Filter: "in.*", CompareInterval: 100 * time.Millisecond}).synced(t)
 	first := <-counts
 	pass(300 * time.Millisecond)
@@ -195,22 +188,14 @@ func TestOneSlowCountDelaysNothing(t *testing.T) {
 			admin := connect(t, srv.URL())
 			kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
 			put(t, kv, "in.k", 1)
-			nc := admin.Conn()
 			var slow atomic.Int64 // counts to be answered late
-			sub, err := nc.Subscribe("slow.API.>", func(m *nats.Msg) {
-				answer := func() {
-					_ = nc.PublishRequest("$JS."+strings.TrimPrefix(m.Subject, "slow."), m.Reply, m.Data)
-				}
+			js := relayed(t, srv, func(m *nats.Msg, handOn func()) {
 				if !strings.Contains(m.Subject, "STREAM.INFO") || slow.Add(-1) < 0 {
-					answer()
+					handOn()
 					return
 				}
-				time.AfterFunc(took, answer)
+				time.AfterFunc(took, handOn)
 			})
-			must(t, err)
-			defer func() { must(t, sub.Unsubscribe()) }()
-			js, err := jetstream.NewWithAPIPrefix(connect(t, srv.URL()).Conn(), "slow.API")
-			must(t, err)
 			const interval = 300 * time.Millisecond
 			r := start(t, js, Config{Bucket: "b", Filter: filter, CompareInterval: interval}).synced(t)
 			eventually(t, prompt, "compared", func() bool { return r.Status().Compares > 0 })

@@ -30,11 +30,19 @@ func deleteConsumers(t *testing.T, js jetstream.JetStream) {
 // relay is a connection that hands on all JetStream requests but those that drop returns true for.
 func relay(t *testing.T, server *natstest.Server, drop func(*nats.Msg) bool) jetstream.JetStream {
 	t.Helper()
+	return relayed(t, server, func(m *nats.Msg, handOn func()) {
+		if !drop(m) {
+			handOn()
+		}
+	})
+}
+
+// relayed is a connection whose JetStream requests go to take, which hands them on or does not, now or later.
+func relayed(t *testing.T, server *natstest.Server, take func(m *nats.Msg, handOn func())) jetstream.JetStream {
+	t.Helper()
 	nc := connect(t, server.URL()).Conn()
 	sub, err := nc.Subscribe("relay.API.>", func(m *nats.Msg) {
-		if !drop(m) {
-			_ = nc.PublishRequest("$JS."+strings.TrimPrefix(m.Subject, "relay."), m.Reply, m.Data)
-		}
+		take(m, func() { _ = nc.PublishRequest("$JS."+strings.TrimPrefix(m.Subject, "relay."), m.Reply, m.Data) })
 	})
 	must(t, err)
 	must(t, nc.Flush())
