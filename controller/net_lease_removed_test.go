@@ -2,79 +2,119 @@ package controller
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
-// TestALeaseRemovedByHandLeavesOneLeader: if the other replica is faster to create the key again, two lead until the
-// old leader looks at the lease, as it does every RetryPeriod. Then the old leader ends its term and cancels its
-// reconciles, long before its own lease would run out.
-func TestALeaseRemovedByHandLeavesOneLeader(t *testing.T) {
+// replicas are controllers of one primary, whose reconciles last as long as their terms. two is set once two of them
+// ran at once.
+type replicas struct {
+	w       *world
+	timing  Option
+	running atomic.Int64
+	two     atomic.Bool
+}
+
+func (r *replicas) join() (*Controller[*site], *running) {
+	c, err := New("sites", r.w.away().sites(), ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
+		if r.running.Add(1) > 1 {
+			r.two.Store(true)
+		}
+		defer r.running.Add(-1)
+		<-ctx.Done()
+		return Result{}, ctx.Err()
+	}), r.timing, WithGracePeriod(0))
+	must(r.w.t, err)
+	return c, r.w.run(c)
+}
+
+// pair has a replica that leads, and one that has seen it lead.
+func (r *replicas) pair() (leader, other *Controller[*site]) {
+	t := r.w.t
+	t.Helper()
+	must(t, r.w.sites().Create(t.Context(), newSite("home", "")))
+	leader, _ = r.join()
+	eventually(t, "it leads, and works", func() bool { return leader.Stats().Running == 1 })
+	var looks atomic.Int64 // the holder only writes
+	sub, err := r.w.js.Conn().Subscribe("$JS.API.STREAM.MSG.GET.KV_sites-status", func(msg *nats.Msg) {
+		if strings.Contains(string(msg.Data), "._nagi.lease") {
+			looks.Add(1)
+		}
+	})
+	must(t, err)
+	other, _ = r.join()
+	eventually(t, "the other has looked twice", func() bool { return looks.Load() >= 2 })
+	must(t, sub.Unsubscribe())
+	return leader, other
+}
+
+// TestALeaseRemovedByHandStaysWithItsHolder, whatever other replicas there are, and however often it is removed. The
+// first of two, which saw the holder, would create the key as soon as it is gone.
+func TestALeaseRemovedByHandStaysWithItsHolder(t *testing.T) {
 	t.Parallel()
-	// 50 retry periods, for a machine that is busy; the lease of slowRenewal lasts a minute
-	const looks = 5 * time.Second
 	w := newWorld(t)
 	ctx := t.Context()
-	sites := w.sites()
-	must(t, sites.Create(ctx, newSite("home", "")))
-	var c [2]*Controller[*site]
-	var cut [2]chan error // why the last reconcile of each was cancelled
-	drain := func(cut chan error) {
-		select {
-		case <-cut:
-		default:
+	r := &replicas{w: w, timing: slowRenewal}
+	leader, other := r.pair()
+	kv := w.kv("sites-status")
+	for i := range 20 {
+		if i%2 == 0 {
+			must(t, kv.Purge(ctx, "_nagi.lease"))
+		} else {
+			must(t, kv.Delete(ctx, "_nagi.lease"))
 		}
+		late, stop := r.join()
+		eventually(t, "the lease is there again", func() bool { return w.lease().HolderIdentity != "" })
+		if other.Stats().Leading || late.Stats().Leading || r.two.Load() || !leader.Stats().Leading {
+			t.Fatalf("after %d removals: it leads: %v, the other: %v, one that came late: %v, two at once: %v", i+1,
+				leader.Stats().Leading, other.Stats().Leading, late.Stats().Leading, r.two.Load())
+		}
+		stop.halt()
 	}
-	for i := range 2 {
-		cut[i] = make(chan error, 1)
-		var err error
-		c[i], err = New("sites", w.away().sites(), ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
-			<-ctx.Done() // as long as it leads
-			drain(cut[i])
-			cut[i] <- context.Cause(ctx)
-			return Result{}, ctx.Err()
-		}), slowRenewal, WithGracePeriod(0))
+}
+
+// TestAHolderSeesThatItsLeaseIsGone and does not wait for its next renewal.
+func TestAHolderSeesThatItsLeaseIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := &replicas{w: w, timing: WithLeaseTiming(LeaseTiming{
+		Duration: 10 * time.Minute, RenewDeadline: 5 * time.Minute, RetryPeriod: 4 * time.Minute,
+	})}
+	leader, _ := r.join()
+	eventually(t, "it leads", func() bool { return leader.Stats().Leading })
+	for range 3 {
+		must(t, w.kv("sites-status").Purge(t.Context(), "_nagi.lease"))
+		eventually(t, "the lease is there again", func() bool { return w.lease().HolderIdentity != "" })
+	}
+	if !leader.Stats().Leading {
+		t.Error("it does not lead any more")
+	}
+}
+
+// TestALeaseOfALostBucketStaysWithItsHolder: nothing in the new bucket tells that there is one.
+func TestALeaseOfALostBucketStaysWithItsHolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	r := &replicas{w: w, timing: slowRenewal}
+	leader, other := r.pair()
+	for range 3 {
+		status, err := w.js.Stream(ctx, "KV_sites-status")
 		must(t, err)
-		w.run(c[i])
-	}
-	leading := func(i int) bool { return c[i].Stats().Leading }
-	for changes := 0; changes < 2; {
-		eventually(t, "one leads, and works", func() bool {
-			return leading(0) != leading(1) && c[0].Stats().Running+c[1].Stats().Running == 1
+		must(t, w.js.DeleteKeyValue(ctx, "sites-status"))
+		_, err = w.js.CreateStream(ctx, status.CachedInfo().Config)
+		must(t, err)
+		eventually(t, "the lease is there again", func() bool {
+			_, err := w.kv("sites-status").Get(ctx, "_nagi.lease")
+			return err == nil
 		})
-		leader, other := 0, 1
-		if leading(1) {
-			leader, other = 1, 0
-		}
-		drain(cut[leader])
-		must(t, w.kv("sites-status").Purge(ctx, "_nagi.lease"))
-		eventually(t, "somebody made the lease again", func() bool { return w.lease().HolderIdentity != "" })
-		var both time.Time
-		settled := time.Now()
-		for time.Since(settled) < 300*time.Millisecond {
-			if leading(leader) == leading(other) { // between the terms maybe nobody
-				settled = time.Now()
-			}
-			if !leading(leader) || !leading(other) {
-				both = time.Time{}
-			} else if both.IsZero() {
-				both = time.Now()
-			} else if time.Since(both) > looks {
-				t.Fatalf("two have led for %v", looks)
-			}
-			time.Sleep(time.Millisecond)
-		}
-		if leading(leader) {
-			continue
-		}
-		changes++
-		select {
-		case err := <-cut[leader]:
-			if err != ErrLeaseLost {
-				t.Errorf("the old leader's reconcile was cancelled with %v, want ErrLeaseLost", err)
-			}
-		case <-time.After(patience):
-			t.Fatalf("the old leader's reconcile was not cancelled")
+		if other.Stats().Leading || r.two.Load() || !leader.Stats().Leading {
+			t.Fatalf("it leads: %v, the other: %v, two at once: %v",
+				leader.Stats().Leading, other.Stats().Leading, r.two.Load())
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 // reservedFilter matches the reserved keys.
 const reservedFilter = ReservedPrefix + ".>"
 
-// GetReserved reads a reserved key of the status bucket live. name starts with "_nagi.". IsNotFound if there is none.
+// GetReserved reads a reserved key of the status bucket live. name starts with "_nagi.". IsNotFound if there is none;
+// revision is then that of its delete marker, or 0 if it has none.
 func (r *Records) GetReserved(ctx context.Context, name string) (value []byte, revision uint64, err error) {
 	if err := r.checkReserved(name); err != nil {
 		return nil, 0, err
@@ -25,7 +26,7 @@ func (r *Records) GetReserved(ctx context.Context, name string) (value []byte, r
 		return nil, 0, err
 	}
 	if last.live() == nil {
-		return nil, 0, newNotFound("reserved key", r.bucket.name, name)
+		return nil, last.revision(), newNotFound("reserved key", r.bucket.name, name)
 	}
 	return last.Value, last.Revision, nil
 }

@@ -64,6 +64,7 @@ type Engine struct {
 	health        *health.Board
 	recordsHealth *health.Reporter // whether records can be written
 	leaseHealth   *health.Reporter // whether the lease can be read and written
+	leaseRemoved  chan struct{}    // gets an element when the key of the lease was seen to vanish
 }
 
 // New makes the engine of a controller. Its sources are not started before run.
@@ -102,6 +103,7 @@ func New[T entity.IEntity](
 // keepRecords is for an engine with a status bucket.
 func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.records = records
+	e.leaseRemoved = make(chan struct{}, 1)
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
 	e.claim = record.NewClaim(e.reserved, e.name)
 	e.async = asyncwrites.New()

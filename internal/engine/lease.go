@@ -29,6 +29,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		Name:     e.statusBucket + "/" + record.KeyLease,
 		Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
 		Timing:   lease.Timing(e.opts.Lease),
+		Removed:  e.leaseRemoved,
 		Report:   e.leaseHealth.Report,
 	}, lead)
 	if err != nil {

@@ -111,6 +111,12 @@ func (o observer) Reserved(name string, value []byte) {
 	if value == nil && o.claim != nil {
 		o.claim.Removed(name)
 	}
+	if name == record.KeyLease && value == nil {
+		select {
+		case o.leaseRemoved <- struct{}{}:
+		default: // it will look anyway
+		}
+	}
 }
 
 // WellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written,

@@ -28,6 +28,7 @@ type key struct {
 	mu       sync.Mutex
 	value    []byte
 	revision uint64 // 0 if the key is absent
+	marker   uint64 // of a key that was deleted
 	writes   uint64
 }
 
@@ -43,7 +44,7 @@ func (k *key) load() reply {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.revision == 0 {
-		return reply{err: apierrors.NewNotFound(resource, "lease")}
+		return reply{revision: k.marker, err: apierrors.NewNotFound(resource, "lease")}
 	}
 	return reply{value: k.value, revision: k.revision}
 }
@@ -67,10 +68,19 @@ func (k *key) put(value string) {
 	k.value, k.revision = []byte(value), k.writes
 }
 
+// remove deletes the key as a person does.
 func (k *key) remove() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.value, k.revision = nil, 0
+	k.writes++
+	k.value, k.revision, k.marker = nil, 0, k.writes
+}
+
+// vanish takes the key away without a trace.
+func (k *key) vanish() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.value, k.revision, k.marker = nil, 0, 0
 }
 
 func (k *key) record(t *testing.T) record {
@@ -190,6 +200,7 @@ type replica struct {
 	*link
 	id       string
 	timing   Timing
+	removed  chan struct{}
 	lingers  time.Duration // how long lead goes on after its context has ended
 	stop     func()        // ends Run's context
 	returned chan struct{} // closed when Run has returned
@@ -208,7 +219,7 @@ type served struct {
 
 // join makes a replica that does not run yet.
 func (k *key) join(id string) *replica {
-	r := &replica{link: &link{key: k}, id: id, timing: usual, returned: make(chan struct{})}
+	r := &replica{link: &link{key: k}, id: id, timing: usual, removed: make(chan struct{}, 1), returned: make(chan struct{})}
 	r.heal()
 	return r
 }
@@ -224,7 +235,9 @@ func (r *replica) runUntil(t *testing.T, ctx context.Context) {
 	t.Helper()
 	ctx, r.stop = context.WithCancel(ctx)
 	e := elector{
-		Config: Config{Store: r.link, Name: "bucket/lease", Identity: r.id, Timing: r.timing, Report: r.report},
+		Config: Config{
+			Store: r.link, Name: "bucket/lease", Identity: r.id, Timing: r.timing, Removed: r.removed, Report: r.report,
+		},
 		random: rand.Float64,
 	}
 	if err := e.validate(); err != nil {

@@ -4,14 +4,17 @@
 //
 //   - The key holds a record: its holder, and how long the others wait for one that does not renew. Each write states
 //     the revision that it replaces, so of two writes at once one fails.
-//   - A replica takes the lease if the key is absent, if the record names no holder or this replica, or if the record
-//     did not change for the duration that it states. The replica counts by its own clock, from when it first saw this
-//     revision. So the clocks of replicas need not agree.
+//   - A replica takes the lease if the record names no holder or this replica, or if the record did not change for the
+//     duration that it states. The replica counts by its own clock, from when it first saw this revision. So the clocks
+//     of replicas need not agree.
+//   - A key that never was is taken at once. A key that vanished is left to its holder, who creates it again, for the
+//     longest duration that was seen: the holder may not know yet. It vanished if this replica saw it, or if there is a
+//     delete marker.
 //   - The holder renews every RetryPeriod. Its term ends min(Duration, RenewDeadline+RetryPeriod) after it sent the
 //     last write that succeeded. The others count from when they saw that write, which is later.
 //   - A renewal that fails is followed by a look at the record at once. If it names another holder, or none, the term
-//     ends. If the key is absent the holder creates it again. If the record names this replica at another revision, an
-//     answer was lost, and the holder renews at that revision.
+//     ends. If the key is absent the holder creates it again; it does so at once where it is told. If the record names
+//     this replica at another revision, an answer was lost, and the holder renews at that revision.
 //   - A record that does not decode is not taken. A holder cannot renew it, and its term ends in time.
 //   - A replica applies again only after the work of its last term has returned.
 //   - At the end the holder gives the lease back, so that another takes it at once.
@@ -36,7 +39,8 @@ import (
 // Store is the key that holds the lease. Errors are apimachinery's. Its revisions are to be those of the stream that
 // has what the holder writes: a new holder waits until its cache has reached the revision at which it won.
 type Store interface {
-	// Load reads the key live. IsNotFound if it is absent.
+	// Load reads the key live. IsNotFound if it is absent; the revision is then that of its delete marker, or 0 if it
+	// has none.
 	Load(ctx context.Context) (value []byte, revision uint64, err error)
 	// Store writes the key if it is at this revision, and returns the new one. Revision 0 creates the key. IsConflict
 	// or IsAlreadyExists if the key is at another revision.
@@ -49,6 +53,8 @@ type Config struct {
 	Name     string // names the key in errors, such as bucket/key
 	Identity string // of this replica and this call of Run; no other may have it
 	Timing   Timing
+	// Removed may tell that the key was seen to vanish: the holder looks at once. It may be nil.
+	Removed <-chan struct{}
 
 	// Report is called after each request, by one goroutine at a time: nil if the lease can be read and written, even
 	// if another holds it, else the reason. It may be nil.
@@ -86,6 +92,8 @@ func (c *Config) validate() error {
 type elector struct {
 	Config
 	random func() float64 // in [0, 1)
+	// leaveAlone is for how long a key that is absent is left to its holder: 0 if there never was one.
+	leaveAlone time.Duration
 }
 
 func (e *elector) run(ctx context.Context, lead func(context.Context, *Term)) {
@@ -104,9 +112,14 @@ type version struct {
 	record   record
 	value    []byte // as read; nil if written by this replica
 	revision uint64 // 0 if the key is absent
+	marker   uint64 // the revision of the delete marker of an absent key
 	// at is when the record's duration begins to count: before the request for a version that this replica wrote, after
 	// the answer for one that it read.
 	at time.Time
+}
+
+func (v version) is(other version) bool {
+	return v.revision == other.revision && v.marker == other.marker && bytes.Equal(v.value, other.value)
 }
 
 // apply tries until the lease is taken, or ctx ends.
@@ -121,22 +134,32 @@ func (e *elector) apply(ctx context.Context) (won version, ok bool) {
 	return version{}, false
 }
 
-// try takes the lease if it is free. seen is the version that the last try saw.
+// try takes the lease if it is free. seen is the version that the last try saw, the zero version before the first.
 func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool) {
 	now, err := e.load(ctx)
 	if err != nil {
 		return version{}, false
 	}
-	if now.revision == seen.revision && bytes.Equal(now.value, seen.value) {
+	if !seen.at.IsZero() && now.is(*seen) {
 		now.at = seen.at
 	}
 	*seen = now
-	holder := now.record.HolderIdentity
-	if holder != "" && holder != e.Identity && time.Since(now.at) < now.record.duration() {
+	if time.Since(now.at) < e.wait(now) {
 		return version{}, false
 	}
 	won, err = e.take(ctx, now)
 	return won, err == nil
+}
+
+// wait is for how long the key must stay as it is before this replica takes it.
+func (e *elector) wait(now version) time.Duration {
+	switch holder := now.record.HolderIdentity; {
+	case now.revision == 0:
+		return e.leaveAlone
+	case holder == "" || holder == e.Identity:
+		return 0
+	}
+	return now.record.duration()
 }
 
 // renew writes the lease again. The error is errTaken if another took it.
@@ -193,8 +216,9 @@ func (e *elector) load(ctx context.Context) (version, error) {
 		}
 	}
 	e.report(ctx, err)
+	e.known(revision, found.record)
 	if apierrors.IsNotFound(err) {
-		return version{at: found.at}, nil
+		return version{marker: revision, at: found.at}, nil
 	}
 	return found, err
 }
@@ -209,7 +233,15 @@ func (e *elector) store(ctx context.Context, r record, revision uint64) (version
 	sent := time.Now()
 	revision, err = e.Store.Store(bounded, value, revision)
 	e.report(ctx, err)
+	e.known(revision, r)
 	return version{record: r, revision: revision, at: sent}, err
+}
+
+// known notes that the key, or its delete marker, is or was at a revision.
+func (e *elector) known(revision uint64, r record) {
+	if revision != 0 {
+		e.leaveAlone = max(e.leaveAlone, e.Timing.Duration, r.duration())
+	}
 }
 
 func (e *elector) report(ctx context.Context, err error) {

@@ -95,10 +95,15 @@ func (e *elector) keep(ctx context.Context, term *Term, held version) {
 	defer expiry.Stop()
 	next := time.NewTimer(e.Timing.RetryPeriod - time.Since(held.at))
 	defer next.Stop()
+	removed := false
 	for ctx.Err() == nil && !term.Over() {
 		select {
 		case <-ctx.Done():
 		case <-expiry.C:
+		case <-e.Removed:
+			if removed = asking; !asking {
+				next.Reset(0)
+			}
 		case <-next.C:
 			asking = true
 			go func() {
@@ -116,6 +121,9 @@ func (e *elector) keep(ctx context.Context, term *Term, held version) {
 				pause -= time.Since(held.at)
 			case errors.Is(got.err, errTaken):
 				term.lose(got.err)
+			}
+			if removed { // after the last look, perhaps
+				removed, pause = false, 0
 			}
 			next.Reset(pause)
 		}

@@ -1,0 +1,143 @@
+package lease
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestALeaseThatIsRemovedByHandIsCreatedAgainByItsHolder(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		k.put(`{"holderIdentity":"","leaderTransitions":6}`)
+		first := firstLeads(t, k)
+		before := k.record(t)
+		after(10 * time.Second)
+		k.remove()
+		after(5 * time.Second)
+		again := k.record(t)
+		if again.HolderIdentity != "first" || again.LeaderTransitions != 7 ||
+			!again.AcquireTime.Equal(&before.AcquireTime) {
+			t.Errorf("the record is %+v, was %+v", again, before)
+		}
+		if len(first.served()) != 1 || !first.leads() {
+			t.Errorf("terms %+v, want one that goes on", first.served())
+		}
+	})
+}
+
+func TestAHolderGivesUpALeaseThatAnotherCreatedAfterItWasRemoved(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		first := firstLeads(t, k)
+		k.vanish() // and so a new replica knows of no holder
+		second := k.join("second").run(t)
+		after(time.Minute)
+		if first.leads() || !second.leads() || !errors.Is(first.last(t).cause, errTaken) {
+			t.Errorf("terms of the first %+v, of the second %+v", first.served(), second.served())
+		}
+		if d := first.last(t).ended.Sub(second.last(t).began); d > usual.RetryPeriod+5*latency {
+			t.Errorf("the first led on for %v", d)
+		}
+	})
+}
+
+// TestALeaseThatVanishedIsLeftToItsHolder: a holder that does not see it works on until its term is over.
+func TestALeaseThatVanishedIsLeftToItsHolder(t *testing.T) {
+	for name, vanish := range map[string]func(*key){"with a marker": (*key).remove, "without": (*key).vanish} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *key) {
+				first := firstLeads(t, k)
+				second := k.join("second").run(t)
+				after(10 * time.Second)
+				first.use(lost, lost)
+				vanish(k)
+				gone := time.Now()
+				after(time.Minute)
+				if first.leads() || !second.leads() {
+					t.Fatalf("terms of the first %+v, of the second %+v", first.served(), second.served())
+				}
+				if wait := second.last(t).began.Sub(first.last(t).ended); wait <= 0 {
+					t.Errorf("the second led %v before the term of the first was over", -wait)
+				}
+				took, most := second.last(t).began.Sub(gone), usual.Duration+2*usual.retry(1)+10*latency
+				if took < usual.Duration || took > most {
+					t.Errorf("the second led after %v, want %v to %v", took, usual.Duration, most)
+				}
+			})
+		})
+	}
+}
+
+// TestALeaseThatWasDeletedIsLeftToItsHolder also by a replica that never saw the holder, but a delete marker.
+func TestALeaseThatWasDeletedIsLeftToItsHolder(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		first := firstLeads(t, k)
+		after(10 * time.Second)
+		first.use(lost, lost)
+		k.remove()
+		second := k.join("second").run(t)
+		after(time.Minute)
+		if first.leads() || !second.leads() {
+			t.Fatalf("terms of the first %+v, of the second %+v", first.served(), second.served())
+		}
+		if wait := second.last(t).began.Sub(first.last(t).ended); wait <= 0 {
+			t.Errorf("the second led %v before the term of the first was over", -wait)
+		}
+	})
+}
+
+// TestALeaseThatVanishesTwiceIsLeftToItsHolder who has made it again between two looks of the other.
+func TestALeaseThatVanishesTwiceIsLeftToItsHolder(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		first := firstLeads(t, k)
+		second := k.join("second").run(t)
+		for range 30 {
+			after(5 * time.Second)
+			k.remove()
+			first.removed <- struct{}{}
+		}
+		if len(first.served()) != 1 || !first.leads() || len(second.served()) != 0 {
+			t.Errorf("terms of the first %+v, of the second %+v", first.served(), second.served())
+		}
+	})
+}
+
+// TestAHolderWaitsForALeaseThatVanishedAfterItsTerm: another may have had it meanwhile.
+func TestAHolderWaitsForALeaseThatVanishedAfterItsTerm(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		first := firstLeads(t, k)
+		first.use(lost, lost)
+		after(usual.term() + time.Second)
+		k.vanish()
+		healed := time.Now()
+		first.heal()
+		after(time.Minute)
+		if wait := first.last(t).began.Sub(healed); wait < usual.Duration {
+			t.Errorf("it led again after %v, want %v", wait, usual.Duration)
+		}
+	})
+}
+
+// TestAHolderThatIsToldThatTheLeaseVanishedLooksAtOnce, and once more if it was looking already.
+func TestAHolderThatIsToldThatTheLeaseVanishedLooksAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		first := firstLeads(t, k)
+		after(usual.RetryPeriod / 2)
+		k.remove()
+		first.removed <- struct{}{}
+		after(10 * latency)
+		if holder := k.record(t).HolderIdentity; holder != "first" {
+			t.Errorf("the holder is %q soon after", holder)
+		}
+		first.use(delayed(latency, latency), delayed(latency, 200*time.Millisecond))
+		after(usual.RetryPeriod) // a renewal has arrived, and its answer is on the way
+		k.remove()
+		first.removed <- struct{}{}
+		after(500 * time.Millisecond)
+		if holder := k.record(t).HolderIdentity; holder != "first" {
+			t.Errorf("the holder is %q after the answer", holder)
+		}
+		if len(first.served()) != 1 || !first.leads() {
+			t.Errorf("terms %+v, want one that goes on", first.served())
+		}
+	})
+}
