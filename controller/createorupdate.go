@@ -10,7 +10,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,17 +38,15 @@ const (
 // returned. Outside a reconcile no owner is set or checked.
 //
 // It reads from the cache, which shows this process's own writes. If another writer was faster, it reads live and tries
-// again; so mutate may be called more than once. After an error obj is undefined.
+// again, with pauses that grow, for some seconds and no longer than ctx; so mutate may be called more than once. After
+// an error obj is undefined.
 func CreateOrUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
 ) (OperationResult, error) {
 	key := source.ObjectKey(obj)
 	template := obj.DeepCopyObject().(T)
 	result, err := createOrUpdate(ctx, client, obj, readCached, mutate)
-	for range record.MaxConflicts {
-		if !conflict.Is(err) {
-			break
-		}
+	for tries := 0; conflict.Is(err) && conflict.Pause(ctx, tries); tries++ {
 		conflict.Assign(obj, template.DeepCopyObject().(T))
 		result, err = createOrUpdate(ctx, client, obj, readLive, mutate)
 	}

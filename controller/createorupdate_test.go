@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -51,6 +52,35 @@ func TestCreateOrUpdateCreatesUpdatesAndLeavesAlone(t *testing.T) {
 	must(t, err)
 	if got.Spec.Title != "two" || p.Spec.Title != "two" || p.ResourceVersion != got.ResourceVersion {
 		t.Errorf("stored %+v at %s, handed back %+v at %s", got.Spec, got.ResourceVersion, p.Spec, p.ResourceVersion)
+	}
+}
+
+// TestCreateOrUpdateGetsItsTurn however many others write the same entity. Without pauses each of so many fails in the
+// long run.
+func TestCreateOrUpdateGetsItsTurn(t *testing.T) {
+	t.Parallel()
+	const writers, each = 24, 10
+	w := newWorld(t)
+	var all sync.WaitGroup
+	for range writers {
+		pages := w.away().pages() // another process
+		all.Go(func() {
+			for range each {
+				_, err := CreateOrUpdate(t.Context(), pages, named("home"), func(p *page) error {
+					p.Spec.Pages++
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	got, err := w.pages().Get(t.Context(), "home")
+	must(t, err)
+	if got.Spec.Pages != writers*each {
+		t.Errorf("%d increments, want %d", got.Spec.Pages, writers*each)
 	}
 }
 

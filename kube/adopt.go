@@ -11,7 +11,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -52,7 +51,7 @@ func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 		if foreign {
 			again = k.awaitName(ctx, key)
 		}
-		if again && tries < record.MaxConflicts {
+		if again && conflict.Pause(ctx, tries) {
 			continue
 		}
 		if foreign {

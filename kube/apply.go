@@ -9,10 +9,10 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,7 +76,7 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 		if foreign {
 			again = k.awaitName(ctx, c.key) || tries == 0 // what the cache says may be old
 		}
-		if !again || tries == record.MaxConflicts {
+		if !again || !conflict.Pause(ctx, tries) {
 			if foreign {
 				current.WarnResourceExists(ctx, exists.Key)
 			}

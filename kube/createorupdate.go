@@ -12,7 +12,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/mergediff"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,7 +74,7 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 			again = k.awaitName(ctx, key) || cached && tries == 0 // what the cache says may be old
 		}
 		switch {
-		case again && tries < record.MaxConflicts:
+		case again && conflict.Pause(ctx, tries):
 		case foreign:
 			current.WarnResourceExists(ctx, exists.Key)
 			return OperationResultNone, err

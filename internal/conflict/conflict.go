@@ -2,13 +2,17 @@
 // write an object.
 //
 // The rule: a helper marks the errors of its own writes with [Of], and tries again only if [Is] finds the mark. A
-// conflict that the caller's function returns is about something else, and has no mark.
+// conflict that the caller's function returns is about something else, and has no mark. Before each try but the first
+// again it pauses ([Pause]), longer each time, so that however many others write each gets its turn.
 package conflict
 
 import (
+	"context"
 	"errors"
 	"reflect"
+	"time"
 
+	"github.com/nagi-runtime/nagi/internal/backoff"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -34,6 +38,30 @@ func Of(err error) error {
 func Is(err error) bool {
 	_, ok := errors.AsType[*Error](err)
 	return ok
+}
+
+// mostPauses bounds how often a write is tried again: for about five seconds.
+const mostPauses = 20
+
+var pauses = backoff.New(time.Millisecond, 500*time.Millisecond)
+
+// Pause waits before a write that was overtaken is tried again, for the time that belongs to so many tries before. The
+// first time is at once. It returns false if there were too many, or if ctx ends meanwhile.
+func Pause(ctx context.Context, tries int) bool {
+	if tries >= mostPauses || ctx.Err() != nil {
+		return false
+	}
+	if tries == 0 {
+		return true
+	}
+	timer := time.NewTimer(pauses.Delay(tries))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Assign overwrites what dst points to by what src points to. Both are pointers of one type.

@@ -1,9 +1,12 @@
 package conflict
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,4 +44,26 @@ func TestAssignOverwritesTheTarget(t *testing.T) {
 	if a.n != 2 {
 		t.Error("it did not")
 	}
+}
+
+func TestPausesGrowAndEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		tries := 0
+		for Pause(t.Context(), tries) {
+			if took := time.Since(start); tries == 0 && took != 0 || tries == 1 && (took == 0 || took > 10*time.Millisecond) {
+				t.Errorf("try %d again after %v", tries+1, took)
+			}
+			tries++
+		}
+		if took := time.Since(start); tries != mostPauses || took < 2*time.Second || took > 10*time.Second {
+			t.Errorf("%d tries in %v", tries, took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		start = time.Now()
+		if Pause(ctx, mostPauses-1) || time.Since(start) != 100*time.Millisecond || Pause(ctx, 0) {
+			t.Errorf("a pause outlived its context: %v", time.Since(start))
+		}
+	})
 }

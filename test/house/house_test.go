@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"recorder/kuberecorder": {"recorder"},
 
 	// Rooms that know nothing of documents.
-	"internal/conflict":      {},
+	"internal/conflict":      {"internal/backoff"},
 	"internal/guard":         {},
 	"internal/ownwrites":     {},
 	"internal/backoff":       {},
