@@ -170,6 +170,9 @@ func (c *codec[T]) parse(data []byte, obj T) error {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
 		return fmt.Errorf("it is no JSON object: %.40q", trimmed)
 	}
+	if err := checkDepth(data); err != nil {
+		return err
+	}
 	if !c.unstructured {
 		return c.unmarshal(data, obj)
 	}
@@ -290,6 +293,9 @@ func (c *codec[T]) documentOf(clean T, key string) (document []byte, err error) 
 		document, err = marshalV1(u.Object)
 	} else if document, err = c.marshal(clean); err == nil && c.status != nil {
 		document, err = c.withoutStatus(document)
+	}
+	if err == nil {
+		err = checkDepth(document)
 	}
 	if err != nil {
 		return nil, newInvalid(c.kind, c.keys.bucket, key, "document", "it cannot be encoded: "+err.Error())

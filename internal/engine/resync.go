@@ -3,11 +3,11 @@ package engine
 import (
 	"context"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/resync"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/klog/v2"
 )
 
@@ -76,7 +76,7 @@ func (e *Engine) remindPolicies() {
 			continue
 		}
 		v := e.primary.View(key)
-		if v.Object != nil && v.Object.GetAnnotations()[entity.DeletionPolicyAnnotation] != held.DeletionPolicy {
+		if v.Object != nil && source.DeletionPolicy(v.Object) != held.DeletionPolicy {
 			e.queue.Add(key, operation.Of(operation.Resync), queue.Background)
 		}
 	}

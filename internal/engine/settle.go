@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -9,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/teardown"
 )
 
@@ -166,7 +168,9 @@ func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecy
 	delay := e.backoff.Delay(failures)
 	if !t.Over() {
 		e.stats.RecordErrors.Add(1)
-		e.recordsHealth.Failed(t.Ctx, o.Err)
+		if !errors.Is(o.Err, record.ErrUnrecordable) { // which is the key's own affair
+			e.recordsHealth.Failed(t.Ctx, o.Err)
+		}
 		t.Logger.Error(o.Err, "Cannot write the record, so the key is not reconciled; will try again",
 			"key", it.Key, "bucket", e.statusBucket, "after", delay)
 	}

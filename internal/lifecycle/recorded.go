@@ -70,17 +70,22 @@ func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.R
 	if covered {
 		return cached, nil
 	}
-	record, err := r.Anchors.For(cached, v, r.Primary.StreamID())
-	if err != nil {
+	anchor, err := r.Anchors.For(cached, v, r.Primary.StreamID())
+	if err == nil && it.Prio == queue.Background {
+		return nil, &Outcome{Write: r.anchorAhead(t, it, anchor)}
+	}
+	if err == nil {
+		err = r.Anchors.Put(t.Ctx, it.Key, anchor)
+	}
+	switch {
+	case errors.Is(err, record.ErrUnrecordable):
+		t.Logger.Error(err, "Invalid document, not reconciled until it is mended", "key", it.Key)
+		o := r.MarkNotReconciled(t, it, v, entity.ReasonInvalid, err.Error())
+		return nil, &o
+	case err != nil:
 		return nil, &Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
 	}
-	if it.Prio == queue.Background {
-		return nil, &Outcome{Write: r.anchorAhead(t, it, record)}
-	}
-	if err := r.Anchors.Put(t.Ctx, it.Key, record); err != nil {
-		return nil, &Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
-	}
-	return record, nil
+	return anchor, nil
 }
 
 // anchorAhead writes a key's anchor while many keys wait. One that fails is written again in turn.

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
+
+// ErrUnrecordable is about a document, or about what else is in its record, and about no other key.
+var ErrUnrecordable = errors.New("no record can hold it")
 
 // Anchors writes records. A record that carries a controller's name is the anchor of a teardown: while it stands, a
 // primary whose document is gone is a delete still owed. So it is written before the first reconcile, and before the
@@ -61,7 +65,7 @@ func (a *Anchors) For(before *entity.Record, v source.View, stream string) (*ent
 	}
 	document, err := a.Primary.Encode(v.Object.(runtime.Object))
 	if err != nil {
-		return nil, fmt.Errorf("encode document: %w", err)
+		return nil, fmt.Errorf("%w: encode document: %w", ErrUnrecordable, err)
 	}
 	if record.Stream != stream {
 		record.ObservedRevision = 0 // of a stream that is no more
@@ -69,7 +73,7 @@ func (a *Anchors) For(before *entity.Record, v source.View, stream string) (*ent
 	record.Stream = stream
 	record.DocumentRevision = v.Revision
 	record.LastDocument = a.limited(document)
-	record.DeletionPolicy = v.Object.GetAnnotations()[entity.DeletionPolicyAnnotation]
+	record.DeletionPolicy = source.DeletionPolicy(v.Object)
 	return record, nil
 }
 
@@ -155,9 +159,9 @@ func (a *Anchors) Restore(ctx context.Context, key string, lost *entity.Record, 
 	record := a.next(lost)
 	record.Revision = 0
 	if v.Object != nil {
-		var err error
-		if record, err = a.For(record, v, a.Primary.StreamID()); err != nil {
-			return err
+		// Without its document it is an anchor still.
+		if with, err := a.For(record, v, a.Primary.StreamID()); err == nil {
+			record = with
 		}
 	}
 	return a.Put(ctx, key, record)
@@ -186,6 +190,8 @@ func (a *Anchors) PutStatus(ctx context.Context, key string, record *entity.Reco
 	}
 	if err != nil && status != nil && apierrors.IsRequestEntityTooLargeError(err) {
 		err = &StatusRefusedError{err}
+	} else if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+		err = fmt.Errorf("%w: %w", ErrUnrecordable, err)
 	}
 	if err == nil {
 		a.Written(ctx, key)
@@ -252,8 +258,8 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, condi
 		return err
 	}
 	if behind(record) {
-		if record, err = a.For(record, v, stream); err != nil {
-			return err
+		if with, err := a.For(record, v, stream); err == nil {
+			record = with
 		}
 	}
 	setCondition(record, condition)

@@ -142,6 +142,15 @@ func askedOfRuntime(before, after metav1.Object) bool {
 		old[entity.SuspendAnnotation] != now[entity.SuspendAnnotation]
 }
 
+// longestPolicy is more than any deletion policy has. What a document says goes into its record.
+const longestPolicy = 64
+
+// DeletionPolicy is what a document says is to become of what its primary owns.
+func DeletionPolicy(document metav1.Object) string {
+	policy := document.GetAnnotations()[entity.DeletionPolicyAnnotation]
+	return policy[:min(len(policy), longestPolicy)]
+}
+
 // View tells what the cache knows of a key.
 func (s *Primary[T]) View(key string) View {
 	informer := s.informer()
