@@ -97,6 +97,10 @@ func (s *stored) isMarker() bool {
 	return op == operationDelete || op == operationPurge || s.Header.Get(jetstream.MarkerReasonHeader) != ""
 }
 
+func (s *stored) hasExpired() bool {
+	return s != nil && s.Header.Get(jetstream.MarkerReasonHeader) == "MaxAge"
+}
+
 // live returns s if it is a document, else nil.
 func (s *stored) live() *stored {
 	if s == nil || s.isMarker() {

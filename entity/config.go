@@ -56,6 +56,10 @@ type Config struct {
 	// TombstoneTTL is how long the marker of a delete stays, in whole seconds. A process that was away for longer
 	// learns of the delete because the key is missing. The zero value means DefaultTombstoneTTL.
 	TombstoneTTL time.Duration
+	// DocumentsExpire says that the age limit (max_age) of the bucket is meant: what it removes counts as deleted by
+	// somebody. The zero value means that it may be a mistake: the brake holds the teardown of what it removes.
+	// Documents whose own writer set a TTL may always expire.
+	DocumentsExpire bool
 	// LastDocumentLimit is the size in bytes up to which a record keeps the last document. The zero value means
 	// DefaultLastDocumentLimit; a negative value keeps none.
 	LastDocumentLimit int

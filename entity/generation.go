@@ -68,6 +68,7 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		OnError:         func(err error) { g.news.setError(c.cfg.Bucket, err) },
 		Indexers:        cache.Indexers{OwnerIndex: ownerIndexFunc},
 		CompareInterval: c.cfg.CompareInterval,
+		DocumentsExpire: c.cfg.DocumentsExpire,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("informer of bucket %q: %w", c.cfg.Bucket, err)

@@ -167,7 +167,10 @@ func (c *Client[T]) Confirm(ctx context.Context, key string) (Presence, error) {
 	if last.revision() < seen.revision {
 		return Presence{}, c.behind(key, last.revision(), seen.revision)
 	}
-	return Presence{Exists: last.live() != nil, Revision: last.revision()}, nil
+	return Presence{
+		Exists: last.live() != nil, Revision: last.revision(),
+		Expired: last.hasExpired() && !c.cfg.DocumentsExpire,
+	}, nil
 }
 
 // cacheView is the state of the cache. It is zero if no cache runs.

@@ -52,6 +52,11 @@ func openBucket(
 		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 	}
 	problems, warnings := checkBucket(info.Config, b.name)
+	if age := info.Config.MaxAge; age > 0 && b.name == cfg.Bucket && !cfg.DocumentsExpire {
+		warnings = append(warnings, fmt.Sprintf("bucket %q removes documents that are older than %v: "+
+			"set Config.DocumentsExpire if that is meant, or take the limit off (nats stream edit KV_%s --max-age=-1)",
+			b.name, age, b.name))
+	}
 	if len(problems) > 0 {
 		return settings, nil, fmt.Errorf("bucket %q of kind %s is not safe to use:\n  %s",
 			b.name, cfg.Kind, strings.Join(problems, "\n  "))

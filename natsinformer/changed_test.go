@@ -319,18 +319,66 @@ func expire(t *testing.T, js jetstream.JetStream, age time.Duration) {
 	must(t, err)
 }
 
-func TestExpiryWithLimitMarkersIsEvidenced(t *testing.T) {
-	t.Parallel() // it waits
-	js := connect(t, natstest.Start(t).URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Hour})
-	put(t, kv, "k", 7)
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	expire(t, js, time.Second)
-	eventually(t, 10*time.Second, "expired", func() bool { return r.seen.last("k").kind == "delete" })
-	if e := r.seen.last("k"); e.deletion != (Deletion{true, ExpiryMarker}) || e.n != 7 {
-		t.Errorf("%+v", e)
+// TestAnExpiryIsEvidencedIfSomebodyWantedIt: the marker of the server is the same whatever made the key expire.
+func TestAnExpiryIsEvidencedIfSomebodyWantedIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		ttl      string        // of the document
+		age      time.Duration // of the bucket, set while the informer runs
+		declared bool
+		want     bool
+	}{
+		"its own time is over":            {ttl: "2s", want: true},
+		"by age":                          {age: time.Second, want: false},
+		"by age, which is declared":       {age: time.Second, declared: true, want: true},
+		"by age, before its time":         {ttl: "1h", age: time.Second, want: false},
+		"its own time, though it may age": {ttl: "2s", age: time.Hour, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits
+			js := connect(t, natstest.Start(t).URL())
+			kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Hour})
+			msg := nats.NewMsg("$KV.b.k")
+			msg.Data = []byte(`{"n":7}`)
+			if test.ttl != "" {
+				msg.Header.Set("Nats-TTL", test.ttl)
+			}
+			r := start(t, js, Config{Bucket: "b", DocumentsExpire: test.declared}).synced(t)
+			_, err := js.PublishMsg(t.Context(), msg)
+			must(t, err)
+			eventually(t, 10*time.Second, "it is there", func() bool { return r.seen.last("k").n == 7 })
+			if test.age != 0 {
+				expire(t, js, test.age)
+			}
+			eventually(t, 10*time.Second, "expired", func() bool { return r.seen.last("k").kind == "delete" })
+			if e := r.seen.last("k"); e.deletion != (Deletion{test.want, ExpiryMarker}) || e.n != 7 {
+				t.Errorf("%+v", e)
+			}
+			r.converges(t, kv, prompt)
+		})
 	}
-	r.converges(t, kv, prompt)
+}
+
+// TestAListTellsExpiriesApart, too: the key went while nobody watched.
+func TestAListTellsExpiriesApart(t *testing.T) {
+	second := int64(time.Second)
+	value := func(key, ttl string) *item {
+		it := &item{key: key, seq: 1, created: second, object: &thing{}}
+		if ttl != "" {
+			it.header = nats.Header{"Nats-TTL": {ttl}}
+		}
+		return it
+	}
+	before, next := newKeys(), newKeys()
+	before.put(value("own", "2"), before)
+	before.put(value("aged", "4"), before)
+	before.put(value("plain", ""), before)
+	want := map[string]DeleteReason{"own": ExpiryMarker, "aged": expiredByAge, "plain": expiredByAge}
+	for key, reason := range want {
+		next.put(&item{key: key, seq: 2, created: 3 * second, reason: expiredByAge}, before)
+		if got := next.tombs[key].reason; got != reason {
+			t.Errorf("%s: %s, want %s", key, got, reason)
+		}
+	}
 }
 
 // TestHistoryDoesNotBringBackOldObjects: when a bucket with history is listed again, its older revisions are read

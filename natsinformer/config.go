@@ -40,6 +40,9 @@ type Config struct {
 	// OnError is called when the informer cannot list or watch (the error names the subject or bucket and what to
 	// grant or create), and with nil when it works again. It must return quickly, and may be nil.
 	OnError func(error)
+	// DocumentsExpire says that the bucket's age limit (max_age) is meant: a key that it removes counts as deleted by
+	// somebody. The zero value means that such a delete is inferred, see Deletion.
+	DocumentsExpire bool
 	// Indexers are added to the store before the informer starts.
 	Indexers cache.Indexers
 	// CompareInterval is how often the informer compares the store with the server's key set, jittered by a tenth.

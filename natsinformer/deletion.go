@@ -11,18 +11,23 @@ import (
 // DeleteReason says what made a key disappear.
 type DeleteReason string
 
-// The reasons of a delete. Only DeleteVanished is inferred; the others were read in the stream.
+// The reasons of a delete.
 const (
 	DeleteMarker   DeleteReason = "Delete"
 	PurgeMarker    DeleteReason = "Purge"
 	ExpiryMarker   DeleteReason = "Expired"
-	DeleteVanished DeleteReason = "Vanished"
+	DeleteVanished DeleteReason = "Vanished" // nothing in the stream tells
+
+	// expiredByAge is an ExpiryMarker that is no evidence, see Deletion.
+	expiredByAge DeleteReason = "ExpiredByAge"
 )
 
 // Deletion tells how the informer learned of a delete.
 type Deletion struct {
-	// Evidenced is true if a delete marker, purge marker or expiry marker of the key was read in the stream, and
-	// false if the delete was only inferred from the key's absence.
+	// Evidenced is true if the stream says that somebody wanted the key to go: it has a delete marker or a purge
+	// marker, or a marker that the key expired by the TTL that its own writer set. It is false if the delete was only
+	// inferred from the key's absence, and if the key expired by the bucket's age limit, which may be set by mistake,
+	// unless Config.DocumentsExpire says that it is meant.
 	Evidenced bool
 	Reason    DeleteReason
 }
@@ -42,10 +47,16 @@ func DeleteOf(obj any) Deletion {
 	// The resourceVersion is part of the value, so a document that carries the annotation itself proves nothing: its
 	// writer cannot know the sequence of the marker that will delete it.
 	value := object.GetAnnotations()[deletionAnnotation]
-	for _, reason := range []DeleteReason{DeleteMarker, PurgeMarker, ExpiryMarker, DeleteVanished} {
+	for _, reason := range []DeleteReason{DeleteMarker, PurgeMarker, ExpiryMarker} {
 		if value == deletionValue(reason, object.GetResourceVersion()) {
-			return Deletion{Evidenced: reason != DeleteVanished, Reason: reason}
+			return Deletion{Evidenced: true, Reason: reason}
 		}
+	}
+	switch value {
+	case deletionValue(DeleteVanished, object.GetResourceVersion()):
+		return Deletion{Reason: DeleteVanished}
+	case deletionValue(expiredByAge, object.GetResourceVersion()):
+		return Deletion{Reason: ExpiryMarker}
 	}
 	return Deletion{}
 }

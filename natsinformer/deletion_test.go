@@ -16,6 +16,9 @@ func TestDeleteOfForeignObjectsIsInferred(t *testing.T) {
 	if last.Annotations != nil || last.ResourceVersion != "7" {
 		t.Error("the object in the store was changed")
 	}
+	if d := DeleteOf(deleted(last, expiredByAge, 9)); d != (Deletion{false, ExpiryMarker}) {
+		t.Errorf("of an expiry by age: %+v", d)
+	}
 	forged := &thing{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "10", Annotations: gone.(*thing).Annotations}}
 	for name, obj := range map[string]any{
 		"nil":                   nil,

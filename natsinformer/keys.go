@@ -35,6 +35,7 @@ type keys struct {
 	live    map[string]known
 	tombs   map[string]tombstone
 	invalid map[string]invalid // each of them is live too
+	expires map[string]int64   // when those go that have a TTL of their own, in nanoseconds
 
 	arrived *arrived // while a first list is read, else nil
 }
@@ -47,7 +48,10 @@ type anchor struct {
 }
 
 func newKeys() *keys {
-	return &keys{live: map[string]known{}, tombs: map[string]tombstone{}, invalid: map[string]invalid{}}
+	return &keys{
+		live: map[string]known{}, tombs: map[string]tombstone{}, invalid: map[string]invalid{},
+		expires: map[string]int64{},
+	}
 }
 
 // newest returns the n messages processed last that were not replaced since, newest first.

@@ -112,13 +112,22 @@ func (k *keys) put(it *item, old *keys) {
 		return
 	}
 	if it.reason != "" {
+		if it.reason == expiredByAge && (k.ranOut(it) || old.ranOut(it)) {
+			it.reason = ExpiryMarker
+		}
 		k.arrived.leave(before.object)
 		delete(k.live, it.key)
 		delete(k.invalid, it.key)
+		delete(k.expires, it.key)
 		k.tombs[it.key] = tombstone{it.seq, it.created, it.reason, expiryOf(it.header, it.created)}
 		return
 	}
 	delete(k.tombs, it.key)
+	if at := expiryOf(it.header, it.created); at != 0 {
+		k.expires[it.key] = at
+	} else {
+		delete(k.expires, it.key)
+	}
 	if it.err != nil {
 		last := before.object
 		if last == nil {
@@ -137,6 +146,12 @@ func (k *keys) put(it *item, old *keys) {
 		k.arrived.leave(before.object)
 	}
 	k.arrived.add(it.object)
+}
+
+// ranOut tells whether the time was over that the key's writer gave it.
+func (k *keys) ranOut(marker *item) bool {
+	at, ok := k.expires[marker.key]
+	return ok && marker.created >= at
 }
 
 // arrived holds the objects of a first list in the order in which they came. client-go goes over all of them several

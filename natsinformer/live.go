@@ -90,6 +90,9 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 			key: key, seq: d.streamSeq, created: d.created,
 			header: m.Header, value: m.Data, reason: markerOf(m.Header),
 		}
+		if it.reason == ExpiryMarker && !w.cfg.DocumentsExpire {
+			it.reason = expiredByAge // unless its own time is over, see put
+		}
 		it.decode = it.reason == ""
 		if it.decode && old != nil {
 			o, known := old.live[key]

@@ -6,7 +6,7 @@
 //   - The brake engages if more than half of what is known, and at least Least, would go within the window. Sweeps
 //     count for each source by itself.
 //   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
-//     to an earlier state.
+//     to an earlier state; and if anything expired by the bucket's age limit, and nobody said that this is meant.
 //   - It collects suspects before it decides, so that the first of a mass delete do not slip through. Where the
 //     leader is asked about a key first, it waits for the answer, for up to half a minute.
 //   - While it is engaged it holds everything that is inferred, across restarts, until a release. It disengages by
@@ -34,6 +34,8 @@ type Primaries interface {
 	Exists(key string) bool
 	// Evidenced reports whether this process saw somebody delete the key.
 	Evidenced(key string) bool
+	// Expired reports whether this process saw the key expire by the bucket's age limit, which may be a mistake.
+	Expired(key string) bool
 	// Revisions are those of all documents.
 	Revisions() iter.Seq[uint64]
 	// Stream is the stream that the cache reflects.

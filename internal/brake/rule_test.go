@@ -44,6 +44,20 @@ func TestItHoldsMoreThanHalfAndAtLeastTen(t *testing.T) {
 	}
 }
 
+// TestWhatExpiredByAgeIsHeld, however few: an age limit that was set by mistake takes one after the other.
+func TestWhatExpiredByAgeIsHeld(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.lose("site-00")
+		w.settle()
+		w.wantTornDown(1)
+		w.age("site-01")
+		w.settle()
+		if state := w.wantHeld(1); !strings.HasPrefix(state.Reason, "1 primaries expired") {
+			t.Errorf("reason %q", state.Reason)
+		}
+	})
+}
+
 // TestEvidenceThatComesLateCounts also where the teardowns that it admitted are still under way.
 func TestEvidenceThatComesLateCounts(t *testing.T) {
 	run(t, 20, func(t *testing.T, w *world) {

@@ -32,6 +32,7 @@ type world struct {
 	mu        sync.Mutex
 	docs      map[string]uint64 // revisions
 	evidenced map[string]bool
+	expired   map[string]bool
 	stream    brake.Stream
 	await     func()
 	anchors   map[string]brake.Anchor
@@ -82,7 +83,7 @@ func run(t *testing.T, n int, test func(t *testing.T, w *world)) {
 func newWorld(t *testing.T, n int) *world {
 	w := &world{
 		t: t, window: 10 * time.Minute,
-		docs: map[string]uint64{}, evidenced: map[string]bool{}, anchors: map[string]brake.Anchor{},
+		docs: map[string]uint64{}, evidenced: map[string]bool{}, expired: map[string]bool{}, anchors: map[string]brake.Anchor{},
 		stuck: map[string]bool{}, reserved: map[string]value{},
 		stream: brake.Stream{Created: "first", Highest: 1},
 	}
@@ -134,6 +135,12 @@ func (w *world) lose(keys ...string) {
 			w.work(due{key: key})
 		}
 	}
+}
+
+// age lets a document expire by the bucket's age limit.
+func (w *world) age(key string) {
+	w.change(func() { w.expired[key] = true })
+	w.lose(key)
 }
 
 // loseStuck is lose for keys whose teardowns do not end.
@@ -362,6 +369,12 @@ func (p *primaries) Evidenced(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.evidenced[key]
+}
+
+func (p *primaries) Expired(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.expired[key]
 }
 
 func (p *primaries) Revisions() iter.Seq[uint64] {

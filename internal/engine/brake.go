@@ -43,6 +43,11 @@ func (p brakePrimaries) Evidenced(key string) bool {
 	return deleted != nil && deleted.Evidenced
 }
 
+func (p brakePrimaries) Expired(key string) bool {
+	deleted := p.engine.keys.Of(key).Deleted
+	return deleted != nil && deleted.Expired
+}
+
 func (p brakePrimaries) Revisions() iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		for _, key := range p.engine.primary.Keys() {

@@ -49,7 +49,10 @@ func (o observer) Changed(key string, passes func() bool) {
 func (o observer) Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool) {
 	o.keys.Change(key, func(s *keytable.State) {
 		s.NewlyDecodable, s.DeletedAnchor, s.Failures = false, nil, 0
-		s.Deleted = &keytable.ObservedDelete{Object: last, Evidenced: deletion.Evidenced}
+		s.Deleted = &keytable.ObservedDelete{
+			Object: last, Evidenced: deletion.Evidenced,
+			Expired: deletion.Reason == natsinformer.ExpiryMarker && !deletion.Evidenced,
+		}
 	})
 	op := operation.Delete
 	if deletion.Reason == natsinformer.PurgeMarker {

@@ -18,6 +18,7 @@ const (
 type ObservedDelete struct {
 	Object    metav1.Object // as it was last known
 	Evidenced bool
+	Expired   bool // by the bucket's age limit, which may be a mistake
 	// WasInvalid says that the document did not decode before, and that no event said how it went. The leader may have
 	// a delete marker.
 	WasInvalid bool

@@ -66,15 +66,18 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error)
 // remembers that it has. The brake waits for the answer: where many documents vanish at once, each needs one.
 func (r *RecordedLife) marked(t *Term, key string, seen *keytable.ObservedDelete) (bool, error) {
 	defer r.Brake.Asking()()
-	marked, err := r.Teardown.Marked(t.Ctx, key)
-	if marked = marked && !r.Brake.StreamChanged(); marked {
-		r.Keys.Amend(key, func(s *keytable.State) {
-			if s.Deleted == seen {
-				s.Deleted = &keytable.ObservedDelete{Object: seen.Object, Evidenced: true}
-			}
-		})
+	found, err := r.Teardown.Marker(t.Ctx, key)
+	if err != nil || found.Revision == 0 || r.Brake.StreamChanged() {
+		return false, err
 	}
-	return marked, err
+	r.Keys.Amend(key, func(s *keytable.State) {
+		if s.Deleted == seen {
+			s.Deleted = &keytable.ObservedDelete{
+				Object: seen.Object, Evidenced: !found.Expired, Expired: found.Expired,
+			}
+		}
+	})
+	return !found.Expired, nil
 }
 
 // deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.

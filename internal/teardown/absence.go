@@ -45,18 +45,12 @@ func (a *absence) still(ctx context.Context) error {
 
 // Confirm asks the leader whether the document is gone; ErrDocumentReturned if it exists.
 func (t *Teardown) Confirm(ctx context.Context, key string) error {
-	_, err := t.ask(ctx, key)
+	_, err := t.Marker(ctx, key)
 	return err
 }
 
-// Marked reports whether the leader has a marker of the key's delete. It fails with ErrDocumentReturned if the document
-// exists.
-func (t *Teardown) Marked(ctx context.Context, key string) (bool, error) {
-	found, err := t.ask(ctx, key)
-	return err == nil && found.Revision > 0, err
-}
-
-func (t *Teardown) ask(ctx context.Context, key string) (entity.Presence, error) {
+// Marker returns what the leader has in the place of a document that is gone; ErrDocumentReturned if it exists.
+func (t *Teardown) Marker(ctx context.Context, key string) (entity.Presence, error) {
 	found, err := t.Primaries.Confirm(ctx, key)
 	if err != nil {
 		t.Counters.LeaderErrors()

@@ -1,0 +1,104 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go"
+)
+
+// limitAge makes the bucket of the sites drop what is older, from now on; 0 for no limit.
+func (w *world) limitAge(age time.Duration) {
+	w.t.Helper()
+	stream, err := w.js.Stream(w.t.Context(), "KV_sites")
+	must(w.t, err)
+	cfg := stream.CachedInfo().Config
+	cfg.MaxAge, cfg.Duplicates = age, 0
+	_, err = w.js.UpdateStream(w.t.Context(), cfg)
+	must(w.t, err)
+}
+
+// TestAnAgeLimitSetByMistakeTearsNothingDown, however few documents there are. They come back, and the brake goes off.
+func TestAnAgeLimitSetByMistakeTearsNothingDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const few = 3
+	m := w.massed()
+	w.make(m.sites, few)
+	w.settled(m.c, m.sites, few)
+	w.limitAge(time.Second)
+	eventually(t, "the brake holds all", func() bool { return m.c.Stats().Brake.Held == few })
+	if reason := m.c.Stats().Brake.Reason; !strings.Contains(reason, "max_age") ||
+		!strings.Contains(reason, "DocumentsExpire") {
+		t.Errorf("reason %q, want what to do", reason)
+	}
+	w.limitAge(0)
+	w.make(m.sites, few)
+	eventually(t, "the brake goes off", func() bool { return !m.c.Stats().Brake.Engaged })
+	w.settled(m.c, m.sites, few)
+	if s := m.c.Stats(); s.TornDown != 0 || s.Cascaded != 0 {
+		t.Errorf("%d torn down, %d secondaries deleted", s.TornDown, s.Cascaded)
+	}
+}
+
+// TestADocumentMayExpire if its own writer set the time, or the configuration says that documents do.
+func TestADocumentMayExpire(t *testing.T) {
+	for name, test := range map[string]struct {
+		ttl    string
+		age    time.Duration
+		change func(*entity.Config)
+	}{
+		"its own time":      {ttl: "3s", change: func(*entity.Config) {}},
+		"as all others may": {age: time.Second, change: func(c *entity.Config) { c.DocumentsExpire = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			sites := w.client("Site", "sites", test.change)
+			var seen calls
+			c, err := New("sites", sites, seen.reconciler(nil), WithLeaseTiming(longLease))
+			must(t, err)
+			w.run(c)
+			eventually(t, "it leads", func() bool { return c.Stats().Leading })
+			msg := nats.NewMsg("$KV.sites.home")
+			msg.Data = []byte(`{"spec":{}}`)
+			if test.ttl != "" {
+				msg.Header.Set("Nats-TTL", test.ttl)
+			}
+			_, err = w.js.PublishMsg(t.Context(), msg)
+			must(t, err)
+			eventually(t, "it is reconciled", func() bool { return seen.count("home") > 0 })
+			if test.age != 0 {
+				w.limitAge(test.age)
+			}
+			eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+			if told := c.Stats().BrakeEngaged; told != 0 {
+				t.Errorf("the brake engaged %d times", told)
+			}
+		})
+	}
+}
+
+// TestAnInvalidDocumentThatExpiresIsHeld: only its marker tells how it went, since this process has no object of it.
+func TestAnInvalidDocumentThatExpiresIsHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const few = 3
+	m := w.massed()
+	w.make(m.sites, few)
+	w.settled(m.c, m.sites, few)
+	m.r.halt()
+	for i := range few {
+		_, err := w.kv("sites").Put(t.Context(), siteName(i), []byte("no document"))
+		must(t, err)
+	}
+	m = w.massed()
+	eventually(t, "they are invalid", func() bool { return m.c.Stats().Leading && m.c.Stats().Invalid == few })
+	w.limitAge(time.Second)
+	eventually(t, "the brake holds all", func() bool { return m.c.Stats().Brake.Held == few })
+	if s := m.c.Stats(); s.TornDown != 0 || s.Cascaded != 0 {
+		t.Errorf("%d torn down, %d secondaries deleted", s.TornDown, s.Cascaded)
+	}
+}
