@@ -292,6 +292,9 @@ func (b *bucket) landed(ctx context.Context, w *write, f *flight, patience time.
 			return revision, err
 		}
 	}
+	if refused && !isCASCode(api.ErrorCode) && api.isFinal() {
+		return 0, b.refused(w.key, api)
+	}
 	// After any other refusal, send again: the server refuses it again, or accepts it now.
 	return b.settle(ctx, w, !refused && !neverSent(err), f.before)
 }

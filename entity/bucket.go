@@ -229,7 +229,7 @@ func ask[T interface{ refused() *apiError }](
 				return answer, nil
 			case e.ErrorCode == codeStreamNotFound:
 				return none, fmt.Errorf("bucket %q does not exist: create it, or leave BindOnly off: %w", b.name, e)
-			case e.Code != 503:
+			case e.isFinal():
 				return none, e
 			}
 			err = e

@@ -121,8 +121,9 @@ func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool, before erro
 		}
 		api, refused := errors.AsType[*apiError](err)
 		conflict := refused && isCASCode(api.ErrorCode)
-		if refused && !conflict && api.Code != 503 {
-			return 0, fmt.Errorf("writing key %q of bucket %q: %w", w.key, b.name, err)
+		final := refused && !conflict && api.isFinal()
+		if final && !inDoubt {
+			return 0, b.refused(w.key, api)
 		}
 		if fatal(err) && !inDoubt {
 			return 0, fmt.Errorf("writing key %q of bucket %q: %w", w.key, b.name, err)
@@ -134,6 +135,9 @@ func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool, before erro
 			if seq, err, settled := b.outcome(ctx, w, inDoubt, err); settled {
 				return seq, err
 			}
+		}
+		if final {
+			return 0, newUnknownOutcome(b.name, w.key, b.refused(w.key, api))
 		}
 		if giveUp := b.pause(ctx, attempt, msg.Subject, before, err); giveUp != nil {
 			if inDoubt {
