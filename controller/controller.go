@@ -66,7 +66,10 @@ func reconcileWith(r Reconciler) engine.Reconcile {
 // call returns an error.
 //
 // Replicas of one controller take turns. One holds a lease in the status bucket and works; the others wait with warm
-// caches. A replica that loses the lease cancels its running reconciles and waits for the lease again.
+// caches. A replica that loses the lease cancels its running reconciles and waits for the lease again. It cannot while
+// one of them does not return: that shows in Stats().Degraded after a second, and Run returns an error after the grace
+// period, or ten seconds if that is longer, unless the grace period has no limit. Let the process end then, so that
+// another begins.
 func (c *Controller[T]) Run(ctx context.Context) error { return c.engine.Run(ctx) }
 
 // Enqueue makes a key due now, for the given reason. The key is reconciled even if nothing about it has changed.

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -98,8 +99,38 @@ func TestALoserDoesNotLeadWhileItsOldReconcileRuns(t *testing.T) {
 		s := c.Stats()
 		return !s.Leading && s.Terms == 1 && s.Running == 1
 	})
+	eventually(t, "that is degraded, and names the key", func() bool {
+		reason := c.Stats().Degraded["reconciles"]
+		return reason != nil && strings.Contains(reason.Error(), `"home"`)
+	})
 	home.free()
 	eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
+	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+}
+
+// TestAReconcileThatNeverReturnsEndsRun after the lease was lost: this process could not apply for it again, and
+// nobody would be told.
+func TestAReconcileThatNeverReturnsEndsRun(t *testing.T) {
+	t.Parallel() // it waits
+	w := newWorld(t)
+	sites := w.sites()
+	home := newStubborn(t)
+	c, err := New("sites", sites, ReconcilerFunc(home.reconcile), slowRenewal, WithGracePeriod(0))
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(context.Background()) }()
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	within(t, "it is being reconciled", home.begun)
+	w.leaseTo("another", 5*time.Minute)
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), `"home"`) {
+			t.Errorf("Run returned %v, want the key", err)
+		}
+	case <-time.After(patience):
+		t.Error("Run goes on although it can do nothing")
+	}
+	home.free()
 }
 
 // TestAStoppedReplicaKeepsItsLeaseWhileAReconcileRuns, even after the grace period. If it gave the lease back

@@ -65,6 +65,7 @@ type Engine struct {
 	recordsHealth *health.Reporter // whether records can be written
 	leaseHealth   *health.Reporter // whether the lease can be read and written
 	leaseRemoved  chan struct{}    // gets an element when the key of the lease was seen to vanish
+	stuck         chan error       // gets the error with which Run ends because reconciles do not return
 }
 
 // New makes the engine of a controller. Its sources are not started before run.
@@ -103,7 +104,7 @@ func New[T entity.IEntity](
 // keepRecords is for an engine with a status bucket.
 func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.records = records
-	e.leaseRemoved = make(chan struct{}, 1)
+	e.leaseRemoved, e.stuck = make(chan struct{}, 1), make(chan error, 1)
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
 	e.claim = record.NewClaim(e.reserved, e.name)
 	e.async = asyncwrites.New()

@@ -17,6 +17,9 @@ import (
 // stuckPatience is how long Run waits for reconciles and callbacks whose context was cancelled before it gives them up.
 const stuckPatience = 10 * time.Second
 
+// returnPatience is how long reconciles may take to return when the lease was lost before that shows as degraded.
+const returnPatience = time.Second
+
 // Run is a controller's life: claim, sync, lead while it may, and stop in the reverse order.
 func (e *Engine) Run(ctx context.Context) error {
 	if !e.started.CompareAndSwap(false, true) {
@@ -109,10 +112,13 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 		elected <- e.elect(election, func(term context.Context, won *lease.Term) { e.serve(term, life, ctx, won) })
 	}()
 	var err error
+	var stuck error
 	select {
 	case <-ctx.Done():
 	case err = <-elected:
 		elected <- nil
+	case stuck = <-e.stuck:
+		endLife(stuck)
 	}
 	e.leadership.stopping.Store(true)
 	e.queue.ShutDown()
@@ -120,7 +126,9 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	if e.async != nil {
 		e.async.CloseSoon()
 	}
-	stuck := e.drain(endLife)
+	if stuck == nil {
+		stuck = e.drain(endLife)
+	}
 	endElection()
 	end := func() error {
 		err := <-elected // it waits for what runs, so that the lease is not given back before
@@ -214,11 +222,39 @@ func (e *Engine) serve(ctx, life, runCtx context.Context, won *lease.Term) {
 		cancel(context.Cause(life)) // ctx may notice before termCtx does, and the cause is not the lease
 	}
 	// Nothing of this term may still run when the next one, here or elsewhere, begins.
-	if err := e.queue.WaitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
+	e.awaitReconciles(life)
+	if life.Err() == nil && e.brake != nil {
 		e.brake.KeepProgress(life)
 	}
 	e.APIs.EndTerm()
 	loops.Wait()
+}
+
+// awaitReconciles waits at the end of a term until nothing runs any more. What does not return although its context was
+// cancelled shows as degraded, and ends Run after a while: this replica cannot apply for the lease again, so another
+// process has to.
+func (e *Engine) awaitReconciles(life context.Context) {
+	idle := func(ctx context.Context, patience time.Duration) bool {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return e.queue.WaitIdle(ctx) == nil
+	}
+	if life.Err() != nil || idle(life, returnPatience) {
+		_ = e.queue.WaitIdle(context.Background()) // at the end of Run drain sees to it
+		return
+	}
+	patience := max(e.opts.GracePeriod, stuckPatience)
+	stuck := func() error {
+		return fmt.Errorf("controller %q: the lease was lost, and the reconciles of %q go on although their context "+
+			"was cancelled: nothing is reconciled here before they return", e.name, e.queue.RunningKeys(10))
+	}
+	const name = "reconciles"
+	e.health.Set(life, name, stuck())
+	if !idle(life, patience) && life.Err() == nil && e.opts.GracePeriod >= 0 {
+		e.stuck <- fmt.Errorf("%w; they were left behind after %v", stuck(), patience)
+	}
+	_ = e.queue.WaitIdle(context.Background())
+	e.health.Set(life, name, nil)
 }
 
 // reconcileAllOn enqueues every primary each time the trigger fires; a closed channel is dropped.

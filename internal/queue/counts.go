@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -57,6 +58,22 @@ func (q *Queue) Running(key string) bool {
 	defer q.mu.Unlock()
 	e := q.entries[key]
 	return e != nil && e.running
+}
+
+// RunningKeys returns up to so many of the keys that are handed out and not done, in the order of the alphabet.
+func (q *Queue) RunningKeys(most int) []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var keys []string
+	if q.running > 0 {
+		for key, e := range q.entries {
+			if e.running {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys[:min(len(keys), most)]
 }
 
 // Closed reports whether ShutDown was called.
