@@ -57,6 +57,11 @@ test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entit
 	set -x; GOGC=300 $(GO) test -race $(LINK) -vet=off -skip '$(SOAK)' -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -vxF "$$kube" || true; })
 
+.PHONY: naps
+naps: ## make test with each test program stopped for 13 ms at a time, as a quota of processor time does
+	@naps=$$(mktemp -d); trap 'rm -rf "$$naps"' EXIT; set -x; $(GO) build -o "$$naps/naps" ./test/internal/naps; \
+	$(MAKE) test TESTFLAGS="-exec $$naps/naps $(TESTFLAGS)"
+
 .PHONY: soak
 soak: ## the long tests that need no Kubernetes, and replicas of this code beside those of an earlier one; needs git's history
 	$(race)

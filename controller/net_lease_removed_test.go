@@ -7,114 +7,148 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// replicas are controllers of one primary, whose reconciles last as long as their terms. two is set once two of them
-// ran at once.
+// replicas are controllers of one primary, whose reconciles last as long as their terms.
 type replicas struct {
 	w       *world
-	timing  Option
+	proxy   *natstest.Proxy // before the first
+	first   *Controller[*site]
+	others  []*Controller[*site]
 	running atomic.Int64
-	two     atomic.Bool
+	two     atomic.Bool  // two of them ran at once
+	looks   atomic.Int64 // at the lease, by those that do not hold it: the holder only writes
 }
 
-func (r *replicas) join() (*Controller[*site], *running) {
-	c, err := New("sites", r.w.away().sites(), ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
+// newReplicas has one that leads.
+func newReplicas(t *testing.T, timing Option) *replicas {
+	t.Helper()
+	w := newWorld(t)
+	must(t, w.sites().Create(t.Context(), newSite("home", "")))
+	r := &replicas{w: w, proxy: natstest.StartProxy(t, w.server.URL())}
+	_, js := natstest.Connect(t, r.proxy.URL())
+	r.first = r.join(&world{t: t, server: w.server, js: js}, timing)
+	eventually(t, "it leads, and works", func() bool { return r.first.Stats().Running == 1 })
+	sub, err := w.js.Conn().Subscribe("$JS.API.STREAM.MSG.GET.KV_sites-status", func(msg *nats.Msg) {
+		if strings.Contains(string(msg.Data), "._nagi.lease") {
+			r.looks.Add(1)
+		}
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	return r
+}
+
+func (r *replicas) join(w *world, timing Option) *Controller[*site] {
+	r.w.t.Helper()
+	c, err := New("sites", w.sites(), ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
 		if r.running.Add(1) > 1 {
 			r.two.Store(true)
 		}
 		defer r.running.Add(-1)
 		<-ctx.Done()
 		return Result{}, ctx.Err()
-	}), r.timing, WithGracePeriod(0))
+	}), timing, WithGracePeriod(0))
 	must(r.w.t, err)
-	return c, r.w.run(c)
+	r.w.run(c)
+	return c
 }
 
-// pair has a replica that leads, and one that has seen it lead.
-func (r *replicas) pair() (leader, other *Controller[*site]) {
-	t := r.w.t
-	t.Helper()
-	must(t, r.w.sites().Create(t.Context(), newSite("home", "")))
-	leader, _ = r.join()
-	eventually(t, "it leads, and works", func() bool { return leader.Stats().Running == 1 })
-	var looks atomic.Int64 // the holder only writes
-	sub, err := r.w.js.Conn().Subscribe("$JS.API.STREAM.MSG.GET.KV_sites-status", func(msg *nats.Msg) {
-		if strings.Contains(string(msg.Data), "._nagi.lease") {
-			looks.Add(1)
-		}
-	})
-	must(t, err)
-	other, _ = r.join()
-	eventually(t, "the other has looked twice", func() bool { return looks.Load() >= 2 })
-	must(t, sub.Unsubscribe())
-	return leader, other
+// joins has one more, which looks at the lease.
+func (r *replicas) joins(timing Option) {
+	r.w.t.Helper()
+	r.others = append(r.others, r.join(r.w.away(), timing))
+	r.look(2)
 }
 
-// TestALeaseRemovedByHandStaysWithItsHolder, whatever other replicas there are, and however often it is removed. The
-// first of two, which saw the holder, would create the key as soon as it is gone.
-func TestALeaseRemovedByHandStaysWithItsHolder(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ctx := t.Context()
-	r := &replicas{w: w, timing: slowRenewal}
-	leader, other := r.pair()
-	kv := w.kv("sites-status")
-	for i := range 20 {
-		if i%2 == 0 {
-			must(t, kv.Purge(ctx, "_nagi.lease"))
-		} else {
-			must(t, kv.Delete(ctx, "_nagi.lease"))
+// look waits until each of the others has looked at the lease as often.
+func (r *replicas) look(times int) {
+	r.w.t.Helper()
+	until := r.looks.Load() + int64(2*times*len(r.others)) // they take turns, more or less
+	eventually(r.w.t, "the others have looked at the lease", func() bool { return r.looks.Load() >= until })
+}
+
+// leadAlone fails unless the first leads, and none of the others.
+func (r *replicas) leadAlone() {
+	r.w.t.Helper()
+	for i, c := range r.others {
+		if c.Stats().Leading {
+			r.w.t.Fatalf("other %d leads", i)
 		}
-		late, stop := r.join()
-		eventually(t, "the lease is there again", func() bool { return w.lease().HolderIdentity != "" })
-		if other.Stats().Leading || late.Stats().Leading || r.two.Load() || !leader.Stats().Leading {
-			t.Fatalf("after %d removals: it leads: %v, the other: %v, one that came late: %v, two at once: %v", i+1,
-				leader.Stats().Leading, other.Stats().Leading, late.Stats().Leading, r.two.Load())
-		}
-		stop.halt()
+	}
+	if !r.first.Stats().Leading || r.two.Load() {
+		r.w.t.Fatalf("the first leads: %v, two ran at once: %v", r.first.Stats().Leading, r.two.Load())
+	}
+}
+
+// TestALeaseThatVanishesStaysWithItsHolder while it cannot see that. Others would create the key as soon as it is gone:
+// those that saw the holder, and those that started later.
+func TestALeaseThatVanishesStaysWithItsHolder(t *testing.T) {
+	for name, vanish := range map[string]func(ctx context.Context, w *world) error{
+		"deleted": func(ctx context.Context, w *world) error { return w.kv("sites-status").Delete(ctx, "_nagi.lease") },
+		"purged":  func(ctx context.Context, w *world) error { return w.kv("sites-status").Purge(ctx, "_nagi.lease") },
+		"without a trace": func(ctx context.Context, w *world) error {
+			stream, err := w.js.Stream(ctx, "KV_sites-status")
+			if err != nil {
+				return err
+			}
+			return stream.Purge(ctx, jetstream.WithPurgeSubject("$KV.sites-status._nagi.lease"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReplicas(t, slowRenewal)
+			r.joins(slowRenewal)
+			r.proxy.Blackhole()
+			must(t, vanish(t.Context(), r.w))
+			r.look(3)
+			r.joins(slowRenewal)
+			r.look(3)
+			r.leadAlone()
+			r.proxy.Resume()
+			eventually(t, "the lease is there again", func() bool { return r.w.lease().HolderIdentity != "" })
+			r.leadAlone()
+		})
 	}
 }
 
 // TestAHolderSeesThatItsLeaseIsGone and does not wait for its next renewal.
 func TestAHolderSeesThatItsLeaseIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	r := &replicas{w: w, timing: WithLeaseTiming(LeaseTiming{
+	r := newReplicas(t, WithLeaseTiming(LeaseTiming{
 		Duration: 10 * time.Minute, RenewDeadline: 5 * time.Minute, RetryPeriod: 4 * time.Minute,
-	})}
-	leader, _ := r.join()
-	eventually(t, "it leads", func() bool { return leader.Stats().Leading })
+	}))
 	for range 3 {
-		must(t, w.kv("sites-status").Purge(t.Context(), "_nagi.lease"))
-		eventually(t, "the lease is there again", func() bool { return w.lease().HolderIdentity != "" })
+		must(t, r.w.kv("sites-status").Purge(t.Context(), "_nagi.lease"))
+		eventually(t, "the lease is there again", func() bool { return r.w.lease().HolderIdentity != "" })
 	}
-	if !leader.Stats().Leading {
-		t.Error("it does not lead any more")
-	}
+	r.leadAlone()
 }
 
-// TestALeaseOfALostBucketStaysWithItsHolder: nothing in the new bucket tells that there is one.
+// TestALeaseOfALostBucketStaysWithItsHolder: nothing in the new bucket tells that there is one, but a replica that saw
+// it knows.
 func TestALeaseOfALostBucketStaysWithItsHolder(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	r := newReplicas(t, slowRenewal)
+	r.joins(slowRenewal)
 	ctx := t.Context()
-	r := &replicas{w: w, timing: slowRenewal}
-	leader, other := r.pair()
 	for range 3 {
-		status, err := w.js.Stream(ctx, "KV_sites-status")
+		stream, err := r.w.js.Stream(ctx, "KV_sites-status")
 		must(t, err)
-		must(t, w.js.DeleteKeyValue(ctx, "sites-status"))
-		_, err = w.js.CreateStream(ctx, status.CachedInfo().Config)
+		r.proxy.Blackhole()
+		must(t, r.w.js.DeleteKeyValue(ctx, "sites-status"))
+		_, err = r.w.js.CreateStream(ctx, stream.CachedInfo().Config)
 		must(t, err)
+		r.look(3)
+		r.leadAlone()
+		r.proxy.Resume()
 		eventually(t, "the lease is there again", func() bool {
-			_, err := w.kv("sites-status").Get(ctx, "_nagi.lease")
+			_, err := r.w.kv("sites-status").Get(ctx, "_nagi.lease")
 			return err == nil
 		})
-		if other.Stats().Leading || r.two.Load() || !leader.Stats().Leading {
-			t.Fatalf("it leads: %v, the other: %v, two at once: %v",
-				leader.Stats().Leading, other.Stats().Leading, r.two.Load())
-		}
+		r.leadAlone()
 	}
 }

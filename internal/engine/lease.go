@@ -29,6 +29,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		Name:     e.statusBucket + "/" + record.KeyLease,
 		Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
 		Timing:   lease.Timing(e.opts.Lease),
+		Existed:  e.hasRecords,
 		Removed:  e.leaseRemoved,
 		Report:   e.leaseHealth.Report,
 	}, lead)
@@ -36,6 +37,14 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	return nil
+}
+
+// hasRecords tells that a replica led before: the lease is given back and never deleted.
+func (e *Engine) hasRecords() bool {
+	for range e.records.All() {
+		return true
+	}
+	return false
 }
 
 // leaseStore keeps the lease in a reserved key of the status bucket.

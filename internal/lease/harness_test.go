@@ -52,11 +52,11 @@ func (k *key) load() reply {
 func (k *key) store(value []byte, revision uint64) reply {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if revision != k.revision {
+	if revision != max(k.revision, k.marker) && (revision != 0 || k.revision != 0) {
 		return reply{err: apierrors.NewConflict(resource, "lease", errors.New("it is at another revision"))}
 	}
 	k.writes++
-	k.value, k.revision = value, k.writes
+	k.value, k.revision, k.marker = value, k.writes, 0
 	return reply{revision: k.revision}
 }
 
@@ -65,7 +65,7 @@ func (k *key) put(value string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.writes++
-	k.value, k.revision = []byte(value), k.writes
+	k.value, k.revision, k.marker = []byte(value), k.writes, 0
 }
 
 // remove deletes the key as a person does.
@@ -201,6 +201,7 @@ type replica struct {
 	id       string
 	timing   Timing
 	removed  chan struct{}
+	existed  bool
 	lingers  time.Duration // how long lead goes on after its context has ended
 	stop     func()        // ends Run's context
 	returned chan struct{} // closed when Run has returned
@@ -237,6 +238,7 @@ func (r *replica) runUntil(t *testing.T, ctx context.Context) {
 	e := elector{
 		Config: Config{
 			Store: r.link, Name: "bucket/lease", Identity: r.id, Timing: r.timing, Removed: r.removed, Report: r.report,
+			Existed: func() bool { return r.existed },
 		},
 		random: rand.Float64,
 	}

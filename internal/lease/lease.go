@@ -8,8 +8,8 @@
 //     duration that it states. The replica counts by its own clock, from when it first saw this revision. So the clocks
 //     of replicas need not agree.
 //   - A key that never was is taken at once. A key that vanished is left to its holder, who creates it again, for the
-//     longest duration that was seen: the holder may not know yet. It vanished if this replica saw it, or if there is a
-//     delete marker.
+//     longest duration that was seen: the holder may not know yet. It vanished if this replica saw it, if there is a
+//     delete marker, or if something else tells that there was a holder.
 //   - The holder renews every RetryPeriod. Its term ends min(Duration, RenewDeadline+RetryPeriod) after it sent the
 //     last write that succeeded. The others count from when they saw that write, which is later.
 //   - A renewal that fails is followed by a look at the record at once. If it names another holder, or none, the term
@@ -42,8 +42,8 @@ type Store interface {
 	// Load reads the key live. IsNotFound if it is absent; the revision is then that of its delete marker, or 0 if it
 	// has none.
 	Load(ctx context.Context) (value []byte, revision uint64, err error)
-	// Store writes the key if it is at this revision, and returns the new one. Revision 0 creates the key. IsConflict
-	// or IsAlreadyExists if the key is at another revision.
+	// Store writes the key if it, or its delete marker, is at this revision, and returns the new one. Revision 0 creates
+	// the key. IsConflict or IsAlreadyExists if the key is at another revision.
 	Store(ctx context.Context, value []byte, revision uint64) (uint64, error)
 }
 
@@ -53,6 +53,8 @@ type Config struct {
 	Name     string // names the key in errors, such as bucket/key
 	Identity string // of this replica and this call of Run; no other may have it
 	Timing   Timing
+	// Existed tells of an absent key whether there must have been a holder. It may be nil.
+	Existed func() bool
 	// Removed may tell that the key was seen to vanish: the holder looks at once. It may be nil.
 	Removed <-chan struct{}
 
@@ -138,7 +140,13 @@ func (e *elector) apply(ctx context.Context) (won version, ok bool) {
 func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool) {
 	now, err := e.load(ctx)
 	if err != nil {
+		if seen.revision == 0 && seen.marker == 0 {
+			*seen = version{} // meanwhile the key may have come and gone
+		}
 		return version{}, false
+	}
+	if now.revision == 0 && e.leaveAlone == 0 && e.Existed != nil && e.Existed() {
+		e.leaveAlone = e.Timing.Duration
 	}
 	if !seen.at.IsZero() && now.is(*seen) {
 		now.at = seen.at
@@ -182,7 +190,8 @@ func (e *elector) renew(ctx context.Context, held version) (version, error) {
 
 // take makes this replica the holder, if the key is still at this version.
 func (e *elector) take(ctx context.Context, before version) (version, error) {
-	return e.store(ctx, before.record.heldBy(e.Identity, e.Timing.Duration, before.revision), before.revision)
+	record := before.record.heldBy(e.Identity, e.Timing.Duration, before.revision)
+	return e.store(ctx, record, max(before.revision, before.marker))
 }
 
 // giveBack frees the lease if this replica holds it. If that fails the lease runs out by itself.

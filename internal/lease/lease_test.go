@@ -436,7 +436,7 @@ func TestARecordThatDoesNotDecodeIsReportedAndNotTaken(t *testing.T) {
 			}
 		}
 		k.remove()
-		after(usual.Duration + 5*time.Second)
+		after(usual.Duration + 2*usual.retry(1) + time.Second)
 		if !first.leads() {
 			t.Error("it does not lead after the key was deleted")
 		}

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -81,6 +82,74 @@ func TestALeaseThatWasDeletedIsLeftToItsHolder(t *testing.T) {
 		}
 		if wait := second.last(t).began.Sub(first.last(t).ended); wait <= 0 {
 			t.Errorf("the second led %v before the term of the first was over", -wait)
+		}
+	})
+}
+
+// TestALeaseThatMustHaveExistedIsLeftToItsHolder although nothing of it is left.
+func TestALeaseThatMustHaveExistedIsLeftToItsHolder(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		first := firstLeads(t, k)
+		after(10 * time.Second)
+		first.use(lost, lost)
+		k.vanish()
+		second := k.join("second")
+		second.existed = true
+		second.run(t)
+		after(time.Minute)
+		if first.leads() || !second.leads() {
+			t.Fatalf("terms of the first %+v, of the second %+v", first.served(), second.served())
+		}
+		if wait := second.last(t).began.Sub(first.last(t).ended); wait <= 0 {
+			t.Errorf("the second led %v before the term of the first was over", -wait)
+		}
+	})
+}
+
+// TestTheTimeCountsAnewAfterAnAnswerThatDidNotCome: the key may have been there meanwhile.
+func TestTheTimeCountsAnewAfterAnAnswerThatDidNotCome(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		first := firstLeads(t, k)
+		second := k.join("second").run(t)
+		after(5 * time.Second)
+		first.use(lost, lost)
+		k.vanish()
+		after(5 * time.Second) // the second has seen that it is absent
+		second.use(lost, lost)
+		first.heal()
+		after(20 * time.Second)
+		if holder := k.record(t).HolderIdentity; holder != "first" {
+			t.Fatalf("the holder is %q", holder)
+		}
+		first.use(lost, lost)
+		k.vanish()
+		second.heal()
+		after(time.Minute)
+		if wait := second.last(t).began.Sub(first.last(t).ended); wait <= 0 {
+			t.Errorf("the second led %v before the term of the first was over", -wait)
+		}
+	})
+}
+
+// TestADeleteMarkerIsReplacedOnlyIfItIsTheOneThatWasSeen: a newer one tells of another holder.
+func TestADeleteMarkerIsReplacedOnlyIfItIsTheOneThatWasSeen(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		k.remove()
+		first := k.join("first")
+		first.use(delayed(latency, latency), delayed(3*time.Second/2, latency))
+		first.run(t)
+		after(usual.Duration)
+		for len(first.served()) == 0 && !slices.Contains(first.requests(), "store") {
+			after(time.Second / 4)
+		}
+		k.remove() // while the write is on its way
+		removed := time.Now()
+		after(time.Minute)
+		if !first.leads() {
+			t.Fatal("it does not lead")
+		}
+		if wait := first.last(t).began.Sub(removed); wait < usual.Duration {
+			t.Errorf("it led %v after the key was removed again", wait)
 		}
 	})
 }
