@@ -100,7 +100,7 @@ func TestALoserDoesNotLeadWhileItsOldReconcileRuns(t *testing.T) {
 		return !s.Leading && s.Terms == 1 && s.Running == 1
 	})
 	eventually(t, "that is degraded, and names the key", func() bool {
-		reason := c.Stats().Degraded["reconciles"]
+		reason := c.Stats().Degraded["end of the term"]
 		return reason != nil && strings.Contains(reason.Error(), `"home"`)
 	})
 	home.free()
@@ -131,6 +131,70 @@ func TestAReconcileThatNeverReturnsEndsRun(t *testing.T) {
 		t.Error("Run goes on although it can do nothing")
 	}
 	home.free()
+}
+
+// TestAnOutageEndsNoRun: the term ends while records are written that nobody answers. They end by themselves, and no
+// reconcile goes on.
+func TestAnOutageEndsNoRun(t *testing.T) {
+	t.Parallel() // it waits
+	w := newWorld(t)
+	sites := w.client("Site", "sites", onDisk)
+	var attempts atomic.Int64
+	c, err := New("sites", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) {
+		if attempts.Add(1)%2 == 0 { // each outcome is news, and recorded
+			return Result{}, errors.New("every other time")
+		}
+		return Result{RequeueAfter: time.Millisecond}, nil
+	}), WithBackoff(time.Millisecond, time.Millisecond), WithGracePeriod(0), WithWorkers(4), WithLeaseTiming(LeaseTiming{
+		Duration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond,
+	}))
+	must(t, err)
+	w.run(c) // which must not end before the test
+	for i := range 20 {
+		must(t, sites.Create(t.Context(), newSite(siteName(i), "")))
+	}
+	eventually(t, "they churn", func() bool { return attempts.Load() > 100 })
+	w.server.Stop()
+	eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
+	throughout(t, stuckAfter, "no reconcile is said to go on", func() bool {
+		reason := c.Stats().Degraded["end of the term"]
+		return reason == nil || !strings.Contains(reason.Error(), "reconciles of")
+	})
+	must(t, w.server.Start())
+	eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms > 1 })
+}
+
+// stuckAfter is how long reconciles have to return after a lost lease, and a little more.
+const stuckAfter = 12 * time.Second
+
+// TestSoakACallbackThatNeverReturnsEndsRun, too, after the lease was lost.
+func TestSoakACallbackThatNeverReturnsEndsRun(t *testing.T) {
+	w := newWorld(t)
+	let, called := make(chan struct{}), make(chan struct{}, 1)
+	sites, pages := w.client("Site", "sites", quickCompare), w.pages()
+	c, err := New("sites", sites, (&calls{}).reconciler(nil), Owns(pages), slowRenewal, WithGracePeriod(0),
+		WithOnBrake(func(BrakeState) {
+			called <- struct{}{}
+			<-let
+		}))
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(context.Background()) }()
+	w.make(sites, many)
+	w.settled(c, sites, many)
+	w.vanishing(0, many)
+	within(t, "the brake tells", called)
+	w.leaseTo("another", 5*time.Minute)
+	eventually(t, "that is degraded", func() bool { return c.Stats().Degraded["end of the term"] != nil })
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "a callback has not returned") {
+			t.Errorf("Run returned %v", err)
+		}
+	case <-time.After(2 * patience):
+		t.Error("Run goes on although it can do nothing")
+	}
+	close(let)
 }
 
 // TestAStoppedReplicaKeepsItsLeaseWhileAReconcileRuns, even after the grace period. If it gave the lease back

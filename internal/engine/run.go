@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/lease"
-	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -17,9 +16,6 @@ import (
 
 // stuckPatience is how long Run waits for reconciles and callbacks whose context was cancelled before it gives them up.
 const stuckPatience = 10 * time.Second
-
-// returnPatience is how long reconciles may take to return when the lease was lost before that shows as degraded.
-const returnPatience = time.Second
 
 // Run is a controller's life: claim, sync, lead while it may, and stop in the reverse order.
 func (e *Engine) Run(ctx context.Context) error {
@@ -181,92 +177,6 @@ func (e *Engine) drain(endLife context.CancelCauseFunc) error {
 	return fmt.Errorf("controller %q: %d keys were left behind, %v after the end: "+
 		"a callback did not return, or a write of a record is not answered",
 		e.name, e.queue.Counts().InProgress, stuckPatience)
-}
-
-// serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once runCtx,
-// which is Run's context, has ended no new reconcile starts.
-func (e *Engine) serve(ctx, life, runCtx context.Context, won *lease.Term) {
-	logger := klog.FromContext(life)
-	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
-	defer cancel(nil)
-	if e.brake != nil {
-		e.leadership.wait(false)
-		defer e.leadership.wait(true)
-		if err := e.awaitRecords(ctx, won.Revision); err != nil {
-			logger.V(2).Info("Lease lost before the records were read", "err", err)
-			return
-		}
-		if err := e.brake.Start(ctx); err != nil {
-			logger.V(2).Info("Lease lost before the work began", "err", err)
-			return
-		}
-		e.remindPolicies()
-	}
-	if e.stats.Terms.Add(1) > 1 {
-		// What happened while another replica led, or nobody did, went by us.
-		for _, key := range e.primary.Keys() {
-			e.queue.Add(key, operation.Of(operation.Resync), queue.Background)
-		}
-	}
-	logger.V(1).Info("Leading", "term", e.stats.Terms.Load())
-	var loops sync.WaitGroup
-	if e.brake != nil {
-		loops.Go(func() { e.brake.Run(klog.NewContext(ctx, logger)) })
-	}
-	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
-	if e.claim != nil {
-		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
-	}
-	e.APIs.BeginTerm()
-	handOut, endHandOut := context.WithCancel(termCtx)
-	defer endHandOut()
-	defer context.AfterFunc(runCtx, endHandOut)()
-	t := &lifecycle.Term{Ctx: termCtx, RunCtx: runCtx, HandOut: handOut, Lease: won, Logger: logger}
-	e.leadership.leads.Store(true)
-	for range e.opts.Workers {
-		loops.Go(func() { e.work(t) })
-	}
-	<-ctx.Done()
-	e.leadership.leads.Store(false)
-	if life.Err() == nil {
-		cancel(ErrLeaseLost)
-	} else {
-		cancel(context.Cause(life)) // ctx may notice before termCtx does, and the cause is not the lease
-	}
-	// Nothing of this term may still run when the next one, here or elsewhere, begins.
-	e.awaitReconciles(life)
-	if life.Err() == nil && e.brake != nil {
-		e.brake.KeepProgress(life)
-	}
-	e.APIs.EndTerm()
-	loops.Wait()
-}
-
-// awaitReconciles waits at the end of a term until nothing runs any more. What does not return although its context was
-// cancelled shows as degraded, and ends Run after a while: this replica cannot apply for the lease again, so another
-// process has to.
-func (e *Engine) awaitReconciles(life context.Context) {
-	idle := func(ctx context.Context, patience time.Duration) bool {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		return e.queue.WaitIdle(ctx) == nil
-	}
-	if life.Err() != nil || idle(life, returnPatience) {
-		_ = e.queue.WaitIdle(context.Background()) // at the end of Run drain sees to it
-		return
-	}
-	patience := max(e.opts.GracePeriod, stuckPatience)
-	stuck := func() error {
-		return fmt.Errorf("controller %q: the lease was lost, and the reconciles of %q go on although their context "+
-			"was cancelled: nothing is reconciled here before they return", e.name, e.queue.RunningKeys(10))
-	}
-	const name = "reconciles"
-	e.health.Set(life, name, stuck())
-	if !idle(life, patience) && life.Err() == nil && e.opts.GracePeriod >= 0 {
-		e.stuck <- fmt.Errorf("%w; they were left behind after %v", stuck(), patience)
-	}
-	_ = e.queue.WaitIdle(context.Background())
-	e.health.Set(life, name, nil)
 }
 
 // reconcileAllOn enqueues every primary each time the trigger fires; a closed channel is dropped.

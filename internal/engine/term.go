@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// returnPatience is how long reconciles may take to return when the lease was lost before that shows as degraded.
+	returnPatience = time.Second
+	// writePatience is more than a write of a record takes that nobody answers.
+	writePatience = 20 * time.Second
+)
+
+// serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once runCtx,
+// which is Run's context, has ended no new reconcile starts.
+func (e *Engine) serve(ctx, life, runCtx context.Context, won *lease.Term) {
+	logger := klog.FromContext(life)
+	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
+	defer cancel(nil)
+	if e.brake != nil {
+		e.leadership.wait(false)
+		defer e.leadership.wait(true)
+		if err := e.awaitRecords(ctx, won.Revision); err != nil {
+			logger.V(2).Info("Lease lost before the records were read", "err", err)
+			return
+		}
+		if err := e.brake.Start(ctx); err != nil {
+			logger.V(2).Info("Lease lost before the work began", "err", err)
+			return
+		}
+		e.remindPolicies()
+	}
+	if e.stats.Terms.Add(1) > 1 {
+		// What happened while another replica led, or nobody did, went by us.
+		for _, key := range e.primary.Keys() {
+			e.queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+	logger.V(1).Info("Leading", "term", e.stats.Terms.Load())
+	var loops sync.WaitGroup
+	if e.brake != nil {
+		loops.Go(func() { e.brake.Run(klog.NewContext(ctx, logger)) })
+	}
+	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
+	if e.claim != nil {
+		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
+	}
+	e.APIs.BeginTerm()
+	handOut, endHandOut := context.WithCancel(termCtx)
+	defer endHandOut()
+	defer context.AfterFunc(runCtx, endHandOut)()
+	t := &lifecycle.Term{Ctx: termCtx, RunCtx: runCtx, HandOut: handOut, Lease: won, Logger: logger}
+	e.leadership.leads.Store(true)
+	for range e.opts.Workers {
+		loops.Go(func() { e.work(t) })
+	}
+	<-ctx.Done()
+	e.leadership.leads.Store(false)
+	if life.Err() == nil {
+		cancel(ErrLeaseLost)
+	} else {
+		cancel(context.Cause(life)) // ctx may notice before termCtx does, and the cause is not the lease
+	}
+	// Nothing of this term may still run when the next one, here or elsewhere, begins.
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		if err := e.queue.WaitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
+			e.brake.KeepProgress(life)
+		}
+		e.APIs.EndTerm()
+		loops.Wait()
+	}()
+	e.awaitReturn(life, returned)
+}
+
+// awaitReturn waits until all that ran in a term has returned. What does not shows as degraded, and ends Run after a
+// while: this replica cannot apply for the lease again, so another process has to.
+func (e *Engine) awaitReturn(life context.Context, returned <-chan struct{}) {
+	const name = "end of the term"
+	defer e.health.Set(life, name, nil)
+	look := time.NewTicker(returnPatience)
+	defer look.Stop()
+	for lost, told := time.Now(), false; ; {
+		select {
+		case <-returned:
+			if told {
+				<-life.Done() // Run ends, and no other term may begin
+			}
+			return
+		case <-life.Done(): // drain has seen to it
+			<-returned
+			return
+		case <-look.C:
+		}
+		patience, running := max(e.opts.GracePeriod, stuckPatience), e.stats.Running.Load() > 0
+		err := fmt.Errorf("controller %q: the lease was lost, and the reconciles of %q go on although their context was "+
+			"cancelled: nothing is reconciled here before they return", e.name, e.queue.RunningKeys(10))
+		if !running {
+			patience += writePatience
+			err = fmt.Errorf("controller %q: the lease was lost, and a callback has not returned, or a write of a "+
+				"record is not answered: nothing is reconciled here before", e.name)
+		}
+		if running || time.Since(lost) > writePatience {
+			e.health.Set(life, name, err)
+		}
+		if time.Since(lost) > patience && !told && e.opts.GracePeriod >= 0 && life.Err() == nil {
+			told = true
+			e.stuck <- fmt.Errorf("%w; it was left behind after %v", err, patience)
+		}
+	}
+}
