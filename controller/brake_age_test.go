@@ -43,6 +43,26 @@ func TestAnAgeLimitSetByMistakeTearsNothingDown(t *testing.T) {
 	}
 }
 
+// TestWhatExpiredWhileNobodyWatchedIsHeld: the leader still has the markers.
+func TestWhatExpiredWhileNobodyWatchedIsHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const few = 3
+	m := w.massed()
+	w.make(m.sites, few)
+	w.settled(m.c, m.sites, few)
+	m.r.halt()
+	w.limitAge(time.Second)
+	eventually(t, "they expire", func() bool { return count(t, m.sites) == 0 })
+	m = w.massed()
+	eventually(t, "the brake holds all", func() bool { return m.c.Stats().Brake.Held == few })
+	if s := m.c.Stats(); s.TornDown != 0 || s.Cascaded != 0 {
+		t.Errorf("%d torn down, %d secondaries deleted", s.TornDown, s.Cascaded)
+	}
+	must(t, m.c.ReleaseBrake(t.Context()))
+	eventually(t, "they are torn down after a release", func() bool { return m.c.Stats().TornDown == few })
+}
+
 // TestADocumentMayExpire if its own writer set the time, or the configuration says that documents do.
 func TestADocumentMayExpire(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -50,7 +70,7 @@ func TestADocumentMayExpire(t *testing.T) {
 		age    time.Duration
 		change func(*entity.Config)
 	}{
-		"its own time":      {ttl: "3s", change: func(*entity.Config) {}},
+		"its own time":      {ttl: "6s", change: func(*entity.Config) {}},
 		"as all others may": {age: time.Second, change: func(c *entity.Config) { c.DocumentsExpire = true }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,10 @@ func apiPrefixOf(js jetstream.JetStream) string {
 // streamInfo holds the fields of a STREAM.INFO answer that we use.
 type streamInfo struct {
 	Created time.Time `json:"created"`
-	State   struct {
+	Config  struct {
+		MaxAge time.Duration `json:"max_age"`
+	} `json:"config"`
+	State struct {
 		LastSeq     uint64            `json:"last_seq"`
 		NumSubjects int               `json:"num_subjects"`
 		Subjects    map[string]uint64 `json:"subjects"`

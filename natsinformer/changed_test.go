@@ -327,11 +327,11 @@ func TestAnExpiryIsEvidencedIfSomebodyWantedIt(t *testing.T) {
 		declared bool
 		want     bool
 	}{
-		"its own time is over":            {ttl: "2s", want: true},
+		"its own time is over":            {ttl: "5900ms", want: true},
 		"by age":                          {age: time.Second, want: false},
 		"by age, which is declared":       {age: time.Second, declared: true, want: true},
 		"by age, before its time":         {ttl: "1h", age: time.Second, want: false},
-		"its own time, though it may age": {ttl: "2s", age: time.Hour, want: true},
+		"its own time, though it may age": {ttl: "5s", age: time.Hour, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits
@@ -378,6 +378,30 @@ func TestAListTellsExpiriesApart(t *testing.T) {
 		if got := next.tombs[key].reason; got != reason {
 			t.Errorf("%s: %s, want %s", key, got, reason)
 		}
+	}
+	next = newKeys()
+	next.ages = true // somebody may have replaced the document by one without a time
+	next.put(&item{key: "own", seq: 3, created: 3 * second, reason: expiredByAge}, before)
+	if got := next.tombs["own"].reason; got != expiredByAge {
+		t.Errorf("where there is an age limit: %s", got)
+	}
+}
+
+// TestWhatVanishesWhereThereIsAnAgeLimitHasExpired: a bucket without limit markers tells nothing else.
+func TestWhatVanishesWhereThereIsAnAgeLimitHasExpired(t *testing.T) {
+	for declared, want := range map[bool]Deletion{false: {false, ExpiryMarker}, true: {false, DeleteVanished}} {
+		t.Run(fmt.Sprint("declared ", declared), func(t *testing.T) {
+			t.Parallel() // it waits
+			js := connect(t, natstest.Start(t).URL())
+			kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+			put(t, kv, "k", 7)
+			r := start(t, js, Config{Bucket: "b", DocumentsExpire: declared, CompareInterval: 300 * time.Millisecond}).synced(t)
+			expire(t, js, time.Second)
+			eventually(t, 10*time.Second, "expired", func() bool { return r.seen.last("k").kind == "delete" })
+			if e := r.seen.last("k"); e.deletion != want || e.n != 7 {
+				t.Errorf("%+v, want %+v", e, want)
+			}
+		})
 	}
 }
 

@@ -37,6 +37,7 @@ type keys struct {
 	invalid map[string]invalid // each of them is live too
 	expires map[string]int64   // when those go that have a TTL of their own, in nanoseconds
 
+	ages    bool     // the stream had an age limit when it was listed
 	arrived *arrived // while a first list is read, else nil
 }
 

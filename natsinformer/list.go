@@ -40,7 +40,11 @@ func (w *worker) list(ctx context.Context, s *session, m mode, info *streamInfo)
 		w.install(s, next, cursor)
 		w.reportInvalid(before, next)
 	} else {
-		w.emitDifference(ctx, s, before, next, cursor, m)
+		vanished := DeleteVanished
+		if info.Config.MaxAge > 0 && !w.cfg.DocumentsExpire && m == listing {
+			vanished = expiredByAge // no other reason is as likely
+		}
+		w.emitDifference(ctx, s, before, next, cursor, m, vanished)
 	}
 	return nil
 }
@@ -61,6 +65,7 @@ func (w *worker) collect(
 	ctx context.Context, s *session, old *keys, info *streamInfo,
 ) (next *keys, cursor uint64, err error) {
 	next = newKeys()
+	next.ages = info.Config.MaxAge > 0
 	expected, last := info.State.NumSubjects, info.State.LastSeq
 	if w.cfg.filtered() {
 		expected = len(old.live)
@@ -112,7 +117,8 @@ func (k *keys) put(it *item, old *keys) {
 		return
 	}
 	if it.reason != "" {
-		if it.reason == expiredByAge && (k.ranOut(it) || old.ranOut(it)) {
+		// What was known before a list may have been replaced meanwhile, and that by something without a time.
+		if it.reason == expiredByAge && (k.ranOut(it) || !k.ages && old.ranOut(it)) {
 			it.reason = ExpiryMarker
 		}
 		k.arrived.leave(before.object)
@@ -196,10 +202,13 @@ type event struct {
 }
 
 // difference returns the changes from before to next: deletes, and then the rest in the order of revisions. With anew
-// the streams are not the same one, and no object of before stays.
-func difference(before, next *keys, cursor uint64, anew bool) (gone, changed []event) {
+// the streams are not the same one, and no object of before stays. vanished is the reason of deletes that have no
+// marker.
+func difference(
+	before, next *keys, cursor uint64, anew bool, vanished DeleteReason,
+) (gone, changed []event) {
 	vanish := func(last runtime.Object) {
-		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, DeleteVanished, cursor)}})
+		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, vanished, cursor)}})
 	}
 	for key, o := range before.live {
 		if o.object == nil {
@@ -242,14 +251,16 @@ func versionOf(object runtime.Object) string {
 
 // emitDifference brings the store from before to next. Its events are not in the order of sequences, so the cursor
 // stands still until all of them are applied.
-func (w *worker) emitDifference(ctx context.Context, s *session, before, next *keys, cursor uint64, m mode) {
+func (w *worker) emitDifference(
+	ctx context.Context, s *session, before, next *keys, cursor uint64, m mode, vanished DeleteReason,
+) {
 	still := w.progress.cursor()
 	if m != listing {
 		still = 0 // sequences of another stream say nothing
 	}
 	w.progress.freeze(still)
 	w.install(s, next, cursor)
-	gone, changed := difference(before, next, cursor, m == relisted)
+	gone, changed := difference(before, next, cursor, m == relisted, vanished)
 	for _, e := range slices.Concat(gone, changed) {
 		w.emit(ctx, e.Event)
 	}

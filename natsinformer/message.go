@@ -102,7 +102,7 @@ func expiryOf(header nats.Header, created int64) int64 {
 		return created + int64(time.Duration(seconds)*time.Second)
 	}
 	if d, err := time.ParseDuration(ttl); err == nil {
-		return created + int64(d)
+		return created + int64(d.Truncate(time.Second)) // as the server does
 	}
 	return 0
 }

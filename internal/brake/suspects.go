@@ -36,6 +36,15 @@ func (b *Brake) Admit(key string) bool {
 	return false
 }
 
+// Reconsider makes a key a suspect again that was admitted, because more is known of how it went.
+func (b *Brake) Reconsider(key string) {
+	b.mu.Lock()
+	defer b.unlock()
+	b.allowed.Delete(key)
+	b.suspect(key)
+	b.poke()
+}
+
 // Asking says that the leader is asked whether somebody deleted a key. If nobody did, the key is the next suspect. The
 // brake does not decide before the function that it returns is called, but at most askPatience after the first suspect.
 func (b *Brake) Asking() (answered func()) {

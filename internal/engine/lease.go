@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nats-io/nuid"
@@ -25,7 +24,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		host = "unknown"
 	}
 	err = lease.Run(ctx, lease.Config{
-		Store:    leaseStore{e.records},
+		Store:    record.LeaseStore{Records: e.records},
 		Name:     e.statusBucket + "/" + record.KeyLease,
 		Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
 		Timing:   lease.Timing(e.opts.Lease),
@@ -45,17 +44,6 @@ func (e *Engine) hasRecords() bool {
 		return true
 	}
 	return false
-}
-
-// leaseStore keeps the lease in a reserved key of the status bucket.
-type leaseStore struct{ records *entity.Records }
-
-func (s leaseStore) Load(ctx context.Context) (value []byte, revision uint64, err error) {
-	return s.records.GetReserved(ctx, record.KeyLease)
-}
-
-func (s leaseStore) Store(ctx context.Context, value []byte, revision uint64) (uint64, error) {
-	return s.records.PutReserved(ctx, record.KeyLease, value, revision)
 }
 
 // awaitRecords waits until the cache of records shows what the last holder of the lease wrote. It wrote to the same

@@ -103,8 +103,8 @@ func (e *Engine) awaitReturn(life context.Context, returned <-chan struct{}) {
 		case <-look.C:
 		}
 		patience, running := max(e.opts.GracePeriod, stuckPatience), e.stats.Running.Load() > 0
-		err := fmt.Errorf("controller %q: the lease was lost, and the reconciles of %q go on although their context was "+
-			"cancelled: nothing is reconciled here before they return", e.name, e.queue.RunningKeys(10))
+		err := fmt.Errorf("controller %q: the lease was lost, and the reconciles of %q go on although their context "+
+			"was cancelled: nothing is reconciled here before they return", e.name, e.queue.RunningKeys(10))
 		if !running {
 			patience += writePatience
 			err = fmt.Errorf("controller %q: the lease was lost, and a callback has not returned, or a write of a "+

@@ -42,8 +42,8 @@ type Store interface {
 	// Load reads the key live. IsNotFound if it is absent; the revision is then that of its delete marker, or 0 if it
 	// has none.
 	Load(ctx context.Context) (value []byte, revision uint64, err error)
-	// Store writes the key if it, or its delete marker, is at this revision, and returns the new one. Revision 0 creates
-	// the key. IsConflict or IsAlreadyExists if the key is at another revision.
+	// Store writes the key if it, or its delete marker, is at this revision, and returns the new one. Revision 0
+	// creates the key. IsConflict or IsAlreadyExists if the key is at another revision.
 	Store(ctx context.Context, value []byte, revision uint64) (uint64, error)
 }
 

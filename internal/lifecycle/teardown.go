@@ -44,7 +44,8 @@ func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
 // it, and the leader agrees that the document is gone.
 func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error) {
 	evidenced := false
-	if seen := r.Keys.Of(it.Key).Deleted; seen != nil {
+	seen := r.Keys.Of(it.Key).Deleted
+	if seen != nil {
 		evidenced = seen.Evidenced
 		if owed && seen.WasInvalid {
 			var err error
@@ -59,7 +60,14 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error)
 	if owed && !r.Brake.Admit(it.Key) {
 		return false, nil
 	}
-	return true, r.Teardown.Confirm(t.Ctx, it.Key) // nothing but the cache says so
+	found, err := r.Teardown.Marker(t.Ctx, it.Key) // nothing but the cache says that it is gone
+	if err == nil && owed && found.Expired && seen == nil {
+		// It expired before this process began to watch, so the brake did not know.
+		r.Keys.ObserveDelete(it.Key, keytable.ObservedDelete{Expired: true})
+		r.Brake.Reconsider(it.Key)
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // marked asks the leader whether it has a marker of the delete that was seen, in the stream that is known, and
