@@ -60,6 +60,37 @@ func TestAFullBucketCostsItsOwnKeysOnly(t *testing.T) {
 	}
 }
 
+// TestAStatusBucketThatTakesNoRecordIsDegraded: that a record is too large for it is not the fault of one key.
+func TestAStatusBucketThatTakesNoRecordIsDegraded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	c, err := New("sites", sites, (&calls{}).reconciler(nil), WithLeaseTiming(longLease))
+	must(t, err)
+	w.run(c)
+	eventually(t, "it leads", func() bool { return c.Stats().Leading })
+	stream, err := w.js.Stream(t.Context(), "KV_sites-status")
+	must(t, err)
+	cfg := stream.CachedInfo().Config
+	cfg.MaxMsgSize = 100
+	_, err = w.js.UpdateStream(t.Context(), cfg)
+	must(t, err)
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	eventually(t, "records are degraded", func() bool {
+		for _, reason := range c.Stats().Degraded {
+			if errors.Is(reason, entity.ErrRefused) && strings.Contains(reason.Error(), "max_msg_size") {
+				return true
+			}
+		}
+		return false
+	})
+	cfg.MaxMsgSize = -1
+	_, err = w.js.UpdateStream(t.Context(), cfg)
+	must(t, err)
+	eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+}
+
 // TestAFullStatusBucketIsDegraded with the reason, until there is room again.
 func TestAFullStatusBucketIsDegraded(t *testing.T) {
 	t.Parallel()

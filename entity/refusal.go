@@ -6,11 +6,16 @@ import (
 	"net/http"
 
 	"github.com/nats-io/nats.go/jetstream"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// ErrRefused is what errors.Is finds in the error of a write that the server refused for good. The write was not
+// applied.
+var ErrRefused = errors.New("refused")
+
 // ErrFull is what errors.Is finds in the error of a write for which the bucket, its account or the server has no room.
-// The write was not applied. It is worth to try again when there is room.
+// It is an ErrRefused. The write is worth to be tried again when there is room.
 var ErrFull = errors.New("no room")
 
 // Refusals that tell of a limit.
@@ -30,10 +35,23 @@ func (e *apiError) isFinal() bool {
 	case codeServerFull:
 		return true
 	case codeStoreFailed:
-		return e.Description != "store is closed" // the server stops, or the stream moves
+		// Others may come from one replica of several, or from a server that stops.
+		return e.Description == bytesExceeded || e.Description == messagesExceeded ||
+			e.Description == perSubjectExceeded || e.Description == storedTooLarge
 	}
 	return e.Code != 503
 }
+
+// The descriptions of codeStoreFailed that tell of a limit.
+const (
+	bytesExceeded      = "maximum bytes exceeded"
+	messagesExceeded   = "maximum messages exceeded"
+	perSubjectExceeded = "maximum messages per subject exceeded"
+	storedTooLarge     = "message too large"
+)
+
+// Is makes errors.Is find ErrRefused.
+func (e *apiError) Is(target error) bool { return target == ErrRefused && e.isFinal() }
 
 // refused is the error of a write that the server refused for good: what it means, and what to do.
 func (b *bucket) refused(natsKey string, e *apiError) error {
@@ -42,22 +60,32 @@ func (b *bucket) refused(natsKey string, e *apiError) error {
 			fmt.Sprintf(format, args...), e)
 	}
 	switch code := e.ErrorCode; {
-	case code == codeStoreFailed && e.Description == "maximum bytes exceeded":
-		return full("delete what is not needed, or raise max_bytes (nats stream edit %s --max-bytes=…)", b.stream)
-	case code == codeStoreFailed && e.Description == "maximum messages exceeded":
-		return full("delete what is not needed, or raise max_msgs (nats stream edit %s --max-msgs=…)", b.stream)
+	case code == codeStoreFailed && e.Description == bytesExceeded:
+		return full("raise max_bytes (nats stream edit %s --max-bytes=…), or purge keys that are not needed "+
+			"(nats kv purge %s KEY); a delete needs room", b.stream, b.name)
+	case code == codeStoreFailed && e.Description == messagesExceeded:
+		return full("raise max_msgs (nats stream edit %s --max-msgs=…), or purge what is not needed", b.stream)
 	case code == codeAccountFull:
 		return full("the account has reached its JetStream limits: delete what is not needed, or raise them")
 	case code == codeServerFull, code == codeMemoryFull, code == codeStorageFull:
 		return full("the server has reached its JetStream limits: delete what is not needed, or raise " +
 			"max_file_store or max_memory_store")
 	case code == codeMessageTooLarge:
-		return statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "", natsKey,
+		return &tooLargeRefused{cause: e, StatusError: statusError(
+			http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "", natsKey,
 			"writing key %q of bucket %q: it is too large: make it smaller, or raise max_msg_size "+
-				"(nats stream edit %s --max-msg-size=…): %v", natsKey, b.name, b.stream, e)
+				"(nats stream edit %s --max-msg-size=…): %v", natsKey, b.name, b.stream, e)}
 	case code == codeSealed:
 		return fmt.Errorf("writing key %q of bucket %q: the stream %s is sealed and takes no writes for ever: "+
 			"copy it to another bucket: %w", natsKey, b.name, b.stream, e)
 	}
 	return fmt.Errorf("writing key %q of bucket %q: %w", natsKey, b.name, e)
 }
+
+// tooLargeRefused is an apierrors.APIStatus, and an ErrRefused.
+type tooLargeRefused struct {
+	*apierrors.StatusError
+	cause *apiError
+}
+
+func (e *tooLargeRefused) Unwrap() []error { return []error{e.StatusError, e.cause} }

@@ -69,7 +69,7 @@ func TestARefusalForGoodIsToldAtOnce(t *testing.T) {
 						break
 					}
 				}
-				if err == nil || !test.is(err) || !strings.Contains(err.Error(), test.says) {
+				if !errors.Is(err, entity.ErrRefused) || !test.is(err) || !strings.Contains(err.Error(), test.says) {
 					t.Errorf("got %v, want %q", err, test.says)
 				}
 				if errors.Is(err, entity.ErrOutcomeUnknown) || took > 5*time.Second {

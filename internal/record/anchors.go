@@ -190,13 +190,20 @@ func (a *Anchors) PutStatus(ctx context.Context, key string, record *entity.Reco
 	}
 	if err != nil && status != nil && apierrors.IsRequestEntityTooLargeError(err) {
 		err = &StatusRefusedError{err}
-	} else if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+	} else if unrecordable(err) {
 		err = fmt.Errorf("%w: %w", ErrUnrecordable, err)
 	}
 	if err == nil {
 		a.Written(ctx, key)
 	}
 	return err
+}
+
+// unrecordable tells of the error of a write whether the record itself is its reason. What the server refuses may be
+// the bucket's fault, which concerns other keys, too.
+func unrecordable(err error) bool {
+	return !errors.Is(err, entity.ErrRefused) &&
+		(apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err))
 }
 
 // MaxConflicts bounds how often a record is put on top of another writer's in a row.
@@ -248,8 +255,13 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, condi
 	behind := func(record *entity.Record) bool {
 		return IsAnchor(record) && v.Object != nil && !a.Covers(record, v, stream)
 	}
-	if cached := a.Cached(key); cached != nil && !behind(cached) && sameCondition(cached.Conditions, condition) {
-		return nil
+	if cached := a.Cached(key); cached != nil && sameCondition(cached.Conditions, condition) {
+		if !behind(cached) {
+			return nil
+		}
+		if _, err := a.For(cached, v, stream); errors.Is(err, ErrUnrecordable) {
+			return nil // it cannot be brought up to date
+		}
 	}
 	record, err := a.Records.Get(ctx, key)
 	if apierrors.IsNotFound(err) {
