@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,5 +86,39 @@ func TestAMarkerThatTheLeaderHasIsRemembered(t *testing.T) {
 	eventually(t, "its teardown goes on", func() bool { return seen.with("home", OperationDelete) > 2 })
 	if seen := c.engine.Inside().Keys.Of("home").Deleted; seen == nil || !seen.Evidenced || seen.WasInvalid {
 		t.Errorf("remembered %+v, want evidence", seen)
+	}
+}
+
+// TestADeleteIsNoEvidenceForTheNextDocument, which did not decode and vanished without one, while the teardown of the
+// one before still waits.
+func TestADeleteIsNoEvidenceForTheNextDocument(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.client("Site", "sites", quickCompare)
+	var deletes atomic.Int64
+	c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+		if req.Operations.Has(OperationDelete) {
+			deletes.Add(1)
+			return Result{RequeueAfter: time.Hour}, nil // not finished
+		}
+		return Result{}, nil
+	}), WithLeaseTiming(longLease))
+	must(t, err)
+	w.run(c)
+	w.make(sites, many)
+	w.settled(c, sites, many)
+	for i := range many {
+		must(t, sites.Delete(t.Context(), siteName(i)))
+	}
+	eventually(t, "their teardowns wait", func() bool { return deletes.Load() == many })
+	for i := range many {
+		_, err := w.kv("sites").Put(t.Context(), siteName(i), []byte("no document"))
+		must(t, err)
+	}
+	eventually(t, "they are invalid", func() bool { return c.Stats().Invalid == many })
+	w.vanishing(0, many)
+	eventually(t, "the brake holds all", func() bool { return c.Stats().Brake.Held == many })
+	if n := deletes.Load(); n != many {
+		t.Errorf("%d more teardowns", n-many)
 	}
 }

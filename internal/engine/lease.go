@@ -28,22 +28,19 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		Name:     e.statusBucket + "/" + record.KeyLease,
 		Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
 		Timing:   lease.Timing(e.opts.Lease),
-		Existed:  e.hasRecords,
-		Removed:  e.leaseRemoved,
-		Report:   e.leaseHealth.Report,
+		Existed: func() bool { // there are records: a replica led, and gave the lease back, or still has it
+			for range e.records.All() {
+				return true
+			}
+			return false
+		},
+		Removed: e.leaseRemoved,
+		Report:  e.leaseHealth.Report,
 	}, lead)
 	if err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	return nil
-}
-
-// hasRecords tells that a replica led before: the lease is given back and never deleted.
-func (e *Engine) hasRecords() bool {
-	for range e.records.All() {
-		return true
-	}
-	return false
 }
 
 // awaitRecords waits until the cache of records shows what the last holder of the lease wrote. It wrote to the same

@@ -20,10 +20,7 @@ type observer struct{ *Engine }
 
 // Added implements source.Listener.
 func (o observer) Added(key string, initial bool, passes func() bool) {
-	o.keys.ForgetDelete(key)
-	if o.brake != nil {
-		o.brake.Forget(key) // also where a predicate keeps the key from the queue
-	}
+	o.noteExists(key)
 	if !o.keys.TakeNewlyDecodable(key) && !passes() {
 		return
 	}
@@ -34,6 +31,13 @@ func (o observer) Added(key string, initial bool, passes func() bool) {
 		o.keys.ResetFailures(key)
 	}
 	o.Notice(key, operation.Of(operation.Put), prio)
+}
+
+func (o observer) noteExists(key string) {
+	o.keys.ForgetDelete(key)
+	if o.brake != nil {
+		o.brake.Forget(key) // also where a predicate keeps the key from the queue
+	}
 }
 
 // Changed implements source.Listener.
@@ -75,6 +79,7 @@ func (o observer) Undecodable(ctx context.Context, key string, err error) {
 		return
 	}
 	o.stats.Invalid.Add(1)
+	o.noteExists(key)
 	klog.FromContext(ctx).Error(err, "Invalid document, not reconciled until it is mended", "key", key)
 	o.queue.Add(key, operation.Of(operation.Put), queue.Live)
 }
