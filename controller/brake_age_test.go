@@ -1,7 +1,10 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,34 +46,91 @@ func TestAnAgeLimitSetByMistakeTearsNothingDown(t *testing.T) {
 	}
 }
 
-// TestWhatExpiredWhileNobodyWatchedIsHeld: the leader still has the markers.
+// TestWhatExpiredWhileNobodyWatchedIsHeld: the leader still has the markers. A release is for good, also where a crash
+// comes between.
 func TestWhatExpiredWhileNobodyWatchedIsHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const few = 3
-	m := w.massed()
-	w.make(m.sites, few)
-	w.settled(m.c, m.sites, few)
-	m.r.halt()
-	w.limitAge(time.Second)
-	eventually(t, "they expire", func() bool { return count(t, m.sites) == 0 })
-	m = w.massed()
-	eventually(t, "the brake holds all", func() bool { return m.c.Stats().Brake.Held == few })
-	if s := m.c.Stats(); s.TornDown != 0 || s.Cascaded != 0 {
-		t.Errorf("%d torn down, %d secondaries deleted", s.TornDown, s.Cascaded)
+	sites := w.client("Site", "sites", onDisk)
+	var failing atomic.Bool
+	var attempts atomic.Int64
+	start := func() (*Controller[*site], *running) {
+		c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+			if req.Operations.Has(OperationDelete) && failing.Load() {
+				attempts.Add(1)
+				return Result{}, errors.New("not now")
+			}
+			return Result{}, nil
+		}), WithLeaseTiming(longLease))
+		must(t, err)
+		return c, w.run(c)
 	}
-	must(t, m.c.ReleaseBrake(t.Context()))
-	eventually(t, "they are torn down after a release", func() bool { return m.c.Stats().TornDown == few })
+	c, r := start()
+	w.make(sites, few)
+	w.settled(c, sites, few)
+	r.halt()
+	w.limitAge(time.Second)
+	eventually(t, "they expire", func() bool { return count(t, sites) == 0 })
+	failing.Store(true)
+	c, r = start()
+	eventually(t, "the brake holds all", func() bool { return c.Stats().Brake.Held == few })
+	if n := attempts.Load(); n != 0 {
+		t.Errorf("%d attempts to tear down", n)
+	}
+	must(t, c.ReleaseBrake(t.Context()))
+	eventually(t, "their teardowns fail", func() bool { return attempts.Load() >= few })
+	r.halt()
+	failing.Store(false)
+	c, _ = start()
+	eventually(t, "they are torn down", func() bool { return c.Stats().TornDown == few })
+	if n := c.Stats().BrakeEngaged; n != 0 {
+		t.Errorf("the brake engaged %d times after the release", n)
+	}
+}
+
+// TestADocumentMayExpireWhileNobodyWatches: in a bucket without an age limit only its writer can have wanted that.
+func TestADocumentMayExpireWhileNobodyWatches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.client("Site", "sites", onDisk)
+	start := func() (*Controller[*site], *running) {
+		c, err := New("sites", sites, (&calls{}).reconciler(nil), WithLeaseTiming(longLease))
+		must(t, err)
+		return c, w.run(c)
+	}
+	c, r := start()
+	w.putFor(6 * time.Second)
+	eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	r.halt()
+	eventually(t, "it expires", func() bool { return count(t, sites) == 0 })
+	c, _ = start()
+	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+	if n := c.Stats().BrakeEngaged; n != 0 {
+		t.Errorf("the brake engaged %d times", n)
+	}
+}
+
+// putFor writes the site "home", which expires; 0 for never.
+func (w *world) putFor(ttl time.Duration) {
+	w.t.Helper()
+	msg := nats.NewMsg("$KV.sites.home")
+	msg.Data = []byte(`{"spec":{}}`)
+	if ttl != 0 {
+		msg.Header.Set("Nats-TTL", ttl.String())
+	}
+	_, err := w.js.PublishMsg(w.t.Context(), msg)
+	must(w.t, err)
 }
 
 // TestADocumentMayExpire if its own writer set the time, or the configuration says that documents do.
 func TestADocumentMayExpire(t *testing.T) {
 	for name, test := range map[string]struct {
-		ttl    string
+		ttl    time.Duration
 		age    time.Duration
 		change func(*entity.Config)
 	}{
-		"its own time":      {ttl: "6s", change: func(*entity.Config) {}},
+		"its own time":      {ttl: 6 * time.Second, change: func(*entity.Config) {}},
 		"as all others may": {age: time.Second, change: func(c *entity.Config) { c.DocumentsExpire = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,13 +142,7 @@ func TestADocumentMayExpire(t *testing.T) {
 			must(t, err)
 			w.run(c)
 			eventually(t, "it leads", func() bool { return c.Stats().Leading })
-			msg := nats.NewMsg("$KV.sites.home")
-			msg.Data = []byte(`{"spec":{}}`)
-			if test.ttl != "" {
-				msg.Header.Set("Nats-TTL", test.ttl)
-			}
-			_, err = w.js.PublishMsg(t.Context(), msg)
-			must(t, err)
+			w.putFor(test.ttl)
 			eventually(t, "it is reconciled", func() bool { return seen.count("home") > 0 })
 			if test.age != 0 {
 				w.limitAge(test.age)

@@ -197,6 +197,33 @@ func TestSoakACallbackThatNeverReturnsEndsRun(t *testing.T) {
 	close(let)
 }
 
+// TestSoakAStopDuringTheEndOfATermEnds: the stop comes before the reconcile of the lost term is given up, and it returns
+// after that.
+func TestSoakAStopDuringTheEndOfATermEnds(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	home := newStubborn(t)
+	c, err := New("sites", sites, ReconcilerFunc(home.reconcile), slowRenewal, WithGracePeriod(10*time.Second))
+	must(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	within(t, "it is being reconciled", home.begun)
+	w.leaseTo("another", 5*time.Minute)
+	<-home.ended
+	time.Sleep(8 * time.Second)
+	stop()
+	time.Sleep(5 * time.Second)
+	home.free()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Error("Run does not return")
+	}
+}
+
 // TestAStoppedReplicaKeepsItsLeaseWhileAReconcileRuns, even after the grace period. If it gave the lease back
 // earlier, two replicas would reconcile one key at once.
 func TestAStoppedReplicaKeepsItsLeaseWhileAReconcileRuns(t *testing.T) {

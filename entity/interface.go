@@ -73,7 +73,8 @@ type Lister[T IEntity] interface {
 type Presence struct {
 	Exists   bool
 	Revision uint64 // of the document, or of the marker of its delete; 0 if there is neither
-	// Expired says that the marker is that of an expiry, and Config.DocumentsExpire does not say that it is meant.
+	// Expired says that the marker is that of an expiry in a bucket with an age limit, of which Config.DocumentsExpire
+	// does not say that it is meant.
 	Expired bool
 }
 

@@ -169,7 +169,7 @@ func (c *Client[T]) Confirm(ctx context.Context, key string) (Presence, error) {
 	}
 	return Presence{
 		Exists: last.live() != nil, Revision: last.revision(),
-		Expired: last.hasExpired() && !c.cfg.DocumentsExpire,
+		Expired: last.hasExpired() && info.Config.MaxAge > 0 && !c.cfg.DocumentsExpire,
 	}, nil
 }
 

@@ -207,8 +207,12 @@ type event struct {
 func difference(
 	before, next *keys, cursor uint64, anew bool, vanished DeleteReason,
 ) (gone, changed []event) {
-	vanish := func(last runtime.Object) {
-		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, vanished, cursor)}})
+	vanish := func(key string, last runtime.Object) {
+		reason := vanished
+		if _, ownTime := before.expires[key]; ownTime {
+			reason = DeleteVanished
+		}
+		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, reason, cursor)}})
 	}
 	for key, o := range before.live {
 		if o.object == nil {
@@ -218,13 +222,13 @@ func difference(
 		tomb, buried := next.tombs[key]
 		switch {
 		case anew, !there && !buried:
-			vanish(o.object)
+			vanish(key, o.object)
 		case buried:
 			gone = append(gone, event{0, watch.Event{
 				Type: watch.Deleted, Object: deleted(o.object, tomb.reason, tomb.revision),
 			}})
 		case n.revision == o.revision && n.created != o.created:
-			vanish(o.object) // client-go ignores an update with the same resourceVersion
+			vanish(key, o.object) // client-go ignores an update with the same resourceVersion
 		}
 	}
 	for key, n := range next.live {

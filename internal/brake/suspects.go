@@ -36,13 +36,18 @@ func (b *Brake) Admit(key string) bool {
 	return false
 }
 
-// Reconsider makes a key a suspect again that was admitted, because more is known of how it went.
-func (b *Brake) Reconsider(key string) {
+// Reconsider makes a key a suspect again that was admitted, because more is known of how it went. It does not, and
+// returns false, while there is a release, which may be for the key.
+func (b *Brake) Reconsider(key string) bool {
 	b.mu.Lock()
 	defer b.unlock()
+	if b.state.Released {
+		return false
+	}
 	b.allowed.Delete(key)
 	b.suspect(key)
 	b.poke()
+	return true
 }
 
 // Asking says that the leader is asked whether somebody deleted a key. If nobody did, the key is the next suspect. The

@@ -28,8 +28,8 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		Name:     e.statusBucket + "/" + record.KeyLease,
 		Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
 		Timing:   lease.Timing(e.opts.Lease),
-		Existed: func() bool { // there are records: a replica led, and gave the lease back, or still has it
-			for range e.records.All() {
+		Existed: func() bool { // only a replica that led writes anchors, and it never deletes the lease
+			for range (brakeAnchors{e.records}).All() {
 				return true
 			}
 			return false

@@ -117,7 +117,9 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	election, endElection := context.WithCancel(life)
 	elected := make(chan error, 1)
 	go func() {
-		elected <- e.elect(election, func(term context.Context, won *lease.Term) { e.serve(term, life, ctx, won) })
+		elected <- e.elect(election, func(term context.Context, won *lease.Term) {
+			e.serve(term, life, election, ctx, won)
+		})
 	}()
 	var err error
 	var stuck error

@@ -22,7 +22,7 @@ const (
 
 // serve is one term: from the lease won until ctx ends, because it was lost or the controller has stopped. Once runCtx,
 // which is Run's context, has ended no new reconcile starts.
-func (e *Engine) serve(ctx, life, runCtx context.Context, won *lease.Term) {
+func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.Term) {
 	logger := klog.FromContext(life)
 	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
 	defer cancel(nil)
@@ -80,12 +80,12 @@ func (e *Engine) serve(ctx, life, runCtx context.Context, won *lease.Term) {
 		e.APIs.EndTerm()
 		loops.Wait()
 	}()
-	e.awaitReturn(life, returned)
+	e.awaitReturn(life, election, returned)
 }
 
 // awaitReturn waits until all that ran in a term has returned. What does not shows as degraded, and ends Run after a
 // while: this replica cannot apply for the lease again, so another process has to.
-func (e *Engine) awaitReturn(life context.Context, returned <-chan struct{}) {
+func (e *Engine) awaitReturn(life, election context.Context, returned <-chan struct{}) {
 	const name = "end of the term"
 	defer e.health.Set(life, name, nil)
 	look := time.NewTicker(returnPatience)
@@ -94,7 +94,7 @@ func (e *Engine) awaitReturn(life context.Context, returned <-chan struct{}) {
 		select {
 		case <-returned:
 			if told {
-				<-life.Done() // Run ends, and no other term may begin
+				<-election.Done() // Run ends, and no other term may begin
 			}
 			return
 		case <-life.Done(): // drain has seen to it
@@ -102,12 +102,12 @@ func (e *Engine) awaitReturn(life context.Context, returned <-chan struct{}) {
 			return
 		case <-look.C:
 		}
-		patience, running := max(e.opts.GracePeriod, stuckPatience), e.stats.Running.Load() > 0
-		err := fmt.Errorf("controller %q: the lease was lost, and the reconciles of %q go on although their context "+
+		running, patience := e.stats.Running.Load() > 0, max(e.opts.GracePeriod, stuckPatience)
+		err := fmt.Errorf("controller %q: the term is over, and the reconciles of %q go on although their context "+
 			"was cancelled: nothing is reconciled here before they return", e.name, e.queue.RunningKeys(10))
 		if !running {
 			patience += writePatience
-			err = fmt.Errorf("controller %q: the lease was lost, and a callback has not returned, or a write of a "+
+			err = fmt.Errorf("controller %q: the term is over, and a callback has not returned, or a write of a "+
 				"record is not answered: nothing is reconciled here before", e.name)
 		}
 		if running || time.Since(lost) > writePatience {

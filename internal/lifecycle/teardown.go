@@ -62,12 +62,22 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error)
 	}
 	found, err := r.Teardown.Marker(t.Ctx, it.Key) // nothing but the cache says that it is gone
 	if err == nil && owed && found.Expired && seen == nil {
-		// It expired before this process began to watch, so the brake did not know.
-		r.Keys.ObserveDelete(it.Key, keytable.ObservedDelete{Expired: true})
-		r.Brake.Reconsider(it.Key)
-		return false, nil
+		r.noteExpired(it.Key)
+		return !r.Brake.Reconsider(it.Key), nil
 	}
 	return err == nil, err
+}
+
+// noteExpired remembers of a key that it expired before this process began to watch, so that the brake knows.
+func (r *RecordedLife) noteExpired(key string) {
+	r.Keys.Change(key, func(s *keytable.State) {
+		if s.Deleted == nil { // else an event has told meanwhile
+			s.Deleted = &keytable.ObservedDelete{Expired: true}
+		}
+	})
+	if r.Teardown.Primaries.Exists(key) {
+		r.Keys.ForgetDelete(key)
+	}
 }
 
 // marked asks the leader whether it has a marker of the delete that was seen, in the stream that is known, and

@@ -27,7 +27,7 @@ func NewClaim(bucket *Bucket, controller, instance string) *Claim {
 	}
 }
 
-// Instance returns the id of this installation, and "" while it is not known.
+// Instance returns the id of this installation, and "" before Settle has succeeded if the bucket did not have it.
 func (c *Claim) Instance() string {
 	if id := c.instance.Load(); id != nil {
 		return *id

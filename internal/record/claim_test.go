@@ -172,16 +172,39 @@ func TestNoIDIsMadeWhereThereAreOthers(t *testing.T) {
 		if _, ok := s.has(record.KeyInstance); ok || claim.Instance() != "" {
 			t.Error("an id was made")
 		}
-		claim.Put(record.KeyLease)
 		s.put(record.KeyInstance, "old")
+		claim.Put(record.KeyLease)
 		synctest.Wait()
 		if len(settled) > 0 {
 			t.Error("it looked before it was told")
 		}
 		claim.Put(record.KeyInstance)
+		synctest.Wait()
+		if len(settled) == 0 {
+			t.Error("it did not look when it was told")
+		}
 		must(t, <-settled)
 		if claim.Instance() != "old" || len(board.Degraded()) != 0 {
 			t.Errorf("id %q, degraded %v", claim.Instance(), board.Degraded())
+		}
+	})
+}
+
+// TestAnIDIsMadeOnceTheOthersAreGone, and somebody need not put it.
+func TestAnIDIsMadeOnceTheOthersAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b, _ := s.bucket()
+		claim := record.NewClaim(b, "sites", "")
+		began := time.Now()
+		must(t, claim.Settle(quiet(t), func() record.Sightings {
+			if time.Since(began) < time.Minute {
+				return pages40()
+			}
+			return nil
+		}))
+		if id := claim.Instance(); id == "" || id == "old" || time.Since(began) > 2*time.Minute {
+			t.Errorf("id %q after %v", id, time.Since(began))
 		}
 	})
 }

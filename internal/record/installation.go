@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -13,13 +14,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// lookAgain is how often the objects of other installations are looked for again.
+const lookAgain = 5 * time.Second
+
 // Settle learns the id of this installation, and makes one for a bucket without. It does not while there are objects
 // that carry others: if the bucket was lost, everything that the primaries own would be another installation's with a
 // new id. Then it waits, degraded, until somebody has put the id, or ctx ends. others lists the objects by their ids.
 func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
 	board, name := c.bucket.board, "installation (bucket "+c.bucket.name+")"
 	defer board.Set(context.WithoutCancel(ctx), name, nil)
-	for {
+	look := time.NewTicker(lookAgain)
+	defer look.Stop()
+	for told := false; ; told = true {
 		seen := others() // before the key is read: another replica writes it before its first objects
 		if err := c.Take(ctx); err != nil || c.Instance() != "" {
 			return err
@@ -29,11 +35,14 @@ func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
 		}
 		err := c.undecided(seen)
 		board.Set(ctx, name, err)
-		klog.FromContext(ctx).Error(err, "Nothing is reconciled until the id of this installation is known")
+		if !told {
+			klog.FromContext(ctx).Error(err, "Nothing is reconciled until the id of this installation is known")
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-c.given:
+		case <-look.C: // the objects may be gone
 		}
 	}
 }
