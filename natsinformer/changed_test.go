@@ -387,24 +387,6 @@ func TestAListTellsExpiriesApart(t *testing.T) {
 	}
 }
 
-// TestWhatVanishesWhereThereIsAnAgeLimitHasExpired: a bucket without limit markers tells nothing else.
-func TestWhatVanishesWhereThereIsAnAgeLimitHasExpired(t *testing.T) {
-	for declared, want := range map[bool]Deletion{false: {false, ExpiryMarker}, true: {false, DeleteVanished}} {
-		t.Run(fmt.Sprint("declared ", declared), func(t *testing.T) {
-			t.Parallel() // it waits
-			js := connect(t, natstest.Start(t).URL())
-			kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-			put(t, kv, "k", 7)
-			r := start(t, js, Config{Bucket: "b", DocumentsExpire: declared, CompareInterval: 300 * time.Millisecond}).synced(t)
-			expire(t, js, time.Second)
-			eventually(t, 10*time.Second, "expired", func() bool { return r.seen.last("k").kind == "delete" })
-			if e := r.seen.last("k"); e.deletion != want || e.n != 7 {
-				t.Errorf("%+v, want %+v", e, want)
-			}
-		})
-	}
-}
-
 // TestHistoryDoesNotBringBackOldObjects: when a bucket with history is listed again, its older revisions are read
 // first.
 func TestHistoryDoesNotBringBackOldObjects(t *testing.T) {

@@ -27,8 +27,7 @@ type Deletion struct {
 	// Evidenced is true if the stream says that somebody wanted the key to go: it has a delete marker or a purge
 	// marker, or a marker that the key expired by the TTL that its own writer set. It is false if the delete was only
 	// inferred from the key's absence, and if the key expired by the bucket's age limit, which may be set by mistake,
-	// unless Config.DocumentsExpire says that it is meant. Where a bucket with an age limit makes no markers, what
-	// vanishes counts as expired.
+	// unless Config.DocumentsExpire says that it is meant.
 	Evidenced bool
 	Reason    DeleteReason
 }

@@ -40,11 +40,7 @@ func (w *worker) list(ctx context.Context, s *session, m mode, info *streamInfo)
 		w.install(s, next, cursor)
 		w.reportInvalid(before, next)
 	} else {
-		vanished := DeleteVanished
-		if info.Config.MaxAge > 0 && !w.cfg.DocumentsExpire && m == listing {
-			vanished = expiredByAge // no other reason is as likely
-		}
-		w.emitDifference(ctx, s, before, next, cursor, m, vanished)
+		w.emitDifference(ctx, s, before, next, cursor, m)
 	}
 	return nil
 }
@@ -202,17 +198,10 @@ type event struct {
 }
 
 // difference returns the changes from before to next: deletes, and then the rest in the order of revisions. With anew
-// the streams are not the same one, and no object of before stays. vanished is the reason of deletes that have no
-// marker.
-func difference(
-	before, next *keys, cursor uint64, anew bool, vanished DeleteReason,
-) (gone, changed []event) {
-	vanish := func(key string, last runtime.Object) {
-		reason := vanished
-		if _, ownTime := before.expires[key]; ownTime {
-			reason = DeleteVanished
-		}
-		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, reason, cursor)}})
+// the streams are not the same one, and no object of before stays.
+func difference(before, next *keys, cursor uint64, anew bool) (gone, changed []event) {
+	vanish := func(last runtime.Object) {
+		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, DeleteVanished, cursor)}})
 	}
 	for key, o := range before.live {
 		if o.object == nil {
@@ -222,13 +211,13 @@ func difference(
 		tomb, buried := next.tombs[key]
 		switch {
 		case anew, !there && !buried:
-			vanish(key, o.object)
+			vanish(o.object)
 		case buried:
 			gone = append(gone, event{0, watch.Event{
 				Type: watch.Deleted, Object: deleted(o.object, tomb.reason, tomb.revision),
 			}})
 		case n.revision == o.revision && n.created != o.created:
-			vanish(key, o.object) // client-go ignores an update with the same resourceVersion
+			vanish(o.object) // client-go ignores an update with the same resourceVersion
 		}
 	}
 	for key, n := range next.live {
@@ -255,16 +244,14 @@ func versionOf(object runtime.Object) string {
 
 // emitDifference brings the store from before to next. Its events are not in the order of sequences, so the cursor
 // stands still until all of them are applied.
-func (w *worker) emitDifference(
-	ctx context.Context, s *session, before, next *keys, cursor uint64, m mode, vanished DeleteReason,
-) {
+func (w *worker) emitDifference(ctx context.Context, s *session, before, next *keys, cursor uint64, m mode) {
 	still := w.progress.cursor()
 	if m != listing {
 		still = 0 // sequences of another stream say nothing
 	}
 	w.progress.freeze(still)
 	w.install(s, next, cursor)
-	gone, changed := difference(before, next, cursor, m == relisted, vanished)
+	gone, changed := difference(before, next, cursor, m == relisted)
 	for _, e := range slices.Concat(gone, changed) {
 		w.emit(ctx, e.Event)
 	}

@@ -106,7 +106,7 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.records = records
 	e.leaseRemoved, e.stuck = make(chan struct{}, 1), make(chan error, 1)
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
-	e.claim = record.NewClaim(e.reserved, e.name, e.opts.Instance)
+	e.claim = record.NewClaim(e.reserved, e.name)
 	e.async = asyncwrites.New()
 	e.lastDocumentLimit = config.LastDocumentLimit
 	e.filtered = config.Filter != ">"

@@ -10,7 +10,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/klog/v2"
 )
 
@@ -35,9 +34,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	err := e.startSources(ctx, life)
 	if err == nil {
 		logger.V(1).Info("Caches synced")
-		err = e.settleInstance(ctx)
-	}
-	if err == nil {
 		err = e.lead(ctx, life, endLife)
 	}
 	e.queue.ShutDown()
@@ -85,14 +81,6 @@ func (e *Engine) startSources(ctx, life context.Context) error {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	return nil
-}
-
-// settleInstance needs the caches: what the primaries own says which installation this is if the bucket was lost.
-func (e *Engine) settleInstance(ctx context.Context) error {
-	if e.claim == nil {
-		return nil
-	}
-	return e.claim.Settle(ctx, func() record.Sightings { return record.SeenIn(e.owned(), e.Kind) })
 }
 
 var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSyncTimeout)")
