@@ -69,7 +69,8 @@ func TestALeaseThatIsLostWhileApplyRunsLosesNoOperation(t *testing.T) {
 		if _, revision, err := w.sites.Records().GetReserved(t.Context(), record.KeyLease); err == nil &&
 			!second.Stats().Leading {
 			// a renewal may come in between
-			_ = w.sites.Records().DeleteReserved(t.Context(), record.KeyLease, revision)
+			_, _ = w.sites.Records().PutReserved(t.Context(), record.KeyLease,
+				[]byte(`{"holderIdentity":"","leaseDurationSeconds":1}`), revision)
 		}
 		return second.Stats().Leading && !first.Stats().Leading
 	})
