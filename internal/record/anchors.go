@@ -144,7 +144,7 @@ func (a *Anchors) next(before *entity.Record) *entity.Record {
 // one.
 func (a *Anchors) putFitting(ctx context.Context, key string, record *entity.Record) error {
 	err := a.Records.Put(ctx, key, record)
-	if err != nil && len(record.LastDocument) > 0 && apierrors.IsRequestEntityTooLargeError(err) {
+	if err != nil && len(record.LastDocument) > 0 && unrecordable(err) {
 		record.LastDocument = nil
 		err = a.Records.Put(ctx, key, record)
 	}
