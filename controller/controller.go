@@ -61,6 +61,10 @@ func reconcileWith(r Reconciler) engine.Reconcile {
 // running ones go on with a live context for the grace period (see WithGracePeriod); then their context is cancelled.
 // Last, handlers and caches are released.
 //
+// A controller whose status bucket was lost does not know any more which objects are its own. If it finds objects that
+// carry the id of another installation, and none in the status bucket, it waits, says so in Stats().Degraded and the
+// log, and begins when the id is put to "_nagi.instance" in the status bucket, or given by [WithInstance].
+//
 // Run returns an error if a source does not sync in time, or if the status bucket belongs to another controller. What
 // goes wrong later is retried, and shown by Stats and the log; it does not end Run. A controller runs once; a second
 // call returns an error.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/engine"
@@ -27,6 +28,20 @@ func WithLeaseTiming(t LeaseTiming) Option {
 		}
 		o.Lease = lease.Timing(t)
 		o.TeardownOptions = append(o.TeardownOptions, "WithLeaseTiming")
+		return nil
+	}
+}
+
+// WithInstance gives the id of this installation, which everything carries that the primaries own. Without it the id is
+// made once and kept in the status bucket, under "_nagi.instance". Give the old id if the status bucket was lost: see
+// [Controller.Run]. Run fails if the bucket keeps another id.
+func WithInstance(id string) Option {
+	return func(o *engine.Options) error {
+		if id == "" || strings.TrimSpace(id) != id {
+			return fmt.Errorf("WithInstance(%q): the id must not be empty, and have no space around it", id)
+		}
+		o.Instance = id
+		o.TeardownOptions = append(o.TeardownOptions, "WithInstance")
 		return nil
 	}
 }

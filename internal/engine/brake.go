@@ -4,19 +4,18 @@ import (
 	"context"
 	"iter"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
-	"github.com/nagi-runtime/nagi/internal/record"
 )
 
 func (e *Engine) newBrake() *brake.Brake {
 	return brake.New(brake.Config{
-		Primaries: brakePrimaries{e},
-		Anchors:   brakeAnchors{e.records},
-		Bucket:    e.reserved,
-		Window:    e.opts.BrakeWindow,
-		Enqueue:   e.queue.Add,
-		Tell:      e.brakeChanged,
+		Primaries:   brakePrimaries{e},
+		Anchors:     brake.RecordAnchors{Records: e.records},
+		Secondaries: e.teardown.Stamps,
+		Bucket:      e.reserved,
+		Window:      e.opts.BrakeWindow,
+		Enqueue:     e.queue.Add,
+		Tell:        e.brakeChanged,
 	})
 }
 
@@ -62,28 +61,4 @@ func (p brakePrimaries) Stream() brake.Stream { return brake.Stream(p.engine.pri
 
 func (p brakePrimaries) Await(ctx context.Context, sequence uint64) error {
 	return p.engine.primary.Await(ctx, sequence)
-}
-
-// brakeAnchors implements brake.Anchors.
-type brakeAnchors struct{ records *entity.Records }
-
-func (a brakeAnchors) All() iter.Seq2[string, brake.Anchor] {
-	return func(yield func(string, brake.Anchor) bool) {
-		for key, held := range a.records.All() {
-			if !record.IsAnchor(held) {
-				continue
-			}
-			anchor := brake.Anchor{
-				Stream: held.Stream, Document: held.DocumentRevision, Observed: held.ObservedRevision,
-			}
-			if !yield(key, anchor) {
-				return
-			}
-		}
-	}
-}
-
-func (a brakeAnchors) Has(key string) bool {
-	held, _ := a.records.Cached(key)
-	return record.IsAnchor(held)
 }

@@ -106,7 +106,7 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.records = records
 	e.leaseRemoved, e.stuck = make(chan struct{}, 1), make(chan error, 1)
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
-	e.claim = record.NewClaim(e.reserved, e.name)
+	e.claim = record.NewClaim(e.reserved, e.name, e.opts.Instance)
 	e.async = asyncwrites.New()
 	e.lastDocumentLimit = config.LastDocumentLimit
 	e.filtered = config.Filter != ">"
@@ -114,9 +114,9 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 		Controller: e.name, Kind: e.Kind, Limit: config.LastDocumentLimit, Records: records, Primary: e.primary,
 		Written: e.recordWritten,
 	}
-	e.brake = e.newBrake()
 	e.APIs = e.newAPIs()
 	e.teardown = e.newTeardown()
+	e.brake = e.newBrake()
 	e.life = &lifecycle.RecordedLife{
 		Caller: e, Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
 		Primary: e.primary, RecordsHealth: e.recordsHealth,

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nats-io/nuid"
@@ -29,7 +30,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
 		Timing:   lease.Timing(e.opts.Lease),
 		Existed: func() bool { // only a replica that led writes anchors, and it never deletes the lease
-			for range (brakeAnchors{e.records}).All() {
+			for range (brake.RecordAnchors{Records: e.records}).All() {
 				return true
 			}
 			return false

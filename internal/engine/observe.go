@@ -116,8 +116,10 @@ func (o observer) Reserved(name string, value []byte) {
 	if name == record.KeyRelease && value != nil && o.brake != nil {
 		o.brake.ReleaseRequested()
 	}
-	if value == nil && o.claim != nil {
+	if o.claim != nil && value == nil {
 		o.claim.Removed(name)
+	} else if o.claim != nil {
+		o.claim.Put(name)
 	}
 	if name == record.KeyLease && value == nil {
 		select {

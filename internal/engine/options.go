@@ -26,6 +26,7 @@ type Options struct {
 	DebounceMax      time.Duration
 	BrakeWindow      time.Duration
 	Lease            lease.Timing
+	Instance         string // the id of the installation; "" takes the one that the status bucket keeps
 	Triggers         []<-chan struct{}
 	OnResult         func(Report)
 	OnBrake          func(brake.State)

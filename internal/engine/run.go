@@ -7,9 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/klog/v2"
 )
 
@@ -65,19 +68,44 @@ func (e *Engine) stopSources(background *sync.WaitGroup, endTelling func()) erro
 	}
 }
 
-// startSources starts the sources and waits for all of them.
+// startSources claims the status bucket, starts the sources and waits for all of them. Where the bucket does not know
+// the installation, the sources in NATS and Kubernetes start first: what they hold may carry its id. Resources behind
+// APIs are listed under it.
 func (e *Engine) startSources(ctx, life context.Context) error {
+	if e.claim == nil {
+		return e.syncSources(ctx, life, e.sources)
+	}
+	bounded, cancel := context.WithTimeoutCause(ctx, e.opts.CacheSyncTimeout, errSyncTimeout)
+	defer cancel()
+	if err := e.claim.Take(bounded); err != nil {
+		return err
+	}
+	now, later := e.sources, source.Group(nil)
+	if e.InstanceID() == "" {
+		now, later = e.sources.Without(isBehindAPI)
+	}
+	if err := e.syncSources(bounded, life, now); err != nil {
+		return err
+	}
+	if err := e.claim.Settle(ctx, func() record.Sightings { return record.SeenIn(e.owned(), e.Kind) }); err != nil {
+		return err
+	}
+	return e.syncSources(ctx, life, later)
+}
+
+func isBehindAPI(s source.Source) bool {
+	_, ok := s.(*apisource.Source)
+	return ok
+}
+
+// syncSources starts sources and waits, as long as is configured, until they have synced.
+func (e *Engine) syncSources(ctx, life context.Context, sources source.Group) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.CacheSyncTimeout, errSyncTimeout)
 	defer cancel()
-	if e.claim != nil {
-		if err := e.claim.Take(ctx); err != nil {
-			return err
-		}
-	}
-	if err := e.sources.Start(life); err != nil {
+	if err := sources.Start(life); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
-	if err := e.sources.WaitSynced(ctx, life); err != nil {
+	if err := sources.WaitSynced(ctx, life); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	return nil

@@ -1,11 +1,10 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
-
-	"github.com/nats-io/nuid"
 )
 
 // Claim makes a status bucket that of one controller, and keeps the id of its installation there. All methods may be
@@ -13,16 +12,22 @@ import (
 type Claim struct {
 	bucket     *Bucket
 	controller string
+	configured string // the id that the user gave, or ""
 	instance   atomic.Pointer[string]
 	removed    chan struct{} // somebody removed a key of the claim
+	given      chan struct{} // somebody put the id
 }
 
-// NewClaim returns the claim of a controller. Nothing is claimed before Take.
-func NewClaim(bucket *Bucket, controller string) *Claim {
-	return &Claim{bucket: bucket, controller: controller, removed: make(chan struct{}, 1)}
+// NewClaim returns the claim of a controller. Nothing is claimed before Take. instance is the id of the installation if
+// the user has given one, else "".
+func NewClaim(bucket *Bucket, controller, instance string) *Claim {
+	return &Claim{
+		bucket: bucket, controller: controller, configured: instance,
+		removed: make(chan struct{}, 1), given: make(chan struct{}, 1),
+	}
 }
 
-// Instance returns the id of this installation, and "" before the first Take has succeeded.
+// Instance returns the id of this installation, and "" before Settle has succeeded if the bucket did not have it.
 func (c *Claim) Instance() string {
 	if id := c.instance.Load(); id != nil {
 		return *id
@@ -30,8 +35,9 @@ func (c *Claim) Instance() string {
 	return ""
 }
 
-// Take claims the bucket and learns the id of this installation; it makes one for a bucket without. It fails if another
-// controller has claimed the bucket, and tries again while NATS is away.
+// Take claims the bucket, and learns the id of this installation if the bucket has it. It writes the id if it is known
+// or configured and the bucket has none. It fails if another controller has claimed the bucket, or if the bucket has
+// another id than the one that is configured, and tries again while NATS is away.
 func (c *Claim) Take(ctx context.Context) error {
 	holder, err := Text(c.bucket, KeyController).GetOrCreate(ctx, c.controller)
 	if err != nil {
@@ -42,15 +48,43 @@ func (c *Claim) Take(ctx context.Context) error {
 			"one status bucket serves one controller: give the client of this one another StatusBucket",
 			c.controller, c.bucket.name, holder)
 	}
-	id := c.Instance()
-	if id == "" {
-		id = nuid.Next()
+	if id := cmp.Or(c.Instance(), c.configured); id != "" {
+		return c.keep(ctx, id)
 	}
-	if id, err = Text(c.bucket, KeyInstance).GetOrCreate(ctx, id); err != nil {
+	id, found, err := Text(c.bucket, KeyInstance).Load(ctx)
+	if err != nil {
 		return fmt.Errorf("controller %q: %w", c.controller, err)
+	}
+	if found {
+		c.instance.Store(&id)
+	}
+	return nil
+}
+
+// keep writes the id if the bucket has none, and takes the one that it has.
+func (c *Claim) keep(ctx context.Context, id string) error {
+	id, err := Text(c.bucket, KeyInstance).GetOrCreate(ctx, id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("controller %q: %w", c.controller, err)
+	case c.configured != "" && id != c.configured:
+		return fmt.Errorf("controller %q: the status bucket %s keeps %q as the id of the installation, and %q is "+
+			"configured: the objects of primaries carry one of them; configure that one, or put it into %s",
+			c.controller, c.bucket.name, id, c.configured, KeyInstance)
 	}
 	c.instance.Store(&id)
 	return nil
+}
+
+// Put notes that a key of the bucket was written.
+func (c *Claim) Put(key string) {
+	if key != KeyInstance {
+		return
+	}
+	select {
+	case c.given <- struct{}{}:
+	default:
+	}
 }
 
 // Removed notes that a key of the bucket was removed. Keep acts on it if the key belongs to the claim.

@@ -2,6 +2,7 @@ package record_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,17 +11,27 @@ import (
 	"github.com/nagi-runtime/nagi/internal/record"
 )
 
+// settle is for a bucket beside which nothing carries an id.
+func settle(t *testing.T, claim *record.Claim) error {
+	t.Helper()
+	if err := claim.Take(quiet(t)); err != nil {
+		return err
+	}
+	return claim.Settle(quiet(t), func() record.Sightings { return nil })
+}
+
 func TestTheIDOfAnInstallationIsMadeOnceAndKept(t *testing.T) {
 	var s store
 	b, _ := s.bucket()
-	first := record.NewClaim(b, "sites")
+	first := record.NewClaim(b, "sites", "")
+	must(t, first.Take(quiet(t)))
 	if id := first.Instance(); id != "" {
-		t.Errorf("id %q before Take", id)
+		t.Errorf("id %q before Settle", id)
 	}
-	must(t, first.Take(quiet(t)))
-	must(t, first.Take(quiet(t)))
-	second := record.NewClaim(b, "sites") // another replica, or the next run
-	must(t, second.Take(quiet(t)))
+	must(t, settle(t, first))
+	must(t, settle(t, first))
+	second := record.NewClaim(b, "sites", "") // another replica, or the next run
+	must(t, settle(t, second))
 	held, _ := s.has(record.KeyInstance)
 	if id := first.Instance(); id == "" || second.Instance() != id || held != id {
 		t.Errorf("ids %q and %q, %q in the bucket; want one", id, second.Instance(), held)
@@ -33,8 +44,8 @@ func TestTheIDOfAnInstallationIsMadeOnceAndKept(t *testing.T) {
 func TestTheBucketOfAnotherControllerIsNotTaken(t *testing.T) {
 	var s store
 	b, _ := s.bucket()
-	must(t, record.NewClaim(b, "pages").Take(quiet(t)))
-	claim := record.NewClaim(b, "sites")
+	must(t, record.NewClaim(b, "pages", "").Take(quiet(t)))
+	claim := record.NewClaim(b, "sites", "")
 	err := claim.Take(quiet(t))
 	for _, part := range []string{`controller "sites"`, "sites-status", `belongs to controller "pages"`,
 		"another StatusBucket"} {
@@ -67,8 +78,8 @@ func TestAClaimThatWasRemovedIsMadeAgainWithTheSameID(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var s store
 				b, _ := s.bucket()
-				claim := record.NewClaim(b, "sites")
-				must(t, claim.Take(quiet(t)))
+				claim := record.NewClaim(b, "sites", "")
+				must(t, settle(t, claim))
 				id := claim.Instance()
 				stop := keeping(t, claim)
 				defer stop()
@@ -94,8 +105,8 @@ func TestAClaimThatAnotherControllerTookIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s store
 		b, board := s.bucket()
-		claim := record.NewClaim(b, "sites")
-		must(t, claim.Take(quiet(t)))
+		claim := record.NewClaim(b, "sites", "")
+		must(t, settle(t, claim))
 		stop := keeping(t, claim)
 		defer stop()
 		reported := func() bool { return board.Degraded()["claim (bucket sites-status)"] != nil }
@@ -119,8 +130,8 @@ func TestAClaimThatCouldNotBeMadeIsMadeByTheNextKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s store
 		b, _ := s.bucket()
-		claim := record.NewClaim(b, "sites")
-		must(t, claim.Take(quiet(t)))
+		claim := record.NewClaim(b, "sites", "")
+		must(t, settle(t, claim))
 		s.failing(1000, errAway)
 		stop := keeping(t, claim)
 		s.remove(record.KeyController)
@@ -135,4 +146,110 @@ func TestAClaimThatCouldNotBeMadeIsMadeByTheNextKeep(t *testing.T) {
 			t.Error("not claimed")
 		}
 	})
+}
+
+// pages40 is what is left of an installation.
+func pages40() record.Sightings {
+	return record.Sightings{"old": {Objects: 40, Source: "Owns Page", Example: "home"}}
+}
+
+// TestNoIDIsMadeWhereThereAreOthers: it waits until somebody has put one, and says what it saw.
+func TestNoIDIsMadeWhereThereAreOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b, board := s.bucket()
+		claim := record.NewClaim(b, "sites", "")
+		settled := make(chan error, 1)
+		go func() { settled <- claim.Settle(quiet(t), pages40) }()
+		time.Sleep(time.Hour + time.Second) // between two looks
+		reason := board.Degraded()["installation (bucket sites-status)"]
+		for _, part := range []string{`"old"`, "40", `"home"`, "Owns Page", "nats kv put sites-status _nagi.instance",
+			"WithInstance"} {
+			if reason == nil || !strings.Contains(reason.Error(), part) {
+				t.Errorf("%v does not say %q", reason, part)
+			}
+		}
+		if _, ok := s.has(record.KeyInstance); ok || claim.Instance() != "" {
+			t.Error("an id was made")
+		}
+		s.put(record.KeyInstance, "old")
+		claim.Put(record.KeyLease)
+		synctest.Wait()
+		if len(settled) > 0 {
+			t.Error("it looked before it was told")
+		}
+		claim.Put(record.KeyInstance)
+		synctest.Wait()
+		if len(settled) == 0 {
+			t.Error("it did not look when it was told")
+		}
+		must(t, <-settled)
+		if claim.Instance() != "old" || len(board.Degraded()) != 0 {
+			t.Errorf("id %q, degraded %v", claim.Instance(), board.Degraded())
+		}
+	})
+}
+
+// TestAnIDIsMadeOnceTheOthersAreGone, and somebody need not put it.
+func TestAnIDIsMadeOnceTheOthersAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b, _ := s.bucket()
+		claim := record.NewClaim(b, "sites", "")
+		began := time.Now()
+		must(t, claim.Settle(quiet(t), func() record.Sightings {
+			if time.Since(began) < time.Minute {
+				return pages40()
+			}
+			return nil
+		}))
+		if id := claim.Instance(); id == "" || id == "old" || time.Since(began) > 2*time.Minute {
+			t.Errorf("id %q after %v", id, time.Since(began))
+		}
+	})
+}
+
+func TestWaitingForAnIDEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b, board := s.bucket()
+		ctx, cancel := context.WithTimeout(quiet(t), time.Minute)
+		defer cancel()
+		err := record.NewClaim(b, "sites", "").Settle(ctx, pages40)
+		if !errors.Is(err, context.DeadlineExceeded) || len(board.Degraded()) != 0 {
+			t.Errorf("%v, degraded %v", err, board.Degraded())
+		}
+	})
+}
+
+// TestAnIDThatAnotherReplicaMakesIsTaken although its first objects are there already.
+func TestAnIDThatAnotherReplicaMakesIsTaken(t *testing.T) {
+	var s store
+	b, _ := s.bucket()
+	claim := record.NewClaim(b, "sites", "")
+	must(t, claim.Settle(quiet(t), func() record.Sightings {
+		s.put(record.KeyInstance, "other") // and then it creates them
+		return record.Sightings{"other": {Objects: 1}}
+	}))
+	if claim.Instance() != "other" {
+		t.Errorf("id %q", claim.Instance())
+	}
+}
+
+func TestAConfiguredIDIsKept(t *testing.T) {
+	var s store
+	b, _ := s.bucket()
+	claim := record.NewClaim(b, "sites", "mine")
+	must(t, claim.Settle(quiet(t), pages40))
+	if held, _ := s.has(record.KeyInstance); held != "mine" || claim.Instance() != "mine" {
+		t.Errorf("id %q, %q in the bucket", claim.Instance(), held)
+	}
+	another := record.NewClaim(b, "sites", "another")
+	err := another.Take(quiet(t))
+	if err == nil || !strings.Contains(err.Error(), `"mine"`) || !strings.Contains(err.Error(), `"another"`) {
+		t.Errorf("got %v", err)
+	}
+	if id := another.Instance(); id != "" {
+		t.Errorf("it took the id %q", id)
+	}
 }

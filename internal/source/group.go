@@ -12,6 +12,18 @@ import (
 // Group are the sources of one controller, which start and stop together.
 type Group []Source
 
+// Without splits off the sources for which f is true.
+func (g Group) Without(f func(Source) bool) (rest, split Group) {
+	for _, s := range g {
+		if f(s) {
+			split = append(split, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	return rest, split
+}
+
 // Start starts all. Their events go on until Stop; ctx is that of their callbacks.
 func (g Group) Start(ctx context.Context) error {
 	for _, s := range g {

@@ -1,0 +1,105 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nats-io/nuid"
+	"k8s.io/klog/v2"
+)
+
+// lookAgain is how often the objects of other installations are looked for again.
+const lookAgain = 5 * time.Second
+
+// Settle learns the id of this installation, and makes one for a bucket without. It does not while there are objects
+// that carry others: if the bucket was lost, everything that the primaries own would be another installation's with a
+// new id. Then it waits, degraded, until somebody has put the id, or ctx ends. others lists the objects by their ids.
+func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
+	if c.Instance() != "" {
+		return nil
+	}
+	board, name := c.bucket.board, "installation (bucket "+c.bucket.name+")"
+	defer board.Set(context.WithoutCancel(ctx), name, nil)
+	look := time.NewTicker(lookAgain)
+	defer look.Stop()
+	for told := false; ; told = true {
+		seen := others() // before the key is read: another replica writes it before its first objects
+		if err := c.Take(ctx); err != nil || c.Instance() != "" {
+			return err
+		}
+		if len(seen) == 0 {
+			return c.keep(ctx, nuid.Next())
+		}
+		err := c.undecided(seen)
+		board.Set(ctx, name, err)
+		if !told {
+			klog.FromContext(ctx).Error(err, "Nothing is reconciled until the id of this installation is known")
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.given:
+		case <-look.C: // the objects may be gone
+		}
+	}
+}
+
+func (c *Claim) undecided(seen Sightings) error {
+	id := slices.Sorted(maps.Keys(seen))[0]
+	return fmt.Errorf("the status bucket %s has no id of this installation, and there are objects whose owners are in "+
+		"another one: %s. If the status bucket was lost, take the id over: nats kv put %s %s %q, or WithInstance(%q). "+
+		"If the objects are another installation's, put there an id that no other has",
+		c.bucket.name, seen, c.bucket.name, KeyInstance, id, id)
+}
+
+// Sightings are objects that name an owner of a kind, by the id of the owner's installation.
+type Sightings map[string]Sighting
+
+// Sighting is where an id was seen.
+type Sighting struct {
+	Objects int
+	Source  string // of one of them
+	Example string // its key
+}
+
+// SeenIn looks through the caches of sources.
+func SeenIn(sources []source.Owned, kind string) Sightings {
+	seen := Sightings{}
+	for _, s := range sources {
+		for _, obj := range s.All() {
+			owner, _, ok := entity.OwnerOf(obj)
+			id := entity.InstanceOf(obj)
+			if !ok || owner != kind || id == "" {
+				continue
+			}
+			sighting := seen[id]
+			if sighting.Objects++; sighting.Objects == 1 {
+				sighting.Source, sighting.Example = s.String(), source.ObjectKey(obj)
+			}
+			seen[id] = sighting
+		}
+	}
+	return seen
+}
+
+// String lists some of the ids, with what carries them.
+func (s Sightings) String() string {
+	const most = 5
+	var parts []string
+	for _, id := range slices.Sorted(maps.Keys(s)) {
+		if len(parts) == most {
+			parts = append(parts, fmt.Sprintf("and %d more ids", len(s)-most))
+			break
+		}
+		seen := s[id]
+		parts = append(parts,
+			fmt.Sprintf("%q (%d objects, such as %q of %s)", id, seen.Objects, seen.Example, seen.Source))
+	}
+	return strings.Join(parts, ", ")
+}
