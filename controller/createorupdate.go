@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,6 +85,9 @@ func createOrUpdate[T entity.IEntity](
 			source.ObjectKey(obj), key)
 	}
 	if r, ok := current.Of(ctx); ok {
+		if exists {
+			owner.StampOf(before).Keep(obj)
+		}
 		r.Primary().Own(obj)
 	}
 	if !exists {

@@ -64,7 +64,7 @@ func (e *AlreadyOwnedError) Error() string {
 // mayUpdate refuses, inside a reconcile, an entity that is not the reconciled primary's.
 func mayUpdate(ctx context.Context, kind string, existing metav1.Object) error {
 	if r, ok := current.Of(ctx); ok {
-		return mayOwn(kind, existing, owner.Owner(r.Primary()))
+		return mayOwn(kind, existing, r.Primary().Owner)
 	}
 	return nil
 }

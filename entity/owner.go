@@ -20,6 +20,12 @@ const (
 	OwnerInstanceAnnotation = "nagi/ownerinstance"
 )
 
+// OwnerRevisionAnnotation is where a secondary has a revision of its primary's document, and the identity of the stream
+// that had it, as "152@2026-11-23T17:34:26Z". It is that of the reconcile which wrote the secondary first, or a later
+// one. A secondary whose revision the stream has not reached shows that the stream was restored to an earlier state, so
+// that what is not in it was not deleted.
+const OwnerRevisionAnnotation = "nagi/ownerrevision"
+
 // OwnerIndex is the index by owner on the informers of clients. OwnerIndexValue makes its values.
 const OwnerIndex = "nagi/owner"
 

@@ -27,7 +27,8 @@ import (
 func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	key := source.ObjectKey(obj)
 	desired := obj.DeepCopyObject().(T)
-	primary := ownerIn(ctx, desired)
+	primary, stamp := ownerIn(ctx, desired)
+	stamp.Set(desired)
 	manager, err := k.managerIn(ctx)
 	if err == nil && primary.IsNone() {
 		err = errors.New("there is no owner to adopt it for: " +
@@ -76,7 +77,8 @@ func (k *Handle[T]) adopt(
 		"labels": pick(desired.GetLabels(),
 			entity.OwnerKindLabel, entity.OwnerKeyLabel, entity.OwnerInstanceLabel),
 		"annotations": pick(desired.GetAnnotations(),
-			entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, entity.OwnerInstanceAnnotation),
+			entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, entity.OwnerInstanceAnnotation,
+			entity.OwnerRevisionAnnotation),
 	}}, manager)
 	return err
 }

@@ -93,6 +93,7 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 type configuration struct {
 	key, namespace, name string
 	owner                owner.Owner
+	stamp                owner.Stamp
 	manager              string
 	force                bool
 	fields               map[string]any
@@ -118,7 +119,8 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 		return nil, fmt.Errorf("apply %s: %w", kubeerrors.ResourceName(k.resource), err)
 	}
 	desired := &unstructured.Unstructured{Object: c.fields}
-	c.owner = ownerIn(ctx, desired)
+	c.owner, c.stamp = ownerIn(ctx, desired)
+	owner.Unstamp(desired) // it is no reason to apply
 	data, err := json.Marshal(c.fields)
 	if err != nil {
 		return nil, fmt.Errorf("apply %s %q: encode: %w", kubeerrors.ResourceName(k.resource), c.key, err)
@@ -176,7 +178,9 @@ func (k *Handle[T]) managerIn(ctx context.Context) (string, error) {
 const absentVersion = "1"
 
 func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing metav1.Object) (OperationResult, error) {
+	desired := &unstructured.Unstructured{Object: c.fields}
 	if existing == nil {
+		c.stamp.Set(desired)
 		// By force, so that where there is one after all the answer is this conflict and not one of fields.
 		if _, err := k.sendApply(ctx, c, true, "resourceVersion", absentVersion); err != nil {
 			return OperationResultNone, err
@@ -186,7 +190,8 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	if err := k.mayWrite(c.key, c.owner, c.manager, existing); err != nil {
 		return OperationResultNone, err
 	}
-	if k.upToDate(c, existing) {
+	c.stamp.Over(existing).Set(desired)
+	if k.upToDate(c, existing) && c.stamp.StandsOn(existing) {
 		return OperationResultNone, nil
 	}
 	// With the uid, an object that somebody replaced meanwhile is not touched, and a deleted one is not made again.

@@ -53,7 +53,7 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 			fmt.Errorf("create or update %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
 	}
 	template := obj.DeepCopyObject().(T)
-	primary := ownerIn(ctx, template.DeepCopyObject().(T))
+	primary, stamp := ownerIn(ctx, template.DeepCopyObject().(T))
 	existing := k.lookup(key)
 	cached := existing == nil || !mergediff.OnlyMetadata(existing)
 	for tries := 0; ; tries++ {
@@ -64,7 +64,7 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 			k.noteUncovered(ctx, key, existing)
 			conflict.Assign(obj, template.DeepCopyObject().(T))
 		}
-		result, err := k.createOrUpdate(ctx, obj, existing, primary, manager, mutate)
+		result, err := k.createOrUpdate(ctx, obj, existing, primary, stamp, manager, mutate)
 		if err == nil {
 			return result, nil
 		}
@@ -85,7 +85,8 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 }
 
 func (k *Handle[T]) createOrUpdate(
-	ctx context.Context, obj T, existing metav1.Object, primary owner.Owner, manager string, mutate func(T) error,
+	ctx context.Context, obj T, existing metav1.Object, primary owner.Owner, stamp owner.Stamp, manager string,
+	mutate func(T) error,
 ) (OperationResult, error) {
 	key := source.ObjectKey(obj)
 	var before T
@@ -107,6 +108,10 @@ func (k *Handle[T]) createOrUpdate(
 			source.ObjectKey(obj), key)
 	}
 	primary.Own(obj)
+	if existing != nil {
+		stamp = stamp.Over(existing)
+	}
+	stamp.Set(obj)
 	if existing == nil {
 		return k.create(ctx, obj, manager)
 	}

@@ -62,7 +62,7 @@ func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	key := source.ObjectKey(obj)
 	r, reconciling := current.Of(ctx)
 	if reconciling {
-		if err := k.mayWrite(key, owner.Owner(r.Primary()), "", obj); err != nil {
+		if err := k.mayWrite(key, r.Primary().Owner, "", obj); err != nil {
 			return fmt.Errorf("delete: %w", err)
 		}
 	}

@@ -10,11 +10,15 @@ import (
 )
 
 // ownerIn is the owner of what is written under ctx, and makes it obj's: the reconciled primary, else whom obj names.
-func ownerIn(ctx context.Context, obj metav1.Object) owner.Owner {
+// stamp is what obj is to carry of its owner's revision.
+func ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp owner.Stamp) {
+	stamp = owner.StampOf(obj)
 	if r, ok := current.Of(ctx); ok {
-		r.Primary().Own(obj)
+		primary := r.Primary()
+		primary.Owner.Own(obj)
+		stamp = primary.Stamp
 	}
-	return owner.Of(obj)
+	return owner.Of(obj), stamp
 }
 
 // mayWrite refuses what is not the primary's. An object is the primary's if its annotations say so, or, where somebody

@@ -7,6 +7,8 @@
 //     count for each source by itself.
 //   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
 //     to an earlier state; and if anything expired by the bucket's age limit, and nobody said that this is meant.
+//   - It engages if anything would go while there is a secondary whose owner is missing and which carries a revision of
+//     it that the stream has not reached, or has given to another document, or that is of another stream.
 //   - It collects suspects before it decides, so that the first of a mass delete do not slip through. Where the
 //     leader is asked about a key first, it waits for the answer, for up to half a minute.
 //   - While it is engaged it holds everything that is inferred, across restarts, until a release. It disengages by
@@ -23,6 +25,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -63,6 +66,9 @@ type Config struct {
 	Anchors   Anchors
 	// Bucket keeps the brake's state and the known stream, and has the key that releases the brake.
 	Bucket *record.Bucket
+	// Secondaries calls yield with the owner and the stamp of each secondary of this installation, but for those that
+	// were left on purpose, until yield returns false.
+	Secondaries iter.Seq2[string, owner.Stamp]
 	// Window is how long a delete that was let go counts.
 	Window time.Duration
 	// Enqueue makes a key due. It must not call the brake.
@@ -141,15 +147,15 @@ func (b *Brake) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known = b.withAnchors(known)
-	compared := compare(known, b.streamNow(ctx, known), b.writtenOver())
+	released := sets.New(left.Keys...)
+	compared := b.compareAll(ctx, known, b.stampsOfMissing(released))
 	b.mu.Lock()
 	defer b.unlock()
 	b.calmIn = nil
 	b.state, b.requested, b.swept = left.State, requested, false
 	b.known = compared
 	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
-	b.allowed = sets.New(left.Keys...)
+	b.allowed = released
 	for key := range b.Anchors.All() {
 		switch {
 		case b.Primaries.Exists(key):

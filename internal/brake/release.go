@@ -48,7 +48,9 @@ func (b *Brake) release(ctx context.Context) {
 	state, known := b.stateNow(), b.known.Stream
 	b.unlock()
 	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(owners))
-	b.Tell(ctx, state, fmt.Sprintf("%d deletes go on", len(going)+len(owners)))
+	b.Tell(ctx, state, fmt.Sprintf("%d deletes go on: "+
+		"%d primaries that are gone, and what %d missing owners own",
+		len(going)+len(owners), len(going), len(owners)))
 	b.keepRelease(ctx, known)
 	for key := range going {
 		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)

@@ -33,12 +33,17 @@ type knownStream struct {
 
 func (k knownStream) changedTo(now Stream) bool { return k.lost || k.Stream.changedTo(now) }
 
-// compare returns the known stream, at the start of a term in which the cache shows now.
-func compare(known, now Stream, writtenOver bool) knownStream {
+// compareAll returns the known stream, at the start of a term. Anchors and the
+// stamps of missing owners are written more often than the stream is kept.
+func (b *Brake) compareAll(ctx context.Context, known Stream, missing stamps) knownStream {
 	if known.Created == "" {
-		return knownStream{Stream: now} // never seen before
+		now := b.Primaries.Stream()
+		return knownStream{Stream: now, lost: missing.disprove(b, now) != ""} // never seen before
 	}
-	lost := known.Created != now.Created || now.Highest < known.Highest || writtenOver
+	known = b.withAnchors(known)
+	now := b.streamNow(ctx, known, missing.highest(known.Created))
+	lost := known.Created != now.Created || now.Highest < known.Highest || b.writtenOver() ||
+		missing.disprove(b, now) != ""
 	known.Changes = now.Changes
 	return knownStream{Stream: known, lost: lost}
 }
@@ -87,14 +92,14 @@ const documentsPatience = 3 * time.Second
 
 // streamNow is the stream that the cache reflects, once the cache has caught up with what is known of it: the replica
 // that led before may have been ahead of this one.
-func (b *Brake) streamNow(ctx context.Context, known Stream) Stream {
-	now := b.Primaries.Stream()
-	if now.Created != known.Created || now.Highest >= known.Highest {
+func (b *Brake) streamNow(ctx context.Context, known Stream, stamped uint64) Stream {
+	now, highest := b.Primaries.Stream(), max(known.Highest, stamped)
+	if now.Created != known.Created || now.Highest >= highest {
 		return now
 	}
 	bounded, cancel := context.WithTimeout(ctx, documentsPatience)
 	defer cancel()
-	_ = b.Primaries.Await(bounded, known.Highest) // the stream itself tells whether it did
+	_ = b.Primaries.Await(bounded, highest) // the stream itself tells whether it did
 	return b.Primaries.Stream()
 }
 

@@ -35,17 +35,17 @@ func (b *Brake) HoldsOrphans(owner string) bool {
 // Sweep is told all that a sweep found, and returns the owners whose secondaries may go. What it holds back takes the
 // place of what it held back of the sweep before. A term needs at least one sweep, or an engaged brake stays engaged.
 func (b *Brake) Sweep(ctx context.Context, found []Orphans) (free []string) {
-	free, engaged := b.sweep(found)
+	free, engaged := b.sweep(found, b.disproof(ctx, found))
 	if engaged != nil {
 		b.announce(ctx, *engaged)
 	}
 	return free
 }
 
-func (b *Brake) sweep(found []Orphans) (free []string, engaged *State) {
+func (b *Brake) sweep(found []Orphans, disproof string) (free []string, engaged *State) {
 	b.mu.Lock()
 	defer b.unlock()
-	now := !b.state.Engaged && b.engage(b.reasonNotToSweep(found))
+	now := !b.state.Engaged && b.engage(b.reasonNotToSweep(found, disproof))
 	b.heldOwners, b.swept = sets.New[string](), true
 	b.endPermissions(found)
 	for _, o := range found {
@@ -110,7 +110,7 @@ func (b *Brake) cleanedBefore(o Orphans) int {
 }
 
 // reasonNotToSweep returns why what was found must not go; "" if it may.
-func (b *Brake) reasonNotToSweep(found []Orphans) string {
+func (b *Brake) reasonNotToSweep(found []Orphans, disproof string) string {
 	for _, o := range found {
 		count := o.Count
 		for owner, objects := range o.Owners {
@@ -120,6 +120,9 @@ func (b *Brake) reasonNotToSweep(found []Orphans) string {
 		}
 		if count <= 0 {
 			continue
+		}
+		if disproof != "" {
+			return fmt.Sprintf("%s; %d objects of %s would be swept", disproof, count, o.Source)
 		}
 		if b.streamChanged() {
 			return fmt.Sprintf("the stream of the bucket is not the one that was known, "+

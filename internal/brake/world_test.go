@@ -16,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,7 +37,8 @@ type world struct {
 	stream    brake.Stream
 	await     func()
 	anchors   map[string]brake.Anchor
-	listed    int // how often all anchors were listed
+	pages     map[string]owner.Stamp // what secondaries carry, by owner
+	listed    int                    // how often all anchors were listed
 	stuck     map[string]bool
 	reserved  map[string]value
 	revision  uint64
@@ -116,6 +118,18 @@ func (w *world) put(first, last int) {
 	}
 }
 
+// stamps are those of the secondaries.
+func (w *world) stamps(yield func(string, owner.Stamp) bool) {
+	w.mu.Lock()
+	pages := maps.Clone(w.pages)
+	w.mu.Unlock()
+	for key, stamp := range pages {
+		if !yield(key, stamp) {
+			return
+		}
+	}
+}
+
 // change changes the world under its lock, while a brake runs.
 func (w *world) change(f func()) {
 	w.mu.Lock()
@@ -165,7 +179,7 @@ func (w *world) delete(keys ...string) {
 func (w *world) begin() {
 	w.t.Helper()
 	b := brake.New(brake.Config{
-		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window,
+		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Secondaries: w.stamps,
 		Bucket: record.NewBucket((*store)(w), "sites-status", health.New(nil)),
 		Enqueue: func(key string, ops operation.Operations, prio queue.Priority) {
 			w.mu.Lock()

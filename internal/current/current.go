@@ -9,6 +9,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -51,14 +52,17 @@ type Kubernetes interface {
 	Uncovered()
 }
 
-// Primary names a primary.
+// Primary names a primary. The instance is "" while the id of the installation is not known.
 type Primary struct {
-	Kind, Key string
-	Instance  string // id of the installation; "" while it is not known
+	owner.Owner
+	Stamp owner.Stamp // of its document, as the cache has it; none if there is no document
 }
 
-// Own makes the primary the owner of obj.
-func (p Primary) Own(obj metav1.Object) { entity.SetOwner(obj, p.Kind, p.Key, p.Instance) }
+// Own makes the primary the owner of obj, which may be an object as it was read.
+func (p Primary) Own(obj metav1.Object) {
+	p.Owner.Own(obj)
+	p.Stamp.Over(obj).Set(obj)
+}
 
 // Key is the key under which a context has its Reconcile, for implementations of context.Context that carry one.
 type Key struct{}

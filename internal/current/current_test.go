@@ -6,6 +6,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -25,7 +26,7 @@ func TestAReconcileIsFoundInItsContextAndInNoOther(t *testing.T) {
 
 func TestOwnNamesTheWholePrimary(t *testing.T) {
 	obj := &metav1.ObjectMeta{Name: "x"}
-	current.Primary{Kind: "Site", Key: "shop/home", Instance: "here"}.Own(obj)
+	current.Primary{Owner: owner.Owner{Kind: "Site", Key: "shop/home", Instance: "here"}}.Own(obj)
 	kind, key, ok := entity.OwnerOf(obj)
 	if instance := entity.InstanceOf(obj); !ok || kind != "Site" || key != "shop/home" || instance != "here" {
 		t.Errorf("owner is %s %q of %q (%v)", kind, key, instance, ok)

@@ -7,6 +7,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -61,7 +62,11 @@ func (h reconcileHost) Uncovered() { h.stats.Uncovered.Add(1) }
 
 // primaryOf names the primary with that key.
 func (e *Engine) primaryOf(key string) current.Primary {
-	return current.Primary{Kind: e.Kind, Key: key, Instance: e.InstanceID()}
+	p := current.Primary{Owner: owner.Owner{Kind: e.Kind, Key: key, Instance: e.InstanceID()}}
+	if stream := e.primary.Stream(); stream.Highest > 0 {
+		p.Stamp = owner.Stamp{Stream: stream.Created, Revision: e.primary.View(key).Revision}
+	}
+	return p
 }
 
 // SetOwner makes the primary with that key the owner of obj.

@@ -251,7 +251,7 @@ type Stream struct {
 func (s *Primary[T]) Stream() Stream {
 	status := s.informer().Status()
 	now := Stream{
-		Created: entity.StreamIdentity(status.StreamCreated),
+		Created: s.identityOf(status.StreamCreated),
 		Changes: status.StreamChanges,
 		Highest: s.informer().Cursor(),
 	}
@@ -269,7 +269,10 @@ type formattedIdentity struct {
 
 // StreamID is the part of the stream's identity that records keep.
 func (s *Primary[T]) StreamID() string {
-	created := s.informer().Status().StreamCreated
+	return s.identityOf(s.informer().Status().StreamCreated)
+}
+
+func (s *Primary[T]) identityOf(created time.Time) string {
 	if known := s.identity.Load(); known != nil && known.created.Equal(created) {
 		return known.id
 	}

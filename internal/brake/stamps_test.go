@@ -1,0 +1,109 @@
+package brake_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/owner"
+)
+
+// owns gives an owner a secondary that carries a revision of it.
+func (w *world) owns(key, stream string, revision uint64) {
+	w.change(func() {
+		if w.pages == nil {
+			w.pages = map[string]owner.Stamp{}
+		}
+		w.pages[key] = owner.Stamp{Stream: stream, Revision: revision}
+	})
+}
+
+// one is a single secondary of a missing owner, among many.
+func one(key string) brake.Orphans { return among(1000, 1, key) }
+
+// TestOneStampOfALaterStateHoldsASweep, and what has none goes with it.
+func TestOneStampOfALaterStateHoldsASweep(t *testing.T) {
+	for how, tt := range map[string]struct {
+		stream   string
+		revision func(w *world) uint64
+		says     string
+	}{
+		"not reached":        {"first", func(w *world) uint64 { return w.stream.Highest + 1 }, "of 1 missing owners"},
+		"another document's": {"first", func(w *world) uint64 { return w.docs[name(3)] }, "of 1 one that is another"},
+		"another stream's":   {"older", func(*world) uint64 { return 1 }, "of 1 one of another stream"},
+	} {
+		t.Run(how, func(t *testing.T) {
+			run(t, 20, func(t *testing.T, w *world) {
+				w.owns("young", tt.stream, tt.revision(w))
+				if free := w.sweep(one("young"), one("plain")); len(free) > 0 || !w.b.HoldsOrphans("young") {
+					t.Errorf("free %v, %+v", free, w.b.State())
+				}
+				if state := w.b.State(); !strings.Contains(state.Reason, tt.says) || state.Swept != 2 {
+					t.Errorf("%+v does not say %q", state, tt.says)
+				}
+				w.release()
+				synctest.Wait()
+				if free := w.sweep(one("young")); len(free) != 1 || w.b.State().Engaged {
+					t.Errorf("after the release: free %v, %+v", free, w.b.State())
+				}
+			})
+		})
+	}
+}
+
+// TestStampsThatTheStreamHasReachedHoldNothing, nor do those of owners that exist.
+func TestStampsThatTheStreamHasReachedHoldNothing(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		gone := w.docs[name(3)]
+		w.delete(name(3))
+		w.owns(name(3), "first", gone)
+		w.owns(name(4), "first", w.stream.Highest+100)
+		w.owns(name(5), "older", 7)
+		if free := w.sweep(one(name(3))); len(free) != 1 {
+			t.Errorf("free %v, %+v", free, w.b.State())
+		}
+		w.restart(func() { w.lose(name(6)) })
+		w.settle()
+		w.wantTornDown(2)
+	})
+}
+
+// TestASweepWaitsForWhatStampsTellOf: the replica that led before was ahead of this one's cache.
+func TestASweepWaitsForWhatStampsTellOf(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.owns("young", "first", w.stream.Highest+1)
+		w.await = func() {
+			w.change(func() {
+				w.stream.Highest++
+				w.docs["young"] = w.stream.Highest
+			})
+		}
+		if free := w.sweep(one("young")); len(free) > 0 || w.b.State().Engaged {
+			t.Errorf("free %v, %+v", free, w.b.State())
+		}
+	})
+}
+
+// TestAStampOfALaterStateHoldsWhatIsOwedAtTheStart: the record went back with the documents, and the key was put again
+// after that.
+func TestAStampOfALaterStateHoldsWhatIsOwedAtTheStart(t *testing.T) {
+	for how, known := range map[string]bool{"and the stream that was kept": true, "and no stream is kept": false} {
+		t.Run(how, func(t *testing.T) {
+			run(t, 20, func(t *testing.T, w *world) {
+				w.restart(func() {
+					w.lose(name(3))
+					w.owns(name(3), "first", w.stream.Highest+5)
+					if !known {
+						delete(w.reserved, "_nagi.stream")
+					}
+				})
+				w.settle()
+				w.wantOtherStream()
+				w.release()
+				w.settle()
+				w.wantTornDown(1)
+			})
+		})
+	}
+}
