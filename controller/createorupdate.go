@@ -10,7 +10,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +38,7 @@ const (
 // returned. Outside a reconcile no owner is set or checked.
 //
 // It reads from the cache, which shows this process's own writes. If another writer was faster, it reads live and tries
-// again, with pauses that grow, for some seconds and no longer than ctx; so mutate may be called more than once. After
+// again, with pauses that grow, for half a minute and no longer than ctx; so mutate may be called more than once. After
 // an error obj is undefined.
 func CreateOrUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
@@ -84,10 +83,10 @@ func createOrUpdate[T entity.IEntity](
 		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q",
 			source.ObjectKey(obj), key)
 	}
+	if exists {
+		entity.KeepMarks(before, obj)
+	}
 	if r, ok := current.Of(ctx); ok {
-		if exists {
-			owner.StampOf(before).Keep(obj)
-		}
 		r.Primary().Own(obj)
 	}
 	if !exists {

@@ -106,6 +106,24 @@ func TestCreateOrUpdateWritesNothingWhenNothingChanged(t *testing.T) {
 	}
 }
 
+// TestAMutateThatReplacesAllAnnotationsChangesNothing, where it sets what is there: else each write would wake the
+// owner, which would write again.
+func TestAMutateThatReplacesAllAnnotationsChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	pages := w.pages()
+	replace := func(p *page) error {
+		p.Annotations = map[string]string{"mine": "1"}
+		return nil
+	}
+	createOrUpdateIs(t, pages, named("home"), replace, OperationResultCreated)
+	createOrUpdateIs(t, pages, named("home"), replace, OperationResultNone)
+	p, err := pages.Get(t.Context(), "home")
+	must(t, err)
+	p.Status.Ready = true
+	must(t, pages.UpdateStatus(t.Context(), p))
+	createOrUpdateIs(t, pages, named("home"), replace, OperationResultNone)
+}
+
 func TestCreateOrUpdateDoesNotWriteStatus(t *testing.T) {
 	w := newWorld(t)
 	pages := w.pages()

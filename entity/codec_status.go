@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -124,4 +125,18 @@ func statusRevisionOf(obj IEntity) (revision uint64, ok bool) {
 	}
 	revision, err := strconv.ParseUint(text, 10, 64)
 	return revision, err == nil
+}
+
+// KeepMarks gives obj, which was made of before, the annotations that the runtime has put on before and obj lacks: the
+// revision of the record that it was joined with, and OwnerRevisionAnnotation. So what replaces all annotations of an
+// object changes no more than its user's. obj's map is replaced, not changed.
+func KeepMarks(before, obj metav1.Object) {
+	annotations := obj.GetAnnotations()
+	for _, name := range []string{statusRevisionAnnotation, OwnerRevisionAnnotation} {
+		held, marked := before.GetAnnotations()[name]
+		if _, has := annotations[name]; marked && !has {
+			annotations = withOwner(annotations, map[string]string{name: held})
+		}
+	}
+	obj.SetAnnotations(annotations)
 }

@@ -40,10 +40,11 @@ func Is(err error) bool {
 	return ok
 }
 
-// mostPauses bounds how often a write is tried again: for about five seconds.
-const mostPauses = 20
+// mostPauses bounds how often a write is tried again: for about half a minute. With longer pauses those who wait long
+// would seldom come before those who have just begun.
+const mostPauses = 130
 
-var pauses = backoff.New(time.Millisecond, 500*time.Millisecond)
+var pauses = backoff.New(time.Millisecond, 250*time.Millisecond)
 
 // Pause waits before a write that was overtaken is tried again, for the time that belongs to so many tries before. The
 // first time is at once. It returns false if there were too many, or if ctx ends meanwhile.

@@ -61,13 +61,6 @@ func (s Stamp) Set(obj metav1.Object) {
 	obj.SetAnnotations(annotations)
 }
 
-// Keep makes obj carry s if it carries no stamp.
-func (s Stamp) Keep(obj metav1.Object) {
-	if StampOf(obj).IsNone() {
-		s.Set(obj)
-	}
-}
-
 // Unstamp takes the stamp off obj, which nobody else may use.
 func Unstamp(obj metav1.Object) {
 	annotations := obj.GetAnnotations()
