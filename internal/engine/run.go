@@ -87,7 +87,8 @@ func (e *Engine) startSources(ctx, life context.Context) error {
 	if err := e.syncSources(bounded, life, now); err != nil {
 		return err
 	}
-	if err := e.claim.Settle(ctx, func() record.Sightings { return record.SeenIn(e.owned(), e.Kind) }); err != nil {
+	seen := func() record.Sightings { return record.SeenIn(e.owned(), e.Kind, e.primary.Exists) }
+	if err := e.claim.Settle(ctx, seen); err != nil {
 		return err
 	}
 	return e.syncSources(ctx, life, later)

@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nuid"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 )
 
@@ -68,12 +69,14 @@ type Sighting struct {
 	Example string // its key
 }
 
-// SeenIn looks through the caches of sources.
-func SeenIn(sources []source.Owned, kind string) Sightings {
-	seen := Sightings{}
+// SeenIn looks through the caches of sources for ids that may be this installation's. An id is if one of its objects
+// carries a revision of its owner, as all do that this runtime wrote, or if the owner exists. Else its objects are no
+// business of this controller.
+func SeenIn(sources []source.Owned, kind string, exists func(key string) bool) Sightings {
+	seen, mayBeOurs := Sightings{}, sets.New[string]()
 	for _, s := range sources {
 		for _, obj := range s.All() {
-			owner, _, ok := entity.OwnerOf(obj)
+			owner, key, ok := entity.OwnerOf(obj)
 			id := entity.InstanceOf(obj)
 			if !ok || owner != kind || id == "" {
 				continue
@@ -83,8 +86,12 @@ func SeenIn(sources []source.Owned, kind string) Sightings {
 				sighting.Source, sighting.Example = s.String(), source.ObjectKey(obj)
 			}
 			seen[id] = sighting
+			if _, stamped := obj.GetAnnotations()[entity.OwnerRevisionAnnotation]; stamped || exists(key) {
+				mayBeOurs.Insert(id)
+			}
 		}
 	}
+	maps.DeleteFunc(seen, func(id string, _ Sighting) bool { return !mayBeOurs.Has(id) })
 	return seen
 }
 
