@@ -119,8 +119,7 @@ func TestAnEntityIsThePrimarysThatItsAnnotationsOrItsLabelsAloneName(t *testing.
 			sites, pages := w.sites(), w.pages()
 			w.put("pages", "home", `{"metadata":{`+test.metadata+`},"spec":{"title":"theirs"}}`)
 			outcome := make(chan error, 1000)
-			// Without an id of its own it would wait: what it sees may be what it owned before.
-			c, err := New("sites", sites, homePage(pages, outcome), Owns(pages), WithInstance("here"))
+			c, err := New("sites", sites, homePage(pages, outcome), Owns(pages))
 			must(t, err)
 			w.run(c)
 			must(t, sites.Create(t.Context(), newSite("home", "")))

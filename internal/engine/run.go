@@ -87,7 +87,7 @@ func (e *Engine) startSources(ctx, life context.Context) error {
 	if err := e.syncSources(bounded, life, now); err != nil {
 		return err
 	}
-	seen := func() record.Sightings { return record.SeenIn(e.owned(), e.Kind, e.primary.Exists) }
+	seen := func() record.Sightings { return record.SeenIn(e.owned(), e.Kind) }
 	if err := e.claim.Settle(ctx, seen); err != nil {
 		return err
 	}

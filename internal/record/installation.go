@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nuid"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 )
 
@@ -69,29 +68,23 @@ type Sighting struct {
 	Example string // its key
 }
 
-// SeenIn looks through the caches of sources for ids that may be this installation's. An id is if one of its objects
-// carries a revision of its owner, as all do that this runtime wrote, or if the owner exists. Else its objects are no
-// business of this controller.
-func SeenIn(sources []source.Owned, kind string, exists func(key string) bool) Sightings {
-	seen, mayBeOurs := Sightings{}, sets.New[string]()
+// SeenIn looks through the caches of sources. It counts what this runtime wrote, which carries a revision of its owner.
+// What only bears another id stops nobody.
+func SeenIn(sources []source.Owned, kind string) Sightings {
+	seen := Sightings{}
 	for _, s := range sources {
 		for _, obj := range s.All() {
-			owner, key, ok := entity.OwnerOf(obj)
-			id := entity.InstanceOf(obj)
-			if !ok || owner != kind || id == "" {
+			named := owner.Of(obj)
+			if named.Kind != kind || named.Instance == "" || owner.StampOf(obj).IsNone() {
 				continue
 			}
-			sighting := seen[id]
+			sighting := seen[named.Instance]
 			if sighting.Objects++; sighting.Objects == 1 {
 				sighting.Source, sighting.Example = s.String(), source.ObjectKey(obj)
 			}
-			seen[id] = sighting
-			if _, stamped := obj.GetAnnotations()[entity.OwnerRevisionAnnotation]; stamped || exists(key) {
-				mayBeOurs.Insert(id)
-			}
+			seen[named.Instance] = sighting
 		}
 	}
-	maps.DeleteFunc(seen, func(id string, _ Sighting) bool { return !mayBeOurs.Has(id) })
 	return seen
 }
 

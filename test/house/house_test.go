@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"internal/resync":        {},
 
 	// Rooms of the engine.
-	"internal/record":     {"internal/source", "internal/backoff"},
+	"internal/record":     {"internal/owner", "internal/source", "internal/backoff"},
 	"internal/source":     {"entity", "internal/guard", "internal/health", "internal/queue"},
 	"internal/owner":      {"entity"},
 	"internal/kubesource": {"internal/kubeerrors", "internal/owner", "internal/source"},
