@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/internal/health"
 )
 
 // Stats are the counts and states of a controller at one moment. Counters start at 0 in New and only grow.
@@ -25,8 +26,10 @@ type Stats struct {
 	// Leading tells whether this replica works now. Terms counts how often it began to.
 	Leading bool
 	Terms   uint64
-	// Degraded holds what does not work now, with the reason: sources by name, and the records if they cannot be
-	// written. It is empty if all is well.
+	// Degraded holds what does not work now, by name: sources, the records if they cannot be written, the lease, the
+	// brake while it holds deletes, and more. Each error is a *Problem, which says since when; its text says why, and
+	// what to do. It is empty if all is well. What keeps keys from being reconciled shows here within two seconds of
+	// being knowable, and goes when it is mended.
 	Degraded map[string]error
 	// Brake is the state of the brake. BrakeEngaged counts how often it engaged.
 	Brake        BrakeState
@@ -53,6 +56,9 @@ type Stats struct {
 	External      map[string]ExternalStats
 	BreakerOpened uint64
 }
+
+// Problem is an error of Stats.Degraded.
+type Problem = health.Problem
 
 // BrakeState tells whether the brake holds deletes back, since when, and why. It is kept as JSON under "_nagi.brake" in
 // the status bucket, so that it survives restarts.

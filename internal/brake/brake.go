@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -75,6 +76,8 @@ type Config struct {
 	Enqueue func(key string, ops operation.Operations, prio queue.Priority)
 	// Tell is called each time the brake engages, is released, or disengages by itself. message says why, for people.
 	Tell func(ctx context.Context, state State, message string)
+	// Board shows an engaged brake as degraded, as long as Run runs.
+	Board *health.Board
 }
 
 // Brake decides about inferred deletes. All methods may be called concurrently, but Start and Run, which belong to a
@@ -175,6 +178,8 @@ const checkpoint = time.Minute
 
 // Run decides until ctx ends.
 func (b *Brake) Run(ctx context.Context) {
+	b.report(ctx)
+	defer b.Board.Set(context.WithoutCancel(ctx), onBoard, nil) // it is the next leader's
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	checkpoints := time.NewTicker(checkpoint)

@@ -48,7 +48,7 @@ func (b *Brake) release(ctx context.Context) {
 	state, known := b.stateNow(), b.known.Stream
 	b.unlock()
 	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(owners))
-	b.Tell(ctx, state, fmt.Sprintf("%d deletes go on: "+
+	b.tell(ctx, state, fmt.Sprintf("%d deletes go on: "+
 		"%d primaries that are gone, and what %d missing owners own",
 		len(going)+len(owners), len(going), len(owners)))
 	b.keepRelease(ctx, known)
@@ -78,7 +78,7 @@ func (b *Brake) disengage(ctx context.Context) {
 	state, known := b.stateNow(), b.known.Stream
 	b.unlock()
 	klog.FromContext(ctx).Info("Brake disengaged: every document that was missing exists again")
-	b.Tell(ctx, state, "every document that was missing exists again")
+	b.tell(ctx, state, "every document that was missing exists again")
 	b.keepRelease(ctx, known)
 }
 

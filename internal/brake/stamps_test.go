@@ -107,3 +107,39 @@ func TestAStampOfALaterStateHoldsWhatIsOwedAtTheStart(t *testing.T) {
 		})
 	}
 }
+
+// TestAnEngagedBrakeIsDegraded, with why and what to do, while its term lasts; and so it is in the next.
+func TestAnEngagedBrakeIsDegraded(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.lose(names(0, 15)...)
+		w.settle()
+		w.wantHeld(15)
+		degraded := func() string {
+			if err := w.board.Degraded()["brake"]; err != nil {
+				return err.Error()
+			}
+			return ""
+		}
+		for _, part := range []string{"15 of 20 primaries", "ReleaseBrake", "nats kv put sites-status _nagi.release now"} {
+			if !strings.Contains(degraded(), part) {
+				t.Errorf("%q does not say %q", degraded(), part)
+			}
+		}
+		w.halt()
+		if text := degraded(); text != "" {
+			t.Errorf("after the term: %q", text)
+		}
+		w.begin()
+		synctest.Wait()
+		if degraded() == "" {
+			t.Error("the next term does not say so")
+		}
+		w.sweep()
+		w.settle()
+		w.release()
+		w.settle()
+		if text := degraded(); text != "" {
+			t.Errorf("after the release: %q", text)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package brake
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -22,6 +23,15 @@ type State struct {
 	Swept int `json:"swept,omitempty"`
 	// Released stays until what was held has gone.
 	Released bool `json:"released,omitempty"`
+}
+
+// Err says why the brake of a status bucket holds deletes, and what to do; nil if it does not.
+func (s State) Err(bucket string) error {
+	if !s.Engaged {
+		return nil
+	}
+	return fmt.Errorf("nothing is deleted that nobody was seen to delete: %s. Put back what is missing and should not "+
+		"be, then release the rest: ReleaseBrake, or nats kv put %s %s now", s.Reason, bucket, record.KeyRelease)
 }
 
 // State returns what the brake is now.
@@ -104,13 +114,27 @@ func (b *Brake) stateIf(news bool) *State {
 	return &state
 }
 
+// onBoard is the brake's name on the board.
+const onBoard = "brake"
+
+// report shows what the brake is now: it may be told of an older state late.
+func (b *Brake) report(ctx context.Context) {
+	b.Board.Change(ctx, onBoard, func() error { return b.State().Err(b.Bucket.Name()) })
+}
+
+// tell tells of a change of the state.
+func (b *Brake) tell(ctx context.Context, state State, message string) {
+	b.report(ctx)
+	b.Tell(ctx, state, message)
+}
+
 // announce says loudly that the brake engaged, as it was then, and keeps that across restarts.
 func (b *Brake) announce(ctx context.Context, state State) {
 	logger := klog.FromContext(ctx)
 	logger.Error(nil, "BRAKE ENGAGED: nothing inferred is deleted until it is released",
 		"reason", state.Reason, "held", state.Held, "swept", state.Swept, "bucket", b.Bucket.Name(),
 		"release", "ReleaseBrake, or put anything to "+record.KeyRelease+" in the status bucket")
-	b.Tell(ctx, state, state.Reason)
+	b.tell(ctx, state, state.Reason)
 	if err := b.keepState(ctx); err != nil {
 		logger.Error(err, "Cannot keep the state of the brake; it is decided anew after a restart")
 	}

@@ -48,6 +48,8 @@ type world struct {
 	told      []told
 	onTell    func(brake.State)
 
+	board *health.Board
+
 	b   *brake.Brake // nil between terms
 	end func()       // ends the term
 }
@@ -84,7 +86,7 @@ func run(t *testing.T, n int, test func(t *testing.T, w *world)) {
 // newWorld has n documents that are anchored, and no term.
 func newWorld(t *testing.T, n int) *world {
 	w := &world{
-		t: t, window: 10 * time.Minute,
+		t: t, window: 10 * time.Minute, board: health.New(nil),
 		docs: map[string]uint64{}, evidenced: map[string]bool{}, expired: map[string]bool{}, anchors: map[string]brake.Anchor{},
 		stuck: map[string]bool{}, reserved: map[string]value{},
 		stream: brake.Stream{Created: "first", Highest: 1},
@@ -180,7 +182,7 @@ func (w *world) begin() {
 	w.t.Helper()
 	b := brake.New(brake.Config{
 		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Secondaries: w.stamps,
-		Bucket: record.NewBucket((*store)(w), "sites-status", health.New(nil)),
+		Bucket: record.NewBucket((*store)(w), "sites-status", w.board), Board: w.board,
 		Enqueue: func(key string, ops operation.Operations, prio queue.Priority) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -16,6 +16,7 @@ func (e *Engine) newBrake() *brake.Brake {
 		Window:      e.opts.BrakeWindow,
 		Enqueue:     e.queue.Add,
 		Tell:        e.brakeChanged,
+		Board:       e.health,
 	})
 }
 

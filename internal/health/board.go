@@ -7,8 +7,8 @@ package health
 
 import (
 	"context"
-	"maps"
 	"sync"
+	"time"
 
 	"k8s.io/klog/v2"
 )
@@ -21,7 +21,7 @@ type Board struct {
 	reporting sync.Mutex // held while a reporter is asked, so that the newest answer is noted last
 
 	mu     sync.Mutex
-	byName map[string]error
+	byName map[string]*Problem
 	news   []news // the callback was not told of them yet
 	wake   chan struct{}
 }
@@ -34,7 +34,7 @@ type news struct {
 // New returns a board on which everything works. Run calls onChange, which may be nil: with the reason, or with nil
 // when it works again.
 func New(onChange func(ctx context.Context, name string, err error)) *Board {
-	return &Board{onChange: onChange, byName: map[string]error{}, wake: make(chan struct{}, 1)}
+	return &Board{onChange: onChange, byName: map[string]*Problem{}, wake: make(chan struct{}, 1)}
 }
 
 // Set reports why something does not work; nil if it does. It does not wait for the callback.
@@ -62,13 +62,16 @@ func (b *Board) Change(ctx context.Context, name string, now func() error) {
 func (b *Board) note(name string, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	before := b.byName[name]
-	if err == nil {
+	before, failing := b.byName[name]
+	switch {
+	case err == nil:
 		delete(b.byName, name)
-	} else {
-		b.byName[name] = err
+	case failing:
+		b.byName[name] = &Problem{Since: before.Since, Err: err}
+	default:
+		b.byName[name] = &Problem{Since: time.Now(), Err: err}
 	}
-	if sameReason(before, err) {
+	if failing == (err != nil) && (!failing || before.Error() == err.Error()) {
 		return false
 	}
 	if b.onChange != nil {
@@ -81,21 +84,18 @@ func (b *Board) note(name string, err error) bool {
 	return true
 }
 
-func sameReason(a, b error) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return a.Error() == b.Error()
-}
-
-// Degraded returns what does not work now, with the reasons. The caller may change the map.
+// Degraded returns what does not work now, as Problems. The caller may change the map.
 func (b *Board) Degraded() map[string]error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.byName) == 0 {
 		return nil
 	}
-	return maps.Clone(b.byName)
+	degraded := make(map[string]error, len(b.byName))
+	for name, problem := range b.byName {
+		degraded[name] = problem
+	}
+	return degraded
 }
 
 // Run tells the callback, in order and without a lock, until ctx ends. It tells what is known by then before it

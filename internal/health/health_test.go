@@ -103,7 +103,7 @@ func TestDegradedIsWhatDoesNotWorkNow(t *testing.T) {
 	b.Set(ctx, "other", errAway)
 	b.Set(ctx, "other", nil)
 	all := b.Degraded()
-	if len(all) != 1 || all["pages"] != errAway {
+	if len(all) != 1 || !errors.Is(all["pages"], errAway) {
 		t.Errorf("degraded %v, want the pages", all)
 	}
 	delete(all, "pages")
@@ -241,7 +241,7 @@ func TestAReporterReportsFailuresAndThatTheyAreOver(t *testing.T) {
 	r := b.Reporter("records")
 	for range 2 {
 		r.Failed(ctx, errAway)
-		if err := b.Degraded()["records"]; err != errAway {
+		if err := b.Degraded()["records"]; !errors.Is(err, errAway) {
 			t.Errorf("degraded by %v, want the reason", err)
 		}
 		r.Healthy(ctx)
@@ -276,4 +276,30 @@ func TestErrorsAreJoinedInTheOrderOfTheirParts(t *testing.T) {
 	if err := e.Err(); err != nil {
 		t.Errorf("%v in the end", err)
 	}
+}
+
+// TestAProblemSaysSinceWhen it is one, also when its reason changes.
+func TestAProblemSaysSinceWhen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := health.New(nil), quiet(t)
+		since := func() time.Time {
+			problem, ok := errors.AsType[*health.Problem](b.Degraded()["pages"])
+			if !ok {
+				t.Fatalf("degraded %v", b.Degraded())
+			}
+			return problem.Since
+		}
+		began := time.Now()
+		b.Set(ctx, "pages", errAway)
+		time.Sleep(time.Minute)
+		b.Set(ctx, "pages", errors.New("another reason"))
+		if got := since(); !got.Equal(began) {
+			t.Errorf("since %v, want %v", got, began)
+		}
+		b.Set(ctx, "pages", nil)
+		b.Set(ctx, "pages", errAway)
+		if got := since(); !got.Equal(began.Add(time.Minute)) {
+			t.Errorf("after it worked: since %v", got)
+		}
+	})
 }
