@@ -14,12 +14,54 @@ type health struct {
 	bucket  string
 	onError func(error)
 
-	mu     sync.Mutex
-	status Status
+	telling sync.Mutex // held while onError is called, so that the newest state is told last
+
+	mu      sync.Mutex
+	status  Status
+	overdue *time.Timer // see expect; nil while nothing is expected
+}
+
+// expect reports err after a while, unless met is called before, or another reason is known by then. An expectation
+// that is not met yet stands.
+func (h *health) expect(ctx context.Context, within time.Duration, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.overdue != nil {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(within, func() {
+		h.telling.Lock()
+		defer h.telling.Unlock()
+		h.mu.Lock()
+		due := h.overdue == timer && h.status.Err == nil
+		h.mu.Unlock()
+		if due {
+			h.tellFailure(ctx, err)
+		}
+	})
+	h.overdue = timer
+}
+
+// met ends what is expected.
+func (h *health) met() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.overdue != nil {
+		h.overdue.Stop()
+		h.overdue = nil
+	}
 }
 
 // failed reports why the informer cannot list or watch, once per change.
 func (h *health) failed(ctx context.Context, err error) {
+	h.telling.Lock()
+	defer h.telling.Unlock()
+	h.tellFailure(ctx, err)
+}
+
+// tellFailure needs h.telling.
+func (h *health) tellFailure(ctx context.Context, err error) {
 	err = fmt.Errorf("natsinformer: bucket %q: %w", h.bucket, err)
 	if h.change(err) {
 		klog.FromContext(ctx).Error(err, "Cannot watch the bucket, will keep trying", "bucket", h.bucket)
@@ -28,6 +70,8 @@ func (h *health) failed(ctx context.Context, err error) {
 
 // healed reports that the informer can list and watch again, once per change.
 func (h *health) healed(ctx context.Context) {
+	h.telling.Lock()
+	defer h.telling.Unlock()
 	if h.change(nil) {
 		klog.FromContext(ctx).Info("Watching the bucket again", "bucket", h.bucket)
 	}

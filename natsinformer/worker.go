@@ -22,11 +22,17 @@ const (
 	// maxImpatience bounds how often the time is doubled for which a list bears silence. Without the doubling, a list
 	// from a very busy server would be thrown away and begun again for ever.
 	maxImpatience = 3
+	// answerPatience is how long a session may be lost, or not be there at the start, before that is reported. The
+	// report has to come within two seconds.
+	answerPatience = 1700 * time.Millisecond
 	// connectGrace is how long a connection may be lost before that is reported.
 	connectGrace = time.Second
 	// stopTimeout bounds the clean-up at the end.
 	stopTimeout = time.Second
 )
+
+var errUnanswered = errors.New("no session with JetStream was established " +
+	"(is JetStream up, and has the stream a leader?)")
 
 // worker lists or watches, and recovers from whatever happens meanwhile. It runs in one goroutine.
 type worker struct {
@@ -66,6 +72,8 @@ func (w *worker) run(ctx context.Context) error {
 	w.status = w.js.Conn().StatusChanged()
 	defer w.js.Conn().RemoveStatusListener(w.status)
 	defer w.cleanUp()
+	defer w.health.met()
+	w.health.expect(ctx, answerPatience, errUnanswered)
 	for failures := 0; ; {
 		if err := w.connected(ctx); err != nil {
 			return err
@@ -75,6 +83,7 @@ func (w *worker) run(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
+		w.expectSession(ctx, err)
 		var lost *lostError
 		if errors.As(err, &lost) && time.Since(began) > maxPause {
 			failures = 0 // it worked for a while: try again at once
@@ -87,6 +96,15 @@ func (w *worker) run(ctx context.Context) error {
 		}
 		failures++
 	}
+}
+
+// expectSession is for a session that has ended. Another one has to be established soon.
+func (w *worker) expectSession(ctx context.Context, ended error) {
+	patience := answerPatience
+	if errors.Is(ended, errSilent) {
+		patience -= silence
+	}
+	w.health.expect(ctx, patience, fmt.Errorf("%w, and since then %w", ended, errUnanswered))
 }
 
 // lostError is the end of an established session. Only the next attempt shows whether it is a problem.
@@ -139,6 +157,7 @@ func (w *worker) attempt(ctx context.Context) error {
 	if err != nil {
 		return w.ended(s, err)
 	}
+	w.health.met()
 	if m != resume {
 		w.relistCause = nil
 		s.patience = 1 << w.impatience
