@@ -7,15 +7,17 @@
 //
 //   - Who sends something opens a [Watch] on its subject before. The watch is told if the server denies exactly this
 //     subject. What nobody watches is not remembered.
-//   - There is one book of watches per connection. It takes the place of the connection's error handler, once, and
-//     passes every error on to the handler that was there. It ends with the connection, and needs no goroutine.
-//   - If somebody sets another error handler later, or if handlers are slow, a watch still knows what the connection
-//     says when it is asked: its last error. Then of several denials at once only the last is known.
+//   - There is one book of watches per connection. It takes the place of the connection's error handler, and passes
+//     every error on to the handler that was there. If somebody sets another one, the book does so again with the next
+//     watch. It ends with the connection, and needs no goroutine.
+//   - If another handler was set after a watch was made, or if handlers are slow, a watch still knows what the
+//     connection says when it is asked: its last error. Of several denials at once that is only the last.
 package denials
 
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -74,6 +76,7 @@ type book struct {
 	// deafSince is the connection's count of reconnects, plus 1, when the server denied replies; 0 if it never did. The
 	// library subscribes again only when it reconnects.
 	deafSince uint64
+	handler   uintptr // the code of our error handler, 0 before it was set
 }
 
 // books are those of all connections. A connection has no place for one, and all who use it need the same. The weak
@@ -109,15 +112,25 @@ func newBook(nc *nats.Conn) *book {
 		inboxes: inbox[:strings.LastIndexByte(inbox, '.')] + ".>",
 		watches: map[target]*Watch{},
 	}
+	b.listen(nc)
+	b.note(nc, nc.LastError()) // the requests before may have been denied their answers
+	return b
+}
+
+// listen puts the book before the connection's error handler, unless it is there.
+func (b *book) listen(nc *nats.Conn) {
 	before := nc.ErrorHandler()
-	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+	if before != nil && reflect.ValueOf(before).Pointer() == b.handler {
+		return
+	}
+	ours := func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		b.note(nc, err)
 		if before != nil {
 			before(nc, sub, err)
 		}
-	})
-	b.note(nc, nc.LastError()) // the requests before may have been denied their answers
-	return b
+	}
+	b.handler = reflect.ValueOf(ours).Pointer()
+	nc.SetErrorHandler(ours)
 }
 
 // note tells the watches of what the server denied.
@@ -201,6 +214,7 @@ func (d *Denials) watch(t target, told func(error)) *Watch {
 	w := &Watch{target: t, on: d, before: d.nc.LastError(), told: told}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.listen(d.nc)
 	if older := d.watches[t]; older != nil {
 		w.older, older.newer = older, w
 		w.shared, older.shared = true, true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,19 +180,36 @@ func TestTheUsersErrorHandlerGoesOn(t *testing.T) {
 	}
 }
 
-// TestADenialIsKnownUnderAnotherHandler: to those who ask.
-func TestADenialIsKnownUnderAnotherHandler(t *testing.T) {
-	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied"}, nil)))
+// TestAnotherErrorHandlerIsNoObstacle: a watch made later is told, one made before knows if it is asked.
+func TestAnotherErrorHandlerIsNoObstacle(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied.*"}, nil)))
 	nc := connect(t, s, "user")
 	d := Of(nc)
-	nc.SetErrorHandler(nil)
-	w, other := d.Publish("denied", nil), d.Publish("denie", nil)
-	defer w.Stop()
-	defer other.Stop()
-	must(t, nc.Publish("denied", nil))
-	eventually(t, "the watch knows", func() bool { return w.Err() != nil })
-	if err := other.Err(); err != nil {
-		t.Errorf("the watch of another subject knows %v", err)
+	var theirs atomic.Int64
+	for round := range int64(3) {
+		before, other := d.Publish("denied.before", nil), d.Publish("denied.befor", nil)
+		// Twice the user sets a handler of his own, and then one that calls the one before.
+		previous := nc.ErrorHandler()
+		nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+			theirs.Add(1)
+			if round == 2 {
+				previous(nc, sub, err)
+			}
+		})
+		must(t, nc.Publish("denied.before", nil))
+		eventually(t, "the watch knows", func() bool { return before.Err() != nil })
+		if err := other.Err(); err != nil {
+			t.Errorf("the watch of another subject knows %v", err)
+		}
+		before.Stop()
+		other.Stop()
+		errs := make(chan error, 2)
+		after := d.Publish("denied.after", func(err error) { errs <- err })
+		called := theirs.Load()
+		must(t, nc.Publish("denied.after", nil))
+		told(t, errs)
+		after.Stop()
+		eventually(t, "the user's handler is called", func() bool { return theirs.Load() > called })
 	}
 }
 
