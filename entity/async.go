@@ -1,13 +1,12 @@
 package entity
 
 import (
-	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go"
 )
 
@@ -20,7 +19,10 @@ const (
 	asyncLook = 250 * time.Millisecond
 )
 
-var errTooManyInFlight = errors.New("too many writes in flight")
+var (
+	errTooManyInFlight = errors.New("too many writes in flight")
+	errDeaf            = errors.New("the inbox for acknowledgements was denied")
+)
 
 // asyncWriter sends writes and takes their acknowledgements on one subscription: those of pipelined writes and, while
 // the client's informers run, those of writes that a caller waits for. The publisher of nats.go would do, but its
@@ -28,12 +30,15 @@ var errTooManyInFlight = errors.New("too many writes in flight")
 // own timer, which costs more than the rest. The subscription is a goroutine. It ends with the informers and the last
 // write in flight.
 type asyncWriter struct {
-	nc     *nats.Conn
-	slots  chan struct{} // one element per write in flight
-	timers sync.Pool     // of *time.Timer, for waits
+	nc      *nats.Conn
+	denials *denials.Denials
+	slots   chan struct{} // one element per write in flight
+	timers  sync.Pool     // of *time.Timer, for waits
 
 	mu      sync.Mutex
 	sub     *nats.Subscription // nil until the first write
+	inbox   *denials.Watch     // of sub
+	deaf    bool               // the last subscription was denied, and no request was answered since
 	prefix  string             // of reply subjects
 	count   uint64
 	flights map[string]*flight // by the last token of the reply subject
@@ -41,19 +46,10 @@ type asyncWriter struct {
 	closed  bool
 }
 
-// flight is a write that was sent.
-type flight struct {
-	id      string
-	subject string
-	answer  chan *nats.Msg // gets at most one; closed if there will be none
-	sent    time.Time
-	// reconnects and before are the connection's count of reconnects, and its last error, when the write was sent.
-	reconnects uint64
-	before     error
-}
-
 func newAsyncWriter(nc *nats.Conn) *asyncWriter {
-	a := &asyncWriter{nc: nc, slots: make(chan struct{}, asyncPending), flights: map[string]*flight{}}
+	a := &asyncWriter{
+		nc: nc, denials: denials.Of(nc), slots: make(chan struct{}, asyncPending), flights: map[string]*flight{},
+	}
 	a.timers.New = func() any { return time.NewTimer(asyncLook) }
 	return a
 }
@@ -64,19 +60,36 @@ func (a *asyncWriter) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
-	for id, f := range a.flights {
-		delete(a.flights, id)
-		<-a.slots
-		close(f.answer)
-	}
+	a.endFlightsLocked()
 	a.unsubscribeLocked()
 }
 
 func (a *asyncWriter) unsubscribeLocked() {
 	if a.sub != nil {
 		_ = a.sub.Unsubscribe() // fails on a closed connection only, which has no subscriptions
-		a.sub = nil
+		a.inbox.Stop()
+		a.sub, a.inbox = nil, nil
 	}
+}
+
+// deafened ends the subscription after the server has denied it. Writes in flight may have been applied. Until a
+// request is answered again, writes are sent with an inbox that is known to be granted.
+func (a *asyncWriter) deafened(inbox string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sub == nil || a.prefix != inbox+"." {
+		return
+	}
+	a.deaf = true
+	a.endFlightsLocked()
+	a.unsubscribeLocked()
+}
+
+// hears notes that a request was answered.
+func (a *asyncWriter) hears() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.deaf = false
 }
 
 // hold keeps the subscription until release.
@@ -180,121 +193,44 @@ func (a *asyncWriter) dropOverdue() {
 func (a *asyncWriter) register(subject string) (f *flight, reply string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed {
+	switch {
+	case a.closed:
 		return nil, "", nats.ErrConnectionClosed
+	case a.deaf:
+		return nil, "", errDeaf
 	}
-	if a.sub == nil {
-		inbox := a.nc.NewRespInbox()
-		if a.sub, err = a.nc.Subscribe(inbox+".*", a.answered); err != nil {
-			return nil, "", err
-		}
-		if err := a.sub.SetPendingLimits(-1, -1); err != nil { // bounded by the slots
-			return nil, "", err
-		}
-		a.prefix = inbox + "."
+	if err := a.subscribeLocked(); err != nil {
+		return nil, "", err
 	}
 	a.count++
 	f = &flight{
 		id: strconv.FormatUint(a.count, 36), subject: subject, answer: make(chan *nats.Msg, 1), sent: time.Now(),
-		reconnects: a.nc.Stats().Reconnects, before: a.nc.LastError(),
+		reconnects: a.nc.Stats().Reconnects,
 	}
+	f.denied = a.denials.Publish(subject, func(error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.endFlightLocked(f)
+		a.restLocked()
+	})
 	a.flights[f.id] = f
 	return f, a.prefix + f.id, nil
 }
 
-func (a *asyncWriter) answered(msg *nats.Msg) {
-	id := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
-	a.mu.Lock()
-	f, ok := a.flights[id]
-	delete(a.flights, id)
-	a.restLocked()
-	a.mu.Unlock()
-	if ok {
-		<-a.slots
-		f.answer <- msg
-	}
-}
-
-// forget frees the slot of a flight, if it still has one.
-func (a *asyncWriter) forget(f *flight) {
-	a.mu.Lock()
-	_, ok := a.flights[f.id]
-	delete(a.flights, f.id)
-	a.restLocked()
-	a.mu.Unlock()
-	if ok {
-		<-a.slots
-	}
-}
-
-// isLost reports whether the answer is overdue, was on its way to a connection that is gone, or cannot come because the
-// user may not publish there.
-func (a *asyncWriter) isLost(f *flight, patience time.Duration) bool {
-	return time.Since(f.sent) > patience || a.nc.IsConnected() && a.nc.Stats().Reconnects != f.reconnects ||
-		deniedSince(a.nc, f.before, f.subject) != nil
-}
-
-// wait returns the answer, or nil if none comes in time.
-func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duration) *nats.Msg {
-	select {
-	case msg := <-f.answer:
-		return msg
-	default:
-	}
-	look := a.timers.Get().(*time.Timer)
-	defer func() {
-		look.Stop()
-		a.timers.Put(look)
-	}()
-	for ctx.Err() == nil && !a.isLost(f, patience) { // may be lost already, if many were sent together
-		look.Reset(asyncLook)
-		select {
-		case msg := <-f.answer:
-			return msg
-		case <-look.C:
-		case <-ctx.Done():
-		}
-	}
-	a.forget(f)
-	select {
-	case msg := <-f.answer: // it came at the last moment
-		return msg
-	default:
+func (a *asyncWriter) subscribeLocked() (err error) {
+	if a.sub != nil {
 		return nil
 	}
-}
-
-// putAsync sends w and returns a function that waits for the outcome that put would have. It blocks while too many
-// writes are in flight.
-func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) {
-	f, err := b.async.send(b.message(&w))
-	if err != nil {
-		return func(ctx context.Context) (uint64, error) { return b.settle(ctx, &w, false, b.nc.LastError()) }
-	}
-	return func(ctx context.Context) (uint64, error) { return b.landed(ctx, &w, f, asyncTimeout) }
-}
-
-// landed waits for the outcome of w, which was sent as f.
-func (b *bucket) landed(ctx context.Context, w *write, f *flight, patience time.Duration) (uint64, error) {
-	answer := b.async.wait(ctx, f, patience)
-	if answer == nil {
-		return b.settle(ctx, w, true, f.before)
-	}
-	revision, err := b.acknowledged(f.subject, answer)
+	inbox := a.nc.NewRespInbox()
+	watch := a.denials.Subscribe(inbox+".*", func(error) { a.deafened(inbox) })
+	sub, err := a.nc.Subscribe(inbox+".*", a.answered)
 	if err == nil {
-		return revision, nil
+		err = sub.SetPendingLimits(-1, -1) // bounded by the slots
 	}
-	api, refused := errors.AsType[*apiError](err)
-	if refused && isCASCode(api.ErrorCode) {
-		ctx, cancel := withTimeout(ctx)
-		defer cancel()
-		if revision, err, settled := b.outcome(ctx, w, false, err); settled {
-			return revision, err
-		}
+	if err != nil {
+		watch.Stop()
+		return err
 	}
-	if refused && !isCASCode(api.ErrorCode) && api.isFinal() {
-		return 0, b.refused(w.key, api)
-	}
-	// After any other refusal, send again: the server refuses it again, or accepts it now.
-	return b.settle(ctx, w, !refused && !neverSent(err), f.before)
+	a.sub, a.inbox, a.prefix = sub, watch, inbox+"."
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -47,6 +48,7 @@ const (
 // would read by direct get, which a replica may answer, and returns no sequence for a delete.
 type bucket struct {
 	nc        *nats.Conn
+	denials   *denials.Denials
 	name      string
 	stream    string
 	apiPrefix string
@@ -60,7 +62,7 @@ type bucket struct {
 
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
 	b := &bucket{
-		nc: js.Conn(), name: name, stream: "KV_" + name, subject: subjectsPerBucket + name + ".",
+		nc: js.Conn(), denials: denials.Of(js.Conn()), name: name, stream: "KV_" + name, subject: subjectsPerBucket + name + ".",
 		ids: ids, async: async,
 	}
 	b.apiPrefix = apiPrefix(js)
@@ -215,7 +217,6 @@ func ask[T interface{ refused() *apiError }](
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	subject := b.apiPrefix + api
-	before := b.nc.LastError()
 	for attempt := 0; ; attempt++ {
 		msg, err := b.roundTrip(ctx, &nats.Msg{Subject: subject, Data: payload})
 		if err == nil {
@@ -234,27 +235,31 @@ func ask[T interface{ refused() *apiError }](
 			}
 			err = e
 		}
-		if giveUp := b.pause(ctx, attempt, subject, before, err); giveUp != nil {
+		if denied, ok := errors.AsType[*denials.Error](err); ok {
+			return none, newForbidden("", "", denied)
+		}
+		if giveUp := b.pause(ctx, attempt, subject, err); giveUp != nil {
 			return none, giveUp
 		}
 	}
 }
 
-// roundTrip sends one request and waits for its answer, for attemptTimeout at most.
+// roundTrip sends one request and waits for its answer, for attemptTimeout at most. The error is *denials.Error if the
+// server denies the request or its answer.
 func (b *bucket) roundTrip(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	return b.nc.RequestMsgWithContext(ctx, msg)
+	answer, err := b.denials.Request(ctx, msg)
+	if err == nil {
+		b.async.hears()
+	}
+	return answer, err
 }
 
-// pause waits before the next attempt. It returns an error if there must be no further attempt. before is the
-// connection's last error before the first attempt.
-func (b *bucket) pause(ctx context.Context, attempt int, subject string, before, err error) error {
+// pause waits before the next attempt. It returns an error if there must be no further attempt.
+func (b *bucket) pause(ctx context.Context, attempt int, subject string, err error) error {
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		return fmt.Errorf("no answer on %q: %w", subject, err)
-	}
-	if denied := deniedSince(b.nc, before, subject); denied != nil {
-		return denied
 	}
 	wait := min(retryMax, retryMin<<min(attempt, 10))
 	timer := time.NewTimer(wait/2 + rand.N(wait))
@@ -268,21 +273,6 @@ func (b *bucket) pause(ctx context.Context, attempt int, subject string, before,
 	}
 	return fmt.Errorf("no answer on %q within the deadline (is JetStream up, and has the stream a leader?): %w",
 		subject, errors.Join(err, context.Cause(ctx)))
-}
-
-// deniedSince returns an error if the user may not publish on a subject. The server drops such messages and tells only
-// the connection. before is the connection's last error before the message was sent.
-func deniedSince(nc *nats.Conn, before error, subject string) error {
-	if denied := nc.LastError(); denied != nil && denied != before && isPermissionViolation(denied, subject) {
-		return fmt.Errorf("no answer on %q: grant the user to publish there and to subscribe to its inbox: %w",
-			subject, denied)
-	}
-	return nil
-}
-
-func isPermissionViolation(err error, subject string) bool {
-	text := strings.ToLower(err.Error())
-	return strings.Contains(text, "permissions violation") && strings.Contains(text, strings.ToLower(subject))
 }
 
 func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -33,4 +33,7 @@
 // $JS.API.CONSUMER.CREATE.KV_b.>, $JS.API.CONSUMER.MSG.NEXT.KV_b.*, $JS.API.CONSUMER.DELETE.KV_b.* and
 // $JS.API.CONSUMER.INFO.KV_b.*, for both buckets b, and subscribes to its inbox. A writer also publishes to $KV.b.>, or
 // to $KV.b.shop.> for one namespace. To create buckets, grant $JS.API.STREAM.CREATE.KV_b.
+//
+// A denied request fails at once, and IsForbidden holds for its error, which names the subject. To hear of denials, the
+// client puts a handler of its own before the connection's error handler, which is called as before.
 package entity

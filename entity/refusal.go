@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ErrRefused is what errors.Is finds in the error of a write that the server refused for good. The write was not
-// applied.
+// ErrRefused is what errors.Is finds in the error of a write that the server refused for good, or that the user has no
+// permission for; then apierrors.IsForbidden holds, too. The write was not applied.
 var ErrRefused = errors.New("refused")
 
 // ErrFull is what errors.Is finds in the error of a write for which the bucket, its account or the server has no room.
@@ -89,3 +90,30 @@ type tooLargeRefused struct {
 }
 
 func (e *tooLargeRefused) Unwrap() []error { return []error{e.StatusError, e.cause} }
+
+// denied is the error of a write that the server denied. If the write may have been applied all the same, it is
+// ErrOutcomeUnknown.
+func (b *bucket) denied(natsKey string, denied *denials.Error, inDoubt bool) error {
+	if inDoubt {
+		return newUnknownOutcome(b.name, natsKey, denied)
+	}
+	return &forbiddenWrite{newForbidden(natsKey, fmt.Sprintf("writing key %q of bucket %q: ", natsKey, b.name), denied)}
+}
+
+// forbidden is an apierrors.APIStatus for which IsForbidden holds. errors.Is finds nats.ErrPermissionViolation in it.
+type forbidden struct {
+	*apierrors.StatusError
+	cause *denials.Error
+}
+
+func newForbidden(natsKey, doing string, cause *denials.Error) *forbidden {
+	return &forbidden{cause: cause, StatusError: statusError(
+		http.StatusForbidden, metav1.StatusReasonForbidden, "", natsKey, "%s%v", doing, cause)}
+}
+
+func (e *forbidden) Unwrap() []error { return []error{e.StatusError, e.cause} }
+
+// forbiddenWrite is forbidden for a write that was not applied, and an ErrRefused.
+type forbiddenWrite struct{ *forbidden }
+
+func (e *forbiddenWrite) Is(target error) bool { return target == ErrRefused }

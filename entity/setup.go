@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -42,7 +43,13 @@ func openBucket(
 ) (settings jetstream.StreamConfig, warnings []string, err error) {
 	info, err := b.info(ctx, "")
 	if api, ok := errors.AsType[*apiError](err); ok && api.ErrorCode == codeStreamNotFound && !cfg.BindOnly {
-		_, err = js.CreateStream(ctx, bucketSettings(cfg, b.name))
+		err = b.denials.Call(ctx, b.apiPrefix+"STREAM.CREATE."+b.stream, func(ctx context.Context) error {
+			_, err := js.CreateStream(ctx, bucketSettings(cfg, b.name))
+			return err
+		})
+		if denied, ok := errors.AsType[*denials.Error](err); ok {
+			err = newForbidden("", "", denied)
+		}
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return settings, nil, fmt.Errorf("creating bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 		}

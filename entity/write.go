@@ -10,6 +10,7 @@ import (
 	"time"
 
 	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -75,13 +76,12 @@ func (b *bucket) message(w *write) *nats.Msg {
 // put reads from the leader and sends again: a message can be applied only once under the same expectation. If that
 // does not settle it, the error is ErrOutcomeUnknown.
 func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
-	before := b.nc.LastError()
 	if ctx.Err() != nil || !b.async.isHeld() {
-		return b.settle(ctx, &w, false, before)
+		return b.settle(ctx, &w, false)
 	}
 	f, err := b.async.sendAtOnce(b.message(&w))
 	if err != nil {
-		return b.settle(ctx, &w, false, before)
+		return b.settle(ctx, &w, false)
 	}
 	return b.landed(ctx, &w, f, attemptTimeout)
 }
@@ -105,15 +105,11 @@ func (b *bucket) create(ctx context.Context, w write) (uint64, error) {
 	}
 }
 
-// settle is put for a write that may have been sent before (inDoubt). before is the connection's last error before
-// that.
-func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool, before error) (uint64, error) {
+// settle is put for a write that may have been sent before (inDoubt).
+func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool) (uint64, error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	msg := b.message(w)
-	if denied := deniedSince(b.nc, before, msg.Subject); inDoubt && denied != nil {
-		return 0, newUnknownOutcome(b.name, w.key, denied)
-	}
 	for attempt := 0; ; attempt++ {
 		seq, err := b.publish(ctx, msg)
 		if err == nil {
@@ -139,7 +135,10 @@ func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool, before erro
 		if final {
 			return 0, newUnknownOutcome(b.name, w.key, b.refused(w.key, api))
 		}
-		if giveUp := b.pause(ctx, attempt, msg.Subject, before, err); giveUp != nil {
+		if denied, ok := errors.AsType[*denials.Error](err); ok {
+			return 0, b.denied(w.key, denied, inDoubt)
+		}
+		if giveUp := b.pause(ctx, attempt, msg.Subject, err); giveUp != nil {
 			if inDoubt {
 				return 0, newUnknownOutcome(b.name, w.key, giveUp)
 			}
@@ -189,6 +188,9 @@ func isCASCode(code jetstream.ErrorCode) bool {
 
 // neverSent reports whether err says that no stream got the message.
 func neverSent(err error) bool {
+	if denied, ok := errors.AsType[*denials.Error](err); ok {
+		return denied.Dropped
+	}
 	return fatal(err) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded)
 }

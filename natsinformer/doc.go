@@ -56,5 +56,6 @@
 //	$JS.API.CONSUMER.MSG.NEXT.KV_b.*  $JS.API.CONSUMER.DELETE.KV_b.*
 //
 // and to subscribe to its inbox (_INBOX.> unless the connection has a custom inbox prefix). Config.OnError, Status and
-// the log name a missing permission.
+// the log name a missing permission. To hear of denials, the informer puts a handler of its own before the connection's
+// error handler, which is called as before.
 package natsinformer

@@ -3,18 +3,19 @@ package natsinformer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// permissionCheck is how often we look whether the server refused a request that is not answered yet.
+// permissionCheck is how often we look whether the server refused a request that is not answered yet, in case the
+// connection's error handler is not ours any more.
 const permissionCheck = 10 * time.Millisecond
 
 // leaderPause is when a request is sent again after an answer that came without a leader.
@@ -26,11 +27,11 @@ type call struct {
 	token    string
 	subject  string
 	payload  []byte
-	before   error // the connection's last error when the request was sent
-	sent     int   // how often
-	once     bool  // it is not sent again while no answer comes
-	large    bool  // its answer carries a value
-	counts   bool  // until the answer, the server does nothing else with the stream
+	denied   *denials.Watch // of the subject
+	sent     int            // how often
+	once     bool           // it is not sent again while no answer comes
+	large    bool           // its answer carries a value
+	counts   bool           // until the answer, the server does nothing else with the stream
 	timeout  time.Duration
 	resend   time.Time // when it is sent again, zero if never
 	deadline time.Time
@@ -46,7 +47,7 @@ func (s *session) ask(subject string, payload []byte, timeout time.Duration, don
 
 func (s *session) request(c *call) {
 	s.callSeq++
-	c.token, c.before = strconv.FormatUint(s.callSeq, 10), s.nc.LastError()
+	c.token, c.denied = strconv.FormatUint(s.callSeq, 10), s.denials.Publish(c.subject, s.wake)
 	c.deadline = time.Now().Add(c.timeout)
 	s.calls = append(s.calls, c)
 	s.send(c)
@@ -64,6 +65,7 @@ func (s *session) send(c *call) {
 func (s *session) settle(c *call, answer []byte, err error) {
 	if i := slices.Index(s.calls, c); i >= 0 {
 		s.calls = slices.Delete(s.calls, i, i+1)
+		c.denied.Stop()
 		s.nudged = true
 		if c.counts {
 			s.heard = time.Now() // meanwhile the consumer could send nothing
@@ -128,7 +130,7 @@ func (c *call) nextResend(now time.Time) time.Time {
 func (s *session) advanceCalls(now time.Time) (next time.Time) {
 	next = now.Add(time.Minute)
 	for _, c := range slices.Clone(s.calls) {
-		if err := s.denied(c.subject, c.before); err != nil {
+		if err := s.refusal(c.denied); err != nil {
 			s.settle(c, nil, err)
 			continue
 		}
@@ -145,25 +147,24 @@ func (s *session) advanceCalls(now time.Time) (next time.Time) {
 	return next
 }
 
-// denied returns an error if the server has refused a publish to the subject, or the subscription of the inbox, since
-// the connection's last error was before. The server reports a refusal asynchronously and only to the connection, whose
-// error handler belongs to the user. But the connection keeps its last error, and a new one is another value.
-func (s *session) denied(subject string, before error) error {
-	last := s.nc.LastError()
-	if last == nil || last == before || !errors.Is(last, nats.ErrPermissionViolation) {
+// refusal returns an error if the server refuses a publish, or the subscription of the inbox.
+func (s *session) refusal(publish *denials.Watch) error {
+	if err := s.inboxDenied.Err(); err != nil {
+		return err
+	}
+	if publish == nil || publish.Err() == nil {
 		return nil
 	}
-	text := last.Error()
-	switch {
-	case strings.Contains(text, strconv.Quote(subject)):
-		return fmt.Errorf("the server refuses to publish to %s: grant the user the permission to publish to it: %w",
-			s.src.grant(subject), nats.ErrPermissionViolation)
-	case strings.Contains(text, strconv.Quote(s.inbox+".*")):
-		return fmt.Errorf("the server refuses to subscribe to the inbox: "+
-			"grant the user the permission to subscribe to %s.>: %w",
-			s.inbox[:strings.LastIndexByte(s.inbox, '.')], nats.ErrPermissionViolation)
+	return fmt.Errorf("the server refuses to publish to %s: grant the user the permission to publish to it: %w",
+		s.src.grant(publish.Subject()), nats.ErrPermissionViolation)
+}
+
+// wake makes a wait look again. It is called when the server denies something.
+func (s *session) wake(error) {
+	select {
+	case s.woken <- struct{}{}:
+	default:
 	}
-	return nil
 }
 
 // await is receive for a session whose consumer does not deliver now. It returns when the flag is set.
@@ -182,6 +183,7 @@ func (s *session) await(ctx context.Context, answered *bool) error {
 			return errDisconnected
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-s.woken:
 		case <-s.timer.C:
 		}
 	}
@@ -200,6 +202,7 @@ func (s *session) rest(ctx context.Context, d time.Duration) error {
 			return errDisconnected
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-s.woken:
 		case <-s.timer.C:
 		}
 	}

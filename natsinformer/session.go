@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go"
 )
 
@@ -59,6 +60,11 @@ type session struct {
 	in     chan *nats.Msg
 	timer  *time.Timer
 
+	denials     *denials.Denials
+	woken       chan struct{}  // something was denied
+	inboxDenied *denials.Watch // of the inbox
+	pullDenied  *denials.Watch // of the requests for messages; nil while there is no consumer
+
 	calls   []*call
 	callSeq uint64
 
@@ -94,9 +100,12 @@ func newSession(src *source, status <-chan nats.Status) (*session, error) {
 	s := &session{
 		src: src, nc: nc, status: status, inbox: nc.NewInbox(), in: make(chan *nats.Msg, inboxBuffer),
 		timer: time.NewTimer(time.Hour), maxBytes: max(pullBytes, 2*int(nc.MaxPayload())), patience: 1,
+		denials: denials.Of(nc), woken: make(chan struct{}, 1),
 	}
+	s.inboxDenied = s.denials.Subscribe(s.inbox+".*", s.wake)
 	sub, err := nc.ChanSubscribe(s.inbox+".*", s.in)
 	if err != nil {
+		s.inboxDenied.Stop()
 		return nil, fmt.Errorf("subscribing to %s.*: %w", s.inbox, err)
 	}
 	s.sub = sub
@@ -106,6 +115,13 @@ func newSession(src *source, status <-chan nats.Status) (*session, error) {
 func (s *session) close() {
 	s.timer.Stop()
 	_ = s.sub.Unsubscribe() // fails only on a closed connection, which has no subscriptions
+	s.inboxDenied.Stop()
+	if s.pullDenied != nil {
+		s.pullDenied.Stop()
+	}
+	for _, c := range s.calls {
+		c.denied.Stop()
+	}
 }
 
 // receive waits for messages of the consumer and returns those that are there. It handles everything else that arrives.
@@ -148,6 +164,7 @@ func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg,
 			return nil, errDisconnected
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		case <-s.woken:
 		case <-s.timer.C:
 		}
 	}
@@ -230,13 +247,16 @@ func (s *session) housekeep(now time.Time) (wake time.Time, err error) {
 	s.kept = now
 	wake = now.Add(time.Minute)
 	if s.consumer != "" {
+		if err := s.refusal(s.pullDenied); err != nil {
+			return wake, err
+		}
 		if err := s.pull(); err != nil {
 			return wake, err
 		}
 		if quiet := now.Sub(s.heard); quiet >= s.silence() {
 			// Messages that came while this goroutine was busy elsewhere wait in the channel.
 			if len(s.in) == 0 {
-				return wake, s.explainSilence()
+				return wake, errSilent
 			}
 			s.heard = now
 		}
@@ -276,17 +296,9 @@ func (s *session) pull() error {
 
 func (s *session) nextSubject() string { return s.src.api("CONSUMER.MSG.NEXT.%s.%s", s.consumer) }
 
-func (s *session) explainSilence() error {
-	if !s.alive {
-		if err := s.denied(s.nextSubject(), nil); err != nil {
-			return err
-		}
-	}
-	return errSilent
-}
-
 // start makes the session follow a consumer that exists.
 func (s *session) start(consumer string, listing bool) error {
 	s.consumer, s.listing, s.heard, s.pending = consumer, listing, time.Now(), unknownPending
+	s.pullDenied = s.denials.Publish(s.nextSubject(), s.wake)
 	return s.pull()
 }

@@ -127,11 +127,24 @@ func (w *worker) connected(ctx context.Context) error {
 		case <-w.status:
 		case <-grace.C:
 			grace.Reset(connectGrace)
-			w.health.failed(ctx, fmt.Errorf("the connection to NATS is %s",
-				strings.ToLower(w.js.Conn().Status().String())))
+			w.health.failed(ctx, notConnected(w.js.Conn()))
 		}
 	}
 	return ctx.Err()
+}
+
+// notConnected says in what state a connection is, and why if the server does not let the user in.
+func notConnected(nc *nats.Conn) error {
+	state := strings.ToLower(nc.Status().String())
+	why := nc.LastError()
+	for _, refused := range []error{
+		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+	} {
+		if errors.Is(why, refused) {
+			return fmt.Errorf("the connection to NATS is %s: %w: check the user and its credentials", state, refused)
+		}
+	}
+	return fmt.Errorf("the connection to NATS is %s", state)
 }
 
 // pause waits before the next attempt, or until the connection changes.

@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -38,21 +40,13 @@ func List(ctx context.Context, js jetstream.JetStream, q Query) (events []corev1
 		q.Stream = DefaultStream
 	}
 	filter := Subject(q.SubjectPrefix, q.Kind, q.Key)
-	stream, err := js.Stream(ctx, q.Stream)
+	stream, err := lookUp(ctx, js, q.Stream)
 	if err != nil {
-		err = explain(err, js.Conn(), "$JS.API.STREAM.INFO."+q.Stream)
+		err = explain(err, api(js, "STREAM.INFO.%s", q.Stream))
 		return nil, fmt.Errorf("recorder: looking up the stream %s: %w", q.Stream, err)
 	}
-	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		// The last of each subject, for a stream not made by us may keep every repeat.
-		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
-		AckPolicy:         jetstream.AckNonePolicy,
-		FilterSubject:     filter,
-		MemoryStorage:     true,
-		InactiveThreshold: 30 * time.Second,
-	})
+	consumer, err := makeConsumer(ctx, js, stream, q.Stream, filter)
 	if err != nil {
-		err = explain(err, js.Conn(), "$JS.API.CONSUMER.CREATE."+q.Stream+".>")
 		return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream, err)
 	}
 	defer func() {
@@ -60,6 +54,9 @@ func List(ctx context.Context, js jetstream.JetStream, q Query) (events []corev1
 		defer cancel()
 		_ = stream.DeleteConsumer(cleanup, consumer.CachedInfo().Name) // else the server does it in 30 s
 	}()
+	name := consumer.CachedInfo().Name
+	next := denials.Of(js.Conn()).Publish(api(js, "CONSUMER.MSG.NEXT.%s.%s", q.Stream, name), nil)
+	defer next.Stop()
 	for left := consumer.CachedInfo().NumPending; left > 0; {
 		before := len(events)
 		if events, left, err = fetch(ctx, consumer, events, left); err != nil {
@@ -69,16 +66,18 @@ func List(ctx context.Context, js jetstream.JetStream, q Query) (events []corev1
 			continue
 		}
 		// Nothing came: the rest has aged out meanwhile, or the request got no answer.
-		info, err := consumer.Info(ctx)
-		if err != nil {
-			err = explain(err, js.Conn(), "$JS.API.CONSUMER.INFO."+q.Stream+".*")
+		if err := next.Err(); err != nil {
+			err = explain(err, api(js, "CONSUMER.MSG.NEXT.%s.*", q.Stream))
 			return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream, err)
 		}
-		if info.NumPending >= left {
-			return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream,
-				explain(nats.ErrTimeout, js.Conn(), "$JS.API.CONSUMER.MSG.NEXT."+q.Stream+".*"))
+		pending, err := pendingOf(ctx, js, consumer, q.Stream)
+		if err == nil && pending >= left {
+			err = nats.ErrTimeout
 		}
-		left = info.NumPending
+		if err != nil {
+			return nil, fmt.Errorf("recorder: reading %s from the stream %s: %w", filter, q.Stream, err)
+		}
+		left = pending
 	}
 	slices.SortStableFunc(events, func(a, b corev1.Event) int {
 		return cmp.Or(
@@ -88,6 +87,46 @@ func List(ctx context.Context, js jetstream.JetStream, q Query) (events []corev1
 		)
 	})
 	return events, nil
+}
+
+func makeConsumer(
+	ctx context.Context, js jetstream.JetStream, stream jetstream.Stream, name, filter string,
+) (consumer jetstream.Consumer, err error) {
+	cfg := jetstream.ConsumerConfig{
+		Name: "nagi-events-" + nuid.Next(),
+		// The last of each subject, for a stream not made by us may keep every repeat.
+		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+		AckPolicy:         jetstream.AckNonePolicy,
+		FilterSubject:     filter,
+		MemoryStorage:     true,
+		InactiveThreshold: 30 * time.Second,
+	}
+	subject := api(js, "CONSUMER.CREATE.%s.%s.%s", name, cfg.Name, filter)
+	err = denials.Of(js.Conn()).Call(ctx, subject, func(ctx context.Context) (err error) {
+		consumer, err = stream.CreateConsumer(ctx, cfg)
+		return err
+	})
+	if err != nil {
+		return nil, explain(err, api(js, "CONSUMER.CREATE.%s.>", name))
+	}
+	return consumer, nil
+}
+
+func pendingOf(
+	ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, stream string,
+) (pending uint64, err error) {
+	subject := api(js, "CONSUMER.INFO.%s.%s", stream, consumer.CachedInfo().Name)
+	err = denials.Of(js.Conn()).Call(ctx, subject, func(ctx context.Context) error {
+		info, err := consumer.Info(ctx)
+		if err == nil {
+			pending = info.NumPending
+		}
+		return err
+	})
+	if err != nil {
+		return 0, explain(err, api(js, "CONSUMER.INFO.%s.*", stream))
+	}
+	return pending, nil
 }
 
 // fetch appends the next events and returns how many the server has after them.

@@ -100,7 +100,10 @@ func (p *publisher) run(ctx context.Context) {
 			p.landed(reply)
 		case <-p.acks.lost:
 			p.retryAll(p.acks.all(), nats.ErrDisconnected)
+		case <-p.acks.denied:
+			p.retryDenied()
 		case now := <-tick.C:
+			p.retryDenied() // in case nobody tells
 			p.retryAll(p.acks.overdue(now), errNoAck)
 		case err := <-p.ensuring:
 			p.ensured(err)

@@ -71,6 +71,12 @@ func (p *publisher) retryAll(items []*pendingEvent, err error) {
 	}
 }
 
+// retryDenied keeps the events that the server denied for later.
+func (p *publisher) retryDenied() {
+	items, err := p.acks.takeDenied()
+	p.retryAll(items, err)
+}
+
 // retry keeps an event for later if that can help.
 func (p *publisher) retry(item *pendingEvent, err error) {
 	var api *jetstream.APIError
@@ -101,7 +107,7 @@ func (p *publisher) retry(item *pendingEvent, err error) {
 			"is there a stream %s with these subjects, and JetStream for this account? %w",
 			p.cfg.SubjectPrefix, p.cfg.Stream, err))
 	default:
-		err = explain(err, p.js.Conn(), p.cfg.SubjectPrefix+".>")
+		err = explain(err, p.cfg.SubjectPrefix+".>")
 		p.report("publish", fmt.Errorf("publishing an event on %s: %w", item.subject, err))
 	}
 }

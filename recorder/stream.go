@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -40,21 +41,25 @@ func (c Config) streamConfig() jetstream.StreamConfig {
 func ensureStream(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	ctx, cancel := context.WithTimeout(ctx, streamTimeout)
 	defer cancel()
-	stream, err := js.Stream(ctx, cfg.Stream)
+	stream, err := lookUp(ctx, js, cfg.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = js.CreateStream(ctx, cfg.streamConfig())
+		create := api(js, "STREAM.CREATE.%s", cfg.Stream)
+		err = denials.Of(js.Conn()).Call(ctx, create, func(ctx context.Context) error {
+			_, err := js.CreateStream(ctx, cfg.streamConfig())
+			return err
+		})
 		if err == nil {
 			return nil
 		}
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return fmt.Errorf("creating the stream %s for %s.>: %w", cfg.Stream, cfg.SubjectPrefix,
-				explain(err, js.Conn(), "$JS.API.STREAM.CREATE."+cfg.Stream))
+				explain(err, create))
 		}
-		stream, err = js.Stream(ctx, cfg.Stream) // another recorder was faster
+		stream, err = lookUp(ctx, js, cfg.Stream) // another recorder was faster
 	}
 	if err != nil {
-		err = explain(err, js.Conn(), "$JS.API.STREAM.INFO."+cfg.Stream)
-		return fmt.Errorf("looking up the stream %s: %w", cfg.Stream, err)
+		return fmt.Errorf("looking up the stream %s: %w", cfg.Stream,
+			explain(err, api(js, "STREAM.INFO.%s", cfg.Stream)))
 	}
 	if wrong := unfit(stream.CachedInfo().Config, cfg); len(wrong) > 0 {
 		return fmt.Errorf("the stream %s was not made by this recorder and is used as it is, but %s; "+
@@ -91,27 +96,43 @@ func unfit(have jetstream.StreamConfig, cfg Config) []string {
 	return wrong
 }
 
-// explain adds the cause and the remedy to an error of the library. A request that is denied looks like a timeout; only
-// the connection knows why.
-func explain(err error, conn *nats.Conn, subject string) error {
+func lookUp(ctx context.Context, js jetstream.JetStream, name string) (stream jetstream.Stream, err error) {
+	err = denials.Of(js.Conn()).Call(ctx, api(js, "STREAM.INFO.%s", name), func(ctx context.Context) (err error) {
+		stream, err = js.Stream(ctx, name)
+		return err
+	})
+	return stream, err
+}
+
+// api is the subject of a request to the JetStream API.
+func api(js jetstream.JetStream, format string, args ...any) string {
+	prefix := "$JS.API."
+	switch o := js.Options(); {
+	case o.APIPrefix != "":
+		prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
+	case o.Domain != "":
+		prefix = "$JS." + o.Domain + ".API."
+	}
+	return prefix + fmt.Sprintf(format, args...)
+}
+
+// explain adds the remedy to an error. grant is what the user must be allowed to publish to for the request.
+func explain(err error, grant string) error {
 	var api *jetstream.APIError
+	var denied *denials.Error
 	switch {
+	case errors.As(err, &denied) && denied.Subscription:
+		return fmt.Errorf("the server refuses to subscribe to the inbox: %w (grant subscribe on %q)",
+			nats.ErrPermissionViolation, denied.Grant)
+	case errors.As(err, &denied):
+		return fmt.Errorf("the server refuses to publish to %s: %w (grant publish on %q)",
+			denied.Subject, nats.ErrPermissionViolation, grant)
 	case errors.As(err, &api) && api.ErrorCode == subjectsOverlap:
 		return fmt.Errorf("%w (find it with nats stream find --subject, and name it as Stream, "+
 			"or choose another SubjectPrefix)", err)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("%w (enable JetStream on the server and for the account)", err)
-	case isTimeout(err):
-		last := conn.LastError()
-		if errors.Is(last, nats.ErrPermissionViolation) {
-			return fmt.Errorf("%w; the connection reports: %w (grant publish on %q and subscribe on \"_INBOX.>\")",
-				err, last, subject)
-		}
 	}
 	return err
-}
-
-func isTimeout(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 }

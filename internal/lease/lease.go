@@ -96,6 +96,8 @@ type elector struct {
 	random func() float64 // in [0, 1)
 	// leaveAlone is for how long a key that is absent is left to its holder: 0 if there never was one.
 	leaveAlone time.Duration
+	// forbidden is why this replica may not write the lease, as of its last try.
+	forbidden error
 }
 
 func (e *elector) run(ctx context.Context, lead func(context.Context, *Term)) {
@@ -224,7 +226,10 @@ func (e *elector) load(ctx context.Context) (version, error) {
 			err = fmt.Errorf("the lease %s does not decode; delete the key: %w", e.Name, err)
 		}
 	}
-	e.report(ctx, err)
+	if err == nil && found.record.HolderIdentity != "" && found.record.HolderIdentity != e.Identity {
+		e.forbidden = nil // this replica does not write now
+	}
+	e.reportRead(ctx, err)
 	e.known(revision, found.record)
 	if apierrors.IsNotFound(err) {
 		return version{marker: revision, at: found.at}, nil
@@ -241,6 +246,10 @@ func (e *elector) store(ctx context.Context, r record, revision uint64) (version
 	defer cancel()
 	sent := time.Now()
 	revision, err = e.Store.Store(bounded, value, revision)
+	e.forbidden = nil
+	if apierrors.IsForbidden(err) {
+		e.forbidden = err
+	}
 	e.report(ctx, err)
 	e.known(revision, r)
 	return version{record: r, revision: revision, at: sent}, err
@@ -251,6 +260,14 @@ func (e *elector) known(revision uint64, r record) {
 	if revision != 0 {
 		e.leaveAlone = max(e.leaveAlone, e.Timing.Duration, r.duration())
 	}
+}
+
+// reportRead reports the outcome of a read. That the lease can be read does not mean that it can be written.
+func (e *elector) reportRead(ctx context.Context, err error) {
+	if err == nil || apierrors.IsNotFound(err) {
+		err = e.forbidden
+	}
+	e.report(ctx, err)
 }
 
 func (e *elector) report(ctx context.Context, err error) {

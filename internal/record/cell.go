@@ -15,6 +15,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
@@ -185,14 +186,22 @@ func (c Cell[T]) get(ctx context.Context) (data []byte, revision uint64, err err
 	return data, revision, err
 }
 
-// try calls f until it succeeds or ctx ends.
+// try calls f until it succeeds or ctx ends. A missing permission is reported, because only a person can give it.
 func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) error) error {
+	reported := false
 	for failed := 0; ; failed++ {
 		bounded, cancel := context.WithTimeout(ctx, longestRequest)
 		err := f(bounded)
 		cancel()
 		if err == nil {
+			if reported {
+				c.report(ctx, nil)
+			}
 			return nil
+		}
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			reported = true
+			c.report(ctx, fmt.Errorf("%s %s in status bucket %s: %w", doing, c.key, c.bucket.name, err))
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s %s in status bucket %s: %w (last error: %w)",

@@ -27,16 +27,17 @@ const (
 // flows from the sources to the writes, and so do the imports. A new package needs a line here, and a new arrow a
 // reason.
 var mayImport = map[string][]string{
-	"natsinformer": {},
+	"natsinformer": {"internal/denials"},
 	"external":     {},
-	"recorder":     {},
-	"entity":       {"natsinformer", "internal/ownwrites"},
+	"recorder":     {"internal/denials"},
+	"entity":       {"natsinformer", "internal/ownwrites", "internal/denials"},
 
 	"recorder/kuberecorder": {"recorder"},
 
 	// Rooms that know nothing of documents.
 	"internal/conflict":      {"internal/backoff"},
 	"internal/guard":         {},
+	"internal/denials":       {},
 	"internal/ownwrites":     {},
 	"internal/backoff":       {},
 	"internal/netpoll":       {},

@@ -213,6 +213,22 @@ func (s *Server) Restart() error {
 	return s.Start()
 }
 
+// Reload makes the running server take changed options, as when its configuration is reloaded: other users, or other
+// permissions. Connections stay, as far as the new options let them. A later start has the options of the first again.
+func (s *Server) Reload(change func(*server.Options)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.srv == nil {
+		return fmt.Errorf("reload nats-server on %s: it is stopped", s.url)
+	}
+	o := s.options()
+	change(o)
+	if err := s.srv.ReloadOptions(o); err != nil {
+		return fmt.Errorf("reload nats-server on %s: %w", s.url, err)
+	}
+	return nil
+}
+
 // Close stops the server for good and removes its store, unless the store was given by [WithStoreDir]. Closing twice
 // does nothing.
 func (s *Server) Close() {

@@ -1,0 +1,143 @@
+package controller
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// soon is how soon a denial has to show after the request that was denied.
+const soon = 2 * time.Second
+
+// denying makes a user who may not publish to these subjects; an inbox is one that it may not subscribe to.
+func denying(subjects ...string) func(*server.Options) {
+	return func(o *server.Options) {
+		user := &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{">"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{">"}},
+		}
+		for _, subject := range subjects {
+			if strings.HasPrefix(subject, "_INBOX") {
+				user.Subscribe.Deny = append(user.Subscribe.Deny, subject)
+			} else {
+				user.Publish.Deny = append(user.Publish.Deny, subject)
+			}
+		}
+		o.Users = []*server.User{{Username: "admin", Password: "x"},
+			{Username: "user", Password: "x", Permissions: user}}
+	}
+}
+
+// deniable is a world whose controllers may everything until that is taken away, and that of somebody who always may.
+func deniable(t *testing.T) (w, admin *world) {
+	t.Helper()
+	s := natstest.Start(t, natstest.WithConfig(denying()))
+	connect := func(user string) *world {
+		unheard := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+		_, js := natstest.Connect(t, s.URL(), nats.UserInfo(user, "x"), unheard)
+		return &world{t: t, server: s, js: js}
+	}
+	return connect("user"), connect("admin")
+}
+
+// names waits until something is degraded because the subject is denied, and returns how long that took.
+func names(t *testing.T, c *Controller[*site], subject string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	eventually(t, subject+" is named", func() bool {
+		for _, err := range c.Stats().Degraded {
+			if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "to "+subject) &&
+				strings.Contains(err.Error(), "grant the user") {
+				return true
+			}
+		}
+		return false
+	})
+	return time.Since(began)
+}
+
+// TestWhatIsDeniedAtTheStartIsNamedSoon, not when the sync times out; and the controller starts when it is granted.
+func TestWhatIsDeniedAtTheStartIsNamedSoon(t *testing.T) {
+	for _, subject := range []string{
+		"$JS.API.STREAM.INFO.KV_sites", "$JS.API.CONSUMER.CREATE.KV_sites.>", "$JS.API.CONSUMER.MSG.NEXT.KV_sites.*",
+		"$JS.API.STREAM.INFO.KV_sites-status", "$JS.API.CONSUMER.CREATE.KV_sites-status.>",
+		"$JS.API.CONSUMER.MSG.NEXT.KV_sites-status.*", "$JS.API.STREAM.MSG.GET.KV_sites-status",
+		"$KV.sites-status._nagi.controller", "$KV.sites-status._nagi.instance", "$KV.sites-status._nagi.lease",
+		"$JS.API.CONSUMER.CREATE.KV_pages.>", "_INBOX.>",
+	} {
+		t.Run(subject, func(t *testing.T) {
+			t.Parallel() // it waits
+			w, _ := deniable(t)
+			sites, pages := w.sites(), w.pages()
+			must(t, sites.Create(t.Context(), newSite("home", "one")))
+			must(t, w.server.Reload(denying(subject)))
+			var seen calls
+			c, err := New("sites", sites, seen.reconciler(nil), Owns(pages))
+			must(t, err)
+			w.run(c)
+			if took := names(t, c, subject); took > soon {
+				t.Errorf("it took %v", took)
+			}
+			if n := seen.count("home"); n > 0 {
+				t.Errorf("reconciled %d times", n)
+			}
+			must(t, w.server.Reload(denying()))
+			eventually(t, "it starts", func() bool { return seen.count("home") > 0 })
+			eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+		})
+	}
+}
+
+// TestWhatIsDeniedAtRunTimeIsNamedSoon after the next request that needs it, until it is granted again.
+func TestWhatIsDeniedAtRunTimeIsNamedSoon(t *testing.T) {
+	const renewal = 500 * time.Millisecond
+	nothing := func(*world, *entity.Client[*site]) {}
+	newConsumer := func(bucket string) func(*world, *entity.Client[*site]) {
+		return func(admin *world, _ *entity.Client[*site]) {
+			stream, err := admin.js.Stream(admin.t.Context(), "KV_"+bucket)
+			must(admin.t, err)
+			for name := range stream.ConsumerNames(admin.t.Context()).Name() {
+				must(admin.t, stream.DeleteConsumer(admin.t.Context(), name))
+			}
+		}
+	}
+	write := func(admin *world, sites *entity.Client[*site]) {
+		must(admin.t, sites.Patch(admin.t.Context(), "home", []byte(`{"spec":{"pages":7}}`)))
+	}
+	for subject, provoke := range map[string]func(admin *world, sites *entity.Client[*site]){
+		"$JS.API.CONSUMER.CREATE.KV_sites.>":          newConsumer("sites"),
+		"$JS.API.CONSUMER.MSG.NEXT.KV_sites.*":        newConsumer("sites"),
+		"$JS.API.STREAM.INFO.KV_sites-status":         newConsumer("sites-status"),
+		"$JS.API.CONSUMER.MSG.NEXT.KV_sites-status.*": newConsumer("sites-status"),
+		"$KV.sites-status.home":                       write,
+		"$KV.sites-status._nagi.lease":                nothing,
+		"_INBOX.>":                                    nothing,
+	} {
+		t.Run(subject, func(t *testing.T) {
+			t.Parallel() // it waits
+			w, admin := deniable(t)
+			var seen calls
+			c, sites, _ := w.runningSites(&seen, WithLeaseTiming(LeaseTiming{
+				Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: renewal,
+			}))
+			eventually(t, "it watches", func() bool {
+				return sites.Informer().Status().Resumes > 0 && sites.Records().Informer().Status().Resumes > 0
+			})
+			must(t, w.server.Reload(denying(subject)))
+			provoke(admin, admin.sites())
+			if took := names(t, c, subject); took > soon+renewal {
+				t.Errorf("it took %v", took)
+			}
+			must(t, w.server.Reload(denying()))
+			eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+			must(t, admin.sites().Create(t.Context(), newSite("more", "one")))
+			eventually(t, "it goes on", func() bool { return seen.count("more") > 0 })
+		})
+	}
+}

@@ -1,0 +1,334 @@
+package denials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// soon is how long a denial may take to be told. Nothing here waits for a timeout that is shorter.
+const soon = 2 * time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// withRights makes a user who may not publish or subscribe to these subjects.
+func withRights(noPublish, noSubscribe []string) func(*server.Options) {
+	return func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "admin", Password: "x"},
+			{Username: "user", Password: "x", Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: []string{">"}, Deny: noPublish},
+				Subscribe: &server.SubjectPermission{Allow: []string{">"}, Deny: noSubscribe},
+			}},
+		}
+	}
+}
+
+var quiet = nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+
+func connect(t *testing.T, s *natstest.Server, user string, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	nc, _ := natstest.Connect(t, s.URL(), append([]nats.Option{nats.UserInfo(user, "x"), quiet}, opts...)...)
+	return nc
+}
+
+// answering answers requests to "answered" and "denied.*".
+func answering(t *testing.T, s *natstest.Server) {
+	t.Helper()
+	nc := connect(t, s, "admin")
+	for _, subject := range []string{"answered", "denied.*"} {
+		_, err := nc.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond([]byte("yes")) })
+		must(t, err)
+	}
+	must(t, nc.Flush())
+}
+
+// told waits for what a watch is told.
+func told(t *testing.T, errs <-chan error) *Error {
+	t.Helper()
+	select {
+	case err := <-errs:
+		denied, ok := errors.AsType[*Error](err)
+		if !ok || !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Fatalf("told %v", err)
+		}
+		return denied
+	case <-time.After(soon):
+		t.Fatal("told nothing")
+	}
+	return nil
+}
+
+func TestEachOfManyDenialsAtOnceIsToldToItsOwnRequest(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied.>"}, []string{"secret.>"})))
+	nc := connect(t, s, "user")
+	d := Of(nc)
+	const n = 50
+	tell := func() (chan error, func(error)) {
+		errs := make(chan error, 2)
+		return errs, func(err error) { errs <- err }
+	}
+	denied := map[string]chan error{}
+	var granted []*Watch
+	for i := range n {
+		subject := fmt.Sprintf("denied.%dx", i)
+		errs, tell := tell()
+		denied[subject] = errs
+		defer d.Publish(subject, tell).Stop()
+		// Subjects that contain the denied one, or are contained in it, and a subscription of the same name.
+		granted = append(granted, d.Publish("not."+subject, nil), d.Publish(subject+".more", nil),
+			d.Publish(subject[:len(subject)-1], nil), d.Subscribe(subject, nil))
+	}
+	inbox, tellInbox := tell()
+	defer d.Subscribe("secret.inbox", tellInbox).Stop()
+	for subject := range denied {
+		must(t, nc.Publish(subject, nil))
+	}
+	_, err := nc.SubscribeSync("secret.inbox")
+	must(t, err)
+	for subject, errs := range denied {
+		got := told(t, errs)
+		if got.Subject != subject || got.Subscription || !got.Dropped || !strings.Contains(got.Error(), subject) {
+			t.Errorf("the watch of %s was told %+v", subject, got)
+		}
+	}
+	if got := told(t, inbox); got.Subject != "secret.inbox" || !got.Subscription || got.Dropped {
+		t.Errorf("the watch of the subscription was told %+v", got)
+	}
+	for _, w := range granted {
+		if err := w.Err(); err != nil {
+			t.Errorf("the watch of %q was told %v", w.Subject(), err)
+		}
+		w.Stop()
+		w.Stop() // does nothing
+	}
+	for _, errs := range denied {
+		if len(errs) > 0 {
+			t.Errorf("told twice: %v", <-errs)
+		}
+	}
+}
+
+// TestADenialThatMayBeAnothersProvesNothing: one of two messages to a subject may have been taken.
+func TestADenialThatMayBeAnothersProvesNothing(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied"}, nil)))
+	nc := connect(t, s, "user")
+	d := Of(nc)
+	first := d.Publish("denied", nil)
+	second := d.Publish("denied", nil)
+	defer first.Stop()
+	second.Stop() // the denial may still be under way
+	must(t, nc.Publish("denied", nil))
+	eventually(t, "it is told", func() bool { return first.Err() != nil })
+	if got := first.denied(); got.Dropped {
+		t.Errorf("told %+v", got)
+	}
+	alone := d.Publish("denied", nil)
+	defer alone.Stop()
+	if err := alone.Err(); err != nil {
+		t.Errorf("told of a denial before it: %v", err)
+	}
+}
+
+func TestTheUsersErrorHandlerGoesOn(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied"}, nil)))
+	theirs := make(chan error, 10)
+	nc := connect(t, s, "user", nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { theirs <- err }))
+	for range 3 { // one handler is enough
+		defer Of(nc).Publish("denied", nil).Stop()
+	}
+	must(t, nc.Publish("denied", nil))
+	select {
+	case err := <-theirs:
+		if !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("the user's handler was told %v", err)
+		}
+	case <-time.After(soon):
+		t.Fatal("the user's handler was told nothing")
+	}
+	must(t, nc.Flush())
+	nc.Close()
+	if len(theirs) > 0 {
+		t.Errorf("the user's handler was told again: %v", <-theirs)
+	}
+}
+
+// TestAnotherErrorHandlerIsNoObstacle: a watch made later is told, one made before knows if it is asked.
+func TestAnotherErrorHandlerIsNoObstacle(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied.*"}, nil)))
+	nc := connect(t, s, "user")
+	d := Of(nc)
+	var theirs atomic.Int64
+	for round := range int64(3) {
+		before, other := d.Publish("denied.before", nil), d.Publish("denied.befor", nil)
+		// Twice the user sets a handler of his own, and then one that calls the one before.
+		previous := nc.ErrorHandler()
+		nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+			theirs.Add(1)
+			if round == 2 {
+				previous(nc, sub, err)
+			}
+		})
+		must(t, nc.Publish("denied.before", nil))
+		eventually(t, "the watch knows", func() bool { return before.Err() != nil })
+		if err := other.Err(); err != nil {
+			t.Errorf("the watch of another subject knows %v", err)
+		}
+		before.Stop()
+		other.Stop()
+		errs := make(chan error, 2)
+		after := d.Publish("denied.after", func(err error) { errs <- err })
+		called := theirs.Load()
+		must(t, nc.Publish("denied.after", nil))
+		told(t, errs)
+		after.Stop()
+		eventually(t, "the user's handler is called", func() bool { return theirs.Load() > called })
+	}
+}
+
+func TestADeniedRequestFailsAtOnce(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied.>"}, nil)))
+	answering(t, s)
+	d := Of(connect(t, s, "user"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	began := time.Now()
+	_, err := d.Request(ctx, nats.NewMsg("denied.a"))
+	denied, ok := errors.AsType[*Error](err)
+	if !ok || denied.Subject != "denied.a" || !denied.Dropped || time.Since(began) > soon {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	answer, err := d.Request(ctx, nats.NewMsg("answered"))
+	must(t, err)
+	if string(answer.Data) != "yes" {
+		t.Errorf("answered %q", answer.Data)
+	}
+}
+
+// TestRequestsWorkAgainWhenTheInboxIsGrantedAgain: nats.go does not subscribe its inbox again.
+func TestRequestsWorkAgainWhenTheInboxIsGrantedAgain(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights(nil, nil)))
+	answering(t, s)
+	nc := connect(t, s, "user")
+	d := Of(nc)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := d.Request(ctx, nats.NewMsg("answered"))
+	must(t, err)
+	must(t, s.Reload(withRights(nil, []string{"_INBOX.>"})))
+	for i := range 3 { // the first may still be sent with the old inbox
+		began := time.Now()
+		_, err = d.Request(ctx, nats.NewMsg("answered"))
+		denied, ok := errors.AsType[*Error](err)
+		if !ok || !denied.Subscription || !strings.Contains(err.Error(), "_INBOX.>") || time.Since(began) > soon {
+			t.Fatalf("%v after %v", err, time.Since(began))
+		}
+		if i > 0 && !denied.Dropped {
+			t.Error("it was sent, though nobody could hear the answer")
+		}
+	}
+	must(t, s.Reload(withRights(nil, nil)))
+	_, err = d.Request(ctx, nats.NewMsg("answered"))
+	must(t, err)
+	if !d.deaf() {
+		t.Error("the library hears again: requests need no inboxes of their own")
+	}
+	must(t, nc.ForceReconnect())
+	eventually(t, "the connection is back", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 1 })
+	if d.deaf() {
+		t.Error("after a reconnect the library has subscribed again")
+	}
+	_, err = d.Request(ctx, nats.NewMsg("answered"))
+	must(t, err)
+}
+
+func TestAnInboxThatWasDeniedBeforeIsKnown(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights(nil, []string{"_INBOX.>"})))
+	nc := connect(t, s, "user")
+	_, err := nc.Request("answered", nil, 100*time.Millisecond)
+	if !errors.Is(err, nats.ErrTimeout) {
+		t.Fatalf("a request of the user: %v", err)
+	}
+	if !Of(nc).deaf() {
+		t.Error("not known")
+	}
+}
+
+func TestOtherErrorsAreNoDenials(t *testing.T) {
+	for _, text := range []string{
+		"Permissions Violation for Publish with Reply of \"a\"", "Permissions Violation for Publish to a",
+		`Permissions Violation for Publish to "a`, "",
+	} {
+		if denied, ok := parse(fmt.Errorf("%w: %s", nats.ErrPermissionViolation, text)); ok {
+			t.Errorf("%s: read as %+v", text, denied)
+		}
+	}
+	if _, ok := parse(errors.New(`Permissions Violation for Publish to "a"`)); ok {
+		t.Error("another error was read as a denial")
+	}
+	if _, ok := parse(nil); ok {
+		t.Error("no error was read as a denial")
+	}
+	want := target{"é\"\x01", true}
+	got, ok := parse(fmt.Errorf(`%w: Permissions Violation for Subscription to %q using queue "q" (sid "3")`,
+		nats.ErrPermissionViolation, want.subject))
+	if !ok || got != want {
+		t.Errorf("read %+v, want %+v", got, want)
+	}
+}
+
+func TestABookEndsWithItsConnection(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied"}, nil)))
+	count := func() int {
+		books.Lock()
+		defer books.Unlock()
+		return len(books.of)
+	}
+	collected := func(n int) func() bool {
+		return func() bool {
+			runtime.GC()
+			return count() <= n
+		}
+	}
+	before := count()
+	func() {
+		nc, err := nats.Connect(s.URL(), nats.UserInfo("user", "x"), quiet)
+		must(t, err)
+		defer nc.Close()
+		w := Of(nc).Publish("denied", nil)
+		defer w.Stop()
+		must(t, nc.Publish("denied", nil))
+		eventually(t, "it is told", func() bool { return w.Err() != nil })
+		if count() == 0 {
+			t.Error("there is no book")
+		}
+	}()
+	eventually(t, "the book is gone", collected(max(0, before-1)))
+}
