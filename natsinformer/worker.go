@@ -188,6 +188,9 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	if len(w.consumers) > 0 && info.Cluster.alone() {
 		w.doubt(time.Now()) // a cluster makes the consumer again on a server that was killed, so none would be missing
 	}
+	if err := w.checkServer(ctx, s); err != nil {
+		return 0, nil, err
+	}
 	name := "nagi-" + nuid.Next()
 	w.consumers[name] = false
 	after := w.cursor
