@@ -38,6 +38,7 @@ type world struct {
 	v      version
 	server *process
 	js     jetstream.JetStream
+	domain string // of JetStream, "" if it is the server's
 	sites  *entity.Client[*site]
 	pages  *entity.Client[*page]
 }
@@ -76,6 +77,11 @@ type replica struct {
 func (w *world) run(opts ...controller.Option) *replica {
 	w.t.Helper()
 	nc, js := natstest.Connect(w.t, w.server.url())
+	if w.domain != "" {
+		var err error
+		js, err = jetstream.NewWithDomain(nc, w.domain)
+		must(w.t, err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &replica{t: w.t, nc: nc, stop: cancel, done: make(chan struct{}), seen: map[string]controller.Operations{},
 		sites: client(w.t, js, "Site", "sites"), pages: client(w.t, js, "Page", "pages")}
