@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/natsversion"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -88,10 +89,15 @@ func (b *bucket) checkServer(ctx context.Context) error {
 		return err
 	}
 	_, err = ask[messageAnswer](ctx, b, "STREAM.MSG.GET."+b.stream, request)
-	if api, ok := errors.AsType[*apiError](err); ok && api.ErrorCode == codeBadRequest {
+	api, answered := errors.AsType[*apiError](err)
+	switch {
+	case answered && api.ErrorCode == codeBadRequest:
 		return natsversion.TooOld(connected)
+	case err == nil, answered, errors.Is(err, nats.ErrPermissionViolation):
+		return nil // whatever else is wrong will show
 	}
-	return nil // whatever else is wrong will show
+	return fmt.Errorf("nats-server %s or newer is needed, and the connected server is %s: %w",
+		natsversion.Oldest, connected, err)
 }
 
 // checkBucket names the settings that would lose data or break a promise, and says what to change. connected is the

@@ -129,7 +129,7 @@ func TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd(t *testing.T) {
 			defer s.close()
 			info, err := s.info(t.Context())
 			must(t, err)
-			must(t, s.createConsumer(t.Context(), "c", 0))
+			must(t, s.createConsumer(t.Context(), "c", 0, slowRequest))
 			must(t, s.start("c", true))
 			s.made = s.made.Add(-age)
 			s.take(&nats.Msg{Subject: s.inbox + "." + s.listPull(), Header: nats.Header{"Status": {"404"}}})

@@ -62,7 +62,7 @@ func TestTheBrakeHoldsWhenTheBucketIsMadeAnew(t *testing.T) {
 					r.halt()
 				}
 				must(w.t, w.js.DeleteStream(ctx, "KV_sites"))
-				client(w.t, w.js, "Site", "sites") // makes it
+				w.client(w.js, "Site", "sites") // makes it
 				if !running {
 					r = w.lead()
 				}

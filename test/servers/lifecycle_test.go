@@ -151,7 +151,7 @@ func TestAListMissesNoKeyWhileOthersWrite(t *testing.T) {
 		stop := make(chan struct{})
 		ended := make(chan error, writers)
 		for n := range writers {
-			_, js := natstest.Connect(w.t, w.server.url())
+			_, js := natstest.Connect(w.t, w.url)
 			go func() {
 				for i := n; ; i = (i + writers) % keys {
 					select {
@@ -168,8 +168,8 @@ func TestAListMissesNoKeyWhileOthersWrite(t *testing.T) {
 			}()
 		}
 		for range 10 {
-			_, js := natstest.Connect(w.t, w.server.url())
-			c := client(w.t, js, "Site", "sites")
+			_, js := natstest.Connect(w.t, w.url)
+			c := w.client(js, "Site", "sites")
 			done, err := c.Start()
 			must(w.t, err)
 			eventually(w.t, "the list is complete", c.Informer().HasSynced)

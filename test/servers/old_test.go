@@ -110,8 +110,8 @@ func TestAnOldLeafNodeIsNotRefused(t *testing.T) {
 		_, err := js.AccountInfo(ctx)
 		return err == nil
 	})
-	w := &world{t: t, v: refused, server: p, js: js,
-		sites: client(t, js, "Site", "sites"), pages: client(t, js, "Page", "pages"), domain: "hub"}
+	w := &world{t: t, v: refused, server: p, url: p.url(), domain: "hub", replicas: 1, js: js}
+	w.sites, w.pages = w.client(js, "Site", "sites"), w.client(js, "Page", "pages")
 	w.lead()
 	w.make("stays", "goes")
 	must(t, w.sites.Delete(t.Context(), "goes"))

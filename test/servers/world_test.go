@@ -34,28 +34,32 @@ type (
 
 // world is a server, and a user of it.
 type world struct {
-	t      *testing.T
-	v      version
-	server *process
-	js     jetstream.JetStream
-	domain string // of JetStream, "" if it is the server's
-	sites  *entity.Client[*site]
-	pages  *entity.Client[*page]
+	t        *testing.T
+	v        version
+	server   *process // nil for a cluster
+	url      string
+	domain   string // of JetStream, "" if it is the server's
+	replicas int    // of buckets
+	js       jetstream.JetStream
+	sites    *entity.Client[*site]
+	pages    *entity.Client[*page]
 }
 
 func newWorld(t *testing.T, v version) *world {
 	t.Helper()
-	w := &world{t: t, v: v, server: newProcess(t, v, "-js", "-sd", t.TempDir())}
-	_, w.js = natstest.Connect(t, w.server.url())
-	w.sites, w.pages = client(t, w.js, "Site", "sites"), client(t, w.js, "Page", "pages")
+	p := newProcess(t, v, "-js", "-sd", t.TempDir())
+	w := &world{t: t, v: v, server: p, url: p.url(), replicas: 1}
+	_, w.js = natstest.Connect(t, w.url)
+	w.sites, w.pages = w.client(w.js, "Site", "sites"), w.client(w.js, "Page", "pages")
 	return w
 }
 
-func client(t *testing.T, js jetstream.JetStream, kind, bucket string) *entity.Client[*site] {
-	t.Helper()
-	c, err := entity.NewClient[*site](t.Context(), js, entity.Config{Kind: kind, Bucket: bucket})
-	must(t, err)
-	t.Cleanup(c.Close)
+func (w *world) client(js jetstream.JetStream, kind, bucket string) *entity.Client[*site] {
+	w.t.Helper()
+	c, err := entity.NewClient[*site](w.t.Context(), js,
+		entity.Config{Kind: kind, Bucket: bucket, Replicas: w.replicas})
+	must(w.t, err)
+	w.t.Cleanup(c.Close)
 	return c
 }
 
@@ -76,7 +80,7 @@ type replica struct {
 // run starts a replica, and stops it at the end of the test.
 func (w *world) run(opts ...controller.Option) *replica {
 	w.t.Helper()
-	nc, js := natstest.Connect(w.t, w.server.url())
+	nc, js := natstest.Connect(w.t, w.url)
 	if w.domain != "" {
 		var err error
 		js, err = jetstream.NewWithDomain(nc, w.domain)
@@ -84,7 +88,7 @@ func (w *world) run(opts ...controller.Option) *replica {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &replica{t: w.t, nc: nc, stop: cancel, done: make(chan struct{}), seen: map[string]controller.Operations{},
-		sites: client(w.t, js, "Site", "sites"), pages: client(w.t, js, "Page", "pages")}
+		sites: w.client(js, "Site", "sites"), pages: w.client(js, "Page", "pages")}
 	opts = append([]controller.Option{controller.Owns(r.pages), controller.WithWorkers(4),
 		controller.WithBackoff(5*time.Millisecond, 200*time.Millisecond)}, opts...)
 	var err error
