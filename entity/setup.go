@@ -75,10 +75,10 @@ func openBucket(
 	return info.Config, warnings, nil
 }
 
-// checkServer fails if the server that holds the bucket is too old. An old server that the client is connected to proves
-// nothing: it may be a leaf node, or one of a cluster that is being upgraded. So the server that answers for the stream
-// is asked for the next message of a subject. One that does not know such a request refuses it. A cluster answers only
-// if the stream exists.
+// checkServer fails if the server that holds the bucket is too old. An old server that the client is connected to
+// proves nothing: it may be a leaf node, or one of a cluster that is being upgraded. So the server that answers for the
+// stream is asked for the next message of a subject. One that does not know such a request refuses it. A cluster
+// answers only if the stream exists.
 func (b *bucket) checkServer(ctx context.Context) error {
 	connected := b.nc.ConnectedServerVersion()
 	if !natsversion.Before(connected, natsversion.Oldest) {

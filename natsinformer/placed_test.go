@@ -13,8 +13,8 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// TestAConsumerThatNobodyMakesIsAskedForUnderAnotherName: a cluster before v2.15 may place it on a replica that was just
-// killed, and nobody answers.
+// TestAConsumerThatNobodyMakesIsAskedForUnderAnotherName: a cluster before v2.15 may place it on a replica that was
+// just killed, and nobody answers.
 func TestAConsumerThatNobodyMakesIsAskedForUnderAnotherName(t *testing.T) {
 	t.Parallel() // it waits
 	c := natstest.StartCluster(t, 3)

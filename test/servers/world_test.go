@@ -197,12 +197,14 @@ func (w *world) tornDown(names ...string) {
 // left checks that exactly these sites have their page and their record.
 func (w *world) left(names ...string) {
 	w.t.Helper()
-	all, err := w.pages.List(w.t.Context())
-	must(w.t, err)
 	var found []string
-	for _, p := range all {
-		found = append(found, p.Name)
-	}
+	eventually(w.t, "the pages are listed", func() bool {
+		all, err := w.pages.List(w.t.Context()) // which may fail while a member of a cluster comes back
+		for _, p := range all {
+			found = append(found, p.Name)
+		}
+		return err == nil
+	})
 	slices.Sort(found)
 	if !slices.Equal(found, names) {
 		w.t.Errorf("the pages %q are left, want %q", found, names)
