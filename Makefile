@@ -48,12 +48,12 @@ help: ## show this
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
 .PHONY: ci
-ci: lint test e2e ## what has to pass before a change goes in
+ci: lint test e2e servers ## what has to pass before a change goes in
 
 .PHONY: test
 test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
 	$(race)
-	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -v '/test/rolling$$'); \
+	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -vE '/test/(rolling|servers)$$'); \
 	set -x; GOGC=300 $(GO) test -race $(LINK) -vet=off -skip '$(SOAK)' -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -vxF "$$kube" || true; })
 
@@ -65,7 +65,7 @@ naps: ## make test with each test program stopped for 13 ms at a time, as a quot
 .PHONY: soak
 soak: ## the long tests that need no Kubernetes, and replicas of this code beside those of an earlier one; needs git's history
 	$(race)
-	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -v '/test/rolling$$'); \
+	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -vE '/test/(rolling|servers)$$'); \
 	set -x; $(GO) test -race $(LINK) -run '$(SOAK)' -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
 	@test -z '$(ROLLING)' || (set -x; $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $(ROLLING))
 
@@ -79,6 +79,11 @@ e2e: kubetest ## all tests on a real Kubernetes API server, then those of the mo
 		packages=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); \
 		test -z "$$packages" || (set -x; $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages); \
 	done
+
+.PHONY: servers
+servers: ## the life cycle on nats-servers of several versions; they are built from Go modules, the first time for a minute or two
+	$(race)
+	$(GO) test -race -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./test/servers
 
 .PHONY: kubetest
 kubetest: ## builds the Kubernetes API server for tests; minutes, the first time

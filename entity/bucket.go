@@ -27,6 +27,7 @@ const (
 
 // The server's error codes that this package handles.
 const (
+	codeBadRequest        jetstream.ErrorCode = 10003
 	codeNoMessage         jetstream.ErrorCode = 10037
 	codeStreamNotFound    jetstream.ErrorCode = 10059
 	codeWrongLastSequence jetstream.ErrorCode = 10071

@@ -27,6 +27,13 @@
 // IsNotFound and IsInvalid mean what they mean in Kubernetes. If an acknowledgement is lost, the client asks the leader
 // whether the write was applied. If the leader cannot tell, the error is ErrOutcomeUnknown; the client never guesses.
 //
+// # Versions of nats-server
+//
+// The server that leads a bucket's stream must be nats-server 2.9 or newer. NewClient refuses an older one, with the
+// version it found. With 2.11 come TTLs of messages and markers of what a limit removes. Before that NewClient warns
+// that the markers of deletes stay for ever, a bucket with an age limit is refused, and the server ignores the TTL that
+// somebody gives to a document.
+//
 // # Permissions
 //
 // A reader publishes to $JS.API.STREAM.INFO.KV_b, $JS.API.STREAM.MSG.GET.KV_b, and for the caches to

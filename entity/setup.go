@@ -2,6 +2,7 @@ package entity
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/denials"
+	"github.com/nagi-runtime/nagi/internal/natsversion"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -41,6 +44,9 @@ func bucketSettings(cfg Config, name string) jetstream.StreamConfig {
 func openBucket(
 	ctx context.Context, js jetstream.JetStream, b *bucket, cfg Config,
 ) (settings jetstream.StreamConfig, warnings []string, err error) {
+	if err := b.checkServer(ctx); err != nil {
+		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
+	}
 	info, err := b.info(ctx, "")
 	if api, ok := errors.AsType[*apiError](err); ok && api.ErrorCode == codeStreamNotFound && !cfg.BindOnly {
 		err = b.denials.Call(ctx, b.apiPrefix+"STREAM.CREATE."+b.stream, func(ctx context.Context) error {
@@ -53,12 +59,14 @@ func openBucket(
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return settings, nil, fmt.Errorf("creating bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 		}
-		info, err = b.info(ctx, "")
+		if err = b.checkServer(ctx); err == nil {
+			info, err = b.info(ctx, "")
+		}
 	}
 	if err != nil {
 		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 	}
-	problems, warnings := checkBucket(info.Config, b.name)
+	problems, warnings := checkBucket(info.Config, b.name, b.nc.ConnectedServerVersion())
 	if age := info.Config.MaxAge; age > 0 && b.name == cfg.Bucket && !cfg.DocumentsExpire {
 		warnings = append(warnings, fmt.Sprintf("bucket %q removes documents that are older than %v: "+
 			"set Config.DocumentsExpire if that is meant, or take the limit off (nats stream edit KV_%s --max-age=-1)",
@@ -74,10 +82,40 @@ func openBucket(
 	return info.Config, warnings, nil
 }
 
-// checkBucket names the settings that would lose data or break a promise, and says what to change.
-func checkBucket(s jetstream.StreamConfig, name string) (problems, warnings []string) {
+// checkServer fails if the server that holds the bucket is too old. An old server that the client is connected to
+// proves nothing: it may be a leaf node, or one of a cluster that is being upgraded. So the server that answers for the
+// stream is asked for the next message of a subject. One that does not know such a request refuses it. A cluster
+// answers only if the stream exists.
+func (b *bucket) checkServer(ctx context.Context) error {
+	connected := b.nc.ConnectedServerVersion()
+	if !natsversion.Before(connected, natsversion.Oldest) {
+		return nil
+	}
+	request, err := stdjson.Marshal(map[string]string{"next_by_subj": b.subject + ">"})
+	if err != nil {
+		return err
+	}
+	_, err = ask[messageAnswer](ctx, b, "STREAM.MSG.GET."+b.stream, request)
+	api, answered := errors.AsType[*apiError](err)
+	switch {
+	case answered && api.ErrorCode == codeBadRequest:
+		return natsversion.TooOld(connected)
+	case err == nil, answered, errors.Is(err, nats.ErrPermissionViolation):
+		return nil // whatever else is wrong will show
+	}
+	return fmt.Errorf("nats-server %s or newer is needed, and the connected server is %s: %w",
+		natsversion.Oldest, connected, err)
+}
+
+// checkBucket names the settings that would lose data or break a promise, and says what to change. connected is the
+// version of the server that the client is connected to.
+func checkBucket(s jetstream.StreamConfig, name, connected string) (problems, warnings []string) {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	stream, subject := "KV_"+name, subjectsPerBucket+name+".>"
+	newer := ""
+	if natsversion.Before(connected, natsversion.TTLs) {
+		newer = fmt.Sprintf(", which needs nats-server %s or newer: the connected one is %s", natsversion.TTLs, connected)
+	}
 	if s.Mirror != nil {
 		bad("it is a mirror of %q, which takes no writes: use the bucket itself, or one that sources it", s.Mirror.Name)
 	} else if len(s.Subjects) != 1 || s.Subjects[0] != subject {
@@ -96,8 +134,8 @@ func checkBucket(s jetstream.StreamConfig, name string) (problems, warnings []st
 	}
 	if s.MaxAge > 0 && s.SubjectDeleteMarkerTTL <= 0 {
 		bad("it has a TTL of %v and no limit markers: keys expire without an event; "+
-			"set markers (nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h) or no TTL",
-			s.MaxAge, stream)
+			"set no TTL, or markers (nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h)%s",
+			s.MaxAge, stream, newer)
 	}
 	if s.Discard == jetstream.DiscardOld && (s.MaxMsgs > 0 || s.MaxBytes > 0) {
 		bad("it discards old messages when it has %d of them or %d bytes: keys disappear; "+
@@ -112,7 +150,7 @@ func checkBucket(s jetstream.StreamConfig, name string) (problems, warnings []st
 	}
 	if !s.AllowMsgTTL {
 		warnings = append(warnings, fmt.Sprintf("bucket %q takes no message TTL: "+
-			"the markers of deletes stay for ever; allow it (nats stream edit %s --allow-msg-ttl)", name, stream))
+			"the markers of deletes stay for ever; allow it (nats stream edit %s --allow-msg-ttl)%s", name, stream, newer))
 	}
 	return problems, warnings
 }

@@ -18,6 +18,8 @@ const (
 	quickRequest = 2 * time.Second
 	largeRequest = 5 * time.Second
 	slowRequest  = 30 * time.Second
+	// placedRequest is for a consumer whose place a cluster chooses, the first time.
+	placedRequest = 2 * time.Second
 
 	inactiveThreshold = 30 * time.Second // when the server drops a consumer of ours that we could not delete
 )
@@ -232,7 +234,7 @@ func (s *session) messages(ctx context.Context, queries []messageQuery) (found [
 // createConsumer makes a consumer of the given name that delivers every message behind the sequence. A list uses it
 // too: in a stream of one message per subject these are the last messages. In a stream with history the server (v2.15)
 // stops delivering last messages (last_per_subject) when one of them is deleted meanwhile.
-func (s *session) createConsumer(ctx context.Context, name string, after uint64) error {
+func (s *session) createConsumer(ctx context.Context, name string, after uint64, timeout time.Duration) error {
 	type config struct {
 		Name          string        `json:"name"`
 		DeliverPolicy string        `json:"deliver_policy"`
@@ -257,7 +259,7 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64)
 	var failed error
 	answered := false
 	s.made = time.Now()
-	s.ask(subject, payload, slowRequest, func(a []byte, e error) { answer, failed, answered = a, e, true })
+	s.ask(subject, payload, timeout, func(a []byte, e error) { answer, failed, answered = a, e, true })
 	if err := s.await(ctx, &answered); err != nil {
 		if ctx.Err() != nil {
 			// The server may be making it now. It would not find it if we asked it to delete it before that.

@@ -48,6 +48,11 @@
 //
 // to have a dead peer noticed within six seconds, and never to give up reconnecting.
 //
+// # Versions of nats-server
+//
+// The server that leads the stream must be nats-server 2.9 or newer. Status and OnError name an older one. A leaf node
+// or another server on the way may be older.
+//
 // # Permissions
 //
 // The connection's user needs, for a bucket b, to publish to

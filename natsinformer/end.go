@@ -31,11 +31,13 @@ import (
 // A list uses pulls that do not wait (no_wait), because the end may be a long way off. When the consumer looked for
 // the next message and the store had none, it ends such a pull with status 404, in line with the messages. At that
 // moment it has delivered everything its replica had, so each key that existed then has arrived, at some revision.
-// Three details of the server matter:
+// Four details of the server matter:
 //
 //   - The server answers a no_wait pull without an expiry by the pending count alone, so ours have one. Such a pull
 //     gets a 404 only after it has delivered something. If there is nothing for it, it waits and sends heartbeats; two
 //     in a row with nothing between mean the same as a 404.
+//   - Before v2.11 the status is not 404 but 408 (Request Timeout), as for a pull whose time is over. The time that the
+//     pull took tells the two apart. While others write without a pause, there are no two heartbeats in a row.
 //   - While another pull waits, the server may refuse one more at once (408 Requests Pending). Then the other tells.
 //   - The server also ends these pulls when it checks each InactiveThreshold whether somebody waits. We ask a consumer
 //     of that age again, with a pull that has delivered nothing yet.
@@ -53,11 +55,22 @@ func (s *session) listRequest() string {
 		pullBatch, listExpires, beat, s.maxBytes)
 }
 
+// listPull returns the token of a pull of a list that is sent now.
+func (s *session) listPull() string {
+	return listToken + strconv.FormatInt(int64(time.Since(s.made)), 10)
+}
+
+// cutShort reports whether the server ended a pull of a list long before its time was over.
+func (s *session) cutShort(pull string) bool {
+	sent, err := strconv.ParseInt(strings.TrimPrefix(pull, listToken), 10, 64)
+	return err == nil && time.Since(s.made)-time.Duration(sent) < listExpires/2
+}
+
 // takeListStatus handles a status message for a pull of a list.
-func (s *session) takeListStatus(m *nats.Msg) error {
+func (s *session) takeListStatus(m *nats.Msg, pull string) error {
 	status, description := m.Header.Get("Status"), m.Header.Get("Description")
 	switch {
-	case status == "404":
+	case status == "404", status == "408" && description == "Request Timeout" && s.cutShort(pull):
 		s.foundEnd()
 		s.doubted = time.Since(s.made) >= inactiveThreshold
 	case status == "100":

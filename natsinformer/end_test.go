@@ -129,15 +129,39 @@ func TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd(t *testing.T) {
 			defer s.close()
 			info, err := s.info(t.Context())
 			must(t, err)
-			must(t, s.createConsumer(t.Context(), "c", 0))
+			must(t, s.createConsumer(t.Context(), "c", 0, slowRequest))
 			must(t, s.start("c", true))
 			s.made = s.made.Add(-age)
-			s.take(&nats.Msg{Subject: s.inbox + "." + listToken, Header: nats.Header{"Status": {"404"}}})
+			s.take(&nats.Msg{Subject: s.inbox + "." + s.listPull(), Header: nats.Header{"Status": {"404"}}})
 			info.State.LastSeq = 0 // all was written since the list began
 			next, _, err := w.collect(t.Context(), s, newKeys(), info)
 			must(t, err)
 			if n := len(next.live); n == 10 != (age > 0) {
 				t.Errorf("the list has %d of 10 keys", n)
+			}
+		})
+	}
+}
+
+// TestAPullThatIsCutShortIsAtTheEnd for servers before v2.11, and one whose time is over is not: both end with the same
+// status.
+func TestAPullThatIsCutShortIsAtTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		waited time.Duration
+		ended  bool
+	}{"cut short": {0, true}, "its time is over": {listExpires, false}} {
+		t.Run(name, func(t *testing.T) {
+			s := &session{listing: true, made: time.Now().Add(-time.Minute), credit: pullBatch}
+			pull := s.listPull()
+			s.made = s.made.Add(-c.waited)
+			must(t, s.takeListStatus(&nats.Msg{Header: nats.Header{
+				"Status": {"408"}, "Description": {"Request Timeout"}, "Nats-Pending-Messages": {"4000"},
+			}}, pull))
+			if s.ended != c.ended {
+				t.Errorf("the list is at the end: %t", s.ended)
+			}
+			if want := pullBatch - 4000; !c.ended && s.credit != want {
+				t.Errorf("the server may still send %d messages, want %d", s.credit, want)
 			}
 		})
 	}

@@ -192,10 +192,10 @@ func (s *session) take(m *nats.Msg) {
 		s.incoming = append(s.incoming, m)
 	case token == pullToken, strings.HasPrefix(token, probeToken):
 		s.failed = s.takeStatus(m, token)
-	case token == listToken:
+	case strings.HasPrefix(token, listToken):
 		s.heard = time.Now()
 		if s.listing {
-			s.failed = s.takeListStatus(m)
+			s.failed = s.takeListStatus(m, token)
 		}
 	default:
 		s.answered(token, m)
@@ -205,7 +205,7 @@ func (s *session) take(m *nats.Msg) {
 const (
 	pullToken  = "pull"
 	probeToken = "probe" // and a number
-	listToken  = "list"
+	listToken  = "list"  // and when it was sent
 )
 
 // takeStatus handles a status message for a pull.
@@ -285,7 +285,7 @@ func (s *session) pull() error {
 	token, request := pullToken, fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":%d,"max_bytes":%d}`,
 		pullBatch, pullExpires, heartbeat, s.maxBytes)
 	if s.listing {
-		token, request = listToken, s.listRequest()
+		token, request = s.listPull(), s.listRequest()
 	}
 	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+token, []byte(request)); err != nil {
 		return fmt.Errorf("asking the consumer for messages: %w", err)

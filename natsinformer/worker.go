@@ -51,6 +51,7 @@ type worker struct {
 	undeletable error // why consumers of earlier sessions could not be deleted
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent
+	unanswered  int   // requests for a consumer in a row, each of another name
 }
 
 func newWorker(src *source) *worker {
@@ -220,15 +221,23 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	if len(w.consumers) > 0 && info.Cluster.alone() {
 		w.doubt(time.Now()) // a cluster makes the consumer again on a server that was killed, so none would be missing
 	}
+	if err := w.checkServer(ctx, s); err != nil {
+		return 0, nil, err
+	}
 	name := "nagi-" + nuid.Next()
 	w.consumers[name] = false
 	after := w.cursor
 	if m != resume {
 		after = 0
 	}
-	if err := s.createConsumer(ctx, name, after); err != nil {
+	err = s.createConsumer(ctx, name, after, w.createTimeout(info))
+	if errors.Is(err, nats.ErrTimeout) {
+		w.unanswered++
+	}
+	if err != nil {
 		return 0, nil, err
 	}
+	w.unanswered = 0
 	w.consumers[name] = true
 	if m != resume {
 		if err := s.confirmStream(ctx, info); err != nil {
@@ -240,6 +249,16 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	}
 	w.deleteOthers(ctx, s)
 	return m, info, nil
+}
+
+// createTimeout returns how long to wait for a consumer before asking for another one. A cluster may place it on a
+// replica that was killed, which it notices only after a minute (before v2.15), and then nobody answers. It takes
+// another name to be placed anew. The time doubles, because a stream may be so large that a consumer takes long.
+func (w *worker) createTimeout(info *streamInfo) time.Duration {
+	if info.Cluster == nil || info.Cluster.alone() {
+		return slowRequest
+	}
+	return min(slowRequest, placedRequest<<min(w.unanswered, 4))
 }
 
 // deleteOthers deletes the consumers of earlier sessions. A delete that fails is tried again later, and the server

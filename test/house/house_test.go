@@ -27,7 +27,7 @@ const (
 // flows from the sources to the writes, and so do the imports. A new package needs a line here, and a new arrow a
 // reason.
 var mayImport = map[string][]string{
-	"natsinformer": {"internal/denials"},
+	"natsinformer": {"internal/denials", "internal/natsversion"},
 	"external":     {},
 	"recorder":     {"internal/denials"},
 	"entity":       {"natsinformer", "internal/ownwrites", "internal/denials"},
@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"recorder/kuberecorder": {"recorder"},
 
 	// Rooms that know nothing of documents.
+	"internal/natsversion":   {},
 	"internal/conflict":      {"internal/backoff"},
 	"internal/guard":         {},
 	"internal/denials":       {},
