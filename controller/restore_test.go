@@ -21,6 +21,7 @@ type disaster struct {
 	*massed
 	backup map[string]*natstest.Snapshot // by bucket
 	id     string                        // of the installation
+	steady [steady]uint64                // the revisions of the pages that stay; 0 if they may be written
 }
 
 func newDisaster(t *testing.T) *disaster {
@@ -50,6 +51,11 @@ func newDisaster(t *testing.T) *disaster {
 	eventually(t, "the records are written", func() bool { return d.c.Stats().Running == 0 })
 	d.r.halt()
 	d.world = admin
+	for i := range steady {
+		entry, err := d.kv("pages").Get(t.Context(), siteName(i))
+		must(t, err)
+		d.steady[i] = entry.Revision()
+	}
 	return d
 }
 
@@ -89,6 +95,22 @@ func (d *disaster) unstamped() {
 func (d *disaster) start(opts ...Option) {
 	d.t.Helper()
 	d.massed = d.away().massed(opts...)
+}
+
+// untouched is goesOn where the brake must not engage, and the pages of the steady sites are not even written.
+func (d *disaster) untouched(sites ...int) {
+	d.t.Helper()
+	d.goesOn(sites...)
+	if s := d.c.Stats(); s.BrakeEngaged != 0 {
+		d.t.Errorf("the brake engaged %d times: %+v", s.BrakeEngaged, d.told.all())
+	}
+	for i := range steady {
+		entry, err := d.kv("pages").Get(d.t.Context(), siteName(i))
+		must(d.t, err)
+		if was := d.steady[i]; was != 0 && entry.Revision() != was {
+			d.t.Errorf("the page of %s was at revision %d, and is at %d", siteName(i), was, entry.Revision())
+		}
+	}
 }
 
 // goesOn waits until each site has its page, the gone ones have none and nothing is held.
@@ -149,17 +171,17 @@ func TestTheDisasterMatrixOnAServer(t *testing.T) {
 		"records older": func(d *disaster) {
 			d.restore("sites-status")
 			d.start()
-			d.goesOn(now...)
+			d.untouched(now...)
 		},
 		"pages older": func(d *disaster) {
 			d.restore("pages")
 			d.start()
-			d.goesOn(now...)
+			d.untouched(now...)
 		},
 		"documents newer than the rest": func(d *disaster) {
 			d.restore("sites-status", "pages")
 			d.start()
-			d.goesOn(now...)
+			d.untouched(now...)
 		},
 		"records newer than the rest": func(d *disaster) {
 			d.restore("sites", "pages")
@@ -173,6 +195,15 @@ func TestTheDisasterMatrixOnAServer(t *testing.T) {
 			d.stops(replaced)
 			d.goesOn(then...)
 		},
+		"pages newer than the rest, and one site is written often": func(d *disaster) {
+			d.restore("sites", "sites-status")
+			for range 60 {
+				d.put("sites", siteName(0), `{"spec":{"title":"hot"}}`)
+			}
+			d.start()
+			d.stops(replaced)
+			d.goesOn(then...)
+		},
 		"documents lost": func(d *disaster) {
 			d.lose("sites")
 			d.start()
@@ -182,7 +213,7 @@ func TestTheDisasterMatrixOnAServer(t *testing.T) {
 		"records lost": func(d *disaster) {
 			d.lose("sites-status")
 			d.start(WithInstance(d.id))
-			d.goesOn(now...)
+			d.untouched(now...)
 		},
 		"pages lost": func(d *disaster) {
 			d.lose("pages")

@@ -67,9 +67,11 @@ type Config struct {
 	Anchors   Anchors
 	// Bucket keeps the brake's state and the known stream, and has the key that releases the brake.
 	Bucket *record.Bucket
-	// Secondaries calls yield with the owner and the stamp of each secondary of this installation, but for those that
-	// were left on purpose, until yield returns false.
-	Secondaries iter.Seq2[string, owner.Stamp]
+	// Secondaries returns the owner and the stamp of each secondary of this installation whose owner has no document,
+	// but for those that were left on purpose or are on their way out.
+	Secondaries func(ctx context.Context) iter.Seq2[string, owner.Stamp]
+	// Marked asks the leader whether a key has the marker of a delete.
+	Marked func(ctx context.Context, key string) (bool, error)
 	// Window is how long a delete that was let go counts.
 	Window time.Duration
 	// Enqueue makes a key due. It must not call the brake.
@@ -84,13 +86,13 @@ type Config struct {
 // term: Start first, then Run until the term is over.
 type Brake struct {
 	Config
-	streamCell  record.Cell[Stream]
+	streamCell  record.Cell[keptStream]
 	stateCell   record.Cell[kept]
 	releaseCell record.Cell[releaseRequest]
 
 	wake    chan struct{} // makes Run decide
 	keeping sync.Mutex    // held while the state is written, so that the newest is written last
-	busy    atomic.Bool   // false: the four sets are empty, and nobody has to lock to know
+	busy    atomic.Bool   // false: the five sets are empty, and nobody has to lock to know
 
 	mu         sync.Mutex // unlock with b.unlock
 	state      State
@@ -98,6 +100,7 @@ type Brake struct {
 	held       sets.Set[string] // deletes that wait for a release
 	heldOwners sets.Set[string] // missing owners whose secondaries wait for a release
 	allowed    sets.Set[string] // keys and owners that may go
+	excused    sets.Set[string] // owners that a release let go, until they exist again; no evidence any more
 	first      time.Time        // when the first of the suspects came, and the last
 	last       time.Time
 	asking     int                // how many answers of the leader are awaited, see Asking
@@ -117,7 +120,7 @@ type Brake struct {
 func New(cfg Config) *Brake {
 	return &Brake{
 		Config:      cfg,
-		streamCell:  record.JSON[Stream](cfg.Bucket, record.KeyStream),
+		streamCell:  record.JSON[keptStream](cfg.Bucket, record.KeyStream),
 		stateCell:   record.JSON[kept](cfg.Bucket, record.KeyBrake),
 		releaseCell: record.JSON[releaseRequest](cfg.Bucket, record.KeyRelease),
 		wake:        make(chan struct{}, 1),
@@ -125,13 +128,14 @@ func New(cfg Config) *Brake {
 		held:        sets.New[string](),
 		heldOwners:  sets.New[string](),
 		allowed:     sets.New[string](),
+		excused:     sets.New[string](),
 		gone:        window{span: cfg.Window},
 	}
 }
 
 // unlock ends a change of the sets.
 func (b *Brake) unlock() {
-	b.busy.Store(len(b.suspects)+len(b.held)+len(b.heldOwners)+len(b.allowed) > 0)
+	b.busy.Store(len(b.suspects)+len(b.held)+len(b.heldOwners)+len(b.allowed)+len(b.excused) > 0)
 	b.mu.Unlock()
 }
 
@@ -151,7 +155,10 @@ func (b *Brake) Start(ctx context.Context) error {
 		return err
 	}
 	released := sets.New(left.Keys...)
-	compared := b.compareAll(ctx, known, b.stampsOfMissing(released))
+	compared := b.compareAll(ctx, known, b.stampsOfMissing(ctx, released))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	b.mu.Lock()
 	defer b.unlock()
 	b.calmIn = nil

@@ -55,7 +55,7 @@ type restore struct {
 	name    string
 	renamed bool // its time of creation is another
 	past    bool // it was written to past where it was
-	far     bool // and so far that no message is left at a sequence that was there before
+	far     bool // and so far that no message is left at a sequence of what is missing
 }
 
 var restores = []restore{
@@ -200,6 +200,7 @@ func (m *matrix) strike(f fault, r restore) {
 		clear(m.evidenced)
 		if f.back.docs {
 			m.docs, m.stream.Highest = maps.Clone(m.backup.docs), m.backup.highest
+			clear(m.markers)
 			m.stream.Changes++
 			if r.renamed {
 				m.stream.Created = "restored"
@@ -238,6 +239,7 @@ func (m *matrix) writePast(r restore) {
 func (m *matrix) renew(f fault) {
 	if f.emptied.docs || f.refilled.docs {
 		clear(m.docs)
+		clear(m.markers)
 		m.stream.Created, m.stream.Highest = "another", 1
 		m.stream.Changes++
 	}
@@ -320,8 +322,10 @@ func (m *matrix) takePages() {
 
 func (m *matrix) take(key string) {
 	m.change(func() {
-		_, exists := m.docs[key]
-		if _, has := m.pages[key]; has && !exists {
+		if _, exists := m.docs[key]; exists {
+			m.t.Errorf("the page of %s may go, which exists", key)
+		}
+		if _, has := m.pages[key]; has {
 			m.deleted[key] = true
 			delete(m.pages, key)
 		}
@@ -365,10 +369,8 @@ func (m *matrix) judge(f fault, r restore) {
 	m.takePages()
 	m.sweepAll()
 	m.settle()
-	for key := range now.docs {
-		if m.deleted[key] {
-			t.Errorf("the release took the page of %s, which exists", key)
-		}
+	if state := m.b.State(); state.Engaged {
+		t.Errorf("after the release: %+v", state)
 	}
 }
 
@@ -381,7 +383,7 @@ func (m *matrix) untold(f fault, r restore) bool {
 	switch {
 	case r.renamed || f.emptied != part{}:
 		return false
-	case r.far: // what carried the sequences of the young is gone, too
+	case r.far && !f.onlyPages: // records tell of the young, but no sequence does; a marker may have expired
 		return true
 	}
 	return f.onlyPages && !m.stamped

@@ -41,11 +41,11 @@ func (b *Brake) release(ctx context.Context) {
 	b.mu.Lock()
 	going, owners := b.held.Union(b.suspects), b.heldOwners
 	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
-	b.allowed = b.allowed.Union(going).Union(owners)
+	b.allowed, b.excused = b.allowed.Union(going).Union(owners), b.excused.Union(owners)
 	b.state = State{Since: time.Now(), Released: true}
 	b.requested, b.gone.went, b.cleaned = false, nil, nil
-	b.known = knownStream{Stream: b.Primaries.Stream()}
-	state, known := b.stateNow(), b.known.Stream
+	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
+	state, known := b.stateNow(), b.known.keptStream
 	b.unlock()
 	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(owners))
 	b.tell(ctx, state, fmt.Sprintf("%d deletes go on: "+
@@ -74,8 +74,8 @@ func (b *Brake) dismissRelease(ctx context.Context) {
 func (b *Brake) disengage(ctx context.Context) {
 	b.mu.Lock()
 	b.state = State{Since: time.Now()}
-	b.known = knownStream{Stream: b.Primaries.Stream()}
-	state, known := b.stateNow(), b.known.Stream
+	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
+	state, known := b.stateNow(), b.known.keptStream
 	b.unlock()
 	klog.FromContext(ctx).Info("Brake disengaged: every document that was missing exists again")
 	b.tell(ctx, state, "every document that was missing exists again")
@@ -93,7 +93,7 @@ func (b *Brake) endRelease(ctx context.Context) {
 }
 
 // keepRelease keeps a release, and ends the request for it.
-func (b *Brake) keepRelease(ctx context.Context, known Stream) {
+func (b *Brake) keepRelease(ctx context.Context, known keptStream) {
 	for _, err := range []error{b.streamCell.Store(ctx, known), b.keepState(ctx), b.releaseCell.Delete(ctx)} {
 		if err != nil {
 			klog.FromContext(ctx).Error(err,

@@ -3,6 +3,7 @@ package brake
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -17,6 +18,27 @@ type Stream struct {
 	Changes uint64 `json:"-"`               // how often this process noticed another stream
 }
 
+// keptStream is what the status bucket has of a stream.
+type keptStream struct {
+	Stream
+	// Former are the identities of streams that this one took the place of, with somebody's consent or with nothing
+	// missing. What carries one was not written since, and no more.
+	Former []string `json:"former,omitempty"`
+}
+
+// mostFormer bounds the former identities that are remembered.
+const mostFormer = 20
+
+// succeededBy returns now, with the former identities.
+func (k keptStream) succeededBy(now Stream) keptStream {
+	next := keptStream{now, k.Former}
+	if k.Created != now.Created && k.Created != "" && !slices.Contains(k.Former, k.Created) {
+		next.Former = append(slices.Clone(k.Former), k.Created)
+		next.Former = next.Former[max(0, len(next.Former)-mostFormer):]
+	}
+	return next
+}
+
 // whole reports whether all of it is known.
 func (s Stream) whole() bool { return s.Created != "" && s.Highest > 0 }
 
@@ -27,7 +49,7 @@ func (s Stream) changedTo(now Stream) bool {
 
 // knownStream is the stream that the anchors belong to.
 type knownStream struct {
-	Stream
+	keptStream
 	lost bool // the cache shows another stream, even if it looks the same
 }
 
@@ -35,17 +57,17 @@ func (k knownStream) changedTo(now Stream) bool { return k.lost || k.Stream.chan
 
 // compareAll returns the known stream, at the start of a term. Anchors and the
 // stamps of missing owners are written more often than the stream is kept.
-func (b *Brake) compareAll(ctx context.Context, known Stream, missing stamps) knownStream {
+func (b *Brake) compareAll(ctx context.Context, known keptStream, missing stamps) knownStream {
 	if known.Created == "" {
 		now := b.Primaries.Stream()
-		return knownStream{Stream: now, lost: missing.disprove(b, now) != ""} // never seen before
+		return knownStream{keptStream: keptStream{Stream: now}, lost: missing.disprove(b, nil, now) != ""} // never seen before
 	}
-	known = b.withAnchors(known)
-	now := b.streamNow(ctx, known, missing.highest(known.Created))
+	known.Stream = b.withAnchors(known.Stream)
+	now := b.streamNow(ctx, known.Stream, missing.highest(known.Created))
 	lost := known.Created != now.Created || now.Highest < known.Highest || b.writtenOver() ||
-		missing.disprove(b, now) != ""
+		missing.disprove(b, known.Former, now) != ""
 	known.Changes = now.Changes
-	return knownStream{Stream: known, lost: lost}
+	return knownStream{keptStream: known, lost: lost}
 }
 
 // StreamChanged reports whether the bucket's stream is not the one that the anchors belong to.
@@ -61,15 +83,15 @@ func (b *Brake) streamChanged() bool { return b.known.changedTo(b.Primaries.Stre
 const unreadable = "unreadable"
 
 // loadStream returns the stream that was kept. The first one is kept at once, lest a crash forget what was known.
-func (b *Brake) loadStream(ctx context.Context) (Stream, error) {
+func (b *Brake) loadStream(ctx context.Context) (keptStream, error) {
 	known, found, err := b.streamCell.Load(ctx)
 	if errors.Is(err, record.ErrUnreadable) {
-		return Stream{Created: unreadable}, nil
+		return keptStream{Stream: Stream{Created: unreadable}}, nil
 	}
 	if err != nil || found {
 		return known, err
 	}
-	now := b.Primaries.Stream()
+	now := keptStream{Stream: b.Primaries.Stream()}
 	if now.Created == "" {
 		return now, nil
 	}
@@ -170,12 +192,15 @@ func (b *Brake) keepHighest(ctx context.Context, known knownStream, now Stream) 
 
 // adopt takes now for the known stream once that is kept. Where it cannot be, the next checkpoint tries again.
 func (b *Brake) adopt(ctx context.Context, now Stream) {
-	if err := b.streamCell.Store(ctx, now); err != nil {
+	b.mu.Lock()
+	next := b.known.succeededBy(now)
+	b.unlock()
+	if err := b.streamCell.Store(ctx, next); err != nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.unlock()
-	b.known = knownStream{Stream: now}
+	b.known = knownStream{keptStream: next}
 }
 
 func (b *Brake) anythingMissing() bool {

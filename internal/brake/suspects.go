@@ -87,6 +87,9 @@ func (b *Brake) Forget(key string) {
 	b.held.Delete(key)
 	b.heldOwners.Delete(key)
 	b.allowed.Delete(key)
+	if b.Primaries.Exists(key) {
+		b.excused.Delete(key)
+	}
 	b.poke()
 }
 

@@ -3,6 +3,7 @@ package brake
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -35,7 +36,11 @@ func (b *Brake) HoldsOrphans(owner string) bool {
 // Sweep is told all that a sweep found, and returns the owners whose secondaries may go. What it holds back takes the
 // place of what it held back of the sweep before. A term needs at least one sweep, or an engaged brake stays engaged.
 func (b *Brake) Sweep(ctx context.Context, found []Orphans) (free []string) {
-	free, engaged := b.sweep(found, b.disproof(ctx, found))
+	disproof, err := b.disproof(ctx, found)
+	if err != nil {
+		return nil // the term is over
+	}
+	free, engaged := b.sweep(found, disproof)
 	if engaged != nil {
 		b.announce(ctx, *engaged)
 	}
@@ -111,6 +116,7 @@ func (b *Brake) cleanedBefore(o Orphans) int {
 
 // reasonNotToSweep returns why what was found must not go; "" if it may.
 func (b *Brake) reasonNotToSweep(found []Orphans, disproof string) string {
+	var going []string
 	for _, o := range found {
 		count := o.Count
 		for owner, objects := range o.Owners {
@@ -121,8 +127,9 @@ func (b *Brake) reasonNotToSweep(found []Orphans, disproof string) string {
 		if count <= 0 {
 			continue
 		}
+		going = append(going, fmt.Sprintf("%d objects of %s", count, o.Source))
 		if disproof != "" {
-			return fmt.Sprintf("%s; %d objects of %s would be swept", disproof, count, o.Source)
+			continue
 		}
 		if b.streamChanged() {
 			return fmt.Sprintf("the stream of the bucket is not the one that was known, "+
@@ -133,6 +140,9 @@ func (b *Brake) reasonNotToSweep(found []Orphans, disproof string) string {
 			return fmt.Sprintf("the sweep would delete %d of %d objects of %s, whose owners do not exist, within %v",
 				count+before, o.Known+before, o.Source, b.Window)
 		}
+	}
+	if disproof != "" && len(going) > 0 {
+		return disproof + "; the sweep would delete " + strings.Join(going, " and ")
 	}
 	return ""
 }

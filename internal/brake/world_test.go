@@ -38,7 +38,9 @@ type world struct {
 	await     func()
 	anchors   map[string]brake.Anchor
 	pages     map[string]owner.Stamp // what secondaries carry, by owner
-	listed    int                    // how often all anchors were listed
+	markers   map[string]bool
+	deaf      error // of the leader, if it does not answer
+	listed    int   // how often all anchors were listed
 	stuck     map[string]bool
 	reserved  map[string]value
 	revision  uint64
@@ -120,16 +122,31 @@ func (w *world) put(first, last int) {
 	}
 }
 
-// stamps are those of the secondaries.
-func (w *world) stamps(yield func(string, owner.Stamp) bool) {
+// stamps are those of the secondaries of missing owners.
+func (w *world) stamps(context.Context) iter.Seq2[string, owner.Stamp] {
 	w.mu.Lock()
-	pages := maps.Clone(w.pages)
-	w.mu.Unlock()
-	for key, stamp := range pages {
-		if !yield(key, stamp) {
-			return
-		}
+	defer w.mu.Unlock()
+	missing := maps.Clone(w.pages)
+	maps.DeleteFunc(missing, func(key string, _ owner.Stamp) bool {
+		_, exists := w.docs[key]
+		return exists
+	})
+	return maps.All(missing)
+}
+
+// mark leaves the marker of a delete. It needs the lock.
+func (w *world) mark(key string) {
+	if w.markers == nil {
+		w.markers = map[string]bool{}
 	}
+	w.markers[key] = true
+}
+
+// marked reports whether somebody deleted the key, and the stream did not go back to a time before.
+func (w *world) marked(_ context.Context, key string) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.markers[key], w.deaf
 }
 
 // change changes the world under its lock, while a brake runs.
@@ -172,6 +189,7 @@ func (w *world) delete(keys ...string) {
 	w.mu.Lock()
 	for _, key := range keys {
 		delete(w.docs, key)
+		w.mark(key)
 		w.evidenced[key] = true
 	}
 	w.mu.Unlock()
@@ -181,7 +199,7 @@ func (w *world) delete(keys ...string) {
 func (w *world) begin() {
 	w.t.Helper()
 	b := brake.New(brake.Config{
-		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Secondaries: w.stamps,
+		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Secondaries: w.stamps, Marked: w.marked,
 		Bucket: record.NewBucket((*store)(w), "sites-status", w.board), Board: w.board,
 		Enqueue: func(key string, ops operation.Operations, prio queue.Priority) {
 			w.mu.Lock()

@@ -11,7 +11,8 @@ func (e *Engine) newBrake() *brake.Brake {
 	return brake.New(brake.Config{
 		Primaries:   brakePrimaries{e},
 		Anchors:     brake.RecordAnchors{Records: e.records},
-		Secondaries: e.teardown.Stamps,
+		Secondaries: e.teardown.StampsOfMissing,
+		Marked:      e.teardown.Marked,
 		Bucket:      e.reserved,
 		Window:      e.opts.BrakeWindow,
 		Enqueue:     e.queue.Add,

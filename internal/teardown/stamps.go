@@ -1,20 +1,40 @@
 package teardown
 
 import (
+	"context"
+	"errors"
+	"iter"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/owner"
 )
 
-// Stamps calls yield with the owner and the stamp of each secondary of this installation, but for those that were left
-// on purpose, until yield returns false. Resources behind APIs carry no stamp.
-func (t *Teardown) Stamps(yield func(key string, stamp owner.Stamp) bool) {
-	left := t.leftOwners()
-	for _, s := range t.swept() {
-		for _, obj := range s.All() {
-			kind, key, ok := entity.OwnerOf(obj)
-			if ok && kind == t.Kind && t.Owner.MayDelete(obj) && !left.use(key) && !yield(key, owner.StampOf(obj)) {
-				return
+// StampsOfMissing returns the owner and the stamp of each secondary of this installation whose owner has no document,
+// but for those that were left on purpose or are on their way out. Resources behind APIs carry no stamp.
+func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.Stamp] {
+	return func(yield func(string, owner.Stamp) bool) {
+		left := t.leftOwners()
+		for _, s := range t.swept() {
+			for _, obj := range s.All() {
+				kind, key, ok := entity.OwnerOf(obj)
+				if !ok || kind != t.Kind || t.Primaries.Exists(key) || !t.Owner.MayDelete(obj) ||
+					obj.GetDeletionTimestamp() != nil || left.has(ctx, key) {
+					continue
+				}
+				if !yield(key, owner.StampOf(obj)) {
+					return
+				}
 			}
 		}
 	}
+}
+
+// Marked asks the leader whether a key has the marker of a delete. A document that exists counts as one: it is not
+// missing.
+func (t *Teardown) Marked(ctx context.Context, key string) (bool, error) {
+	found, err := t.Marker(ctx, key)
+	if errors.Is(err, ErrDocumentReturned) {
+		return true, nil
+	}
+	return found.Revision > 0, err
 }
