@@ -29,9 +29,9 @@ type Controller[T entity.IEntity] struct {
 // New fails where an option cannot be honoured or contradicts another. The error names all that is wrong at once.
 //
 // The status bucket also keeps the id of this installation, which each secondary carries as a label. If the bucket is
-// lost while the controller runs, the id is written again. If it is lost while no replica runs, a new id would make all
-// secondaries foreign: they would be neither adopted nor deleted. To prevent that, put the old id under the key
-// "_nagi.instance" of the new bucket before the controller starts; each secondary has it (see entity.InstanceOf).
+// lost while the controller runs, the id is written again. If it is lost while no replica runs, [Controller.Run] waits
+// for the old id. [WithInstance] gives it, and so does a put to "_nagi.instance" in the status bucket; each secondary
+// has it (see entity.InstanceOf).
 func New[T entity.IEntity](
 	name string, primary entity.IEntityClient[T], r Reconciler, opts ...Option,
 ) (*Controller[T], error) {

@@ -38,7 +38,7 @@ const (
 // returned. Outside a reconcile no owner is set or checked.
 //
 // It reads from the cache, which shows this process's own writes. If another writer was faster, it reads live and tries
-// again, with pauses that grow, for half a minute and no longer than ctx; so mutate may be called more than once. After
+// again, with pauses that grow, for ten seconds and no longer than ctx; so mutate may be called more than once. After
 // an error obj is undefined.
 func CreateOrUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
@@ -87,7 +87,11 @@ func createOrUpdate[T entity.IEntity](
 		entity.KeepMarks(before, obj)
 	}
 	if r, ok := current.Of(ctx); ok {
-		r.Primary().Own(obj)
+		primary := r.Primary()
+		if exists {
+			primary.Stamp = primary.StampOver(before)
+		}
+		primary.Own(obj)
 	}
 	if !exists {
 		return OperationResultCreated, conflict.Of(client.Create(ctx, obj))

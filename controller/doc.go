@@ -43,8 +43,9 @@
 // live read has confirmed that the owner is gone. A delete is inferred where nobody saw it, only the absence. Before
 // inferred deletes stands the brake. It engages if more than half of what is known, and at least ten, would go, or if
 // the bucket's stream is not the one that was known. Then nothing is deleted until [Controller.ReleaseBrake]. What is
-// owned carries a revision of its owner's document, [entity.OwnerRevisionAnnotation]: one that the stream has not
-// reached shows that the stream was restored to an earlier state. docs/restoring.md in the repository has the procedure.
+// owned carries a revision of its owner's document, [entity.OwnerRevisionAnnotation]. One that the stream has not
+// reached shows that the stream was restored to an earlier state. docs/restoring.md in the repository has the
+// procedure.
 //
 // # Kubernetes objects
 //

@@ -127,16 +127,12 @@ func statusRevisionOf(obj IEntity) (revision uint64, ok bool) {
 	return revision, err == nil
 }
 
-// KeepMarks gives obj, which was made of before, the annotations that the runtime has put on before and obj lacks: the
-// revision of the record that it was joined with, and OwnerRevisionAnnotation. So what replaces all annotations of an
-// object changes no more than its user's. obj's map is replaced, not changed.
+// KeepMarks gives obj, which was made of before, the annotation that a joined object has, if obj lacks it: the revision
+// of the record that it was joined with. So what replaces all annotations of an object changes no more than its user's.
+// obj's map is replaced, not changed.
 func KeepMarks(before, obj metav1.Object) {
-	annotations := obj.GetAnnotations()
-	for _, name := range []string{statusRevisionAnnotation, OwnerRevisionAnnotation} {
-		held, marked := before.GetAnnotations()[name]
-		if _, has := annotations[name]; marked && !has {
-			annotations = withOwner(annotations, map[string]string{name: held})
-		}
+	held, marked := before.GetAnnotations()[statusRevisionAnnotation]
+	if _, has := obj.GetAnnotations()[statusRevisionAnnotation]; marked && !has {
+		obj.SetAnnotations(withOwner(obj.GetAnnotations(), map[string]string{statusRevisionAnnotation: held}))
 	}
-	obj.SetAnnotations(annotations)
 }

@@ -1,9 +1,11 @@
 package brake_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/owner"
@@ -80,6 +82,108 @@ func TestASweepWaitsForWhatStampsTellOf(t *testing.T) {
 			})
 		}
 		if free := w.sweep(one("young")); len(free) > 0 || w.b.State().Engaged {
+			t.Errorf("free %v, %+v", free, w.b.State())
+		}
+	})
+}
+
+// TestATermWaitsForWhatStampsTellOf, as for what anchors tell of: then nothing is wrong with the stream.
+func TestATermWaitsForWhatStampsTellOf(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.halt()
+		w.owns("young", "first", w.stream.Highest+1)
+		w.await = func() {
+			w.change(func() {
+				w.stream.Highest++
+				w.docs["young"] = w.stream.Highest
+			})
+		}
+		w.begin()
+		w.sweep()
+		if w.b.StreamChanged() {
+			t.Error("the stream is taken for another one")
+		}
+		w.lose(name(3))
+		w.settle()
+		w.wantTornDown(1)
+	})
+}
+
+// TestAnOwnerWithoutAMarkerWasNotDeleted as far as anybody can tell; where the leader does not answer, the ordinary rule
+// holds.
+func TestAnOwnerWithoutAMarkerWasNotDeleted(t *testing.T) {
+	for how, tt := range map[string]struct {
+		marked bool
+		deaf   error
+		held   bool
+	}{
+		"no marker":                  {held: true},
+		"a marker":                   {marked: true},
+		"the leader does not answer": {deaf: errAway},
+	} {
+		t.Run(how, func(t *testing.T) {
+			run(t, 20, func(t *testing.T, w *world) {
+				w.owns("lost", "first", 1)
+				w.change(func() { w.deaf = tt.deaf })
+				if tt.marked {
+					w.change(func() { w.mark("lost") })
+				}
+				free := w.sweep(one("lost"))
+				if held := len(free) == 0 && w.b.State().Engaged; held != tt.held {
+					t.Errorf("free %v, %+v", free, w.b.State())
+				}
+			})
+		})
+	}
+}
+
+// TestAStreamThatSomebodyLetGoAccusesNoMore: what was not written since still carries its identity.
+func TestAStreamThatSomebodyLetGoAccusesNoMore(t *testing.T) {
+	for how, letGo := range map[string]func(w *world){
+		"by a release": func(w *world) {
+			w.recreate(1, 20)
+			w.settle()
+			w.release()
+			w.settle()
+		},
+		"because nothing was missing": func(w *world) {
+			w.recreate(0, 20)
+			time.Sleep(5 * time.Minute)
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			run(t, 20, func(t *testing.T, w *world) {
+				w.owns(name(5), "first", 3)
+				letGo(w)
+				w.restart(func() { w.lose(name(5)) })
+				if w.b.StreamChanged() {
+					t.Error("the stream is taken for another one")
+				}
+			})
+		})
+	}
+}
+
+// TestWhatAReleaseLetGoIsNoEvidenceAgain, although some of it is still there after the clean-up.
+func TestWhatAReleaseLetGoIsNoEvidenceAgain(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.owns("young", "first", w.stream.Highest+100)
+		w.sweep(one("young"))
+		w.release()
+		w.settle() // the worker has cleaned up
+		if free := w.sweep(one("young")); len(free) != 1 || w.b.State().Engaged {
+			t.Errorf("free %v, %+v", free, w.b.State())
+		}
+	})
+}
+
+// TestTheEndOfATermEngagesNothing: what a sweep waited for did not come because nobody waits any more.
+func TestTheEndOfATermEngagesNothing(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.owns("young", "first", w.stream.Highest+1)
+		ctx, cancel := context.WithCancel(quiet(t))
+		time.AfterFunc(time.Second, cancel)
+		if free := w.b.Sweep(ctx, []brake.Orphans{one("young")}); len(free) > 0 || w.b.State().Engaged || w.engaged() > 0 {
 			t.Errorf("free %v, %+v", free, w.b.State())
 		}
 	})

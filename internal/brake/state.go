@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -30,8 +31,9 @@ func (s State) Err(bucket string) error {
 	if !s.Engaged {
 		return nil
 	}
-	return fmt.Errorf("nothing is deleted that nobody was seen to delete: %s. Put back what is missing and should not "+
-		"be, then release the rest: ReleaseBrake, or nats kv put %s %s now", s.Reason, bucket, record.KeyRelease)
+	return &health.Problem{Since: s.Since, Err: fmt.Errorf("nothing is deleted that nobody was seen to delete: %s. "+
+		"Put back what is missing and should not be, then release the rest: ReleaseBrake, or nats kv put %s %s now",
+		s.Reason, bucket, record.KeyRelease)}
 }
 
 // State returns what the brake is now.

@@ -60,7 +60,8 @@ func (k knownStream) changedTo(now Stream) bool { return k.lost || k.Stream.chan
 func (b *Brake) compareAll(ctx context.Context, known keptStream, missing stamps) knownStream {
 	if known.Created == "" {
 		now := b.Primaries.Stream()
-		return knownStream{keptStream: keptStream{Stream: now}, lost: missing.disprove(b, nil, now) != ""} // never seen before
+		known.Stream = now // never seen before
+		return knownStream{keptStream: known, lost: missing.disprove(b, nil, now) != ""}
 	}
 	known.Stream = b.withAnchors(known.Stream)
 	now := b.streamNow(ctx, known.Stream, missing.highest(known.Created))

@@ -40,9 +40,9 @@ func Is(err error) bool {
 	return ok
 }
 
-// mostPauses bounds how often a write is tried again: for about half a minute. With longer pauses those who wait long
+// mostPauses bounds how often a write is tried again: for about ten seconds. With longer pauses those who wait long
 // would seldom come before those who have just begun.
-const mostPauses = 130
+const mostPauses = 50
 
 var pauses = backoff.New(time.Millisecond, 250*time.Millisecond)
 

@@ -60,8 +60,17 @@ type Primary struct {
 
 // Own makes the primary the owner of obj, which may be an object as it was read.
 func (p Primary) Own(obj metav1.Object) {
+	stamp := p.StampOver(obj)
 	p.Owner.Own(obj)
-	p.Stamp.Over(obj).Set(obj)
+	stamp.Set(obj)
+}
+
+// StampOver is the stamp for a write over existing. Another owner's stamp does not stay.
+func (p Primary) StampOver(existing metav1.Object) owner.Stamp {
+	if owner.Of(existing) != p.Owner {
+		return p.Stamp
+	}
+	return p.Stamp.Over(existing)
 }
 
 // Key is the key under which a context has its Reconcile, for implementations of context.Context that carry one.

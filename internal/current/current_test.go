@@ -24,6 +24,30 @@ func TestAReconcileIsFoundInItsContextAndInNoOther(t *testing.T) {
 	}
 }
 
+// TestAStampGoesWithItsOwner: what was another's carries a revision of another document.
+func TestAStampGoesWithItsOwner(t *testing.T) {
+	first := current.Primary{
+		Owner: owner.Owner{Kind: "Site", Key: "home", Instance: "here"}, Stamp: owner.Stamp{Stream: "s", Revision: 10},
+	}
+	second := first
+	second.Key, second.Stamp.Revision = "shop", 20
+	obj := &metav1.ObjectMeta{Name: "x"}
+	first.Own(obj)
+	first.Stamp.Revision = 12
+	first.Own(obj)
+	if got := owner.StampOf(obj).Revision; got != 10 {
+		t.Errorf("its owner's next revision made %d of 10", got)
+	}
+	second.Own(obj)
+	if got := owner.StampOf(obj).Revision; got != 20 {
+		t.Errorf("another owner left revision %d", got)
+	}
+	entity.SetOwner(obj, "Site", "third", "here")
+	if got := owner.StampOf(obj); !got.IsNone() {
+		t.Errorf("a third owner, of whose revision nothing is known, left %+v", got)
+	}
+}
+
 func TestOwnNamesTheWholePrimary(t *testing.T) {
 	obj := &metav1.ObjectMeta{Name: "x"}
 	current.Primary{Owner: owner.Owner{Kind: "Site", Key: "shop/home", Instance: "here"}}.Own(obj)

@@ -7,6 +7,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -63,9 +64,12 @@ func (b *Board) note(name string, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before, failing := b.byName[name]
+	problem, dated := errors.AsType[*Problem](err)
 	switch {
 	case err == nil:
 		delete(b.byName, name)
+	case dated:
+		b.byName[name] = problem
 	case failing:
 		b.byName[name] = &Problem{Since: before.Since, Err: err}
 	default:

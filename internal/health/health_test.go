@@ -301,5 +301,10 @@ func TestAProblemSaysSinceWhen(t *testing.T) {
 		if got := since(); !got.Equal(began.Add(time.Minute)) {
 			t.Errorf("after it worked: since %v", got)
 		}
+		// Who reports it may know better.
+		b.Set(ctx, "pages", &health.Problem{Since: began.Add(-time.Hour), Err: errAway})
+		if got := since(); !got.Equal(began.Add(-time.Hour)) {
+			t.Errorf("reported since an hour ago: since %v", got)
+		}
 	})
 }

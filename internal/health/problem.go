@@ -2,7 +2,7 @@ package health
 
 import "time"
 
-// Problem is why something does not work, and since when.
+// Problem is why something does not work, and since when. Who knows that better than the board may report a Problem.
 type Problem struct {
 	Since time.Time
 	Err   error

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 )
 
@@ -55,7 +56,7 @@ func (c *Claim) Take(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("controller %q: %w", c.controller, err)
 	}
-	if found {
+	if id = strings.TrimSpace(id); found && id != "" { // a file that was put ends with a newline
 		c.instance.Store(&id)
 	}
 	return nil
@@ -64,9 +65,12 @@ func (c *Claim) Take(ctx context.Context) error {
 // keep writes the id if the bucket has none, and takes the one that it has.
 func (c *Claim) keep(ctx context.Context, id string) error {
 	id, err := Text(c.bucket, KeyInstance).GetOrCreate(ctx, id)
-	switch {
+	switch id = strings.TrimSpace(id); {
 	case err != nil:
 		return fmt.Errorf("controller %q: %w", c.controller, err)
+	case id == "":
+		return fmt.Errorf("controller %q: %s in the status bucket %s holds nothing but space: put the id of the "+
+			"installation there, or delete the key", c.controller, KeyInstance, c.bucket.name)
 	case c.configured != "" && id != c.configured:
 		return fmt.Errorf("controller %q: the status bucket %s keeps %q as the id of the installation, and %q is "+
 			"configured: the objects of primaries carry one of them; configure that one, or put it into %s",

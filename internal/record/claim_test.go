@@ -3,6 +3,7 @@ package record_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -188,6 +189,44 @@ func TestNoIDIsMadeWhereThereAreOthers(t *testing.T) {
 			t.Errorf("id %q, degraded %v", claim.Instance(), board.Degraded())
 		}
 	})
+}
+
+// TestOfSeveralIDsNoneIsProposed: whoever pastes a command takes over what it names.
+func TestOfSeveralIDsNoneIsProposed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b, board := s.bucket()
+		claim := record.NewClaim(b, "sites", "")
+		ctx, cancel := context.WithCancel(quiet(t))
+		defer cancel()
+		go func() {
+			_ = claim.Settle(ctx, func() record.Sightings {
+				return record.Sightings{"aaa": {Objects: 1, Source: "Owns Page"}, "zzz": {Objects: 5000, Source: "Owns Page"}}
+			})
+		}()
+		synctest.Wait()
+		reason := fmt.Sprint(board.Degraded()["installation (bucket sites-status)"])
+		if !strings.Contains(reason, "_nagi.instance ID,") || strings.Index(reason, "zzz") > strings.Index(reason, "aaa") {
+			t.Errorf("reason %q", reason)
+		}
+	})
+}
+
+// TestTheIDOfAFileThatWasPutIsTheID, although the file ends with a newline.
+func TestTheIDOfAFileThatWasPutIsTheID(t *testing.T) {
+	for text, want := range map[string]string{"old\n": "old", " \n": ""} {
+		var s store
+		b, _ := s.bucket()
+		s.put(record.KeyInstance, text)
+		claim := record.NewClaim(b, "sites", "")
+		must(t, claim.Take(quiet(t)))
+		if got := claim.Instance(); got != want {
+			t.Errorf("of %q the id %q", text, got)
+		}
+		if err := settle(t, claim); (err == nil) != (want != "") {
+			t.Errorf("of %q: %v", text, err)
+		}
+	}
 }
 
 // TestAnIDIsMadeOnceTheOthersAreGone, and somebody need not put it.

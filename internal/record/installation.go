@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -51,9 +52,12 @@ func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
 }
 
 func (c *Claim) undecided(seen Sightings) error {
-	id := slices.Sorted(maps.Keys(seen))[0]
+	id := "ID"
+	if ids := seen.ids(); len(ids) == 1 {
+		id = ids[0]
+	}
 	return fmt.Errorf("the status bucket %s has no id of this installation, and there are objects whose owners are in "+
-		"another one: %s. If the status bucket was lost, take the id over: nats kv put %s %s %q, or WithInstance(%q). "+
+		"another one: %s. If the status bucket was lost, take the id over: nats kv put %s %s %s, or WithInstance(%q). "+
 		"If the objects are another installation's, put there an id that no other has",
 		c.bucket.name, seen, c.bucket.name, KeyInstance, id, id)
 }
@@ -88,11 +92,18 @@ func SeenIn(sources []source.Owned, kind string) Sightings {
 	return seen
 }
 
+// ids are the ids, those with the most objects first.
+func (s Sightings) ids() []string {
+	return slices.SortedFunc(maps.Keys(s), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s[b].Objects, s[a].Objects), cmp.Compare(a, b))
+	})
+}
+
 // String lists some of the ids, with what carries them.
 func (s Sightings) String() string {
 	const most = 5
 	var parts []string
-	for _, id := range slices.Sorted(maps.Keys(s)) {
+	for _, id := range s.ids() {
 		if len(parts) == most {
 			parts = append(parts, fmt.Sprintf("and %d more ids", len(s)-most))
 			break
