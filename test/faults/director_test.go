@@ -1,0 +1,155 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// fault is what happens to a step.
+type fault string
+
+const (
+	crashBefore fault = "crash before it"             // the replica is gone, and its message was not sent
+	crashAfter  fault = "crash after it"              // the stream has the message, and the replica is gone
+	lostAck     fault = "lost acknowledgement"        // the stream has the message, and the replica is not told
+	noRoom      fault = "refusal 10077"               // the stream is full
+	exhausted   fault = "refusal 10023"               // the server is full
+	noRights    fault = "no rights"                   // the server drops the message, and tells the connection only
+	paused      fault = "pause longer than the lease" // no byte goes or comes before another replica does the step
+	vanished    fault = "disappearance"               // the key is purged without a message, before the replica is told
+)
+
+// cell is one fault at one step.
+type cell struct {
+	step  step
+	fault fault
+	// lasts is for how long the fault happens at each message of this step; 0 is once.
+	lasts time.Duration
+}
+
+func (c cell) String() string {
+	if c.lasts > 0 {
+		return fmt.Sprintf("%s: %s for %v", c.step, c.fault, c.lasts)
+	}
+	return fmt.Sprintf("%s: %s", c.step, c.fault)
+}
+
+// director lets the faults of a plan happen, one after the other, to whichever replica comes to the step.
+type director struct {
+	history *history
+	purge   func(bucket, key string) error // by an operator
+	crashed func(replica string)           // is told, and must not wait for the wire
+
+	mu       sync.Mutex
+	plan     []cell    // that have not happened yet
+	busy     bool      // the first of the plan was sent, and its answer is awaited
+	standing cell      // that happens
+	until    time.Time // that long
+	holder   string    // the identity in the lease
+	failed   []error
+	holds    sync.WaitGroup // of pauses
+	ended    context.Context
+	end      context.CancelFunc
+}
+
+func newDirector(h *history, plan []cell) *director {
+	d := &director{history: h, plan: plan}
+	d.ended, d.end = context.WithCancel(context.Background())
+	return d
+}
+
+// meets says what happens to a message.
+func (d *director) meets(m message) (c cell, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := stepOf(m, d.holder)
+	if s == d.standing.step && time.Now().Before(d.until) {
+		return d.standing, true
+	}
+	if d.busy || len(d.plan) == 0 || d.plan[0].step != s {
+		return cell{}, false
+	}
+	d.busy = true
+	return d.plan[0], true
+}
+
+// happened ends what meets began. If the stream refused the message by itself the fault is still to come.
+func (d *director) happened(c cell, did bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.busy || c != d.plan[0] {
+		return // a standing one
+	}
+	d.busy = false
+	if !did {
+		return
+	}
+	d.plan = d.plan[1:]
+	if c.lasts > 0 {
+		d.standing, d.until = c, time.Now().Add(c.lasts)
+	}
+}
+
+// next is the fault that is still to come; ok is false after the last one.
+func (d *director) next() (c cell, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.plan) > 0 {
+		return d.plan[0], true
+	}
+	return d.standing, time.Now().Before(d.until)
+}
+
+// stored notes what the stream has acknowledged.
+func (d *director) stored(m message) {
+	if m.bucket != statusBucket || m.key != leaseKey || m.marker {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holder = parseLease(m.value).Holder
+}
+
+func (d *director) vanish(m message) {
+	if err := d.purge(m.bucket, m.key); err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.failed = append(d.failed, fmt.Errorf("purge %s: %w", m.subject(), err))
+	}
+}
+
+// longestHold bounds a pause in which no other replica does the step.
+const longestHold = 20 * time.Second
+
+// hold stops the bytes of a wire until the lease has run out, and another replica has written the key.
+func (d *director) hold(w *wire, m message) {
+	from, began := d.history.len(), time.Now()
+	w.hold()
+	d.holds.Go(func() {
+		defer w.release()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-d.ended.Done():
+				return
+			case <-tick.C:
+			}
+			passed := time.Since(began)
+			if passed > longestHold || passed > leaseDuration*3/2 && d.history.writtenBy(from, m, w.replica) {
+				return
+			}
+		}
+	})
+}
+
+// close ends the pauses, and returns what went wrong.
+func (d *director) close() []error {
+	d.end()
+	d.holds.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failed
+}
