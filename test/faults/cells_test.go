@@ -12,7 +12,7 @@ var steps = []step{
 }
 
 // faults are all faults.
-var faults = []fault{crashBefore, crashAfter, lostAck, noRoom, exhausted, noRights, paused, vanished}
+var faults = []fault{crashBefore, crashAfter, lostAck, noRoom, exhausted, noRights, paused, pausedLong, vanished}
 
 // TestOneFaultAtEachStep is a selection: each step and each fault at least once.
 func TestOneFaultAtEachStep(t *testing.T) {

@@ -18,6 +18,7 @@ const (
 	exhausted   fault = "refusal 10023"               // the server is full
 	noRights    fault = "no rights"                   // the server drops the message, and tells the connection only
 	paused      fault = "pause longer than the lease" // no byte goes or comes before another replica does the step
+	pausedLong  fault = "pause for a site's life"     // no byte goes or comes before others have torn a site down
 	vanished    fault = "disappearance"               // the key is purged without a message, before the replica is told
 )
 
@@ -48,6 +49,7 @@ type director struct {
 	standing cell      // that happens
 	until    time.Time // that long
 	holder   string    // the identity in the lease
+	rounds   int       // that the users have ended
 	failed   []error
 	holds    sync.WaitGroup // of pauses
 	ended    context.Context
@@ -123,10 +125,30 @@ func (d *director) vanish(m message) {
 // longestHold bounds a pause in which no other replica does the step.
 const longestHold = 20 * time.Second
 
-// hold stops the bytes of a wire until the lease has run out, and another replica has written the key.
-func (d *director) hold(w *wire, m message) {
-	from, began := d.history.len(), time.Now()
+func (d *director) roundsOver() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rounds
+}
+
+// roundOver notes that the users have ended a round.
+func (d *director) roundOver() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rounds++
+}
+
+// hold stops the bytes of a wire until the lease has run out and another replica has written the key, or, if the pause
+// is long, until a round is over that began after this one.
+func (d *director) hold(w *wire, m message, long bool) {
+	from, began, rounds := d.history.len(), time.Now(), d.roundsOver()
 	w.hold()
+	over := func() bool {
+		if long {
+			return d.roundsOver() > rounds+1
+		}
+		return time.Since(began) > leaseDuration*3/2 && d.history.writtenBy(from, m, w.replica)
+	}
 	d.holds.Go(func() {
 		defer w.release()
 		tick := time.NewTicker(10 * time.Millisecond)
@@ -137,8 +159,7 @@ func (d *director) hold(w *wire, m message) {
 				return
 			case <-tick.C:
 			}
-			passed := time.Since(began)
-			if passed > longestHold || passed > leaseDuration*3/2 && d.history.writtenBy(from, m, w.replica) {
+			if over() || time.Since(began) > longestHold {
 				return
 			}
 		}

@@ -234,9 +234,3 @@ func (h *history) whole(t *testing.T, js jetstream.JetStream) []event {
 	}
 	return slices.Clone(h.events)
 }
-
-func (h *history) copy() []event {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.events)
-}

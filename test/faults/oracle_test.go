@@ -171,13 +171,24 @@ func ownerOf(page []byte) string {
 	return document.Metadata.Annotations[entity.OwnerKeyAnnotation]
 }
 
-// tail returns the last events before the first one that breaks a rule, and all after it, for a log.
-func tail(events []event) (lines []string) {
+// story is the events for a log, without renewals of the lease and samples that tell nothing new.
+func story(events []event) string {
+	var lines []string
+	holder, degraded := "", []string(nil)
 	for _, e := range events {
-		if e.kind == sampled && len(e.degraded) == 0 {
-			continue
+		if e.kind == sampled {
+			if slices.Equal(e.degraded, degraded) {
+				continue
+			}
+			degraded = e.degraded
+		} else if e.key == leaseKey && e.kind == written && !e.marker {
+			by := parseLease(e.value).Holder
+			if by == holder {
+				continue
+			}
+			holder = by
 		}
 		lines = append(lines, e.String())
 	}
-	return slices.Compact(lines)
+	return strings.Join(lines, "\n")
 }

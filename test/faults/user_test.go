@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,20 +10,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// play lets users work, until all of the plan has happened and a round more is over. Then the world must agree with the
-// primaries, and the history must break no rule.
+// play starts two replicas and lets users work, until all of the plan has happened and a round more is over. Then the
+// world must agree with the primaries, and the history must break no rule. The first site is there before the replicas,
+// who find it in their first list.
 func (w *world) play() {
 	w.t.Helper()
-	w.put("stays", "first")
-	for round := 0; ; round++ {
+	first := w.put("s0", "new in 0")
+	w.start()
+	w.start()
+	for last, round := false, 0; ; round++ {
 		if c, more := w.director.next(); more && round > 0 {
 			w.provoke(c.step)
 		}
-		w.round(round)
+		if round > 0 {
+			first = w.put(fmt.Sprint("s", round), fmt.Sprint("new in ", round))
+		}
+		w.round(round, first)
 		c, more := w.director.next()
-		if !more {
+		if !more && last {
 			break
 		}
+		last = !more
 		if round == mostRounds {
 			w.t.Fatalf("it does not happen: %s", c)
 		}
@@ -45,11 +53,11 @@ func (w *world) handOver() {
 // mostRounds is after how many rounds a fault must have happened.
 const mostRounds = 6
 
-// round is the life of a site: each step of a reconcile and of a teardown.
-func (w *world) round(n int) {
+// round is the life of a site after its first put: each step of a reconcile and of a teardown.
+func (w *world) round(n int, first uint64) {
 	w.t.Helper()
 	key := fmt.Sprint("s", n)
-	w.reconciled(key, w.put(key, fmt.Sprint("new in ", n)))
+	w.reconciled(key, first)
 	w.reconciled(key, w.put(key, fmt.Sprint("updated in ", n)))
 	must(w.t, w.sites.Delete(w.t.Context(), key))
 	w.eventually("the teardown of "+key+" is over", func() bool {
@@ -57,6 +65,7 @@ func (w *world) round(n int) {
 		return !recorded && len(w.history.keys(pagesBucket, key+".")) == 0
 	})
 	w.reconciled("stays", w.put("stays", fmt.Sprint("round ", n)))
+	w.director.roundOver()
 }
 
 // provoke does what leads to a step that no primary's life has.
@@ -147,7 +156,7 @@ func (w *world) difference() string {
 	if !slices.Equal(records, keys) {
 		return fmt.Sprintf("want records of %q, have %q", keys, records)
 	}
-	for _, key := range []string{claimKey, instanceKey, leaseKey, streamKey} {
+	for _, key := range []string{claimKey, instanceKey, leaseKey} {
 		if _, ok := w.history.get(statusBucket, key); !ok {
 			return key + " is missing"
 		}
@@ -165,7 +174,7 @@ func (w *world) judge() {
 	for _, rule := range broken(events, patience) {
 		w.t.Error(rule)
 	}
-	if w.t.Failed() {
-		w.t.Logf("history:\n%s", strings.Join(tail(events), "\n"))
+	if w.t.Failed() || os.Getenv("STORY") != "" {
+		w.t.Logf("history:\n%s", story(events))
 	}
 }

@@ -207,8 +207,8 @@ func (l *link) publish(o *operation) bool {
 		l.answer(reply, "KV_"+bucket, 503, 10023, "insufficient resources")
 	case noRights:
 		l.tell(fmt.Sprintf("-ERR 'Permissions Violation for Publish to %q'\r\n", subject))
-	case paused:
-		d.hold(l.wire, m)
+	case paused, pausedLong:
+		d.hold(l.wire, m, c.fault == pausedLong)
 		d.happened(c, true)
 		hit = false
 		fallthrough

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,7 +51,7 @@ func (l *log) logger() logr.Logger {
 	}, funcr.Options{Verbosity: 2})
 }
 
-// newWorld starts two replicas, to whom the plan happens.
+// newWorld has no replica yet. The plan happens to those that are started.
 func newWorld(t *testing.T, plan ...cell) *world {
 	t.Helper()
 	server := natstest.Start(t)
@@ -78,8 +77,6 @@ func newWorld(t *testing.T, plan ...cell) *world {
 	w.watching.Go(func() { w.watchCrashes(ctx) })
 	w.watching.Go(func() { w.watchHealth(ctx) })
 	t.Cleanup(w.close)
-	w.start()
-	w.start()
 	return w
 }
 
@@ -212,8 +209,9 @@ func (w *world) eventually(what string, holds func() bool) {
 	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
 			next, _ := w.director.next()
-			w.t.Fatalf("not within %v: %s; next: %v; degraded: %q; history:\n%s", patience, what, next, w.degraded(),
-				strings.Join(tail(w.history.copy()), "\n"))
+			w.t.Errorf("not within %v: %s; next: %v; degraded: %q", patience, what, next, w.degraded())
+			w.judge()
+			w.t.FailNow()
 		}
 	}
 }
