@@ -52,6 +52,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	}
 	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
 	if e.claim != nil {
+		e.async.BeginTerm(termCtx)
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
 	e.APIs.BeginTerm()
@@ -74,8 +75,8 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		if err := e.queue.WaitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
-			e.brake.KeepProgress(life)
+		if err := e.queue.WaitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil && !won.Over() {
+			e.brake.KeepProgress(life) // of a lost term the next holder may have kept more
 		}
 		e.APIs.EndTerm()
 		loops.Wait()

@@ -58,8 +58,8 @@ type Config struct {
 	// Removed may tell that the key was seen to vanish: the holder looks at once. It may be nil.
 	Removed <-chan struct{}
 
-	// Report is called after each request, by one goroutine at a time: nil if the lease can be read and written, even
-	// if another holds it, else the reason. It may be nil.
+	// Report is called after requests, by one goroutine at a time: nil if the lease was written, or is another's, else
+	// why it cannot be read or written. A read before a write tells nothing. It may be nil.
 	Report func(ctx context.Context, err error)
 }
 
@@ -153,6 +153,7 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 	}
 	*seen = now
 	if time.Since(now.at) < e.wait(now) {
+		e.report(ctx, nil)
 		return version{}, false
 	}
 	won, err = e.take(ctx, now)
@@ -183,6 +184,7 @@ func (e *elector) renew(ctx context.Context, held version) (version, error) {
 	case now.revision == 0: // removed by hand
 		now.record = held.record
 	case now.record.HolderIdentity != e.Identity:
+		e.report(ctx, nil)
 		return version{}, fmt.Errorf("%w by %q", errTaken, now.record.HolderIdentity)
 	}
 	return e.take(ctx, now)
@@ -224,7 +226,9 @@ func (e *elector) load(ctx context.Context) (version, error) {
 			err = fmt.Errorf("the lease %s does not decode; delete the key: %w", e.Name, err)
 		}
 	}
-	e.report(ctx, err)
+	if err != nil && !apierrors.IsNotFound(err) {
+		e.report(ctx, err)
+	}
 	e.known(revision, found.record)
 	if apierrors.IsNotFound(err) {
 		return version{marker: revision, at: found.at}, nil

@@ -185,8 +185,17 @@ func (c Cell[T]) get(ctx context.Context) (data []byte, revision uint64, err err
 	return data, revision, err
 }
 
+// silent is for how long a key may fail before that is reported as degraded: somebody waits for it.
+const silent = time.Second
+
 // try calls f until it succeeds or ctx ends.
 func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) error) error {
+	began, told := time.Now(), false
+	defer func() {
+		if told {
+			c.report(context.WithoutCancel(ctx), nil)
+		}
+	}()
 	for failed := 0; ; failed++ {
 		bounded, cancel := context.WithTimeout(ctx, longestRequest)
 		err := f(bounded)
@@ -197,6 +206,9 @@ func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) 
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s %s in status bucket %s: %w (last error: %w)",
 				doing, c.key, c.bucket.name, context.Cause(ctx), err)
+		}
+		if told = told || time.Since(began) >= silent; told {
+			c.report(ctx, fmt.Errorf("%s %s in status bucket %s, will try again: %w", doing, c.key, c.bucket.name, err))
 		}
 		klog.FromContext(ctx).V(2).Info("Will try again",
 			"doing", doing, "key", c.key, "bucket", c.bucket.name, "err", err)

@@ -104,6 +104,13 @@ func (d *director) next() (c cell, ok bool) {
 	return d.standing, time.Now().Before(d.until)
 }
 
+// lasts reports whether a fault happens at each message of its step.
+func (d *director) lasts() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Now().Before(d.until)
+}
+
 // stored notes what the stream has acknowledged.
 func (d *director) stored(m message) {
 	if m.bucket != statusBucket || m.key != leaseKey || m.marker {

@@ -27,7 +27,7 @@ const (
 //   - No replica deletes a secondary whose owner exists.
 //   - Each document that was acknowledged is reconciled within a time, unless it is replaced before. Each one that is
 //     gone is torn down.
-//   - What is not, for longer than silent, shows as degraded.
+//   - What is not, for longer than silent, shows as degraded, unless the record says that the reconciler has failed.
 type oracle struct {
 	within time.Duration // for the third rule
 
@@ -44,6 +44,7 @@ type oracle struct {
 type debt struct {
 	revision uint64 // 0 is a teardown
 	since    time.Time
+	failing  bool // as the record says
 	told     bool // that it stands still
 }
 
@@ -117,6 +118,9 @@ func (o *oracle) debts(e event) {
 		}
 	case e.bucket == statusBucket && !strings.HasPrefix(e.key, reservedPrefix):
 		d := o.due[e.key]
+		if d != nil && d.revision > 0 && !gone {
+			d.failing = parseRecord(e.value).failing(d.revision)
+		}
 		if d == nil || d.revision == 0 != gone || !gone && !parseRecord(e.value).synced(d.revision) {
 			return
 		}
@@ -130,7 +134,7 @@ func (o *oracle) debts(e event) {
 // standstill is the fourth rule.
 func (o *oracle) standstill(e event) {
 	for key, d := range o.due {
-		if e.at.Sub(d.since) > silent && len(e.degraded) == 0 && !d.told {
+		if e.at.Sub(d.since) > silent && len(e.degraded) == 0 && !d.failing && !d.told {
 			d.told = true
 			o.breaks(e, "site %s stands still, and nothing is degraded: %s", key, d)
 		}

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -58,14 +59,10 @@ func splitSubject(subject string) (bucket, key string, ok bool) {
 
 // recorded is what the tests read of a record.
 type recorded struct {
-	ObservedRevision uint64 `json:"observedRevision"`
-	DocumentRevision int64  `json:"documentRevision"`
-	Conditions       []struct {
-		Type               string `json:"type"`
-		Status             string `json:"status"`
-		ObservedGeneration int64  `json:"observedGeneration"`
-	} `json:"conditions"`
-	Status struct {
+	ObservedRevision uint64      `json:"observedRevision"`
+	DocumentRevision int64       `json:"documentRevision"`
+	Conditions       []condition `json:"conditions"`
+	Status           struct {
 		Note string `json:"note"`
 	} `json:"status"`
 	LastDocument struct {
@@ -75,19 +72,36 @@ type recorded struct {
 	} `json:"lastDocument"`
 }
 
+type condition struct {
+	Type               string `json:"type"`
+	Status             string `json:"status"`
+	ObservedGeneration int64  `json:"observedGeneration"`
+}
+
 func parseRecord(value []byte) (r recorded) {
 	_ = json.Unmarshal(value, &r) // what is no record has no revisions
 	return r
 }
 
-// synced reports whether the condition says that a revision is reconciled.
-func (r recorded) synced(revision uint64) bool {
-	for _, c := range r.Conditions {
-		if c.Type == "Reconciled" {
-			return c.Status == "True" && r.ObservedRevision == revision
-		}
+// reconciled returns the condition Reconciled.
+func (r recorded) reconciled() (c condition, ok bool) {
+	i := slices.IndexFunc(r.Conditions, func(c condition) bool { return c.Type == "Reconciled" })
+	if i < 0 {
+		return condition{}, false
 	}
-	return false
+	return r.Conditions[i], true
+}
+
+// synced reports whether the record says that a revision is reconciled.
+func (r recorded) synced(revision uint64) bool {
+	c, _ := r.reconciled()
+	return c.Status == "True" && r.ObservedRevision == revision
+}
+
+// failing reports whether the record says that the reconcile of a revision has failed.
+func (r recorded) failing(revision uint64) bool {
+	c, _ := r.reconciled()
+	return c.Status == "False" && c.ObservedGeneration == int64(revision)
 }
 
 // held is what the tests read of a lease.
@@ -144,13 +158,16 @@ func reservedStep(m message, holder string) step {
 // recordStep tells the writes of a record apart. Each revision of a document has a title of its own, and the reconciler
 // puts it into the status before it ends.
 func recordStep(r recorded) step {
-	for _, c := range r.Conditions {
-		if c.ObservedGeneration == r.DocumentRevision {
-			return outcomeWritten
-		}
-	}
-	if r.Status.Note == r.LastDocument.Spec.Title {
+	condition, told := r.reconciled()
+	told = told && condition.ObservedGeneration == r.DocumentRevision
+	noted := r.Status.Note == r.LastDocument.Spec.Title
+	switch {
+	case told && condition.Status == "True":
+		return outcomeWritten
+	case noted: // perhaps after a failure
 		return statusWritten
+	case told:
+		return outcomeWritten
 	}
 	return anchorWritten
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -31,7 +32,9 @@ func (w *world) play() {
 			break
 		}
 		last = !more
-		if round == mostRounds {
+		if w.director.lasts() {
+			time.Sleep(time.Second) // users rest, too
+		} else if more && round >= mostRounds {
 			w.t.Fatalf("it does not happen: %s", c)
 		}
 	}
