@@ -28,11 +28,16 @@ type cell struct {
 	fault fault
 	// lasts is for how long the fault happens at each message of this step; 0 is once.
 	lasts time.Duration
+	// later lets a first round pass without it.
+	later bool
 }
 
 func (c cell) String() string {
 	if c.lasts > 0 {
 		return fmt.Sprintf("%s: %s for %v", c.step, c.fault, c.lasts)
+	}
+	if c.later {
+		return fmt.Sprintf("%s: %s later", c.step, c.fault)
 	}
 	return fmt.Sprintf("%s: %s", c.step, c.fault)
 }
@@ -70,7 +75,7 @@ func (d *director) meets(m message) (c cell, ok bool) {
 	if s == d.standing.step && time.Now().Before(d.until) {
 		return d.standing, true
 	}
-	if d.busy || len(d.plan) == 0 || d.plan[0].step != s {
+	if d.busy || len(d.plan) == 0 || d.plan[0].step != s || d.plan[0].later && d.rounds == 0 {
 		return cell{}, false
 	}
 	d.busy = true

@@ -27,7 +27,8 @@ const (
 //   - No replica deletes a secondary whose owner exists.
 //   - Each document that was acknowledged is reconciled within a time, unless it is replaced before. Each one that is
 //     gone is torn down.
-//   - What is not, for longer than silent, shows as degraded, unless the record says that the reconciler has failed.
+//   - What is not, while nothing moves for longer than silent, shows as degraded, unless the record says that the
+//     reconciler has failed. What moves is the site itself, or that replicas begin.
 type oracle struct {
 	within time.Duration // for the third rule
 
@@ -44,8 +45,9 @@ type oracle struct {
 type debt struct {
 	revision uint64 // 0 is a teardown
 	since    time.Time
-	failing  bool // as the record says
-	told     bool // that it stands still
+	moved    time.Time // the last step
+	failing  bool      // as the record says
+	told     bool      // that it stands still
 }
 
 // broken returns what breaks a rule.
@@ -63,6 +65,7 @@ func broken(events []event, within time.Duration) []string {
 			o.term(e)
 			o.delete(e)
 		}
+		o.moves(e)
 		o.debts(e)
 		o.follow(e)
 	}
@@ -110,11 +113,11 @@ func (o *oracle) debts(e event) {
 	gone := e.marker || e.kind == purged
 	switch {
 	case e.bucket == sitesBucket && !gone:
-		o.due[e.key] = &debt{revision: e.sequence, since: e.at}
+		o.due[e.key] = &debt{revision: e.sequence, since: e.at, moved: e.at}
 	case e.bucket == sitesBucket:
 		delete(o.due, e.key)
 		if o.records[e.key] {
-			o.due[e.key] = &debt{since: e.at}
+			o.due[e.key] = &debt{since: e.at, moved: e.at}
 		}
 	case e.bucket == statusBucket && !strings.HasPrefix(e.key, reservedPrefix):
 		d := o.due[e.key]
@@ -131,10 +134,29 @@ func (o *oracle) debts(e event) {
 	}
 }
 
+// moves notes what moves.
+func (o *oracle) moves(e event) {
+	begins := e.bucket == statusBucket && strings.HasPrefix(e.key, reservedPrefix) &&
+		(e.key != leaseKey || e.by != o.holder.by)
+	for key, d := range o.due {
+		if begins || e.key == key && e.bucket == statusBucket || e.bucket == pagesBucket && o.ownerAfter(e) == key {
+			d.moved = e.at
+		}
+	}
+}
+
+// ownerAfter is the site that a page belongs to, or belonged to.
+func (o *oracle) ownerAfter(e event) string {
+	if e.marker || e.kind == purged {
+		return o.owners[e.key]
+	}
+	return ownerOf(e.value)
+}
+
 // standstill is the fourth rule.
 func (o *oracle) standstill(e event) {
 	for key, d := range o.due {
-		if e.at.Sub(d.since) > silent && len(e.degraded) == 0 && !d.failing && !d.told {
+		if e.at.Sub(d.moved) > silent && len(e.degraded) == 0 && !d.failing && !d.told {
 			d.told = true
 			o.breaks(e, "site %s stands still, and nothing is degraded: %s", key, d)
 		}
