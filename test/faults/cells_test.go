@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"os"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -14,23 +16,18 @@ var steps = []step{
 // faults are all faults.
 var faults = []fault{crashBefore, crashAfter, lostAck, noRoom, exhausted, noRights, paused, pausedLong, vanished}
 
-// TestOneFaultAtEachStep is a selection: each step and each fault at least once.
-func TestOneFaultAtEachStep(t *testing.T) {
+// TestOneFaultAtATime is a selection: each fault once, and each step but those of a start.
+func TestOneFaultAtATime(t *testing.T) {
 	for _, c := range []cell{
-		{step: claimed, fault: lostAck},
-		{step: installed, fault: crashAfter},
-		{step: leaseTaken, fault: crashAfter},
-		{step: leaseRenewed, fault: vanished},
-		{step: streamKept, fault: exhausted},
 		{step: anchorWritten, fault: crashBefore},
-		{step: anchorWritten, fault: vanished},
-		{step: secondaryWritten, fault: paused},
-		{step: statusWritten, fault: noRoom},
-		{step: outcomeWritten, fault: lostAck},
 		{step: cascaded, fault: crashAfter},
-		{step: cascaded, fault: paused},
+		{step: outcomeWritten, fault: lostAck},
+		{step: statusWritten, fault: noRoom},
+		{step: streamKept, fault: exhausted},
 		{step: anchorGone, fault: noRights},
-		{step: leaseGivenBack, fault: crashBefore},
+		{step: secondaryWritten, fault: paused},
+		{step: anchorWritten, fault: pausedLong},
+		{step: leaseRenewed, fault: vanished},
 	} {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
@@ -70,6 +67,29 @@ func TestSoakAFaultThatLasts(t *testing.T) {
 			t.Run(c.String(), func(t *testing.T) {
 				t.Parallel()
 				newWorld(t, c).play()
+			})
+		}
+	}
+}
+
+// TestSoakTwoFaults has a second fault after each first one. By default each two steps in each order come once, with
+// faults that differ, so that each two faults in each order come, too. NAGI_SOAK=n has n times as many; 81 are all.
+func TestSoakTwoFaults(t *testing.T) {
+	all, times := cells(), 1
+	if s := os.Getenv("NAGI_SOAK"); s != "" {
+		var err error
+		times, err = strconv.Atoi(s)
+		must(t, err)
+	}
+	pairs := len(faults) * len(faults)
+	for n := range min(times, pairs) {
+		for i := range len(steps) * len(steps) {
+			pair := (i + n) % pairs
+			first := all[i/len(steps)*len(faults)+pair/len(faults)]
+			second := all[i%len(steps)*len(faults)+pair%len(faults)]
+			t.Run(first.String()+", then "+second.String(), func(t *testing.T) {
+				t.Parallel()
+				newWorld(t, first, second).play()
 			})
 		}
 	}

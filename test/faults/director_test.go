@@ -56,7 +56,8 @@ type director struct {
 	holder   string    // the identity in the lease
 	rounds   int       // that the users have ended
 	failed   []error
-	holds    sync.WaitGroup // of pauses
+	holding  int // pauses
+	pauses   sync.WaitGroup
 	ended    context.Context
 	end      context.CancelFunc
 }
@@ -77,6 +78,9 @@ func (d *director) meets(m message) (c cell, ok bool) {
 	}
 	if d.busy || len(d.plan) == 0 || d.plan[0].step != s || d.plan[0].later && d.rounds == 0 {
 		return cell{}, false
+	}
+	if d.holding > 0 && (d.plan[0].fault == paused || d.plan[0].fault == pausedLong) {
+		return cell{}, false // or nobody would do the step
 	}
 	d.busy = true
 	return d.plan[0], true
@@ -99,14 +103,17 @@ func (d *director) happened(c cell, did bool) {
 	}
 }
 
-// next is the fault that is still to come; ok is false after the last one.
-func (d *director) next() (c cell, ok bool) {
+// next is the fault that is still to come, and how many are; the one that lasts counts.
+func (d *director) next() (c cell, left int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.plan) > 0 {
-		return d.plan[0], true
+	switch {
+	case len(d.plan) > 0:
+		return d.plan[0], len(d.plan)
+	case time.Now().Before(d.until):
+		return d.standing, 1
 	}
-	return d.standing, time.Now().Before(d.until)
+	return cell{}, 0
 }
 
 // lasts reports whether a fault happens at each message of its step.
@@ -150,18 +157,33 @@ func (d *director) roundOver() {
 	d.rounds++
 }
 
+// holds reports whether there is a pause.
+func (d *director) holds() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.holding > 0
+}
+
+func (d *director) holdsOne(more int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holding += more
+}
+
 // hold stops the bytes of a wire until the lease has run out and another replica has written the key, or, if the pause
 // is long, until a round is over that began after this one.
 func (d *director) hold(w *wire, m message, long bool) {
 	from, began, rounds := d.history.len(), time.Now(), d.roundsOver()
 	w.hold()
+	d.holdsOne(1)
 	over := func() bool {
 		if long {
 			return d.roundsOver() > rounds+1
 		}
 		return time.Since(began) > leaseDuration*3/2 && d.history.writtenBy(from, m, w.replica)
 	}
-	d.holds.Go(func() {
+	d.pauses.Go(func() {
+		defer d.holdsOne(-1)
 		defer w.release()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
@@ -181,7 +203,7 @@ func (d *director) hold(w *wire, m message, long bool) {
 // close ends the pauses, and returns what went wrong.
 func (d *director) close() []error {
 	d.end()
-	d.holds.Wait()
+	d.pauses.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.failed

@@ -85,7 +85,7 @@ func newHistory(t *testing.T, url string) *history {
 	t.Helper()
 	nc, _ := natstest.Connect(t, url)
 	h := &history{
-		nc: nc, in: make(chan *nats.Msg, 1<<18), done: make(chan struct{}),
+		nc: nc, in: make(chan *nats.Msg, 1<<14), done: make(chan struct{}),
 		waiting: map[string]event{}, latest: map[string]event{}, marks: map[string]chan struct{}{},
 	}
 	for _, subject := range []string{"$KV.>", nats.InboxPrefix + ">", purges, markPrefix + ">"} {

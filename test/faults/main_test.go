@@ -19,13 +19,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// atOnce is how many cells run at once for each processor: they mostly wait for leases and answers.
-const atOnce = 8
+// atOnce is how many cells run at once for each processor, at least: they mostly wait for leases and answers.
+const atOnce = 4
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	klog.SetLogger(logr.Discard()) // what has a context goes to the log of its world
-	if err := flag.Set("test.parallel", strconv.Itoa(atOnce*runtime.GOMAXPROCS(0))); err != nil {
+	parallel := flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int)
+	if err := flag.Set("test.parallel", strconv.Itoa(max(parallel, atOnce*runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(os.Exit))

@@ -37,8 +37,11 @@ func (l *tale) purge(bucket, key string) *tale {
 	return l
 }
 
-func (l *tale) sample(degraded ...string) *tale {
-	l.events = append(l.events, event{at: l.now, kind: sampled, degraded: degraded})
+// passes is time in which the replicas are asked what is degraded.
+func (l *tale) passes(d time.Duration, degraded ...string) *tale {
+	for end := l.now.Add(d); l.now.Before(end); l.now = l.now.Add(sampleEvery) {
+		l.events = append(l.events, event{at: l.now, kind: sampled, degraded: degraded})
+	}
 	return l
 }
 
@@ -94,7 +97,7 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 		says []string // each is told once, in any order; none where all is fine
 	}{
 		"a life": {tale: newTale().begun("r1").reconciledBy("r1").after(soon).lease("r1").
-			delete().cascade("r1").anchorGone("r1").sample()},
+			delete().cascade("r1").anchorGone("r1").passes(2 * silent)},
 		"the lease runs out, and another goes on": {tale: newTale().begun("r1").site().anchor("r1").
 			after(leaseDuration+soon).lease("r2").page("r2").outcome("r2", "True")},
 		"the lease is given back, and another takes it at once": {tale: newTale().begun("r1").reconciledBy("r1").
@@ -109,13 +112,15 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 		"a site that was never anchored goes": {tale: newTale().begun("r1").site().delete()},
 		"a site vanishes, and is torn down": {tale: newTale().begun("r1").reconciledBy("r1").
 			purge(sitesBucket, "home").after(soon).cascade("r1").anchorGone("r1")},
-		"a standstill that shows": {tale: newTale().begun("r1").site().after(silent+soon).sample("r1 records").
+		"a standstill that shows": {tale: newTale().begun("r1").site().passes(2*silent, "r1 records").
 			outcome("r1", "True")},
 		"a standstill of the reconciler": {tale: newTale().begun("r1").site().anchor("r1").outcome("r1", "False").
-			after(silent+soon).sample().outcome("r1", "True")},
-		"what takes long, and moves": {tale: newTale().begun("r1").site().after(silent-soon).anchor("r1").
-			after(silent-soon).sample().page("r1").after(silent-soon).sample().lease("r2").
-			after(silent-soon).sample().outcome("r2", "True")},
+			passes(2*silent).outcome("r1", "True")},
+		"a standstill of the whole test": {tale: newTale().begun("r1").site().passes(soon).after(2*silent).passes(soon).
+			outcome("r1", "True")},
+		"what takes long, and moves": {tale: newTale().begun("r1").site().passes(silent-soon).anchor("r1").
+			passes(silent-soon).page("r1").passes(silent-soon).lease("r2").
+			passes(silent-soon).outcome("r2", "True")},
 
 		"a write before the first term": {
 			tale: newTale().site().anchor("r1").begun("r1").outcome("r1", "True"),
@@ -135,7 +140,7 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 		},
 		"a lease that is taken while it lasts": {
 			tale: newTale().begun("r1").after(leaseDuration / 2).lease("r2"),
-			says: []string{"r2 writes the lease 1s after r1 has renewed it"},
+			says: []string{"r2 writes the lease 1.5s after r1 has renewed it"},
 		},
 		"a page of a site that exists is deleted": {
 			tale: newTale().begun("r1").reconciledBy("r1").cascade("r1"),
@@ -162,16 +167,21 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 			says: []string{"site home is settled after 1m0.1s"},
 		},
 		"a silent standstill": {
-			tale: newTale().begun("r1").site().after(silent+soon).sample().after(soon).sample().outcome("r1", "True"),
+			tale: newTale().begun("r1").site().passes(2*silent).outcome("r1", "True"),
+			says: []string{"site home stands still, and nothing is degraded: revision 1"},
+		},
+		"a standstill that shows now and then": {
+			tale: newTale().begun("r1").site().passes(silent, "r1 lease").passes(2*soon).passes(silent, "r1 lease").
+				outcome("r1", "True"),
 			says: []string{"site home stands still, and nothing is degraded: revision 1"},
 		},
 		"a silent standstill of a teardown": {
-			tale: newTale().begun("r1").reconciledBy("r1").delete().after(silent + soon).sample().anchorGone("r1"),
+			tale: newTale().begun("r1").reconciledBy("r1").delete().passes(2 * silent).anchorGone("r1"),
 			says: []string{"site home stands still, and nothing is degraded: its teardown"},
 		},
 		"a silent standstill while other sites and the renewals go on": {
-			tale: newTale().begun("r1").site().after(silent).write("r1", statusBucket, "other", "{}").lease("r1").
-				after(soon).sample().outcome("r1", "True"),
+			tale: newTale().begun("r1").site().passes(silent-soon).write("r1", statusBucket, "other", "{}").lease("r1").
+				passes(4*soon).outcome("r1", "True"),
 			says: []string{"site home stands still, and nothing is degraded: revision 1"},
 		},
 	} {

@@ -19,29 +19,30 @@ func (w *world) play() {
 	first := w.put("s0", "new in 0")
 	w.start()
 	w.start()
-	for last, round := false, 0; ; round++ {
-		if c, more := w.director.next(); more && round > 0 {
-			w.provoke(c.step)
+	for round, idle, before := 0, 0, 0; ; round++ {
+		c, left := w.director.next()
+		if idle++; left != before {
+			idle = 0
 		}
+		switch {
+		case left == 0 && idle > 0:
+			w.agree()
+			w.handOver()
+			w.agree()
+			w.judge()
+			return
+		case w.director.lasts():
+			time.Sleep(time.Second) // users rest, too
+		case idle > mostRounds:
+			w.t.Fatalf("it does not happen: %s", c)
+		}
+		before = left
 		if round > 0 {
+			w.provoke(c.step, left)
 			first = w.put(fmt.Sprint("s", round), fmt.Sprint("new in ", round))
 		}
 		w.round(round, first)
-		c, more := w.director.next()
-		if !more && last {
-			break
-		}
-		last = !more
-		if w.director.lasts() {
-			time.Sleep(time.Second) // users rest, too
-		} else if more && round >= mostRounds {
-			w.t.Fatalf("it does not happen: %s", c)
-		}
 	}
-	w.agree()
-	w.handOver()
-	w.agree()
-	w.judge()
 }
 
 // handOver stops the replica that leads. What the faults did to the other one must not keep it from taking over.
@@ -53,7 +54,7 @@ func (w *world) handOver() {
 	w.reconciled("stays", w.put("stays", "handed over"))
 }
 
-// mostRounds is after how many rounds a fault must have happened.
+// mostRounds is how many rounds a fault may not happen.
 const mostRounds = 6
 
 // round is the life of a site after its first put: each step of a reconcile and of a teardown.
@@ -72,7 +73,7 @@ func (w *world) round(n int, first uint64) {
 }
 
 // provoke does what leads to a step that no primary's life has.
-func (w *world) provoke(s step) {
+func (w *world) provoke(s step, left int) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	switch s {
@@ -83,6 +84,11 @@ func (w *world) provoke(s step) {
 		must(w.t, kv.Delete(ctx, key)) // by a mistake
 	case leaseTaken, leaseGivenBack, streamKept:
 		w.stopLeader()
+	case leaseRenewed:
+		w.eventually("the lease is renewed", func() bool {
+			_, now := w.director.next()
+			return now < left || w.director.lasts() || w.director.holds() // which may be of the one that would renew
+		})
 	}
 }
 

@@ -103,7 +103,7 @@ func (l *link) passGate() bool {
 }
 
 // longestQueue is how many operations of a client are held back at most. Its connection must not notice the pause.
-const longestQueue = 1 << 16
+const longestQueue = 1 << 12
 
 // link is one connection of a replica.
 type link struct {

@@ -112,7 +112,7 @@ func (w *world) watchCrashes(ctx context.Context) {
 
 // watchHealth asks the replicas that live what is degraded.
 func (w *world) watchHealth(ctx context.Context) {
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for {
 		select {
