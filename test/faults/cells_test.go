@@ -36,26 +36,38 @@ func TestOneFaultAtATime(t *testing.T) {
 	}
 }
 
-// cells are each fault at each step.
-func cells() (all []cell) {
-	for _, s := range steps {
-		for _, f := range faults {
-			c := cell{step: s, fault: f}
-			// What vanishes before anybody else saw it, or an anchor tells of it, was never there.
-			c.later = f == vanished && (s == leaseTaken || s == installed)
-			all = append(all, c)
-		}
+// cellOf is a fault at a step. It comes after a first round if what vanishes in the first would never have been there:
+// nobody else has seen it, and no anchor tells of it.
+func cellOf(s step, f fault) cell {
+	return cell{step: s, fault: f, later: s == leaseTaken && f == vanished}
+}
+
+// outOfReach are cells in which a rule cannot hold. A key of the claim that vanishes before any cache has seen it is
+// missed by nobody. A message that was sent within the term, and held on the way until the lease ran out, is refused
+// only where the next holder has written the key, and the stream is kept once a minute after the first time.
+func (c cell) outOfReach(first bool) bool {
+	switch c.fault {
+	case vanished:
+		return c.step == installed || c.step == claimed && !first
+	case paused, pausedLong:
+		return c.step == streamKept && !first
 	}
-	return all
+	return false
 }
 
 // TestSoakOneFaultAtEachStep is each fault at each step.
 func TestSoakOneFaultAtEachStep(t *testing.T) {
-	for _, c := range cells() {
-		t.Run(c.String(), func(t *testing.T) {
-			t.Parallel()
-			newWorld(t, c).play()
-		})
+	for _, s := range steps {
+		for _, f := range faults {
+			c := cellOf(s, f)
+			if c.outOfReach(true) {
+				continue
+			}
+			t.Run(c.String(), func(t *testing.T) {
+				t.Parallel()
+				newWorld(t, c).play()
+			})
+		}
 	}
 }
 
@@ -75,7 +87,7 @@ func TestSoakAFaultThatLasts(t *testing.T) {
 // TestSoakTwoFaults has a second fault after each first one. By default each two steps in each order come once, with
 // faults that differ, so that each two faults in each order come, too. NAGI_SOAK=n has n times as many; 81 are all.
 func TestSoakTwoFaults(t *testing.T) {
-	all, times := cells(), 1
+	times := 1
 	if s := os.Getenv("NAGI_SOAK"); s != "" {
 		var err error
 		times, err = strconv.Atoi(s)
@@ -85,8 +97,11 @@ func TestSoakTwoFaults(t *testing.T) {
 	for n := range min(times, pairs) {
 		for i := range len(steps) * len(steps) {
 			pair := (i + n) % pairs
-			first := all[i/len(steps)*len(faults)+pair/len(faults)]
-			second := all[i%len(steps)*len(faults)+pair%len(faults)]
+			first := cellOf(steps[i/len(steps)], faults[pair/len(faults)])
+			second := cellOf(steps[i%len(steps)], faults[pair%len(faults)])
+			if first.outOfReach(true) || second.outOfReach(false) {
+				continue
+			}
 			t.Run(first.String()+", then "+second.String(), func(t *testing.T) {
 				t.Parallel()
 				newWorld(t, first, second).play()

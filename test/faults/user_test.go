@@ -19,22 +19,20 @@ func (w *world) play() {
 	first := w.put("s0", "new in 0")
 	w.start()
 	w.start()
-	for round, idle, before := 0, 0, 0; ; round++ {
+	for round, idle, before := 0, 0, -1; ; round++ {
 		c, left := w.director.next()
-		if idle++; left != before {
+		goesOn := w.director.holds() || w.director.lasts()
+		if idle++; goesOn || left != before {
 			idle = 0
 		}
-		switch {
-		case left == 0 && idle > 0:
-			w.agree()
-			w.handOver()
-			w.agree()
-			w.judge()
-			return
-		case w.director.lasts():
-			time.Sleep(time.Second) // users rest, too
-		case idle > mostRounds:
+		if left == 0 && idle > 0 {
+			break
+		}
+		if idle > mostRounds {
 			w.t.Fatalf("it does not happen: %s", c)
+		}
+		if goesOn {
+			time.Sleep(300 * time.Millisecond) // users rest, too
 		}
 		before = left
 		if round > 0 {
@@ -43,6 +41,10 @@ func (w *world) play() {
 		}
 		w.round(round, first)
 	}
+	w.agree()
+	w.handOver()
+	w.agree()
+	w.judge()
 }
 
 // handOver stops the replica that leads. What the faults did to the other one must not keep it from taking over.
