@@ -86,6 +86,7 @@ func TestALostTermWritesNothingMore(t *testing.T) {
 	c, err := New("sites", sites, (&calls{}).reconciler(nil), slowRenewal)
 	must(t, err)
 	w.run(c)
+	eventually(t, "it leads", func() bool { return c.Stats().Leading })
 	w.make(sites, 3)
 	w.settled(c, sites, 3)
 	kept := func() uint64 {

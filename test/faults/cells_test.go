@@ -42,15 +42,14 @@ func cellOf(s step, f fault) cell {
 	return cell{step: s, fault: f, later: s == leaseTaken && f == vanished}
 }
 
-// outOfReach are cells in which a rule cannot hold. A key of the claim that vanishes before any cache has seen it is
-// missed by nobody. A message that was sent within the term, and held on the way until the lease ran out, is refused
-// only where the next holder has written the key, and the stream is kept once a minute after the first time.
+// outOfReach are cells in which no rule can hold. A key of the claim that vanishes before any cache has seen it is missed
+// by nobody. If the id of the installation is away when a replica starts, that one makes another.
 func (c cell) outOfReach(first bool) bool {
-	switch c.fault {
-	case vanished:
-		return c.step == installed || c.step == claimed && !first
-	case paused, pausedLong:
-		return c.step == streamKept && !first
+	switch c.step {
+	case claimed:
+		return c.fault == vanished && !first
+	case installed:
+		return c.fault == vanished || c.fault == crashBefore && !first
 	}
 	return false
 }

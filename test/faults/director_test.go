@@ -48,18 +48,19 @@ type director struct {
 	purge   func(bucket, key string) error // by an operator
 	crashed func(replica string)           // is told, and must not wait for the wire
 
-	mu       sync.Mutex
-	plan     []cell    // that have not happened yet
-	busy     bool      // the first of the plan was sent, and its answer is awaited
-	standing cell      // that happens
-	until    time.Time // that long
-	holder   string    // the identity in the lease
-	rounds   int       // that the users have ended
-	failed   []error
-	holding  int // pauses
-	pauses   sync.WaitGroup
-	ended    context.Context
-	end      context.CancelFunc
+	mu         sync.Mutex
+	plan       []cell    // that have not happened yet
+	busy       bool      // the first of the plan was sent, and its answer is awaited
+	standing   cell      // that happens
+	until      time.Time // that long
+	holder     string    // the identity in the lease
+	holdsLease string    // its replica
+	rounds     int       // that the users have ended
+	failed     []error
+	held       int // pauses
+	pauses     sync.WaitGroup
+	ended      context.Context
+	end        context.CancelFunc
 }
 
 func newDirector(h *history, plan []cell) *director {
@@ -79,7 +80,7 @@ func (d *director) meets(m message) (c cell, ok bool) {
 	if d.busy || len(d.plan) == 0 || d.plan[0].step != s || d.plan[0].later && d.rounds == 0 {
 		return cell{}, false
 	}
-	if d.holding > 0 && (d.plan[0].fault == paused || d.plan[0].fault == pausedLong) {
+	if d.held > 0 && (d.plan[0].fault == paused || d.plan[0].fault == pausedLong) {
 		return cell{}, false // or nobody would do the step
 	}
 	d.busy = true
@@ -124,13 +125,23 @@ func (d *director) lasts() bool {
 }
 
 // stored notes what the stream has acknowledged.
-func (d *director) stored(m message) {
+func (d *director) stored(replica string, m message) {
 	if m.bucket != statusBucket || m.key != leaseKey || m.marker {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.holder = parseLease(m.value).Holder
+	d.holder, d.holdsLease = parseLease(m.value).Holder, replica
+	if d.holder == "" {
+		d.holdsLease = ""
+	}
+}
+
+// holding is the replica that holds the lease; "" if none does.
+func (d *director) holding() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.holdsLease
 }
 
 func (d *director) vanish(m message) {
@@ -158,16 +169,16 @@ func (d *director) roundOver() {
 }
 
 // holds reports whether there is a pause.
-func (d *director) holds() bool {
+func (d *director) pausesOne() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.holding > 0
+	return d.held > 0
 }
 
-func (d *director) holdsOne(more int) {
+func (d *director) pause(more int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.holding += more
+	d.held += more
 }
 
 // hold stops the bytes of a wire until the lease has run out and another replica has written the key, or, if the pause
@@ -175,7 +186,7 @@ func (d *director) holdsOne(more int) {
 func (d *director) hold(w *wire, m message, long bool) {
 	from, began, rounds := d.history.len(), time.Now(), d.roundsOver()
 	w.hold()
-	d.holdsOne(1)
+	d.pause(1)
 	over := func() bool {
 		if long {
 			return d.roundsOver() > rounds+1
@@ -183,7 +194,7 @@ func (d *director) hold(w *wire, m message, long bool) {
 		return time.Since(began) > leaseDuration*3/2 && d.history.writtenBy(from, m, w.replica)
 	}
 	d.pauses.Go(func() {
-		defer d.holdsOne(-1)
+		defer d.pause(-1)
 		defer w.release()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()

@@ -29,6 +29,7 @@ type event struct {
 	at   time.Time
 	kind eventKind
 	by   string // the replica; "" is a user or an operator
+	held string // who held the lease when it was sent
 	message
 	sequence uint64
 	degraded []string // of what is sampled
@@ -117,7 +118,7 @@ func (h *history) take(msg *nats.Msg) {
 	}
 	if bucket, key, ok := splitSubject(msg.Subject); ok {
 		h.waiting[msg.Reply] = event{
-			kind: written, by: msg.Header.Get(replicaHeader),
+			kind: written, by: msg.Header.Get(replicaHeader), held: msg.Header.Get(holderHeader),
 			message: message{bucket, key, msg.Header.Get("KV-Operation") != "", msg.Data},
 		}
 		return

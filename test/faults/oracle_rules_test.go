@@ -45,6 +45,12 @@ func (l *tale) passes(d time.Duration, degraded ...string) *tale {
 	return l
 }
 
+// sentIn says whose term it was when the last message was sent.
+func (l *tale) sentIn(holder string) *tale {
+	l.events[len(l.events)-1].held = holder
+	return l
+}
+
 func (l *tale) lease(by string) *tale {
 	return l.write(by, statusBucket, leaseKey, fmt.Sprintf(
 		`{"holderIdentity":%q,"leaseDurationSeconds":%d}`, by, leaseDuration/time.Second))
@@ -102,6 +108,8 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 			after(leaseDuration+soon).lease("r2").page("r2").outcome("r2", "True")},
 		"the lease is given back, and another takes it at once": {tale: newTale().begun("r1").reconciledBy("r1").
 			freeLease("r1").after(soon).lease("r2").site().anchor("r2").outcome("r2", "True")},
+		"a message is held on its way": {tale: newTale().begun("r1").after(leaseDuration).lease("r2").
+			write("r1", statusBucket, streamKey, "{}").sentIn("r1")},
 		"the lease vanishes, and its holder goes on": {tale: newTale().begun("r1").
 			purge(statusBucket, leaseKey).reconciledBy("r1").lease("r1")},
 		"a standby claims the bucket": {tale: newTale().begun("r1").write("r2", statusBucket, claimKey, "sites")},
@@ -132,6 +140,11 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 		},
 		"a record written in the term of another": {
 			tale: newTale().begun("r1").site().anchor("r1").after(leaseDuration).lease("r2").outcome("r1", "True"),
+			says: []string{`r1 writes outside of a term: the lease is "r2"'s`},
+		},
+		"a message sent in the term of another": {
+			tale: newTale().begun("r1").after(leaseDuration).lease("r2").
+				write("r1", statusBucket, streamKey, "{}").sentIn("r2"),
 			says: []string{`r1 writes outside of a term: the lease is "r2"'s`},
 		},
 		"a secondary written in the term of another": {

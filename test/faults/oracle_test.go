@@ -25,7 +25,8 @@ const (
 //
 //   - A replica writes only while its term lasts, which is from when the stream has its name in the lease until it has
 //     another name there, or none. A lease that vanishes stays with its holder. Only the claim may be written without a
-//     term. A lease is taken when it is free, or has run out.
+//     term. A lease is taken when it is free, or has run out. What was sent in the term, and held on the way, may come
+//     later: the server knows no terms, and refuses it only where the next holder has written the key.
 //   - No replica deletes a secondary whose owner exists.
 //   - Each document that was acknowledged is reconciled within a time, unless it is replaced before. Each one that is
 //     gone is torn down.
@@ -99,7 +100,7 @@ func (o *oracle) term(e event) {
 		if age := e.at.Sub(o.holder.at); !free && age < lasts-early {
 			o.breaks(e, "%s writes the lease %v after %s has renewed it", e.by, age, o.holder.by)
 		}
-	case o.holder.by != e.by:
+	case o.holder.by != e.by && e.held != e.by:
 		o.breaks(e, "%s writes outside of a term: the lease is %q's", e.by, o.holder.by)
 	}
 }

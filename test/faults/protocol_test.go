@@ -86,15 +86,18 @@ func (o *operation) published() (subject, reply string) {
 	return o.fields[1], reply
 }
 
-// replicaHeader names the replica in each message that it publishes to a bucket.
-const replicaHeader = "Nagi-Test-Replica"
+// Headers of each message that a replica publishes to a bucket: the replica, and who held the lease when it was sent.
+const (
+	replicaHeader = "Nagi-Test-Replica"
+	holderHeader  = "Nagi-Test-Holder"
+)
 
-func (o *operation) tag(replica string) {
+func (o *operation) tag(replica, holder string) {
 	if len(o.header) == 0 {
 		o.header = []byte("NATS/1.0\r\n\r\n")
 	}
 	end := len(o.header) - len("\r\n")
-	o.header = append(o.header[:end:end], replicaHeader+": "+replica+"\r\n\r\n"...)
+	o.header = append(o.header[:end:end], replicaHeader+": "+replica+"\r\n"+holderHeader+": "+holder+"\r\n\r\n"...)
 }
 
 // isMarker reads the headers of a PUB.

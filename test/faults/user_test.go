@@ -21,7 +21,7 @@ func (w *world) play() {
 	w.start()
 	for round, idle, before := 0, 0, -1; ; round++ {
 		c, left := w.director.next()
-		goesOn := w.director.holds() || w.director.lasts()
+		goesOn := w.director.pausesOne() || w.director.lasts()
 		if idle++; goesOn || left != before {
 			idle = 0
 		}
@@ -89,7 +89,7 @@ func (w *world) provoke(s step, left int) {
 	case leaseRenewed:
 		w.eventually("the lease is renewed", func() bool {
 			_, now := w.director.next()
-			return now < left || w.director.lasts() || w.director.holds() // which may be of the one that would renew
+			return now < left || w.director.lasts() || w.director.pausesOne() // which may be of the one that would renew
 		})
 	}
 }

@@ -145,6 +145,9 @@ func (l *link) read() error {
 		if err != nil {
 			return err
 		}
+		if o.is("PUB") && strings.HasPrefix(o.fields[1], "$KV.") {
+			o.tag(l.wire.replica, l.wire.director.holding())
+		}
 		select {
 		case l.queue <- o:
 		case <-l.closed:
@@ -192,7 +195,6 @@ func (l *link) publish(o *operation) bool {
 	if !ok {
 		return true
 	}
-	o.tag(l.wire.replica)
 	m := message{bucket: bucket, key: key, marker: o.isMarker(), value: o.data}
 	d := l.wire.director
 	c, hit := d.meets(m)
@@ -275,7 +277,7 @@ func (l *link) acknowledge(o *operation) bool {
 	}
 	d, stored := l.wire.director, isStored(o.data)
 	if stored {
-		d.stored(s.message)
+		d.stored(l.wire.replica, s.message)
 	}
 	if !s.hit {
 		return true
