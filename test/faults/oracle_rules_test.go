@@ -153,7 +153,7 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 		},
 		"a lease that is taken while it lasts": {
 			tale: newTale().begun("r1").after(leaseDuration / 2).lease("r2"),
-			says: []string{"r2 writes the lease 1.5s after r1 has renewed it"},
+			says: []string{"r2 writes the lease 2s after r1 has renewed it"},
 		},
 		"a page of a site that exists is deleted": {
 			tale: newTale().begun("r1").reconciledBy("r1").cascade("r1"),

@@ -48,10 +48,10 @@ func pagesConfig() entity.Config {
 // compareInterval is how long a key that is purged without a message may go unnoticed.
 const compareInterval = 500 * time.Millisecond
 
-const leaseDuration = 3 * time.Second
+const leaseDuration = 4 * time.Second
 
 var leaseTiming = controller.LeaseTiming{
-	Duration: leaseDuration, RenewDeadline: 1800 * time.Millisecond, RetryPeriod: 400 * time.Millisecond,
+	Duration: leaseDuration, RenewDeadline: 2500 * time.Millisecond, RetryPeriod: 500 * time.Millisecond,
 }
 
 // replica is one process, as far as the server can tell.
