@@ -185,8 +185,9 @@ func (c Cell[T]) get(ctx context.Context) (data []byte, revision uint64, err err
 	return data, revision, err
 }
 
-// silent is for how long a key may fail before that is reported as degraded: somebody waits for it.
-const silent = time.Second
+// silent is for how long a key may fail before the next failure is reported as degraded: somebody waits for it. The
+// pauses grow, so that comes within two seconds.
+const silent = 500 * time.Millisecond
 
 // try calls f until it succeeds or ctx ends.
 func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) error) error {

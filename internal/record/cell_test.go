@@ -194,11 +194,11 @@ func TestWhatFailsForLongIsReportedUntilItIsOver(t *testing.T) {
 		s.failing(20, errAway)
 		stored := make(chan error)
 		go func() { stored <- record.JSON[thing](b, key).Store(quiet(t), thing{}) }()
-		time.Sleep(900 * time.Millisecond)
+		time.Sleep(400 * time.Millisecond)
 		if all := board.Degraded(); all != nil {
 			t.Errorf("degraded at once: %v", all)
 		}
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(1600 * time.Millisecond)
 		if reported := board.Degraded()[key+" (bucket sites-status)"]; !errors.Is(reported, errAway) {
 			t.Errorf("after two seconds: %v", board.Degraded())
 		}
