@@ -47,7 +47,7 @@ func cellOf(s step, f fault) cell {
 func (c cell) outOfReach(first bool) bool {
 	switch c.step {
 	case claimed:
-		return c.fault == vanished && !first
+		return c.fault == vanished
 	case installed:
 		return c.fault == vanished || c.fault == crashBefore && !first
 	}
