@@ -77,6 +77,33 @@ func TestALeaseTakenByAnotherEndsTheTerm(t *testing.T) {
 	eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
 }
 
+// TestALostTermWritesNothingMore: how far the stream of the primaries has come is kept at the end of a term that was not
+// lost. Of a lost one the next holder may have kept more by then.
+func TestALostTermWritesNothingMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	c, err := New("sites", sites, (&calls{}).reconciler(nil), slowRenewal)
+	must(t, err)
+	w.run(c)
+	eventually(t, "it leads", func() bool { return c.Stats().Leading })
+	w.make(sites, 3)
+	w.settled(c, sites, 3)
+	kept := func() uint64 {
+		entry, err := w.kv("sites-status").Get(t.Context(), "_nagi.stream")
+		must(t, err)
+		return entry.Revision()
+	}
+	before := kept()
+	w.leaseTo("another", 5*time.Minute)
+	eventually(t, "the term is over", func() bool { return !c.Stats().Leading })
+	w.leaseTo("", time.Second)
+	eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
+	if now := kept(); now != before {
+		t.Errorf("the stream was kept at revision %d after the term was lost, it was at %d", now, before)
+	}
+}
+
 // TestALoserDoesNotLeadWhileItsOldReconcileRuns, though the lease is free again and other workers are idle. A
 // reconcile of the last term may still write, and no term may begin before it has returned.
 func TestALoserDoesNotLeadWhileItsOldReconcileRuns(t *testing.T) {

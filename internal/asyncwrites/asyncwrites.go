@@ -27,10 +27,10 @@ const (
 // waking it costs half as much again as all the rest of a write. A write that is late, because it is refused or NATS is
 // away, holds up no other for longer than lateAfter: then another goroutine takes over.
 type Writes struct {
-	life     context.Context    // of the run
 	ctx      context.Context    // of the writes submitted before CloseSoon
 	cancel   context.CancelFunc // ends ctx
 	closing  atomic.Bool
+	term     atomic.Pointer[term]
 	slots    chan struct{} // one element for each write under way
 	queue    chan write    // those that nobody awaits yet
 	awaiting sync.WaitGroup
@@ -39,6 +39,13 @@ type Writes struct {
 type write struct {
 	wait func(context.Context) error
 	then func(context.Context, error)
+	term *term
+}
+
+// term is the time in which writes may be sent again.
+type term struct {
+	ctx  context.Context // of the caller
+	both context.Context // ends also with Writes.ctx
 }
 
 // New returns Writes that are not started.
@@ -48,9 +55,18 @@ func New() *Writes {
 
 // Start must be called before the first Submit. No write outlives ctx.
 func (w *Writes) Start(ctx context.Context) {
-	w.life = ctx
 	w.ctx, w.cancel = context.WithCancel(ctx)
+	w.term.Store(&term{ctx, w.ctx})
 	w.awaiting.Go(w.await)
+}
+
+// BeginTerm says that the writes submitted from now on must end with ctx: one that is not answered by then may have
+// been overtaken by another process, and must not be sent again. ctx ends with that of Start, or before.
+func (w *Writes) BeginTerm(ctx context.Context) {
+	both, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(w.ctx, cancel)
+	context.AfterFunc(ctx, func() { stop(); cancel() })
+	w.term.Store(&term{ctx, both})
 }
 
 // Submit hands over a write that was sent: wait returns its outcome, and then is called with it. Both get the context
@@ -58,7 +74,7 @@ func (w *Writes) Start(ctx context.Context) {
 // Submit, because its write still counts among those under way.
 func (w *Writes) Submit(wait func(context.Context) error, then func(context.Context, error)) {
 	w.slots <- struct{}{}
-	submitted := write{wait: wait, then: then}
+	submitted := write{wait: wait, then: then, term: w.term.Load()}
 	if w.closing.Load() { // its reconcile ran on after the stop, when ctx may have ended
 		w.awaiting.Go(func() { w.finishLast(submitted) })
 		return
@@ -76,7 +92,7 @@ func (w *Writes) await() {
 	}
 	for next := range w.queue {
 		late := time.AfterFunc(lateAfter, relieve)
-		w.finish(w.ctx, next)
+		w.finish(next.term.both, next)
 		if !late.Stop() {
 			<-relieved // Close waits for the other goroutine only if it began before this one ends
 			return
@@ -90,7 +106,7 @@ func (w *Writes) finish(ctx context.Context, next write) {
 }
 
 func (w *Writes) finishLast(last write) {
-	ctx, cancel := context.WithTimeout(w.life, grace)
+	ctx, cancel := context.WithTimeout(last.term.ctx, grace)
 	defer cancel()
 	w.finish(ctx, last)
 }

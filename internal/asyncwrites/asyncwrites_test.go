@@ -136,3 +136,36 @@ func TestLateWritesSurviveAProcessThatIsStoppedNowAndThen(t *testing.T) {
 		}
 	}
 }
+
+// TestAWriteEndsWithItsTerm, also one that is submitted after the stop. Those of the next term go on.
+func TestAWriteEndsWithItsTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New()
+		w.Start(t.Context())
+		first, lose := context.WithCancel(t.Context())
+		w.BeginTerm(first)
+		old := submitted(w)
+		second, end := context.WithCancel(t.Context())
+		defer end()
+		lose()
+		<-old
+		w.BeginTerm(second)
+		young := submitted(w)
+		synctest.Wait()
+		select {
+		case <-young:
+			t.Error("a write of the next term ended with the last one")
+		default:
+		}
+		began := time.Now()
+		w.CloseSoon()
+		last := submitted(w)
+		end()
+		<-last
+		<-young
+		if took := time.Since(began); took > 0 {
+			t.Errorf("writes ended %v after their term", took)
+		}
+		w.Close()
+	})
+}

@@ -119,7 +119,7 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.brake = e.newBrake()
 	e.life = &lifecycle.RecordedLife{
 		Caller: e, Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
-		Primary: e.primary, RecordsHealth: e.recordsHealth,
+		Primary: e.primary, RecordsHealth: e.recordsHealth, Health: e.health,
 	}
 }
 

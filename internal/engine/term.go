@@ -48,12 +48,11 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	logger.V(1).Info("Leading", "term", e.stats.Terms.Load())
 	var loops sync.WaitGroup
 	if e.brake != nil {
+		e.async.BeginTerm(termCtx)
 		loops.Go(func() { e.brake.Run(klog.NewContext(ctx, logger)) })
-	}
-	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
-	if e.claim != nil {
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
+	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
 	e.APIs.BeginTerm()
 	handOut, endHandOut := context.WithCancel(termCtx)
 	defer endHandOut()
@@ -74,7 +73,8 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		if err := e.queue.WaitIdle(context.Background()); err == nil && life.Err() == nil && e.brake != nil {
+		err := e.queue.WaitIdle(context.Background())
+		if err == nil && life.Err() == nil && e.brake != nil && !won.Over() { // else the next holder may have kept more
 			e.brake.KeepProgress(life)
 		}
 		e.APIs.EndTerm()

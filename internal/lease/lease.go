@@ -58,8 +58,8 @@ type Config struct {
 	// Removed may tell that the key was seen to vanish: the holder looks at once. It may be nil.
 	Removed <-chan struct{}
 
-	// Report is called after each request, by one goroutine at a time: nil if the lease can be read and written, even
-	// if another holds it, else the reason. It may be nil.
+	// Report is called after requests, by one goroutine at a time: nil if the lease was written, or is another's, else
+	// why it cannot be read or written. A read before a write tells nothing. It may be nil.
 	Report func(ctx context.Context, err error)
 }
 
@@ -96,8 +96,6 @@ type elector struct {
 	random func() float64 // in [0, 1)
 	// leaveAlone is for how long a key that is absent is left to its holder: 0 if there never was one.
 	leaveAlone time.Duration
-	// forbidden is why this replica may not write the lease, as of its last try.
-	forbidden error
 }
 
 func (e *elector) run(ctx context.Context, lead func(context.Context, *Term)) {
@@ -155,6 +153,7 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 	}
 	*seen = now
 	if time.Since(now.at) < e.wait(now) {
+		e.report(ctx, nil)
 		return version{}, false
 	}
 	won, err = e.take(ctx, now)
@@ -185,6 +184,7 @@ func (e *elector) renew(ctx context.Context, held version) (version, error) {
 	case now.revision == 0: // removed by hand
 		now.record = held.record
 	case now.record.HolderIdentity != e.Identity:
+		e.report(ctx, nil)
 		return version{}, fmt.Errorf("%w by %q", errTaken, now.record.HolderIdentity)
 	}
 	return e.take(ctx, now)
@@ -226,10 +226,9 @@ func (e *elector) load(ctx context.Context) (version, error) {
 			err = fmt.Errorf("the lease %s does not decode; delete the key: %w", e.Name, err)
 		}
 	}
-	if err == nil && found.record.HolderIdentity != "" && found.record.HolderIdentity != e.Identity {
-		e.forbidden = nil // this replica does not write now
+	if err != nil && !apierrors.IsNotFound(err) {
+		e.report(ctx, err)
 	}
-	e.reportRead(ctx, err)
 	e.known(revision, found.record)
 	if apierrors.IsNotFound(err) {
 		return version{marker: revision, at: found.at}, nil
@@ -246,10 +245,6 @@ func (e *elector) store(ctx context.Context, r record, revision uint64) (version
 	defer cancel()
 	sent := time.Now()
 	revision, err = e.Store.Store(bounded, value, revision)
-	e.forbidden = nil
-	if apierrors.IsForbidden(err) {
-		e.forbidden = err
-	}
 	e.report(ctx, err)
 	e.known(revision, r)
 	return version{record: r, revision: revision, at: sent}, err
@@ -260,14 +255,6 @@ func (e *elector) known(revision uint64, r record) {
 	if revision != 0 {
 		e.leaveAlone = max(e.leaveAlone, e.Timing.Duration, r.duration())
 	}
-}
-
-// reportRead reports the outcome of a read. That the lease can be read does not mean that it can be written.
-func (e *elector) reportRead(ctx context.Context, err error) {
-	if err == nil || apierrors.IsNotFound(err) {
-		err = e.forbidden
-	}
-	e.report(ctx, err)
 }
 
 func (e *elector) report(ctx context.Context, err error) {

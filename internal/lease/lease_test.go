@@ -490,6 +490,30 @@ func TestWhatCannotBeReachedIsReportedUntilItCan(t *testing.T) {
 	})
 }
 
+// TestALeaseThatCanOnlyBeReadIsReportedAllTheTime, by the holder and by one that would take it.
+func TestALeaseThatCanOnlyBeReadIsReportedAllTheTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		denied := errors.New("no rights")
+		refused := func(context.Context, func() reply) reply { return reply{err: denied} }
+		first := firstLeads(t, k)
+		first.reported()
+		first.use(delayed(latency, latency), refused)
+		after(time.Minute)
+		if first.leads() {
+			t.Error("it leads without a renewal")
+		}
+		fine := func(err error) bool { return !errors.Is(err, denied) }
+		if got := first.reported(); len(got) < 10 || slices.ContainsFunc(got, fine) {
+			t.Errorf("reported %v", got)
+		}
+		k.join("second").run(t)
+		after(time.Minute)
+		if got := first.reported(); len(got) == 0 || got[len(got)-1] != nil {
+			t.Errorf("reported %v while another holds the lease", got)
+		}
+	})
+}
+
 func TestRunRefusesAConfigurationThatCannotWork(t *testing.T) {
 	good := Config{Store: &link{}, Identity: "me", Timing: usual}
 	for want, spoil := range map[string]func(*Config){

@@ -28,11 +28,15 @@ type RecordedLife struct {
 	Teardown      *teardown.Teardown
 	Primary       interface{ StreamID() string } // the stream that the cache reflects
 	RecordsHealth *health.Reporter
+	Health        *health.Board
+
+	stuck stuckTeardowns
 }
 
 // Present tells the brake, and writes an anchor again that somebody deleted.
 func (r *RecordedLife) Present(t *Term, it queue.Item, v source.View) *Outcome {
 	r.Brake.Forget(it.Key)
+	r.noteStuck(t, it.Key, nil)
 	lost := r.Keys.Of(it.Key).DeletedAnchor
 	if lost == nil {
 		return nil

@@ -13,6 +13,19 @@ import (
 
 // Absent is for a key without a document: a teardown if one is owed.
 func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
+	o := r.absent(t, it)
+	var stuck error
+	if o.Verdict == Failed && o.Where != inReconciler && r.Keys.Of(it.Key).Failures > 0 && t.Ctx.Err() == nil {
+		stuck = o.Attempt.Err
+	}
+	r.noteStuck(t, it.Key, stuck)
+	return o
+}
+
+// inReconciler is where a teardown fails that is the reconciler's fault.
+const inReconciler = "in the reconciler"
+
+func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	owed := record.IsAnchor(r.Anchors.Cached(it.Key))
 	if !owed && !it.Ops.AskedFor() {
 		// Never reconciled, or torn down already.
@@ -114,7 +127,7 @@ func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
 		return *instead
 	}
 	if a.Err != nil {
-		return r.interrupted(t, it, a, "in the reconciler")
+		return r.interrupted(t, it, a, inReconciler)
 	}
 	if after := a.Requeue; after > 0 {
 		// Not finished yet, as a finalizer would say it: the anchor stays.

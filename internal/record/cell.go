@@ -15,7 +15,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/health"
-	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
@@ -186,26 +185,32 @@ func (c Cell[T]) get(ctx context.Context) (data []byte, revision uint64, err err
 	return data, revision, err
 }
 
-// try calls f until it succeeds or ctx ends. A missing permission is reported, because only a person can give it.
+// silent is for how long a key may fail before the next failure is reported as degraded: somebody waits for it. The
+// pauses grow, so that comes within two seconds. A missing permission is reported at once: only a person can give it.
+const silent = 500 * time.Millisecond
+
+// try calls f until it succeeds or ctx ends.
 func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) error) error {
-	reported := false
+	began, told := time.Now(), false
+	defer func() {
+		if told {
+			c.report(context.WithoutCancel(ctx), nil)
+		}
+	}()
 	for failed := 0; ; failed++ {
 		bounded, cancel := context.WithTimeout(ctx, longestRequest)
 		err := f(bounded)
 		cancel()
 		if err == nil {
-			if reported {
-				c.report(ctx, nil)
-			}
 			return nil
-		}
-		if errors.Is(err, nats.ErrPermissionViolation) {
-			reported = true
-			c.report(ctx, fmt.Errorf("%s %s in status bucket %s: %w", doing, c.key, c.bucket.name, err))
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s %s in status bucket %s: %w (last error: %w)",
 				doing, c.key, c.bucket.name, context.Cause(ctx), err)
+		}
+		if denied := apierrors.IsForbidden(err); told || denied || time.Since(began) >= silent {
+			told = true
+			c.report(ctx, fmt.Errorf("%s %s in status bucket %s, will try again: %w", doing, c.key, c.bucket.name, err))
 		}
 		klog.FromContext(ctx).V(2).Info("Will try again",
 			"doing", doing, "key", c.key, "bucket", c.bucket.name, "err", err)

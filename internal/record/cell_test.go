@@ -186,6 +186,29 @@ func TestTheEndOfTheContextEndsTheTriesAndTheErrorSaysWhatFailed(t *testing.T) {
 	})
 }
 
+// TestWhatFailsForLongIsReportedUntilItIsOver: somebody waits for the answer, and would not know why.
+func TestWhatFailsForLongIsReportedUntilItIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b, board := s.bucket()
+		s.failing(20, errAway)
+		stored := make(chan error)
+		go func() { stored <- record.JSON[thing](b, key).Store(quiet(t), thing{}) }()
+		time.Sleep(400 * time.Millisecond)
+		if all := board.Degraded(); all != nil {
+			t.Errorf("degraded at once: %v", all)
+		}
+		time.Sleep(1600 * time.Millisecond)
+		if reported := board.Degraded()[key+" (bucket sites-status)"]; !errors.Is(reported, errAway) {
+			t.Errorf("after two seconds: %v", board.Degraded())
+		}
+		must(t, <-stored)
+		if all := board.Degraded(); all != nil {
+			t.Errorf("still degraded: %v", all)
+		}
+	})
+}
+
 // TestWhatDoesNotDecodeIsReportedUntilItIsMended or removed or written, by whoever does it.
 func TestWhatDoesNotDecodeIsReportedUntilItIsMended(t *testing.T) {
 	load := func(ctx context.Context, c record.Cell[thing]) error { _, _, err := c.Load(ctx); return err }

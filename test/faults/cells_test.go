@@ -1,0 +1,113 @@
+package faults
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// steps are all durable steps.
+var steps = []step{
+	claimed, installed, leaseTaken, streamKept, leaseRenewed, anchorWritten, secondaryWritten, statusWritten,
+	outcomeWritten, cascaded, anchorGone, leaseGivenBack,
+}
+
+// faults are all faults.
+var faults = []fault{crashBefore, crashAfter, lostAck, noRoom, exhausted, noRights, paused, pausedLong, vanished}
+
+// TestOneFaultAtATime is a selection: each fault once, and each step but those of a start.
+func TestOneFaultAtATime(t *testing.T) {
+	for _, c := range []cell{
+		{step: anchorWritten, fault: crashBefore},
+		{step: cascaded, fault: crashAfter},
+		{step: outcomeWritten, fault: lostAck},
+		{step: statusWritten, fault: noRoom},
+		{step: streamKept, fault: exhausted},
+		{step: anchorGone, fault: noRights},
+		{step: secondaryWritten, fault: paused},
+		{step: anchorWritten, fault: pausedLong},
+		{step: leaseRenewed, fault: vanished},
+	} {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			newWorld(t, c).play()
+		})
+	}
+}
+
+// cellOf is a fault at a step. It comes after a first round if what vanishes in the first would never have been there:
+// nobody else has seen it, and no anchor tells of it.
+func cellOf(s step, f fault) cell {
+	return cell{step: s, fault: f, later: s == leaseTaken && f == vanished}
+}
+
+// outOfReach are cells in which no rule can hold. A key of the claim that vanishes before any cache has seen it is missed
+// by nobody. If the id of the installation is away when a replica starts, that one makes another.
+func (c cell) outOfReach(first bool) bool {
+	switch c.step {
+	case claimed:
+		return c.fault == vanished
+	case installed:
+		return c.fault == vanished || c.fault == crashBefore && !first
+	}
+	return false
+}
+
+// TestSoakOneFaultAtEachStep is each fault at each step.
+func TestSoakOneFaultAtEachStep(t *testing.T) {
+	for _, s := range steps {
+		for _, f := range faults {
+			c := cellOf(s, f)
+			if c.outOfReach(true) {
+				continue
+			}
+			t.Run(c.String(), func(t *testing.T) {
+				t.Parallel()
+				newWorld(t, c).play()
+			})
+		}
+	}
+}
+
+// TestSoakAFaultThatLasts at each step, for longer than a standstill may go without a word.
+func TestSoakAFaultThatLasts(t *testing.T) {
+	for _, s := range steps {
+		for _, f := range []fault{lostAck, noRoom, noRights} {
+			if s == leaseRenewed && f == lostAck {
+				continue // the holder finds each time that it holds the lease, too late to work
+			}
+			c := cell{step: s, fault: f, lasts: silent + 4*time.Second}
+			t.Run(c.String(), func(t *testing.T) {
+				t.Parallel()
+				newWorld(t, c).play()
+			})
+		}
+	}
+}
+
+// TestSoakTwoFaults has a second fault after each first one. By default each two steps in each order come once, with
+// faults that differ, so that each two faults in each order come, too. NAGI_SOAK=n has n times as many; 81 are all.
+func TestSoakTwoFaults(t *testing.T) {
+	times := 1
+	if s := os.Getenv("NAGI_SOAK"); s != "" {
+		var err error
+		times, err = strconv.Atoi(s)
+		must(t, err)
+	}
+	pairs := len(faults) * len(faults)
+	for n := range min(times, pairs) {
+		for i := range len(steps) * len(steps) {
+			pair := (i + n) % pairs
+			first := cellOf(steps[i/len(steps)], faults[pair/len(faults)])
+			second := cellOf(steps[i%len(steps)], faults[pair%len(faults)])
+			if first.outOfReach(true) || second.outOfReach(false) {
+				continue
+			}
+			t.Run(first.String()+", then "+second.String(), func(t *testing.T) {
+				t.Parallel()
+				newWorld(t, first, second).play()
+			})
+		}
+	}
+}

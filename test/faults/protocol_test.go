@@ -1,0 +1,104 @@
+package faults
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// operation is one operation of the NATS protocol, of client or server.
+type operation struct {
+	fields       []string // of its line
+	line         string   // with its end
+	message      bool     // PUB, HPUB, MSG or HMSG
+	header, data []byte   // of a message
+}
+
+// readOperation reads one operation. The sizes of a message are the last fields of its line.
+func readOperation(in *bufio.Reader) (o operation, err error) {
+	if o.line, err = in.ReadString('\n'); err != nil {
+		return o, err
+	}
+	o.fields = strings.Fields(o.line)
+	sizes := 0
+	if len(o.fields) > 0 {
+		switch strings.ToUpper(o.fields[0]) {
+		case "PUB", "MSG":
+			sizes = 1
+		case "HPUB", "HMSG":
+			sizes = 2
+		}
+	}
+	if sizes == 0 {
+		return o, nil
+	}
+	o.message = true
+	numbers := o.fields[len(o.fields)-sizes:]
+	o.fields = o.fields[:len(o.fields)-sizes]
+	size, err := strconv.Atoi(numbers[sizes-1])
+	if err != nil {
+		return o, fmt.Errorf("reading %q: %w", o.line, err)
+	}
+	body := make([]byte, size+len("\r\n"))
+	if _, err := io.ReadFull(in, body); err != nil {
+		return o, err
+	}
+	headers := 0
+	if sizes == 2 {
+		if headers, err = strconv.Atoi(numbers[0]); err != nil {
+			return o, fmt.Errorf("reading %q: %w", o.line, err)
+		}
+	}
+	o.header, o.data = body[:headers], body[headers:size]
+	return o, nil
+}
+
+// bytes is the operation as it goes over the wire.
+func (o *operation) bytes() []byte {
+	if !o.message {
+		return []byte(o.line)
+	}
+	verb := strings.TrimPrefix(o.fields[0], "H")
+	sizes := strconv.Itoa(len(o.data))
+	if len(o.header) > 0 {
+		verb, sizes = "H"+verb, fmt.Sprint(len(o.header), " ", len(o.header)+len(o.data))
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s %s %s\r\n", verb, strings.Join(o.fields[1:], " "), sizes)
+	out.Write(o.header)
+	out.Write(o.data)
+	out.WriteString("\r\n")
+	return out.Bytes()
+}
+
+func (o *operation) is(verb string) bool {
+	return len(o.fields) > 0 && strings.TrimPrefix(strings.ToUpper(o.fields[0]), "H") == verb
+}
+
+// published returns the subject and the reply subject of a PUB.
+func (o *operation) published() (subject, reply string) {
+	if len(o.fields) > 2 {
+		reply = o.fields[2]
+	}
+	return o.fields[1], reply
+}
+
+// Headers of each message that a replica publishes to a bucket: the replica, and who held the lease when it was sent.
+const (
+	replicaHeader = "Nagi-Test-Replica"
+	holderHeader  = "Nagi-Test-Holder"
+)
+
+func (o *operation) tag(replica, holder string) {
+	if len(o.header) == 0 {
+		o.header = []byte("NATS/1.0\r\n\r\n")
+	}
+	end := len(o.header) - len("\r\n")
+	o.header = append(o.header[:end:end], replicaHeader+": "+replica+"\r\n"+holderHeader+": "+holder+"\r\n\r\n"...)
+}
+
+// isMarker reads the headers of a PUB.
+func (o *operation) isMarker() bool { return bytes.Contains(o.header, []byte("KV-Operation:")) }
