@@ -124,6 +124,11 @@ func TestAHolderSeesThatItsLeaseIsGone(t *testing.T) {
 	for range 3 {
 		must(t, r.w.kv("sites-status").Purge(t.Context(), "_nagi.lease"))
 		eventually(t, "the lease is there again", func() bool { return r.w.lease().HolderIdentity != "" })
+		// A second removal before the holder's cache has the new lease would be no news to it.
+		eventually(t, "the holder's cache has it", func() bool {
+			_, cached, err := r.first.engine.Inside().Records.Informer().GetStore().GetByKey("_nagi.lease")
+			return cached && err == nil
+		})
 	}
 	r.leadAlone()
 }
