@@ -3,6 +3,7 @@ package faults
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -102,3 +103,14 @@ func (o *operation) tag(replica, holder string) {
 
 // isMarker reads the headers of a PUB.
 func (o *operation) isMarker() bool { return bytes.Contains(o.header, []byte("KV-Operation:")) }
+
+// isStored reads an acknowledgement.
+func isStored(data []byte) bool {
+	var ack struct {
+		Seq   uint64 `json:"seq"`
+		Error *struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	return json.Unmarshal(data, &ack) == nil && ack.Error == nil && ack.Seq > 0
+}

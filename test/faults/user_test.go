@@ -50,7 +50,11 @@ func (w *world) play() {
 // handOver stops the replica that leads. What the faults did to the other one must not keep it from taking over.
 func (w *world) handOver() {
 	w.t.Helper()
-	leads := w.leader()
+	var leads *replica
+	w.eventually("one leads", func() bool {
+		leads = w.leader()
+		return leads != nil
+	})
 	leads.stop()
 	within(w.t, leads.name+" stops", leads.done)
 	w.reconciled("stays", w.put("stays", "handed over"))
@@ -137,9 +141,13 @@ func (w *world) agree() {
 func (w *world) difference() string {
 	ctx := w.t.Context()
 	sites, err := w.sites.List(ctx)
-	must(w.t, err)
+	if err != nil {
+		return err.Error()
+	}
 	pages, err := w.pages.List(ctx)
-	must(w.t, err)
+	if err != nil {
+		return err.Error()
+	}
 	var want, have, keys []string
 	for _, s := range sites {
 		keys = append(keys, s.Name)

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -296,15 +295,4 @@ func (l *link) acknowledge(o *operation) bool {
 	}
 	d.happened(s.cell, true)
 	return s.cell.fault != lostAck
-}
-
-// isStored reads an acknowledgement.
-func isStored(data []byte) bool {
-	var ack struct {
-		Seq   uint64 `json:"seq"`
-		Error *struct {
-			Code int `json:"code"`
-		} `json:"error"`
-	}
-	return json.Unmarshal(data, &ack) == nil && ack.Error == nil && ack.Seq > 0
 }

@@ -200,7 +200,7 @@ func (w *world) close() {
 }
 
 // patience is how long a world waits for what has to happen, faults included. It promises nothing about speed.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 func (w *world) eventually(what string, holds func() bool) {
 	w.t.Helper()
