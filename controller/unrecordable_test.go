@@ -46,9 +46,10 @@ func TestWhatNoRecordCanHoldIsItsOwnAffair(t *testing.T) {
 			for i := range 3 {
 				eventuallyReason(t, sites, fmt.Sprint("bad-", i), test.want)
 			}
-			if s := c.Stats(); len(s.Degraded) != 0 || s.RecordErrors != 0 {
-				t.Errorf("degraded %v, %d failed writes of records", s.Degraded, s.RecordErrors)
+			if s := c.Stats(); s.RecordErrors != 0 {
+				t.Errorf("%d failed writes of records", s.RecordErrors)
 			}
+			eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 }) // a late start was
 		})
 	}
 }

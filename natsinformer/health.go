@@ -19,6 +19,7 @@ type health struct {
 	mu      sync.Mutex
 	status  Status
 	overdue *time.Timer // see expect; nil while nothing is expected
+	vain    bool        // status.Err is of an expectation
 }
 
 // expect reports err after a while, unless met is called before, or another reason is known by then. An expectation
@@ -38,18 +39,34 @@ func (h *health) expect(ctx context.Context, within time.Duration, err error) {
 		h.mu.Unlock()
 		if due {
 			h.tellFailure(ctx, err)
+			h.mu.Lock()
+			h.vain = true
+			h.mu.Unlock()
 		}
 	})
 	h.overdue = timer
 }
 
-// met ends what is expected.
-func (h *health) met() {
+// forget ends what is expected, at the end.
+func (h *health) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.overdue != nil {
 		h.overdue.Stop()
 		h.overdue = nil
+	}
+}
+
+// met ends what is expected. If that was reported, and nothing else since, it is over.
+func (h *health) met(ctx context.Context) {
+	h.telling.Lock()
+	defer h.telling.Unlock()
+	h.forget()
+	h.mu.Lock()
+	vain := h.vain
+	h.mu.Unlock()
+	if vain {
+		h.tellHealed(ctx)
 	}
 }
 
@@ -72,6 +89,11 @@ func (h *health) tellFailure(ctx context.Context, err error) {
 func (h *health) healed(ctx context.Context) {
 	h.telling.Lock()
 	defer h.telling.Unlock()
+	h.tellHealed(ctx)
+}
+
+// tellHealed needs h.telling.
+func (h *health) tellHealed(ctx context.Context) {
 	if h.change(nil) {
 		klog.FromContext(ctx).Info("Watching the bucket again", "bucket", h.bucket)
 	}
@@ -83,7 +105,7 @@ func (h *health) change(err error) bool {
 		h.mu.Unlock()
 		return false
 	}
-	h.status.Err, h.status.Since = err, time.Now()
+	h.status.Err, h.status.Since, h.vain = err, time.Now(), false
 	h.mu.Unlock()
 	if h.onError != nil {
 		h.onError(err)

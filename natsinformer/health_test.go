@@ -8,19 +8,23 @@ import (
 	"time"
 )
 
-// TestWhatIsExpectedInVainIsReported, once; what is met in time is not, and another reason stays.
+// TestWhatIsExpectedInVainIsReported, once, until it is met; what is met in time is not, and another reason stays.
 func TestWhatIsExpectedInVainIsReported(t *testing.T) {
 	errLate, errAway := errors.New("late"), errors.New("away")
 	for name, test := range map[string]struct {
 		meanwhile func(ctx context.Context, h *health)
-		want      error
+		want      error // what is reported
+		stays     error // what is left of that when it is met
 	}{
-		"in vain":                   {func(context.Context, *health) {}, errLate},
-		"met":                       {func(_ context.Context, h *health) { h.met() }, nil},
-		"expected twice":            {func(ctx context.Context, h *health) { h.expect(ctx, time.Hour, errAway) }, errLate},
-		"another reason is known":   {func(ctx context.Context, h *health) { h.failed(ctx, errAway) }, errAway},
-		"met, and expected anew":    {func(ctx context.Context, h *health) { h.met(); h.expect(ctx, time.Minute, errAway) }, errAway},
-		"met after it was reported": {func(_ context.Context, h *health) { time.Sleep(time.Minute); h.met() }, errLate},
+		"in vain":        {func(context.Context, *health) {}, errLate, nil},
+		"met":            {func(ctx context.Context, h *health) { h.met(ctx) }, nil, nil},
+		"forgotten":      {func(_ context.Context, h *health) { h.forget() }, nil, nil},
+		"expected twice": {func(ctx context.Context, h *health) { h.expect(ctx, time.Hour, errAway) }, errLate, nil},
+		"met, and expected anew": {func(ctx context.Context, h *health) {
+			h.met(ctx)
+			h.expect(ctx, time.Minute, errAway)
+		}, errAway, nil},
+		"another reason is known": {func(ctx context.Context, h *health) { h.failed(ctx, errAway) }, errAway, errAway},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -34,10 +38,9 @@ func TestWhatIsExpectedInVainIsReported(t *testing.T) {
 				if got := h.get().Err; !errors.Is(got, test.want) || (test.want == nil) != (told == 0) || told > 1 {
 					t.Errorf("got %v, told %d times", got, told)
 				}
-				h.healed(t.Context())
-				h.met()
-				if h.get().Err != nil {
-					t.Error("it is not well")
+				h.met(t.Context())
+				if got := h.get().Err; !errors.Is(got, test.stays) {
+					t.Errorf("when it is met: %v, want %v", got, test.stays)
 				}
 			})
 		})

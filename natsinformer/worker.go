@@ -73,7 +73,7 @@ func (w *worker) run(ctx context.Context) error {
 	w.status = w.js.Conn().StatusChanged()
 	defer w.js.Conn().RemoveStatusListener(w.status)
 	defer w.cleanUp()
-	defer w.health.met()
+	defer w.health.forget()
 	w.health.expect(ctx, answerPatience, errUnanswered)
 	for failures := 0; ; {
 		if err := w.connected(ctx); err != nil {
@@ -171,7 +171,7 @@ func (w *worker) attempt(ctx context.Context) error {
 	if err != nil {
 		return w.ended(s, err)
 	}
-	w.health.met()
+	w.health.met(ctx)
 	if m != resume {
 		w.relistCause = nil
 		s.patience = 1 << w.impatience
