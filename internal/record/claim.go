@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
 )
 
 // Claim makes a status bucket that of one controller, and keeps the id of its installation there. All methods may be
@@ -40,14 +43,8 @@ func (c *Claim) Instance() string {
 // or configured and the bucket has none. It fails if another controller has claimed the bucket, or if the bucket has
 // another id than the one that is configured, and tries again while NATS is away.
 func (c *Claim) Take(ctx context.Context) error {
-	holder, err := Text(c.bucket, KeyController).GetOrCreate(ctx, c.controller)
-	if err != nil {
-		return fmt.Errorf("controller %q: %w", c.controller, err)
-	}
-	if holder != c.controller {
-		return fmt.Errorf("controller %q: the status bucket %s belongs to controller %q; "+
-			"one status bucket serves one controller: give the client of this one another StatusBucket",
-			c.controller, c.bucket.name, holder)
+	if err := c.takeBucket(ctx); err != nil {
+		return err
 	}
 	if id := cmp.Or(c.Instance(), c.configured); id != "" {
 		return c.keep(ctx, id)
@@ -105,20 +102,83 @@ func (c *Claim) renew() {
 	}
 }
 
-// Keep claims the bucket again when somebody removed a key of the claim, or the whole bucket, until ctx ends. The id
-// stays the same, because the secondaries of this installation carry it.
+// takeBucket makes the bucket that of the controller.
+func (c *Claim) takeBucket(ctx context.Context) error {
+	holder, err := Text(c.bucket, KeyController).GetOrCreate(ctx, c.controller)
+	if err != nil {
+		return fmt.Errorf("controller %q: %w", c.controller, err)
+	}
+	if holder != c.controller {
+		return fmt.Errorf("controller %q: the status bucket %s belongs to controller %q; "+
+			"one status bucket serves one controller: give the client of this one another StatusBucket",
+			c.controller, c.bucket.name, holder)
+	}
+	return nil
+}
+
+// BeginTerm takes the bucket for a term. The id that the bucket has is that of the replica that led before: this one
+// may have made another while the key was away. It tries again, degraded, until it has succeeded or ctx ends.
+func (c *Claim) BeginTerm(ctx context.Context) error {
+	for {
+		err := c.Take(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		c.report(ctx, err)
+		if err == nil {
+			return nil
+		}
+		c.await(ctx, lookAgain)
+	}
+}
+
+// keepInterval is how often a leader looks at its claim: a key may vanish before any cache has seen it.
+const keepInterval = time.Minute
+
+// Keep puts back what somebody removed or changed of the claim, until ctx ends. The id stays that of the term, because
+// the secondaries of this installation carry it.
 func (c *Claim) Keep(ctx context.Context) {
 	for {
-		select {
-		case <-ctx.Done():
+		c.await(ctx, keepInterval)
+		if ctx.Err() != nil {
 			return
-		case <-c.removed:
 		}
-		err := c.Take(ctx)
+		err := c.takeBucket(ctx)
+		if err == nil {
+			err = c.putBack(ctx)
+		}
 		if ctx.Err() != nil {
 			c.renew() // for the next Keep
 			return
 		}
-		c.bucket.board.Set(ctx, "claim (bucket "+c.bucket.name+")", err)
+		c.report(ctx, err)
 	}
+}
+
+// putBack writes the id of the term if the bucket has none, or another.
+func (c *Claim) putBack(ctx context.Context) error {
+	cell, id := Text(c.bucket, KeyInstance), c.Instance()
+	found, err := cell.GetOrCreate(ctx, id)
+	if err != nil || strings.TrimSpace(found) == id {
+		return err
+	}
+	klog.FromContext(ctx).Error(nil, "Putting back the id of this installation; stop all replicas to give another",
+		"id", id, "found", found, "bucket", c.bucket.name)
+	return cell.Store(ctx, id)
+}
+
+// await returns when somebody has touched a key of the claim, after a while, or when ctx ends.
+func (c *Claim) await(ctx context.Context, longest time.Duration) {
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-c.removed:
+	case <-c.given:
+	case <-timer.C:
+	}
+}
+
+func (c *Claim) report(ctx context.Context, err error) {
+	c.bucket.board.Set(ctx, "claim (bucket "+c.bucket.name+")", err)
 }

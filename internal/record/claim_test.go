@@ -292,3 +292,76 @@ func TestAConfiguredIDIsKept(t *testing.T) {
 		t.Errorf("it took the id %q", id)
 	}
 }
+
+// TestTheIDOfTheLeaderHolds: a replica that starts while the key is away makes another. The leader puts its own back,
+// and the other takes it when it leads.
+func TestTheIDOfTheLeaderHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b, _ := s.bucket()
+		leader := record.NewClaim(b, "sites", "")
+		must(t, settle(t, leader))
+		id := leader.Instance()
+		stop := keeping(t, leader)
+		s.remove(record.KeyInstance)
+		other := record.NewClaim(b, "sites", "")
+		must(t, settle(t, other))
+		if other.Instance() == id {
+			t.Fatal("it made the same id")
+		}
+		leader.Put(record.KeyInstance)
+		synctest.Wait()
+		if held, _ := s.has(record.KeyInstance); held != id || leader.Instance() != id {
+			t.Errorf("the bucket has %q, the leader %q; want %q", held, leader.Instance(), id)
+		}
+		stop()
+		must(t, other.BeginTerm(quiet(t)))
+		if other.Instance() != id {
+			t.Errorf("the next leader has %q, want %q", other.Instance(), id)
+		}
+	})
+}
+
+// TestAClaimThatVanishesUnseenIsMadeAgain: no cache had the key when it went.
+func TestAClaimThatVanishesUnseenIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b, _ := s.bucket()
+		claim := record.NewClaim(b, "sites", "")
+		must(t, settle(t, claim))
+		id := claim.Instance()
+		stop := keeping(t, claim)
+		s.remove(record.KeyInstance)
+		s.remove(record.KeyController)
+		time.Sleep(2 * time.Minute)
+		held, _ := s.has(record.KeyInstance)
+		holder, _ := s.has(record.KeyController)
+		if held != id || holder != "sites" {
+			t.Errorf("the bucket has the id %q of %q, want %q of sites", held, holder, id)
+		}
+		stop()
+	})
+}
+
+// TestATermWaitsForItsClaim, degraded.
+func TestATermWaitsForItsClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s store
+		b, board := s.bucket()
+		claim := record.NewClaim(b, "sites", "")
+		must(t, settle(t, claim))
+		s.put(record.KeyController, "pages")
+		begun := make(chan error, 1)
+		go func() { begun <- claim.BeginTerm(quiet(t)) }()
+		time.Sleep(time.Minute)
+		if len(begun) > 0 || board.Degraded()["claim (bucket sites-status)"] == nil {
+			t.Errorf("it began: %d; degraded %v", len(begun), board.Degraded())
+		}
+		s.remove(record.KeyController)
+		time.Sleep(time.Minute)
+		must(t, <-begun)
+		if len(board.Degraded()) != 0 {
+			t.Errorf("degraded %v", board.Degraded())
+		}
+	})
+}
