@@ -44,8 +44,8 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 	return nil
 }
 
-// awaitRecords waits until the cache of records shows what the last holder of the lease wrote, and takes its claim over.
-// That holder wrote to the same stream, before this replica wrote the lease at revision acquired.
+// awaitRecords waits until the cache of records shows what the last holder of the lease wrote, and takes over its
+// claim. That holder wrote to the same stream, before this replica wrote the lease at revision acquired.
 func (e *Engine) awaitRecords(ctx context.Context, acquired uint64) error {
 	informer := e.records.Informer()
 	changes := informer.Status().StreamChanges
