@@ -46,16 +46,19 @@ func OwnerOf(obj metav1.Object) (kind, key string, ok bool) {
 func InstanceOf(obj metav1.Object) string { return obj.GetAnnotations()[OwnerInstanceAnnotation] }
 
 // SetOwner makes obj name its primary, in labels and annotations. An empty instance removes the instance's name. If obj
-// named another one, its OwnerRevisionAnnotation goes. SetOwner replaces the maps and never changes them, so obj may
+// named another one, or none, its OwnerRevisionAnnotation goes. SetOwner replaces the maps and never changes them, so obj may
 // share them with another object.
 func SetOwner(obj metav1.Object, kind, key, instance string) {
 	annotations := map[string]string{
 		OwnerKindAnnotation: kind, OwnerKeyAnnotation: key, OwnerInstanceAnnotation: instance,
 	}
-	if oldKind, oldKey, named := OwnerOf(obj); named && (oldKind != kind || oldKey != key || InstanceOf(obj) != instance) {
-		annotations[OwnerRevisionAnnotation] = ""
+	held := obj.GetAnnotations()
+	for _, name := range []string{OwnerKindAnnotation, OwnerKeyAnnotation, OwnerInstanceAnnotation} {
+		if held[name] != annotations[name] {
+			annotations[OwnerRevisionAnnotation] = ""
+		}
 	}
-	obj.SetAnnotations(withOwner(obj.GetAnnotations(), annotations))
+	obj.SetAnnotations(withOwner(held, annotations))
 	obj.SetLabels(withOwner(obj.GetLabels(), map[string]string{
 		OwnerKindLabel: OwnerLabelValue(kind), OwnerKeyLabel: OwnerLabelValue(key),
 		OwnerInstanceLabel: OwnerLabelValue(instance),

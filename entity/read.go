@@ -2,6 +2,7 @@ package entity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -104,7 +105,7 @@ func (c *Client[T]) List(ctx context.Context) ([]T, error) {
 func (c *Client[T]) listBucket(ctx context.Context, cfg natsinformer.Config) ([]any, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	cfg.OnError = func(err error) {
-		if err != nil {
+		if err != nil && !errors.Is(err, natsinformer.ErrUnanswered) { // a late answer is waited for as long as ctx lasts
 			cancel(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
@@ -120,7 +121,7 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 	}
 	desired := &unstructured.Unstructured{Object: c.fields}
 	c.owner, c.stamp = ownerIn(ctx, desired)
-	owner.Unstamp(desired) // it is no reason to apply
+	c.unstamp() // it is no reason to apply
 	data, err := json.Marshal(c.fields)
 	if err != nil {
 		return nil, fmt.Errorf("apply %s %q: encode: %w", kubeerrors.ResourceName(k.resource), c.key, err)
@@ -133,6 +134,14 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 	annotations[AppliedHashAnnotation(c.manager)] = c.hash
 	desired.SetAnnotations(annotations)
 	return c, nil
+}
+
+// unstamp takes the stamp off the fields.
+func (c *configuration) unstamp() {
+	annotations, _, _ := unstructured.NestedFieldNoCopy(c.fields, "metadata", "annotations")
+	if m, ok := annotations.(map[string]any); ok {
+		delete(m, entity.OwnerRevisionAnnotation)
+	}
 }
 
 // needsName refuses an object without a name. What it is called decides which object a reconcile finds again.
@@ -190,10 +199,10 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	if err := k.mayWrite(c.key, c.owner, c.manager, existing); err != nil {
 		return OperationResultNone, err
 	}
-	c.stamp.Over(existing).Set(desired)
 	if k.upToDate(c, existing) && c.stamp.StandsOn(existing) {
 		return OperationResultNone, nil
 	}
+	c.stamp.Over(existing).Set(desired)
 	// With the uid, an object that somebody replaced meanwhile is not touched, and a deleted one is not made again.
 	returned, err := k.sendApply(ctx, c, c.force, "uid", string(existing.GetUID()))
 	if err != nil {

@@ -12,13 +12,12 @@ import (
 // ownerIn is the owner of what is written under ctx, and makes it obj's: the reconciled primary, else whom obj names.
 // stamp is what obj is to carry of its owner's revision.
 func ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp owner.Stamp) {
-	stamp = owner.StampOf(obj)
 	if r, ok := current.Of(ctx); ok {
 		primary := r.Primary()
 		primary.Owner.Own(obj)
-		stamp = primary.Stamp
+		return owner.Of(obj), primary.Stamp
 	}
-	return owner.Of(obj), stamp
+	return owner.Of(obj), owner.StampOf(obj)
 }
 
 // mayWrite refuses what is not the primary's. An object is the primary's if its annotations say so, or, where somebody

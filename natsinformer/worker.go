@@ -31,7 +31,8 @@ const (
 	stopTimeout = time.Second
 )
 
-var errUnanswered = errors.New("no session with JetStream was established " +
+// ErrUnanswered is of a stream that has not told about itself for a while. It is tried on.
+var ErrUnanswered = errors.New("no session with JetStream was established " +
 	"(is JetStream up, and has the stream a leader?)")
 
 // worker lists or watches, and recovers from whatever happens meanwhile. It runs in one goroutine.
@@ -74,7 +75,7 @@ func (w *worker) run(ctx context.Context) error {
 	defer w.js.Conn().RemoveStatusListener(w.status)
 	defer w.cleanUp()
 	defer w.health.forget()
-	w.health.expect(ctx, answerPatience, errUnanswered)
+	w.health.expect(ctx, answerPatience, ErrUnanswered)
 	for failures := 0; ; {
 		if err := w.connected(ctx); err != nil {
 			return err
@@ -105,7 +106,7 @@ func (w *worker) expectSession(ctx context.Context, ended error) {
 	if errors.Is(ended, errSilent) {
 		patience -= silence
 	}
-	w.health.expect(ctx, patience, fmt.Errorf("%w, and since then %w", ended, errUnanswered))
+	w.health.expect(ctx, patience, fmt.Errorf("%w, and since then %w", ended, ErrUnanswered))
 }
 
 // lostError is the end of an established session. Only the next attempt shows whether it is a problem.
@@ -171,7 +172,6 @@ func (w *worker) attempt(ctx context.Context) error {
 	if err != nil {
 		return w.ended(s, err)
 	}
-	w.health.met(ctx)
 	if m != resume {
 		w.relistCause = nil
 		s.patience = 1 << w.impatience
@@ -214,6 +214,7 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	if info, err = s.info(ctx); err != nil {
 		return 0, nil, err
 	}
+	w.health.met(ctx) // what it takes the stream to make a consumer is up to its size
 	if m, err = w.identify(ctx, s, info); err != nil {
 		return 0, nil, err
 	}

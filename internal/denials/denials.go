@@ -68,6 +68,7 @@ type target struct {
 
 // book is the watches of one connection. It must not refer to the connection, see books.
 type book struct {
+	of      weak.Pointer[nats.Conn]
 	replies target // the subscription on which nats.go takes the answers to all its requests
 	inboxes string // what to grant for inboxes
 
@@ -92,7 +93,7 @@ func bookOf(nc *nats.Conn) *book {
 	defer books.Unlock()
 	b := books.of[key]
 	if b == nil {
-		b = newBook(nc)
+		b = newBook(nc, key)
 		books.of[key] = b
 		runtime.AddCleanup(nc, forget, key)
 	}
@@ -105,9 +106,10 @@ func forget(key weak.Pointer[nats.Conn]) {
 	delete(books.of, key)
 }
 
-func newBook(nc *nats.Conn) *book {
+func newBook(nc *nats.Conn, key weak.Pointer[nats.Conn]) *book {
 	reply, inbox := nc.NewRespInbox(), nc.NewInbox()
 	b := &book{
+		of:      key,
 		replies: target{reply[:strings.LastIndexByte(reply, '.')] + ".*", true},
 		inboxes: inbox[:strings.LastIndexByte(inbox, '.')] + ".>",
 		watches: map[target]*Watch{},
@@ -124,7 +126,9 @@ func (b *book) listen(nc *nats.Conn) {
 		return
 	}
 	ours := func(nc *nats.Conn, sub *nats.Subscription, err error) {
-		b.note(nc, err)
+		if weak.Make(nc) == b.of { // else a connection that was made with the options of this one
+			b.note(nc, err)
+		}
 		if before != nil {
 			before(nc, sub, err)
 		}
@@ -145,6 +149,9 @@ func (b *book) note(nc *nats.Conn, err error) {
 	}
 	var tell []*Watch
 	for w := b.watches[denied]; w != nil; w = w.older {
+		if w.before == err {
+			continue // it was told late, by a slow handler, and is of an earlier message
+		}
 		if w.deny() {
 			tell = append(tell, w)
 		}
@@ -193,6 +200,8 @@ type Watch struct {
 	told   func(error)
 	err    atomic.Pointer[Error]
 
+	stopped atomic.Bool // what is denied from now on is another message's
+
 	// The other watches of the target, and whether there were any. The book's mutex guards them.
 	older, newer *Watch
 	shared       bool
@@ -228,6 +237,7 @@ func (w *Watch) Subject() string { return w.subject }
 
 // Stop ends the watch. What it was told stays. It may be called more than once.
 func (w *Watch) Stop() {
+	w.stopped.Store(true)
 	b := w.on.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -256,7 +266,7 @@ func (w *Watch) Err() error {
 }
 
 func (w *Watch) denied() *Error {
-	if err := w.err.Load(); err != nil {
+	if err := w.err.Load(); err != nil || w.stopped.Load() {
 		return err
 	}
 	last := w.on.nc.LastError()

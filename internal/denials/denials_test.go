@@ -332,3 +332,35 @@ func TestABookEndsWithItsConnection(t *testing.T) {
 	}()
 	eventually(t, "the book is gone", collected(max(0, before-1)))
 }
+
+// TestADenialThatIsToldLateIsOfNoLaterMessage: a slow error handler of the user holds it up.
+func TestADenialThatIsToldLateIsOfNoLaterMessage(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied", "other"}, nil)))
+	admin := connect(t, s, "admin")
+	got, err := admin.SubscribeSync("denied")
+	must(t, err)
+	must(t, admin.Flush())
+	hold := make(chan struct{})
+	nc := connect(t, s, "user", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { <-hold }))
+	d := Of(nc)
+	must(t, nc.Publish("other", nil)) // the user's handler is slow
+	w1 := d.Publish("denied", nil)
+	must(t, nc.Publish("denied", []byte("1")))
+	eventually(t, "w1 knows", func() bool { return w1.Err() != nil })
+	w1.Stop()
+	must(t, s.Reload(withRights(nil, nil)))
+	w2 := d.Publish("denied", nil)
+	must(t, nc.Publish("denied", []byte("2")))
+	_, err = got.NextMsg(5 * time.Second)
+	must(t, err)
+	told := make(chan struct{})
+	last := d.Publish("other", func(error) { close(told) })
+	must(t, s.Reload(withRights([]string{"other"}, nil)))
+	must(t, nc.Publish("other", nil))
+	close(hold) // errors come in order: when the last is told, the others have been
+	<-told
+	last.Stop()
+	if err := w2.Err(); err != nil {
+		t.Errorf("it was delivered, and is told of an earlier denial: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
@@ -50,20 +51,13 @@ func (s Stamp) Over(existing metav1.Object) Stamp {
 
 // Set makes obj carry s. None leaves obj as it is. Set replaces the map and never changes it.
 func (s Stamp) Set(obj metav1.Object) {
-	if s.IsNone() || StampOf(obj) == s {
+	held := obj.GetAnnotations()
+	text := strconv.FormatUint(s.Revision, 10) + "@" + s.Stream
+	if s.IsNone() || held[entity.OwnerRevisionAnnotation] == text {
 		return
 	}
-	annotations := make(map[string]string, len(obj.GetAnnotations())+1)
-	for name, value := range obj.GetAnnotations() {
-		annotations[name] = value
-	}
-	annotations[entity.OwnerRevisionAnnotation] = strconv.FormatUint(s.Revision, 10) + "@" + s.Stream
-	obj.SetAnnotations(annotations)
-}
-
-// Unstamp takes the stamp off obj, which nobody else may use.
-func Unstamp(obj metav1.Object) {
-	annotations := obj.GetAnnotations()
-	delete(annotations, entity.OwnerRevisionAnnotation)
+	annotations := make(map[string]string, len(held)+1)
+	maps.Copy(annotations, held)
+	annotations[entity.OwnerRevisionAnnotation] = text
 	obj.SetAnnotations(annotations)
 }

@@ -74,8 +74,4 @@ func TestSettingAStampLeavesSharedAnnotationsAlone(t *testing.T) {
 	if got := owner.StampOf(obj); got.Revision != 10 {
 		t.Errorf("got %+v", got)
 	}
-	owner.Unstamp(obj)
-	if len(obj.Annotations) != 1 {
-		t.Errorf("left %v", obj.Annotations)
-	}
 }

@@ -70,7 +70,8 @@ func (c *Claim) keep(ctx context.Context, id string) error {
 			"installation there, or delete the key", c.controller, KeyInstance, c.bucket.name)
 	case c.configured != "" && id != c.configured:
 		return fmt.Errorf("controller %q: the status bucket %s keeps %q as the id of the installation, and %q is "+
-			"configured: the objects of primaries carry one of them; configure that one, or put it into %s",
+			"configured: the objects of primaries carry one of them; configure that one, or stop all replicas and put "+
+			"it into %s",
 			c.controller, c.bucket.name, id, c.configured, KeyInstance)
 	}
 	c.instance.Store(&id)
@@ -79,7 +80,7 @@ func (c *Claim) keep(ctx context.Context, id string) error {
 
 // Put notes that a key of the bucket was written.
 func (c *Claim) Put(key string) {
-	if key != KeyInstance {
+	if key != KeyInstance && key != KeyController {
 		return
 	}
 	select {
@@ -119,6 +120,7 @@ func (c *Claim) takeBucket(ctx context.Context) error {
 // BeginTerm takes the bucket for a term. The id that the bucket has is that of the replica that led before: this one
 // may have made another while the key was away. It tries again, degraded, until it has succeeded or ctx ends.
 func (c *Claim) BeginTerm(ctx context.Context) error {
+	defer c.report(context.WithoutCancel(ctx), nil)
 	for {
 		err := c.Take(ctx)
 		if ctx.Err() != nil {
@@ -138,6 +140,7 @@ const keepInterval = time.Minute
 // Keep puts back what somebody removed or changed of the claim, until ctx ends. The id stays that of the term, because
 // the secondaries of this installation carry it.
 func (c *Claim) Keep(ctx context.Context) {
+	defer c.report(context.WithoutCancel(ctx), nil) // it is the next leader's
 	for {
 		c.await(ctx, keepInterval)
 		if ctx.Err() != nil {
