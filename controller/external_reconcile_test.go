@@ -606,6 +606,7 @@ func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *test
 	eventually(t, "then it is told", func() bool {
 		return strings.Contains(w.condition("home", entity.ReasonRetrying), "still differs: size: 1 → 2")
 	})
+	eventually(t, "so is the result", func() bool { return failed.Load() > 0 }) // after the record
 	if after := time.Duration(failed.Load() - put.Load()); put.Load() == 0 || after < quickSettle {
 		t.Errorf("a failure %v after the call, before the time to settle is over", after)
 	}
