@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,12 +87,18 @@ func createOrUpdate[T entity.IEntity](
 	if exists {
 		entity.KeepMarks(before, obj)
 	}
+	late := func() {} // a stamp that is missing is no reason to write
 	if r, ok := current.Of(ctx); ok {
 		primary := r.Primary()
-		if exists {
-			primary.Stamp = primary.StampOver(before)
+		primary.Owner.Own(obj)
+		switch {
+		case !exists:
+			primary.Stamp.Set(obj)
+		case owner.StampOf(before).IsNone():
+			late = func() { primary.Stamp.Set(obj) }
+		default:
+			primary.StampOver(before).Set(obj)
 		}
-		primary.Own(obj)
 	}
 	if !exists {
 		return OperationResultCreated, conflict.Of(client.Create(ctx, obj))
@@ -100,6 +107,7 @@ func createOrUpdate[T entity.IEntity](
 	if err != nil || same {
 		return OperationResultNone, err
 	}
+	late()
 	return OperationResultUpdated, conflict.Of(client.Update(ctx, obj))
 }
 

@@ -108,14 +108,15 @@ func (k *Handle[T]) createOrUpdate(
 			source.ObjectKey(obj), key)
 	}
 	primary.Own(obj)
-	if existing != nil {
-		stamp = stamp.Over(existing)
-	}
-	stamp.Set(obj)
 	if existing == nil {
+		stamp.Set(obj)
 		return k.create(ctx, obj, manager)
 	}
-	return k.update(ctx, existing, before, obj, manager)
+	if held := owner.StampOf(existing); !held.IsNone() {
+		stamp = stamp.Over(existing)
+		stamp.Set(obj)
+	}
+	return k.update(ctx, existing, before, obj, stamp, manager)
 }
 
 func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (OperationResult, error) {
@@ -133,7 +134,7 @@ func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (Operatio
 }
 
 func (k *Handle[T]) update(
-	ctx context.Context, existing metav1.Object, before, obj T, manager string,
+	ctx context.Context, existing metav1.Object, before, obj T, stamp owner.Stamp, manager string,
 ) (OperationResult, error) {
 	if equality.Semantic.DeepEqual(before, obj) {
 		return OperationResultNone, nil
@@ -149,6 +150,13 @@ func (k *Handle[T]) update(
 	patch := mergediff.Between(old, fields)
 	if patch == nil {
 		return OperationResultNone, nil
+	}
+	if owner.StampOf(obj) != stamp { // it has none: that alone is no reason to write
+		stamp.Set(obj)
+		if fields, err = k.configOf(obj); err != nil {
+			return OperationResultNone, err
+		}
+		patch = mergediff.Between(old, fields)
 	}
 	data, err := json.Marshal(patch)
 	if err != nil {
