@@ -59,9 +59,6 @@ func TestSoakOneFaultAtEachStep(t *testing.T) {
 func TestSoakAFaultThatLasts(t *testing.T) {
 	for _, s := range steps {
 		for _, f := range []fault{lostAck, noRoom, noRights} {
-			if s == leaseRenewed && f == lostAck {
-				continue // the holder finds each time that it holds the lease, too late to work
-			}
 			c := cell{step: s, fault: f, lasts: silent + 4*time.Second}
 			t.Run(c.String(), func(t *testing.T) {
 				t.Parallel()
