@@ -20,7 +20,7 @@ import (
 )
 
 // atOnce is how many cells run at once for each processor, at least: they mostly wait for leases and answers.
-const atOnce = 2
+const atOnce = 5
 
 func TestMain(m *testing.M) {
 	flag.Parse()
