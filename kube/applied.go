@@ -3,9 +3,12 @@ package kube
 import (
 	"sync"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/managedfields"
+	"github.com/nagi-runtime/nagi/internal/mergediff"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -23,8 +26,12 @@ type appliedState struct {
 	uid     types.UID
 	owner   owner.Owner
 	hash    string // of what was sent
-	version string
-	managed string // hash of the fields that the server gave us
+	version string // that the server returned
+	values  string // a digest of our fields: as the server returned them, or as the cache shows them once it has them
+	cached  bool   // values are those of the cache
+	// right is what was found to be right, as the cache has it. That never changes, so it needs no second look. A
+	// resourceVersion tells less: after etcd went back, another state may get the same one.
+	right metav1.Object
 }
 
 // appliedStates are the last applies of this process by key.
@@ -79,27 +86,74 @@ func (s *appliedStates) forget(key string) {
 	delete(s.byKey, key)
 }
 
-// upToDate tells whether an apply would change nothing: the same was applied last, and nobody has touched it since.
-// Another apply by our own field manager shows in the hash on the object, even where the set of managed fields stays.
-// Other writers show in the set: the server takes a field out of it when they change or remove the field.
+// upToDate tells whether an apply would change nothing: our fields have the values that the server returned for the
+// last apply of the same. A process that has not applied the object itself compares with what it wants. In doubt the
+// answer is no, and an apply that changes nothing teaches what the server makes of it.
 func (k *Handle[T]) upToDate(c *configuration, existing metav1.Object) bool {
 	last, known := k.applied.of(c.key, existing.GetUID())
-	known = known && last.hash == c.hash
-	if known && last.version == existing.GetResourceVersion() {
+	if known = known && last.hash == c.hash; known && last.right == existing {
 		return true
 	}
-	if existing.GetAnnotations()[AppliedHashAnnotation(c.manager)] != c.hash {
+	ours := k.ours(existing, c.manager)
+	now := appliedState{
+		uid: existing.GetUID(), owner: c.owner, hash: c.hash, version: existing.GetResourceVersion(),
+		values: ours.digest(), cached: true, right: existing,
+	}
+	switch {
+	case known && last.version == now.version && (!last.cached || now.values == ""): // as the server returned it
+	case now.values == "":
+		return false
+	case known:
+		if now.values != last.values {
+			return false
+		}
+	case existing.GetAnnotations()[AppliedHashAnnotation(c.manager)] != c.hash || !ours.are(c.fields):
 		return false
 	}
-	managed := managedBy(existing, c.manager, k.resource.GroupVersion())
-	if managed == nil {
-		return false
+	if k.own.stored(c.key) == existing { // else the own write would be kept for as long as the cache has it
+		k.applied.put(c.key, now)
 	}
-	if known {
-		return hashOfSet(managed) == last.managed
-	}
-	return managedfields.Cover(managed, c.fields)
+	return true
 }
+
+// ours are the fields of an object that a manager has applied.
+type ours struct {
+	set    *fieldpath.Set // nil if it is not known
+	fields map[string]any // nil if they are not known
+}
+
+// ours returns the fields of an object that a manager applied. The cache may lack what tells: the values, where the
+// informer keeps metadata only, or the managedFields, where a transform drops them.
+func (k *Handle[T]) ours(obj metav1.Object, manager string) ours {
+	set := managedBy(obj, manager, k.resource.GroupVersion())
+	if set == nil || mergediff.OnlyMetadata(obj) {
+		return ours{}
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return ours{set, u.Object}
+	}
+	fields, err := mergediff.FieldsOf(obj)
+	if err != nil {
+		return ours{}
+	}
+	return ours{set, fields}
+}
+
+// digest is equal where the same fields have the same values; "" if it is not known.
+func (o ours) digest() string {
+	if o.fields == nil {
+		return ""
+	}
+	return managedfields.Values(o.set, o.fields)
+}
+
+// are tells whether the fields are all of a configuration, and have its values.
+func (o ours) are(configured map[string]any) bool {
+	return managedfields.Cover(o.set, configured) && managedfields.Have(o.set, o.fields, configured)
+}
+
+// stamps are where an object carries a revision of its owner.
+var stamps = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", entity.OwnerRevisionAnnotation))
 
 // managedBy returns the fields that a manager applied, nil if there are none.
 func managedBy(obj metav1.Object, manager string, version schema.GroupVersion) *fieldpath.Set {
@@ -110,20 +164,8 @@ func managedBy(obj metav1.Object, manager string, version schema.GroupVersion) *
 			if set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 				return nil
 			}
-			return set
+			return set.Difference(stamps) // a stamp is no reason to apply
 		}
 	}
 	return nil
-}
-
-// hashOfSet hashes the set and not its text, whose order depends on the encoder. It is "" for nil.
-func hashOfSet(set *fieldpath.Set) string {
-	if set == nil {
-		return ""
-	}
-	text, err := set.ToJSON()
-	if err != nil {
-		return ""
-	}
-	return shortHash(text)
 }

@@ -54,11 +54,13 @@ func WithoutForce() ApplyOption { return func(o *applyOptions) { o.withoutForce 
 // takes an object over. Two writers at the same moment cannot overwrite each other: a created object must not exist,
 // and a changed one must be the one that was seen.
 //
-// Nothing is sent when nothing changed. A hash in an annotation (AppliedHashAnnotation) tells what was applied; the
-// managedFields tell whether all of it still holds. So a field that somebody else changed or removed is noticed and
-// applied again. The order alone of a list with keys, such as containers, does not count as a change. If the informer's
-// transform drops the managedFields, Apply asks the server after each change of the object; the server writes nothing
-// then.
+// Nothing is sent when nothing changed, and calm means equal: a field whose value is not what the server returned for
+// the last apply, or that is no longer ours, is applied again, whoever changed it, also a restore of etcd. Others' fields
+// and the order alone of a list with keys, such as containers, do not count. A process that has not applied the object
+// itself compares it with obj; where the server stores a value in another way, such as a default in a list that is one
+// value, it asks once by an apply that changes nothing. (For some kinds the API server itself writes a new version
+// then.) Where the cache cannot tell, because the informer keeps metadata only or its transform drops the
+// managedFields, Apply asks after each change of the object.
 //
 // Do not use Apply and CreateOrUpdate on one object: Apply cannot remove fields that CreateOrUpdate has set.
 func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (OperationResult, error) {
@@ -233,8 +235,7 @@ func (k *Handle[T]) sendApply(
 	k.wrote(ctx, c.key, returned)
 	k.applied.put(c.key, appliedState{
 		uid: returned.GetUID(), owner: c.owner, hash: c.hash,
-		version: returned.GetResourceVersion(),
-		managed: hashOfSet(managedBy(returned, c.manager, k.resource.GroupVersion())),
+		version: returned.GetResourceVersion(), values: k.ours(returned, c.manager).digest(),
 	})
 	return returned, nil
 }
