@@ -55,11 +55,11 @@ func WithoutForce() ApplyOption { return func(o *applyOptions) { o.withoutForce 
 // and a changed one must be the one that was seen.
 //
 // Nothing is sent when nothing changed, and calm means equal: a field whose value is not what the server returned for
-// the last apply, or that is no longer ours, is applied again, whoever changed it, also a restore of etcd. Others' fields
-// and the order alone of a list with keys, such as containers, do not count. A process that has not applied the object
-// itself compares it with obj; where the server stores a value in another way, such as a default in a list that is one
-// value, it asks once by an apply that changes nothing. (For some kinds the API server itself writes a new version
-// then.) Where the cache cannot tell, because the informer keeps metadata only or its transform drops the
+// the last apply, or that is no longer ours, is applied again, whoever changed it; also after a restore of etcd.
+// Others' fields do not count, nor does the order alone of a list with keys, such as containers. A process that has not
+// applied the object itself compares it with obj; where the server stores a value in another way, such as a default in
+// a list that is one value, it asks once by an apply that changes nothing. (For some kinds the API server itself writes
+// a new version then.) Where the cache cannot tell, because the informer keeps metadata only or its transform drops the
 // managedFields, Apply asks after each change of the object.
 //
 // Do not use Apply and CreateOrUpdate on one object: Apply cannot remove fields that CreateOrUpdate has set.
