@@ -193,7 +193,7 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	if existing == nil {
 		c.stamp.Set(desired)
 		// By force, so that where there is one after all the answer is this conflict and not one of fields.
-		if _, err := k.sendApply(ctx, c, true, "resourceVersion", absentVersion); err != nil {
+		if _, err := k.sendApply(ctx, c, true, map[string]string{"resourceVersion": absentVersion}); err != nil {
 			return OperationResultNone, err
 		}
 		return OperationResultCreated, nil
@@ -206,7 +206,10 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	}
 	c.stamp.Over(existing).Set(desired)
 	// With the uid, an object that somebody replaced meanwhile is not touched, and a deleted one is not made again.
-	returned, err := k.sendApply(ctx, c, c.force, "uid", string(existing.GetUID()))
+	// With the version, a request that arrives late does not undo what the next leader has written.
+	returned, err := k.sendApply(ctx, c, c.force, map[string]string{
+		"uid": string(existing.GetUID()), "resourceVersion": existing.GetResourceVersion(),
+	})
 	if err != nil {
 		return OperationResultNone, err
 	}
@@ -216,14 +219,18 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	return OperationResultUpdated, nil
 }
 
-// sendApply applies under the condition that a field of the metadata has that value.
+// sendApply applies under the condition that fields of the metadata have those values.
 func (k *Handle[T]) sendApply(
-	ctx context.Context, c *configuration, force bool, condition, value string,
+	ctx context.Context, c *configuration, force bool, conditions map[string]string,
 ) (*unstructured.Unstructured, error) {
 	metadata := c.fields["metadata"].(map[string]any)
-	metadata[condition] = value
+	for field, value := range conditions {
+		metadata[field] = value
+	}
 	data, err := json.Marshal(c.fields)
-	delete(metadata, condition)
+	for field := range conditions {
+		delete(metadata, field)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}

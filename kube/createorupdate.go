@@ -112,7 +112,7 @@ func (k *Handle[T]) createOrUpdate(
 		stamp.Set(obj)
 		return k.create(ctx, obj, manager)
 	}
-	if held := owner.StampOf(existing); !held.IsNone() {
+	if !stamp.StandsOn(existing) || !owner.StampOf(existing).IsNone() {
 		stamp = stamp.Over(existing)
 		stamp.Set(obj)
 	}

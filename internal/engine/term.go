@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -64,11 +65,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	}
 	<-ctx.Done()
 	e.leadership.leads.Store(false)
-	if life.Err() == nil {
-		cancel(ErrLeaseLost)
-	} else {
-		cancel(context.Cause(life)) // ctx may notice before termCtx does, and the cause is not the lease
-	}
+	cancel(cmp.Or(context.Cause(life), ErrLeaseLost)) // ctx may end before termCtx notices that life has ended
 	// Nothing of this term may still run when the next one, here or elsewhere, begins.
 	returned := make(chan struct{})
 	go func() {
