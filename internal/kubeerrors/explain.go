@@ -31,13 +31,21 @@ func Explain(doing string, resource schema.GroupVersionResource, key string, err
 		what += fmt.Sprintf(" %q", key)
 	}
 	advice := Advice(err)
-	if key != "" && !strings.Contains(key, "/") && (UnknownResource(err) || apierrors.IsMethodNotSupported(err)) {
-		advice = "if the resource is namespaced, the object lacks its namespace; else " + advice
+	if key != "" && (UnknownResource(err) || apierrors.IsMethodNotSupported(err)) {
+		advice = otherScope(key) + advice
 	}
 	if advice != "" {
 		return fmt.Errorf("%s: %w (%s)", what, err, advice)
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+// otherScope is the advice for an object of that key whose resource is not where the key says.
+func otherScope(key string) string {
+	if strings.Contains(key, "/") {
+		return "take the namespace off the object if its resource has none; else "
+	}
+	return "give the object a namespace if its resource has namespaces; else "
 }
 
 // namespaceTerminating is NamespaceTerminatingCause of k8s.io/api/core/v1, which is too large to import for it.
@@ -75,9 +83,14 @@ func Advice(err error) string {
 }
 
 // UnknownResource reports whether err is the 404 of a path that the API server does not have, and not that of an
-// object: only the former has no status of its own, so client-go makes one for it.
+// object. Either it has no status of its own, so that client-go makes one for it, or one that names no object.
 func UnknownResource(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	if !apierrors.IsNotFound(err) {
+		return false
+	}
+	var status apierrors.APIStatus
+	namesNone := errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
+	return namesNone || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // MissingNamespace reports whether err names a namespace that does not exist.

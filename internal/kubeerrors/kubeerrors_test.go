@@ -60,12 +60,20 @@ func TestAMarkedErrorTellsItsServerAndIsTheErrorStill(t *testing.T) {
 	}
 }
 
-func TestAForgottenNamespaceIsNamedAsAReason(t *testing.T) {
-	if err := Explain("apply", maps, "settings", noResult); !strings.Contains(err.Error(), "lacks its namespace") {
-		t.Error(err)
+// TestANamespaceThatLacksOrDoesNotBelongIsNamedAsAReason, also where the API server has a status that names no object.
+func TestANamespaceThatLacksOrDoesNotBelongIsNamedAsAReason(t *testing.T) {
+	ofTheServer := apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{}, "", "", 0, false)
+	for _, noResult := range []error{noResult, ofTheServer} {
+		for key, advice := range map[string]string{
+			"settings": "give the object a namespace", "shop/settings": "take the namespace off the object",
+		} {
+			if err := Explain("apply", maps, key, noResult); !strings.Contains(err.Error(), advice) {
+				t.Errorf("%q: it does not say %q: %v", key, advice, err)
+			}
+		}
 	}
-	if err := Explain("apply", maps, "shop/settings", noResult); strings.Contains(err.Error(), "lacks") {
-		t.Errorf("it has one: %v", err)
+	if UnknownResource(apierrors.NewNotFound(maps.GroupResource(), "settings")) {
+		t.Error("an object that does not exist is taken for a resource that does not")
 	}
 }
 
