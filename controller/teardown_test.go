@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -148,8 +149,9 @@ func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
 			})
 			after, err := pages.Get(ctx, "home-0")
 			must(t, err)
-			if before.ResourceVersion != after.ResourceVersion {
-				t.Errorf("the page was made anew: %s, then %s", before.ResourceVersion, after.ResourceVersion)
+			// It may be written once, against a delete that is yet to arrive. To be made anew would be two writes.
+			if was, is := revisionOf(before), revisionOf(after); is > was+1 {
+				t.Errorf("the page was made anew: %d, then %d", was, is)
 			}
 			if stats := c.Stats(); stats.TornDown+stats.Cascaded > 0 {
 				t.Errorf("torn down %d, cascaded %d, want nothing", stats.TornDown, stats.Cascaded)
@@ -299,4 +301,9 @@ func TestABehindCacheTearsNothingDown(t *testing.T) {
 	if !exists(t, pages, "home-0") || noRecord(t, sites, "home")() || seen.with("home", OperationDelete) > 0 {
 		t.Errorf("torn down although the leader has the document: %v", seen.of("home"))
 	}
+}
+
+func revisionOf(obj metav1.Object) uint64 {
+	revision, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	return revision
 }

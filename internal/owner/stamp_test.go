@@ -75,3 +75,21 @@ func TestSettingAStampLeavesSharedAnnotationsAlone(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// TestAContestedOwnerWritesAnewWhatHasNotItsStamp, once.
+func TestAContestedOwnerWritesAnewWhatHasNotItsStamp(t *testing.T) {
+	now := owner.Stamp{Stream: "s", Revision: 7, Contested: true}
+	for _, held := range []string{"", "garbage", "6@s", "7@t"} {
+		obj := stamped(held)
+		if now.StandsOn(obj) {
+			t.Errorf("over %q: it need not be written", held)
+		}
+		now.Over(obj).Set(obj)
+		if !now.StandsOn(obj) {
+			t.Errorf("over %q: it has to be written twice", held)
+		}
+		if got := owner.StampOf(obj); got != (owner.Stamp{Stream: "s", Revision: 7}) {
+			t.Errorf("over %q: it carries %v", held, got)
+		}
+	}
+}
