@@ -25,20 +25,20 @@
 //
 // # Calm means equal
 //
-// Both send nothing when nothing changed. An unchanged object costs no request, however often it is reconciled; a change
-// costs one; a new process asks at most once for each object, and where the object has the values that it wants it does
-// not ask. Yet a value that differs is noticed, whoever wrote it: somebody else, a process under the same field manager,
+// Both send nothing when nothing changed. An unchanged object costs no request, however often it is reconciled; a
+// change costs one; a new process asks at most once for each object, and not where the object has the values that it
+// wants. Yet a value that differs is noticed, whoever wrote it: somebody else, a process under the same field manager,
 // or a restore of etcd. Controllers of controller-runtime often apply on each reconcile, and let the server find out;
 // Argo CD compares values as this package does. (go test -v -run ManyObjects ./test/e2e/kube prints the requests.)
 //
 // # Writes that arrive late
 //
 // Each write and each delete asks for what was seen, by uid and resourceVersion. So a request of a former leader that
-// arrives late does not undo what the next leader has written. What the next leader finds to be right it does not write,
-// and a late write may still land there; it is noticed, and repaired. A late delete could not be repaired. So where one
-// may be under way the object is written once, with a newer owner revision in an annotation: when a primary comes back
-// that was being torn down, and when it changed while another replica led, or none did. What no write defends is an
-// object that the reconcile neither applies nor updates.
+// arrives late does not undo what the next leader has written. What the next leader finds to be right it does not
+// write, and a late write may still land there; it is noticed, and repaired. A late delete could not be repaired. So
+// where one may be under way the object is written once, with a newer owner revision in an annotation: when a primary
+// comes back that was being torn down, and when it changed while another replica led, or none did. What no write
+// defends is an object that the reconcile neither applies nor updates.
 //
 // # Who owns what
 //
