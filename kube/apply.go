@@ -10,6 +10,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
@@ -219,6 +220,19 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	return OperationResultUpdated, nil
 }
 
+// upToDate tells whether an apply would change nothing.
+func (k *Handle[T]) upToDate(c *configuration, existing metav1.Object) bool {
+	hash := existing.GetAnnotations()[AppliedHashAnnotation(c.manager)]
+	return k.applied.Right(k.wanted(c), existing, hash, k.own.stored(c.key) == existing)
+}
+
+func (k *Handle[T]) wanted(c *configuration) applied.Wanted {
+	return applied.Wanted{
+		Key: c.key, Owner: c.owner, Manager: c.manager, Version: k.resource.GroupVersion(),
+		Fields: c.fields, Hash: c.hash,
+	}
+}
+
 // sendApply applies under the condition that fields of the metadata have those values.
 func (k *Handle[T]) sendApply(
 	ctx context.Context, c *configuration, force bool, conditions map[string]string,
@@ -240,16 +254,13 @@ func (k *Handle[T]) sendApply(
 		return nil, err
 	}
 	k.wrote(ctx, c.key, returned)
-	k.applied.put(c.key, appliedState{
-		uid: returned.GetUID(), owner: c.owner, hash: c.hash,
-		version: returned.GetResourceVersion(), values: k.ours(returned, c.manager).digest(),
-	})
+	k.applied.Returned(k.wanted(c), returned)
 	return returned, nil
 }
 
 // wrote remembers an own write for readers, and for the key's next reconcile.
 func (k *Handle[T]) wrote(ctx context.Context, key string, returned *unstructured.Unstructured) {
-	k.applied.owned(key, returned.GetUID(), owner.Of(returned))
+	k.applied.Owned(key, returned.GetUID(), owner.Of(returned))
 	k.own.add(ctx, key, writeOf(returned))
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
@@ -163,8 +164,8 @@ func (k *Handle[T]) update(
 		return OperationResultNone, fmt.Errorf("encode: %w", err)
 	}
 	key, asked := source.ObjectKey(obj), shortHash(data)
-	last, ok := k.applied.of(key, existing.GetUID())
-	if ok && last.hash == asked && last.version == existing.GetResourceVersion() {
+	last, ok := k.applied.Of(key, existing.GetUID())
+	if ok && last.Hash == asked && last.Version == existing.GetResourceVersion() {
 		conflict.Assign(obj, before)
 		return OperationResultNone, nil
 	}
@@ -184,8 +185,8 @@ func (k *Handle[T]) update(
 	if returned.GetResourceVersion() != existing.GetResourceVersion() {
 		return OperationResultUpdated, k.read(returned, obj)
 	}
-	k.applied.put(key, appliedState{
-		uid: returned.GetUID(), owner: owner.Of(returned), hash: asked, version: returned.GetResourceVersion(),
+	k.applied.Put(key, applied.State{
+		UID: returned.GetUID(), Owner: owner.Of(returned), Hash: asked, Version: returned.GetResourceVersion(),
 	})
 	return OperationResultNone, k.read(returned, obj)
 }

@@ -69,7 +69,7 @@ func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	if err := k.deleter.Delete(ctx, obj); err != nil {
 		return k.watching.NoteUnanswered(err)
 	}
-	k.applied.forget(key)
+	k.applied.Forget(key)
 	w := ownWrite{uid: obj.GetUID()}
 	if reconciling {
 		// Only the server knows whether something holds it; who deletes may want to know too.

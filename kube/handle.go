@@ -8,6 +8,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
@@ -49,7 +50,7 @@ type Handle[T Object] struct {
 	deleter  *resourceDeleter
 	informer cache.SharedIndexInformer
 	own      *overlay
-	applied  *appliedStates
+	applied  *applied.Memory
 	watching *kubesource.WatchErrors
 }
 
@@ -95,7 +96,7 @@ func New[T Object](
 	watching.ProbeWith(deleter.WhyNotListed)
 	return &Handle[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
-		informer: informer, own: newOverlay(informer), applied: newAppliedStates(),
+		informer: informer, own: newOverlay(informer), applied: applied.NewMemory(),
 		watching: watching,
 	}, nil
 }

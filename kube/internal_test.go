@@ -92,13 +92,6 @@ func TestOwnWritesOfKubernetesObjectsAreBounded(t *testing.T) {
 	if n := o.own.Len(); n != 1 {
 		t.Errorf("%d writes are kept, want 1", n)
 	}
-	applied := newAppliedStates()
-	for n := range appliedMost + 100 {
-		applied.put(fmt.Sprint(n), appliedState{})
-	}
-	if n := len(applied.byKey); n != appliedMost {
-		t.Errorf("%d applies are remembered, want %d", n, appliedMost)
-	}
 }
 
 // TestAKubeWriteLogWaitsUntilTheCacheShowsAll, and no longer than it may.

@@ -32,14 +32,14 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 		return k.exists(key, existing)
 	}
 	if named.Allows(primary) {
-		k.applied.owned(key, existing.GetUID(), primary)
+		k.applied.Owned(key, existing.GetUID(), primary)
 		return nil
 	}
 	if named.IsNone() {
 		if labels == primary.InLabels() {
 			return nil
 		}
-		if last, ok := k.applied.of(key, existing.GetUID()); ok && last.owner == primary && labels.IsNone() {
+		if last, ok := k.applied.Of(key, existing.GetUID()); ok && last.Owner == primary && labels.IsNone() {
 			return nil
 		}
 	}
