@@ -94,7 +94,7 @@ func createOrUpdate[T entity.IEntity](
 		switch {
 		case !exists:
 			primary.Stamp.Set(obj)
-		case owner.StampOf(before).IsNone() && !primary.Stamp.Contested:
+		case owner.StampOf(before).IsNone() && primary.Stamp.ContestedFrom == 0:
 			late = func() { primary.Stamp.Set(obj) }
 		default:
 			primary.StampOver(before).Set(obj)

@@ -16,7 +16,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -215,6 +214,9 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 		return OperationResultNone, err
 	}
 	if returned.GetResourceVersion() == existing.GetResourceVersion() {
+		if k.own.stored(c.key) == existing {
+			k.applied.Confirmed(k.wanted(c), existing)
+		}
 		return OperationResultNone, nil
 	}
 	return OperationResultUpdated, nil
@@ -272,28 +274,4 @@ func (k *Handle[T]) applyFailed(c *configuration, err error) error {
 		return conflict
 	}
 	return k.explain("apply", c.key, err)
-}
-
-// overtaken tells whether a write failed because the object is not what it was taken for.
-func overtaken(err error) bool {
-	switch {
-	case apierrors.IsConflict(err):
-		return !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
-	case apierrors.IsAlreadyExists(err):
-		return true
-	case apierrors.IsNotFound(err):
-		return !kubeerrors.UnknownResource(err) && !kubeerrors.MissingNamespace(err)
-	case apierrors.IsInvalid(err):
-		// Another object has the name by now, so the uid would change.
-		var status apierrors.APIStatus
-		if !errors.As(err, &status) || status.Status().Details == nil {
-			return false
-		}
-		for _, cause := range status.Status().Details.Causes {
-			if cause.Field == "metadata.uid" {
-				return true
-			}
-		}
-	}
-	return false
 }

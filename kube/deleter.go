@@ -91,7 +91,8 @@ func (d *resourceDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 	}
 	at := resourceAt(d.client, d.resource, obj.GetNamespace())
 	err := at.Delete(ctx, obj.GetName(), metav1.DeleteOptions{Preconditions: seen, PropagationPolicy: &d.propagation})
-	if apierrors.IsNotFound(err) && !kubeerrors.UnknownResource(err) {
+	unknown := kubeerrors.UnknownResource(err) || obj.GetNamespace() == "" && kubeerrors.WrongPath(err)
+	if apierrors.IsNotFound(err) && !unknown {
 		return nil
 	}
 	if !apierrors.IsConflict(err) {

@@ -94,9 +94,10 @@ func New[T Object](
 	}
 	watching := kubesource.WatchErrorsOf(informer) // the earlier the better: once it runs it is too late
 	watching.ProbeWith(deleter.WhyNotListed)
+	own := newOverlay(informer)
 	return &Handle[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
-		informer: informer, own: newOverlay(informer), applied: applied.NewMemory(),
+		informer: informer, own: own, applied: applied.NewMemory(own.stored),
 		watching: watching,
 	}, nil
 }
@@ -212,7 +213,7 @@ func (k *Handle[T]) live(ctx context.Context, key string) (metav1.Object, error)
 		return nil, err
 	}
 	obj, err := k.at(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !kubeerrors.UnknownResource(err) {
+	if apierrors.IsNotFound(err) && !kubeerrors.WrongPath(err) {
 		return nil, nil
 	}
 	if err != nil {

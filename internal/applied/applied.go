@@ -19,8 +19,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// most bounds how many objects are remembered. Of one that is forgotten its annotation and its managedFields still
-// tell, at the cost of a walk through them.
+// most is how many objects are remembered before those are forgotten that the cache does not show.
 const most = 65536
 
 // State is known of an object that this process wrote, or found to be right.
@@ -40,12 +39,17 @@ type State struct {
 
 // Memory has the States of objects by key. Make one with NewMemory. All methods may be called concurrently.
 type Memory struct {
+	stored func(key string) metav1.Object
+
 	mu    sync.Mutex
 	byKey map[string]State
+	room  int // how many there may be before the cache is asked
 }
 
-// NewMemory makes one that remembers nothing.
-func NewMemory() *Memory { return &Memory{byKey: map[string]State{}} }
+// NewMemory makes one that remembers nothing. stored returns what the cache has; nil if that is nothing.
+func NewMemory(stored func(key string) metav1.Object) *Memory {
+	return &Memory{stored: stored, byKey: map[string]State{}, room: most}
+}
 
 // Put remembers a State.
 func (m *Memory) Put(key string, state State) {
@@ -69,13 +73,15 @@ func (m *Memory) Owned(key string, uid types.UID, owner owner.Owner) {
 }
 
 func (m *Memory) putLocked(key string, state State) {
-	if _, ok := m.byKey[key]; !ok && len(m.byKey) >= most {
-		for victim := range m.byKey {
-			delete(m.byKey, victim)
-			break
+	if m.byKey[key] = state; len(m.byKey) <= m.room {
+		return
+	}
+	for other := range m.byKey {
+		if other != key && m.stored(other) == nil {
+			delete(m.byKey, other)
 		}
 	}
-	m.byKey[key] = state
+	m.room = max(most, 2*len(m.byKey))
 }
 
 // Of returns what is remembered of this very object.
@@ -111,6 +117,17 @@ func (m *Memory) Returned(w Wanted, returned *unstructured.Unstructured) {
 	})
 }
 
+// Confirmed remembers that an apply changed nothing: existing, as the cache has it, is right.
+func (m *Memory) Confirmed(w Wanted, existing metav1.Object) { m.Put(w.Key, w.shownBy(existing)) }
+
+// shownBy is the State of an object that is right, as the cache has it.
+func (w Wanted) shownBy(existing metav1.Object) State {
+	return State{
+		UID: existing.GetUID(), Owner: w.Owner, Hash: w.Hash, Version: existing.GetResourceVersion(),
+		values: oursOf(existing, w.Manager, w.Version).digest(), cached: true, right: identityOf(existing),
+	}
+}
+
 // Right tells whether an apply would change nothing: our fields have the values that the server returned for the last
 // apply of the same. A process that has not applied the object itself compares with what it wants; hash is the one that
 // the object carries. cached says that existing is what the cache has, and not an own write that it does not show yet.
@@ -119,11 +136,7 @@ func (m *Memory) Right(w Wanted, existing metav1.Object, hash string, cached boo
 	if known = known && last.Hash == w.Hash; known && last.right.is(existing) {
 		return true
 	}
-	ours := oursOf(existing, w.Manager, w.Version)
-	now := State{
-		UID: existing.GetUID(), Owner: w.Owner, Hash: w.Hash, Version: existing.GetResourceVersion(),
-		values: ours.digest(), cached: true, right: identityOf(existing),
-	}
+	now := w.shownBy(existing)
 	switch {
 	case known && last.Version == now.Version && (!last.cached || now.values == ""): // as the server returned it
 	case now.values == "":
@@ -132,7 +145,7 @@ func (m *Memory) Right(w Wanted, existing metav1.Object, hash string, cached boo
 		if now.values != last.values {
 			return false
 		}
-	case hash != w.Hash || !ours.are(w.Fields):
+	case hash != w.Hash || !oursOf(existing, w.Manager, w.Version).are(w.Fields):
 		return false
 	}
 	if cached {

@@ -2,6 +2,7 @@ package applied
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,7 @@ func wants(value string) Wanted {
 
 // TestAVersionThatComesBackWithOtherValuesIsNotRight: after a restore of etcd versions are given again.
 func TestAVersionThatComesBackWithOtherValuesIsNotRight(t *testing.T) {
-	m := NewMemory()
+	m := NewMemory(none)
 	m.Returned(wants("one"), object("7", "one"))
 	shown := object("7", "one")
 	for range 2 {
@@ -51,7 +52,7 @@ func TestAVersionThatComesBackWithOtherValuesIsNotRight(t *testing.T) {
 
 // TestWhatTheServerMakesOfAnApplyIsRight, though it is not what was sent.
 func TestWhatTheServerMakesOfAnApplyIsRight(t *testing.T) {
-	m := NewMemory()
+	m := NewMemory(none)
 	m.Returned(wants("one"), object("7", "ONE"))
 	if !m.Right(wants("one"), object("7", "ONE"), "", true) || !m.Right(wants("one"), object("9", "ONE"), "", true) {
 		t.Error("what a webhook made of it counts as wrong")
@@ -61,11 +62,11 @@ func TestWhatTheServerMakesOfAnApplyIsRight(t *testing.T) {
 	}
 	// Who has not applied it compares with what it wants.
 	for value, right := range map[string]bool{"one": true, "ONE": false} {
-		if got := NewMemory().Right(wants("one"), object("7", value), "of one", true); got != right {
+		if got := NewMemory(none).Right(wants("one"), object("7", value), "of one", true); got != right {
 			t.Errorf("%q, in a new process: %v, want %v", value, got, right)
 		}
 	}
-	if NewMemory().Right(wants("one"), object("7", "one"), "of another", true) {
+	if NewMemory(none).Right(wants("one"), object("7", "one"), "of another", true) {
 		t.Error("what was applied with another hash counts as right")
 	}
 }
@@ -84,7 +85,7 @@ func TestWhereTheCacheDoesNotTellOnlyTheSameVersionIsRight(t *testing.T) {
 			return u
 		},
 	} {
-		m := NewMemory()
+		m := NewMemory(none)
 		m.Returned(wants("one"), object("7", "one"))
 		for range 2 {
 			if !m.Right(wants("one"), shown("7"), "of one", true) {
@@ -97,12 +98,42 @@ func TestWhereTheCacheDoesNotTellOnlyTheSameVersionIsRight(t *testing.T) {
 	}
 }
 
-func TestMemoryIsBounded(t *testing.T) {
-	m := NewMemory()
-	for n := range most + 100 {
-		m.Put(fmt.Sprint(n), State{})
+// none is a cache without objects.
+func none(string) metav1.Object { return nil }
+
+// TestMemoryIsBoundedByTheCache: what the cache has is kept, however much that is.
+func TestMemoryIsBoundedByTheCache(t *testing.T) {
+	shown := object("7", "one")
+	m := NewMemory(func(key string) metav1.Object {
+		if strings.HasPrefix(key, "shown-") {
+			return shown
+		}
+		return nil
+	})
+	for n := range 2 * most {
+		m.Put(fmt.Sprint("shown-", n), State{UID: "uid"})
+		m.Put(fmt.Sprint("gone-", n), State{UID: "uid"})
 	}
-	if n := len(m.byKey); n != most {
-		t.Errorf("%d are remembered, want %d", n, most)
+	for n := range 2 * most {
+		if _, known := m.Of(fmt.Sprint("shown-", n), "uid"); !known {
+			t.Fatalf("number %d is forgotten, though the cache has it", n)
+		}
+	}
+	if n := len(m.byKey); n > 5*most {
+		t.Errorf("%d are remembered, of %d that the cache has", n, 2*most)
+	}
+}
+
+// TestAnApplyThatChangedNothingTeachesWhatTheCacheShows: its Go type may show a value in another way.
+func TestAnApplyThatChangedNothingTeachesWhatTheCacheShows(t *testing.T) {
+	m := NewMemory(none)
+	m.Returned(wants("one"), object("7", "one"))
+	if m.Right(wants("one"), object("8", "one, typed"), "", true) {
+		t.Error("another value counts as right")
+	}
+	m.Returned(wants("one"), object("8", "one"))
+	m.Confirmed(wants("one"), object("8", "one, typed"))
+	if !m.Right(wants("one"), object("9", "one, typed"), "", true) {
+		t.Error("what an apply confirmed counts as wrong")
 	}
 }

@@ -65,7 +65,7 @@ func (e *Engine) primaryOf(key string) current.Primary {
 	p := current.Primary{Owner: owner.Owner{Kind: e.Kind, Key: key, Instance: e.InstanceID()}}
 	if stream := e.primary.Stream(); stream.Highest > 0 {
 		p.Stamp = owner.Stamp{Stream: stream.Created, Revision: e.primary.View(key).Revision}
-		p.Stamp.Contested = e.keys.Of(key).Contested
+		p.Stamp.ContestedFrom = e.life.ContestedFrom(key, p.Stamp.Revision)
 	}
 	return p
 }

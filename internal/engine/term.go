@@ -39,6 +39,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 			return
 		}
 		e.remindPolicies()
+		e.life.BeginTerm()
 	}
 	if e.stats.Terms.Add(1) > 1 {
 		// What happened while another replica led, or nobody did, went by us.

@@ -37,9 +37,9 @@ type State struct {
 	NewlyDecodable bool
 	// CleanUp is set once the reconciler of the delete has succeeded, while the rest of the teardown goes on.
 	CleanUp *CleanUp
-	// Contested is set from when a delete of what the primary owns may be under way, here or by an earlier leader,
-	// until the primary is reconciled.
-	Contested bool
+	// ContestedFrom is a revision of the primary. A delete of what it owned before may be under way, here or by an
+	// earlier leader; 0: none is.
+	ContestedFrom uint64
 	// Unanswered is set when an attempt failed because a Kubernetes API server did not answer.
 	Unanswered *Unanswered
 	// writes are what the last reconcile wrote, until the caches show it. awaitsWrites is when the next reconcile began

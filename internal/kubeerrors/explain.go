@@ -31,7 +31,7 @@ func Explain(doing string, resource schema.GroupVersionResource, key string, err
 		what += fmt.Sprintf(" %q", key)
 	}
 	advice := Advice(err)
-	if key != "" && (UnknownResource(err) || apierrors.IsMethodNotSupported(err)) {
+	if key != "" && (WrongPath(err) || apierrors.IsMethodNotSupported(err)) {
 		advice = otherScope(key) + advice
 	}
 	if advice != "" {
@@ -54,7 +54,7 @@ const namespaceTerminating metav1.CauseType = "NamespaceTerminating"
 // Advice says what to do about an error of the API server; "" if nothing more is known than what err says.
 func Advice(err error) string {
 	switch {
-	case UnknownResource(err):
+	case WrongPath(err):
 		return "the API server does not have this resource: " +
 			"install its CustomResourceDefinition, or mend group, version and resource"
 	case apierrors.IsMethodNotSupported(err):
@@ -83,14 +83,17 @@ func Advice(err error) string {
 }
 
 // UnknownResource reports whether err is the 404 of a path that the API server does not have, and not that of an
-// object. Either it has no status of its own, so that client-go makes one for it, or one that names no object.
+// object: only the former has no status of its own, so client-go makes one for it.
 func UnknownResource(err error) bool {
-	if !apierrors.IsNotFound(err) {
-		return false
-	}
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// WrongPath reports whether err is the 404 of a request for an object that the API server took for something else: its
+// resource is not there, or its namespace lacks or does not belong. The 404 of an object names that object.
+func WrongPath(err error) bool {
 	var status apierrors.APIStatus
-	namesNone := errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
-	return namesNone || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return UnknownResource(err) || apierrors.IsNotFound(err) && errors.As(err, &status) &&
+		(status.Status().Details == nil || status.Status().Details.Name == "")
 }
 
 // MissingNamespace reports whether err names a namespace that does not exist.

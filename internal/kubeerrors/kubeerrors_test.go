@@ -72,7 +72,7 @@ func TestANamespaceThatLacksOrDoesNotBelongIsNamedAsAReason(t *testing.T) {
 			}
 		}
 	}
-	if UnknownResource(apierrors.NewNotFound(maps.GroupResource(), "settings")) {
+	if WrongPath(apierrors.NewNotFound(maps.GroupResource(), "settings")) {
 		t.Error("an object that does not exist is taken for a resource that does not")
 	}
 }

@@ -24,6 +24,11 @@ type Lifecycle interface {
 	Prepare(t *Term, it queue.Item, v source.View) (anchor *entity.Record, instead *Outcome)
 	// WriteOutcome is the write of what came of an attempt; nil if there is nothing to write.
 	WriteOutcome(t *Term, it queue.Item, v source.View, anchor *entity.Record, came Verdict, a Attempt) *RecordWrite
+	// BeginTerm is called when a term begins, before any key is handed out.
+	BeginTerm()
+	// ContestedFrom returns the revision of a primary that is at this one before which a delete of what it owns may be
+	// under way; 0 if none is.
+	ContestedFrom(key string, revision uint64) uint64
 	// Absent brings the key of a primary that is gone one step further.
 	Absent(t *Term, it queue.Item) Outcome
 }

@@ -26,7 +26,7 @@ type RecordedLife struct {
 	Records       *entity.Records
 	Brake         *brake.Brake
 	Teardown      *teardown.Teardown
-	Primary       interface{ StreamID() string } // the stream that the cache reflects
+	Primary       Primary
 	RecordsHealth *health.Reporter
 	Health        *health.Board
 
@@ -52,18 +52,8 @@ func (r *RecordedLife) Present(t *Term, it queue.Item, v source.View) *Outcome {
 	return nil
 }
 
-// noteContested notes of a primary that is to be reconciled for the first time in this term that it has changed while
-// another replica led, or nobody did. It may have been gone for a while, and a delete of what it owns is yet to arrive.
-func (r *RecordedLife) noteContested(t *Term, key string, v source.View, cached *entity.Record) {
-	if record.IsAnchor(cached) && cached.ObservedRevision != v.Revision &&
-		t.Lease != nil && cached.Revision < t.Lease.Revision {
-		r.Keys.Change(key, func(s *keytable.State) { s.Contested = true })
-	}
-}
-
 // MarkNotReconciled writes the reason into the condition of the record.
 func (r *RecordedLife) MarkNotReconciled(t *Term, it queue.Item, v source.View, reason, message string) Outcome {
-	r.noteContested(t, it.Key, v, r.Anchors.Cached(it.Key))
 	condition := record.Condition(metav1.ConditionFalse, reason, message, v.Revision)
 	if err := r.Anchors.Annotate(t.Ctx, it.Key, v, condition); err != nil {
 		return Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
@@ -75,7 +65,6 @@ func (r *RecordedLife) MarkNotReconciled(t *Term, it queue.Item, v source.View, 
 // back when the server has it.
 func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.Record, *Outcome) {
 	cached := r.Anchors.Cached(it.Key)
-	r.noteContested(t, it.Key, v, cached)
 	covered := r.Anchors.Covers(cached, v, r.Primary.StreamID())
 	// What was reconciled at this revision is not suspended at it: the annotations need not be looked through again.
 	if reconciledBefore := covered && cached.ObservedRevision == v.Revision; !reconciledBefore && v.Suspended() {
@@ -140,8 +129,8 @@ func (r *RecordedLife) WriteOutcome(
 	case came == Failed:
 		condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, a.Err.Error(), v.Revision)
 	}
-	if came == Succeeded {
-		r.Keys.Amend(it.Key, func(s *keytable.State) { s.Contested = false })
+	if came == Succeeded && a.Pending == "" && a.Requeue == 0 { // all that it wants is written
+		r.Keys.Amend(it.Key, func(s *keytable.State) { s.ContestedFrom = 0 })
 	}
 	if a.Wrote {
 		before = record.WithDocumentOf(before, anchors.Cached(it.Key)) // maybe its status

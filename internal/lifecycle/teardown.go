@@ -47,7 +47,7 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	if !admitted {
 		return Outcome{Verdict: NotReconciled}
 	}
-	r.Keys.Change(it.Key, func(s *keytable.State) { s.Contested = true })
+	r.contest(it.Key, r.Primary.Stream().Highest+1)
 	if !ordered && r.Keys.Of(it.Key).CleanUp.IsFor(r.Anchors.Cached(it.Key)) {
 		return r.finish(t, it, Attempt{})
 	}

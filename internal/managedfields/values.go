@@ -18,19 +18,17 @@ func Values(set *fieldpath.Set, fields map[string]any) string {
 	return hex.EncodeToString(d.Sum(nil)[:16])
 }
 
-// Have tells whether an object has the values of a configuration at a set of managed fields. Where the configuration
-// has an empty struct, what others or defaults put into it is not the manager's.
+// Have tells whether an object has the values of a configuration at a set of managed fields, and the configuration has
+// all of them. In doubt the answer is no: whether what is in a struct that is empty in the configuration is the
+// manager's only the server's schema knows.
 func Have(set *fieldpath.Set, fields, configured any) bool {
 	have := true
 	set.Members.Iterate(func(e fieldpath.PathElement) {
 		if _, nested := set.Children.Get(e); nested || !have {
 			return
 		}
-		now, want := find(fields, e), find(configured, e)
-		if empty, ok := want.(map[string]any); ok && len(empty) == 0 {
-			return
-		}
-		have = canonical(now) == canonical(want)
+		want := find(configured, e)
+		have = want != nil && canonical(find(fields, e)) == canonical(want)
 	})
 	set.Children.Iterate(func(e fieldpath.PathElement) {
 		inner, _ := set.Children.Get(e)

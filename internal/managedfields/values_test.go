@@ -56,8 +56,8 @@ func TestValues(t *testing.T) {
 		if equal := Values(set, one) == Values(set, other); equal != test.equal {
 			t.Errorf("%s: %v, want %v", name, equal, test.equal)
 		}
-		if have := Have(set, one, other); have != test.equal {
-			t.Errorf("%s: Have says %v, want %v", name, have, test.equal)
+		if have := Have(set, one, other); have && !test.equal {
+			t.Errorf("%s: Have says so", name)
 		}
 	}
 	// A field that somebody took out of the set.
@@ -67,14 +67,22 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestWhatIsInAnEmptyStructIsNotTheManagers, for who compares with what it wants.
-func TestWhatIsInAnEmptyStructIsNotTheManagers(t *testing.T) {
-	set := setOf(t, `{"f:strategy":{},"f:keys":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}`)
-	live := fieldsOf(t, `{"strategy":{"type":"Rolling"},"keys":[{"port":80,"protocol":"TCP"}]}`)
-	if !Have(set, live, fieldsOf(t, `{"strategy":{},"keys":[{"port":80}]}`)) {
-		t.Error("defaults count as a difference")
-	}
-	if Have(set, live, fieldsOf(t, `{"strategy":{"type":"Recreate"},"keys":[{"port":80}]}`)) {
-		t.Error("another value counts as the same")
+// TestInDoubtAConfigurationIsNotWhatIsThere.
+func TestInDoubtAConfigurationIsNotWhatIsThere(t *testing.T) {
+	for name, test := range map[string]struct {
+		set, live, configured string
+		have                  bool
+	}{
+		"a key with a default": {`{"f:keys":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}`,
+			`{"keys":[{"port":80,"protocol":"TCP"}]}`, `{"keys":[{"port":80}]}`, true},
+		"maybe others' in an empty struct, maybe ours": {`{"f:podSelector":{}}`,
+			`{"podSelector":{"matchLabels":{"only":"this"}}}`, `{"podSelector":{}}`, false},
+		"an empty value of ours that is not wanted": {`{"f:data":{"f:a":{},"f:b":{}}}`,
+			`{"data":{"a":"1","b":""}}`, `{"data":{"a":"1"}}`, false},
+		"an empty value that is wanted": {`{"f:data":{"f:a":{}}}`, `{"data":{"a":""}}`, `{"data":{"a":""}}`, true},
+	} {
+		if have := Have(setOf(t, test.set), fieldsOf(t, test.live), fieldsOf(t, test.configured)); have != test.have {
+			t.Errorf("%s: %v, want %v", name, have, test.have)
+		}
 	}
 }

@@ -14,9 +14,9 @@ import (
 type Stamp struct {
 	Stream   string // its identity, as records keep it
 	Revision uint64
-	// Contested, of the owner's own stamp, says that a delete of what it owns may be under way, in a request that is
-	// yet to arrive. What is written anew is not what that request has seen, so it stays.
-	Contested bool
+	// ContestedFrom, of the owner's own stamp, says that a delete of what it owned before this revision may be under
+	// way, in a request that is yet to arrive; 0: none is. What is written anew is not what that request has seen.
+	ContestedFrom uint64
 }
 
 // StampOf returns the stamp that obj carries; none if it carries none that can be read.
@@ -34,17 +34,14 @@ func (s Stamp) IsNone() bool { return s.Stream == "" || s.Revision == 0 }
 
 // Covers reports whether what carries held need not be written to carry s: held is of the same stream, and no later.
 func (s Stamp) Covers(held Stamp) bool {
-	if s.Contested {
-		held.Contested = true // which is written nowhere
-		return s.IsNone() || held == s
-	}
-	return s.IsNone() || held.Stream == s.Stream && held.Revision <= s.Revision
+	return s.IsNone() || held.Stream == s.Stream && held.Revision <= s.Revision &&
+		held.Revision >= min(s.ContestedFrom, s.Revision)
 }
 
 // StandsOn reports whether obj need not be written because of its stamp. One without a stamp need not.
 func (s Stamp) StandsOn(obj metav1.Object) bool {
 	held := StampOf(obj)
-	return held.IsNone() && !s.Contested || s.Covers(held)
+	return held.IsNone() && s.ContestedFrom == 0 || s.Covers(held)
 }
 
 // Over returns the stamp for a write over existing. A stamp that is covered stays, so that an object does not change

@@ -78,7 +78,7 @@ func TestSettingAStampLeavesSharedAnnotationsAlone(t *testing.T) {
 
 // TestAContestedOwnerWritesAnewWhatHasNotItsStamp, once.
 func TestAContestedOwnerWritesAnewWhatHasNotItsStamp(t *testing.T) {
-	now := owner.Stamp{Stream: "s", Revision: 7, Contested: true}
+	now := owner.Stamp{Stream: "s", Revision: 7, ContestedFrom: 7}
 	for _, held := range []string{"", "garbage", "6@s", "7@t"} {
 		obj := stamped(held)
 		if now.StandsOn(obj) {

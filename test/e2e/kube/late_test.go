@@ -3,6 +3,7 @@ package kube
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -86,9 +87,11 @@ func (w *world) mapsOver(client dynamic.Interface, opts ...kube.Option) *kube.Ha
 	return maps
 }
 
-// titled makes a controller that gives each site a ConfigMap with its title, over these.
+// titled makes a controller that gives each site a ConfigMap with its title, over these. If it hesitates it first comes
+// back later.
 func (w *world) titled(
 	maps *kube.Handle[*corev1.ConfigMap], write func(context.Context, *corev1.ConfigMap) error, seen *calls,
+	hesitates bool, opts ...controller.Option,
 ) *controller.Controller[*site] {
 	w.t.Helper()
 	sites := w.newSites()
@@ -101,9 +104,12 @@ func (w *world) titled(
 			if err != nil {
 				return controller.Result{}, err
 			}
+			if hesitates && seen.count(req.Key) == 1 {
+				return controller.Result{RequeueAfter: 10 * time.Millisecond}, nil
+			}
 			return controller.Result{}, write(ctx, w.configMap(req.Key, s.Spec.Title))
-		}), maps.Owns(), controller.WithBackoff(5*time.Millisecond, 200*time.Millisecond),
-		controller.WithResyncInterval(0), controller.WithGracePeriod(100*time.Millisecond))
+		}), append([]controller.Option{maps.Owns(), controller.WithBackoff(5*time.Millisecond, 200*time.Millisecond),
+		controller.WithResyncInterval(0), controller.WithGracePeriod(100 * time.Millisecond)}, opts...)...)
 	must(w.t, err)
 	return c
 }
@@ -165,39 +171,73 @@ func TestALateWriteOfAFormerLeaderIsRefused(t *testing.T) {
 func TestALateDeleteOfAFormerLeaderSparesWhatIsWantedAgain(t *testing.T) {
 	t.Parallel()
 	for name, writer := range writers {
+		for _, hesitates := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, hesitates: %v", name, hesitates), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				client, late := w.lateClient(t, http.MethodDelete)
+				maps := w.mapsOver(client)
+				former := w.run(w.titled(maps, writer(maps), &calls{}, false))
+				must(t, w.sites.Create(t.Context(), newSite("home")))
+				eventually(t, "the object is there", func() bool { return w.liveMap("home") != nil })
+				must(t, w.sites.Delete(t.Context(), "home"))
+				eventually(t, "its delete is on its way", late.isHeld)
+				must(t, w.sites.Create(t.Context(), newSite("home")))
+				former.halt()
+				w.sparesFrom(late, writer, hesitates)
+			})
+		}
+	}
+}
+
+// TestALateDeleteOfASweepSparesWhatIsWanted: its primary did not exist when the sweep began.
+func TestALateDeleteOfASweepSparesWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	for name, writer := range writers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			client, late := w.lateClient(t, http.MethodDelete)
-			var before, after calls
-			maps := w.mapsOver(client)
-			former := w.run(w.titled(maps, writer(maps), &before))
-			must(t, w.sites.Create(t.Context(), newSite("home")))
-			eventually(t, "the object is there", func() bool { return w.liveMap("home") != nil })
-			must(t, w.sites.Delete(t.Context(), "home"))
+			maps := w.mapsOver(client, kube.WithFieldManager("sites"))
+			c := w.titled(maps, writer(maps), &calls{}, false, controller.WithResyncInterval(50*time.Millisecond))
+			former := w.run(c)
+			eventually(t, "its id is known", func() bool { return c.Instance() != "" })
+			must(t, writer(maps)(t.Context(), of(w.configMap("home", "home"), "home", c.Instance())))
 			eventually(t, "its delete is on its way", late.isHeld)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			former.halt()
-			maps = w.maps()
-			next := w.titled(maps, writer(maps), &after)
-			w.run(next)
-			w.quiet(next, &after, "home")
-			if status := late.deliver(); status != http.StatusConflict {
-				t.Errorf("it is answered %d, want a conflict", status)
-			}
-			if w.liveMap("home") == nil {
-				t.Error("the object is gone, though its site exists")
-			}
-			// Once is enough: nothing is written for what comes after.
-			version := w.liveMap("home").ResourceVersion
-			next.Enqueue("home", controller.OperationManual)
-			eventually(t, "it is reconciled once more", func() bool {
-				return after.with("home", controller.OperationManual) > 0 && next.Stats().Running == 0
-			})
-			if now := w.liveMap("home").ResourceVersion; now != version {
-				t.Errorf("it was written again: %s, then %s", version, now)
-			}
+			w.sparesFrom(late, writer, false)
 		})
+	}
+}
+
+// sparesFrom starts the next leader, which reconciles the site, and checks that the late delete of its object is
+// refused and that the object was not written more than once.
+func (w *world) sparesFrom(
+	late *late, writer func(*kube.Handle[*corev1.ConfigMap]) func(context.Context, *corev1.ConfigMap) error,
+	hesitates bool,
+) {
+	w.t.Helper()
+	var seen calls
+	before := w.liveMap("home")
+	maps := w.maps()
+	next := w.titled(maps, writer(maps), &seen, hesitates)
+	w.run(next)
+	w.quiet(next, &seen, "home")
+	if status := late.deliver(); status != http.StatusConflict {
+		w.t.Errorf("it is answered %d, want a conflict", status)
+	}
+	after := w.liveMap("home")
+	if after == nil || after.UID != before.UID {
+		w.t.Fatal("the object is gone, though its site exists")
+	}
+	// Once is enough: nothing is written for what comes after.
+	next.Enqueue("home", controller.OperationManual)
+	eventually(w.t, "it is reconciled once more", func() bool {
+		return seen.with("home", controller.OperationManual) > 0 && next.Stats().Running == 0
+	})
+	if now := w.liveMap("home").ResourceVersion; now != after.ResourceVersion {
+		w.t.Errorf("it was written again: %s, then %s", after.ResourceVersion, now)
 	}
 }
 
