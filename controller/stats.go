@@ -40,6 +40,10 @@ type Stats struct {
 	// Sweeps counts sweeps that have ended. Orphaned is how many objects without an owner the last one found.
 	Sweeps   uint64
 	Orphaned int
+	// Unmarked is how many objects the last sweep found that a handle of this controller has written and that name no
+	// owner any more, or none that can be made out: somebody has taken its labels and annotations off. They are never
+	// deleted, and the log names them. What a handle wrote outside of a reconcile, for nobody, counts too.
+	Unmarked int
 	// Foreign counts encounters with objects of another installation that name an owner of this kind.
 	Foreign uint64
 	// Uncovered counts encounters with objects of a primary that a Kubernetes informer does not show, because it is
@@ -99,7 +103,7 @@ func statsOf(e *engine.Engine) Stats {
 		Leading: e.Leads(), Terms: c.Terms.Load(),
 		BrakeEngaged: c.BrakeEngaged.Load(),
 		TornDown:     c.TornDown.Load(), Cascaded: c.Cascaded.Load(),
-		Sweeps: c.Sweeps.Load(), Orphaned: int(c.Orphaned.Load()),
+		Sweeps: c.Sweeps.Load(), Orphaned: int(c.Orphaned.Load()), Unmarked: int(c.Unmarked.Load()),
 		Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(),
 		Malformed: c.Malformed.Load(), Invalid: c.Invalid.Load(),
 		MapperErrors: c.MapperErrors.Load(), RecordErrors: c.RecordErrors.Load(), LeaderErrors: c.LeaderErrors.Load(),

@@ -22,6 +22,7 @@ func ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp o
 
 // mayWrite refuses what is not the primary's. An object is the primary's if its annotations say so, or, where somebody
 // took them away, its labels, or if this process itself wrote this very object for it, or has seen that it was its own.
+// Labels without an installation are of every one, as annotations are: the original Kumori runtime sets no others.
 // Where nothing is to be owned, an object is ours that nobody owns and that our field manager has written.
 func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, existing metav1.Object) error {
 	named, labels := owner.Of(existing), owner.OfLabels(existing)
@@ -36,7 +37,7 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 		return nil
 	}
 	if named.IsNone() {
-		if labels == primary.InLabels() {
+		if labels.Allows(primary.InLabels()) {
 			return nil
 		}
 		if last, ok := k.applied.of(key, existing.GetUID()); ok && last.owner == primary && labels.IsNone() {
