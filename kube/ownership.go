@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/current"
@@ -68,7 +69,22 @@ func (k *Handle[T]) exists(key string, existing metav1.Object) *controller.Resou
 	return err
 }
 
-// awaitName has the reconciled primary wait until somebody's object has another owner or is gone. If that is news the
+// beingDeleted is the error about an object that is being deleted, for what was written of it is not to last; nil for
+// any other, and for none.
+func (k *Handle[T]) beingDeleted(key string, obj metav1.Object) error {
+	if obj == nil || obj.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return &controller.BeingDeletedError{Resource: k.resource, Key: key, Finalizers: obj.GetFinalizers()}
+}
+
+// isBeingDeleted reports whether err is that of beingDeleted.
+func isBeingDeleted(err error) bool {
+	_, ok := errors.AsType[*controller.BeingDeletedError](err)
+	return ok
+}
+
+// awaitName has the reconciled primary wait until an object has another owner or is gone. If that is news the
 // caller has to look at the object once more.
 func (k *Handle[T]) awaitName(ctx context.Context, object string) (news bool) {
 	r, ok := current.Of(ctx)

@@ -40,6 +40,7 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 		return false, nil
 	}
 	targets, err = t.toDelete(ctx, a)
+	a.held = heldBy(targets)
 	return err == nil && len(targets) == 0, err
 }
 

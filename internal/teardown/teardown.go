@@ -83,9 +83,15 @@ type Teardown struct {
 func New(c Config) *Teardown { return &Teardown{Config: c} }
 
 // CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of
-// it. It fails with ErrDocumentReturned if the document exists.
-func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, err error) {
+// it; held then says which finalizers keep it, if they do. It fails with ErrDocumentReturned if the document exists.
+func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, held, err error) {
 	a := &absence{teardown: t, key: key}
+	gone, err = t.cleanUp(ctx, a)
+	return gone, a.held, err
+}
+
+func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err error) {
+	key := a.key
 	if err := a.still(ctx); err != nil {
 		return false, err
 	}
