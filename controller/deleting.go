@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// BeingDeletedError says that a Kubernetes object that the primary owns is being deleted, so that what was written of it
-// will not last. The primary is due again as soon as the object is gone, and then makes another one.
+// BeingDeletedError says that a Kubernetes object that the primary owns is being deleted, so that what was written of
+// it will not last. The primary is due again as soon as the object is gone, and then makes another one.
 type BeingDeletedError struct {
 	Resource   schema.GroupVersionResource
 	Key        string   // of the object: "name" or "namespace/name"

@@ -62,8 +62,8 @@ func WithoutForce() ApplyOption { return func(o *applyOptions) { o.withoutForce 
 //
 // If the object is being deleted, what is new in obj is applied, so that a finalizer of the controller's own can be
 // taken off; and the error is a *controller.BeingDeletedError, because it will not last. A reconcile that returns it is
-// not synced. It need not ask for another try: the primary is due again as soon as the object is gone, and Apply makes
-// it again.
+// not synced. It need not ask for another try: where the informer is a source of the controller, the primary is due
+// again as soon as the object is gone, and Apply makes it again.
 //
 // Do not use Apply and CreateOrUpdate on one object: Apply cannot remove fields that CreateOrUpdate has set.
 func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (OperationResult, error) {
