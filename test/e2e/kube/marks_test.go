@@ -234,3 +234,49 @@ func TestATeardownAsksTheAPIServerOnceAndCalmCostsNothing(t *testing.T) {
 		t.Errorf("%d reads for the teardown, want 1 list", n)
 	}
 }
+
+// TestAReconcileDoesNotDeleteWhatContradictsItself, until its marks are mended, as Apply does.
+func TestAReconcileDoesNotDeleteWhatContradictsItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.settled("home")
+	m := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Labels[entity.OwnerKeyLabel] = "another" })
+	maps := w.maps()
+	must(t, w.inReconcile("home", func(ctx context.Context) error {
+		says(t, maps.Delete(ctx, m), w.key("settings"), "labels", "Apply")
+		if w.liveMap("settings") == nil {
+			t.Error("it was deleted")
+		}
+		if _, err := maps.Apply(ctx, w.configMap("settings", "one")); err != nil {
+			return err
+		}
+		return maps.Delete(ctx, w.liveMap("settings"))
+	}, maps.Owns()))
+	if w.liveMap("settings") != nil {
+		t.Error("it was not deleted after its marks were mended")
+	}
+}
+
+// TestWhatCreateOrUpdateWroteIsReportedToo when it has lost all its marks: there is no annotation of an apply on it.
+func TestWhatCreateOrUpdateWroteIsReportedToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.maps()
+	must(t, w.inReconcile("home", func(ctx context.Context) error {
+		_, err := maps.CreateOrUpdate(ctx, w.configMap("settings", ""), func(m *corev1.ConfigMap) error {
+			m.Data = map[string]string{"value": "one"}
+			return nil
+		})
+		return err
+	}, maps.Owns()))
+	w.updateMap("settings", func(m *corev1.ConfigMap) { m.Labels, m.Annotations = nil, nil })
+	c := w.controller(new(calls).reconciler(nil), maps.Owns(), controller.WithResyncInterval(50*time.Millisecond))
+	w.run(c)
+	eventually(t, "it is counted", func() bool { return c.Stats().Unmarked == 1 })
+	wanted := w.configMap("settings", "")
+	c.SetOwner(wanted, "home")
+	other, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, maps.Informer(), kube.WithFieldManager("sites"))
+	must(t, err)
+	must(t, other.AdoptOrFail(t.Context(), wanted))
+	eventually(t, "it is not counted once it is adopted", func() bool { return c.Stats().Unmarked == 0 })
+}

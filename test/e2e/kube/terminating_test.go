@@ -160,3 +160,23 @@ func TestATeardownThatWaitsForAFinalizerSaysSo(t *testing.T) {
 	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 2 && !w.hasRecord("home") })
 	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
 }
+
+// TestASweptObjectThatAFinalizerHoldsIsToldToo: no record says that its owner is torn down, and none is made.
+func TestASweptObjectThatAFinalizerHoldsIsToldToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := of(w.configMap("orphan", "one"), "gone", w.instance())
+	m.Finalizers = []string{finalizer}
+	w.createMap(m)
+	c := w.controller(new(calls).reconciler(nil), w.maps().Owns(), controller.WithResyncInterval(50*time.Millisecond))
+	w.run(c)
+	eventually(t, "Stats says so", func() bool {
+		err := c.Stats().Degraded["teardown"]
+		return err != nil && strings.Contains(err.Error(), w.key("orphan")) && strings.Contains(err.Error(), finalizer)
+	})
+	if w.hasRecord("gone") {
+		t.Error("a record was made")
+	}
+	w.finalized("orphan")
+	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 && w.liveMap("orphan") == nil })
+}
