@@ -180,7 +180,7 @@ func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWh
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "the delete is reconciled", func() bool { return w.seen.with("home", OperationDelete) > 0 })
 	eventually(t, "the error says what to do", func() bool { // once the disks were listed anew
-		_, err := w.c.engine.Inside().Teardown.CleanUp(t.Context(), "home")
+		_, _, err := w.c.engine.Inside().Teardown.CleanUp(t.Context(), "home")
 		return err != nil && strings.Contains(err.Error(), "external.ReconcileAbsent for Disk/ours")
 	})
 	r.halt()

@@ -18,12 +18,19 @@ import (
 // be typed, unstructured or metadata only. With WithDeleter, cascade and sweep delete the objects whose owner is gone;
 // without it they stay. A handle of package kube has an Owns method, which calls OwnsKube with informer and deleter.
 //
-// A teardown does not rely on the informer's cache alone. Before it ends, kube.Deleter lists the primary's objects at
-// the API server, in all namespaces; the deleter of a handle reads the objects that the handle wrote and the cache has
-// never shown. Where the user may not list in all namespaces, the cache decides.
+// A teardown does not rely on the informer's cache alone. Before it ends, the deleter lists the primary's objects at
+// the API server, by label and in all namespaces: one request for each source and teardown. Where the user may not list
+// in all namespaces, the cache decides, and the log says so once. Objects that are being deleted are waited for; if
+// finalizers hold one for longer than a moment, Stats().Degraded and the primary's record name it.
 //
-// An annotation names the owner, and Kubernetes copies annotations, such as those of a Deployment to its ReplicaSets.
-// In an informer of such copies they count as secondaries, and go with the primary.
+// Annotations and labels name the owner. Each mark counts alone, so an object of which somebody has taken the
+// annotations, or the labels, is still found. One that has lost both is never deleted; where a handle wrote it,
+// Stats().Unmarked counts it. Nor is one whose labels name another owner or installation than its annotations do;
+// Stats().Foreign counts it. Labels hold only a hash of a long key, so events of an object with such labels alone do
+// not reach its owner.
+//
+// Kubernetes copies annotations and labels, such as the annotations of a Deployment to its ReplicaSets. In an informer
+// of such copies they count as secondaries, and go with the primary.
 //
 // New sets the informer's watch error handler if the informer has not been started, so that it can say why a cache does
 // not sync or falls behind. See WithWatchErrorHandler.

@@ -37,10 +37,16 @@ type Stats struct {
 	// TornDown counts primaries whose teardown has ended. Cascaded counts secondaries that the runtime deleted for
 	// them.
 	TornDown, Cascaded uint64
-	// Sweeps counts sweeps that have ended. Orphaned is how many objects without an owner the last one found.
+	// Sweeps counts sweeps that have ended. Orphaned is how many objects without an owner the last one found. Those
+	// that name a hash of the owner's key alone stay: nobody can be asked whether such an owner is really gone.
 	Sweeps   uint64
 	Orphaned int
-	// Foreign counts encounters with objects of another installation that name an owner of this kind.
+	// Unmarked is how many objects the last sweep found that a handle of this controller has written and that name no
+	// owner any more, or none that can be made out: somebody has taken its labels and annotations off. They are never
+	// deleted, and the log names them. What a handle wrote outside of a reconcile, for nobody, counts too.
+	Unmarked int
+	// Foreign counts encounters with objects that name an owner of this kind and are not deleted: they are of another
+	// installation, or their labels name another owner than their annotations.
 	Foreign uint64
 	// Uncovered counts encounters with objects of a primary that a Kubernetes informer does not show, because it is
 	// confined to other namespaces or labels. When the primary goes, only the process that wrote them knows of them.
@@ -99,7 +105,7 @@ func statsOf(e *engine.Engine) Stats {
 		Leading: e.Leads(), Terms: c.Terms.Load(),
 		BrakeEngaged: c.BrakeEngaged.Load(),
 		TornDown:     c.TornDown.Load(), Cascaded: c.Cascaded.Load(),
-		Sweeps: c.Sweeps.Load(), Orphaned: int(c.Orphaned.Load()),
+		Sweeps: c.Sweeps.Load(), Orphaned: int(c.Orphaned.Load()), Unmarked: int(c.Unmarked.Load()),
 		Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(),
 		Malformed: c.Malformed.Load(), Invalid: c.Invalid.Load(),
 		MapperErrors: c.MapperErrors.Load(), RecordErrors: c.RecordErrors.Load(), LeaderErrors: c.LeaderErrors.Load(),

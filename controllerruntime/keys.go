@@ -98,6 +98,12 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 // GarbageSecondaries enqueues, with OperationDelete, each owner that secondaries name and that does not exist. The
 // leader is asked before SyncHandler is called, and the brake holds back a mass delete. An override may call it from
 // its own GarbageSecondaries; at any other time it does nothing.
+//
+// A secondary names its owner in annotations, or, as those that the original Kumori runtime made, in labels alone. One
+// without the id of an installation counts as one of this installation: the original sets none, and the runtime itself
+// deletes nothing, SyncHandler does. So two installations that share a cluster must not both have such objects for
+// owners of the same kind. Where labels have only the hash of a key that nobody has, no owner can be enqueued;
+// Stats().Orphaned counts such an object. One whose labels name another owner than its annotations is left alone.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) GarbageSecondaries() {
 	r.mu.Lock()
 	sweep := r.sweep
@@ -111,8 +117,9 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) GarbageSecondarie
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Clean() {}
 
 // DecomposeKubeSecondaryResource returns the secondary, which it takes out of a DeletedFinalStateUnknown if need be,
-// and the key of the primary that owns it. The key is "" if the secondary names no owner, one of another kind, or one
-// of another installation. An obj that is not an object with metadata is an error.
+// and the key of the primary that owns it, as the annotations say, or the labels where these are gone. The key is "" if
+// the secondary names no owner, one of another kind, one of another installation, or only the hash of a key. A
+// secondary that names no installation is of this one. An obj that is not an object with metadata is an error.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSecondaryResource(
 	obj any,
 ) (secondaryResource metav1.Object, primaryKey string, err error) {

@@ -41,8 +41,7 @@ func (s *handlerSink) Created(ctx context.Context, obj metav1.Object, _ bool) { 
 
 // Updated also hands over the old object if it had another owner, who would otherwise not learn of its loss.
 func (s *handlerSink) Updated(ctx context.Context, oldObj, newObj metav1.Object) {
-	oldKind, oldKey, _ := controller.OwnerOf(oldObj)
-	if kind, key, _ := controller.OwnerOf(newObj); kind != oldKind || key != oldKey {
+	if entity.OwnerIndexValueOf(oldObj) != entity.OwnerIndexValueOf(newObj) {
 		s.call(ctx, oldObj)
 	}
 	s.call(ctx, newObj)

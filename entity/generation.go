@@ -74,12 +74,7 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		return nil, fmt.Errorf("informer of bucket %q: %w", c.cfg.Bucket, err)
 	}
 	g.docs, g.public = docs, &startingInformer{Informer: docs, start: g.start}
-	g.writes = newOverlay(docs, func(obj T) string {
-		if kind, key, ok := OwnerOf(obj); ok {
-			return OwnerIndexValue(kind, key)
-		}
-		return ""
-	})
+	g.writes = newOverlay(docs, func(obj T) string { return OwnerIndexValueOf(obj) })
 	if c.records == nil {
 		return g, nil
 	}

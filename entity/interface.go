@@ -65,7 +65,7 @@ type Lister[T IEntity] interface {
 	Get(key string) (T, error)
 	// List returns the entities whose labels match; a nil selector matches all.
 	List(selector labels.Selector) ([]T, error)
-	// OwnedBy returns the entities whose owner annotations name this kind and key.
+	// OwnedBy returns the entities that name this kind and key as their owner, in annotations or else in labels.
 	OwnedBy(kind, key string) ([]T, error)
 }
 

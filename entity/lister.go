@@ -157,32 +157,33 @@ func (l lister[T]) List(selector labels.Selector) ([]T, error) {
 	return out, nil
 }
 
-// OwnedBy returns the entities whose owner annotations name this kind and key. It uses the informer's index.
+// OwnedBy returns the entities that name this kind and key as their owner; see IsOwnedBy. It uses the informer's index.
 func (l lister[T]) OwnedBy(kind, key string) ([]T, error) {
 	g, err := l.client.ready()
 	if err != nil {
 		return nil, err
 	}
-	value := OwnerIndexValue(kind, key)
-	candidates := g.writes.Group(value)
-	indexed, err := g.docs.GetIndexer().IndexKeys(OwnerIndex, value)
-	if err != nil {
-		return nil, fmt.Errorf("index %q of kind %s: %w", OwnerIndex, l.client.cfg.Kind, err)
+	var candidates []string
+	values := OwnerIndexValues(kind, key)
+	for _, value := range values {
+		candidates = append(candidates, g.writes.Group(value)...) // before the store; lookup says why
 	}
-	out := make([]T, 0, len(candidates)+len(indexed))
+	for _, value := range values {
+		indexed, err := g.docs.GetIndexer().IndexKeys(OwnerIndex, value)
+		if err != nil {
+			return nil, fmt.Errorf("index %q of kind %s: %w", OwnerIndex, l.client.cfg.Kind, err)
+		}
+		candidates = append(candidates, indexed...)
+	}
+	out := make([]T, 0, len(candidates))
 	seen := make(map[string]bool, len(candidates))
-	for i, name := range append(candidates, indexed...) {
-		if i < len(candidates) {
-			seen[name] = true
-		} else if seen[name] {
+	for _, name := range candidates {
+		if seen[name] {
 			continue
 		}
+		seen[name] = true
 		// An own write may have deleted it or changed its owner.
-		obj, _, found := g.lookup(name)
-		if !found {
-			continue
-		}
-		if ownerKind, ownerKey, ok := OwnerOf(obj); ok && ownerKind == kind && ownerKey == key {
+		if obj, _, found := g.lookup(name); found && IsOwnedBy(obj, kind, key) {
 			out = append(out, g.join(obj, name))
 		}
 	}

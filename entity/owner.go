@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 
@@ -26,11 +27,50 @@ const (
 // that what is not in it was not deleted.
 const OwnerRevisionAnnotation = "nagi/ownerrevision"
 
-// OwnerIndex is the index by owner on the informers of clients. OwnerIndexValue makes its values.
+// OwnerIndex is the index by owner on the informers of clients. OwnerIndexValues says under which values to look.
 const OwnerIndex = "nagi/owner"
 
-// OwnerIndexValue is the value of OwnerIndex for the secondaries of this kind and key.
+// OwnerIndexValue is the value of OwnerIndex for the secondaries whose annotations name this kind and key.
 func OwnerIndexValue(kind, key string) string { return kind + "/" + key }
+
+// OwnerIndexValues are the values of OwnerIndex under which the secondaries of this kind and key are: the second, if
+// there is one, is for those that name a hash of the key in labels alone. IsOwnedBy tells whether one that is found is
+// really theirs.
+func OwnerIndexValues(kind, key string) []string {
+	values := []string{OwnerIndexValue(kind, key)}
+	if hashed := OwnerIndexValue(OwnerLabelValue(kind), OwnerLabelValue(key)); hashed != values[0] {
+		values = append(values, hashed)
+	}
+	return values
+}
+
+// OwnerIndexValueOf returns the value of OwnerIndex that obj has; "" if it names no owner. Labels count where the
+// annotations are gone.
+func OwnerIndexValueOf(obj metav1.Object) string {
+	annotations, labels := obj.GetAnnotations(), obj.GetLabels()
+	kind := cmp.Or(annotations[OwnerKindAnnotation], labels[OwnerKindLabel])
+	key := cmp.Or(annotations[OwnerKeyAnnotation], labels[OwnerKeyLabel])
+	if kind == "" || key == "" {
+		return ""
+	}
+	return OwnerIndexValue(kind, key)
+}
+
+// IsOwnedBy reports whether obj names this kind and key as its owner, of any installation. Where an annotation is gone
+// the label counts.
+func IsOwnedBy(obj metav1.Object, kind, key string) bool {
+	annotations, labels := obj.GetAnnotations(), obj.GetLabels()
+	return names(annotations[OwnerKindAnnotation], labels[OwnerKindLabel], kind) &&
+		names(annotations[OwnerKeyAnnotation], labels[OwnerKeyLabel], key)
+}
+
+// names reports whether an annotation, or where it is gone a label, stands for a value.
+func names(annotation, label, value string) bool {
+	if annotation != "" {
+		return annotation == value
+	}
+	return label != "" && label == OwnerLabelValue(value)
+}
 
 // OwnerOf returns the kind and key of the primary that obj names in its annotations; ok is false if it names none.
 func OwnerOf(obj metav1.Object) (kind, key string, ok bool) {
@@ -106,8 +146,8 @@ func ownerIndexFunc(obj any) ([]string, error) {
 	if !ok {
 		return nil, nil
 	}
-	if kind, key, ok := OwnerOf(m); ok {
-		return []string{OwnerIndexValue(kind, key)}, nil
+	if value := OwnerIndexValueOf(m); value != "" {
+		return []string{value}, nil
 	}
 	return nil, nil
 }

@@ -62,6 +62,11 @@ func WithoutForce() ApplyOption { return func(o *applyOptions) { o.withoutForce 
 // a new version then.) Where the cache cannot tell, because the informer keeps metadata only or its transform drops the
 // managedFields, Apply asks after each change of the object.
 //
+// If the object is being deleted, what is new in obj is applied, so that a finalizer of the controller's own can be
+// taken off; and the error is a *controller.BeingDeletedError, because it will not last. A reconcile that returns it is
+// not synced. It need not ask for another try: where the informer is a source of the controller, the primary is due
+// again as soon as the object is gone, and Apply makes it again.
+//
 // Do not use Apply and CreateOrUpdate on one object: Apply cannot remove fields that CreateOrUpdate has set.
 func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (OperationResult, error) {
 	c, err := k.configuration(ctx, obj, opts)
@@ -76,7 +81,7 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 		}
 		again := overtaken(err)
 		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
-		if foreign {
+		if foreign || isBeingDeleted(err) {
 			again = k.awaitName(ctx, c.key) || tries == 0 // what the cache says may be old
 		}
 		if !again || !conflict.Pause(ctx, tries) {
@@ -202,7 +207,7 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 		return OperationResultNone, err
 	}
 	if k.upToDate(c, existing) && c.stamp.StandsOn(existing) {
-		return OperationResultNone, nil
+		return OperationResultNone, k.beingDeleted(c.key, existing)
 	}
 	c.stamp.Over(existing).Set(desired)
 	// With the uid, an object that somebody replaced meanwhile is not touched, and a deleted one is not made again.
@@ -217,9 +222,9 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 		if k.own.stored(c.key) == existing {
 			k.applied.Confirmed(k.wanted(c), existing)
 		}
-		return OperationResultNone, nil
+		return OperationResultNone, k.beingDeleted(c.key, returned)
 	}
-	return OperationResultUpdated, nil
+	return OperationResultUpdated, k.beingDeleted(c.key, returned)
 }
 
 // upToDate tells whether an apply would change nothing.
@@ -267,7 +272,7 @@ func (k *Handle[T]) wrote(ctx context.Context, key string, returned *unstructure
 }
 
 func (k *Handle[T]) applyFailed(c *configuration, err error) error {
-	if _, ok := errors.AsType[*controller.ResourceExistsError](err); ok {
+	if _, ok := errors.AsType[*controller.ResourceExistsError](err); ok || isBeingDeleted(err) {
 		return err
 	}
 	if conflict := applyConflict(k.resource, c.key, err); conflict != nil {

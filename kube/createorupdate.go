@@ -30,7 +30,8 @@ import (
 //
 // Inside a reconcile the reconciled primary becomes the owner. If the object exists and is not the primary's, nothing
 // is written, the error is a *ResourceExistsError, and an event on the primary says so. Outside a reconcile obj names
-// its owner as it comes (Controller.SetOwner), or has none.
+// its owner as it comes (Controller.SetOwner), or has none. An object that is being deleted is changed, and then the
+// error is a *controller.BeingDeletedError, as with Apply.
 //
 // A change is sent as a merge patch on the resourceVersion that was read. So fields that T does not know stay, in items
 // of lists too: a changed item is matched by its name, key or id if that is unique, else by its place. Where the cache
@@ -67,17 +68,26 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 		}
 		result, err := k.createOrUpdate(ctx, obj, existing, primary, stamp, manager, mutate)
 		if err == nil {
+			err = k.beingDeleted(key, existing)
+		}
+		if err == nil {
+			err = k.beingDeleted(key, obj) // as the server returned it
+		}
+		if err == nil {
 			return result, nil
 		}
 		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
 		again := conflict.Is(err)
-		if foreign {
+		deleting := isBeingDeleted(err)
+		if foreign || deleting {
 			again = k.awaitName(ctx, key) || cached && tries == 0 // what the cache says may be old
 		}
 		switch {
 		case again && conflict.Pause(ctx, tries):
 		case foreign:
 			current.WarnResourceExists(ctx, exists.Key)
+			return OperationResultNone, err
+		case deleting:
 			return OperationResultNone, err
 		default:
 			return OperationResultNone, k.explain("create or update", key, err)

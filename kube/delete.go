@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -24,6 +26,7 @@ var (
 	_ kubesource.ResourceNamer = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.UnseenOwner   = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.LiveOwner     = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.Writer        = handleDeleter[*unstructured.Unstructured]{}
 )
 
 // Delete implements Deleter.
@@ -48,7 +51,7 @@ func (d handleDeleter[T]) Unseen(kind, key string) []metav1.Object {
 		if obj == nil {
 			continue
 		}
-		if owner.OwnedBy(obj, kind, key) {
+		if entity.IsOwnedBy(obj, kind, key) {
 			objects = append(objects, obj)
 		}
 	}
@@ -56,14 +59,20 @@ func (d handleDeleter[T]) Unseen(kind, key string) []metav1.Object {
 }
 
 // Delete deletes obj as it was read, with preconditions on its uid and resourceVersion; see Deleter. An object that is
-// absent is success. Inside a reconcile, an object that is not the primary's is a *ResourceExistsError. The object may
-// outlive the call, with a deletionTimestamp, where finalizers hold it.
+// absent is success. Inside a reconcile, an object that is not the primary's is a *ResourceExistsError, and one whose
+// labels name another owner than its annotations is not deleted either. The object may outlive the call, with a
+// deletionTimestamp, where finalizers hold it.
 func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	key := source.ObjectKey(obj)
 	r, reconciling := current.Of(ctx)
 	if reconciling {
 		if err := k.mayWrite(key, r.Primary().Owner, "", obj); err != nil {
 			return fmt.Errorf("delete: %w", err)
+		}
+		if owner.NamedBy(obj).Contradicts() {
+			return fmt.Errorf("delete %s %q: its annotations name another owner or installation than its labels, "+
+				"so it is not certain whose it is: mend them, as Apply does, or delete it by hand",
+				kubeerrors.ResourceName(k.resource), key)
 		}
 	}
 	if err := k.deleter.Delete(ctx, obj); err != nil {

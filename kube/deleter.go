@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/guard"
@@ -54,6 +55,7 @@ type resourceDeleter struct {
 	resource    schema.GroupVersionResource
 	propagation metav1.DeletionPropagation
 	invalid     error
+	unlisted    sync.Once // says that it may not list
 }
 
 // newResourceDeleter returns a deleter, and all that is wrong with its arguments in one error.

@@ -43,9 +43,12 @@
 // # Who owns what
 //
 // A write inside a reconcile makes the reconciled primary the owner, in labels and annotations: an ownerReference
-// cannot name a document in NATS. An object that is another primary's, another installation's or nobody's is not
-// touched; the write returns a *controller.ResourceExistsError, and the primary gets an event. [Handle.AdoptOrFail]
-// takes over an object that nobody owns.
+// cannot name a document in NATS. Either of them finds the object later. An object that is another primary's, another
+// installation's or nobody's is not touched; the write returns a *controller.ResourceExistsError, and the primary gets
+// an event. [Handle.AdoptOrFail] takes over an object that nobody owns.
+//
+// An object of the primary's that is being deleted does not count as written: the write returns a
+// *controller.BeingDeletedError, and the primary is due again when the object is gone.
 //
 // # Own writes are read back
 //
@@ -59,6 +62,10 @@
 // [WithPropagation] say how. Each delete has preconditions on the uid and resourceVersion that were seen.
 // [Handle.Delete] is for objects that the reconciler itself no longer wants.
 //
+// A teardown ends when the API server lists nothing more that is the primary's, and waits for what finalizers hold. An
+// object that has lost its owner's annotations, or its labels, is still deleted; one that has lost both, or whose
+// labels contradict its annotations, is counted in Stats and stays.
+//
 // # Without a handle
 //
 // A reconciler that writes with a client of its own, or only wants events, needs no handle: controller.OwnsKube and
@@ -68,6 +75,5 @@
 // # Rights
 //
 // The informer needs list and watch. Apply needs get, create and patch; CreateOrUpdate and AdoptOrFail too; deletes
-// need delete and get. For a teardown [Deleter] also lists in all namespaces; without that right it relies on the
-// cache.
+// need delete and get. A teardown also lists in all namespaces; without that right it relies on the cache.
 package kube

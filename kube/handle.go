@@ -12,7 +12,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
-	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -151,21 +150,22 @@ func (k *Handle[T]) Get(key string) (T, error) {
 func (k *Handle[T]) List(selector labels.Selector) ([]T, error) {
 	return k.collect(func(obj metav1.Object) bool {
 		return selector == nil || selector.Empty() || selector.Matches(labels.Set(obj.GetLabels()))
-	}, func() ([]any, error) { return k.informer.GetStore().List(), nil })
+	}, func() ([]metav1.Object, error) { return source.StoreObjects(k.informer.GetStore()), nil })
 }
 
-// OwnedBy returns copies of the objects whose annotations name the owner with this kind and key, of every installation.
-// It reads an index, not all objects. The error is IsServiceUnavailable until the informer has synced.
+// OwnedBy returns copies of the objects that name the owner with this kind and key, of every installation: in their
+// annotations, or where these are gone in their labels. It reads an index, not all objects. The error is
+// IsServiceUnavailable until the informer has synced.
 func (k *Handle[T]) OwnedBy(kind, key string) ([]T, error) {
 	return k.collect(func(obj metav1.Object) bool {
-		return owner.OwnedBy(obj, kind, key)
-	}, func() ([]any, error) {
-		return k.informer.GetIndexer().ByIndex(entity.OwnerIndex, entity.OwnerIndexValue(kind, key))
-	})
+		return entity.IsOwnedBy(obj, kind, key)
+	}, func() ([]metav1.Object, error) { return kubesource.Owned(k.informer, kind, key) })
 }
 
 // collect merges the cached objects with own writes that the cache does not show yet.
-func (k *Handle[T]) collect(matches func(metav1.Object) bool, cached func() ([]any, error)) ([]T, error) {
+func (k *Handle[T]) collect(
+	matches func(metav1.Object) bool, cached func() ([]metav1.Object, error),
+) ([]T, error) {
 	if err := k.synced(); err != nil {
 		return nil, err
 	}
@@ -183,11 +183,7 @@ func (k *Handle[T]) collect(matches func(metav1.Object) bool, cached func() ([]a
 		out = append(out, obj)
 		return err
 	}
-	for _, item := range items {
-		obj, ok := source.MetaObject(item)
-		if !ok {
-			continue
-		}
+	for _, obj := range items {
 		if _, written := own[source.ObjectKey(obj)]; written {
 			continue // comes below
 		}

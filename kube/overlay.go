@@ -85,8 +85,8 @@ func (o *overlay) uncoverUnshown(key string, w ownWrite) {
 }
 
 // notShown are the keys of a primary's objects that were written and that the cache does not have though it has come so
-// far; not all of them if there were too many to remember.
-func (o *overlay) notShown(kind, key string) (names []string, all bool) {
+// far, but for those that were too many to remember.
+func (o *overlay) notShown(kind, key string) (names []string) {
 	o.own.Prune() // what is too old is reached, too
 	for name, w := range o.own.All() {
 		if o.Reached(w) {

@@ -1,12 +1,15 @@
 package kube
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,7 +17,7 @@ import (
 )
 
 // OwnedLive lists by labels what a primary owns, of all who write it: one request. Where it may not be listed the cache
-// alone has to tell.
+// alone has to tell, and the log says so once.
 func (d *resourceDeleter) OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
 	if d.invalid != nil {
 		return nil, d.invalid
@@ -23,44 +26,61 @@ func (d *resourceDeleter) OwnedLive(ctx context.Context, kind, key string) ([]me
 		entity.OwnerKindLabel: entity.OwnerLabelValue(kind), entity.OwnerKeyLabel: entity.OwnerLabelValue(key),
 	})
 	list, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
-	if apierrors.IsForbidden(err) || kubeerrors.UnknownResource(err) {
+	if apierrors.IsForbidden(err) {
+		d.unlisted.Do(func() {
+			klog.FromContext(ctx).Info("May not list in all namespaces, so when a teardown ends the cache alone "+
+				"tells what is left: grant the verb list in a ClusterRole",
+				"resource", kubeerrors.ResourceName(d.resource), "err", err)
+		})
 		return nil, nil
+	}
+	if kubeerrors.UnknownResource(err) {
+		return nil, nil // the CustomResourceDefinition is gone, and with it all objects
 	}
 	if err != nil {
 		return nil, kubeerrors.Explain("list what "+kind+" "+key+" owns in", d.resource, "", err)
 	}
 	var objects []metav1.Object
 	for i := range list.Items {
-		if owner.OwnedBy(&list.Items[i], kind, key) {
+		if entity.IsOwnedBy(&list.Items[i], kind, key) {
 			objects = append(objects, &list.Items[i])
 		}
 	}
 	return objects, nil
 }
 
-// OwnedLive reads what the handle wrote and its cache never showed: no request where there is nothing. Where that was
-// too much to remember it lists.
+// OwnedLive lists what a primary owns, and reads what the handle wrote, its cache never showed, and the list does not
+// have: it may have lost its labels, or the list may be forbidden.
 func (d handleDeleter[T]) OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
-	names, all := d.k.own.notShown(kind, key)
-	if !all {
-		return d.k.deleter.OwnedLive(ctx, kind, key)
+	objects, err := d.k.deleter.OwnedLive(ctx, kind, key)
+	if err != nil {
+		return nil, err
 	}
-	var objects []metav1.Object
-	for _, name := range names {
+	for _, name := range d.k.own.notShown(kind, key) {
+		listed := func(obj metav1.Object) bool { return source.ObjectKey(obj) == name }
+		if slices.ContainsFunc(objects, listed) {
+			continue
+		}
 		live, err := d.k.live(ctx, name)
 		if kubeerrors.UnknownResource(err) {
-			continue // the CustomResourceDefinition is gone, and with it all objects
+			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if live == nil || !owner.OwnedBy(live, kind, key) {
+		if live == nil || !entity.IsOwnedBy(live, kind, key) {
 			d.k.own.uncovered.remove(name)
 			continue
 		}
 		objects = append(objects, live)
 	}
 	return objects, nil
+}
+
+// WrittenBy tells by the object's annotation, or by its managed fields, whether the handle has written it.
+func (d handleDeleter[T]) WrittenBy(obj metav1.Object, controller string) bool {
+	manager := cmp.Or(d.k.manager, controller)
+	return obj.GetAnnotations()[AppliedHashAnnotation(manager)] != "" || writtenBy(obj, manager)
 }
 
 // noteUncovered is for an object that the API server has, is the reconciled primary's, and is not in a cache which has
@@ -71,7 +91,7 @@ func (k *Handle[T]) noteUncovered(ctx context.Context, key string, live metav1.O
 		return
 	}
 	primary := r.Primary()
-	if !owner.OwnedBy(live, primary.Kind, primary.Key) || !r.MayDelete(live) || !k.own.lacks(key, live) {
+	if !entity.IsOwnedBy(live, primary.Kind, primary.Key) || !r.MayDelete(live) || !k.own.lacks(key, live) {
 		return
 	}
 	k.own.uncovered.add(key, owner.Of(live))

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/current"
@@ -22,6 +23,7 @@ func ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp o
 
 // mayWrite refuses what is not the primary's. An object is the primary's if its annotations say so, or, where somebody
 // took them away, its labels, or if this process itself wrote this very object for it, or has seen that it was its own.
+// Labels without an installation are of every one, as annotations are: the original Kumori runtime sets no others.
 // Where nothing is to be owned, an object is ours that nobody owns and that our field manager has written.
 func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, existing metav1.Object) error {
 	named, labels := owner.Of(existing), owner.OfLabels(existing)
@@ -36,7 +38,7 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 		return nil
 	}
 	if named.IsNone() {
-		if labels == primary.InLabels() {
+		if labels.Allows(primary.InLabels()) {
 			return nil
 		}
 		if last, ok := k.applied.Of(key, existing.GetUID()); ok && last.Owner == primary && labels.IsNone() {
@@ -67,7 +69,22 @@ func (k *Handle[T]) exists(key string, existing metav1.Object) *controller.Resou
 	return err
 }
 
-// awaitName has the reconciled primary wait until somebody's object has another owner or is gone. If that is news the
+// beingDeleted is the error about an object that is being deleted, for what was written of it is not to last; nil for
+// any other, and for none.
+func (k *Handle[T]) beingDeleted(key string, obj metav1.Object) error {
+	if obj == nil || obj.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return &controller.BeingDeletedError{Resource: k.resource, Key: key, Finalizers: obj.GetFinalizers()}
+}
+
+// isBeingDeleted reports whether err is that of beingDeleted.
+func isBeingDeleted(err error) bool {
+	_, ok := errors.AsType[*controller.BeingDeletedError](err)
+	return ok
+}
+
+// awaitName has the reconciled primary wait until an object has another owner or is gone. If that is news the
 // caller has to look at the object once more.
 func (k *Handle[T]) awaitName(ctx context.Context, object string) (news bool) {
 	r, ok := current.Of(ctx)

@@ -24,7 +24,6 @@ type uncoveredObjects struct {
 	mu     sync.Mutex
 	owners map[string]owner.Owner // by key of the object
 	looked time.Time              // when those were dropped the last time that the cache shows by then
-	forgot bool                   // there were too many of them
 }
 
 // add remembers an object; what nobody owns no teardown needs.
@@ -38,8 +37,7 @@ func (u *uncoveredObjects) add(key string, primary owner.Owner) {
 		u.dropShownLocked()
 	}
 	if len(u.owners) >= uncoveredMost {
-		u.forgot = true
-		return
+		return // the list by labels has it
 	}
 	if u.owners == nil {
 		u.owners = map[string]owner.Owner{}
@@ -54,8 +52,8 @@ func (u *uncoveredObjects) remove(key string) {
 	delete(u.owners, key)
 }
 
-// of returns the keys of a primary's objects; not all of them if there were too many to remember.
-func (u *uncoveredObjects) of(kind, key string) (names []string, all bool) {
+// of returns the keys of a primary's objects, but for those that were too many to remember.
+func (u *uncoveredObjects) of(kind, key string) (names []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for name, primary := range u.owners {
@@ -63,7 +61,7 @@ func (u *uncoveredObjects) of(kind, key string) (names []string, all bool) {
 			names = append(names, name)
 		}
 	}
-	return names, !u.forgot
+	return names
 }
 
 // dropShown forgets those that the cache shows after all, as it does when a watch goes on that had stalled.

@@ -50,7 +50,7 @@ func (h reconcileHost) Logger(base logr.Logger, key string, operations operation
 }
 
 // MayDelete implements current.Host.
-func (h reconcileHost) MayDelete(obj metav1.Object) bool { return h.mayDelete(obj) }
+func (h reconcileHost) MayDelete(obj metav1.Object) bool { return h.Claim().MayDelete(obj) }
 
 // AwaitName implements current.Host.
 func (h reconcileHost) AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool) {

@@ -19,7 +19,7 @@ type Counts struct {
 	Foreign, Uncovered              atomic.Uint64
 	TornDown, Cascaded              atomic.Uint64
 	Sweeps                          atomic.Uint64
-	Orphaned                        atomic.Int64
+	Orphaned, Unmarked              atomic.Int64
 	RecordErrors, LeaderErrors      atomic.Uint64
 	BrakeEngaged                    atomic.Uint64
 	Terms                           atomic.Uint64

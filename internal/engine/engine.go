@@ -16,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -177,8 +178,6 @@ func (e *Engine) newTeardown() *teardown.Teardown {
 // teardownOwner implements teardown.Owner.
 type teardownOwner struct{ *Engine }
 
-func (o teardownOwner) MayDelete(obj metav1.Object) bool { return o.mayDelete(obj) }
-
 func (o teardownOwner) LastSeen(key string) metav1.Object {
 	if deleted := o.keys.Of(key).Deleted; deleted != nil {
 		return deleted.Object
@@ -186,28 +185,26 @@ func (o teardownOwner) LastSeen(key string) metav1.Object {
 	return nil
 }
 
-// Owners is the mapper of Owns and OwnsKube: the owner, if it is of our kind and not of another installation.
+// Owners is the mapper of Owns and OwnsKube: the owner, if it is of our kind and not of another installation. Who is
+// named by a hash alone is not found.
 func (e *Engine) Owners(_ context.Context, obj metav1.Object) ([]string, error) {
-	kind, key, ok := entity.OwnerOf(obj)
-	if !ok || kind != e.Kind || !e.WellFormed(key) {
+	claim := e.Claim()
+	named, ours := claim.OwnerOf(obj)
+	key, _ := named.Key()
+	if !ours || !e.WellFormed(key) {
 		return nil, nil
 	}
-	if instance := entity.InstanceOf(obj); instance != "" && instance != e.InstanceID() {
+	if claim.IsForeign(named) {
 		e.stats.Foreign.Add(1)
 		return nil, nil
 	}
 	return []string{key}, nil
 }
 
-// mayDelete tells whether the runtime may delete obj: its owner is of our kind and of this installation, for certain.
-// Under the Kumori API, which never deletes by itself, an object that names no installation counts too.
-func (e *Engine) mayDelete(obj metav1.Object) bool {
-	kind, _, ok := entity.OwnerOf(obj)
-	if !ok || kind != e.Kind {
-		return false
-	}
-	instance := entity.InstanceOf(obj)
-	return instance != "" && instance == e.InstanceID() || instance == "" && e.opts.WithoutCascade
+// Claim says what the runtime may delete. Under the Kumori API, which never deletes by itself, an object that names no
+// installation counts too.
+func (e *Engine) Claim() owner.Claim {
+	return owner.Claim{Kind: e.Kind, Instance: e.InstanceID(), Unnamed: e.opts.WithoutCascade}
 }
 
 // InstanceID is the id of the installation; "" while it is not known.

@@ -89,8 +89,8 @@ func (e *Engine) sweep(ctx context.Context) {
 		return
 	}
 	defer e.stats.Sweeps.Add(1)
-	found := e.teardown.Sweep(ctx)
-	count := 0
+	found, ownerless := e.teardown.Sweep(ctx)
+	count := ownerless.Hashed
 	for _, o := range found {
 		klog.FromContext(ctx).Info("Sweep found objects whose owners do not exist",
 			"source", o.Source, "objects", o.Count, "of", o.Known, "owners", len(o.Owners),
@@ -98,6 +98,7 @@ func (e *Engine) sweep(ctx context.Context) {
 		count += o.Count
 	}
 	e.stats.Orphaned.Store(int64(count))
+	e.stats.Unmarked.Store(int64(ownerless.Unmarked))
 	if e.opts.SweepDryRun {
 		found = nil
 	}

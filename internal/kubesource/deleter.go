@@ -29,8 +29,20 @@ type (
 		Unseen(kind, key string) []metav1.Object
 	}
 
-	// LiveOwner asks the API server for objects of a primary that the cache does not show.
+	// LiveOwner asks the API server for the objects of a primary, whether the cache shows them or not.
 	LiveOwner interface {
 		OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error)
 	}
+
+	// Writer tells whether it has written an object, as far as the object itself shows, for the controller of that
+	// name.
+	Writer interface {
+		WrittenBy(obj metav1.Object, controller string) bool
+	}
 )
+
+// WrittenBy reports whether the source's deleter has written an object for the controller of that name.
+func (s *Source) WrittenBy(obj metav1.Object, controller string) bool {
+	d, ok := s.config.Deleter.(Writer)
+	return ok && d.WrittenBy(obj, controller)
+}

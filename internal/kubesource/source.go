@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
@@ -193,13 +192,9 @@ func (s *Source) OwnedBy(key string) ([]metav1.Object, error) {
 	if d, ok := s.config.Deleter.(UnseenOwner); ok {
 		unseen = d.Unseen(s.config.Kind, key) // before the cache is read, which may have it by then
 	}
-	items, err := s.informer.GetIndexer().ByIndex(entity.OwnerIndex, entity.OwnerIndexValue(s.config.Kind, key))
+	cached, err := Owned(s.informer, s.config.Kind, key)
 	objects := unseen
-	for _, item := range items {
-		obj, ok := source.MetaObject(item)
-		if !ok {
-			continue
-		}
+	for _, obj := range cached {
 		same := func(other metav1.Object) bool { return source.ObjectKey(other) == source.ObjectKey(obj) }
 		if !slices.ContainsFunc(unseen, same) {
 			objects = append(objects, obj)
@@ -208,13 +203,14 @@ func (s *Source) OwnedBy(key string) ([]metav1.Object, error) {
 	return objects, err
 }
 
-// OwnedLive asks the API server for what a primary owns and the cache does not show.
+// OwnedLive asks the API server for what a primary owns.
 func (s *Source) OwnedLive(ctx context.Context, key string) ([]metav1.Object, error) {
 	d, ok := s.config.Deleter.(LiveOwner)
 	if !ok {
 		return nil, nil
 	}
-	return d.OwnedLive(ctx, s.config.Kind, key)
+	objects, err := d.OwnedLive(ctx, s.config.Kind, key)
+	return objects, s.health.errors.NoteUnanswered(err)
 }
 
 // All implements source.Owned.

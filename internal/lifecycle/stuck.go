@@ -5,38 +5,92 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// stuckTeardowns are those that failed twice or more in a row, but for the fault of the reconciler. Nobody reads the
-// record of a document that is gone, so they show as degraded. One of them stands for all, and stays until it goes on.
+// stuckTeardowns are those that failed twice or more in a row, but for the fault of the reconciler, and those that wait
+// for finalizers. Few read the record of a document that is gone, so they show as degraded. One of them stands for all,
+// and stays until it goes on.
 type stuckTeardowns struct {
-	count atomic.Int64 // of errs, so that others need no lock
+	count atomic.Int64 // of errs and held, so that others need no lock
 
 	mu    sync.Mutex
 	term  *Term // which they are of
 	errs  map[string]error
+	held  map[string]time.Time // since when finalizers hold something; those that do for long have an error, too
 	shown string
 }
 
-// noteStuck notes why a teardown does not go on; nil if it does, or there is none.
+// heldPatience is for how long finalizers may hold what a teardown deleted before that is worth telling: a garbage
+// collector takes most of them off within moments.
+const heldPatience = time.Second
+
+// noteStuck notes why a teardown fails; nil if it does not, or there is none.
 func (r *RecordedLife) noteStuck(t *Term, key string, err error) {
 	s := &r.stuck
 	if err == nil && s.count.Load() == 0 {
 		return
 	}
 	s.mu.Lock()
+	s.ofLocked(r, t)
+	delete(s.held, key)
+	s.setLocked(key, err)
+	s.mu.Unlock()
+	r.Health.Change(t.Ctx, "teardown", r.oneStuck)
+}
+
+// noteHeld notes for which finalizers a teardown waits. It reports whether it has waited for long enough to be told.
+func (r *RecordedLife) noteHeld(t *Term, key string, held error) (told bool) {
+	s := &r.stuck
+	s.mu.Lock()
+	s.ofLocked(r, t)
+	since, before := s.held[key]
+	if !before {
+		since = time.Now()
+		s.held[key] = since
+	}
+	if told = time.Since(since) >= heldPatience; !told {
+		held = nil
+	}
+	s.setLocked(key, held)
+	s.mu.Unlock()
+	r.Health.Change(t.Ctx, "teardown", r.oneStuck)
+	return told
+}
+
+// ofLocked forgets those of another term, and this term's when it ends.
+func (s *stuckTeardowns) ofLocked(r *RecordedLife, t *Term) {
 	if s.term != t {
-		s.term, s.errs = t, map[string]error{}
+		s.term, s.errs, s.held = t, map[string]error{}, map[string]time.Time{}
 		context.AfterFunc(t.Ctx, func() { r.forgetStuck(t) })
 	}
+}
+
+func (s *stuckTeardowns) setLocked(key string, err error) {
 	if err == nil {
 		delete(s.errs, key)
 	} else {
 		s.errs[key] = err
 	}
-	s.count.Store(int64(len(s.errs)))
-	s.mu.Unlock()
-	r.Health.Change(t.Ctx, "teardown", r.oneStuck)
+	s.count.Store(int64(len(s.errs) + len(s.held)))
+}
+
+// annotateHeld says in the record for what a teardown waits, if there is one. The record stays what it is, an anchor.
+func (r *RecordedLife) annotateHeld(t *Term, key string, held error) {
+	anchor := r.Anchors.Cached(key)
+	if !record.IsAnchor(anchor) {
+		return
+	}
+	condition := record.Condition(
+		metav1.ConditionFalse, entity.ReasonRetrying, held.Error(), anchor.DocumentRevision)
+	if err := r.Anchors.Annotate(t.Ctx, key, source.View{}, condition); err != nil && t.Ctx.Err() == nil {
+		t.Logger.Error(err, "Cannot say in the record for what the teardown waits; it goes on", "key", key)
+	}
 }
 
 // forgetStuck ends a term: another replica goes on.
@@ -44,7 +98,7 @@ func (r *RecordedLife) forgetStuck(t *Term) {
 	s := &r.stuck
 	s.mu.Lock()
 	if s.term == t {
-		s.term, s.errs = nil, nil
+		s.term, s.errs, s.held = nil, nil, nil
 		s.count.Store(0)
 	}
 	s.mu.Unlock()

@@ -18,7 +18,11 @@ func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
 	if o.Verdict == Failed && o.Where != inReconciler && r.Keys.Of(it.Key).Failures > 0 && t.Ctx.Err() == nil {
 		stuck = o.Attempt.Err
 	}
-	r.noteStuck(t, it.Key, stuck)
+	if o.Held == nil {
+		r.noteStuck(t, it.Key, stuck)
+	} else if r.noteHeld(t, it.Key, o.Held) {
+		r.annotateHeld(t, it.Key, o.Held)
+	}
 	return o
 }
 
@@ -147,7 +151,7 @@ func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
 // finish cleans up after a reconciler that has succeeded, now or, where a was not attempted, before: what is held up
 // by a finalizer is looked at again and again, and the reconciler has nothing more to do with it.
 func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
-	gone, err := r.Teardown.CleanUp(t.Ctx, it.Key)
+	gone, held, err := r.Teardown.CleanUp(t.Ctx, it.Key)
 	if err != nil {
 		a.Err, a.Waits = err, r.Caller.WaiterFor(it.Key, err)
 		o := r.interrupted(t, it, a, "after the reconciler")
@@ -160,7 +164,7 @@ func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
 	if !gone {
 		pause := teardown.CheckInterval
 		r.Keys.Amend(it.Key, func(s *keytable.State) { pause = s.CleanUp.NextPause() })
-		return Outcome{Verdict: Succeeded, Attempt: a, After: pause, Ops: r.opsWithoutAnchor(it)}
+		return Outcome{Verdict: Succeeded, Attempt: a, After: pause, Ops: r.opsWithoutAnchor(it), Held: held}
 	}
 	r.Brake.Forget(it.Key)
 	return Outcome{Verdict: TornDown, Attempt: a}

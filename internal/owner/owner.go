@@ -2,7 +2,8 @@
 // key itself, and in labels, which hold what fits into a label.
 //
 // The rule: annotations say who owns an object. Labels count only where somebody took the annotations away. An owner
-// that is named without an installation is of every installation.
+// that is named without an installation is of every installation. What annotations and labels contradict each other
+// about is nobody's to delete; see [Claim].
 package owner
 
 import (
@@ -26,12 +27,6 @@ func Of(obj metav1.Object) Owner {
 func OfLabels(obj metav1.Object) Owner {
 	labels := obj.GetLabels()
 	return Owner{labels[entity.OwnerKindLabel], labels[entity.OwnerKeyLabel], labels[entity.OwnerInstanceLabel]}
-}
-
-// OwnedBy reports whether obj's annotations name that kind and key, of any installation.
-func OwnedBy(obj metav1.Object, kind, key string) bool {
-	ownerKind, ownerKey, ok := entity.OwnerOf(obj)
-	return ok && ownerKind == kind && ownerKey == key
 }
 
 // IsNone reports whether o names nobody.

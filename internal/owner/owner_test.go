@@ -37,8 +37,8 @@ func TestAnObjectNamesItsOwnerInAnnotationsAndInLabels(t *testing.T) {
 		if got, want := owner.OfLabels(obj), o.InLabels(); got != want {
 			t.Errorf("labels name %+v, want %+v", got, want)
 		}
-		if !owner.OwnedBy(obj, o.Kind, o.Key) || owner.OwnedBy(obj, o.Kind, "another") ||
-			owner.OwnedBy(obj, "Shop", o.Key) {
+		if !entity.IsOwnedBy(obj, o.Kind, o.Key) || entity.IsOwnedBy(obj, o.Kind, "another") ||
+			entity.IsOwnedBy(obj, "Shop", o.Key) {
 			t.Errorf("%+v does not own it alone", o)
 		}
 	}

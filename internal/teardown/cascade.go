@@ -40,6 +40,7 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 		return false, nil
 	}
 	targets, err = t.toDelete(ctx, a)
+	a.held = heldBy(targets)
 	return err == nil && len(targets) == 0, err
 }
 
@@ -94,13 +95,14 @@ func (t *Teardown) deletable() []source.Owned {
 
 func (t *Teardown) ownedBy(key string) ([]owned, error) {
 	var found []owned
+	claim := t.Owner.Claim()
 	for _, s := range t.deletable() {
 		objects, err := s.OwnedBy(key)
 		if err != nil {
 			return nil, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, key, s, err)
 		}
 		for _, obj := range objects {
-			if t.Owner.MayDelete(obj) {
+			if claim.MayDelete(obj) {
 				found = append(found, owned{s, obj})
 			} else {
 				t.Counters.Foreign()
@@ -110,15 +112,16 @@ func (t *Teardown) ownedBy(key string) ([]owned, error) {
 	return found, nil
 }
 
-// liveSource is a source that can be asked for what a primary owns and its cache does not show.
+// liveSource is a source that can be asked for what a primary owns, past its cache.
 type liveSource interface {
 	OwnedLive(ctx context.Context, key string) ([]metav1.Object, error)
 }
 
 // ownedLive asks once more, when the caches show nothing, before the anchor goes: after that nothing would ever
-// delete what a cache was late with, or does not cover.
+// delete what a cache was late with, or does not cover. It is one request for each source.
 func (t *Teardown) ownedLive(ctx context.Context, key string) ([]owned, error) {
 	var found []owned
+	claim := t.Owner.Claim()
 	for _, s := range t.deletable() {
 		live, ok := s.(liveSource)
 		if !ok {
@@ -129,7 +132,7 @@ func (t *Teardown) ownedLive(ctx context.Context, key string) ([]owned, error) {
 			return nil, err
 		}
 		for _, obj := range objects {
-			if t.Owner.MayDelete(obj) {
+			if claim.MayDelete(obj) {
 				found = append(found, owned{s, obj})
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/owner"
 )
 
@@ -13,11 +12,12 @@ import (
 // but for those that were left on purpose or are on their way out. Resources behind APIs carry no stamp.
 func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.Stamp] {
 	return func(yield func(string, owner.Stamp) bool) {
-		left := t.leftOwners()
+		left, claim := t.leftOwners(), t.Owner.Claim()
 		for _, s := range t.swept() {
 			for _, obj := range s.All() {
-				kind, key, ok := entity.OwnerOf(obj)
-				if !ok || kind != t.Kind || t.Primaries.Exists(key) || !t.Owner.MayDelete(obj) ||
+				named, ok := claim.OwnerOf(obj)
+				key, _ := named.Key()
+				if !ok || key == "" || t.Primaries.Exists(key) || !claim.MayDelete(obj) ||
 					obj.GetDeletionTimestamp() != nil || left.has(ctx, key) {
 					continue
 				}

@@ -4,27 +4,27 @@ import (
 	"context"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
-// Sweep finds secondaries whose owner does not exist, by source. It asks caches only, so a system that is healthy
-// costs no request.
-func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans) {
-	left := t.leftOwners()
+// Sweep finds secondaries whose owner does not exist, by source, and counts those of which nobody can tell whose they
+// are. It asks caches only, so a system that is healthy costs no request.
+func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerless) {
+	left, none := t.leftOwners(), t.ownerless()
 	for _, s := range t.swept() {
-		if o := t.orphanedIn(ctx, s, left); o.Count > 0 {
+		if o := t.orphanedIn(ctx, s, left, none); o.Count > 0 {
 			found = append(found, o)
 		}
 	}
+	none.report(ctx)
 	if o := t.forgottenIntents(ctx); o.Count > 0 {
 		found = append(found, o)
 	}
 	t.unusedLeft = left.forgetUnused(ctx, t.unusedLeft)
-	return found
+	return found, none.Ownerless
 }
 
 // swept are the sources that the runtime deletes in; without a cascade all that primaries own something in.
@@ -35,15 +35,22 @@ func (t *Teardown) swept() []source.Owned {
 	return t.deletable()
 }
 
-func (t *Teardown) orphanedIn(ctx context.Context, s source.Owned, left *leftOwners) brake.Orphans {
-	found := brake.Orphans{Source: s.String(), Owners: map[string]int{}}
+func (t *Teardown) orphanedIn(
+	ctx context.Context, s source.Owned, left *leftOwners, none *ownerless,
+) brake.Orphans {
+	found, claim := brake.Orphans{Source: s.String(), Owners: map[string]int{}}, t.Owner.Claim()
 	for _, obj := range s.All() {
-		kind, key, ok := entity.OwnerOf(obj)
-		if !ok || kind != t.Kind {
+		named, ok := claim.OwnerOf(obj)
+		if !ok {
+			none.see(s, obj, named)
 			continue
 		}
-		if !t.Owner.MayDelete(obj) {
+		if !claim.MayDelete(obj) {
 			t.Counters.Foreign()
+			continue
+		}
+		key, known := none.keyOf(named)
+		if !known {
 			continue
 		}
 		found.Known++

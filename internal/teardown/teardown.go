@@ -13,6 +13,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,8 +40,8 @@ type Primaries interface {
 
 // Owner says what belongs to this controller's primaries.
 type Owner interface {
-	// MayDelete reports whether the runtime may delete obj.
-	MayDelete(obj metav1.Object) bool
+	// Claim says which objects are theirs, and which the runtime may delete.
+	Claim() owner.Claim
 	// LastSeen returns the primary as it was when this process saw its delete; nil if it did not see it.
 	LastSeen(key string) metav1.Object
 }
@@ -48,7 +49,7 @@ type Owner interface {
 // Counters are told what happens.
 type Counters struct {
 	Cascaded     func() // an object was deleted
-	Foreign      func() // an object names an owner of this kind and is of another installation
+	Foreign      func() // an object names an owner of this kind, and may not be deleted
 	LeaderErrors func() // the leader did not answer
 }
 
@@ -74,16 +75,23 @@ type Config struct {
 // not.
 type Teardown struct {
 	Config
-	unusedLeft map[string]struct{} // see leftOwners; only the sweep's
+	unusedLeft map[string]struct{} // see leftOwners; only the sweep's, as is the next
+	unmarked   map[string]struct{} // see ownerless
 }
 
 // New returns a Teardown.
 func New(c Config) *Teardown { return &Teardown{Config: c} }
 
 // CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of
-// it. It fails with ErrDocumentReturned if the document exists.
-func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, err error) {
+// it; held then says which finalizers keep it, if they do. It fails with ErrDocumentReturned if the document exists.
+func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, held, err error) {
 	a := &absence{teardown: t, key: key}
+	gone, err = t.cleanUp(ctx, a)
+	return gone, a.held, err
+}
+
+func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err error) {
+	key := a.key
 	if err := a.still(ctx); err != nil {
 		return false, err
 	}

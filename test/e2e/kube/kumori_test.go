@@ -43,11 +43,9 @@ func (s *shop) SyncHandler(key string) error {
 	return err
 }
 
-// TestAKumoriControllerWritesWithTheContextOfItsKey: the handle sets the owner, so events find the site, and the sync
-// that cleans up finds the site's objects.
-func TestAKumoriControllerWritesWithTheContextOfItsKey(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+// shop runs a shop until the test ends.
+func (w *world) shop() *shop {
+	w.t.Helper()
 	s := &shop{w: w, maps: w.maps()}
 	s.kumoriRuntime = controllerruntime.NewControllerRuntime[
 		*site, *entity.None, *entity.None, *entity.None, *entity.None,
@@ -58,8 +56,24 @@ func TestAKumoriControllerWritesWithTheContextOfItsKey(t *testing.T) {
 	stop, errs := make(chan struct{}), make(chan error, 1)
 	var running wait.Group
 	running.Start(func() { s.Run(2, stop, errs) })
-	defer running.Wait()
-	defer close(stop)
+	w.t.Cleanup(func() {
+		close(stop)
+		running.Wait()
+		select {
+		case err := <-errs:
+			w.t.Error(err)
+		default:
+		}
+	})
+	return s
+}
+
+// TestAKumoriControllerWritesWithTheContextOfItsKey: the handle sets the owner, so events find the site, and the sync
+// that cleans up finds the site's objects.
+func TestAKumoriControllerWritesWithTheContextOfItsKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.shop()
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	eventually(t, "it is there", func() bool { return w.liveMap("home") != nil })
 	m := w.liveMap("home")
@@ -75,9 +89,20 @@ func TestAKumoriControllerWritesWithTheContextOfItsKey(t *testing.T) {
 	})
 	must(t, w.sites.Delete(t.Context(), "home"))
 	eventually(t, "it is cleaned up", func() bool { return w.liveMap("home") == nil })
-	select {
-	case err := <-errs:
-		t.Error(err)
-	default:
+}
+
+// TestAKumoriControllerCollectsWhatTheOriginalRuntimeMade: labels alone name the owner, and no installation. Such an
+// object of an owner that exists is the owner's to write.
+func TestAKumoriControllerCollectsWhatTheOriginalRuntimeMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, key := range map[string]string{"old": "gone", "home": "home"} {
+		m := w.configMap(name, "old")
+		m.Labels = map[string]string{controllerruntime.OwnerkindLabel: "Site", controllerruntime.OwnerKeyLabel: key}
+		w.createMap(m)
 	}
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	w.shop()
+	eventually(t, "the garbage is collected", func() bool { return w.liveMap("old") == nil })
+	eventually(t, "the other one is written", func() bool { return w.liveMap("home").Data["value"] == "one" })
 }

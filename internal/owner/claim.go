@@ -1,0 +1,91 @@
+package owner
+
+import (
+	"strings"
+
+	"github.com/nagi-runtime/nagi/entity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Named is whom an object names as its owner. Each part is what the annotation says, and where that is gone what the
+// label says.
+type Named struct{ kind, key, instance mark }
+
+// NamedBy reads the marks of obj.
+func NamedBy(obj metav1.Object) Named {
+	annotations, labels := obj.GetAnnotations(), obj.GetLabels()
+	return Named{
+		kind:     mark{annotations[entity.OwnerKindAnnotation], labels[entity.OwnerKindLabel]},
+		key:      mark{annotations[entity.OwnerKeyAnnotation], labels[entity.OwnerKeyLabel]},
+		instance: mark{annotations[entity.OwnerInstanceAnnotation], labels[entity.OwnerInstanceLabel]},
+	}
+}
+
+// mark is one part of an owner's name.
+type mark struct{ annotation, label string }
+
+func (m mark) none() bool { return m.annotation == "" && m.label == "" }
+
+func (m mark) is(value string) bool {
+	if m.annotation != "" {
+		return m.annotation == value
+	}
+	return m.label != "" && m.label == entity.OwnerLabelValue(value)
+}
+
+func (m mark) contradicts() bool {
+	return m.annotation != "" && m.label != "" && m.annotation != m.label &&
+		m.label != entity.OwnerLabelValue(m.annotation)
+}
+
+// IsNone reports whether the object names no owner that could be made out: the kind or the key is missing.
+func (n Named) IsNone() bool { return n.kind.none() || n.key.none() }
+
+// Key returns the key of the owner; "" if there is none, or only a hash of it. Then hash is that.
+func (n Named) Key() (key, hash string) {
+	switch {
+	case n.key.annotation != "":
+		return n.key.annotation, ""
+	case strings.HasPrefix(n.key.label, HashPrefix):
+		return "", n.key.label
+	}
+	return n.key.label, ""
+}
+
+// HashPrefix is what entity.OwnerLabelValue puts before the hash of a key that is no value of a label.
+const HashPrefix = "sha256-"
+
+// Contradicts reports whether annotations and labels name different owners or installations. Nobody knows then whose
+// the object is.
+func (n Named) Contradicts() bool {
+	return n.kind.contradicts() || n.key.contradicts() || n.instance.contradicts()
+}
+
+// Claim says which objects are those of a controller's primaries.
+type Claim struct {
+	Kind     string // of the primaries
+	Instance string // of the installation; "" while it is not known
+	// Unnamed claims what names no installation, too: what the original Kumori runtime has made.
+	Unnamed bool
+}
+
+// MayDelete reports whether obj is, for certain, one of the primaries' and of this installation.
+func (c Claim) MayDelete(obj metav1.Object) bool {
+	n := NamedBy(obj)
+	if n.IsNone() || !n.kind.is(c.Kind) || n.Contradicts() {
+		return false
+	}
+	if n.instance.none() {
+		return c.Unnamed
+	}
+	return c.Instance != "" && n.instance.is(c.Instance)
+}
+
+// OwnerOf returns what obj names as its owner, if that is of the kind of the primaries; ok is false if it is not.
+func (c Claim) OwnerOf(obj metav1.Object) (n Named, ok bool) {
+	n = NamedBy(obj)
+	return n, !n.IsNone() && n.kind.is(c.Kind)
+}
+
+// IsForeign reports whether what names n is another installation's.
+func (c Claim) IsForeign(n Named) bool { return !n.instance.none() && !n.instance.is(c.Instance) }

@@ -1,0 +1,77 @@
+package owner_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestTheRuntimeDeletesOnlyWhatIsCertainlyItsOwn.
+func TestTheRuntimeDeletesOnlyWhatIsCertainlyItsOwn(t *testing.T) {
+	home := owner.Owner{Kind: "Site", Key: "shop/home", Instance: "here"}
+	for name, test := range map[string]struct {
+		change func(*metav1.ObjectMeta)
+		want   bool
+	}{
+		"all marks":         {func(*metav1.ObjectMeta) {}, true},
+		"annotations alone": {func(m *metav1.ObjectMeta) { m.Labels = nil }, true},
+		"labels alone":      {func(m *metav1.ObjectMeta) { m.Annotations = nil }, true},
+		"each a part": {func(m *metav1.ObjectMeta) {
+			delete(m.Annotations, entity.OwnerKindAnnotation)
+			delete(m.Labels, entity.OwnerKeyLabel)
+		}, true},
+		"no key": {func(m *metav1.ObjectMeta) {
+			delete(m.Annotations, entity.OwnerKeyAnnotation)
+			delete(m.Labels, entity.OwnerKeyLabel)
+		}, false},
+		"no installation": {func(m *metav1.ObjectMeta) {
+			delete(m.Annotations, entity.OwnerInstanceAnnotation)
+			delete(m.Labels, entity.OwnerInstanceLabel)
+		}, false},
+		"another kind":         {func(m *metav1.ObjectMeta) { entity.SetOwner(m, "Shop", "home", "here") }, false},
+		"another installation": {func(m *metav1.ObjectMeta) { entity.SetOwner(m, "Site", "home", "there") }, false},
+		"kinds contradict":     {func(m *metav1.ObjectMeta) { m.Labels[entity.OwnerKindLabel] = "Shop" }, false},
+		"keys contradict":      {func(m *metav1.ObjectMeta) { m.Labels[entity.OwnerKeyLabel] = "home" }, false},
+		"instances contradict": {func(m *metav1.ObjectMeta) { m.Labels[entity.OwnerInstanceLabel] = "there" }, false},
+		"another's labels alone": {func(m *metav1.ObjectMeta) {
+			entity.SetOwner(m, "Site", "home", "there")
+			m.Annotations = nil
+		}, false},
+		"nothing": {func(m *metav1.ObjectMeta) { m.Annotations, m.Labels = nil, nil }, false},
+	} {
+		obj := object(home)
+		test.change(obj)
+		if got := (owner.Claim{Kind: "Site", Instance: "here"}).MayDelete(obj); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+		if (owner.Claim{Kind: "Site"}).MayDelete(obj) {
+			t.Errorf("%s: deleted though the installation is not known yet", name)
+		}
+	}
+	obj := object(owner.Owner{Kind: "Site", Key: "home"})
+	if !(owner.Claim{Kind: "Site", Instance: "here", Unnamed: true}).MayDelete(obj) {
+		t.Error("what names no installation is not claimed where it should be")
+	}
+}
+
+// TestAHashIsNoKey: labels have a hash of a key that is no value of a label.
+func TestAHashIsNoKey(t *testing.T) {
+	for key, hashed := range map[string]bool{"home": false, "shop/home": true, strings.Repeat("long", 30): true} {
+		obj := object(owner.Owner{Kind: "Site", Key: key, Instance: "here"})
+		if got, hash := owner.NamedBy(obj).Key(); got != key || hash != "" {
+			t.Errorf("with annotations the key is %q, %q; want %q", got, hash, key)
+		}
+		obj.Annotations = nil
+		got, hash := owner.NamedBy(obj).Key()
+		if hashed && (got != "" || hash != entity.OwnerLabelValue(key)) || !hashed && (got != key || hash != "") {
+			t.Errorf("with labels alone the key of %q is %q, %q", key, got, hash)
+		}
+		if !entity.IsOwnedBy(obj, "Site", key) || entity.IsOwnedBy(obj, "Site", key+"x") ||
+			entity.IsOwnedBy(obj, "Shop", key) {
+			t.Errorf("with labels alone it is not %q's alone", key)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package teardown
+
+import (
+	"context"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// Ownerless counts objects that a sweep found and that stay, because nobody can tell whose they are.
+type Ownerless struct {
+	Hashed   int // their owner does not exist, and they name it by the hash of its key alone
+	Unmarked int // they name no owner any more, and we have written them
+}
+
+// writtenSource is a source that can tell whether a controller has written an object.
+type writtenSource interface {
+	WrittenBy(obj metav1.Object, controller string) bool
+}
+
+// ownerless is what one sweep finds out about objects whose marks somebody has taken off.
+type ownerless struct {
+	Ownerless
+	teardown *Teardown
+	keys     map[string]string   // of primaries and anchors by the hash of them; made for the first hash
+	unmarked map[string]struct{} // by source and key of the object
+	names    []string            // the first of those that the last sweep did not find
+}
+
+func (t *Teardown) ownerless() *ownerless {
+	return &ownerless{teardown: t, unmarked: map[string]struct{}{}}
+}
+
+// namesInLog bounds how many objects one line of the log names.
+const namesInLog = 10
+
+// see counts an object without an owner of our kind if it once had one.
+func (o *ownerless) see(s source.Owned, obj metav1.Object, named owner.Named) {
+	written, ok := s.(writtenSource)
+	if !ok || !named.IsNone() || obj.GetDeletionTimestamp() != nil ||
+		!written.WrittenBy(obj, o.teardown.Anchors.Controller) {
+		return
+	}
+	name := s.String() + " " + source.ObjectKey(obj)
+	if _, before := o.teardown.unmarked[name]; !before && len(o.names) < namesInLog {
+		o.names = append(o.names, name)
+	}
+	o.unmarked[name] = struct{}{}
+	o.Unmarked++
+}
+
+// report logs what the last sweep did not find.
+func (o *ownerless) report(ctx context.Context) {
+	o.teardown.unmarked = o.unmarked
+	if len(o.names) > 0 {
+		klog.FromContext(ctx).Info("Objects that this controller has written name no owner any more: nothing deletes "+
+			"them; delete them, or let their primaries adopt them (AdoptOrFail)", "first", o.names, "all", o.Unmarked)
+	}
+}
+
+// keyOf returns the key of an owner. Of one that is named by a hash alone it is not known if there is neither such a
+// primary nor such an anchor. Then nobody can be asked whether it is really gone, and nothing may be deleted.
+func (o *ownerless) keyOf(named owner.Named) (key string, known bool) {
+	key, hash := named.Key()
+	if hash == "" {
+		return key, true
+	}
+	if o.keys == nil {
+		o.keys = o.hashes()
+	}
+	key, known = o.keys[hash]
+	if !known {
+		o.Hashed++
+	}
+	return key, known
+}
+
+// hashes are the keys of all primaries and anchors by the value that labels have for them.
+func (o *ownerless) hashes() map[string]string {
+	keys := map[string]string{}
+	add := func(key string) {
+		if value := entity.OwnerLabelValue(key); strings.HasPrefix(value, owner.HashPrefix) {
+			keys[value] = key
+		}
+	}
+	for key, anchor := range o.teardown.Records.All() {
+		if record.IsAnchor(anchor) {
+			add(key)
+		}
+	}
+	for _, key := range o.teardown.Primaries.Keys() {
+		add(key)
+	}
+	return keys
+}

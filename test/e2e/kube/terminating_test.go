@@ -1,0 +1,182 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/kube"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// finalizer is somebody's.
+const finalizer = "example.com/held"
+
+// condition is the reason and the message of the site's record; empty if there is none.
+func (w *world) condition(key string) (reason, message string) {
+	w.t.Helper()
+	r, err := w.sites.Record(w.t.Context(), key)
+	if err != nil && !isNotFound(err) {
+		w.t.Fatal(err)
+	}
+	if err == nil {
+		for _, c := range r.Conditions {
+			if c.Type == entity.ConditionReconciled {
+				return c.Reason, c.Message
+			}
+		}
+	}
+	return "", ""
+}
+
+// deleteMap deletes a ConfigMap as somebody else would.
+func (w *world) deleteMap(name string) {
+	w.t.Helper()
+	must(w.t, w.clientset.CoreV1().ConfigMaps(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+// TestAPrimaryWhoseObjectIsBeingDeletedIsNotSynced, and says which object that is. It is made again when it is gone, at
+// once, however long the backoff is by then.
+func TestAPrimaryWhoseObjectIsBeingDeletedIsNotSynced(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(context.Context, *world, *kube.Handle[*corev1.ConfigMap]) error{
+		"Apply": func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error {
+			_, err := maps.Apply(ctx, w.configMap("settings", "one"))
+			return err
+		},
+		"CreateOrUpdate": func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap]) error {
+			_, err := maps.CreateOrUpdate(ctx, w.configMap("settings", ""), func(m *corev1.ConfigMap) error {
+				m.Data = map[string]string{"value": "one"}
+				return nil
+			})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			maps := w.maps()
+			c := w.applied(func(ctx context.Context, _ string) error { return write(ctx, w, maps) }, &calls{},
+				maps.Owns(), controller.WithBackoff(4*time.Minute, 4*time.Minute))
+			w.run(c)
+			must(t, w.sites.Create(t.Context(), newSite("home")))
+			synced := func() bool { reason, _ := w.condition("home"); return reason == entity.ReasonSynced }
+			eventually(t, "it is synced", synced)
+			first := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Finalizers = []string{finalizer} })
+			w.deleteMap("settings")
+			eventually(t, "the record says what it waits for", func() bool {
+				reason, message := w.condition("home")
+				return reason == entity.ReasonRetrying && strings.Contains(message, w.key("settings")) &&
+					strings.Contains(message, "is being deleted") && strings.Contains(message, finalizer)
+			})
+			w.finalized("settings")
+			eventually(t, "it is made again", func() bool {
+				m := w.liveMap("settings")
+				return m != nil && m.UID != first.UID && m.Data["value"] == "one"
+			})
+			eventually(t, "it is synced again", synced)
+		})
+	}
+}
+
+// TestAFinalizerOfTheControllersOwnCanBeTakenOff: what an Apply changes of an object that is being deleted is changed,
+// and the same reconcile makes the next one when that was the last that held it.
+func TestAFinalizerOfTheControllersOwnCanBeTakenOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.maps()
+	desired := func(finalizers ...string) *corev1.ConfigMap {
+		m := w.configMap("settings", "one")
+		m.Finalizers = finalizers
+		return m
+	}
+	must(t, w.inReconcile("home", func(ctx context.Context) error {
+		_, err := maps.Apply(ctx, desired(finalizer))
+		return err
+	}, maps.Owns()))
+	first := w.liveMap("settings")
+	w.deleteMap("settings")
+	must(t, w.inReconcile("home", func(ctx context.Context) error {
+		if _, err := maps.Apply(ctx, desired(finalizer)); err == nil {
+			t.Error("no error though it is being deleted")
+		} else if deleting, ok := errors.AsType[*controller.BeingDeletedError](err); !ok ||
+			deleting.Key != w.key("settings") || len(deleting.Finalizers) != 1 {
+			t.Errorf("got %v", err)
+		}
+		result, err := maps.Apply(ctx, desired())
+		if err != nil || result != kube.OperationResultCreated {
+			t.Errorf("without the finalizer: %v, %v; want it made again", result, err)
+		}
+		return nil
+	}, maps.Owns()))
+	if m := w.liveMap("settings"); m == nil || m.UID == first.UID {
+		t.Error("it was not made again")
+	}
+}
+
+// TestATeardownThatWaitsForAFinalizerSaysSo, in Stats and in the record, with the object and the finalizer, until the
+// finalizer goes.
+func TestATeardownThatWaitsForAFinalizerSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.maps()
+	c := w.applied(func(ctx context.Context, key string) error {
+		_, err := maps.Apply(ctx, w.configMap(key, "one"))
+		return err
+	}, &calls{}, maps.Owns())
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	must(t, w.sites.Create(t.Context(), newSite("other")))
+	eventually(t, "both are there", func() bool { return w.liveMap("home") != nil && w.liveMap("other") != nil })
+	w.updateMap("home", func(m *corev1.ConfigMap) { m.Finalizers = []string{finalizer} })
+	must(t, w.sites.Delete(t.Context(), "home"))
+	told := func(text string) bool {
+		return strings.Contains(text, w.key("home")) && strings.Contains(text, finalizer) &&
+			strings.Contains(text, "configmaps")
+	}
+	began := time.Now()
+	eventually(t, "Stats says so", func() bool {
+		err := c.Stats().Degraded["teardown"]
+		return err != nil && told(err.Error()) && strings.Contains(err.Error(), `"home"`)
+	})
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	eventually(t, "the record says so", func() bool {
+		reason, message := w.condition("home")
+		return reason == entity.ReasonRetrying && told(message)
+	})
+	must(t, w.sites.Delete(t.Context(), "other"))
+	eventually(t, "the other is torn down", func() bool { return c.Stats().TornDown == 1 })
+	if c.Stats().Degraded["teardown"] == nil {
+		t.Error("another teardown that ended hides it")
+	}
+	w.finalized("home")
+	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 2 && !w.hasRecord("home") })
+	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+}
+
+// TestASweptObjectThatAFinalizerHoldsIsToldToo: no record says that its owner is torn down, and none is made.
+func TestASweptObjectThatAFinalizerHoldsIsToldToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := of(w.configMap("orphan", "one"), "gone", w.instance())
+	m.Finalizers = []string{finalizer}
+	w.createMap(m)
+	c := w.controller(new(calls).reconciler(nil), w.maps().Owns(), controller.WithResyncInterval(50*time.Millisecond))
+	w.run(c)
+	eventually(t, "Stats says so", func() bool {
+		err := c.Stats().Degraded["teardown"]
+		return err != nil && strings.Contains(err.Error(), w.key("orphan")) && strings.Contains(err.Error(), finalizer)
+	})
+	if w.hasRecord("gone") {
+		t.Error("a record was made")
+	}
+	w.finalized("orphan")
+	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 && w.liveMap("orphan") == nil })
+}
