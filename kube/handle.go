@@ -92,10 +92,10 @@ func New[T Object](
 		o.kind = kindOfType[T]()
 	}
 	watching := kubesource.WatchErrorsOf(informer) // the earlier the better: once it runs it is too late
-	watching.ProbeWith(deleter.WhyNotListed)
+	watching.ProbeWith(deleter)
 	return &Handle[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
-		informer: informer, own: newOverlay(informer), applied: newAppliedStates(),
+		informer: informer, own: newOverlay(informer, watching), applied: newAppliedStates(),
 		watching: watching,
 	}, nil
 }

@@ -17,7 +17,7 @@ type absence struct {
 	asked    time.Time // the leader
 	spared   bool      // something that it owned stays: external.ObserveOnly
 	// stale are sources in which nothing is to be deleted: the last list is older than the teardown, and what it
-	// shows may be somebody else's by now, or an operation goes on.
+	// shows may be somebody else's by now; or an operation goes on; or the source is outdated.
 	stale []source.Owned
 }
 

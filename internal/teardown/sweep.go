@@ -36,7 +36,7 @@ func (t *Teardown) swept() []source.Owned {
 }
 
 func (t *Teardown) orphanedIn(ctx context.Context, s source.Owned, left *leftOwners) brake.Orphans {
-	found := brake.Orphans{Source: s.String(), Owners: map[string]int{}}
+	found := brake.Orphans{Source: s.String(), Owners: map[string]int{}, Outdated: outdated(s) != nil}
 	for _, obj := range s.All() {
 		kind, key, ok := entity.OwnerOf(obj)
 		if !ok || kind != t.Kind {

@@ -209,7 +209,7 @@ func TestAnEtcdThatWasRestoredIsNoticed(t *testing.T) {
 	w.holdsATeardown("site-0")
 	w.relist()
 	eventually(t, "all is mended", func() bool { return w.wrong() == [3]int{} && w.liveMap("site-0") == nil })
-	eventually(t, "all is calm", func() bool { return len(w.c.Stats().Degraded) == 0 && w.c.Stats().TornDown == 5 })
+	eventually(t, "all is calm", func() bool { return len(w.c.Stats().Degraded) == 0 && w.c.Stats().Orphaned == 0 })
 }
 
 // holdsATeardown deletes a site, and checks that its teardown waits and says for what.
