@@ -43,8 +43,8 @@ func (w *world) awaitShown(maps *kube.Handle[*corev1.ConfigMap], name string) {
 	})
 }
 
-// TestAHalfOpenWatchIsNoticedByOwnWrites that it does not show. Nothing is torn down on the informer's word until the
-// watch goes on.
+// TestAHalfOpenWatchIsNoticedByOwnWrites that it does not show, before anybody wonders at the silence. Nothing is torn
+// down on the informer's word until the watch goes on.
 func TestAHalfOpenWatchIsNoticedByOwnWrites(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*world){
@@ -62,11 +62,7 @@ func TestAHalfOpenWatchIsNoticedByOwnWrites(t *testing.T) {
 			w.awaitShown(maps, "home")
 			proxy.Blackhole()
 			write(w)
-			begin := time.Now()
 			eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[mapsSource] != nil })
-			if took := time.Since(begin); took > 30*time.Second {
-				t.Errorf("it took %v", took)
-			}
 			says(t, c.Stats().Degraded[mapsSource], "stands still", "restart the process", "a new informer")
 			must(t, w.sites.Delete(t.Context(), "home"))
 			eventually(t, "it is said why the teardown waits", func() bool {
@@ -97,7 +93,7 @@ func TestAHalfOpenWatchIsNoticedWhereOthersWrite(t *testing.T) {
 	w.awaitShown(maps, "home")
 	proxy.Blackhole()
 	w.updateMap("home", func(m *corev1.ConfigMap) { m.Data["value"] = "drifted" })
-	within(t, 3*time.Minute, "the source is degraded", func() bool { return c.Stats().Degraded[mapsSource] != nil })
+	inSilence(t, "the source is degraded", func() bool { return c.Stats().Degraded[mapsSource] != nil })
 	says(t, c.Stats().Degraded[mapsSource], "stands still", w.key("home"))
 	proxy.Resume()
 	eventually(t, "all is mended", func() bool {
@@ -154,7 +150,7 @@ func TestAnOwnWriteThatTheInformerDoesNotCoverIsNotTakenForAHalfOpenWatch(t *tes
 	eventually(t, "it is there", func() bool { return elsewhere.liveMap("away") != nil })
 	before := w.requests.of("GET configmaps")
 	stays(t, 30*time.Second, "nothing is degraded", func() bool { return len(news) == 0 })
-	if n := w.requests.of("GET configmaps") - before; n == 0 || n > 3 {
-		t.Errorf("%d requests to read ConfigMaps, want one or two comparisons", n)
+	if n := w.requests.of("GET configmaps") - before; n > 2 {
+		t.Errorf("%d requests to read ConfigMaps, want at most two comparisons", n)
 	}
 }
