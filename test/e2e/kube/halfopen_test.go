@@ -80,6 +80,34 @@ func TestAHalfOpenWatchIsNoticedByOwnWrites(t *testing.T) {
 	}
 }
 
+// TestTheSweepLeavesAloneWhatAHalfOpenWatchShows, and takes it when the watch goes on.
+func TestTheSweepLeavesAloneWhatAHalfOpenWatchShows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps, proxy := w.halfOpenable()
+	var seen calls
+	c := w.mapsOfSites(maps, &seen, controller.WithResyncInterval(45*time.Second))
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	w.awaitShown(maps, "home")
+	eventually(t, "the first sweep is over", func() bool { return c.Stats().Sweeps == 1 })
+	orphan := w.configMap("orphan", "one")
+	c.SetOwner(orphan, "nobody")
+	w.createMap(orphan)
+	w.awaitShown(maps, "orphan")
+	proxy.Blackhole()
+	w.title("home", "new")
+	eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[mapsSource] != nil })
+	eventually(t, "the next sweep is over", func() bool { return c.Stats().Sweeps == 2 })
+	if n := c.Stats().Orphaned; n != 1 {
+		t.Errorf("the sweep found %d orphans, so this shows nothing", n)
+	}
+	stays(t, 3*time.Second, "the orphan is there", func() bool { return w.liveMap("orphan") != nil })
+	proxy.Resume()
+	eventually(t, "the source works again", func() bool { return c.Stats().Degraded[mapsSource] == nil })
+	eventually(t, "the orphan is swept", func() bool { return w.liveMap("orphan") == nil })
+}
+
 // TestAHalfOpenWatchIsNoticedWhereOthersWrite: the informer is silent for longer than bookmarks allow, and the API
 // server has gone on.
 func TestAHalfOpenWatchIsNoticedWhereOthersWrite(t *testing.T) {
