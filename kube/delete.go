@@ -22,7 +22,7 @@ func (k *Handle[T]) Deleter() controller.Deleter { return handleDeleter[T]{k} }
 type handleDeleter[T Object] struct{ k *Handle[T] }
 
 var (
-	_ kubesource.ListProber    = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.Prober        = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.ResourceNamer = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.UnseenOwner   = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.LiveOwner     = handleDeleter[*unstructured.Unstructured]{}
@@ -34,9 +34,16 @@ func (d handleDeleter[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	return d.k.Delete(ctx, obj)
 }
 
-// WhyNotListed asks the API server why the informer does not sync; nil if it would.
-func (d handleDeleter[T]) WhyNotListed(ctx context.Context) error {
-	return d.k.deleter.WhyNotListed(ctx)
+// Probe implements kubesource.Prober.
+func (d handleDeleter[T]) Probe(ctx context.Context, namespace string) (version string, err error) {
+	return d.k.deleter.Probe(ctx, namespace)
+}
+
+// EachLive implements kubesource.Prober.
+func (d handleDeleter[T]) EachLive(
+	ctx context.Context, namespace string, f func(metav1.Object),
+) (version string, err error) {
+	return d.k.deleter.EachLive(ctx, namespace, f)
 }
 
 // ResourceName names the resource.

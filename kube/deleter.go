@@ -111,7 +111,7 @@ func (d *resourceDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 }
 
 var (
-	_ kubesource.ListProber    = (*resourceDeleter)(nil)
+	_ kubesource.Prober        = (*resourceDeleter)(nil)
 	_ kubesource.ResourceNamer = (*resourceDeleter)(nil)
 	_ kubesource.Validator     = (*resourceDeleter)(nil)
 	_ kubesource.LiveOwner     = (*resourceDeleter)(nil)
@@ -123,16 +123,43 @@ func (d *resourceDeleter) Validate() error { return d.invalid }
 // ResourceName names the resource.
 func (d *resourceDeleter) ResourceName() string { return kubeerrors.ResourceName(d.resource) }
 
-// WhyNotListed asks the API server why an informer over the resource does not sync; nil if it would.
-func (d *resourceDeleter) WhyNotListed(ctx context.Context) error {
+// Probe implements kubesource.Prober.
+func (d *resourceDeleter) Probe(ctx context.Context, namespace string) (version string, err error) {
 	if d.invalid != nil {
-		return nil
+		return "", nil
 	}
-	_, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{Limit: 1})
-	if apierrors.IsForbidden(err) {
+	list, err := resourceAt(d.client, d.resource, namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	switch {
+	case apierrors.IsForbidden(err) && namespace == "":
 		// So it may be for an informer that looks into one namespace only, and then says nothing about that one.
-		return fmt.Errorf("maybe because of missing rights: %w",
+		return "", fmt.Errorf("maybe because of missing rights: %w",
 			kubeerrors.Explain("list in all namespaces", d.resource, "", err))
+	case err != nil:
+		return "", kubeerrors.Explain("list", d.resource, "", err)
 	}
-	return kubeerrors.Explain("list", d.resource, "", err)
+	return list.GetResourceVersion(), nil
 }
+
+// EachLive implements kubesource.Prober.
+func (d *resourceDeleter) EachLive(
+	ctx context.Context, namespace string, f func(metav1.Object),
+) (version string, err error) {
+	for opts := (metav1.ListOptions{Limit: listPage}); ; {
+		list, err := resourceAt(d.client, d.resource, namespace).List(ctx, opts)
+		if err != nil {
+			return "", kubeerrors.Explain("list", d.resource, "", err)
+		}
+		if version == "" { // that of the first page is that of all
+			version = list.GetResourceVersion()
+		}
+		for i := range list.Items {
+			f(&list.Items[i])
+		}
+		if opts.Continue = list.GetContinue(); opts.Continue == "" {
+			return version, nil
+		}
+	}
+}
+
+// listPage is how many objects a page of a list has at most.
+const listPage = 500

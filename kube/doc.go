@@ -72,8 +72,17 @@
 // controller.WatchesKube take the informer. Such a reconciler sets the owner itself (Controller.SetOwner), and does not
 // read its own writes. [Deleter] makes the deleter that cascade and sweep need there.
 //
+// # An informer that is behind
+//
+// After etcd was restored to an older state an informer goes on watching from a version that is yet to come. A
+// connection that is half-open brings nothing either. Neither is an error of the informer. The API server's versions
+// and the handle's own writes show it: within seconds where the handle writes, else after minutes of silence. Then the
+// source is degraded, and until the informer has listed again, or agrees with the API server, nothing is deleted in it:
+// cascades wait, and the sweep leaves its objects alone. If it does not end by itself, restart the process.
+//
 // # Rights
 //
 // The informer needs list and watch. Apply needs get, create and patch; CreateOrUpdate and AdoptOrFail too; deletes
-// need delete and get. A teardown also lists in all namespaces; without that right it relies on the cache.
+// need delete and get. A teardown also lists in all namespaces; without that right it relies on the cache. Whether an
+// informer is behind is found out by lists too, in all namespaces, or else in those that it shows.
 package kube

@@ -92,8 +92,8 @@ func New[T Object](
 		o.kind = kindOfType[T]()
 	}
 	watching := kubesource.WatchErrorsOf(informer) // the earlier the better: once it runs it is too late
-	watching.ProbeWith(deleter.WhyNotListed)
-	own := newOverlay(informer)
+	watching.ProbeWith(deleter)
+	own := newOverlay(informer, watching)
 	return &Handle[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
 		informer: informer, own: own, applied: applied.NewMemory(own.stored),

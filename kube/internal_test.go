@@ -16,7 +16,7 @@ import (
 // overlaid is an overlay over a store that the test fills itself.
 func overlaid() (*overlay, cache.Store) {
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{})
-	return newOverlay(informer), informer.GetStore()
+	return newOverlay(informer, &signs{}), informer.GetStore()
 }
 
 func version(uid, version string) *corev1.ConfigMap {

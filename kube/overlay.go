@@ -22,7 +22,9 @@ const (
 	// overlayMost bounds how many own writes are remembered until the cache shows them.
 	overlayMost = 16384
 	// overlayPrune is how often those are dropped that the cache shows, while there are any.
-	overlayPrune = 10 * time.Second
+	overlayPrune = 5 * time.Second
+	// overlayLate is after what time the cache should show a write. An event usually comes within milliseconds.
+	overlayLate = 6 * time.Second
 )
 
 // overlay holds the last own write of each object until the informer has it, and remembers of which objects the
@@ -31,14 +33,23 @@ type overlay struct {
 	handleCache
 	own       *ownwrites.Overlay[ownWrite]
 	uncovered uncoveredObjects
+	signs     staleSigns
 
 	mu      sync.Mutex
 	pruning *time.Timer // nil while there is nothing to prune
 }
 
-func newOverlay(informer cache.SharedIndexInformer) *overlay {
+// staleSigns is told of signs that the cache is old. It is a *kubesource.WatchErrors.
+type staleSigns interface {
+	// Suspect is for a write whose version the cache had passed: etcd may have gone back.
+	Suspect()
+	// NoteUnshown is for a write that the cache does not show after overlayLate: its watch may stand still.
+	NoteUnshown()
+}
+
+func newOverlay(informer cache.SharedIndexInformer, signs staleSigns) *overlay {
 	gates := features.FeatureGates()
-	o := &overlay{handleCache: handleCache{
+	o := &overlay{signs: signs, handleCache: handleCache{
 		informer: informer,
 		ordered:  gates.Enabled(features.InOrderInformers) && gates.Enabled(features.AtomicFIFO),
 	}}
@@ -51,7 +62,14 @@ func newOverlay(informer cache.SharedIndexInformer) *overlay {
 
 // add remembers a write, and logs it where ctx has a log.
 func (o *overlay) add(ctx context.Context, key string, w ownWrite) {
+	w.at = time.Now()
 	added := o.own.Add(key, w)
+	if o.Reached(w) {
+		// Else another writer was faster than the answer to this one.
+		if stored := o.stored(key); stored == nil || stored.GetResourceVersion() != w.version {
+			o.signs.Suspect()
+		}
+	}
 	o.mu.Lock()
 	if o.pruning == nil {
 		o.pruning = time.AfterFunc(overlayPrune, o.pruneAgain)
@@ -69,12 +87,25 @@ func (o *overlay) add(ctx context.Context, key string, w ownWrite) {
 func (o *overlay) pruneAgain() {
 	o.own.Prune()
 	o.uncovered.dropShown()
+	if o.late() {
+		o.signs.NoteUnshown()
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pruning = nil
 	if o.own.Len() > 0 {
 		o.pruning = time.AfterFunc(overlayPrune, o.pruneAgain)
 	}
+}
+
+// late reports whether there is a write that the cache should show by now.
+func (o *overlay) late() bool {
+	for key, w := range o.own.All() {
+		if time.Since(w.at) >= overlayLate && !o.Shows(key, w) {
+			return true
+		}
+	}
+	return false
 }
 
 // uncoverUnshown is told of a write that the cache has passed, if it will ever.
@@ -114,6 +145,7 @@ type ownWrite struct {
 	object  metav1.Object
 	uid     types.UID
 	version string // of a delete it is not known
+	at      time.Time
 }
 
 func writeOf(obj metav1.Object) ownWrite {

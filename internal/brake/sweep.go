@@ -15,6 +15,8 @@ type Orphans struct {
 	Owners map[string]int // how many each missing owner has
 	Count  int            // how many there are
 	Known  int            // all secondaries of this installation in that source
+	// Outdated says that the source shows an older state. None of its orphans goes, and those that are held stay held.
+	Outdated bool
 }
 
 // cleanUp is what sweeps let go of an owner that does not exist.
@@ -51,11 +53,16 @@ func (b *Brake) sweep(found []Orphans, disproof string) (free []string, engaged 
 	b.mu.Lock()
 	defer b.unlock()
 	now := !b.state.Engaged && b.engage(b.reasonNotToSweep(found, disproof))
+	held := b.heldOwners
 	b.heldOwners, b.swept = sets.New[string](), true
 	b.endPermissions(found)
 	for _, o := range found {
 		for owner, objects := range o.Owners {
 			switch released := b.allowed.Has(owner); {
+			case o.Outdated:
+				if held.Has(owner) {
+					b.heldOwners.Insert(owner)
+				}
 			case released:
 				free = append(free, owner)
 			case b.state.Engaged:
@@ -124,7 +131,7 @@ func (b *Brake) reasonNotToSweep(found []Orphans, disproof string) string {
 				count -= objects
 			}
 		}
-		if count <= 0 {
+		if count <= 0 || o.Outdated {
 			continue
 		}
 		going = append(going, fmt.Sprintf("%d objects of %s", count, o.Source))

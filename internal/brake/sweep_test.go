@@ -187,3 +187,38 @@ func TestInAnotherStreamOneOrphanIsHeld(t *testing.T) {
 		}
 	})
 }
+
+// TestAnOutdatedSourceLetsNothingGoAndNothingLoose: its orphans are not swept, not counted, and what the brake holds or
+// was released of them stays so until the source is no longer outdated.
+func TestAnOutdatedSourceLetsNothingGoAndNothingLoose(t *testing.T) {
+	old := func(o brake.Orphans) brake.Orphans {
+		o.Outdated = true
+		return o
+	}
+	run(t, 0, func(t *testing.T, w *world) {
+		if free := w.sweep(old(orphans(20, "gone"))); len(free) > 0 || w.b.State().Engaged {
+			t.Errorf("free %v, %+v", free, w.b.State())
+		}
+		other := among(100, 1, "gone")
+		other.Source = "Owns Image"
+		if free := w.sweep(old(orphans(20, "gone")), other); !slices.Equal(free, []string{"gone"}) {
+			t.Errorf("free %v, want the owner that another source shows", free)
+		}
+		w.sweep(orphans(20, "held"))
+		w.sweep(old(orphans(20, "held")))
+		synctest.Wait()
+		if state := w.b.State(); !state.Engaged || !w.b.HoldsOrphans("held") {
+			t.Errorf("%+v: what is held has come loose", state)
+		}
+		if err := w.b.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if free := w.sweep(old(orphans(20, "held"))); len(free) > 0 {
+			t.Errorf("free %v", free)
+		}
+		if free := w.sweep(orphans(20, "held")); len(free) != 1 || w.b.State().Engaged {
+			t.Errorf("the release is forgotten: free %v, %+v", free, w.b.State())
+		}
+	})
+}

@@ -28,11 +28,11 @@ func (h kubeHost) Answered(server kubeerrors.Server) { h.answered(server) }
 // Stopping implements kubesource.Host.
 func (h kubeHost) Stopping() bool { return h.leadership.stopping.Load() }
 
-// unansweredBy returns which API server did not answer a request of this attempt; nil if the error is another. When
-// that server answers, the key is due at once, with its failures forgotten: an outage of an hour would cost it
-// minutes more.
+// unansweredBy returns which API server did not answer a request of this attempt, or has an informer that is behind;
+// nil if the error is another. When that is over the key is due at once, with its failures forgotten: an outage of an
+// hour would cost it minutes more.
 func (e *Engine) unansweredBy(err error) *keytable.Unanswered {
-	if !kubeerrors.Unanswered(err) {
+	if !kubeerrors.AwaitsServer(err) {
 		return nil
 	}
 	by := &keytable.Unanswered{}

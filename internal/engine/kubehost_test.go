@@ -79,6 +79,22 @@ func TestAKeyThatIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForItsBackoff(t *te
 	})
 }
 
+// TestAKeyThatWaitsForAnOutdatedCacheIsDueWhenItIsNoLonger, with its failures forgotten.
+func TestAKeyThatWaitsForAnOutdatedCacheIsDueWhenItIsNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := unansweredEngine(1, 2)
+		e.fails("home", kubeerrors.MarkOutdated(errors.New("the watch stands still"), 1))
+		e.answered(2)
+		if n := waitingKeys(e.queue); n != 0 {
+			t.Errorf("%d are due though another server answered", n)
+		}
+		e.answered(1)
+		if n := waitingKeys(e.queue); n != 1 || e.keys.Of("home").Failures != 0 {
+			t.Errorf("%d are due, after %d attempts", n, e.keys.Of("home").Failures)
+		}
+	})
+}
+
 // waitingKeys is the number of keys that wait for a worker.
 func waitingKeys(q *queue.Queue) (n int) {
 	for _, ready := range q.Counts().Ready {

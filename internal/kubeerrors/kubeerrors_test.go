@@ -60,6 +60,17 @@ func TestAMarkedErrorTellsItsServerAndIsTheErrorStill(t *testing.T) {
 	}
 }
 
+// TestWhatACacheIsBehindOfAwaitsItsServer, and is not taken for a request that was lost.
+func TestWhatACacheIsBehindOfAwaitsItsServer(t *testing.T) {
+	behind := fmt.Errorf("not deleted: %w", MarkOutdated(errDone, 7))
+	if by := UnansweredBy(behind); by != 7 || !AwaitsServer(behind) || Unanswered(behind) || !errors.Is(behind, errDone) {
+		t.Errorf("%v is of server %d", behind, by)
+	}
+	if !AwaitsServer(lost(syscall.ECONNREFUSED)) || AwaitsServer(errDone) || AwaitsServer(nil) {
+		t.Error("a lost request awaits a server, and nothing else does")
+	}
+}
+
 // TestANamespaceThatLacksOrDoesNotBelongIsNamedAsAReason, also where the API server has a status that names no object.
 func TestANamespaceThatLacksOrDoesNotBelongIsNamedAsAReason(t *testing.T) {
 	ofTheServer := apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{}, "", "", 0, false)

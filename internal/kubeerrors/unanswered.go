@@ -24,7 +24,15 @@ type Server uint64
 // MarkUnanswered returns err with the server that did not answer, for UnansweredBy.
 func MarkUnanswered(err error, by Server) error { return &unansweredError{error: err, by: by} }
 
-// UnansweredBy returns the server that an unanswered request was for; none if err does not tell.
+// MarkOutdated returns err with the server that a cache is behind of, for UnansweredBy: it is over when the cache is
+// known to show what the server has, and until then what waits for it need not be tried.
+func MarkOutdated(err error, by Server) error { return &unansweredError{error: err, by: by} }
+
+// AwaitsServer reports whether err is over once an API server is back, or a cache shows again what it has.
+func AwaitsServer(err error) bool { return Unanswered(err) || UnansweredBy(err) != 0 }
+
+// UnansweredBy returns the server that an unanswered request was for, or that a cache is behind of; none if err does
+// not tell.
 func UnansweredBy(err error) Server {
 	if marked, ok := errors.AsType[*unansweredError](err); ok {
 		return marked.by

@@ -19,9 +19,13 @@ type (
 	// ResourceNamer names the resource of the objects.
 	ResourceNamer interface{ ResourceName() string }
 
-	// ListProber asks the API server why an informer over the objects does not sync; nil if it would.
-	ListProber interface {
-		WhyNotListed(ctx context.Context) error
+	// Prober asks the API server about the objects, in one namespace or, for "", in all.
+	Prober interface {
+		// Probe lists as little as possible. It returns the API server's version, or why an informer over the
+		// objects does not sync.
+		Probe(ctx context.Context, namespace string) (version string, err error)
+		// EachLive lists all objects, and returns the version of the list. f must not keep an object.
+		EachLive(ctx context.Context, namespace string, f func(metav1.Object)) (version string, err error)
 	}
 
 	// UnseenOwner returns the objects of a primary that this process wrote and that the cache does not show yet.

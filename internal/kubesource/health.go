@@ -33,6 +33,7 @@ type watchHealth struct {
 	informer cache.SharedIndexInformer
 	errors   *WatchErrors
 	events   healthEvents // set by start
+	view     *view
 
 	mu      sync.Mutex
 	failure error
@@ -52,15 +53,17 @@ type watchHealth struct {
 // healthEvents are called without a lock.
 type healthEvents struct {
 	changed  func()      // err has another answer
-	answered func()      // the API server was away and answers again
+	answered func()      // the API server was away and answers again, or the informer's view is no longer old
 	stopping func() bool // the controller stops, so the informer may be stopped
 }
 
-// newWatchHealth has chain, if it is not nil, called until stop: an informer may fail before its controller runs.
+// newWatchHealth has chain, if it is not nil, called until stop: an informer may fail before its controller runs. kind
+// is that of the primaries that own the objects; "" if none do.
 func newWatchHealth(
-	informer cache.SharedIndexInformer, errors *WatchErrors, chain cache.WatchErrorHandlerWithContext,
+	informer cache.SharedIndexInformer, errors *WatchErrors, chain cache.WatchErrorHandlerWithContext, kind string,
 ) *watchHealth {
 	h := &watchHealth{informer: informer, errors: errors, release: func() {}}
+	h.view = &view{informer: informer, errors: errors, kind: kind, loops: &h.loops}
 	if chain != nil {
 		h.release = errors.listen(listener{chain: chain})
 	}
@@ -70,11 +73,12 @@ func newWatchHealth(
 // start listens until ctx ends or stop is called.
 func (h *watchHealth) start(ctx context.Context, events healthEvents) {
 	ctx, cancel := context.WithCancel(ctx)
-	h.events = events
+	h.events, h.view.events = events, events
 	unchain := h.release
 	unlisten := h.errors.listen(listener{
 		failed:  func(err error) { h.fail(ctx, err) },
 		suspect: func() { h.suspect(ctx) },
+		doubt:   h.view.doubt,
 	})
 	h.release = func() {
 		unlisten()
@@ -89,8 +93,8 @@ func (h *watchHealth) stop() {
 	h.loops.Wait()
 }
 
-// follow notices what no watch error tells: that the informer was stopped; and that the API server is away, for
-// client-go itself tries a watch again that is refused.
+// follow notices what no watch error tells: that the informer was stopped; that its view is old; and that the API
+// server is away, for client-go itself tries a watch again that is refused.
 func (h *watchHealth) follow(ctx context.Context) {
 	tick := time.NewTicker(followTick)
 	defer tick.Stop()
@@ -109,6 +113,7 @@ func (h *watchHealth) follow(ctx context.Context) {
 			}
 			continue
 		}
+		h.view.follow(ctx)
 		if now := h.informer.LastSyncResourceVersion(); now != version || h.isRecovering() {
 			version, since = now, time.Now()
 		}
@@ -170,6 +175,9 @@ func (h *watchHealth) err() error {
 	if h.stopped.Load() {
 		return errors.New("the informer was stopped, so no event comes any more; " +
 			"stop it after the controller, which needs a new one now")
+	}
+	if err := h.view.err(); err != nil {
+		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

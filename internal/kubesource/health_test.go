@@ -39,10 +39,10 @@ type watched struct {
 func watchInformer(t *testing.T) *watched {
 	w := watchOnly(t)
 	w.answers(nil)
-	w.errors.ProbeWith(func(ctx context.Context) error {
+	w.errors.ProbeWith(answers(func(ctx context.Context) error {
 		w.probes.Add(1)
 		return (*w.answer.Load())(ctx)
-	})
+	}))
 	return w
 }
 
@@ -50,7 +50,7 @@ func watchInformer(t *testing.T) *watched {
 func watchOnly(t *testing.T) *watched {
 	w := &watched{informer: &following{SharedIndexInformer: stillInformer()}}
 	errors := WatchErrorsOf(w.informer)
-	w.watchHealth = newWatchHealth(w.informer, errors, nil)
+	w.watchHealth = newWatchHealth(w.informer, errors, nil, "Site")
 	w.start(t.Context(), healthEvents{
 		changed: func() { w.changed.Add(1) }, answered: func() { w.answered.Add(1) }, stopping: w.stopping.Load,
 	})

@@ -1,6 +1,7 @@
 package kubesource
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -41,4 +42,13 @@ func advance(d time.Duration) {
 // stillInformer is an informer that nobody starts.
 func stillInformer() cache.SharedIndexInformer {
 	return cache.NewSharedIndexInformer(&cache.ListWatch{}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+}
+
+// answers is a prober that answers probes only, and without a version.
+type answers func(context.Context) error
+
+func (f answers) Probe(ctx context.Context, _ string) (string, error) { return "", f(ctx) }
+
+func (f answers) EachLive(context.Context, string, func(metav1.Object)) (string, error) {
+	return "", errDone
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
 )
 
 const (
@@ -70,7 +72,7 @@ func (h *watchHealth) mustProbe(interval time.Duration) bool {
 }
 
 // probe asks the API server for a sign of life; a refusal is one too. Its answer says nothing about requests that are
-// lost from now on.
+// lost from now on. Its version may tell that the informer's view is old.
 func (h *watchHealth) probe(ctx context.Context) error {
 	h.mu.Lock()
 	h.suspected = false
@@ -82,7 +84,26 @@ func (h *watchHealth) probe(ctx context.Context) error {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()
-	return h.errors.prober()(ctx)
+	prober, before := h.errors.prober(), h.informer.LastSyncResourceVersion()
+	version, err := prober.Probe(ctx, "")
+	if apierrors.IsForbidden(err) { // it may be allowed where the informer looks
+		if namespace := anyNamespace(h.informer.GetStore()); namespace != "" {
+			version, err = prober.Probe(ctx, namespace)
+		}
+	}
+	if err == nil {
+		h.view.answered(before, version)
+	}
+	return err
+}
+
+// anyNamespace returns the namespace of one of the objects in a store; "" if there is none.
+func anyNamespace(store cache.Store) string {
+	for _, key := range store.ListKeys() {
+		namespace, _, _ := cache.SplitMetaNamespaceKey(key)
+		return namespace
+	}
+	return ""
 }
 
 // noteAway keeps the API server suspected until it answers: an informer that moves is no answer, for it may have

@@ -1,8 +1,9 @@
 // Package kubesource has the sources of events in Kubernetes informers, and follows whether such an informer works.
 //
 // The rule: the user runs the informer. A source adds its handlers and an index, and at the end takes off the handlers
-// that it added. If the informer fails the source is degraded and the controller goes on. A source tells its controller
-// over [Host], and deletes over [Deleter].
+// that it added. If the informer fails the source is degraded and the controller goes on. So it is if the informer's
+// view is old; then nothing is to be deleted because of what it shows. A source tells its controller over [Host], and
+// deletes over [Deleter].
 package kubesource
 
 import (
@@ -73,10 +74,14 @@ func New(informer cache.SharedIndexInformer, host Host, config Config) *Source {
 	s := &Source{config: config, host: host, informer: informer, names: newAwaitedNames()}
 	s.name = fmt.Sprintf("%s %s (informer %d)", config.Role, nameOf(informer, config), config.Number)
 	watchErrors := s.watchErrors()
-	if d, ok := config.Deleter.(ListProber); ok {
-		watchErrors.ProbeWith(d.WhyNotListed)
+	if d, ok := config.Deleter.(Prober); ok {
+		watchErrors.ProbeWith(d)
 	}
-	s.health = newWatchHealth(informer, watchErrors, config.WatchErrorHandler)
+	kind := ""
+	if config.Owned {
+		kind = config.Kind
+	}
+	s.health = newWatchHealth(informer, watchErrors, config.WatchErrorHandler, kind)
 	return s
 }
 
@@ -179,8 +184,18 @@ func (s *Source) WhyNotSynced(ctx context.Context) error {
 	if informer, ok := s.informer.(interface{ HasStarted() bool }); ok && !informer.HasStarted() {
 		return errors.New("the informer was not started: run it, or start its factory")
 	}
-	if probe := s.health.errors.prober(); probe != nil {
-		return probe(ctx)
+	if prober := s.health.errors.prober(); prober != nil {
+		_, err := prober.Probe(ctx, "")
+		return err
+	}
+	return nil
+}
+
+// Outdated says why what the cache shows may be older than what the API server has; nil if nothing says so. The error
+// is marked with the server: when it is over, Answered of the host is called.
+func (s *Source) Outdated() error {
+	if err := s.health.view.err(); err != nil {
+		return kubeerrors.MarkOutdated(err, s.Server())
 	}
 	return nil
 }

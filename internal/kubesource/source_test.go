@@ -50,7 +50,12 @@ type deleter struct {
 
 func (d *deleter) Delete(context.Context, metav1.Object) error { return d.err }
 func (d *deleter) ResourceName() string                        { return "configmaps/v1" }
-func (d *deleter) WhyNotListed(context.Context) error          { return errors.New("no rights") }
+
+func (d *deleter) Probe(context.Context, string) (string, error) { return "", errors.New("no rights") }
+
+func (d *deleter) EachLive(context.Context, string, func(metav1.Object)) (string, error) {
+	return "", errors.New("no rights")
+}
 
 func (d *deleter) Unseen(kind, key string) []metav1.Object {
 	return slices.DeleteFunc(slices.Clone(d.unseen), func(obj metav1.Object) bool {

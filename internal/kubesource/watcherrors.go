@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// WatchErrors hands the watch errors of an informer, and requests to its API server that were not answered, to all
-// sources and handles that share the informer. All methods may be called concurrently.
+// WatchErrors hands the watch errors of an informer, requests to its API server that were not answered, and own writes
+// that it does not show, to all sources that share the informer. All methods may be called concurrently.
 type WatchErrors struct {
 	informer cache.SharedIndexInformer
 	server   kubeerrors.Server
@@ -27,13 +27,14 @@ type WatchErrors struct {
 	version   string    // of the informer then
 	next      int
 	listeners map[int]listener
-	probe     func(context.Context) error // see ProbeWith
+	probe     Prober // see ProbeWith
 }
 
 // listener has what it wants to be called for; any may be nil.
 type listener struct {
 	failed  func(error)                        // for a watch error
-	suspect func()                             // for a request that was not answered, if somebody can probe
+	suspect func()                             // for a reason to probe, if somebody can
+	doubt   func()                             // for an own write that is not shown
 	chain   cache.WatchErrorHandlerWithContext // in place of client-go's handler
 }
 
@@ -100,6 +101,13 @@ func (w *WatchErrors) NoteUnanswered(err error) error {
 	if !kubeerrors.Unanswered(err) {
 		return err
 	}
+	w.Suspect()
+	return kubeerrors.MarkUnanswered(err, w.server)
+}
+
+// Suspect has the listeners probe the API server: a request was not answered, or an own write has another version than
+// it should.
+func (w *WatchErrors) Suspect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range w.listeners {
@@ -107,11 +115,21 @@ func (w *WatchErrors) NoteUnanswered(err error) error {
 			l.suspect()
 		}
 	}
-	return kubeerrors.MarkUnanswered(err, w.server)
 }
 
-// ProbeWith says how to ask the API server for a sign of life. The first to say it stays.
-func (w *WatchErrors) ProbeWith(probe func(context.Context) error) {
+// NoteUnshown is told that the informer does not show an own write though it had seconds for it.
+func (w *WatchErrors) NoteUnshown() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.listeners {
+		if l.doubt != nil {
+			l.doubt()
+		}
+	}
+}
+
+// ProbeWith says how to ask the API server. The first to say it stays.
+func (w *WatchErrors) ProbeWith(probe Prober) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.probe == nil {
@@ -119,8 +137,8 @@ func (w *WatchErrors) ProbeWith(probe func(context.Context) error) {
 	}
 }
 
-// prober asks the API server for a sign of life; nil if nobody can.
-func (w *WatchErrors) prober() func(context.Context) error {
+// prober asks the API server; nil if nobody can.
+func (w *WatchErrors) prober() Prober {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.probe

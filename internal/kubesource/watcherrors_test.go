@@ -82,7 +82,7 @@ func TestTwoSourcesAndAHandleOverOneInformerShareItsErrors(t *testing.T) {
 		}
 	}
 	probes := make(chan struct{}, 100)
-	handle.ProbeWith(func(context.Context) error { probes <- struct{}{}; return nil })
+	handle.ProbeWith(answers(func(context.Context) error { probes <- struct{}{}; return nil }))
 	err := handle.NoteUnanswered(lost(syscall.ECONNREFUSED))
 	if by := kubeerrors.UnansweredBy(err); by != handle.server {
 		t.Errorf("the error is marked with server %d, want %d", by, handle.server)
@@ -258,9 +258,10 @@ func collected(t *testing.T, holds func() bool) {
 
 func TestTheFirstWhoCanProbeStays(t *testing.T) {
 	errors := WatchErrorsOf(stillInformer())
-	errors.ProbeWith(func(context.Context) error { return errDone })
-	errors.ProbeWith(func(context.Context) error { return nil })
-	says(t, errors.prober()(t.Context()), "done")
+	errors.ProbeWith(answers(func(context.Context) error { return errDone }))
+	errors.ProbeWith(answers(func(context.Context) error { return nil }))
+	_, err := errors.prober().Probe(t.Context(), "")
+	says(t, err, "done")
 }
 
 func TestAWatchErrorHandlerThatPanicsEndsNothing(t *testing.T) {

@@ -18,7 +18,7 @@ type absence struct {
 	spared   bool      // something that it owned stays: external.ObserveOnly
 	held     error     // which finalizers keep what was deleted; nil if none do
 	// stale are sources in which nothing is to be deleted: the last list is older than the teardown, and what it
-	// shows may be somebody else's by now, or an operation goes on.
+	// shows may be somebody else's by now; or an operation goes on; or the source is outdated.
 	stale []source.Owned
 }
 

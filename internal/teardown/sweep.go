@@ -38,7 +38,8 @@ func (t *Teardown) swept() []source.Owned {
 func (t *Teardown) orphanedIn(
 	ctx context.Context, s source.Owned, left *leftOwners, none *ownerless,
 ) brake.Orphans {
-	found, claim := brake.Orphans{Source: s.String(), Owners: map[string]int{}}, t.Owner.Claim()
+	found := brake.Orphans{Source: s.String(), Owners: map[string]int{}, Outdated: outdated(s) != nil}
+	claim := t.Owner.Claim()
 	for _, obj := range s.All() {
 		named, ok := claim.OwnerOf(obj)
 		if !ok {

@@ -95,8 +95,12 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 	if err := a.still(ctx); err != nil {
 		return false, err
 	}
+	var waitsFor error
 	if !t.NoCascade {
 		a.stale = t.APIs.Stale(key) // before the intents ask: for them a list may do that is older than the teardown
+		var waiting []source.Owned
+		waiting, waitsFor = t.outdatedSources()
+		a.stale = append(a.stale, waiting...)
 	}
 	left, err := t.APIs.IntentsLeft(ctx, key)
 	if err != nil {
@@ -110,6 +114,9 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 		if err != nil {
 			return false, withLeftOpen(&left, err)
 		}
+		if waitsFor == nil {
+			_, waitsFor = t.outdatedSources() // it may have been found out meanwhile
+		}
 		conclusive = conclusive && len(a.stale) == 0
 		if conclusive && !gone {
 			return false, left.Err
@@ -117,6 +124,9 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 	}
 	if left.Err != nil {
 		return false, left.Err
+	}
+	if waitsFor != nil {
+		return false, fmt.Errorf("%s %q: what it owned is not deleted yet: %w", t.Kind, key, waitsFor)
 	}
 	if !conclusive {
 		return false, t.APIs.CannotList(key)

@@ -2,10 +2,12 @@ package teardown
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation: who settles the operation need not wake the key, too.
@@ -20,5 +22,41 @@ func TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation(t *testing.T)
 	}
 	if none := (&apisource.LeftOpen{}); !errors.Is(withLeftOpen(none, terminal), terminal) {
 		t.Error("a terminal error is none any more")
+	}
+}
+
+// owns is a source of secondaries.
+type owns struct {
+	source.Owned
+	deletable bool
+}
+
+func (o owns) Deletable() bool { return o.deletable }
+func (owns) String() string    { return "OwnsKube" }
+
+// dated is a source that may be outdated.
+type dated struct {
+	owns
+	err error
+}
+
+func (d dated) Outdated() error { return d.err }
+
+// TestATeardownWaitsForOutdatedSourcesInWhichItDeletes, and says for which and why.
+func TestATeardownWaitsForOutdatedSourcesInWhichItDeletes(t *testing.T) {
+	behind := errors.New("the watch stands still")
+	old := dated{owns{deletable: true}, behind}
+	all := []source.Owned{
+		owns{deletable: true}, dated{owns{deletable: true}, nil}, dated{owns{deletable: false}, behind},
+	}
+	td := New(Config{Sources: func() []source.Owned { return slices.Clone(all) }})
+	if waiting, why := td.outdatedSources(); len(waiting) > 0 || why != nil {
+		t.Errorf("it waits for %v: %v", waiting, why)
+	}
+	all = append(all, old)
+	waiting, why := td.outdatedSources()
+	if len(waiting) != 1 || waiting[0] != source.Owned(old) || !errors.Is(why, behind) ||
+		!strings.Contains(why.Error(), "OwnsKube") {
+		t.Errorf("it waits for %v: %v", waiting, why)
 	}
 }

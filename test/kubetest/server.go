@@ -207,7 +207,7 @@ func (s *Server) flags() []string {
 	if s.owner != nil {
 		flags = append(flags, "-temporary", s.dir)
 	}
-	return append(append(flags, "-store", filepath.Join(s.dir, "etcd"), "--",
+	return append(append(flags, "-store", s.etcdDir(), "--",
 		"--bind-address="+ports.Host,
 		"--secure-port="+strconv.Itoa(s.port),
 		"--tls-cert-file="+s.creds.certFile,
