@@ -45,6 +45,7 @@ func CreateOrUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
 ) (OperationResult, error) {
 	key := source.ObjectKey(obj)
+	Keep(ctx, client, key)
 	template := obj.DeepCopyObject().(T)
 	result, err := createOrUpdate(ctx, client, obj, readCached, mutate)
 	for tries := 0; conflict.Is(err) && conflict.Pause(ctx, tries); tries++ {

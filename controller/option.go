@@ -23,6 +23,7 @@ type SourceOption func(*sourceOptions) error
 type sourceOptions struct {
 	predicates        source.Predicates
 	deleter           Deleter
+	prune             bool
 	name              string
 	watchErrorHandler cache.WatchErrorHandlerWithContext
 }
@@ -247,6 +248,9 @@ func WithPrimary(opts ...SourceOption) Option {
 		}
 		if so.deleter != nil {
 			return errors.New("WithPrimary: WithDeleter is for Kubernetes sources; the runtime never deletes primaries")
+		}
+		if so.prune {
+			return errors.New("WithPrimary: WithPrune is for Owns and OwnsKube; the runtime never deletes primaries")
 		}
 		if err := so.onlyForKube(); err != nil {
 			return fmt.Errorf("WithPrimary: %w", err)

@@ -48,9 +48,10 @@ func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 				return fmt.Errorf("OwnsKube: %w", err)
 			}
 		}
-		if so.deleter != nil {
-			o.TeardownOptions = append(o.TeardownOptions, "WithDeleter")
+		if so.prune && so.deleter == nil {
+			return errors.New("OwnsKube: WithPrune needs WithDeleter, which says how objects are deleted")
 		}
+		so.needsTeardown(o)
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := so.kubeSource(e, informer, "OwnsKube", true)
 			s.SetSink(e.EventsOf(s, so.predicates, e.Owners, OperationSecondary))
@@ -76,8 +77,9 @@ func WatchesKube(
 		if err != nil {
 			return fmt.Errorf("WatchesKube: %w", err)
 		}
-		if so.deleter != nil {
-			return errors.New("WatchesKube: WithDeleter is for OwnsKube; what is only watched is never deleted")
+		if so.deleter != nil || so.prune {
+			return errors.New("WatchesKube: WithDeleter and WithPrune are for OwnsKube; " +
+				"what is only watched is never deleted")
 		}
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := so.kubeSource(e, informer, "WatchesKube", false)
@@ -95,6 +97,7 @@ func (o *sourceOptions) kubeSource(
 	host, n := e.KubeHost()
 	return kubesource.New(informer, host, kubesource.Config{
 		Role: role, Number: n, Name: o.name, Kind: e.Kind, Owned: owned, Deleter: o.deleter,
+		Prune:             o.prune,
 		WatchErrorHandler: o.watchErrorHandler,
 	})
 }
@@ -127,6 +130,16 @@ func WithWatchErrorHandler(h cache.WatchErrorHandlerWithContext) SourceOption {
 		}
 		o.watchErrorHandler = h
 		return nil
+	}
+}
+
+// needsTeardown notes which options mean nothing WithoutTeardown.
+func (o *sourceOptions) needsTeardown(all *engine.Options) {
+	if o.deleter != nil {
+		all.TeardownOptions = append(all.TeardownOptions, "WithDeleter")
+	}
+	if o.prune {
+		all.TeardownOptions = append(all.TeardownOptions, "WithPrune")
 	}
 }
 

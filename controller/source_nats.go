@@ -24,9 +24,11 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 		if err != nil {
 			return err
 		}
+		so.needsTeardown(o)
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
-				Role: "Owns", Owner: e.Kind, Owned: true, Joined: len(so.predicates) > 0, Changed: e.SourceHealth,
+				Role: "Owns", Owner: e.Kind, Owned: true, Prune: so.prune,
+				Joined: len(so.predicates) > 0, Changed: e.SourceHealth,
 			})
 			s.SetSink(e.EventsOf(s, so.predicates, e.Owners, OperationSecondary))
 			return s, nil
@@ -50,6 +52,9 @@ func Watches[T entity.IEntity](
 		so, err := natsSourceOptions("Watches", client.Kind(), opts)
 		if err != nil {
 			return err
+		}
+		if so.prune {
+			return fmt.Errorf("Watches(%s): WithPrune is for Owns; what is only watched stays", client.Kind())
 		}
 		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {

@@ -36,7 +36,8 @@ type Stats struct {
 	BrakeEngaged uint64
 	// TornDown counts primaries whose teardown has ended. Cascaded counts secondaries that the runtime deleted for
 	// them.
-	TornDown, Cascaded uint64
+	// Pruned counts those that a reconcile did not want any more; see WithPrune.
+	TornDown, Cascaded, Pruned uint64
 	// Sweeps counts sweeps that have ended. Orphaned is how many objects without an owner the last one found. Those
 	// that name a hash of the owner's key alone stay: nobody can be asked whether such an owner is really gone.
 	Sweeps   uint64
@@ -75,6 +76,8 @@ type BrakeState struct {
 	// Held is how many deletes of primaries wait for a release. Swept is how many owners of orphaned secondaries do.
 	Held  int `json:"held,omitempty"`
 	Swept int `json:"swept,omitempty"`
+	// Pruned is how many primaries have something to prune that waits for a release; see WithPrune.
+	Pruned int `json:"pruned,omitempty"`
 	// Released is true after a release, until what was held has gone.
 	Released bool `json:"released,omitempty"`
 }
@@ -104,7 +107,7 @@ func statsOf(e *engine.Engine) Stats {
 		Failing: failing, Parked: parked,
 		Leading: e.Leads(), Terms: c.Terms.Load(),
 		BrakeEngaged: c.BrakeEngaged.Load(),
-		TornDown:     c.TornDown.Load(), Cascaded: c.Cascaded.Load(),
+		TornDown:     c.TornDown.Load(), Cascaded: c.Cascaded.Load(), Pruned: c.Pruned.Load(),
 		Sweeps: c.Sweeps.Load(), Orphaned: int(c.Orphaned.Load()), Unmarked: int(c.Unmarked.Load()),
 		Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(),
 		Malformed: c.Malformed.Load(), Invalid: c.Invalid.Load(),

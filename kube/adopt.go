@@ -27,7 +27,7 @@ import (
 func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	key := source.ObjectKey(obj)
 	desired := obj.DeepCopyObject().(T)
-	primary, stamp := ownerIn(ctx, desired)
+	primary, stamp := k.ownerIn(ctx, desired)
 	stamp.Set(desired)
 	manager, err := k.managerIn(ctx)
 	if err == nil && primary.IsNone() {

@@ -127,7 +127,7 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 		return nil, fmt.Errorf("apply %s: %w", kubeerrors.ResourceName(k.resource), err)
 	}
 	desired := &unstructured.Unstructured{Object: c.fields}
-	c.owner, c.stamp = ownerIn(ctx, desired)
+	c.owner, c.stamp = k.ownerIn(ctx, desired)
 	c.unstamp() // it is no reason to apply
 	data, err := json.Marshal(c.fields)
 	if err != nil {

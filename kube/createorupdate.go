@@ -55,7 +55,7 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 			fmt.Errorf("create or update %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
 	}
 	template := obj.DeepCopyObject().(T)
-	primary, stamp := ownerIn(ctx, template.DeepCopyObject().(T))
+	primary, stamp := k.ownerIn(ctx, template.DeepCopyObject().(T))
 	existing := k.lookup(key)
 	cached := existing == nil || !mergediff.OnlyMetadata(existing)
 	for tries := 0; ; tries++ {

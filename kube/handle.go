@@ -131,6 +131,12 @@ func (k *Handle[T]) Watches(
 	}, append([]controller.SourceOption{controller.WithSourceName(kubeerrors.ResourceName(k.resource))}, opts...)...)
 }
 
+// Keep says, inside a reconcile, which objects the primary is to own beside those that the reconcile writes through
+// the handle; see controller.WithPrune.
+func (k *Handle[T]) Keep(ctx context.Context, keys ...string) {
+	controller.KeepKube(ctx, k.informer, keys...)
+}
+
 // Get returns a copy of the object with that key, "name" or "namespace/name". The error is IsNotFound if there is none,
 // and IsServiceUnavailable until the informer has synced.
 func (k *Handle[T]) Get(key string) (T, error) {

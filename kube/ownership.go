@@ -7,13 +7,15 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ownerIn is the owner of what is written under ctx, and makes it obj's: the reconciled primary, else whom obj names.
-// stamp is what obj is to carry of its owner's revision.
-func ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp owner.Stamp) {
+// ownerIn is the owner of what is written under ctx, and makes it obj's: the reconciled primary, which is to own it,
+// else whom obj names. stamp is what obj is to carry of its owner's revision.
+func (k *Handle[T]) ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp owner.Stamp) {
 	if r, ok := current.Of(ctx); ok {
+		r.Want(k.informer, source.ObjectKey(obj))
 		primary := r.Primary()
 		primary.Owner.Own(obj)
 		return owner.Of(obj), primary.Stamp

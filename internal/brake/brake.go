@@ -9,6 +9,8 @@
 //     to an earlier state; and if anything expired by the bucket's age limit, and nobody said that this is meant.
 //   - It engages if anything would go while there is a secondary whose owner is missing and which carries a revision of
 //     it that the stream has not reached, or has given to another document, or that is of another stream.
+//   - It engages if more than half of the primaries, and at least Least, do not want any more what they own; and if
+//     anything of that speaks against it.
 //   - It collects suspects before it decides, so that the first of a mass delete do not slip through. Where the
 //     leader is asked about a key first, it waits for the answer, for up to half a minute.
 //   - While it is engaged it holds everything that is inferred, across restarts, until a release. It disengages by
@@ -74,6 +76,8 @@ type Config struct {
 	Marked func(ctx context.Context, key string) (bool, error)
 	// Window is how long a delete that was let go counts.
 	Window time.Duration
+	// Backlog reports whether keys that wait in the background are still to be reconciled.
+	Backlog func() bool
 	// Enqueue makes a key due. It must not call the brake.
 	Enqueue func(key string, ops operation.Operations, prio queue.Priority)
 	// Tell is called each time the brake engages, is released, or disengages by itself. message says why, for people.
@@ -92,7 +96,7 @@ type Brake struct {
 
 	wake    chan struct{} // makes Run decide
 	keeping sync.Mutex    // held while the state is written, so that the newest is written last
-	busy    atomic.Bool   // false: the five sets are empty, and nobody has to lock to know
+	busy    atomic.Bool   // false: the sets of keys are empty, and nobody has to lock to know
 
 	mu         sync.Mutex // unlock with b.unlock
 	state      State
@@ -107,6 +111,7 @@ type Brake struct {
 	asked      bool               // since the first of the suspects came
 	gone       window             // deletes that were let go without a release
 	cleaned    map[string]cleanUp // owners that sweeps let go without a release, by key
+	prunes     prunes
 	known      knownStream
 	requested  bool // a release is requested
 	// swept is set by the first sweep of the term, which says what the sweep has to hold back. An engaged brake stays
@@ -130,12 +135,14 @@ func New(cfg Config) *Brake {
 		allowed:     sets.New[string](),
 		excused:     sets.New[string](),
 		gone:        window{span: cfg.Window},
+		prunes:      newPrunes(cfg.Window),
 	}
 }
 
 // unlock ends a change of the sets.
 func (b *Brake) unlock() {
-	b.busy.Store(len(b.suspects)+len(b.held)+len(b.heldOwners)+len(b.allowed)+len(b.excused) > 0)
+	b.busy.Store(len(b.suspects)+len(b.held)+len(b.heldOwners)+len(b.allowed)+len(b.excused)+
+		len(b.prunes.allowed) > 0 || b.prunes.any())
 	b.mu.Unlock()
 }
 
@@ -165,7 +172,7 @@ func (b *Brake) Start(ctx context.Context) error {
 	b.state, b.requested, b.swept = left.State, requested, false
 	b.known = compared
 	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
-	b.allowed = released
+	b.allowed, b.prunes = released, newPrunes(b.Window)
 	for key := range b.Anchors.All() {
 		switch {
 		case b.Primaries.Exists(key):
@@ -222,7 +229,7 @@ func (b *Brake) doAllDue(ctx context.Context) time.Duration {
 func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()
-	switch nothingHeld := len(b.suspects)+len(b.held)+len(b.heldOwners) == 0; {
+	switch nothingHeld := len(b.suspects)+len(b.held)+len(b.heldOwners) == 0 && !b.prunes.any(); {
 	case b.requested && !b.state.Engaged:
 		return b.dismissRelease, 0
 	case b.requested && b.swept:
@@ -231,13 +238,22 @@ func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 		return b.disengage, 0
 	case b.state.Released && len(b.allowed) == 0:
 		return b.endRelease, 0
-	case len(b.suspects) == 0:
-		return nil, 0
 	}
-	if wait := b.collecting(); wait > 0 {
-		return nil, wait
+	if len(b.suspects) > 0 {
+		if wait = b.collecting(); wait <= 0 {
+			return b.judgeSuspects, 0
+		}
 	}
-	return b.judgeSuspects, 0
+	if len(b.prunes.suspects) > 0 {
+		waitPrunes := b.collectingPrunes()
+		if waitPrunes <= 0 {
+			return b.judgePrunes, 0
+		}
+		if wait == 0 || waitPrunes < wait {
+			wait = waitPrunes
+		}
+	}
+	return nil, wait
 }
 
 // poke makes Run decide again.

@@ -41,16 +41,19 @@ func (b *Brake) release(ctx context.Context) {
 	b.mu.Lock()
 	going, owners := b.held.Union(b.suspects), b.heldOwners
 	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
+	pruning := b.prunes.held.Union(b.prunes.suspects)
+	b.prunes = newPrunes(b.Window)
+	b.prunes.allowed = pruning
 	b.allowed, b.excused = b.allowed.Union(going).Union(owners), b.excused.Union(owners)
 	b.state = State{Since: time.Now(), Released: true}
 	b.requested, b.gone.went, b.cleaned = false, nil, nil
 	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
 	state, known := b.stateNow(), b.known.keptStream
 	b.unlock()
-	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(owners))
+	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(owners), "pruned", len(pruning))
 	b.tell(ctx, state, fmt.Sprintf("%d deletes go on: "+
-		"%d primaries that are gone, and what %d missing owners own",
-		len(going)+len(owners), len(going), len(owners)))
+		"%d primaries that are gone, what %d missing owners own, and what %d primaries do not want any more",
+		len(going)+len(owners)+len(pruning), len(going), len(owners), len(pruning)))
 	b.keepRelease(ctx, known)
 	for key := range going {
 		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)
@@ -58,6 +61,7 @@ func (b *Brake) release(ctx context.Context) {
 	for owner := range owners {
 		b.Enqueue(owner, operation.Of(operation.Delete)|operation.ByHand, queue.Secondary)
 	}
+	b.enqueuePrunes(pruning)
 }
 
 // dismissRelease ends a request with nothing to release: it must not release what comes later.
@@ -70,6 +74,9 @@ func (b *Brake) dismissRelease(ctx context.Context) {
 	}
 }
 
+// nothingHeld is why a brake disengages by itself: what was missing is back, and what was not wanted is.
+const nothingHeld = "nothing waits for a release any more"
+
 // disengage is for an engaged brake that holds nothing any more, because everything came back.
 func (b *Brake) disengage(ctx context.Context) {
 	b.mu.Lock()
@@ -77,8 +84,8 @@ func (b *Brake) disengage(ctx context.Context) {
 	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
 	state, known := b.stateNow(), b.known.keptStream
 	b.unlock()
-	klog.FromContext(ctx).Info("Brake disengaged: every document that was missing exists again")
-	b.tell(ctx, state, "every document that was missing exists again")
+	klog.FromContext(ctx).Info("Brake disengaged", "reason", nothingHeld)
+	b.tell(ctx, state, nothingHeld)
 	b.keepRelease(ctx, known)
 }
 

@@ -212,7 +212,7 @@ func TestItDisengagesWhenEverythingCameBack(t *testing.T) {
 		if state := w.b.State(); state.Engaged || state.Released || w.has(record.KeyBrake) || len(w.tornDown) > 0 {
 			t.Errorf("%+v, kept: %v, torn down %v", state, w.has(record.KeyBrake), w.tornDown)
 		}
-		if last := w.told[len(w.told)-1]; last.message != "every document that was missing exists again" {
+		if last := w.told[len(w.told)-1]; last.message != "nothing waits for a release any more" {
 			t.Errorf("told %+v", last)
 		}
 		if w.b.StreamChanged() {

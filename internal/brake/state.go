@@ -22,6 +22,8 @@ type State struct {
 	// Held is how many deletes of primaries wait for a release, Swept how many owners of orphaned secondaries.
 	Held  int `json:"held,omitempty"`
 	Swept int `json:"swept,omitempty"`
+	// Pruned is how many primaries own something that they do not want any more, and that waits for a release.
+	Pruned int `json:"pruned,omitempty"`
 	// Released stays until what was held has gone.
 	Released bool `json:"released,omitempty"`
 }
@@ -45,7 +47,7 @@ func (b *Brake) State() State {
 
 func (b *Brake) stateNow() State {
 	state := b.state
-	state.Held, state.Swept = len(b.held), len(b.heldOwners)
+	state.Held, state.Swept, state.Pruned = len(b.held), len(b.heldOwners), len(b.prunes.held)
 	return state
 }
 

@@ -89,6 +89,8 @@ func (b *Brake) Forget(key string) {
 	b.allowed.Delete(key)
 	if b.Primaries.Exists(key) {
 		b.excused.Delete(key)
+	} else {
+		b.prunes.forget(key) // it was torn down
 	}
 	b.poke()
 }

@@ -47,6 +47,9 @@ type world struct {
 	away      bool // NATS is
 	due       []due
 	tornDown  []string
+	unwanted  map[string]string // primaries that do not want something that they own, and what speaks against its delete
+	pruned    []string          // what is not there any more
+	backlog   bool
 	told      []told
 	onTell    func(brake.State)
 
@@ -206,6 +209,11 @@ func (w *world) begin() {
 			defer w.mu.Unlock()
 			w.due = append(w.due, due{key, ops, prio})
 		},
+		Backlog: func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.backlog
+		},
 		Tell: func(_ context.Context, state brake.State, message string) {
 			w.mu.Lock()
 			w.told = append(w.told, told{state, message})
@@ -279,6 +287,7 @@ func (w *world) work(d due) {
 	switch {
 	case exists:
 		w.b.Forget(d.key)
+		w.prune(d.key)
 	case !anchored && !d.ops.AskedFor():
 		w.b.ForgetDelete(d.key)
 	case !anchored && w.b.HoldsOrphans(d.key):

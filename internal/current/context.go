@@ -44,6 +44,7 @@ type Config struct {
 	Host     Host
 	Statuses Statuses
 	APIs     *apisource.Set
+	Prunes   bool // somebody asks for what a reconcile wants
 }
 
 // Context is the context of one reconcile. It says for whom it runs, remembers what is written under it, and makes its
@@ -65,6 +66,7 @@ type Context struct {
 
 	status  stagedStatus
 	pending pendingNote
+	wanted  wanted
 	began   apisource.Begun
 	saving  sync.Mutex // of intents: several resources reconciled side by side share a key
 }
@@ -75,6 +77,9 @@ func NewContext(
 ) *Context {
 	return &Context{Context: term, config: config, logger: logger, key: key, operations: operations}
 }
+
+// Key is the key that is reconciled.
+func (c *Context) Key() string { return c.key }
 
 // Value implements context.Context.
 func (c *Context) Value(key any) any {

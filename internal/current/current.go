@@ -29,6 +29,8 @@ type Writer interface {
 	Controller() string
 	// Warn records a warning event on the primary.
 	Warn(reason, message string)
+	// Want notes what the primary is to own; see the function of that name.
+	Want(place any, keys ...string)
 }
 
 // StatusSetter is what a helper needs that sets the primary's status.

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
 func (e *Engine) newBrake() *brake.Brake {
@@ -16,6 +17,7 @@ func (e *Engine) newBrake() *brake.Brake {
 		Bucket:      e.reserved,
 		Window:      e.opts.BrakeWindow,
 		Enqueue:     e.queue.Add,
+		Backlog:     func() bool { return e.queue.Counts().Ready[queue.Background] > 0 },
 		Tell:        e.brakeChanged,
 		Board:       e.health,
 	})

@@ -17,7 +17,7 @@ type Counts struct {
 	MapperErrors                    atomic.Uint64
 	Malformed, Invalid              atomic.Uint64
 	Foreign, Uncovered              atomic.Uint64
-	TornDown, Cascaded              atomic.Uint64
+	TornDown, Cascaded, Pruned      atomic.Uint64
 	Sweeps                          atomic.Uint64
 	Orphaned, Unmarked              atomic.Int64
 	RecordErrors, LeaderErrors      atomic.Uint64

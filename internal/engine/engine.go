@@ -52,9 +52,8 @@ type Engine struct {
 	stats     Counts
 	async     *asyncwrites.Writes
 
-	lastDocumentLimit int
-	filtered          bool                // only a part of the bucket is ours
-	owedBefore        map[string]struct{} // see remindOwed; only the sweep's
+	filtered   bool                // only a part of the bucket is ours
+	owedBefore map[string]struct{} // see remindOwed; only the sweep's
 
 	reserved   *record.Bucket // nil without teardown, as is claim
 	claim      *record.Claim
@@ -96,6 +95,7 @@ func New[T entity.IEntity](
 	if err := e.addSources(); err != nil {
 		return nil, err
 	}
+	e.prune()
 	if opts.Attach != nil {
 		opts.Attach(e)
 	}
@@ -109,7 +109,6 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
 	e.claim = record.NewClaim(e.reserved, e.name, e.opts.Instance)
 	e.async = asyncwrites.New()
-	e.lastDocumentLimit = config.LastDocumentLimit
 	e.filtered = config.Filter != ">"
 	e.anchors = &record.Anchors{
 		Controller: e.name, Kind: e.Kind, Limit: config.LastDocumentLimit, Records: records, Primary: e.primary,

@@ -50,16 +50,11 @@ func LastKnown[T entity.IEntity](
 	if e.records == nil {
 		return none, apierrors.NewNotFound(resourceOf(e.Kind), key)
 	}
-	record, err := e.records.Get(ctx, key)
+	document, revision, err := e.anchors.LastDocument(ctx, key)
 	if err != nil {
 		return none, err
 	}
-	if len(record.LastDocument) == 0 {
-		return none, fmt.Errorf("last document of %s %q: it was not kept, "+
-			"because it was larger than LastDocumentLimit (%d bytes), or was never reconciled",
-			e.Kind, key, e.lastDocumentLimit)
-	}
-	return client.FromDocument(key, record.DocumentRevision, record.LastDocument)
+	return client.FromDocument(key, revision, document)
 }
 
 // ReleaseBrake requests a release of what the brake holds now, for the replica that leads.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/netpoll"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -116,7 +117,7 @@ var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSync
 
 // lead works, until ctx ends, while this replica holds the lease.
 func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc) error {
-	endPolls := e.pollNetwork(ctx)
+	endPolls := netpoll.For(ctx, e.queue.SetPoll)
 	var triggers sync.WaitGroup
 	if e.async != nil {
 		e.async.Start(life)

@@ -47,6 +47,8 @@ type Config struct {
 	Owned bool
 	// Deleter deletes objects; nil leaves them.
 	Deleter Deleter
+	// Prune has deleted what a reconcile does not want any more.
+	Prune bool
 	// WatchErrorHandler is called for each watch error until Stop, instead of client-go's handler, which logs; or nil.
 	WatchErrorHandler cache.WatchErrorHandlerWithContext
 	// KeepWatchErrorHandler leaves the informer's own handler alone, so that nobody tells why the informer fails,
@@ -217,6 +219,12 @@ func (s *Source) OwnedBy(key string) ([]metav1.Object, error) {
 	}
 	return objects, err
 }
+
+// Prunes implements prune.Source.
+func (s *Source) Prunes() bool { return s.config.Prune }
+
+// Place implements prune.Source: the informer.
+func (s *Source) Place() any { return s.informer }
 
 // OwnedLive asks the API server for what a primary owns.
 func (s *Source) OwnedLive(ctx context.Context, key string) ([]metav1.Object, error) {

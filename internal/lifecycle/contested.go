@@ -38,6 +38,9 @@ func (r *RecordedLife) contest(key string, from uint64) {
 	r.Keys.Change(key, func(s *keytable.State) { s.ContestedFrom = from })
 }
 
+// Contest implements Lifecycle.
+func (r *RecordedLife) Contest(key string) { r.contest(key, r.Primary.Stream().Highest+1) }
+
 // ContestedFrom implements Lifecycle. A primary that was never reconciled may have been an owner that did not exist,
 // whose objects somebody sweeps.
 func (r *RecordedLife) ContestedFrom(key string, revision uint64) uint64 {
@@ -52,6 +55,9 @@ func (r *RecordedLife) ContestedFrom(key string, revision uint64) uint64 {
 
 // BeginTerm implements Lifecycle.
 func (u Unrecorded) BeginTerm() {}
+
+// Contest implements Lifecycle.
+func (u Unrecorded) Contest(string) {}
 
 // ContestedFrom implements Lifecycle.
 func (u Unrecorded) ContestedFrom(string, uint64) uint64 { return 0 }

@@ -26,6 +26,8 @@ type Lifecycle interface {
 	WriteOutcome(t *Term, it queue.Item, v source.View, anchor *entity.Record, came Verdict, a Attempt) *RecordWrite
 	// BeginTerm is called when a term begins, before any key is handed out.
 	BeginTerm()
+	// Contest notes that a delete of what a primary owns begins, which may arrive late.
+	Contest(key string)
 	// ContestedFrom returns the revision of a primary that is at this one before which a delete of what it owns may be
 	// under way; 0 if none is.
 	ContestedFrom(key string, revision uint64) uint64

@@ -51,7 +51,7 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	if !admitted {
 		return Outcome{Verdict: NotReconciled}
 	}
-	r.contest(it.Key, r.Primary.Stream().Highest+1)
+	r.Contest(it.Key)
 	if !ordered && r.Keys.Of(it.Key).CleanUp.IsFor(r.Anchors.Cached(it.Key)) {
 		return r.finish(t, it, Attempt{})
 	}

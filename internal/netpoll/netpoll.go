@@ -6,11 +6,14 @@
 package netpoll
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime/metrics"
 	"syscall"
+
+	"k8s.io/klog/v2"
 )
 
 // Poller polls the network: it writes to a pipe of its own and waits until the pipe can be read. Only a poll wakes a
@@ -24,6 +27,17 @@ type Poller struct {
 	err         error
 	buf         [1]byte
 	samples     []metrics.Sample
+}
+
+// For has a queue poll the network until end is called. Without a pipe nothing but speed is lost.
+func For(ctx context.Context, set func(poll func() error)) (end func() error) {
+	p, err := New()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Live changes may wait longer while many keys are reconciled")
+		return func() error { return nil }
+	}
+	set(p.Poll)
+	return p.Close
 }
 
 // pollTurns is how often one Poll goes through the scheduler. The first turn makes the goroutines runnable that wait

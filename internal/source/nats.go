@@ -32,6 +32,7 @@ type NATSConfig struct {
 	Role    string                              // in its name: "Owns"
 	Owner   string                              // the kind of the controller's primaries
 	Owned   bool                                // cascade and sweep delete the entities
+	Prune   bool                                // what a reconcile does not want any more goes
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
 }
@@ -181,6 +182,12 @@ func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
 	}
 	return objects, err
 }
+
+// Prunes implements prune.Source.
+func (s *NATS[T]) Prunes() bool { return s.Prune }
+
+// Place implements prune.Source: the bucket.
+func (s *NATS[T]) Place() any { return s.client.Config().Bucket }
 
 // All implements Owned.
 func (s *NATS[T]) All() []metav1.Object { return StoreObjects(s.client.Informer().GetStore()) }

@@ -64,9 +64,10 @@ var mayImport = map[string][]string{
 	"internal/keytable":      {"internal/source", "internal/ownwrites", "internal/kubeerrors"},
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
+	"internal/prune":         {"internal/current"},
 	"internal/engine": {
 		"internal/asyncwrites", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
-		"internal/resync",
+		"internal/prune", "internal/resync",
 	},
 
 	// What users import.

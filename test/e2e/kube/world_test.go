@@ -368,6 +368,11 @@ const patience = 60 * time.Second
 
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
+	eventuallyWithin(t, patience, what, holds)
+}
+
+func eventuallyWithin(t testing.TB, patience time.Duration, what string, holds func() bool) {
+	t.Helper()
 	deadline := time.Now().Add(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -1,0 +1,142 @@
+package brake
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// prunes are the primaries that own something that their reconcile no longer wants. b.mu guards them.
+type prunes struct {
+	suspects sets.Set[string] // not decided yet
+	held     sets.Set[string] // wait for a release
+	allowed  sets.Set[string] // may go
+	first    time.Time        // when the first of the suspects came, and the last
+	last     time.Time
+	went     window // primaries whose prunes were let go without a release
+	doubt    string // why one of the suspects must not go, "" if nothing is known against them
+}
+
+func newPrunes(span time.Duration) prunes {
+	return prunes{
+		suspects: sets.New[string](), held: sets.New[string](), allowed: sets.New[string](), went: window{span: span},
+	}
+}
+
+func (p *prunes) forget(key string) {
+	p.suspects.Delete(key)
+	p.held.Delete(key)
+	p.allowed.Delete(key)
+}
+
+// any reports whether a primary waits for a decision or for a release.
+func (p *prunes) any() bool { return len(p.suspects)+len(p.held) > 0 }
+
+// AdmitPrune reports whether what a primary owns and does not want any more may go. If that is not decided yet, or a
+// release is needed, the primary is enqueued once it may. doubt says what speaks against it; "" is nothing.
+func (b *Brake) AdmitPrune(key, doubt string) bool {
+	b.mu.Lock()
+	defer b.unlock()
+	p := &b.prunes
+	if p.allowed.Has(key) {
+		return true
+	}
+	if p.held.Has(key) || p.suspects.Has(key) {
+		return false
+	}
+	p.last = time.Now()
+	if len(p.suspects) == 0 {
+		p.first = p.last
+	}
+	p.suspects.Insert(key)
+	if doubt != "" {
+		p.doubt = doubt
+	}
+	b.poke()
+	return false
+}
+
+// ForgetPrune notes that a primary wants all that it owns.
+func (b *Brake) ForgetPrune(key string) {
+	if !b.busy.Load() {
+		return
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	b.prunes.forget(key)
+	b.poke()
+}
+
+// collectingPrunes returns how long to wait for more suspects. A controller of a new version has reconciled all
+// primaries when the backlog of its start is done.
+func (b *Brake) collectingPrunes() time.Duration {
+	p := &b.prunes
+	if b.Backlog() && time.Since(p.first) < b.Window {
+		return max(quiet, time.Until(p.last.Add(quiet)))
+	}
+	return min(time.Until(p.last.Add(quiet)), time.Until(p.first.Add(patience)))
+}
+
+// judgePrunes holds the suspects, or lets them go.
+func (b *Brake) judgePrunes(ctx context.Context) {
+	anchors := b.countAnchors()
+	free, engaged := b.holdOrFreePrunes(anchors)
+	if engaged != nil {
+		b.announce(ctx, *engaged)
+	}
+	b.enqueuePrunes(free)
+}
+
+func (b *Brake) enqueuePrunes(keys sets.Set[string]) {
+	for key := range keys {
+		b.Enqueue(key, operation.Of(operation.Resync), queue.Secondary)
+	}
+}
+
+func (b *Brake) holdOrFreePrunes(anchors int) (free sets.Set[string], engaged *State) {
+	b.mu.Lock()
+	defer b.unlock()
+	p := &b.prunes
+	now := !b.state.Engaged && b.engage(b.reasonNotToPrune(anchors))
+	keys := p.suspects
+	p.suspects, p.doubt = sets.New[string](), ""
+	if b.state.Engaged {
+		p.held = p.held.Union(keys)
+		return nil, b.stateIf(now)
+	}
+	p.allowed = p.allowed.Union(keys)
+	for key := range keys {
+		p.went.add(key, time.Now())
+	}
+	return keys, nil
+}
+
+// reasonNotToPrune returns why the suspects must not go; "" if they may.
+func (b *Brake) reasonNotToPrune(anchors int) string {
+	p := &b.prunes
+	if len(p.suspects) == 0 {
+		return ""
+	}
+	if p.doubt != "" {
+		return p.doubt
+	}
+	if b.streamChanged() {
+		return fmt.Sprintf("the stream of the bucket is not the one that was known, "+
+			"and %d primaries do not want any more what they own", len(p.suspects))
+	}
+	p.went.expire(time.Now())
+	going := len(p.suspects)
+	for key := range p.went.went {
+		if !p.suspects.Has(key) {
+			going++
+		}
+	}
+	if !massive(going, anchors) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d primaries do not want any more what they own, within %v", going, anchors, b.Window)
+}
