@@ -45,7 +45,9 @@ func CreateOrUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
 ) (OperationResult, error) {
 	key := source.ObjectKey(obj)
-	Keep(ctx, client, key)
+	if r, ok := current.Of(ctx); ok {
+		r.Want(source.Place{Bucket: client.Config().Bucket}, key)
+	}
 	template := obj.DeepCopyObject().(T)
 	result, err := createOrUpdate(ctx, client, obj, readCached, mutate)
 	for tries := 0; conflict.Is(err) && conflict.Pause(ctx, tries); tries++ {

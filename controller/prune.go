@@ -5,6 +5,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -36,11 +37,22 @@ func WithPrune() SourceOption {
 // reconcile writes through CreateOrUpdate; see WithPrune. Without keys it says that no others are wanted. The keys are
 // those of client-go: "name" or "namespace/name". Outside of a reconcile it does nothing.
 func Keep[T entity.IEntity](ctx context.Context, client entity.IEntityClient[T], keys ...string) {
-	current.Want(ctx, client.Config().Bucket, keys...)
+	keep(ctx, source.Place{Bucket: client.Config().Bucket}, keys)
 }
 
 // KeepKube is Keep for the objects of an informer that was given to OwnsKube. A handle of package kube has a method of
 // its own.
 func KeepKube(ctx context.Context, informer cache.SharedIndexInformer, keys ...string) {
-	current.Want(ctx, informer, keys...)
+	keep(ctx, source.Place{Informer: informer}, keys)
+}
+
+func keep(ctx context.Context, place source.Place, keys []string) {
+	r, ok := current.Of(ctx)
+	if !ok {
+		return
+	}
+	r.Want(place, "")
+	for _, key := range keys {
+		r.Want(place, key)
+	}
 }

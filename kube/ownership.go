@@ -15,7 +15,7 @@ import (
 // else whom obj names. stamp is what obj is to carry of its owner's revision.
 func (k *Handle[T]) ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp owner.Stamp) {
 	if r, ok := current.Of(ctx); ok {
-		r.Want(k.informer, source.ObjectKey(obj))
+		r.Want(source.Place{Informer: k.informer}, source.ObjectKey(obj))
 		primary := r.Primary()
 		primary.Owner.Own(obj)
 		return owner.Of(obj), primary.Stamp

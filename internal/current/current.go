@@ -10,6 +10,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -29,8 +30,9 @@ type Writer interface {
 	Controller() string
 	// Warn records a warning event on the primary.
 	Warn(reason, message string)
-	// Want notes what the primary is to own; see the function of that name.
-	Want(place any, keys ...string)
+	// Want notes that the primary is to own an object of a place. With "" for a key it says only that what is to be
+	// owned there is known.
+	Want(place source.Place, key string)
 }
 
 // StatusSetter is what a helper needs that sets the primary's status.

@@ -223,8 +223,8 @@ func (s *Source) OwnedBy(key string) ([]metav1.Object, error) {
 // Prunes implements prune.Source.
 func (s *Source) Prunes() bool { return s.config.Prune }
 
-// Place implements prune.Source: the informer.
-func (s *Source) Place() any { return s.informer }
+// Place implements prune.Source.
+func (s *Source) Place() source.Place { return source.Place{Informer: s.informer} }
 
 // OwnedLive asks the API server for what a primary owns.
 func (s *Source) OwnedLive(ctx context.Context, key string) ([]metav1.Object, error) {

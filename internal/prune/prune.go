@@ -26,8 +26,7 @@ type Source interface {
 	source.Owned
 	// Prunes reports whether its user wants it pruned.
 	Prunes() bool
-	// Place names it to a reconcile; see current.Want.
-	Place() any
+	Place() source.Place
 }
 
 // Sources are those of owned whose users want them pruned.
@@ -44,7 +43,7 @@ func Sources(owned []source.Owned) (pruned []Source) {
 type Reconcile interface {
 	Key() string
 	// Wanted returns what it wants of a place; ok is false if it said nothing of it.
-	Wanted(place any) (keys sets.Set[string], ok bool)
+	Wanted(place source.Place) (keys sets.Set[string], ok bool)
 	// Pending is what it waits for; "" is nothing.
 	Pending() (after time.Duration, what string)
 	// Await makes it wait.

@@ -21,7 +21,7 @@ type world struct {
 	home     *entity.Object[struct{}, struct{}]
 	pages    *place
 	disks    *place
-	wanted   map[any]sets.Set[string]
+	wanted   map[string]sets.Set[string]
 	pending  string
 	held     bool
 	events   []string // what happened, in order
@@ -37,10 +37,10 @@ type place struct {
 	refuses  error
 }
 
-func (p *place) String() string  { return p.name }
-func (p *place) Prunes() bool    { return true }
-func (p *place) Place() any      { return p.name }
-func (p *place) Outdated() error { return p.outdated }
+func (p *place) String() string      { return p.name }
+func (p *place) Prunes() bool        { return true }
+func (p *place) Place() source.Place { return source.Place{Bucket: p.name} }
+func (p *place) Outdated() error     { return p.outdated }
 
 func (p *place) OwnedBy(string) ([]metav1.Object, error) { return p.objects, nil }
 
@@ -50,7 +50,7 @@ func (p *place) Remove(_ context.Context, obj metav1.Object) error {
 }
 
 func newWorld() *world {
-	w := &world{home: &entity.Object[struct{}, struct{}]{}, wanted: map[any]sets.Set[string]{}}
+	w := &world{home: &entity.Object[struct{}, struct{}]{}, wanted: map[string]sets.Set[string]{}}
 	w.pages, w.disks = w.place("pages"), w.place("disks")
 	return w
 }
@@ -70,8 +70,8 @@ func (w *world) place(name string) *place {
 func (p *place) old() metav1.Object { return p.objects[0] }
 
 func (w *world) Key() string { return "home" }
-func (w *world) Wanted(place any) (sets.Set[string], bool) {
-	keys, ok := w.wanted[place]
+func (w *world) Wanted(place source.Place) (sets.Set[string], bool) {
+	keys, ok := w.wanted[place.Bucket]
 	return keys, ok
 }
 func (w *world) Pending() (time.Duration, string)   { return 0, w.pending }

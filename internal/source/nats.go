@@ -186,8 +186,8 @@ func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
 // Prunes implements prune.Source.
 func (s *NATS[T]) Prunes() bool { return s.Prune }
 
-// Place implements prune.Source: the bucket.
-func (s *NATS[T]) Place() any { return s.client.Config().Bucket }
+// Place implements prune.Source.
+func (s *NATS[T]) Place() Place { return Place{Bucket: s.client.Config().Bucket} }
 
 // All implements Owned.
 func (s *NATS[T]) All() []metav1.Object { return StoreObjects(s.client.Informer().GetStore()) }
