@@ -229,7 +229,7 @@ func (b *Brake) doAllDue(ctx context.Context) time.Duration {
 func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()
-	switch nothingHeld := len(b.suspects)+len(b.held)+len(b.heldOwners) == 0 && !b.prunes.any(); {
+	switch nothingHeld := len(b.suspects)+len(b.held)+len(b.heldOwners) == 0 && !b.prunes.keepEngaged(); {
 	case b.requested && !b.state.Engaged:
 		return b.dismissRelease, 0
 	case b.requested && b.swept:

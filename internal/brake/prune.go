@@ -19,6 +19,7 @@ type prunes struct {
 	last     time.Time
 	went     window // primaries whose prunes were let go without a release
 	doubt    string // why one of the suspects must not go, "" if nothing is known against them
+	reason   bool   // some are held for their own sake, and not only because the brake was engaged
 }
 
 func newPrunes(span time.Duration) prunes {
@@ -35,6 +36,15 @@ func (p *prunes) forget(key string) {
 
 // any reports whether a primary waits for a decision or for a release.
 func (p *prunes) any() bool { return len(p.suspects)+len(p.held) > 0 }
+
+// keepEngaged reports whether the brake has to stay engaged for them.
+func (p *prunes) keepEngaged() bool { return len(p.suspects) > 0 || p.reason && len(p.held) > 0 }
+
+// reconsider makes those that are held suspects again.
+func (p *prunes) reconsider() {
+	p.suspects, p.held = p.suspects.Union(p.held), sets.New[string]()
+	p.first, p.last = time.Now(), time.Now()
+}
 
 // AdmitPrune reports whether what a primary owns and does not want any more may go. If that is not decided yet, or a
 // release is needed, the primary is enqueued once it may. doubt says what speaks against it; "" is nothing.
@@ -101,11 +111,13 @@ func (b *Brake) holdOrFreePrunes(anchors int) (free sets.Set[string], engaged *S
 	b.mu.Lock()
 	defer b.unlock()
 	p := &b.prunes
-	now := !b.state.Engaged && b.engage(b.reasonNotToPrune(anchors))
+	reason := b.reasonNotToPrune(anchors)
+	now := !b.state.Engaged && b.engage(reason)
 	keys := p.suspects
 	p.suspects, p.doubt = sets.New[string](), ""
 	if b.state.Engaged {
 		p.held = p.held.Union(keys)
+		p.reason = p.reason || reason != ""
 		return nil, b.stateIf(now)
 	}
 	p.allowed = p.allowed.Union(keys)

@@ -188,3 +188,21 @@ func TestAHeldPruneIsHeldAfterARestart(t *testing.T) {
 		w.wantEngaged(12, "")
 	})
 }
+
+// TestWhatIsHeldOnlyBecauseTheBrakeWasEngagedGoesAfterIt, without a release.
+func TestWhatIsHeldOnlyBecauseTheBrakeWasEngagedGoesAfterIt(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.lose(names(0, 12)...)
+		w.settle()
+		w.unwant("", names(15, 17)...)
+		w.settle()
+		w.wantPruned()
+		w.wantEngaged(2, "12 of 20 primaries vanished")
+		w.put(0, 12)
+		w.settle()
+		w.wantPruned(names(15, 17)...)
+		if state := w.b.State(); state.Engaged || state.Pruned != 0 {
+			t.Errorf("the brake is %+v", state)
+		}
+	})
+}

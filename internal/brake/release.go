@@ -81,6 +81,7 @@ const nothingHeld = "nothing waits for a release any more"
 func (b *Brake) disengage(ctx context.Context) {
 	b.mu.Lock()
 	b.state = State{Since: time.Now()}
+	b.prunes.reconsider()
 	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
 	state, known := b.stateNow(), b.known.keptStream
 	b.unlock()
