@@ -35,8 +35,8 @@ func (d handleDeleter[T]) Delete(ctx context.Context, obj metav1.Object) error {
 }
 
 // Probe implements kubesource.Prober.
-func (d handleDeleter[T]) Probe(ctx context.Context, namespace string) (version string, err error) {
-	return d.k.deleter.Probe(ctx, namespace)
+func (d handleDeleter[T]) Probe(ctx context.Context, namespace, notOlderThan string) (version string, err error) {
+	return d.k.deleter.Probe(ctx, namespace, notOlderThan)
 }
 
 // EachLive implements kubesource.Prober.

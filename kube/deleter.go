@@ -124,11 +124,15 @@ func (d *resourceDeleter) Validate() error { return d.invalid }
 func (d *resourceDeleter) ResourceName() string { return kubeerrors.ResourceName(d.resource) }
 
 // Probe implements kubesource.Prober.
-func (d *resourceDeleter) Probe(ctx context.Context, namespace string) (version string, err error) {
+func (d *resourceDeleter) Probe(ctx context.Context, namespace, notOlderThan string) (version string, err error) {
 	if d.invalid != nil {
 		return "", nil
 	}
-	list, err := resourceAt(d.client, d.resource, namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	opts := metav1.ListOptions{Limit: 1, ResourceVersion: notOlderThan}
+	if notOlderThan != "" {
+		opts.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	}
+	list, err := resourceAt(d.client, d.resource, namespace).List(ctx, opts)
 	switch {
 	case apierrors.IsForbidden(err) && namespace == "":
 		// So it may be for an informer that looks into one namespace only, and then says nothing about that one.

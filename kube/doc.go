@@ -76,13 +76,20 @@
 //
 // After etcd was restored to an older state an informer goes on watching from a version that is yet to come. A
 // connection that is half-open brings nothing either. Neither is an error of the informer. The API server's versions
-// and the handle's own writes show it: within seconds where the handle writes, else after minutes of silence. Then the
-// source is degraded, and until the informer has listed again, or agrees with the API server, nothing is deleted in it:
-// cascades wait, and the sweep leaves its objects alone. If it does not end by itself, restart the process.
+// and the handle's own writes show it: within seconds where the handle writes, else after minutes of silence; a quarter
+// of an hour where the API server has no consistent reads from its cache. Then the source is degraded, and until the
+// informer has listed again, or a comparison agrees, nothing is deleted in it: cascades wait, and the sweep leaves its
+// objects alone. That the watch goes on is not enough: events may be lost. If it does not end by itself, restart the
+// process.
+//
+// A comparison lists all. Comparisons get rarer, up to ten minutes apart, when there is reason for one again and again:
+// while the source is degraded, and where the handle writes what its informer does not cover. All sources over an
+// informer share them.
 //
 // # Rights
 //
 // The informer needs list and watch. Apply needs get, create and patch; CreateOrUpdate and AdoptOrFail too; deletes
 // need delete and get. A teardown also lists in all namespaces; without that right it relies on the cache. Whether an
-// informer is behind is found out by lists too, in all namespaces, or else in those that it shows.
+// informer is behind is found out by lists too, in all namespaces, or else in those that it shows and that may be
+// listed.
 package kube

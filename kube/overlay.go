@@ -5,13 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -48,11 +48,7 @@ type staleSigns interface {
 }
 
 func newOverlay(informer cache.SharedIndexInformer, signs staleSigns) *overlay {
-	gates := features.FeatureGates()
-	o := &overlay{signs: signs, handleCache: handleCache{
-		informer: informer,
-		ordered:  gates.Enabled(features.InOrderInformers) && gates.Enabled(features.AtomicFIFO),
-	}}
+	o := &overlay{signs: signs, handleCache: handleCache{informer: informer, ordered: kubesource.ShowsInOrder()}}
 	o.uncovered.stored = o.stored
 	o.own = ownwrites.NewOverlay(ownwrites.Config[ownWrite]{
 		Cache: o.handleCache, TTL: overlayTTL, Most: overlayMost, Dropped: o.uncoverUnshown,
@@ -167,8 +163,7 @@ func (w ownWrite) shownBy(stored metav1.Object) bool {
 // handleCache is an informer as the overlay sees it.
 type handleCache struct {
 	informer cache.SharedIndexInformer
-	// ordered tells whether the store's resource version is a cursor: all up to it is in the store. client-go's is one
-	// while lists are put into the store at once, which is the default; else only an object's own version counts.
+	// ordered tells whether the store's resource version is a cursor; else only an object's own version counts.
 	ordered bool
 }
 

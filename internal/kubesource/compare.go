@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/owner"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/tools/cache"
 )
 
 const (
@@ -27,15 +27,17 @@ const (
 type known struct {
 	uid     types.UID
 	version string
-	owned   bool // it names a primary of this controller
 }
+
+func know(obj metav1.Object) known { return known{obj.GetUID(), obj.GetResourceVersion()} }
 
 // live is what the API server has.
 type live struct {
 	objects map[string]known
+	ours    sets.Set[string] // of objects
 	// versions are those of the lists by namespace; one of "" is of all.
-	versions map[string]string
-	latest   string // of versions
+	versions          map[string]string
+	latest, namespace string // of versions
 }
 
 // versionFor returns the version of the list that would have an object; "" if it was not listed.
@@ -43,77 +45,83 @@ func (l *live) versionFor(key string) string {
 	if version, all := l.versions[""]; all {
 		return version
 	}
-	namespace, _, _ := cache.SplitMetaNamespaceKey(key)
-	return l.versions[namespace]
+	return l.versions[namespaceOf(key)]
 }
 
-// after reports whether a version comes after another one. Versions that cannot be compared do not.
-func after(version, other string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, other)
-	return err == nil && order > 0
+// comparison compares an informer's store with a live list.
+type comparison struct {
+	*view
+	prober Prober
+	claims []owner.Claim // of the controllers whose secondaries the informer shows
+	from   string        // the version of the store when the list was asked for
+	live   live
 }
 
 // compare compares the store with a live list. found is the evidence that the view is old; nil if there is none.
-// agrees says that the view is not old, whatever was found before.
+// agrees says that the view is not old, whatever was found before, which is old.
 //
 // The rule: an object in the store that the list does not have so, and that is not newer than the list, has to change
 // within settleTime. If it does not, and the informer has stayed at a version before the list's, the watch stands
-// still; so it does if an object is missing that was made after that version, in a namespace where the store has others
-// that this controller owns. If the informer has passed the list's version, the event is lost: etcd was restored, and
-// has come to the old versions again.
-func (v *view) compare(ctx context.Context) (found *outdated, agrees bool, err error) {
-	from := v.informer.LastSyncResourceVersion()
-	l, err := v.list(ctx)
+// still; so it does if a covered object is missing that was made after that version. If the store has passed the list's
+// version, the event is lost: etcd was restored, and has come to the old versions again.
+func (v *view) compare(ctx context.Context, old *outdated) (found *outdated, agrees bool, err error) {
+	c := &comparison{view: v, prober: v.errors.prober(), claims: v.errors.claims(), from: v.version()}
+	if old != nil && old.wentBack { // until the API server has come to its version the informer is told nothing
+		_, server, err := v.errors.ask(ctx)
+		if err != nil || after(old.version, server) {
+			return nil, false, err
+		}
+	}
+	if err := c.list(ctx); err != nil {
+		return nil, false, err
+	}
+	order, err := resourceversion.CompareResourceVersion(c.live.latest, c.from)
 	if err != nil {
 		return nil, false, err
 	}
-	if order, err := resourceversion.CompareResourceVersion(l.latest, from); err != nil || order < 0 {
-		v.answered(from, l.latest)
-		return nil, false, err
+	if order < 0 {
+		v.answered(ctx, c.live.namespace, c.from, c.live.latest)
+		return nil, false, nil
 	}
-	wrong, missing := v.differences(l)
-	if len(wrong)+len(missing) == 0 {
-		return nil, v.caughtUp(l.latest), nil
+	wrong, missing := c.differences()
+	if len(wrong)+len(missing) > 0 {
+		select {
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		case <-time.After(settleTime):
+		}
+		before := wrong
+		wrong, missing = c.differences()
+		stayed := maps.Clone(wrong)
+		maps.DeleteFunc(stayed, func(key string, stored known) bool {
+			return before[key] != stored // it has changed meanwhile, so events come
+		})
+		found = c.judge(stayed, missing)
 	}
-	select {
-	case <-ctx.Done():
-		return nil, false, ctx.Err()
-	case <-time.After(settleTime):
+	if old == nil || !old.wentBack {
+		missing = c.madeLater(missing)
 	}
-	before := wrong
-	wrong, missing = v.differences(l)
-	maps.DeleteFunc(wrong, func(key string, stored known) bool {
-		return before[key] != stored // it has changed meanwhile, so events come
-	})
-	return v.judge(l, from, wrong, missing), false, nil
+	return found, found == nil && len(wrong)+len(missing) == 0, nil
 }
 
 // judge returns what the differences that stayed are evidence of; nil if they are of nothing.
-func (v *view) judge(l *live, from string, wrong, missing map[string]known) *outdated {
-	now := v.informer.LastSyncResourceVersion()
-	if len(wrong) > 0 && !after(from, now) && !after(l.latest, now) {
+func (c *comparison) judge(wrong, missing map[string]known) *outdated {
+	now, latest := c.version(), c.live.latest
+	if len(wrong) > 0 && !after(c.from, now) && !after(latest, now) {
 		return &outdated{version: now, wentBack: true, err: fmt.Errorf("etcd was restored to an older state: "+
 			"the informer shows %s, which the API server does not have, and is past its version %s; %s",
-			anyOf(wrong), l.latest, whatToDo)}
+			anyOf(wrong), latest, whatToDo)}
 	}
-	if now != from {
+	if now != c.from {
 		return nil // it moves, or was listed again
 	}
-	maps.Copy(wrong, v.unshown(l, missing, from))
+	maps.Copy(wrong, c.madeLater(missing))
 	if len(wrong) == 0 {
 		return nil
 	}
 	return &outdated{version: now, err: fmt.Errorf("the watch stands still, maybe its connection is half-open: "+
 		"the informer stays at resource version %s, and of %s the API server, which is at %s, has something else "+
-		"than it shows; %s", from, anyOf(wrong), l.latest, whatToDo)}
-}
-
-// caughtUp reports whether a list is late enough to show that nothing is lost any more: until a restored etcd has come
-// to the version that the informer waits for, the informer is told nothing, whatever it shows now.
-func (v *view) caughtUp(version string) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.outdated == nil || !after(v.outdated.version, version)
+		"than it shows; %s", now, anyOf(wrong), latest, whatToDo)}
 }
 
 func anyOf(objects map[string]known) string {
@@ -126,96 +134,103 @@ func anyOf(objects map[string]known) string {
 	return ""
 }
 
-// differences returns what the store has and the list does not have so, and what this controller's primaries own in the
-// list and the store does not have at all.
-func (v *view) differences(l *live) (wrong, missing map[string]known) {
+// differences returns what the store has and the list does not have so, and what the list has and the store should have
+// and does not have at all.
+func (c *comparison) differences() (wrong, missing map[string]known) {
 	wrong, missing = map[string]known{}, map[string]known{}
-	store := v.informer.GetStore()
+	store := c.informer.GetStore()
 	for _, item := range store.List() {
 		obj, ok := source.MetaObject(item)
 		if !ok {
 			continue
 		}
-		key, stored := source.ObjectKey(obj), v.know(obj)
-		listed := l.versionFor(key)
+		key, stored := source.ObjectKey(obj), know(obj)
+		listed := c.live.versionFor(key)
 		if listed == "" || stored.version == "" || after(stored.version, listed) {
 			continue
 		}
-		has, ok := l.objects[key]
+		has, ok := c.live.objects[key]
 		if !ok || has.version != stored.version || stored.uid != "" && has.uid != stored.uid {
 			wrong[key] = stored // unless a transform of the informer has taken the uid off
 		}
 	}
-	for key, object := range l.objects {
-		if _, exists, err := store.GetByKey(key); object.owned && !exists && err == nil {
-			missing[key] = object
+	for key := range c.live.ours {
+		if _, exists, err := store.GetByKey(key); !exists && err == nil {
+			missing[key] = c.live.objects[key]
 		}
 	}
-	return wrong, missing
+	return wrong, c.covered(missing)
 }
 
-// unshown are those of the missing objects that the informer would show if its watch went on.
-func (v *view) unshown(l *live, missing map[string]known, from string) map[string]known {
+// covered are those of the missing objects that the informer probably covers: it shows some of ours in their namespace,
+// or in any if it is not confined to one.
+func (c *comparison) covered(missing map[string]known) map[string]known {
 	if len(missing) == 0 {
-		return nil
+		return missing
 	}
-	shown := sets.New[string]() // namespaces
-	for _, item := range v.informer.GetStore().List() {
-		if obj, ok := source.MetaObject(item); ok && v.owns(obj) {
-			shown.Insert(obj.GetNamespace())
+	all, ours := sets.New[string](), sets.New[string]()
+	for _, item := range c.informer.GetStore().List() {
+		if obj, ok := source.MetaObject(item); ok {
+			all.Insert(obj.GetNamespace())
+			if c.owns(obj) {
+				ours.Insert(obj.GetNamespace())
+			}
 		}
 	}
-	unshown := map[string]known{}
-	for key, object := range missing {
-		namespace, _, _ := cache.SplitMetaNamespaceKey(key)
-		if shown.Has(namespace) && after(object.version, from) {
-			unshown[key] = object
-		}
-	}
-	return unshown
+	confined := all.Len() < 2
+	maps.DeleteFunc(missing, func(key string, _ known) bool {
+		return !ours.Has(namespaceOf(key)) && (confined || ours.Len() == 0)
+	})
+	return missing
 }
 
-func (v *view) know(obj metav1.Object) known {
-	return known{uid: obj.GetUID(), version: obj.GetResourceVersion(), owned: v.owns(obj)}
+// madeLater are those of the missing objects that were written after the store's version. Others were passed over, so
+// the informer does not cover them.
+func (c *comparison) madeLater(missing map[string]known) map[string]known {
+	later := maps.Clone(missing)
+	maps.DeleteFunc(later, func(_ string, object known) bool { return !after(object.version, c.from) })
+	return later
 }
 
-func (v *view) owns(obj metav1.Object) bool { return v.kind != "" && owner.Of(obj).Kind == v.kind }
+// owns reports whether a controller over the informer owns an object, which another installation's does not.
+func (c *comparison) owns(obj metav1.Object) bool {
+	return slices.ContainsFunc(c.claims, func(claim owner.Claim) bool { return claim.MayDelete(obj) })
+}
 
-// list lists in all namespaces; where that is not allowed, in those of which the store has objects.
-func (v *view) list(ctx context.Context) (*live, error) {
+// list lists in all namespaces; where that is not allowed, in those of which the store has objects and it is.
+func (c *comparison) list(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
-	l := &live{objects: map[string]known{}, versions: map[string]string{}}
-	err := v.listInto(ctx, l, "")
+	c.live = live{objects: map[string]known{}, ours: sets.New[string](), versions: map[string]string{}}
+	err := c.listIn(ctx, "")
 	if !apierrors.IsForbidden(err) {
-		return l, err
+		return err
 	}
-	namespaces := sets.New[string]()
-	for _, key := range v.informer.GetStore().ListKeys() {
-		namespace, _, _ := cache.SplitMetaNamespaceKey(key)
-		namespaces.Insert(namespace)
-	}
-	if len(namespaces) == 0 || namespaces.Has("") {
-		return nil, err
-	}
-	for namespace := range namespaces {
-		if err := v.listInto(ctx, l, namespace); err != nil {
-			return nil, err
+	for namespace := range namespacesIn(c.informer.GetStore()) {
+		if err := c.listIn(ctx, namespace); err != nil && !apierrors.IsForbidden(err) {
+			return err
 		}
 	}
-	return l, nil
+	if len(c.live.versions) == 0 {
+		return err
+	}
+	return nil
 }
 
-func (v *view) listInto(ctx context.Context, l *live, namespace string) error {
-	version, err := v.errors.prober().EachLive(ctx, namespace, func(obj metav1.Object) {
-		l.objects[source.ObjectKey(obj)] = v.know(obj)
+func (c *comparison) listIn(ctx context.Context, namespace string) error {
+	version, err := c.prober.EachLive(ctx, namespace, func(obj metav1.Object) {
+		key := source.ObjectKey(obj)
+		c.live.objects[key] = know(obj)
+		if c.owns(obj) {
+			c.live.ours.Insert(key)
+		}
 	})
 	if err != nil {
 		return err
 	}
-	l.versions[namespace] = version
-	if l.latest == "" || after(version, l.latest) {
-		l.latest = version
+	c.live.versions[namespace] = version
+	if c.live.latest == "" || after(version, c.live.latest) {
+		c.live.latest, c.live.namespace = version, namespace
 	}
 	return nil
 }

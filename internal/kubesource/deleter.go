@@ -22,8 +22,8 @@ type (
 	// Prober asks the API server about the objects, in one namespace or, for "", in all.
 	Prober interface {
 		// Probe lists as little as possible. It returns the API server's version, or why an informer over the
-		// objects does not sync.
-		Probe(ctx context.Context, namespace string) (version string, err error)
+		// objects does not sync. The list must not be older than a version; "" asks for the latest.
+		Probe(ctx context.Context, namespace, notOlderThan string) (version string, err error)
 		// EachLive lists all objects, and returns the version of the list. f must not keep an object.
 		EachLive(ctx context.Context, namespace string, f func(metav1.Object)) (version string, err error)
 	}

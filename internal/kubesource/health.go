@@ -1,6 +1,7 @@
 package kubesource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -32,8 +34,8 @@ const (
 type watchHealth struct {
 	informer cache.SharedIndexInformer
 	errors   *WatchErrors
-	events   healthEvents // set by start
-	view     *view
+	events   healthEvents       // set by start
+	claim    func() owner.Claim // what the controller owns; nil if nothing
 
 	mu      sync.Mutex
 	failure error
@@ -57,13 +59,13 @@ type healthEvents struct {
 	stopping func() bool // the controller stops, so the informer may be stopped
 }
 
-// newWatchHealth has chain, if it is not nil, called until stop: an informer may fail before its controller runs. kind
-// is that of the primaries that own the objects; "" if none do.
+// newWatchHealth has chain, if it is not nil, called until stop: an informer may fail before its controller runs. claim
+// says what the controller owns; nil if nothing.
 func newWatchHealth(
-	informer cache.SharedIndexInformer, errors *WatchErrors, chain cache.WatchErrorHandlerWithContext, kind string,
+	informer cache.SharedIndexInformer, errors *WatchErrors, chain cache.WatchErrorHandlerWithContext,
+	claim func() owner.Claim,
 ) *watchHealth {
-	h := &watchHealth{informer: informer, errors: errors, release: func() {}}
-	h.view = &view{informer: informer, errors: errors, kind: kind, loops: &h.loops}
+	h := &watchHealth{informer: informer, errors: errors, claim: claim, release: func() {}}
 	if chain != nil {
 		h.release = errors.listen(listener{chain: chain})
 	}
@@ -73,19 +75,25 @@ func newWatchHealth(
 // start listens until ctx ends or stop is called.
 func (h *watchHealth) start(ctx context.Context, events healthEvents) {
 	ctx, cancel := context.WithCancel(ctx)
-	h.events, h.view.events = events, events
+	h.events = events
 	unchain := h.release
 	unlisten := h.errors.listen(listener{
 		failed:  func(err error) { h.fail(ctx, err) },
 		suspect: func() { h.suspect(ctx) },
-		doubt:   h.view.doubt,
+		viewed:  func(over bool) { h.tellOfView(ctx, over) },
+		claim:   h.claim,
 	})
 	h.release = func() {
 		unlisten()
 		unchain()
-		cancel()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		cancel() // nothing is begun from now on
 	}
 	h.loops.Go(func() { h.follow(ctx) })
+	if h.errors.view.err() != nil {
+		h.tellOfView(ctx, false)
+	}
 }
 
 func (h *watchHealth) stop() {
@@ -113,7 +121,9 @@ func (h *watchHealth) follow(ctx context.Context) {
 			}
 			continue
 		}
-		h.view.follow(ctx)
+		if v := h.errors.view; v.follow() {
+			h.loops.Go(func() { v.compareOnce(ctx) })
+		}
 		if now := h.informer.LastSyncResourceVersion(); now != version || h.isRecovering() {
 			version, since = now, time.Now()
 		}
@@ -137,16 +147,36 @@ func (h *watchHealth) isRecovering() bool {
 	return h.recovering
 }
 
+// beginLocked calls f in a goroutine that stop waits for, unless the source has stopped: an informer that is shared may
+// call a listener a moment after it was taken off.
+func (h *watchHealth) beginLocked(ctx context.Context, f func()) {
+	if ctx.Err() == nil {
+		h.loops.Go(f)
+	}
+}
+
+// tellOfView is called when the view became old, or is no longer.
+func (h *watchHealth) tellOfView(ctx context.Context, over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.beginLocked(ctx, func() {
+		h.events.changed()
+		if over {
+			h.events.answered() // what waited for it is due
+		}
+	})
+}
+
 // fail is called by the informer itself and must not wait.
 func (h *watchHealth) fail(ctx context.Context, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	h.mu.Lock()
 	h.failLocked(err)
 	h.recoverLocked(ctx)
-	h.mu.Unlock()
-	h.events.changed()
+	h.beginLocked(ctx, h.events.changed)
 }
 
 func (h *watchHealth) failLocked(err error) {
@@ -155,11 +185,11 @@ func (h *watchHealth) failLocked(err error) {
 
 // suspect has the API server probed. It must only be called where somebody can probe.
 func (h *watchHealth) suspect(ctx context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.suspected = true
 	h.recoverLocked(ctx)
 }
@@ -167,7 +197,7 @@ func (h *watchHealth) suspect(ctx context.Context) {
 func (h *watchHealth) recoverLocked(ctx context.Context) {
 	if !h.recovering {
 		h.recovering = true
-		h.loops.Go(func() { h.watchRecovery(ctx) })
+		h.beginLocked(ctx, func() { h.watchRecovery(ctx) })
 	}
 }
 
@@ -176,9 +206,15 @@ func (h *watchHealth) err() error {
 		return errors.New("the informer was stopped, so no event comes any more; " +
 			"stop it after the controller, which needs a new one now")
 	}
-	if err := h.view.err(); err != nil {
-		return err
+	old, failure := h.errors.view.err(), h.failing()
+	if old != nil && failure != nil {
+		return fmt.Errorf("%w; and %w", old, failure)
 	}
+	return cmp.Or(old, failure)
+}
+
+// failing is the error that the watch or a probe has.
+func (h *watchHealth) failing() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.failure == nil {

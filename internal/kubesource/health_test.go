@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -18,12 +19,29 @@ import (
 type following struct {
 	cache.SharedIndexInformer
 	version atomic.Int64
+	shown   atomic.Int64 // by its store; 0: all of version
 	stopped atomic.Bool
 }
 
 func (f *following) HasSynced() bool                 { return true }
 func (f *following) IsStopped() bool                 { return f.stopped.Load() }
 func (f *following) LastSyncResourceVersion() string { return strconv.FormatInt(f.version.Load(), 10) }
+func (f *following) GetStore() cache.Store {
+	return followingStore{f.SharedIndexInformer.GetStore(), f}
+}
+
+// followingStore is the store of such an informer. It shows all that the informer has read, unless shown is set.
+type followingStore struct {
+	cache.Store
+	informer *following
+}
+
+func (s followingStore) LastStoreSyncResourceVersion() string {
+	if shown := s.informer.shown.Load(); shown != 0 {
+		return strconv.FormatInt(shown, 10)
+	}
+	return s.informer.LastSyncResourceVersion()
+}
 
 // watched is the health of a source over such an informer, on the clock of a bubble.
 type watched struct {
@@ -48,14 +66,20 @@ func watchInformer(t *testing.T) *watched {
 
 // watchOnly is where nobody can probe the API server.
 func watchOnly(t *testing.T) *watched {
-	w := &watched{informer: &following{SharedIndexInformer: stillInformer()}}
-	errors := WatchErrorsOf(w.informer)
-	w.watchHealth = newWatchHealth(w.informer, errors, nil, "Site")
+	return watchAlso(t, &following{SharedIndexInformer: stillInformer()})
+}
+
+// watchAlso is another source over the same informer.
+func watchAlso(t *testing.T, informer *following) *watched {
+	w := &watched{informer: informer}
+	w.watchHealth = newWatchHealth(informer, WatchErrorsOf(informer), nil, sitesHere)
 	w.start(t.Context(), healthEvents{
 		changed: func() { w.changed.Add(1) }, answered: func() { w.answered.Add(1) }, stopping: w.stopping.Load,
 	})
 	return w
 }
+
+func sitesHere() owner.Claim { return owner.Claim{Kind: "Site", Instance: "here"} }
 
 func (w *watched) answers(err error) {
 	answer := func(context.Context) error { return err }

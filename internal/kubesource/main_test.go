@@ -47,7 +47,7 @@ func stillInformer() cache.SharedIndexInformer {
 // answers is a prober that answers probes only, and without a version.
 type answers func(context.Context) error
 
-func (f answers) Probe(ctx context.Context, _ string) (string, error) { return "", f(ctx) }
+func (f answers) Probe(ctx context.Context, _, _ string) (string, error) { return "", f(ctx) }
 
 func (f answers) EachLive(context.Context, string, func(metav1.Object)) (string, error) {
 	return "", errDone

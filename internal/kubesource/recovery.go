@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/cache"
 )
 
 const (
@@ -20,8 +18,6 @@ const (
 	// probeInterval; then ever more rarely, up to probeIntervalMost.
 	probeInterval     = 500 * time.Millisecond
 	probeIntervalMost = 10 * time.Second
-	// probePatience is how long the API server has to answer a probe.
-	probePatience = 5 * time.Second
 )
 
 // watchRecovery returns when the informer works and nothing is suspected. A probe tells that an API server is back long
@@ -82,28 +78,12 @@ func (h *watchHealth) probe(ctx context.Context) error {
 		h.probed = time.Now()
 		h.mu.Unlock()
 	}()
-	ctx, cancel := context.WithTimeout(ctx, probePatience)
-	defer cancel()
-	prober, before := h.errors.prober(), h.informer.LastSyncResourceVersion()
-	version, err := prober.Probe(ctx, "")
-	if apierrors.IsForbidden(err) { // it may be allowed where the informer looks
-		if namespace := anyNamespace(h.informer.GetStore()); namespace != "" {
-			version, err = prober.Probe(ctx, namespace)
-		}
-	}
+	before := h.errors.view.version()
+	namespace, version, err := h.errors.ask(ctx)
 	if err == nil {
-		h.view.answered(before, version)
+		h.errors.view.answered(ctx, namespace, before, version)
 	}
 	return err
-}
-
-// anyNamespace returns the namespace of one of the objects in a store; "" if there is none.
-func anyNamespace(store cache.Store) string {
-	for _, key := range store.ListKeys() {
-		namespace, _, _ := cache.SplitMetaNamespaceKey(key)
-		return namespace
-	}
-	return ""
 }
 
 // noteAway keeps the API server suspected until it answers: an informer that moves is no answer, for it may have

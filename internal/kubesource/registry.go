@@ -59,7 +59,9 @@ func (r *registry) findOrNew(informer cache.SharedIndexInformer) *WatchErrors {
 
 func (r *registry) makeLocked(informer cache.SharedIndexInformer) *WatchErrors {
 	r.last++
-	return &WatchErrors{informer: informer, server: r.last, listeners: map[int]listener{}}
+	w := &WatchErrors{informer: informer, server: r.last, listeners: map[int]listener{}}
+	w.view = newView(informer, w)
+	return w
 }
 
 func (r *registry) findLocked(informer cache.SharedIndexInformer) *WatchErrors {

@@ -31,6 +31,8 @@ type Host interface {
 	Resume(key string)
 	// Answered is told that an API server was away and answers again.
 	Answered(server kubeerrors.Server)
+	// Claim says what the controller's primaries own.
+	Claim() owner.Claim
 	// Stopping reports whether the controller is about to stop. The program may stop its informers then.
 	Stopping() bool
 }
@@ -79,11 +81,11 @@ func New(informer cache.SharedIndexInformer, host Host, config Config) *Source {
 	if d, ok := config.Deleter.(Prober); ok {
 		watchErrors.ProbeWith(d)
 	}
-	kind := ""
+	var claim func() owner.Claim
 	if config.Owned {
-		kind = config.Kind
+		claim = host.Claim
 	}
-	s.health = newWatchHealth(informer, watchErrors, config.WatchErrorHandler, kind)
+	s.health = newWatchHealth(informer, watchErrors, config.WatchErrorHandler, claim)
 	return s
 }
 
@@ -187,7 +189,7 @@ func (s *Source) WhyNotSynced(ctx context.Context) error {
 		return errors.New("the informer was not started: run it, or start its factory")
 	}
 	if prober := s.health.errors.prober(); prober != nil {
-		_, err := prober.Probe(ctx, "")
+		_, err := prober.Probe(ctx, "", "")
 		return err
 	}
 	return nil
@@ -196,7 +198,7 @@ func (s *Source) WhyNotSynced(ctx context.Context) error {
 // Outdated says why what the cache shows may be older than what the API server has; nil if nothing says so. The error
 // is marked with the server: when it is over, Answered of the host is called.
 func (s *Source) Outdated() error {
-	if err := s.health.view.err(); err != nil {
+	if err := s.health.errors.view.err(); err != nil {
 		return kubeerrors.MarkOutdated(err, s.Server())
 	}
 	return nil

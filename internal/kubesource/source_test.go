@@ -10,6 +10,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,7 @@ func newHost() *host {
 func (h *host) SourceChanged(_ context.Context, s source.Source) { h.changed <- s }
 func (h *host) Resume(key string)                                { h.resumed <- key }
 func (h *host) Answered(server kubeerrors.Server)                { h.answered <- server }
+func (h *host) Claim() owner.Claim                               { return sitesHere() }
 func (h *host) Stopping() bool                                   { return false }
 
 // sink ignores events.
@@ -51,7 +53,9 @@ type deleter struct {
 func (d *deleter) Delete(context.Context, metav1.Object) error { return d.err }
 func (d *deleter) ResourceName() string                        { return "configmaps/v1" }
 
-func (d *deleter) Probe(context.Context, string) (string, error) { return "", errors.New("no rights") }
+func (d *deleter) Probe(context.Context, string, string) (string, error) {
+	return "", errors.New("no rights")
+}
 
 func (d *deleter) EachLive(context.Context, string, func(metav1.Object)) (string, error) {
 	return "", errors.New("no rights")

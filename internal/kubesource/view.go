@@ -6,21 +6,27 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
 )
 
 const (
-	// bookmarkPatience is how long an informer may stay at a version once the API server was seen to be ahead of it. A
-	// probe makes the API server's own cache move on, and the next bookmark, of which there is one a minute, tells.
-	bookmarkPatience = 75 * time.Second
-	// A comparison that showed nothing, or could not be made, is not repeated before comparePause. The pause doubles up
-	// to comparePauseMost: an API server without bookmarks, or an informer that does not cover what this process
-	// writes, gives reason for one again and again. While the view is known to be old it stays.
-	comparePause     = 20 * time.Second
+	// bookmarkPatience is how long an informer may stay at a version once the API server was seen to be ahead of it.
+	// Where reads are consistent, a probe makes the API server's own cache move on, and the next bookmark, of which
+	// there is one a minute, tells. Elsewhere etcd tells of its progress each ten minutes. So the patience doubles up
+	// to bookmarkPatienceMost with each comparison that it was the reason for and that showed nothing.
+	bookmarkPatience     = 75 * time.Second
+	bookmarkPatienceMost = 11 * time.Minute
+	// comparePauseMost is the longest pause between comparisons. Own writes that an informer does not cover give reason
+	// for one again and again; and so does a view that is known to be old.
 	comparePauseMost = 10 * time.Minute
 )
+
+// comparePause is between comparisons: 10 s to 20 s after the first, and up to twice as long after each.
+var comparePause = backoff.New(10*time.Second, comparePauseMost)
 
 // view is whether what an informer shows may be older than what the API server has. The watch of an informer can stop
 // to tell without an error:
@@ -31,31 +37,35 @@ const (
 //
 // The evidence is never that the informer is silent, which most are. It is one of these:
 //
-//   - A list of the API server has a version below the informer's: etcd went back. The list was asked for later, and
-//     no list is older than what was seen before it.
+//   - A list of the API server has a version below the informer's, and the API server says that the informer's version
+//     is yet to come: etcd went back. The version alone says nothing: some aggregated API servers return that of the
+//     newest object.
 //   - A comparison with a live list shows objects in the informer's store that the API server has changed or deleted,
 //     and the informer does not show that within settleTime, see compare. A comparison is made when there is a sign:
 //     an own write that is not shown for seconds, or a version that does not move though the API server was seen to be
 //     ahead. It costs a list, so signs that prove to be nothing make it rarer.
 //
+// A view that is old stays so until the informer has listed again, which shows where etcd went back, or a comparison
+// agrees. That the informer moves is a reason for one, and no proof.
+//
 // What cannot be known: whether an object that is missing in the store falls into the informer's namespace, labels and
-// fields; so a missing object alone is evidence only where the store has others of its namespace and owners. Whether
-// etcd was restored if the API server has come to the informer's version again before somebody asks, and nothing in the
-// store shows it. And nothing is known where the API server cannot be asked.
+// fields; see covered. Whether etcd was restored if the API server has come to the informer's version again before
+// somebody asks, and nothing in the store shows it. And nothing is known where the API server cannot be asked.
+//
+// All sources over the informer share the view. It calls nobody while it holds mu.
 type view struct {
 	informer cache.SharedIndexInformer
 	errors   *WatchErrors
-	kind     string // of the primaries that own the objects; "" if none do
-	events   healthEvents
-	loops    *sync.WaitGroup
 
 	mu        sync.Mutex
 	outdated  *outdated // nil: there is no evidence
+	failed    error     // why the last comparison could not be made
 	doubted   string    // the informer's version while an own write was not shown; "": none
 	ahead     position  // of the informer when the API server was first seen to be ahead of it
+	patience  time.Duration
 	comparing bool
+	compared  int       // in a row
 	next      time.Time // the next comparison
-	pause     time.Duration
 }
 
 // position is a version of the informer, and since when.
@@ -69,6 +79,7 @@ type outdated struct {
 	version string // of the informer, when that was found
 	// wentBack: etcd was restored, so events are lost. Else they come once the watch goes on.
 	wentBack bool
+	moved    bool // the watch that stood still goes on
 	err      error
 }
 
@@ -76,118 +87,151 @@ type outdated struct {
 const whatToDo = "until it has listed again nothing is deleted because of what it shows; " +
 	"if it does not: restart the process, or give the controller a new informer"
 
+func newView(informer cache.SharedIndexInformer, errors *WatchErrors) *view {
+	return &view{informer: informer, errors: errors, patience: bookmarkPatience}
+}
+
 func (v *view) err() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.outdated == nil {
+	switch {
+	case v.outdated == nil:
 		return nil
+	case v.failed != nil:
+		return fmt.Errorf("%w (and it cannot be compared with the API server: %v)", v.outdated.err, v.failed)
 	}
 	return v.outdated.err
 }
 
-// answered is told of the version of a list that was asked for when the informer was at before.
-func (v *view) answered(before, server string) {
-	order, err := resourceversion.CompareResourceVersion(server, before)
-	if err != nil {
-		return // there is none, or none that can be compared
+// ShowsInOrder reports whether the resource version of a store is a cursor: all up to it is in the store. client-go's
+// is one while lists are put into the store at once, which is the default.
+func ShowsInOrder() bool {
+	gates := features.FeatureGates()
+	return gates.Enabled(features.InOrderInformers) && gates.Enabled(features.AtomicFIFO)
+}
+
+// version is up to where the store shows everything. The informer's own version may be ahead of its store.
+func (v *view) version() string {
+	if ShowsInOrder() {
+		return v.informer.GetStore().LastStoreSyncResourceVersion()
 	}
-	if order < 0 && v.informer.LastSyncResourceVersion() == before {
+	return v.informer.LastSyncResourceVersion()
+}
+
+// answered is told of the version of a list in a namespace that was asked for when the informer was at before.
+func (v *view) answered(ctx context.Context, namespace, before, server string) {
+	v.mu.Lock()
+	known := v.outdated != nil && v.outdated.wentBack
+	if after(server, before) && v.ahead.version != before {
+		v.ahead = position{before, time.Now()}
+	}
+	v.mu.Unlock()
+	if known || !after(before, server) || v.version() != before {
+		return
+	}
+	if v.errors.isYetToCome(ctx, namespace, before) {
 		v.note(&outdated{version: before, wentBack: true, err: fmt.Errorf("etcd was restored to an older state: "+
 			"the API server is at resource version %s, and the informer has seen %s, so its watch is told nothing "+
 			"of what changes meanwhile; %s", server, before, whatToDo)})
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if order > 0 && v.ahead.version != before {
-		v.ahead = position{before, time.Now()}
-	}
+}
+
+// after reports whether a version comes after another one. Versions that cannot be compared do not.
+func after(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order > 0
 }
 
 // doubt is told that an own write is not shown though there was time.
 func (v *view) doubt() {
+	now := v.version()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.doubted = v.informer.LastSyncResourceVersion()
+	v.doubted = now
 }
 
 // note notes the evidence that the view is old. That etcd went back outweighs that the watch stands still.
 func (v *view) note(found *outdated) {
 	v.mu.Lock()
-	news := v.outdated == nil || found.wentBack && !v.outdated.wentBack
+	o := v.outdated
+	news := o == nil || !o.wentBack && (found.wentBack || found.version != o.version)
 	if news {
-		v.outdated, v.next, v.pause = found, time.Time{}, 0
+		v.outdated = found
 	}
 	v.mu.Unlock()
 	if news {
-		v.events.changed()
+		v.errors.viewChanged(false)
 	}
 }
 
-// follow is called each second. It costs nothing while there is no sign.
-func (v *view) follow(ctx context.Context) {
-	now := v.informer.LastSyncResourceVersion()
+// end is for a view that is no longer old, unless something else than o was found meanwhile.
+func (v *view) end(o *outdated) {
 	v.mu.Lock()
-	recovered := v.outdated != nil && v.outdated.recovered(now)
-	compare := !recovered && !v.comparing && v.mustCompareLocked(now)
-	v.comparing = v.comparing || compare
-	v.mu.Unlock()
-	if recovered {
-		v.end()
+	ended := o != nil && v.outdated == o
+	if ended {
+		v.outdated = nil
 	}
-	if compare {
-		v.loops.Go(func() { v.compareOnce(ctx) })
-	}
-}
-
-// recovered reports whether the informer's version alone shows that the view is no longer old: a version goes back by a
-// list only, and a watch that stood still tells all when it goes on.
-func (o *outdated) recovered(now string) bool {
-	if !o.wentBack {
-		return now != o.version
-	}
-	order, err := resourceversion.CompareResourceVersion(now, o.version)
-	return err == nil && order < 0
-}
-
-func (v *view) mustCompareLocked(now string) bool {
-	stands := v.ahead.version == now && time.Since(v.ahead.since) >= bookmarkPatience
-	if v.outdated == nil && v.doubted != now && !stands {
-		return false
-	}
-	return v.errors.prober() != nil && v.informer.HasSynced() && !time.Now().Before(v.next)
-}
-
-// end is for a view that is no longer old.
-func (v *view) end() {
-	v.mu.Lock()
-	ended := v.outdated != nil
-	v.outdated = nil
 	v.mu.Unlock()
 	if ended {
-		v.events.changed()
-		v.events.answered() // what waited for it is due
+		v.errors.viewChanged(true)
 	}
 }
 
+// follow is called each second by each source over the informer. It reports whether compareOnce must be called, and
+// costs nothing while there is no sign.
+func (v *view) follow() (compare bool) {
+	now, able := v.version(), v.errors.prober() != nil && v.informer.HasSynced()
+	v.mu.Lock()
+	o := v.outdated
+	relisted := o != nil && o.wentBack && after(o.version, now) // a version goes back by a list only
+	if o != nil && !o.wentBack && !o.moved && !v.comparing && now != o.version {
+		o.moved, v.next = true, time.Time{}
+	}
+	compare = able && !relisted && !v.comparing && v.signLocked(now) && !time.Now().Before(v.next)
+	v.comparing = v.comparing || compare
+	v.mu.Unlock()
+	if relisted {
+		v.end(o)
+	}
+	return compare
+}
+
+// signLocked reports whether there is a reason to compare.
+func (v *view) signLocked(now string) bool {
+	stands := v.ahead.version == now && time.Since(v.ahead.since) >= v.patience
+	return v.outdated != nil || now != "" && (v.doubted == now || stands)
+}
+
+// compareOnce compares, and draws the conclusions.
 func (v *view) compareOnce(ctx context.Context) {
+	v.mu.Lock()
+	o := v.outdated
+	bySilence := o == nil && v.doubted == ""
+	v.mu.Unlock()
 	var found *outdated
 	var agrees bool
-	err := guard.Call(func() (err error) { found, agrees, err = v.compare(ctx); return err })
+	err := guard.Call(func() (err error) { found, agrees, err = v.compare(ctx, o); return err })
 	v.mu.Lock()
-	v.comparing, v.doubted = false, ""
-	switch {
-	case v.outdated != nil || time.Since(v.next) > 2*comparePauseMost: // or the last one is long ago
-		v.pause = comparePause
-	default:
-		v.pause = min(2*v.pause, comparePauseMost)
+	v.comparing = false
+	if ctx.Err() != nil { // the source stops; another one may compare
+		v.mu.Unlock()
+		return
 	}
-	v.next = time.Now().Add(v.pause)
+	if bySilence && err == nil && found == nil {
+		v.patience = min(2*v.patience, bookmarkPatienceMost)
+	}
+	if time.Since(v.next) > comparePauseMost { // the last one is long ago
+		v.compared = 0
+	}
+	v.compared++
+	v.next = time.Now().Add(comparePause.Delay(v.compared))
+	v.failed, v.doubted, v.ahead = err, "", position{}
 	v.mu.Unlock()
 	switch {
 	case err != nil: // it is tried again while there is a sign
 	case found != nil:
 		v.note(found)
 	case agrees:
-		v.end()
+		v.end(o)
 	}
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -16,10 +19,13 @@ import (
 
 // WatchErrors hands the watch errors of an informer, requests to its API server that were not answered, and own writes
 // that it does not show, to all sources that share the informer. All methods may be called concurrently.
+//
+// Nobody is called with mu held: a listener may call its user, who may write with a handle over the same informer.
 type WatchErrors struct {
 	informer cache.SharedIndexInformer
 	server   kubeerrors.Server
 	install  sync.Once
+	view     *view
 
 	mu        sync.Mutex
 	last      error
@@ -34,7 +40,8 @@ type WatchErrors struct {
 type listener struct {
 	failed  func(error)                        // for a watch error
 	suspect func()                             // for a reason to probe, if somebody can
-	doubt   func()                             // for an own write that is not shown
+	viewed  func(over bool)                    // when the view became old, or is no longer
+	claim   func() owner.Claim                 // for what its controller owns
 	chain   cache.WatchErrorHandlerWithContext // in place of client-go's handler
 }
 
@@ -62,10 +69,8 @@ func (w *WatchErrors) handle(ctx context.Context, r *cache.Reflector, err error)
 }
 
 func (w *WatchErrors) chained() []cache.WatchErrorHandlerWithContext {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	var chained []cache.WatchErrorHandlerWithContext
-	for _, l := range w.listeners {
+	for _, l := range w.all() {
 		if l.chain != nil {
 			chained = append(chained, l.chain)
 		}
@@ -73,15 +78,23 @@ func (w *WatchErrors) chained() []cache.WatchErrorHandlerWithContext {
 	return chained
 }
 
+// all are the listeners, to be called without a lock.
+func (w *WatchErrors) all() []listener {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Values(w.listeners))
+}
+
 // report tells the listeners that the informer cannot follow.
 func (w *WatchErrors) report(err error) {
 	if !isFault(err) {
 		return
 	}
+	version := w.informer.LastSyncResourceVersion()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last, w.at, w.version = err, time.Now(), w.informer.LastSyncResourceVersion()
-	for _, l := range w.listeners {
+	w.last, w.at, w.version = err, time.Now(), version
+	w.mu.Unlock()
+	for _, l := range w.all() {
 		if l.failed != nil {
 			l.failed(err)
 		}
@@ -108,24 +121,36 @@ func (w *WatchErrors) NoteUnanswered(err error) error {
 // Suspect has the listeners probe the API server: a request was not answered, or an own write has another version than
 // it should.
 func (w *WatchErrors) Suspect() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range w.listeners {
-		if l.suspect != nil && w.probe != nil {
+	if w.prober() == nil {
+		return
+	}
+	for _, l := range w.all() {
+		if l.suspect != nil {
 			l.suspect()
 		}
 	}
 }
 
 // NoteUnshown is told that the informer does not show an own write though it had seconds for it.
-func (w *WatchErrors) NoteUnshown() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range w.listeners {
-		if l.doubt != nil {
-			l.doubt()
+func (w *WatchErrors) NoteUnshown() { w.view.doubt() }
+
+// viewChanged tells the listeners that the view became old, or is no longer.
+func (w *WatchErrors) viewChanged(over bool) {
+	for _, l := range w.all() {
+		if l.viewed != nil {
+			l.viewed(over)
 		}
 	}
+}
+
+// claims are those of the controllers that listen.
+func (w *WatchErrors) claims() (claims []owner.Claim) {
+	for _, l := range w.all() {
+		if l.claim != nil {
+			claims = append(claims, l.claim())
+		}
+	}
+	return claims
 }
 
 // ProbeWith says how to ask the API server. The first to say it stays.
@@ -144,16 +169,18 @@ func (w *WatchErrors) prober() Prober {
 	return w.probe
 }
 
-// listen calls l for each error from now on, and tells it the last one unless that is over.
+// listen calls l for each error from now on, and tells it the last one unless that is over. l may be called once more
+// by whoever was about to when cancel was called.
 func (w *WatchErrors) listen(l listener) (cancel func()) {
+	version := w.informer.LastSyncResourceVersion()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	id := w.next
+	id, last := w.next, w.last
 	w.next++
 	w.listeners[id] = l
-	fresh := w.last != nil && w.version == w.informer.LastSyncResourceVersion() && time.Since(w.at) < healAfter
+	fresh := last != nil && w.version == version && time.Since(w.at) < healAfter
+	w.mu.Unlock()
 	if fresh && l.failed != nil {
-		l.failed(w.last)
+		l.failed(last)
 	}
 	return func() {
 		w.mu.Lock()

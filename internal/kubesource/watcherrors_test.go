@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -260,7 +261,7 @@ func TestTheFirstWhoCanProbeStays(t *testing.T) {
 	errors := WatchErrorsOf(stillInformer())
 	errors.ProbeWith(answers(func(context.Context) error { return errDone }))
 	errors.ProbeWith(answers(func(context.Context) error { return nil }))
-	_, err := errors.prober().Probe(t.Context(), "")
+	_, err := errors.prober().Probe(t.Context(), "", "")
 	says(t, err, "done")
 }
 
@@ -272,5 +273,40 @@ func TestAWatchErrorHandlerThatPanicsEndsNothing(t *testing.T) {
 	errors.handle(t.Context(), nil, errDone)
 	if called != 1 {
 		t.Errorf("the next handler was called %d times, want once", called)
+	}
+}
+
+// TestAListenerMayUseWhatItListensTo, as a controller's callback does that writes with a handle over the same informer;
+// and a comparison may go on meanwhile.
+func TestAListenerMayUseWhatItListensTo(t *testing.T) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		informer := &following{SharedIndexInformer: stillInformer()}
+		errors := WatchErrorsOf(informer)
+		errors.ProbeWith(answers(func(context.Context) error { return nil }))
+		errors.report(errDone)
+		use := func() {
+			errors.NoteUnshown()
+			errors.prober()
+			errors.claims()
+			_ = errors.view.err()
+			errors.view.follow()
+		}
+		cancel := errors.listen(listener{
+			failed: func(error) { use() }, suspect: use, viewed: func(bool) { use() },
+			claim: func() owner.Claim { errors.prober(); return owner.Claim{} },
+		})
+		errors.report(errDone)
+		errors.Suspect()
+		errors.claims()
+		errors.view.note(&outdated{wentBack: true, err: errDone})
+		errors.view.end(errors.view.outdated)
+		cancel()
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("it waits for itself")
 	}
 }

@@ -73,7 +73,7 @@ func (t *Teardown) toDelete(ctx context.Context, a *absence) ([]owned, error) {
 	if targets, a.spared, err = t.spare(ctx, a.key, targets); err != nil || len(targets) > 0 {
 		return targets, err
 	}
-	if targets, err = t.ownedLive(ctx, a.key); err != nil || len(targets) > 0 {
+	if targets, err = t.ownedLive(ctx, a); err != nil || len(targets) > 0 {
 		return targets, err
 	}
 	if a.spared {
@@ -118,16 +118,17 @@ type liveSource interface {
 }
 
 // ownedLive asks once more, when the caches show nothing, before the anchor goes: after that nothing would ever
-// delete what a cache was late with, or does not cover. It is one request for each source.
-func (t *Teardown) ownedLive(ctx context.Context, key string) ([]owned, error) {
+// delete what a cache was late with, or does not cover. It is one request for each source. Those in which nothing is to
+// be deleted now are not asked: the teardown does not end before they are.
+func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 	var found []owned
 	claim := t.Owner.Claim()
 	for _, s := range t.deletable() {
 		live, ok := s.(liveSource)
-		if !ok {
+		if !ok || slices.Contains(a.stale, s) {
 			continue
 		}
-		objects, err := live.OwnedLive(ctx, key)
+		objects, err := live.OwnedLive(ctx, a.key)
 		if err != nil {
 			return nil, err
 		}

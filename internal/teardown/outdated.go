@@ -13,8 +13,8 @@ import (
 // show would be left behind, with no record that says so. The sweep lets none of its objects go, and what the brake
 // holds of them it goes on holding. Everything else goes on: other sources, and reconciles.
 //
-// It is applied here: CleanUp, which is before each delete by the runtime, asks outdatedSources, and Sweep asks
-// outdated.
+// It is applied here: CleanUp, which is before each delete by the runtime, asks outdatedSources, toDelete
+// leaves those out of what the cache and the server list, and Sweep asks outdated.
 
 // datedSource is a source that can tell whether what it shows may be older than what its server has.
 type datedSource interface{ Outdated() error }

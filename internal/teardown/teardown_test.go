@@ -1,13 +1,17 @@
 package teardown
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation: who settles the operation need not wake the key, too.
@@ -58,5 +62,44 @@ func TestATeardownWaitsForOutdatedSourcesInWhichItDeletes(t *testing.T) {
 	if len(waiting) != 1 || waiting[0] != source.Owned(old) || !errors.Is(why, behind) ||
 		!strings.Contains(why.Error(), "OwnsKube") {
 		t.Errorf("it waits for %v: %v", waiting, why)
+	}
+}
+
+// listed is a source that may be outdated, and whose API server has what the cache does not show.
+type listed struct {
+	dated
+	live metav1.Object
+}
+
+func (listed) OwnedBy(string) ([]metav1.Object, error) { return nil, nil }
+
+func (l listed) OwnedLive(context.Context, string) ([]metav1.Object, error) {
+	return []metav1.Object{l.live}, nil
+}
+
+// sites owns what names a site of this installation.
+type sites struct{}
+
+func (sites) Claim() owner.Claim            { return owner.Claim{Kind: "Site", Instance: "here"} }
+func (sites) LastSeen(string) metav1.Object { return nil }
+
+// TestWhatAnAPIServerListsOfAnOutdatedSourceStays until the source is not outdated any more.
+func TestWhatAnAPIServerListsOfAnOutdatedSourceStays(t *testing.T) {
+	object := func(name string) metav1.Object {
+		obj := &metav1.PartialObjectMetadata{}
+		obj.Name = name
+		entity.SetOwner(obj, "Site", "home", "here")
+		return obj
+	}
+	old := listed{dated{owns{deletable: true}, errors.New("the watch stands still")}, object("of the old")}
+	fine := listed{dated{owns{deletable: true}, nil}, object("of the other")}
+	td := New(Config{
+		Owner: sites{}, APIs: &apisource.Set{}, Sources: func() []source.Owned { return []source.Owned{old, fine} },
+	})
+	a := &absence{teardown: td, key: "home"}
+	a.stale, _ = td.outdatedSources()
+	targets, err := td.toDelete(t.Context(), a)
+	if err != nil || len(targets) != 1 || targets[0].object != fine.live {
+		t.Errorf("it deletes %v: %v", targets, err)
 	}
 }

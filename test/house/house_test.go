@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"internal/owner":         {"entity"},
 	"internal/managedfields": {"entity"},
 	"internal/applied":       {"internal/managedfields", "internal/mergediff", "internal/owner"},
-	"internal/kubesource":    {"internal/kubeerrors", "internal/owner", "internal/source"},
+	"internal/kubesource":    {"internal/backoff", "internal/kubeerrors", "internal/owner", "internal/source"},
 	"internal/apisource":     {"external", "internal/record"},
 	"internal/brake":         {"internal/owner", "internal/record", "internal/queue"},
 	"internal/current":       {"internal/apisource", "internal/owner"},
