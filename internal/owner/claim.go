@@ -55,6 +55,12 @@ func (n Named) Key() (key, hash string) {
 // HashPrefix is what entity.OwnerLabelValue puts before the hash of a key that is no value of a label.
 const HashPrefix = "sha256-"
 
+// IsStripped reports whether somebody took off annotations, with all that they told: labels stand where they are gone.
+func (n Named) IsStripped() bool {
+	stripped := func(m mark) bool { return m.annotation == "" && m.label != "" }
+	return stripped(n.kind) || stripped(n.key) || stripped(n.instance)
+}
+
 // Contradicts reports whether annotations and labels name different owners or installations. Nobody knows then whose
 // the object is.
 func (n Named) Contradicts() bool {

@@ -158,6 +158,8 @@ func TestTheSweepFindsAnOwnerThatLabelsAloneName(t *testing.T) {
 		w.createMap(m)
 	}
 	create("orphan", "gone")
+	must(t, w.sites.Create(t.Context(), newSite("gone")))
+	must(t, w.sites.Delete(t.Context(), "gone")) // the marker of that is what tells
 	create("of-a-hash", hashedKey+"-gone")
 	create("owned", "home")
 	create("owned-by-a-hash", hashedKey)
