@@ -38,7 +38,9 @@ type Stats struct {
 	// them.
 	TornDown, Cascaded uint64
 	// Sweeps counts sweeps that have ended. Orphaned is how many objects without an owner the last one found. Those
-	// that name a hash of the owner's key alone stay: nobody can be asked whether such an owner is really gone.
+	// that name a hash of the owner's key alone stay: nobody can be asked whether such an owner is really gone. Under
+	// the Kumori API those stay, too, of which labels alone name an owner, without an installation, and nothing tells
+	// that it ever was in the bucket: they may be another installation's. The log names them.
 	Sweeps   uint64
 	Orphaned int
 	// Unmarked is how many objects the last sweep found that a handle of this controller has written and that name no

@@ -90,7 +90,7 @@ func (e *Engine) sweep(ctx context.Context) {
 	}
 	defer e.stats.Sweeps.Add(1)
 	found, ownerless := e.teardown.Sweep(ctx)
-	count := ownerless.Hashed
+	count := ownerless.Hashed + ownerless.Strange
 	for _, o := range found {
 		klog.FromContext(ctx).Info("Sweep found objects whose owners do not exist",
 			"source", o.Source, "objects", o.Count, "of", o.Known, "owners", len(o.Owners),

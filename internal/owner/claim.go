@@ -55,6 +55,10 @@ func (n Named) Key() (key, hash string) {
 // HashPrefix is what entity.OwnerLabelValue puts before the hash of a key that is no value of a label.
 const HashPrefix = "sha256-"
 
+// OfOldRuntime reports whether an owner is named as the original Kumori runtime does it: in labels alone, without an
+// installation. What names its owner in annotations was written by somebody who knows of this runtime.
+func (n Named) OfOldRuntime() bool { return n.IsStripped() && n.instance.none() }
+
 // IsStripped reports whether somebody took off annotations, with all that they told: labels stand where they are gone.
 func (n Named) IsStripped() bool {
 	stripped := func(m mark) bool { return m.annotation == "" && m.label != "" }

@@ -16,6 +16,7 @@ import (
 type Ownerless struct {
 	Hashed   int // their owner does not exist, and they name it by the hash of its key alone
 	Unmarked int // they name no owner any more, and we have written them
+	Strange  int // their owner does not exist, no installation is named, and nothing tells that the owner ever lived here
 }
 
 // writtenSource is a source that can tell whether a controller has written an object.
@@ -27,17 +28,35 @@ type writtenSource interface {
 type ownerless struct {
 	Ownerless
 	teardown *Teardown
-	keys     map[string]string   // of primaries and anchors by the hash of them; made for the first hash
-	unmarked map[string]struct{} // by source and key of the object
-	names    []string            // the first of those that the last sweep did not find
+	keys     map[string]string // of primaries and anchors by the hash of them; made for the first hash
+	unmarked newlyFound
+	strange  newlyFound
+	had      map[string]bool // whether the leader has a marker of the delete of an owner, by key
 }
 
 func (t *Teardown) ownerless() *ownerless {
-	return &ownerless{teardown: t, unmarked: map[string]struct{}{}}
+	return &ownerless{teardown: t, unmarked: newlyFound{before: t.unmarked}, strange: newlyFound{before: t.strange}}
+}
+
+// newlyFound names the first objects that the last sweep did not find.
+type newlyFound struct {
+	before, now map[string]struct{} // by source and key of the object
+	first       []string
 }
 
 // namesInLog bounds how many objects one line of the log names.
 const namesInLog = 10
+
+func (f *newlyFound) add(s source.Owned, obj metav1.Object) {
+	name := s.String() + " " + source.ObjectKey(obj)
+	if _, before := f.before[name]; !before && len(f.first) < namesInLog {
+		f.first = append(f.first, name)
+	}
+	if f.now == nil {
+		f.now = map[string]struct{}{}
+	}
+	f.now[name] = struct{}{}
+}
 
 // see counts an object without an owner of our kind if it once had one.
 func (o *ownerless) see(s source.Owned, obj metav1.Object, named owner.Named) {
@@ -46,20 +65,45 @@ func (o *ownerless) see(s source.Owned, obj metav1.Object, named owner.Named) {
 		!written.WrittenBy(obj, o.teardown.Anchors.Controller) {
 		return
 	}
-	name := s.String() + " " + source.ObjectKey(obj)
-	if _, before := o.teardown.unmarked[name]; !before && len(o.names) < namesInLog {
-		o.names = append(o.names, name)
-	}
-	o.unmarked[name] = struct{}{}
+	o.unmarked.add(s, obj)
 	o.Unmarked++
+}
+
+// mostAsked bounds how many owners the leader is asked about in a sweep.
+const mostAsked = 1000
+
+// lived reports whether the leader has a marker of the delete of an owner that does not exist. It counts an object
+// without: two installations of the original Kumori runtime may share a cluster, and then a key that never was in our
+// bucket is the other's. What the leader was not asked for, or did not answer, waits for another sweep.
+func (o *ownerless) lived(ctx context.Context, s source.Owned, obj metav1.Object, key string) bool {
+	lived, asked := o.had[key]
+	if !asked && len(o.had) < mostAsked {
+		marked, err := o.teardown.Marked(ctx, key)
+		if o.had == nil {
+			o.had = map[string]bool{}
+		}
+		lived = marked && err == nil
+		o.had[key] = lived
+	}
+	if !lived {
+		o.strange.add(s, obj)
+		o.Strange++
+	}
+	return lived
 }
 
 // report logs what the last sweep did not find.
 func (o *ownerless) report(ctx context.Context) {
-	o.teardown.unmarked = o.unmarked
-	if len(o.names) > 0 {
+	o.teardown.unmarked, o.teardown.strange = o.unmarked.now, o.strange.now
+	if len(o.unmarked.first) > 0 {
 		klog.FromContext(ctx).Info("Objects that this controller has written name no owner any more: nothing deletes "+
-			"them; delete them, or let their primaries adopt them (AdoptOrFail)", "first", o.names, "all", o.Unmarked)
+			"them; delete them, or let their primaries adopt them (AdoptOrFail)",
+			"first", o.unmarked.first, "all", o.Unmarked)
+	}
+	if len(o.strange.first) > 0 {
+		klog.FromContext(ctx).Info("Labels name an owner that does not exist, and no installation, and nothing tells "+
+			"that the owner was ever in this bucket: they may be another installation's, so nothing deletes them; "+
+			"delete them by hand if they are not", "first", o.strange.first, "all", o.Strange)
 	}
 }
 

@@ -62,7 +62,7 @@ func (t *Teardown) orphanedIn(
 			left.use(key)
 			continue
 		}
-		if left.has(ctx, key) {
+		if left.has(ctx, key) || named.OfOldRuntime() && !none.lived(ctx, s, obj, key) {
 			continue
 		}
 		found.Owners[key]++

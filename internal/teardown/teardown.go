@@ -76,7 +76,8 @@ type Config struct {
 type Teardown struct {
 	Config
 	unusedLeft map[string]struct{} // see leftOwners; only the sweep's, as is the next
-	unmarked   map[string]struct{} // see ownerless
+	unmarked   map[string]struct{} // see ownerless, as for the next
+	strange    map[string]struct{}
 }
 
 // New returns a Teardown.
