@@ -21,14 +21,14 @@ func ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp o
 	return owner.Of(obj), owner.StampOf(obj)
 }
 
-// mayWrite refuses what is not the primary's. An object is the primary's if its annotations say so, or, where somebody
-// took them away, its labels, or if this process itself wrote this very object for it, or has seen that it was its own.
-// Labels without an installation are of every one, as annotations are: the original Kumori runtime sets no others.
-// Where nothing is to be owned, an object is ours that nobody owns and that our field manager has written.
+// mayWrite refuses what is not the primary's. An object is the primary's if its marks say so, or if this process itself
+// wrote this very object for it, or has seen that it was its own, and what is left of the marks names nobody else. An
+// owner without an installation is of every one: the original Kumori runtime names none. Where nothing is to be owned,
+// an object is ours that nobody owns and that our field manager has written.
 func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, existing metav1.Object) error {
-	named, labels := owner.Of(existing), owner.OfLabels(existing)
+	named := owner.NamedBy(existing)
 	if primary.IsNone() {
-		if named.IsNone() && labels.IsNone() && writtenBy(existing, manager) {
+		if named == (owner.Named{}) && writtenBy(existing, manager) {
 			return nil
 		}
 		return k.exists(key, existing)
@@ -37,15 +37,26 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 		k.applied.Owned(key, existing.GetUID(), primary)
 		return nil
 	}
-	if named.IsNone() {
-		if labels.Allows(primary.InLabels()) {
-			return nil
-		}
-		if last, ok := k.applied.Of(key, existing.GetUID()); ok && last.Owner == primary && labels.IsNone() {
-			return nil
-		}
+	last, ok := k.applied.Of(key, existing.GetUID())
+	if ok && last.Owner == primary && !named.Denies(primary) {
+		return nil
 	}
 	return k.exists(key, existing)
+}
+
+// mayDelete refuses what is not for certain the reconciled primary's and of this installation.
+func (k *Handle[T]) mayDelete(r current.Reconcile, key string, obj metav1.Object) error {
+	if err := k.mayWrite(key, r.Primary().Owner, "", obj); err != nil {
+		return err
+	}
+	named := owner.NamedBy(obj)
+	switch {
+	case r.MayDelete(obj), named.IsNone(): // without an owner, this process itself has written it
+		return nil
+	case named.Contradicts():
+		return &controller.ContradictingMarksError{Resource: k.resource, Key: key}
+	}
+	return k.exists(key, obj)
 }
 
 func writtenBy(obj metav1.Object, manager string) bool {
@@ -58,7 +69,7 @@ func writtenBy(obj metav1.Object, manager string) bool {
 }
 
 func (k *Handle[T]) exists(key string, existing metav1.Object) *controller.ResourceExistsError {
-	named := owner.Of(existing)
+	named := owner.NamedBy(existing).Owner()
 	err := &controller.ResourceExistsError{
 		Resource: k.resource, Key: key,
 		OwnerKind: named.Kind, OwnerKey: named.Key, OwnerInstance: named.Instance,

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -33,9 +34,28 @@ func (m mark) is(value string) bool {
 	return m.label != "" && m.label == entity.OwnerLabelValue(value)
 }
 
+// denies reports whether m is there and names another value.
+func (m mark) denies(value string) bool { return !m.none() && !m.is(value) }
+
 func (m mark) contradicts() bool {
 	return m.annotation != "" && m.label != "" && m.annotation != m.label &&
 		m.label != entity.OwnerLabelValue(m.annotation)
+}
+
+// Owner returns what is named. Where a label alone names the key, that may be a hash.
+func (n Named) Owner() Owner {
+	value := func(m mark) string { return cmp.Or(m.annotation, m.label) }
+	return Owner{value(n.kind), value(n.key), value(n.instance)}
+}
+
+// Allows reports whether o owns what names n. An owner that is named without an installation is of every one.
+func (n Named) Allows(o Owner) bool {
+	return n.kind.is(o.Kind) && n.key.is(o.Key) && !n.instance.denies(o.Instance)
+}
+
+// Denies reports whether what is left of the marks names another owner than o.
+func (n Named) Denies(o Owner) bool {
+	return n.kind.denies(o.Kind) || n.key.denies(o.Key) || n.instance.denies(o.Instance)
 }
 
 // IsNone reports whether the object names no owner that could be made out: the kind or the key is missing.
@@ -98,4 +118,4 @@ func (c Claim) OwnerOf(obj metav1.Object) (n Named, ok bool) {
 }
 
 // IsForeign reports whether what names n is another installation's.
-func (c Claim) IsForeign(n Named) bool { return !n.instance.none() && !n.instance.is(c.Instance) }
+func (c Claim) IsForeign(n Named) bool { return n.instance.denies(c.Instance) }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -245,7 +246,11 @@ func TestAReconcileDoesNotDeleteWhatContradictsItself(t *testing.T) {
 	m := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Labels[entity.OwnerKeyLabel] = "another" })
 	maps := w.maps()
 	must(t, w.inReconcile("home", func(ctx context.Context) error {
-		says(t, maps.Delete(ctx, m), w.key("settings"), "labels", "Apply")
+		err := maps.Delete(ctx, m)
+		says(t, err, w.key("settings"), "labels", "Apply")
+		if _, typed := errors.AsType[*controller.ContradictingMarksError](err); !typed {
+			t.Errorf("got %T", err)
+		}
 		if w.liveMap("settings") == nil {
 			t.Error("it was deleted")
 		}
@@ -281,4 +286,59 @@ func TestWhatCreateOrUpdateWroteIsReportedToo(t *testing.T) {
 	must(t, err)
 	must(t, other.AdoptOrFail(t.Context(), wanted))
 	eventually(t, "it is not counted once it is adopted", func() bool { return c.Stats().Unmarked == 0 })
+}
+
+// TestAnObjectBelongsToWhomItsMarksName, each mark for itself: what is left of them decides about writes, deletes and
+// adoption alike. An object that names no installation is written, which names it, but not deleted.
+func TestAnObjectBelongsToWhomItsMarksName(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change         func(*corev1.ConfigMap)
+		writes, delete bool
+	}{
+		"another installation's annotation, labels without": {func(m *corev1.ConfigMap) {
+			without(true, false)(m)
+			m.Annotations[entity.OwnerInstanceAnnotation] = "there"
+			delete(m.Labels, entity.OwnerInstanceLabel)
+		}, false, false},
+		"a part of each": {func(m *corev1.ConfigMap) {
+			delete(m.Annotations, entity.OwnerKeyAnnotation)
+			delete(m.Labels, entity.OwnerKindLabel)
+		}, true, true},
+		"no installation": {func(m *corev1.ConfigMap) {
+			delete(m.Annotations, entity.OwnerInstanceAnnotation)
+			delete(m.Labels, entity.OwnerInstanceLabel)
+		}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.settled("home")
+			m := w.updateMap("settings", tt.change)
+			maps := w.maps()
+			foreign := func(err error) bool {
+				_, is := errors.AsType[*controller.ResourceExistsError](err)
+				return is
+			}
+			must(t, w.inReconcile("home", func(ctx context.Context) error {
+				if !tt.delete && !foreign(maps.Delete(ctx, m)) {
+					t.Error("it may be deleted")
+				}
+				if err := maps.AdoptOrFail(ctx, m.DeepCopy()); foreign(err) == tt.writes {
+					t.Errorf("adoption: %v", err)
+				}
+				_, err := maps.Apply(ctx, w.configMap("settings", "two"))
+				if foreign(err) == tt.writes {
+					t.Errorf("apply: %v", err)
+				}
+				if tt.writes {
+					return maps.Delete(ctx, w.liveMap("settings"))
+				}
+				return nil
+			}, maps.Owns()))
+			if gone := w.liveMap("settings") == nil; gone != tt.writes {
+				t.Errorf("it is gone: %v", gone)
+			}
+		})
+	}
 }
