@@ -3,9 +3,13 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -93,6 +97,35 @@ func (k *Handle[T]) beingDeleted(key string, obj metav1.Object) error {
 func isBeingDeleted(err error) bool {
 	_, ok := errors.AsType[*controller.BeingDeletedError](err)
 	return ok
+}
+
+// goneLook is when to look again, at the latest, whether an object that is being deleted has gone. Its event comes
+// earlier where the informer is a source of the controller.
+const goneLook = 10 * time.Second
+
+// awaitGone is for a write over an object that is being deleted, as err says. In a reconcile the primary waits until the
+// object is gone, without an error: the rest of what the reconciler has to write may be what the object waits for. look
+// says that the API server may know more than the cache; only the first try looks.
+func (k *Handle[T]) awaitGone(
+	ctx context.Context, key string, before metav1.Object, err error, first bool,
+) (look bool, rest error) {
+	r, ok := current.Of(ctx)
+	if !ok {
+		return first, err
+	}
+	r.AwaitName(k.informer, key)
+	now := k.lookup(key) // what goes from now on makes the primary due
+	deleting, _ := errors.AsType[*controller.BeingDeletedError](err)
+	freed := len(deleting.Finalizers) == 0 && before != nil && len(before.GetFinalizers()) > 0
+	if first && (freed || now == nil || now.GetDeletionTimestamp() == nil) {
+		return true, err
+	}
+	what := fmt.Sprintf("%s %q to go, which is being deleted", kubeerrors.ResourceName(k.resource), key)
+	if len(deleting.Finalizers) > 0 {
+		what += " and has the finalizers " + strings.Join(deleting.Finalizers, ", ")
+	}
+	r.WaitFor(what, goneLook)
+	return false, nil
 }
 
 // awaitName has the reconciled primary wait until an object has another owner or is gone. If that is news the

@@ -31,7 +31,7 @@ func (r externalRuntime) Gate(kind string) external.Gate {
 
 // Pending implements external.Runtime.
 func (r externalRuntime) Pending(what string, after time.Duration) {
-	r.Context.pending.add(what, after)
+	r.WaitFor(what, after)
 }
 
 // ReasonDrifted is the reason of the event about an external resource that has drifted and is left so.

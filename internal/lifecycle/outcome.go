@@ -66,7 +66,7 @@ type Attempt struct {
 	Took       time.Duration
 	NextDue    time.Time
 	Wrote      bool                 // through our clients or handles
-	Pending    string               // what external.Reconcile waits for; the key is not reconciled yet
+	Pending    string               // what a helper waits for; the key is not reconciled yet
 	Status     *entity.StatusChange // nil if none was set
 	Waits      apisource.Waiter     // the error is no failure: the key has to wait for an API
 }
