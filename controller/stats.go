@@ -53,6 +53,9 @@ type Stats struct {
 	// Uncovered counts encounters with objects of a primary that a Kubernetes informer does not show, because it is
 	// confined to other namespaces or labels. When the primary goes, only the process that wrote them knows of them.
 	Uncovered uint64
+	// Unlisted counts teardowns that ended though the API server refused, for half a minute, to list what they may have
+	// left: what the cache did not show, nothing deletes. The log says which right is missing.
+	Unlisted uint64
 	// Malformed counts reports of keys of a wrong shape, Invalid reports of documents that do not decode.
 	Malformed, Invalid uint64
 	// MapperErrors counts failed calls of the functions given to Watches and WatchesKube, RecordErrors failed writes of
@@ -108,7 +111,7 @@ func statsOf(e *engine.Engine) Stats {
 		BrakeEngaged: c.BrakeEngaged.Load(),
 		TornDown:     c.TornDown.Load(), Cascaded: c.Cascaded.Load(),
 		Sweeps: c.Sweeps.Load(), Orphaned: int(c.Orphaned.Load()), Unmarked: int(c.Unmarked.Load()),
-		Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(),
+		Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(), Unlisted: c.Unlisted.Load(),
 		Malformed: c.Malformed.Load(), Invalid: c.Invalid.Load(),
 		MapperErrors: c.MapperErrors.Load(), RecordErrors: c.RecordErrors.Load(), LeaderErrors: c.LeaderErrors.Load(),
 	}

@@ -134,7 +134,7 @@ func TestWhatTheInformerDoesNotCoverIsBounded(t *testing.T) {
 	if n := len(maps.own.uncovered.owners); n != uncoveredMost {
 		t.Errorf("%d are kept, want %d", n, uncoveredMost)
 	}
-	found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home")
+	found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home", nil)
 	must(t, err)
 	if len(found) != 1 || found[0].GetName() != "more" {
 		t.Errorf("found %v", found)

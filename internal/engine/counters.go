@@ -16,7 +16,7 @@ type Counts struct {
 	Running                         atomic.Int64
 	MapperErrors                    atomic.Uint64
 	Malformed, Invalid              atomic.Uint64
-	Foreign, Uncovered              atomic.Uint64
+	Foreign, Uncovered, Unlisted    atomic.Uint64
 	TornDown, Cascaded              atomic.Uint64
 	Sweeps                          atomic.Uint64
 	Orphaned, Unmarked              atomic.Int64

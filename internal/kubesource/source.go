@@ -31,6 +31,8 @@ type Host interface {
 	Resume(key string)
 	// Answered is told that an API server was away and answers again.
 	Answered(server kubeerrors.Server)
+	// Unlisted is told that a teardown ends though the API server refuses to list what it may have left.
+	Unlisted()
 	// Stopping reports whether the controller is about to stop. The program may stop its informers then.
 	Stopping() bool
 }
@@ -64,6 +66,7 @@ type Source struct {
 	handlers source.Handlers
 	health   *watchHealth
 	names    *awaitedNames
+	reach    reach
 }
 
 var _ source.Owned = (*Source)(nil)
@@ -218,16 +221,6 @@ func (s *Source) OwnedBy(key string) ([]metav1.Object, error) {
 	return objects, err
 }
 
-// OwnedLive asks the API server for what a primary owns.
-func (s *Source) OwnedLive(ctx context.Context, key string) ([]metav1.Object, error) {
-	d, ok := s.config.Deleter.(LiveOwner)
-	if !ok {
-		return nil, nil
-	}
-	objects, err := d.OwnedLive(ctx, s.config.Kind, key)
-	return objects, s.health.errors.NoteUnanswered(err)
-}
-
 // All implements source.Owned.
 func (s *Source) All() []metav1.Object { return source.StoreObjects(s.informer.GetStore()) }
 
@@ -238,6 +231,7 @@ func (s *Source) Remove(ctx context.Context, obj metav1.Object) error {
 		return s.health.errors.NoteUnanswered(err)
 	}
 	uid, key := obj.GetUID(), source.ObjectKey(obj)
+	s.reach.deletedIn(obj.GetNamespace())
 	if log := ownwrites.LogOf(ctx); log != nil {
 		log.Add(s.informer, key, ownwrites.Polled(func() bool {
 			item, exists, err := s.informer.GetStore().GetByKey(key)
