@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// BeingDeletedError says that a Kubernetes object that was written outside of a reconcile is being deleted, so that what
-// was written of it will not last. Inside a reconcile it is no error: the primary waits until the object is gone.
+// BeingDeletedError says that a Kubernetes object that was written outside of a reconcile is being deleted, so that
+// what was written of it will not last. Inside a reconcile it is no error: the primary waits until the object is gone.
 type BeingDeletedError struct {
 	Resource   schema.GroupVersionResource
 	Key        string   // of the object: "name" or "namespace/name"

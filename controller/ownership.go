@@ -83,8 +83,8 @@ func mayUpdate(ctx context.Context, kind string, existing metav1.Object) error {
 	return nil
 }
 
-// mayOwn refuses an entity that is not the primary's: its marks name another owner, or none. Each label counts where its
-// annotation is gone; the original Kumori runtime sets labels alone. An owner that is named without an installation
+// mayOwn refuses an entity that is not the primary's: its marks name another owner, or none. Each label counts where
+// its annotation is gone; the original Kumori runtime sets labels alone. An owner that is named without an installation
 // counts as one of this installation.
 func mayOwn(kind string, existing metav1.Object, primary owner.Owner) error {
 	marks, object := owner.NamedBy(existing), source.ObjectKey(existing)

@@ -47,6 +47,9 @@ type Stats struct {
 	// owner any more, or none that can be made out: somebody has taken its labels and annotations off. They are never
 	// deleted, and the log names them. What a handle wrote outside of a reconcile, for nobody, counts too.
 	Unmarked int
+	// Contradicting is how many objects the last sweep found whose labels name another owner or installation than their
+	// annotations, which name a primary of this controller. They are never deleted, and the log names them.
+	Contradicting int
 	// Foreign counts encounters with objects that name an owner of this kind and are not deleted: they are of another
 	// installation, or their labels name another owner than their annotations.
 	Foreign uint64
@@ -110,10 +113,13 @@ func statsOf(e *engine.Engine) Stats {
 		Leading: e.Leads(), Terms: c.Terms.Load(),
 		BrakeEngaged: c.BrakeEngaged.Load(),
 		TornDown:     c.TornDown.Load(), Cascaded: c.Cascaded.Load(),
-		Sweeps: c.Sweeps.Load(), Orphaned: int(c.Orphaned.Load()), Unmarked: int(c.Unmarked.Load()),
+		Sweeps:  c.Sweeps.Load(),
 		Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(), Unlisted: c.Unlisted.Load(),
 		Malformed: c.Malformed.Load(), Invalid: c.Invalid.Load(),
 		MapperErrors: c.MapperErrors.Load(), RecordErrors: c.RecordErrors.Load(), LeaderErrors: c.LeaderErrors.Load(),
+	}
+	if swept := c.Ownerless.Load(); swept != nil {
+		s.Orphaned, s.Unmarked, s.Contradicting = swept.Orphaned, swept.Unmarked, swept.Contradicting
 	}
 	for prio, depth := range queue.Ready {
 		s.Ready[len(s.Ready)-1-prio] = depth

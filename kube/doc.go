@@ -48,8 +48,8 @@
 // an event. [Handle.AdoptOrFail] takes over an object that nobody owns.
 //
 // An object of the primary's that is being deleted does not count as written: the primary is not synced, its record
-// says what it waits for, and it is due again when the object is gone. The reconcile goes on. Outside of a reconcile the
-// write returns a *controller.BeingDeletedError.
+// says what it waits for, and it is due again when the object is gone. The reconcile goes on. Outside of a reconcile
+// the write returns a *controller.BeingDeletedError.
 //
 // # Own writes are read back
 //

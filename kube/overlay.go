@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -32,7 +33,7 @@ const (
 type overlay struct {
 	handleCache
 	own       *ownwrites.Overlay[ownWrite]
-	uncovered uncoveredObjects
+	uncovered applied.Uncovered
 	signs     staleSigns
 
 	mu      sync.Mutex
@@ -53,7 +54,7 @@ func newOverlay(informer cache.SharedIndexInformer, signs staleSigns) *overlay {
 		informer: informer,
 		ordered:  gates.Enabled(features.InOrderInformers) && gates.Enabled(features.AtomicFIFO),
 	}}
-	o.uncovered.stored = o.stored
+	o.uncovered.Stored = o.stored
 	o.own = ownwrites.NewOverlay(ownwrites.Config[ownWrite]{
 		Cache: o.handleCache, TTL: overlayTTL, Most: overlayMost, Dropped: o.uncoverUnshown,
 	})
@@ -86,7 +87,7 @@ func (o *overlay) add(ctx context.Context, key string, w ownWrite) {
 // overlayTTL.
 func (o *overlay) pruneAgain() {
 	o.own.Prune()
-	o.uncovered.dropShown()
+	o.uncovered.DropShown()
 	if o.late() {
 		o.signs.NoteUnshown()
 	}
@@ -111,7 +112,7 @@ func (o *overlay) late() bool {
 // uncoverUnshown is told of a write that the cache has passed, if it will ever.
 func (o *overlay) uncoverUnshown(key string, w ownWrite) {
 	if w.object != nil && !w.shownBy(o.stored(key)) {
-		o.uncovered.add(key, owner.Of(w.object))
+		o.uncovered.Add(key, owner.Of(w.object))
 	}
 }
 
@@ -124,7 +125,7 @@ func (o *overlay) notShown(kind, key string) (names []string) {
 			o.uncoverUnshown(name, w)
 		}
 	}
-	return o.uncovered.of(kind, key)
+	return o.uncovered.Of(kind, key)
 }
 
 // lookup returns the object of a key, own or cached, whichever is later; nil if there is none.

@@ -76,7 +76,7 @@ func (d handleDeleter[T]) OwnedLive(
 			return nil, err
 		}
 		if live == nil || !entity.IsOwnedBy(live, kind, key) {
-			d.k.own.uncovered.remove(name)
+			d.k.own.uncovered.Remove(name)
 			continue
 		}
 		objects = append(objects, live)
@@ -101,7 +101,7 @@ func (k *Handle[T]) noteUncovered(ctx context.Context, key string, live metav1.O
 	if !entity.IsOwnedBy(live, primary.Kind, primary.Key) || !r.MayDelete(live) || !k.own.lacks(key, live) {
 		return
 	}
-	k.own.uncovered.add(key, primary.Owner)
+	k.own.uncovered.Add(key, primary.Owner)
 	r.Uncovered()
 	klog.FromContext(ctx).Error(nil, "The informer does not show what this primary owns: "+
 		"let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",

@@ -43,7 +43,7 @@ func TestWhereNotAllMayBeListedTheNamespacesAre(t *testing.T) {
 		}
 	}
 	allowed = "none"
-	maps.own.uncovered.add("shop/settings", owner.Of(settings))
+	maps.own.uncovered.Add("shop/settings", owner.Of(settings))
 	if n, err := find("shop"); n != 1 || !apierrors.IsForbidden(err) {
 		t.Errorf("found %d, %v; want what the handle wrote, and the refusal", n, err)
 	}

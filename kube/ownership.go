@@ -103,9 +103,9 @@ func isBeingDeleted(err error) bool {
 // earlier where the informer is a source of the controller.
 const goneLook = 10 * time.Second
 
-// awaitGone is for a write over an object that is being deleted, as err says. In a reconcile the primary waits until the
-// object is gone, without an error: the rest of what the reconciler has to write may be what the object waits for. look
-// says that the API server may know more than the cache; only the first try looks.
+// awaitGone is for a write over an object that is being deleted, as err says. In a reconcile the primary waits until
+// the object is gone, without an error: the rest of what the reconciler has to write may be what the object waits for.
+// look says that the API server may know more than the cache; only the first try looks.
 func (k *Handle[T]) awaitGone(
 	ctx context.Context, key string, before metav1.Object, err error, first bool,
 ) (look bool, rest error) {

@@ -39,8 +39,8 @@ func (s *Source) OwnedLive(ctx context.Context, key string) ([]metav1.Object, er
 	if lasts, news := s.reach.refused(refused); !lasts {
 		return objects, s.health.errors.NoteUnanswered(err)
 	} else if news {
-		klog.FromContext(ctx).Info("The API server refuses to list, so when a teardown ends the cache alone tells what "+
-			"is left: grant the verb list, in a ClusterRole, or in a Role of each namespace with objects of the source",
+		klog.FromContext(ctx).Info("The API server refuses to list, so when a teardown ends the cache alone tells "+
+			"what is left: grant the verb list, in a ClusterRole, or in a Role of each namespace of its objects",
 			"source", s.name, "err", err)
 	}
 	if len(objects) == 0 {

@@ -46,7 +46,7 @@ type Outcome struct {
 	Parked  keytable.Parked      // of Terminal
 	Unpark  bool                 // of RecordFailed: the record would have said that the key is parked
 	Subject any                  // of Terminal: the object of the event; nil: no event
-	Held    error                // what a teardown waits for: finalizers keep what it deleted
+	Held    error                // what a teardown waits for: it was deleted and does not go
 	Write   *RecordWrite         // under way: the key is not done before it is answered
 }
 

@@ -95,14 +95,15 @@ func (n Named) Contradicts() bool {
 type Claim struct {
 	Kind     string // of the primaries
 	Instance string // of the installation; "" while it is not known
-	// Unnamed claims what names no installation, too: what the original Kumori runtime has made.
+	// Unnamed claims what names no installation, too: what the original Kumori runtime has made. That knows of no
+	// contradictions, and its controllers delete by themselves, so then the annotations win.
 	Unnamed bool
 }
 
 // MayDelete reports whether obj is, for certain, one of the primaries' and of this installation.
 func (c Claim) MayDelete(obj metav1.Object) bool {
 	n := NamedBy(obj)
-	if n.IsNone() || !n.kind.is(c.Kind) || n.Contradicts() {
+	if n.IsNone() || !n.kind.is(c.Kind) || n.Contradicts() && !c.Unnamed {
 		return false
 	}
 	if n.instance.none() {

@@ -55,6 +55,10 @@ func TestTheRuntimeDeletesOnlyWhatIsCertainlyItsOwn(t *testing.T) {
 	if !(owner.Claim{Kind: "Site", Instance: "here", Unnamed: true}).MayDelete(obj) {
 		t.Error("what names no installation is not claimed where it should be")
 	}
+	obj.Labels[entity.OwnerKeyLabel] = "another"
+	if !(owner.Claim{Kind: "Site", Instance: "here", Unnamed: true}).MayDelete(obj) {
+		t.Error("the annotations do not win there")
+	}
 }
 
 // TestAnObjectThatLabelsAloneNameHasLostWhatItsAnnotationsTold, even if they are one mark of three.

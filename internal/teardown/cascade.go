@@ -29,6 +29,7 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 	if keep {
 		return true, t.leave(ctx, a.key)
 	}
+	a.held = heldBy(targets) // what was held before stays so while the caches tell nothing new
 	log := &ownwrites.Log{}
 	ctx = ownwrites.WithLog(ctx, log)
 	if err := t.remove(ctx, a, targets); err != nil {
@@ -39,9 +40,11 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 	if log.Wait(patience) != nil {
 		return false, nil
 	}
-	targets, err = t.toDelete(ctx, a)
+	if targets, err = t.toDelete(ctx, a); err != nil {
+		return false, err
+	}
 	a.held = heldBy(targets)
-	return err == nil && len(targets) == 0, err
+	return len(targets) == 0, nil
 }
 
 func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) error {

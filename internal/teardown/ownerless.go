@@ -12,11 +12,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Ownerless counts objects that a sweep found and that stay, because nobody can tell whose they are.
+// Ownerless counts objects that a sweep found: those without an owner, and among them those that stay, because nobody
+// can tell whose they are; and those that stay for other reasons.
 type Ownerless struct {
+	Orphaned int // their owner does not exist
 	Hashed   int // their owner does not exist, and they name it by the hash of its key alone
-	Unmarked int // they name no owner any more, and we have written them
-	Strange  int // their owner does not exist, no installation is named, and nothing tells that the owner ever lived here
+	// Contradicting are ours by their annotations, and another's by their labels.
+	Contradicting int
+	Unmarked      int // they name no owner any more, and we have written them
+	Strange       int // labels alone name an owner, without an installation, and nothing tells that it was here
 }
 
 // writtenSource is a source that can tell whether a controller has written an object.
@@ -31,11 +35,15 @@ type ownerless struct {
 	keys     map[string]string // of primaries and anchors by the hash of them; made for the first hash
 	unmarked newlyFound
 	strange  newlyFound
+	doubted  newlyFound
 	had      map[string]bool // whether the leader has a marker of the delete of an owner, by key
 }
 
 func (t *Teardown) ownerless() *ownerless {
-	return &ownerless{teardown: t, unmarked: newlyFound{before: t.unmarked}, strange: newlyFound{before: t.strange}}
+	return &ownerless{
+		teardown: t, unmarked: newlyFound{before: t.unmarked}, strange: newlyFound{before: t.strange},
+		doubted: newlyFound{before: t.doubted},
+	}
 }
 
 // newlyFound names the first objects that the last sweep did not find.
@@ -69,6 +77,17 @@ func (o *ownerless) see(s source.Owned, obj metav1.Object, named owner.Named) {
 	o.Unmarked++
 }
 
+// contradicts counts an object whose labels name another owner or installation than its annotations, which are ours. It
+// reports whether the object is such.
+func (o *ownerless) contradicts(s source.Owned, obj metav1.Object, named owner.Named, claim owner.Claim) bool {
+	if !named.Contradicts() || claim.IsForeign(named) {
+		return false
+	}
+	o.doubted.add(s, obj)
+	o.Contradicting++
+	return true
+}
+
 // mostAsked bounds how many owners the leader is asked about in a sweep.
 const mostAsked = 1000
 
@@ -94,7 +113,13 @@ func (o *ownerless) lived(ctx context.Context, s source.Owned, obj metav1.Object
 
 // report logs what the last sweep did not find.
 func (o *ownerless) report(ctx context.Context) {
-	o.teardown.unmarked, o.teardown.strange = o.unmarked.now, o.strange.now
+	o.teardown.unmarked, o.teardown.strange, o.teardown.doubted = o.unmarked.now, o.strange.now, o.doubted.now
+	if len(o.doubted.first) > 0 {
+		klog.FromContext(ctx).Info("Labels name another owner or installation than annotations do, so it is not "+
+			"certain whose these objects are, and nothing deletes them: mend them, as Apply does, or delete them "+
+			"by hand",
+			"first", o.doubted.first, "all", o.Contradicting)
+	}
 	if len(o.unmarked.first) > 0 {
 		klog.FromContext(ctx).Info("Objects that this controller has written name no owner any more: nothing deletes "+
 			"them; delete them, or let their primaries adopt them (AdoptOrFail)",

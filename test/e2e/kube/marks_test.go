@@ -117,8 +117,11 @@ func TestNothingIsDeletedWhoseMarksContradictEachOther(t *testing.T) {
 			if w.liveMap("settings") == nil || w.requests.of("DELETE configmaps") > 0 {
 				t.Error("it was deleted")
 			}
-			if c.Stats().Foreign == 0 {
-				t.Error("it was not counted")
+			if s := c.Stats(); s.Foreign == 0 && s.Contradicting != 1 {
+				t.Errorf("it was not counted: %d foreign, %d contradicting", s.Foreign, s.Contradicting)
+			}
+			if strings.HasSuffix(name, "of the label") && c.Stats().Contradicting != 1 {
+				t.Errorf("%d contradicting, want 1", c.Stats().Contradicting)
 			}
 		})
 	}

@@ -128,6 +128,10 @@ func TestOutsideAReconcileAWriteOfWhatIsBeingDeletedIsAnError(t *testing.T) {
 	_, err = maps.Apply(t.Context(), wanted)
 	must(t, err)
 	w.deleteMap("settings")
+	eventually(t, "the cache shows it", func() bool {
+		m, err := maps.Get(w.key("settings"))
+		return err == nil && m.DeletionTimestamp != nil
+	})
 	result, err := maps.Apply(t.Context(), wanted)
 	deleting, ok := errors.AsType[*controller.BeingDeletedError](err)
 	if !ok || deleting.Key != w.key("settings") || len(deleting.Finalizers) != 1 || result != kube.OperationResultNone {
