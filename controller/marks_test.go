@@ -36,6 +36,10 @@ func TestASecondaryInNATSThatLabelsAloneNameGoesWithItsOwner(t *testing.T) {
 			mine, orphan, foreign := newPage("mine", ""), newPage("orphan", ""), newPage("foreign", "")
 			c.SetOwner(mine, key)
 			c.SetOwner(orphan, "gone")
+			must(t, sites.Create(ctx, newSite("gone", "")))
+			eventuallyReason(t, sites, "gone", entity.ReasonSynced)
+			must(t, sites.Delete(ctx, "gone"))
+			eventually(t, "the orphan's owner is torn down", noRecord(t, sites, "gone"))
 			entity.SetOwner(foreign, "Site", key, "another-installation")
 			for _, p := range []*page{mine, orphan, foreign} {
 				must(t, pages.Create(ctx, withoutAnnotations(p)))
@@ -58,4 +62,31 @@ func TestASecondaryInNATSThatLabelsAloneNameGoesWithItsOwner(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestASecondaryThatLabelsAloneNameStaysWhereNothingTellsThatItsOwnerWasDeleted: the stream may have been restored to a
+// state before the document, and the stamp that would say so went with the annotations.
+func TestASecondaryThatLabelsAloneNameStaysWhereNothingTellsThatItsOwnerWasDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	c, err := New("sites", sites, (&calls{}).reconciler(nil), Owns(pages), WithResyncInterval(50*time.Millisecond))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	orphan := newPage("orphan", "")
+	c.SetOwner(orphan, "never-seen")
+	must(t, pages.Create(t.Context(), withoutAnnotations(orphan)))
+	eventually(t, "the brake holds it", func() bool { return c.Stats().Brake.Swept == 1 })
+	if reason := c.Stats().Brake.Reason; !strings.Contains(reason, `"never-seen"`) {
+		t.Errorf("the brake does not say whose it is: %q", reason)
+	}
+	_, err = pages.Get(t.Context(), "orphan")
+	must(t, err)
+	must(t, c.ReleaseBrake(t.Context()))
+	eventually(t, "it goes once it is released", func() bool {
+		_, err := pages.Get(t.Context(), "orphan")
+		return apierrors.IsNotFound(err)
+	})
 }

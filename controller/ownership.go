@@ -61,6 +61,20 @@ func (e *AlreadyOwnedError) Error() string {
 		OwnerkindAnnotation, OwnerKeyAnnotation)
 }
 
+// ContradictingMarksError says that annotations and labels of a Kubernetes object name different owners or
+// installations, so that nobody knows whose it is. Nothing was deleted.
+type ContradictingMarksError struct {
+	Resource schema.GroupVersionResource
+	Key      string // of the object: "name" or "namespace/name"
+}
+
+// Error names the object, and says what to do.
+func (e *ContradictingMarksError) Error() string {
+	return fmt.Sprintf("%s %q: its annotations name another owner or installation than its labels, "+
+		"so it is not certain whose it is: mend them, as Apply does, or delete it by hand",
+		kubeerrors.ResourceName(e.Resource), e.Key)
+}
+
 // mayUpdate refuses, inside a reconcile, an entity that is not the reconciled primary's.
 func mayUpdate(ctx context.Context, kind string, existing metav1.Object) error {
 	if r, ok := current.Of(ctx); ok {
@@ -69,24 +83,18 @@ func mayUpdate(ctx context.Context, kind string, existing metav1.Object) error {
 	return nil
 }
 
-// mayOwn refuses an entity that is not the primary's: its annotations name another owner, or none. Where they name
-// none, the labels alone may name the owner, as in the original Kumori runtime. An owner that is named without an
-// installation counts as one of this installation.
+// mayOwn refuses an entity that is not the primary's: its marks name another owner, or none. Each label counts where
+// its annotation is gone; the original Kumori runtime sets labels alone. An owner that is named without an installation
+// counts as one of this installation.
 func mayOwn(kind string, existing metav1.Object, primary owner.Owner) error {
-	named := owner.Of(existing)
-	if named.Allows(primary) {
+	marks, object := owner.NamedBy(existing), source.ObjectKey(existing)
+	if marks.Allows(primary) {
 		return nil
 	}
-	if named.IsNone() {
-		named = owner.OfLabels(existing)
-		if named.Allows(primary.InLabels()) {
-			return nil
-		}
-	}
-	object := source.ObjectKey(existing)
-	if named.Kind == "" || named.Key == "" {
+	if marks.IsNone() {
 		return &ResourceExistsError{Kind: kind, Key: object}
 	}
+	named := marks.Owner()
 	return &AlreadyOwnedError{
 		Object: object, OwnerKind: named.Kind, OwnerKey: named.Key, OwnerInstance: named.Instance,
 		WantedKind: primary.Kind, WantedKey: primary.Key, WantedInstance: primary.Instance,

@@ -19,15 +19,18 @@ import (
 // without it they stay. A handle of package kube has an Owns method, which calls OwnsKube with informer and deleter.
 //
 // A teardown does not rely on the informer's cache alone. Before it ends, the deleter lists the primary's objects at
-// the API server, by label and in all namespaces: one request for each source and teardown. Where the user may not list
-// in all namespaces, the cache decides, and the log says so once. Objects that are being deleted are waited for; if
-// finalizers hold one for longer than a moment, Stats().Degraded and the primary's record name it.
+// the API server, by label and in all namespaces: one request for each source and teardown. So a deleter reaches the
+// whole cluster, not just what its informer shows; what is to stay has to be in another OwnsKube, without a deleter.
+// Where the user may not list in all namespaces, it lists in those of the source's objects and in the primary's. Where
+// that is refused, too, for half a minute, the cache decides, and Stats().Unlisted counts the teardown. Objects that
+// are being deleted are waited for; one that stays for longer than a moment is named in Stats().Degraded and in the
+// primary's record, with its finalizers.
 //
 // Annotations and labels name the owner. Each mark counts alone, so an object of which somebody has taken the
 // annotations, or the labels, is still found. One that has lost both is never deleted; where a handle wrote it,
 // Stats().Unmarked counts it. Nor is one whose labels name another owner or installation than its annotations do;
-// Stats().Foreign counts it. Labels hold only a hash of a long key, so events of an object with such labels alone do
-// not reach its owner.
+// Stats().Contradicting counts it. Labels hold only a hash of a long key, so events of an object with such labels alone
+// do not reach its owner.
 //
 // Kubernetes copies annotations and labels, such as the annotations of a Deployment to its ReplicaSets. In an informer
 // of such copies they count as secondaries, and go with the primary.

@@ -39,19 +39,27 @@ type Stats struct {
 	// Pruned counts those that a reconcile did not want any more; see WithPrune.
 	TornDown, Cascaded, Pruned uint64
 	// Sweeps counts sweeps that have ended. Orphaned is how many objects without an owner the last one found. Those
-	// that name a hash of the owner's key alone stay: nobody can be asked whether such an owner is really gone.
+	// that name a hash of the owner's key alone stay: nobody can be asked whether such an owner is really gone. Under
+	// the Kumori API those stay, too, of which labels alone name an owner, without an installation, and nothing tells
+	// that it ever was in the bucket: they may be another installation's. The log names them.
 	Sweeps   uint64
 	Orphaned int
 	// Unmarked is how many objects the last sweep found that a handle of this controller has written and that name no
 	// owner any more, or none that can be made out: somebody has taken its labels and annotations off. They are never
 	// deleted, and the log names them. What a handle wrote outside of a reconcile, for nobody, counts too.
 	Unmarked int
+	// Contradicting is how many objects the last sweep found whose labels name another owner or installation than their
+	// annotations, which name a primary of this controller. They are never deleted, and the log names them.
+	Contradicting int
 	// Foreign counts encounters with objects that name an owner of this kind and are not deleted: they are of another
 	// installation, or their labels name another owner than their annotations.
 	Foreign uint64
 	// Uncovered counts encounters with objects of a primary that a Kubernetes informer does not show, because it is
 	// confined to other namespaces or labels. When the primary goes, only the process that wrote them knows of them.
 	Uncovered uint64
+	// Unlisted counts teardowns that ended though the API server refused, for half a minute, to list what they may have
+	// left: what the cache did not show, nothing deletes. The log says which right is missing.
+	Unlisted uint64
 	// Malformed counts reports of keys of a wrong shape, Invalid reports of documents that do not decode.
 	Malformed, Invalid uint64
 	// MapperErrors counts failed calls of the functions given to Watches and WatchesKube, RecordErrors failed writes of
@@ -108,10 +116,13 @@ func statsOf(e *engine.Engine) Stats {
 		Leading: e.Leads(), Terms: c.Terms.Load(),
 		BrakeEngaged: c.BrakeEngaged.Load(),
 		TornDown:     c.TornDown.Load(), Cascaded: c.Cascaded.Load(), Pruned: c.Pruned.Load(),
-		Sweeps: c.Sweeps.Load(), Orphaned: int(c.Orphaned.Load()), Unmarked: int(c.Unmarked.Load()),
-		Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(),
+		Sweeps:  c.Sweeps.Load(),
+		Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(), Unlisted: c.Unlisted.Load(),
 		Malformed: c.Malformed.Load(), Invalid: c.Invalid.Load(),
 		MapperErrors: c.MapperErrors.Load(), RecordErrors: c.RecordErrors.Load(), LeaderErrors: c.LeaderErrors.Load(),
+	}
+	if swept := c.Ownerless.Load(); swept != nil {
+		s.Orphaned, s.Unmarked, s.Contradicting = swept.Orphaned, swept.Unmarked, swept.Contradicting
 	}
 	for prio, depth := range queue.Ready {
 		s.Ready[len(s.Ready)-1-prio] = depth

@@ -100,10 +100,10 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 // its own GarbageSecondaries; at any other time it does nothing.
 //
 // A secondary names its owner in annotations, or, as those that the original Kumori runtime made, in labels alone. One
-// without the id of an installation counts as one of this installation: the original sets none, and the runtime itself
-// deletes nothing, SyncHandler does. So two installations that share a cluster must not both have such objects for
-// owners of the same kind. Where labels have only the hash of a key that nobody has, no owner can be enqueued;
-// Stats().Orphaned counts such an object. One whose labels name another owner than its annotations is left alone.
+// without the id of an installation counts as one of this installation, because the original sets none. Of one that
+// labels alone name, the bucket must still have the marker of its owner's delete: another installation may share the
+// cluster, and nothing else tells whose it is. Without a marker no owner is enqueued; Stats().Orphaned counts the
+// object, and the log names it. So it does where labels have only the hash of a key that nobody has.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) GarbageSecondaries() {
 	r.mu.Lock()
 	sweep := r.sweep

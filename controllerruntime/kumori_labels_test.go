@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
@@ -29,6 +30,10 @@ func TestKumoriGarbageThatLabelsAloneNameIsCollected(t *testing.T) {
 		labelled(configMap("of-nobody", ""), long+"-gone"))
 	must(t, sites.Create(t.Context(), newSite("home", "")))
 	must(t, sites.Create(t.Context(), newSite(long, "")))
+	for _, key := range []string{"gone", "gone-too"} { // the markers of their deletes tell that they were here
+		must(t, sites.Create(t.Context(), newSite(key, "")))
+		must(t, sites.Delete(t.Context(), key))
+	}
 	must(t, pages.Create(t.Context(), labelled(newPage("a", ""), "gone")))
 	c := kumori{sites: sites, pages: pages, secondaries: []cache.SharedIndexInformer{informer}}.custom(nil)
 	runKumori(t, c)
@@ -44,6 +49,28 @@ func TestKumoriGarbageThatLabelsAloneNameIsCollected(t *testing.T) {
 	}
 	if n := c.Stats().Orphaned; n != 3 {
 		t.Errorf("%d orphans, want 3: of whom there is a hash alone, nobody can be asked for", n)
+	}
+}
+
+// TestKumoriGarbageOfAnOwnerThatNeverWasHereIsLeft: without an installation's name it may be that of another one, which
+// shares the cluster and the kind.
+func TestKumoriGarbageOfAnOwnerThatNeverWasHereIsLeft(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	must(t, sites.Create(t.Context(), newSite("ours", "")))
+	must(t, sites.Delete(t.Context(), "ours"))
+	_, informer := kubeInformer(t, labelled(configMap("of-ours", ""), "ours"),
+		labelled(configMap("of-theirs", ""), "theirs"), labelled(configMap("more-of-theirs", ""), "theirs"))
+	c := kumori{
+		sites: sites, secondaries: []cache.SharedIndexInformer{informer}, resync: 50 * time.Millisecond,
+	}.custom(nil)
+	runKumori(t, c)
+	eventually(t, "what was here is synced", func() bool {
+		return c.seen.with("ours", controller.OperationDelete) > 0
+	})
+	eventually(t, "the others are counted", func() bool { return c.Stats().Orphaned == 3 && c.Stats().Sweeps > 2 })
+	if n := c.seen.with("theirs", controller.OperationDelete); n > 0 || c.Stats().Brake.Engaged {
+		t.Errorf("it was synced with Delete %d times, and the brake is %+v", n, c.Stats().Brake)
 	}
 }
 

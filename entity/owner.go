@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,14 +121,18 @@ func withOwner(existing, owner map[string]string) map[string]string {
 	return out
 }
 
-// OwnerLabelValue returns the label value that stands for key: the key itself if that is a valid label value, else
-// "sha256-" and the first 40 hexadecimal digits of its SHA-256.
+// ownerHashPrefix is what a label value begins with that is a hash.
+const ownerHashPrefix = "sha256-"
+
+// OwnerLabelValue returns the label value that stands for key: the key itself if that is a valid label value and does
+// not look like a hash, else "sha256-" and the first 40 hexadecimal digits of its SHA-256. So no key can stand for what
+// another one owns.
 func OwnerLabelValue(key string) string {
-	if isPlain(key) || len(validation.IsValidLabelValue(key)) == 0 {
+	if (isPlain(key) || len(validation.IsValidLabelValue(key)) == 0) && !strings.HasPrefix(key, ownerHashPrefix) {
 		return key
 	}
 	sum := sha256.Sum256([]byte(key))
-	return "sha256-" + hex.EncodeToString(sum[:])[:40]
+	return ownerHashPrefix + hex.EncodeToString(sum[:])[:40]
 }
 
 // isPlain accepts most valid label values, and no others, without the regular expression of the validation.

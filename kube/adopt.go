@@ -70,7 +70,7 @@ func (k *Handle[T]) adopt(
 	if err := k.mayWrite(key, primary, manager, live); err == nil {
 		return nil
 	}
-	if !owner.Of(live).IsNone() || !owner.OfLabels(live).IsNone() || metav1.GetControllerOf(live) != nil {
+	if named := owner.NamedBy(live); !named.IsNone() || named.Denies(primary) || metav1.GetControllerOf(live) != nil {
 		return k.exists(key, live)
 	}
 	_, err := k.mergePatch(ctx, live, map[string]any{"metadata": map[string]any{

@@ -63,9 +63,10 @@ func WithoutForce() ApplyOption { return func(o *applyOptions) { o.withoutForce 
 // managedFields, Apply asks after each change of the object.
 //
 // If the object is being deleted, what is new in obj is applied, so that a finalizer of the controller's own can be
-// taken off; and the error is a *controller.BeingDeletedError, because it will not last. A reconcile that returns it is
-// not synced. It need not ask for another try: where the informer is a source of the controller, the primary is due
-// again as soon as the object is gone, and Apply makes it again.
+// taken off. It will not last, so the reconcile is not synced, whatever it returns: the record says what the primary
+// waits for. It is no error, because what else the reconciler writes may be what the object waits for. The primary is
+// due again when the object is gone, and then Apply makes it again: at once where the informer is a source of the
+// controller, else within seconds. Outside a reconcile the error is a *controller.BeingDeletedError.
 //
 // Do not use Apply and CreateOrUpdate on one object: Apply cannot remove fields that CreateOrUpdate has set.
 func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (OperationResult, error) {
@@ -73,16 +74,24 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 	if err != nil {
 		return OperationResultNone, err
 	}
-	existing := k.lookup(c.key)
+	existing, changed := k.lookup(c.key), false
 	for tries := 0; ; tries++ {
 		result, err := k.applyOver(ctx, c, existing)
+		if changed = changed || result == OperationResultUpdated; changed && result == OperationResultNone {
+			result = OperationResultUpdated
+		}
 		if err == nil {
 			return result, nil
 		}
 		again := overtaken(err)
 		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
-		if foreign || isBeingDeleted(err) {
+		switch {
+		case foreign:
 			again = k.awaitName(ctx, c.key) || tries == 0 // what the cache says may be old
+		case isBeingDeleted(err):
+			if again, err = k.awaitGone(ctx, c.key, existing, err, tries == 0); err == nil {
+				return result, nil
+			}
 		}
 		if !again || !conflict.Pause(ctx, tries) {
 			if foreign {

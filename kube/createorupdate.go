@@ -30,8 +30,8 @@ import (
 //
 // Inside a reconcile the reconciled primary becomes the owner. If the object exists and is not the primary's, nothing
 // is written, the error is a *ResourceExistsError, and an event on the primary says so. Outside a reconcile obj names
-// its owner as it comes (Controller.SetOwner), or has none. An object that is being deleted is changed, and then the
-// error is a *controller.BeingDeletedError, as with Apply.
+// its owner as it comes (Controller.SetOwner), or has none. An object that is being deleted is changed, and the primary
+// waits until it is gone, as with Apply.
 //
 // A change is sent as a merge patch on the resourceVersion that was read. So fields that T does not know stay, in items
 // of lists too: a changed item is matched by its name, key or id if that is unique, else by its place. Where the cache
@@ -57,7 +57,7 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 	template := obj.DeepCopyObject().(T)
 	primary, stamp := k.ownerIn(ctx, template.DeepCopyObject().(T))
 	existing := k.lookup(key)
-	cached := existing == nil || !mergediff.OnlyMetadata(existing)
+	cached, changed := existing == nil || !mergediff.OnlyMetadata(existing), false
 	for tries := 0; ; tries++ {
 		if tries > 0 || !cached {
 			if existing, err = k.live(ctx, key); err != nil {
@@ -67,27 +67,34 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 			conflict.Assign(obj, template.DeepCopyObject().(T))
 		}
 		result, err := k.createOrUpdate(ctx, obj, existing, primary, stamp, manager, mutate)
-		if err == nil {
-			err = k.beingDeleted(key, existing)
+		if changed = changed || result == OperationResultUpdated; changed && result == OperationResultNone {
+			result = OperationResultUpdated
 		}
 		if err == nil {
 			err = k.beingDeleted(key, obj) // as the server returned it
+		}
+		if err == nil {
+			err = k.beingDeleted(key, existing)
 		}
 		if err == nil {
 			return result, nil
 		}
 		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
 		again := conflict.Is(err)
-		deleting := isBeingDeleted(err)
-		if foreign || deleting {
+		switch {
+		case foreign:
 			again = k.awaitName(ctx, key) || cached && tries == 0 // what the cache says may be old
+		case isBeingDeleted(err):
+			if again, err = k.awaitGone(ctx, key, existing, err, cached && tries == 0); err == nil {
+				return result, nil
+			}
 		}
 		switch {
 		case again && conflict.Pause(ctx, tries):
 		case foreign:
 			current.WarnResourceExists(ctx, exists.Key)
 			return OperationResultNone, err
-		case deleting:
+		case isBeingDeleted(err):
 			return OperationResultNone, err
 		default:
 			return OperationResultNone, k.explain("create or update", key, err)

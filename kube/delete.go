@@ -7,9 +7,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
-	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -66,20 +64,16 @@ func (d handleDeleter[T]) Unseen(kind, key string) []metav1.Object {
 }
 
 // Delete deletes obj as it was read, with preconditions on its uid and resourceVersion; see Deleter. An object that is
-// absent is success. Inside a reconcile, an object that is not the primary's is a *ResourceExistsError, and one whose
-// labels name another owner than its annotations is not deleted either. The object may outlive the call, with a
-// deletionTimestamp, where finalizers hold it.
+// absent is success. Inside a reconcile, an object that is not the primary's, or names no installation, is a
+// *ResourceExistsError; only under the Kumori API one without an installation is the primary's. An object whose labels
+// name another owner than its annotations is a *controller.ContradictingMarksError. Apply mends both. The object may
+// outlive the call, with a deletionTimestamp, where finalizers hold it.
 func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	key := source.ObjectKey(obj)
 	r, reconciling := current.Of(ctx)
 	if reconciling {
-		if err := k.mayWrite(key, r.Primary().Owner, "", obj); err != nil {
+		if err := k.mayDelete(r, key, obj); err != nil {
 			return fmt.Errorf("delete: %w", err)
-		}
-		if owner.NamedBy(obj).Contradicts() {
-			return fmt.Errorf("delete %s %q: its annotations name another owner or installation than its labels, "+
-				"so it is not certain whose it is: mend them, as Apply does, or delete it by hand",
-				kubeerrors.ResourceName(k.resource), key)
 		}
 	}
 	if err := k.deleter.Delete(ctx, obj); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/guard"
@@ -55,7 +54,6 @@ type resourceDeleter struct {
 	resource    schema.GroupVersionResource
 	propagation metav1.DeletionPropagation
 	invalid     error
-	unlisted    sync.Once // says that it may not list
 }
 
 // newResourceDeleter returns a deleter, and all that is wrong with its arguments in one error.

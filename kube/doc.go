@@ -47,8 +47,9 @@
 // installation's or nobody's is not touched; the write returns a *controller.ResourceExistsError, and the primary gets
 // an event. [Handle.AdoptOrFail] takes over an object that nobody owns.
 //
-// An object of the primary's that is being deleted does not count as written: the write returns a
-// *controller.BeingDeletedError, and the primary is due again when the object is gone.
+// An object of the primary's that is being deleted does not count as written: the primary is not synced, its record
+// says what it waits for, and it is due again when the object is gone. The reconcile goes on. Outside of a reconcile
+// the write returns a *controller.BeingDeletedError.
 //
 // # Own writes are read back
 //
@@ -89,7 +90,7 @@
 // # Rights
 //
 // The informer needs list and watch. Apply needs get, create and patch; CreateOrUpdate and AdoptOrFail too; deletes
-// need delete and get. A teardown also lists in all namespaces; without that right it relies on the cache. Whether an
-// informer is behind is found out by lists too, in all namespaces, or else in those that it shows and that may be
-// listed.
+// need delete and get. A teardown also lists in all namespaces, or without that right in those of the objects that the
+// informer shows, so a Role in each will do; without either it relies on the cache (Stats().Unlisted). Whether an
+// informer is behind is found out by such lists, too.
 package kube

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
@@ -32,7 +33,7 @@ const (
 type overlay struct {
 	handleCache
 	own       *ownwrites.Overlay[ownWrite]
-	uncovered uncoveredObjects
+	uncovered applied.Uncovered
 	signs     staleSigns
 
 	mu      sync.Mutex
@@ -49,7 +50,7 @@ type staleSigns interface {
 
 func newOverlay(informer cache.SharedIndexInformer, signs staleSigns) *overlay {
 	o := &overlay{signs: signs, handleCache: handleCache{informer: informer, ordered: kubesource.ShowsInOrder()}}
-	o.uncovered.stored = o.stored
+	o.uncovered.Stored = o.stored
 	o.own = ownwrites.NewOverlay(ownwrites.Config[ownWrite]{
 		Cache: o.handleCache, TTL: overlayTTL, Most: overlayMost, Dropped: o.uncoverUnshown,
 	})
@@ -82,7 +83,7 @@ func (o *overlay) add(ctx context.Context, key string, w ownWrite) {
 // overlayTTL.
 func (o *overlay) pruneAgain() {
 	o.own.Prune()
-	o.uncovered.dropShown()
+	o.uncovered.DropShown()
 	if o.late() {
 		o.signs.NoteUnshown()
 	}
@@ -107,7 +108,7 @@ func (o *overlay) late() bool {
 // uncoverUnshown is told of a write that the cache has passed, if it will ever.
 func (o *overlay) uncoverUnshown(key string, w ownWrite) {
 	if w.object != nil && !w.shownBy(o.stored(key)) {
-		o.uncovered.add(key, owner.Of(w.object))
+		o.uncovered.Add(key, owner.Of(w.object))
 	}
 }
 
@@ -120,7 +121,7 @@ func (o *overlay) notShown(kind, key string) (names []string) {
 			o.uncoverUnshown(name, w)
 		}
 	}
-	return o.uncovered.of(kind, key)
+	return o.uncovered.Of(kind, key)
 }
 
 // lookup returns the object of a key, own or cached, whichever is later; nil if there is none.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -80,11 +81,7 @@ func TestATeardownLooksAtAnOwnWriteAsSoonAsItIsTooOld(t *testing.T) {
 func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, store := overlaid()
-		notShown := func() int {
-			o.uncovered.mu.Lock()
-			defer o.uncovered.mu.Unlock()
-			return len(o.uncovered.owners)
-		}
+		notShown := func() int { return len(o.uncovered.Of("Site", "shop")) }
 		for n := range overlayMost {
 			m := mapOf(fmt.Sprint(n), "shop")
 			o.add(t.Context(), source.ObjectKey(m), writeOf(m))
@@ -97,7 +94,7 @@ func TestWhatTheCacheShowsAfterAllMakesRoomForWhatItDoesNot(t *testing.T) {
 			must(t, store.Add(mapOf(fmt.Sprint(n), "shop")))
 		}
 		uncovered := mapOf("elsewhere", "home")
-		o.uncovered.add(source.ObjectKey(uncovered), owner.Of(uncovered))
+		o.uncovered.Add(source.ObjectKey(uncovered), owner.Of(uncovered))
 		if names := o.notShown("Site", "home"); !reflect.DeepEqual(names, []string{source.ObjectKey(uncovered)}) {
 			t.Errorf("a teardown has to look at %v", names)
 		}
@@ -127,14 +124,14 @@ func TestWhatTheInformerDoesNotCoverIsBounded(t *testing.T) {
 	must(t, err)
 	maps, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
 	must(t, err)
-	for n := range uncoveredMost {
-		maps.own.uncovered.add(fmt.Sprint("elsewhere/", n), owner.Owner{Kind: "Site", Key: "shop", Instance: "here"})
+	for n := range applied.UncoveredMost {
+		maps.own.uncovered.Add(fmt.Sprint("elsewhere/", n), owner.Owner{Kind: "Site", Key: "shop", Instance: "here"})
 	}
-	maps.own.uncovered.add("elsewhere/more", owner.Owner{Kind: "Site", Key: "home", Instance: "here"})
-	if n := len(maps.own.uncovered.owners); n != uncoveredMost {
-		t.Errorf("%d are kept, want %d", n, uncoveredMost)
+	maps.own.uncovered.Add("elsewhere/more", owner.Owner{Kind: "Site", Key: "home", Instance: "here"})
+	if n := len(maps.own.uncovered.Of("Site", "shop")); n != applied.UncoveredMost {
+		t.Errorf("%d are kept, want %d", n, applied.UncoveredMost)
 	}
-	found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home")
+	found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home", nil)
 	must(t, err)
 	if len(found) != 1 || found[0].GetName() != "more" {
 		t.Errorf("found %v", found)

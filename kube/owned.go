@@ -8,7 +8,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
-	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,27 +15,33 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// OwnedLive lists by labels what a primary owns, of all who write it: one request. Where it may not be listed the cache
-// alone has to tell, and the log says so once.
-func (d *resourceDeleter) OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
+// OwnedLive lists by labels what a primary owns, of all who write it: one request, or one for each namespace.
+func (d *resourceDeleter) OwnedLive(
+	ctx context.Context, kind, key string, namespaces func() []string,
+) ([]metav1.Object, error) {
 	if d.invalid != nil {
 		return nil, d.invalid
 	}
+	objects, err := d.ownedIn(ctx, "", kind, key)
+	if !apierrors.IsForbidden(err) {
+		return objects, err
+	}
+	for _, namespace := range namespaces() {
+		var more []metav1.Object
+		if more, err = d.ownedIn(ctx, namespace, kind, key); err != nil {
+			return nil, err
+		}
+		objects = append(objects, more...)
+	}
+	return objects, err
+}
+
+func (d *resourceDeleter) ownedIn(ctx context.Context, namespace, kind, key string) ([]metav1.Object, error) {
 	selector := labels.SelectorFromSet(labels.Set{
 		entity.OwnerKindLabel: entity.OwnerLabelValue(kind), entity.OwnerKeyLabel: entity.OwnerLabelValue(key),
 	})
-	list, err := d.client.Resource(d.resource).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
-	if apierrors.IsForbidden(err) {
-		d.unlisted.Do(func() {
-			klog.FromContext(ctx).Info("May not list in all namespaces, so when a teardown ends the cache alone "+
-				"tells what is left: grant the verb list in a ClusterRole",
-				"resource", kubeerrors.ResourceName(d.resource), "err", err)
-		})
-		return nil, nil
-	}
-	if kubeerrors.UnknownResource(err) {
-		return nil, nil // the CustomResourceDefinition is gone, and with it all objects
-	}
+	list, err := resourceAt(d.client, d.resource, namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
 		return nil, kubeerrors.Explain("list what "+kind+" "+key+" owns in", d.resource, "", err)
 	}
@@ -51,10 +56,12 @@ func (d *resourceDeleter) OwnedLive(ctx context.Context, kind, key string) ([]me
 
 // OwnedLive lists what a primary owns, and reads what the handle wrote, its cache never showed, and the list does not
 // have: it may have lost its labels, or the list may be forbidden.
-func (d handleDeleter[T]) OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error) {
-	objects, err := d.k.deleter.OwnedLive(ctx, kind, key)
-	if err != nil {
-		return nil, err
+func (d handleDeleter[T]) OwnedLive(
+	ctx context.Context, kind, key string, namespaces func() []string,
+) ([]metav1.Object, error) {
+	objects, refused := d.k.deleter.OwnedLive(ctx, kind, key, namespaces)
+	if refused != nil && !apierrors.IsForbidden(refused) && !kubeerrors.UnknownResource(refused) {
+		return nil, refused
 	}
 	for _, name := range d.k.own.notShown(kind, key) {
 		listed := func(obj metav1.Object) bool { return source.ObjectKey(obj) == name }
@@ -69,12 +76,12 @@ func (d handleDeleter[T]) OwnedLive(ctx context.Context, kind, key string) ([]me
 			return nil, err
 		}
 		if live == nil || !entity.IsOwnedBy(live, kind, key) {
-			d.k.own.uncovered.remove(name)
+			d.k.own.uncovered.Remove(name)
 			continue
 		}
 		objects = append(objects, live)
 	}
-	return objects, nil
+	return objects, refused
 }
 
 // WrittenBy tells by the object's annotation, or by its managed fields, whether the handle has written it.
@@ -94,7 +101,7 @@ func (k *Handle[T]) noteUncovered(ctx context.Context, key string, live metav1.O
 	if !entity.IsOwnedBy(live, primary.Kind, primary.Key) || !r.MayDelete(live) || !k.own.lacks(key, live) {
 		return
 	}
-	k.own.uncovered.add(key, owner.Of(live))
+	k.own.uncovered.Add(key, primary.Owner)
 	r.Uncovered()
 	klog.FromContext(ctx).Error(nil, "The informer does not show what this primary owns: "+
 		"let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",

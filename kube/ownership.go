@@ -3,9 +3,13 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,14 +27,14 @@ func (k *Handle[T]) ownerIn(ctx context.Context, obj metav1.Object) (named owner
 	return owner.Of(obj), owner.StampOf(obj)
 }
 
-// mayWrite refuses what is not the primary's. An object is the primary's if its annotations say so, or, where somebody
-// took them away, its labels, or if this process itself wrote this very object for it, or has seen that it was its own.
-// Labels without an installation are of every one, as annotations are: the original Kumori runtime sets no others.
-// Where nothing is to be owned, an object is ours that nobody owns and that our field manager has written.
+// mayWrite refuses what is not the primary's. An object is the primary's if its marks say so, or if this process itself
+// wrote this very object for it, or has seen that it was its own, and what is left of the marks names nobody else. An
+// owner without an installation is of every one: the original Kumori runtime names none. Where nothing is to be owned,
+// an object is ours that nobody owns and that our field manager has written.
 func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, existing metav1.Object) error {
-	named, labels := owner.Of(existing), owner.OfLabels(existing)
+	named := owner.NamedBy(existing)
 	if primary.IsNone() {
-		if named.IsNone() && labels.IsNone() && writtenBy(existing, manager) {
+		if named == (owner.Named{}) && writtenBy(existing, manager) {
 			return nil
 		}
 		return k.exists(key, existing)
@@ -39,15 +43,26 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 		k.applied.Owned(key, existing.GetUID(), primary)
 		return nil
 	}
-	if named.IsNone() {
-		if labels.Allows(primary.InLabels()) {
-			return nil
-		}
-		if last, ok := k.applied.Of(key, existing.GetUID()); ok && last.Owner == primary && labels.IsNone() {
-			return nil
-		}
+	last, ok := k.applied.Of(key, existing.GetUID())
+	if ok && last.Owner == primary && !named.Denies(primary) {
+		return nil
 	}
 	return k.exists(key, existing)
+}
+
+// mayDelete refuses what is not for certain the reconciled primary's and of this installation.
+func (k *Handle[T]) mayDelete(r current.Reconcile, key string, obj metav1.Object) error {
+	if err := k.mayWrite(key, r.Primary().Owner, "", obj); err != nil {
+		return err
+	}
+	named := owner.NamedBy(obj)
+	switch {
+	case r.MayDelete(obj), named.IsNone(): // without an owner, this process itself has written it
+		return nil
+	case named.Contradicts():
+		return &controller.ContradictingMarksError{Resource: k.resource, Key: key}
+	}
+	return k.exists(key, obj)
 }
 
 func writtenBy(obj metav1.Object, manager string) bool {
@@ -60,7 +75,7 @@ func writtenBy(obj metav1.Object, manager string) bool {
 }
 
 func (k *Handle[T]) exists(key string, existing metav1.Object) *controller.ResourceExistsError {
-	named := owner.Of(existing)
+	named := owner.NamedBy(existing).Owner()
 	err := &controller.ResourceExistsError{
 		Resource: k.resource, Key: key,
 		OwnerKind: named.Kind, OwnerKey: named.Key, OwnerInstance: named.Instance,
@@ -84,6 +99,35 @@ func (k *Handle[T]) beingDeleted(key string, obj metav1.Object) error {
 func isBeingDeleted(err error) bool {
 	_, ok := errors.AsType[*controller.BeingDeletedError](err)
 	return ok
+}
+
+// goneLook is when to look again, at the latest, whether an object that is being deleted has gone. Its event comes
+// earlier where the informer is a source of the controller.
+const goneLook = 10 * time.Second
+
+// awaitGone is for a write over an object that is being deleted, as err says. In a reconcile the primary waits until
+// the object is gone, without an error: the rest of what the reconciler has to write may be what the object waits for.
+// look says that the API server may know more than the cache; only the first try looks.
+func (k *Handle[T]) awaitGone(
+	ctx context.Context, key string, before metav1.Object, err error, first bool,
+) (look bool, rest error) {
+	r, ok := current.Of(ctx)
+	if !ok {
+		return first, err
+	}
+	r.AwaitName(k.informer, key)
+	now := k.lookup(key) // what goes from now on makes the primary due
+	deleting, _ := errors.AsType[*controller.BeingDeletedError](err)
+	freed := len(deleting.Finalizers) == 0 && before != nil && len(before.GetFinalizers()) > 0
+	if first && (freed || now == nil || now.GetDeletionTimestamp() == nil) {
+		return true, err
+	}
+	what := fmt.Sprintf("%s %q to go, which is being deleted", kubeerrors.ResourceName(k.resource), key)
+	if len(deleting.Finalizers) > 0 {
+		what += " and has the finalizers " + strings.Join(deleting.Finalizers, ", ")
+	}
+	r.WaitFor(what, goneLook)
+	return false, nil
 }
 
 // awaitName has the reconciled primary wait until an object has another owner or is gone. If that is news the

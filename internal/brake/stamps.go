@@ -9,14 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// stamps are those of owners that have no document, by owner: the latest that a secondary of theirs carries.
+// stamps are those of owners that have no document, by owner: the latest that a secondary of theirs carries. It is none
+// for an owner whose secondaries have lost theirs.
 type stamps map[string]owner.Stamp
 
 // stampsOfMissing returns the stamps of missing owners, but for those that a release has let go.
 func (b *Brake) stampsOfMissing(ctx context.Context, released sets.Set[string]) stamps {
 	found := stamps{}
 	for key, stamp := range b.Secondaries(ctx) {
-		if !stamp.IsNone() && stamp.Revision > found[key].Revision && !released.Has(key) {
+		if held, seen := found[key]; (!seen || stamp.Revision > held.Revision) && !released.Has(key) {
 			found[key] = stamp
 		}
 	}
@@ -43,6 +44,7 @@ func (s stamps) disprove(b *Brake, former []string, now Stream) string {
 		switch {
 		case b.Primaries.Exists(key):
 			delete(s, key)
+		case stamp.IsNone():
 		case stamp.Stream != now.Created && slices.Contains(former, stamp.Stream):
 		case stamp.Stream != now.Created:
 			elsewhere++

@@ -137,6 +137,30 @@ func TestAnOwnerWithoutAMarkerWasNotDeleted(t *testing.T) {
 	}
 }
 
+// TestAnOwnerOfWhatHasLostItsStampIsAskedFor: of an object whose annotations somebody took off, nothing tells that the
+// stream went back.
+func TestAnOwnerOfWhatHasLostItsStampIsAskedFor(t *testing.T) {
+	for how, marked := range map[string]bool{"no marker": false, "a marker": true} {
+		t.Run(how, func(t *testing.T) {
+			run(t, 20, func(t *testing.T, w *world) {
+				w.owns("lost", "", 0)
+				w.change(func() { w.stripped = map[string]bool{"lost": true} })
+				if marked {
+					w.change(func() { w.mark("lost") })
+				}
+				free := w.sweep(one("lost"))
+				if held := len(free) == 0 && w.b.State().Engaged; held == marked {
+					t.Errorf("free %v, %+v", free, w.b.State())
+				}
+				w.restart(func() {})
+				if w.b.StreamChanged() {
+					t.Error("the stream is taken for another one")
+				}
+			})
+		})
+	}
+}
+
 // TestAStreamThatSomebodyLetGoAccusesNoMore: what was not written since still carries its identity.
 func TestAStreamThatSomebodyLetGoAccusesNoMore(t *testing.T) {
 	for how, letGo := range map[string]func(w *world){

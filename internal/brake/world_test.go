@@ -38,6 +38,7 @@ type world struct {
 	await     func()
 	anchors   map[string]brake.Anchor
 	pages     map[string]owner.Stamp // what secondaries carry, by owner
+	stripped  map[string]bool        // owners whose secondaries have lost it
 	markers   map[string]bool
 	deaf      error // of the leader, if it does not answer
 	listed    int   // how often all anchors were listed
@@ -130,9 +131,9 @@ func (w *world) stamps(context.Context) iter.Seq2[string, owner.Stamp] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	missing := maps.Clone(w.pages)
-	maps.DeleteFunc(missing, func(key string, _ owner.Stamp) bool {
+	maps.DeleteFunc(missing, func(key string, stamp owner.Stamp) bool {
 		_, exists := w.docs[key]
-		return exists
+		return exists || stamp.IsNone() && !w.stripped[key]
 	})
 	return maps.All(missing)
 }

@@ -3,6 +3,7 @@ package current
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/entity"
@@ -124,6 +125,9 @@ func (c *Context) MayDelete(obj metav1.Object) bool { return c.config.Host.MayDe
 func (c *Context) AwaitName(informer cache.SharedIndexInformer, key string) (news bool) {
 	return c.config.Host.AwaitName(informer, key, c.key)
 }
+
+// WaitFor implements Reconcile.
+func (c *Context) WaitFor(what string, after time.Duration) { c.pending.add(what, after) }
 
 // Uncovered implements Reconcile.
 func (c *Context) Uncovered() { c.config.Host.Uncovered() }

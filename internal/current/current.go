@@ -7,6 +7,7 @@ package current
 
 import (
 	"context"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/owner"
@@ -52,6 +53,9 @@ type Kubernetes interface {
 	// true if the primary did not wait for that object before: then the object may have gone already, and has to be
 	// looked at once more. It does nothing if the informer is no source of the controller.
 	AwaitName(informer cache.SharedIndexInformer, key string) (news bool)
+	// WaitFor says what the primary waits for: it is not reconciled yet, though the reconcile did not fail, and is due
+	// again after a while at the latest.
+	WaitFor(what string, after time.Duration)
 	// Uncovered counts an object that the primary owns and its informer does not show.
 	Uncovered()
 }

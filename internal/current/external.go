@@ -31,7 +31,7 @@ func (r externalRuntime) Gate(kind string) external.Gate {
 
 // Pending implements external.Runtime.
 func (r externalRuntime) Pending(what string, after time.Duration) {
-	r.Context.Await(what, after)
+	r.WaitFor(what, after)
 }
 
 // ReasonDrifted is the reason of the event about an external resource that has drifted and is left so.
@@ -44,9 +44,6 @@ func (r externalRuntime) Drifted(what string) {
 
 // Pending returns what the reconcile waits for, and after which time it looks again; "" if it waits for nothing.
 func (c *Context) Pending() (after time.Duration, what string) { return c.pending.get() }
-
-// Await makes the reconcile wait for one more thing.
-func (c *Context) Await(what string, after time.Duration) { c.pending.add(what, after) }
 
 // pendingNote is what a reconcile waits for, and when to look again.
 type pendingNote struct {

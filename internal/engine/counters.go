@@ -7,6 +7,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/teardown"
 )
 
 // Counts are what the engine counts. The zero value is ready.
@@ -16,10 +17,10 @@ type Counts struct {
 	Running                         atomic.Int64
 	MapperErrors                    atomic.Uint64
 	Malformed, Invalid              atomic.Uint64
-	Foreign, Uncovered              atomic.Uint64
+	Foreign, Uncovered, Unlisted    atomic.Uint64
 	TornDown, Cascaded, Pruned      atomic.Uint64
 	Sweeps                          atomic.Uint64
-	Orphaned, Unmarked              atomic.Int64
+	Ownerless                       atomic.Pointer[teardown.Ownerless] // of the last sweep; nil before the first
 	RecordErrors, LeaderErrors      atomic.Uint64
 	BrakeEngaged                    atomic.Uint64
 	Terms                           atomic.Uint64

@@ -25,6 +25,9 @@ func (h kubeHost) Resume(key string) { h.resume(queue.Item{Key: key}) }
 // Answered implements kubesource.Host.
 func (h kubeHost) Answered(server kubeerrors.Server) { h.answered(server) }
 
+// Unlisted implements kubesource.Host.
+func (h kubeHost) Unlisted() { h.stats.Unlisted.Add(1) }
+
 // Stopping implements kubesource.Host.
 func (h kubeHost) Stopping() bool { return h.leadership.stopping.Load() }
 

@@ -90,15 +90,12 @@ func (e *Engine) sweep(ctx context.Context) {
 	}
 	defer e.stats.Sweeps.Add(1)
 	found, ownerless := e.teardown.Sweep(ctx)
-	count := ownerless.Hashed
 	for _, o := range found {
 		klog.FromContext(ctx).Info("Sweep found objects whose owners do not exist",
 			"source", o.Source, "objects", o.Count, "of", o.Known, "owners", len(o.Owners),
 			"dryRun", e.opts.SweepDryRun)
-		count += o.Count
 	}
-	e.stats.Orphaned.Store(int64(count))
-	e.stats.Unmarked.Store(int64(ownerless.Unmarked))
+	e.stats.Ownerless.Store(&ownerless)
 	if e.opts.SweepDryRun {
 		found = nil
 	}

@@ -33,9 +33,11 @@ type (
 		Unseen(kind, key string) []metav1.Object
 	}
 
-	// LiveOwner asks the API server for the objects of a primary, whether the cache shows them or not.
+	// LiveOwner asks the API server for the objects of a primary, whether the cache shows them or not: in all
+	// namespaces, or where that is forbidden in those that it is given. With an error that the list is forbidden, or
+	// that there is no such resource, it returns what it found otherwise.
 	LiveOwner interface {
-		OwnedLive(ctx context.Context, kind, key string) ([]metav1.Object, error)
+		OwnedLive(ctx context.Context, kind, key string, namespaces func() []string) ([]metav1.Object, error)
 	}
 
 	// Writer tells whether it has written an object, as far as the object itself shows, for the controller of that

@@ -33,6 +33,8 @@ type Host interface {
 	Answered(server kubeerrors.Server)
 	// Claim says what the controller's primaries own.
 	Claim() owner.Claim
+	// Unlisted is told that a teardown ends though the API server refuses to list what it may have left.
+	Unlisted()
 	// Stopping reports whether the controller is about to stop. The program may stop its informers then.
 	Stopping() bool
 }
@@ -68,6 +70,7 @@ type Source struct {
 	handlers source.Handlers
 	health   *watchHealth
 	names    *awaitedNames
+	reach    reach
 }
 
 var _ source.Owned = (*Source)(nil)
@@ -228,16 +231,6 @@ func (s *Source) Prunes() bool { return s.config.Prune }
 // Place implements prune.Source.
 func (s *Source) Place() source.Place { return source.Place{Informer: s.informer} }
 
-// OwnedLive asks the API server for what a primary owns.
-func (s *Source) OwnedLive(ctx context.Context, key string) ([]metav1.Object, error) {
-	d, ok := s.config.Deleter.(LiveOwner)
-	if !ok {
-		return nil, nil
-	}
-	objects, err := d.OwnedLive(ctx, s.config.Kind, key)
-	return objects, s.health.errors.NoteUnanswered(err)
-}
-
 // All implements source.Owned.
 func (s *Source) All() []metav1.Object { return source.StoreObjects(s.informer.GetStore()) }
 
@@ -248,6 +241,7 @@ func (s *Source) Remove(ctx context.Context, obj metav1.Object) error {
 		return s.health.errors.NoteUnanswered(err)
 	}
 	uid, key := obj.GetUID(), source.ObjectKey(obj)
+	s.reach.deletedIn(obj.GetNamespace())
 	if log := ownwrites.LogOf(ctx); log != nil {
 		log.Add(s.informer, key, ownwrites.Polled(func() bool {
 			item, exists, err := s.informer.GetStore().GetByKey(key)

@@ -25,10 +25,11 @@ type host struct {
 	changed  chan source.Source
 	resumed  chan string
 	answered chan kubeerrors.Server
+	unlisted int
 }
 
 func newHost() *host {
-	return &host{make(chan source.Source, 100), make(chan string, 100), make(chan kubeerrors.Server, 100)}
+	return &host{make(chan source.Source, 100), make(chan string, 100), make(chan kubeerrors.Server, 100), 0}
 }
 
 func (h *host) SourceChanged(_ context.Context, s source.Source) { h.changed <- s }
@@ -36,6 +37,7 @@ func (h *host) Resume(key string)                                { h.resumed <- 
 func (h *host) Answered(server kubeerrors.Server)                { h.answered <- server }
 func (h *host) Claim() owner.Claim                               { return sitesHere() }
 func (h *host) Stopping() bool                                   { return false }
+func (h *host) Unlisted()                                        { h.unlisted++ }
 
 // sink ignores events.
 type sink struct{}

@@ -46,7 +46,7 @@ type Outcome struct {
 	Parked  keytable.Parked      // of Terminal
 	Unpark  bool                 // of RecordFailed: the record would have said that the key is parked
 	Subject any                  // of Terminal: the object of the event; nil: no event
-	Held    error                // what a teardown waits for: finalizers keep what it deleted
+	Held    error                // what a teardown waits for: it was deleted and does not go
 	Write   *RecordWrite         // under way: the key is not done before it is answered
 }
 
@@ -66,7 +66,7 @@ type Attempt struct {
 	Took       time.Duration
 	NextDue    time.Time
 	Wrote      bool                 // through our clients or handles
-	Pending    string               // what external.Reconcile waits for; the key is not reconciled yet
+	Pending    string               // what a helper waits for; the key is not reconciled yet
 	Status     *entity.StatusChange // nil if none was set
 	Waits      apisource.Waiter     // the error is no failure: the key has to wait for an API
 }

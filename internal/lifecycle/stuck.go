@@ -14,20 +14,20 @@ import (
 )
 
 // stuckTeardowns are those that failed twice or more in a row, but for the fault of the reconciler, and those that wait
-// for finalizers. Few read the record of a document that is gone, so they show as degraded. One of them stands for all,
-// and stays until it goes on.
+// for what is being deleted. Few read the record of a document that is gone, so they show as degraded. One of them
+// stands for all, and stays until it goes on.
 type stuckTeardowns struct {
 	count atomic.Int64 // of errs and held, so that others need no lock
 
 	mu    sync.Mutex
 	term  *Term // which they are of
 	errs  map[string]error
-	held  map[string]time.Time // since when finalizers hold something; those that do for long have an error, too
+	held  map[string]time.Time // since when something does not go; what does not for long has an error, too
 	shown string
 }
 
-// heldPatience is for how long finalizers may hold what a teardown deleted before that is worth telling: a garbage
-// collector takes most of them off within moments.
+// heldPatience is for how long what a teardown deleted may stay before that is worth telling: a garbage collector takes
+// most finalizers off within moments.
 const heldPatience = time.Second
 
 // noteStuck notes why a teardown fails; nil if it does not, or there is none.
@@ -38,13 +38,15 @@ func (r *RecordedLife) noteStuck(t *Term, key string, err error) {
 	}
 	s.mu.Lock()
 	s.ofLocked(r, t)
-	delete(s.held, key)
+	if err == nil {
+		delete(s.held, key) // else nobody has looked, and what held it does so for all that is known
+	}
 	s.setLocked(key, err)
 	s.mu.Unlock()
 	r.Health.Change(t.Ctx, "teardown", r.oneStuck)
 }
 
-// noteHeld notes for which finalizers a teardown waits. It reports whether it has waited for long enough to be told.
+// noteHeld notes for what a teardown waits. It reports whether it has waited for long enough to be told.
 func (r *RecordedLife) noteHeld(t *Term, key string, held error) (told bool) {
 	s := &r.stuck
 	s.mu.Lock()

@@ -18,10 +18,14 @@ func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
 	if o.Verdict == Failed && o.Where != inReconciler && r.Keys.Of(it.Key).Failures > 0 && t.Ctx.Err() == nil {
 		stuck = o.Attempt.Err
 	}
-	if o.Held == nil {
+	switch {
+	case o.Held != nil:
+		if r.noteHeld(t, it.Key, o.Held) {
+			r.annotateHeld(t, it.Key, o.Held)
+		}
+	case o.Verdict == Failed && o.Where != inReconciler && stuck == nil: // one failure tells nothing
+	default:
 		r.noteStuck(t, it.Key, stuck)
-	} else if r.noteHeld(t, it.Key, o.Held) {
-		r.annotateHeld(t, it.Key, o.Held)
 	}
 	return o
 }

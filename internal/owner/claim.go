@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -33,9 +34,28 @@ func (m mark) is(value string) bool {
 	return m.label != "" && m.label == entity.OwnerLabelValue(value)
 }
 
+// denies reports whether m is there and names another value.
+func (m mark) denies(value string) bool { return !m.none() && !m.is(value) }
+
 func (m mark) contradicts() bool {
 	return m.annotation != "" && m.label != "" && m.annotation != m.label &&
 		m.label != entity.OwnerLabelValue(m.annotation)
+}
+
+// Owner returns what is named. Where a label alone names the key, that may be a hash.
+func (n Named) Owner() Owner {
+	value := func(m mark) string { return cmp.Or(m.annotation, m.label) }
+	return Owner{value(n.kind), value(n.key), value(n.instance)}
+}
+
+// Allows reports whether o owns what names n. An owner that is named without an installation is of every one.
+func (n Named) Allows(o Owner) bool {
+	return n.kind.is(o.Kind) && n.key.is(o.Key) && !n.instance.denies(o.Instance)
+}
+
+// Denies reports whether what is left of the marks names another owner than o.
+func (n Named) Denies(o Owner) bool {
+	return n.kind.denies(o.Kind) || n.key.denies(o.Key) || n.instance.denies(o.Instance)
 }
 
 // IsNone reports whether the object names no owner that could be made out: the kind or the key is missing.
@@ -55,6 +75,16 @@ func (n Named) Key() (key, hash string) {
 // HashPrefix is what entity.OwnerLabelValue puts before the hash of a key that is no value of a label.
 const HashPrefix = "sha256-"
 
+// OfOldRuntime reports whether an owner is named as the original Kumori runtime does it: in labels alone, without an
+// installation. What names its owner in annotations was written by somebody who knows of this runtime.
+func (n Named) OfOldRuntime() bool { return n.IsStripped() && n.instance.none() }
+
+// IsStripped reports whether somebody took off annotations, with all that they told: labels stand where they are gone.
+func (n Named) IsStripped() bool {
+	stripped := func(m mark) bool { return m.annotation == "" && m.label != "" }
+	return stripped(n.kind) || stripped(n.key) || stripped(n.instance)
+}
+
 // Contradicts reports whether annotations and labels name different owners or installations. Nobody knows then whose
 // the object is.
 func (n Named) Contradicts() bool {
@@ -65,14 +95,15 @@ func (n Named) Contradicts() bool {
 type Claim struct {
 	Kind     string // of the primaries
 	Instance string // of the installation; "" while it is not known
-	// Unnamed claims what names no installation, too: what the original Kumori runtime has made.
+	// Unnamed claims what names no installation, too: what the original Kumori runtime has made. That knows of no
+	// contradictions, and its controllers delete by themselves, so then the annotations win.
 	Unnamed bool
 }
 
 // MayDelete reports whether obj is, for certain, one of the primaries' and of this installation.
 func (c Claim) MayDelete(obj metav1.Object) bool {
 	n := NamedBy(obj)
-	if n.IsNone() || !n.kind.is(c.Kind) || n.Contradicts() {
+	if n.IsNone() || !n.kind.is(c.Kind) || n.Contradicts() && !c.Unnamed {
 		return false
 	}
 	if n.instance.none() {
@@ -88,4 +119,4 @@ func (c Claim) OwnerOf(obj metav1.Object) (n Named, ok bool) {
 }
 
 // IsForeign reports whether what names n is another installation's.
-func (c Claim) IsForeign(n Named) bool { return !n.instance.none() && !n.instance.is(c.Instance) }
+func (c Claim) IsForeign(n Named) bool { return n.instance.denies(c.Instance) }

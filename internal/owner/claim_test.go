@@ -55,6 +55,29 @@ func TestTheRuntimeDeletesOnlyWhatIsCertainlyItsOwn(t *testing.T) {
 	if !(owner.Claim{Kind: "Site", Instance: "here", Unnamed: true}).MayDelete(obj) {
 		t.Error("what names no installation is not claimed where it should be")
 	}
+	obj.Labels[entity.OwnerKeyLabel] = "another"
+	if !(owner.Claim{Kind: "Site", Instance: "here", Unnamed: true}).MayDelete(obj) {
+		t.Error("the annotations do not win there")
+	}
+}
+
+// TestAnObjectThatLabelsAloneNameHasLostWhatItsAnnotationsTold, even if they are one mark of three.
+func TestAnObjectThatLabelsAloneNameHasLostWhatItsAnnotationsTold(t *testing.T) {
+	home := owner.Owner{Kind: "Site", Key: "home", Instance: "here"}
+	for _, name := range []string{
+		entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, entity.OwnerInstanceAnnotation,
+	} {
+		obj := object(home)
+		if owner.NamedBy(obj).IsStripped() {
+			t.Error("stripped, though it has all of them")
+		}
+		if delete(obj.Annotations, name); !owner.NamedBy(obj).IsStripped() {
+			t.Errorf("not stripped, though %s is gone", name)
+		}
+		if delete(obj.Labels, name); owner.NamedBy(obj).IsStripped() {
+			t.Errorf("stripped, though nothing says that it had %s", name)
+		}
+	}
 }
 
 // TestAHashIsNoKey: labels have a hash of a key that is no value of a label.
@@ -72,6 +95,64 @@ func TestAHashIsNoKey(t *testing.T) {
 		if !entity.IsOwnedBy(obj, "Site", key) || entity.IsOwnedBy(obj, "Site", key+"x") ||
 			entity.IsOwnedBy(obj, "Shop", key) {
 			t.Errorf("with labels alone it is not %q's alone", key)
+		}
+	}
+}
+
+// TestNoKeyStandsForAnothersHash: a primary that is named like the hash of another one's key would own what labels alone
+// name, and take it along when it goes.
+func TestNoKeyStandsForAnothersHash(t *testing.T) {
+	victim := object(owner.Owner{Kind: "Site", Key: strings.Repeat("long", 30), Instance: "here"})
+	victim.Annotations = nil
+	_, hash := owner.NamedBy(victim).Key()
+	if entity.IsOwnedBy(victim, "Site", hash) {
+		t.Errorf("%q owns it, too", hash)
+	}
+	obj := object(owner.Owner{Kind: "Site", Key: hash, Instance: "here"})
+	if obj.Annotations = nil; !entity.IsOwnedBy(obj, "Site", hash) {
+		t.Errorf("%q does not own its own", hash)
+	}
+}
+
+// TestEachMarkCountsAlone: what the annotations have lost the labels tell, and the other way round.
+func TestEachMarkCountsAlone(t *testing.T) {
+	home := owner.Owner{Kind: "Site", Key: "shop/home", Instance: "here"}
+	for name, test := range map[string]struct {
+		change           func(*metav1.ObjectMeta)
+		allowed, another bool // home may write it; a mark names another
+	}{
+		"all marks":         {func(*metav1.ObjectMeta) {}, true, false},
+		"annotations alone": {func(m *metav1.ObjectMeta) { m.Labels = nil }, true, false},
+		"labels alone":      {func(m *metav1.ObjectMeta) { m.Annotations = nil }, true, false},
+		"each a part": {func(m *metav1.ObjectMeta) {
+			delete(m.Annotations, entity.OwnerKeyAnnotation)
+			delete(m.Labels, entity.OwnerKindLabel)
+		}, true, false},
+		"no installation": {func(m *metav1.ObjectMeta) {
+			delete(m.Annotations, entity.OwnerInstanceAnnotation)
+			delete(m.Labels, entity.OwnerInstanceLabel)
+		}, true, false},
+		"labels of another": {func(m *metav1.ObjectMeta) { m.Labels[entity.OwnerKeyLabel] = "away" }, true, false},
+		"annotation of another installation, labels without": {func(m *metav1.ObjectMeta) {
+			m.Annotations = map[string]string{entity.OwnerInstanceAnnotation: "there"}
+			delete(m.Labels, entity.OwnerInstanceLabel)
+		}, false, true},
+		"label of another installation, annotations without": {func(m *metav1.ObjectMeta) {
+			m.Labels = map[string]string{entity.OwnerInstanceLabel: "there"}
+			delete(m.Annotations, entity.OwnerInstanceAnnotation)
+		}, false, true},
+		"another key":  {func(m *metav1.ObjectMeta) { entity.SetOwner(m, "Site", "away", "here") }, false, true},
+		"another kind": {func(m *metav1.ObjectMeta) { entity.SetOwner(m, "Shop", "shop/home", "here") }, false, true},
+		"the kind alone": {func(m *metav1.ObjectMeta) {
+			m.Annotations, m.Labels = nil, map[string]string{entity.OwnerKindLabel: "Site"}
+		}, false, false},
+		"nothing": {func(m *metav1.ObjectMeta) { m.Annotations, m.Labels = nil, nil }, false, false},
+	} {
+		obj := object(home)
+		test.change(obj)
+		named := owner.NamedBy(obj)
+		if named.Allows(home) != test.allowed || named.Denies(home) != test.another {
+			t.Errorf("%s: allowed %v, another's %v", name, named.Allows(home), named.Denies(home))
 		}
 	}
 }

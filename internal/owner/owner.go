@@ -1,9 +1,9 @@
 // Package owner compares the owners that objects name. A secondary names its primary in annotations, which hold the
 // key itself, and in labels, which hold what fits into a label.
 //
-// The rule: annotations say who owns an object. Labels count only where somebody took the annotations away. An owner
-// that is named without an installation is of every installation. What annotations and labels contradict each other
-// about is nobody's to delete; see [Claim].
+// The rule: annotations say who owns an object. Each label counts where somebody took its annotation away; see [Named].
+// An owner that is named without an installation is of every installation. What annotations and labels contradict each
+// other about is nobody's to delete; see [Claim].
 package owner
 
 import (
@@ -23,28 +23,8 @@ func Of(obj metav1.Object) Owner {
 	return Owner{kind, key, entity.InstanceOf(obj)}
 }
 
-// OfLabels returns what obj's labels say of its owner, maybe only a part of it. It equals InLabels of that owner.
-func OfLabels(obj metav1.Object) Owner {
-	labels := obj.GetLabels()
-	return Owner{labels[entity.OwnerKindLabel], labels[entity.OwnerKeyLabel], labels[entity.OwnerInstanceLabel]}
-}
-
 // IsNone reports whether o names nobody.
 func (o Owner) IsNone() bool { return o == Owner{} }
-
-// Allows reports whether wanted owns what names o. An owner that is named without an installation is of every one.
-func (o Owner) Allows(wanted Owner) bool {
-	return o.Kind == wanted.Kind && o.Key == wanted.Key && (o.Instance == "" || o.Instance == wanted.Instance)
-}
-
-// InLabels returns o with the values that labels have for it.
-func (o Owner) InLabels() Owner {
-	labels := Owner{entity.OwnerLabelValue(o.Kind), entity.OwnerLabelValue(o.Key), o.Instance}
-	if o.Instance != "" {
-		labels.Instance = entity.OwnerLabelValue(o.Instance)
-	}
-	return labels
-}
 
 // Own makes obj name o. None leaves obj as it is.
 func (o Owner) Own(obj metav1.Object) {

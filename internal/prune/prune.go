@@ -47,7 +47,7 @@ type Reconcile interface {
 	// Pending is what it waits for; "" is nothing.
 	Pending() (after time.Duration, what string)
 	// Await makes it wait.
-	Await(what string, after time.Duration)
+	WaitFor(what string, after time.Duration)
 }
 
 // Primaries are the source of the primaries.
@@ -117,7 +117,7 @@ func (p *Pruner) After(ctx context.Context, r Reconcile) error {
 		return nil
 	}
 	if !p.Brake.AdmitPrune(key, p.doubt(v, key, targets)) {
-		r.Await(fmt.Sprintf("the brake, before %s goes", describe(targets)), again)
+		r.WaitFor(fmt.Sprintf("the brake, before %s goes", describe(targets)), again)
 		return nil
 	}
 	if err := p.remove(ctx, key, targets); err != nil {

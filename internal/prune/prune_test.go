@@ -74,11 +74,11 @@ func (w *world) Wanted(place source.Place) (sets.Set[string], bool) {
 	keys, ok := w.wanted[place.Bucket]
 	return keys, ok
 }
-func (w *world) Pending() (time.Duration, string)   { return 0, w.pending }
-func (w *world) Await(what string, _ time.Duration) { w.events = append(w.events, "waits for "+what) }
-func (w *world) View(string) source.View            { return source.View{Revision: 5, Object: w.home} }
-func (w *world) Stream() source.Stream              { return source.Stream{Created: "first", Highest: 9} }
-func (w *world) ForgetPrune(string)                 { w.events = append(w.events, "settled") }
+func (w *world) Pending() (time.Duration, string)     { return 0, w.pending }
+func (w *world) WaitFor(what string, _ time.Duration) { w.events = append(w.events, "waits for "+what) }
+func (w *world) View(string) source.View              { return source.View{Revision: 5, Object: w.home} }
+func (w *world) Stream() source.Stream                { return source.Stream{Created: "first", Highest: 9} }
+func (w *world) ForgetPrune(string)                   { w.events = append(w.events, "settled") }
 func (w *world) AdmitPrune(_, doubt string) bool {
 	if doubt != "" {
 		w.events = append(w.events, "doubt: "+doubt)

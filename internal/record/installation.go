@@ -78,7 +78,7 @@ func SeenIn(sources []source.Owned, kind string) Sightings {
 	seen := Sightings{}
 	for _, s := range sources {
 		for _, obj := range s.All() {
-			named := owner.Of(obj)
+			named := owner.NamedBy(obj).Owner()
 			if named.Kind != kind || named.Instance == "" || owner.StampOf(obj).IsNone() {
 				continue
 			}

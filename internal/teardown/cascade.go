@@ -29,6 +29,7 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 	if keep {
 		return true, t.leave(ctx, a.key)
 	}
+	a.held = heldBy(targets) // what was held before stays so while the caches tell nothing new
 	log := &ownwrites.Log{}
 	ctx = ownwrites.WithLog(ctx, log)
 	if err := t.remove(ctx, a, targets); err != nil {
@@ -39,9 +40,11 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 	if log.Wait(patience) != nil {
 		return false, nil
 	}
-	targets, err = t.toDelete(ctx, a)
+	if targets, err = t.toDelete(ctx, a); err != nil {
+		return false, err
+	}
 	a.held = heldBy(targets)
-	return err == nil && len(targets) == 0, err
+	return len(targets) == 0, nil
 }
 
 func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) error {
@@ -123,6 +126,10 @@ type liveSource interface {
 func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 	var found []owned
 	claim := t.Owner.Claim()
+	kept, err := t.kept(a.key)
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range t.deletable() {
 		live, ok := s.(liveSource)
 		if !ok || slices.Contains(a.stale, s) {
@@ -133,12 +140,37 @@ func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 			return nil, err
 		}
 		for _, obj := range objects {
-			if claim.MayDelete(obj) {
+			isKept := func(other metav1.Object) bool { return same(obj, other) }
+			if claim.MayDelete(obj) && !slices.ContainsFunc(kept, isKept) {
 				found = append(found, owned{s, obj})
 			}
 		}
 	}
 	return found, nil
+}
+
+// kept are the objects of a primary that sources without a deleter show. A live list is of the whole cluster, so it has
+// them, too: but they are to stay.
+func (t *Teardown) kept(key string) (kept []metav1.Object, err error) {
+	for _, s := range t.Sources() {
+		if s.Deletable() {
+			continue
+		}
+		objects, err := s.OwnedBy(key)
+		if err != nil {
+			return nil, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, key, s, err)
+		}
+		kept = append(kept, objects...)
+	}
+	return kept, nil
+}
+
+// same reports whether a live object is a cached one. A transform may have taken the uid off that.
+func same(live, cached metav1.Object) bool {
+	if cached.GetUID() == "" {
+		return source.ObjectKey(live) == source.ObjectKey(cached)
+	}
+	return live.GetUID() == cached.GetUID()
 }
 
 // spare leaves out of what a primary owned the resources that its reconciler only observed.

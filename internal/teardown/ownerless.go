@@ -12,10 +12,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Ownerless counts objects that a sweep found and that stay, because nobody can tell whose they are.
+// Ownerless counts objects that a sweep found: those without an owner, and among them those that stay, because nobody
+// can tell whose they are; and those that stay for other reasons.
 type Ownerless struct {
+	Orphaned int // their owner does not exist
 	Hashed   int // their owner does not exist, and they name it by the hash of its key alone
-	Unmarked int // they name no owner any more, and we have written them
+	// Contradicting are ours by their annotations, and another's by their labels.
+	Contradicting int
+	Unmarked      int // they name no owner any more, and we have written them
+	Strange       int // labels alone name an owner, without an installation, and nothing tells that it was here
 }
 
 // writtenSource is a source that can tell whether a controller has written an object.
@@ -27,17 +32,39 @@ type writtenSource interface {
 type ownerless struct {
 	Ownerless
 	teardown *Teardown
-	keys     map[string]string   // of primaries and anchors by the hash of them; made for the first hash
-	unmarked map[string]struct{} // by source and key of the object
-	names    []string            // the first of those that the last sweep did not find
+	keys     map[string]string // of primaries and anchors by the hash of them; made for the first hash
+	unmarked newlyFound
+	strange  newlyFound
+	doubted  newlyFound
+	had      map[string]bool // whether the leader has a marker of the delete of an owner, by key
 }
 
 func (t *Teardown) ownerless() *ownerless {
-	return &ownerless{teardown: t, unmarked: map[string]struct{}{}}
+	return &ownerless{
+		teardown: t, unmarked: newlyFound{before: t.unmarked}, strange: newlyFound{before: t.strange},
+		doubted: newlyFound{before: t.doubted},
+	}
+}
+
+// newlyFound names the first objects that the last sweep did not find.
+type newlyFound struct {
+	before, now map[string]struct{} // by source and key of the object
+	first       []string
 }
 
 // namesInLog bounds how many objects one line of the log names.
 const namesInLog = 10
+
+func (f *newlyFound) add(s source.Owned, obj metav1.Object) {
+	name := s.String() + " " + source.ObjectKey(obj)
+	if _, before := f.before[name]; !before && len(f.first) < namesInLog {
+		f.first = append(f.first, name)
+	}
+	if f.now == nil {
+		f.now = map[string]struct{}{}
+	}
+	f.now[name] = struct{}{}
+}
 
 // see counts an object without an owner of our kind if it once had one.
 func (o *ownerless) see(s source.Owned, obj metav1.Object, named owner.Named) {
@@ -46,20 +73,62 @@ func (o *ownerless) see(s source.Owned, obj metav1.Object, named owner.Named) {
 		!written.WrittenBy(obj, o.teardown.Anchors.Controller) {
 		return
 	}
-	name := s.String() + " " + source.ObjectKey(obj)
-	if _, before := o.teardown.unmarked[name]; !before && len(o.names) < namesInLog {
-		o.names = append(o.names, name)
-	}
-	o.unmarked[name] = struct{}{}
+	o.unmarked.add(s, obj)
 	o.Unmarked++
+}
+
+// contradicts counts an object whose labels name another owner or installation than its annotations, which are ours. It
+// reports whether the object is such.
+func (o *ownerless) contradicts(s source.Owned, obj metav1.Object, named owner.Named, claim owner.Claim) bool {
+	if !named.Contradicts() || claim.IsForeign(named) {
+		return false
+	}
+	o.doubted.add(s, obj)
+	o.Contradicting++
+	return true
+}
+
+// mostAsked bounds how many owners the leader is asked about in a sweep.
+const mostAsked = 1000
+
+// lived reports whether the leader has a marker of the delete of an owner that does not exist. It counts an object
+// without: two installations of the original Kumori runtime may share a cluster, and then a key that never was in our
+// bucket is the other's. What the leader was not asked for, or did not answer, waits for another sweep.
+func (o *ownerless) lived(ctx context.Context, s source.Owned, obj metav1.Object, key string) bool {
+	lived, asked := o.had[key]
+	if !asked && len(o.had) < mostAsked {
+		marked, err := o.teardown.Marked(ctx, key)
+		if o.had == nil {
+			o.had = map[string]bool{}
+		}
+		lived = marked && err == nil
+		o.had[key] = lived
+	}
+	if !lived {
+		o.strange.add(s, obj)
+		o.Strange++
+	}
+	return lived
 }
 
 // report logs what the last sweep did not find.
 func (o *ownerless) report(ctx context.Context) {
-	o.teardown.unmarked = o.unmarked
-	if len(o.names) > 0 {
+	o.teardown.unmarked, o.teardown.strange, o.teardown.doubted = o.unmarked.now, o.strange.now, o.doubted.now
+	if len(o.doubted.first) > 0 {
+		klog.FromContext(ctx).Info("Labels name another owner or installation than annotations do, so it is not "+
+			"certain whose these objects are, and nothing deletes them: mend them, as Apply does, or delete them "+
+			"by hand",
+			"first", o.doubted.first, "all", o.Contradicting)
+	}
+	if len(o.unmarked.first) > 0 {
 		klog.FromContext(ctx).Info("Objects that this controller has written name no owner any more: nothing deletes "+
-			"them; delete them, or let their primaries adopt them (AdoptOrFail)", "first", o.names, "all", o.Unmarked)
+			"them; delete them, or let their primaries adopt them (AdoptOrFail)",
+			"first", o.unmarked.first, "all", o.Unmarked)
+	}
+	if len(o.strange.first) > 0 {
+		klog.FromContext(ctx).Info("Labels name an owner that does not exist, and no installation, and nothing tells "+
+			"that the owner was ever in this bucket: they may be another installation's, so nothing deletes them; "+
+			"delete them by hand if they are not", "first", o.strange.first, "all", o.Strange)
 	}
 }
 

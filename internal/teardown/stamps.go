@@ -9,7 +9,9 @@ import (
 )
 
 // StampsOfMissing returns the owner and the stamp of each secondary of this installation whose owner has no document,
-// but for those that were left on purpose or are on their way out. Resources behind APIs carry no stamp.
+// but for those that were left on purpose or are on their way out. The stamp is none where it went with annotations
+// that somebody took off. What never had one is not among them: resources behind APIs, and what an older version wrote,
+// which nobody could tell from an orphan that was made by hand.
 func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.Stamp] {
 	return func(yield func(string, owner.Stamp) bool) {
 		left, claim := t.leftOwners(), t.Owner.Claim()
@@ -21,7 +23,7 @@ func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.
 					obj.GetDeletionTimestamp() != nil || left.has(ctx, key) {
 					continue
 				}
-				if !yield(key, owner.StampOf(obj)) {
+				if stamp := owner.StampOf(obj); (!stamp.IsNone() || named.IsStripped()) && !yield(key, stamp) {
 					return
 				}
 			}

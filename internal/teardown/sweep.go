@@ -23,6 +23,10 @@ func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerles
 	if o := t.forgottenIntents(ctx); o.Count > 0 {
 		found = append(found, o)
 	}
+	none.Orphaned = none.Hashed + none.Strange
+	for _, o := range found {
+		none.Orphaned += o.Count
+	}
 	t.unusedLeft = left.forgetUnused(ctx, t.unusedLeft)
 	return found, none.Ownerless
 }
@@ -47,7 +51,9 @@ func (t *Teardown) orphanedIn(
 			continue
 		}
 		if !claim.MayDelete(obj) {
-			t.Counters.Foreign()
+			if !none.contradicts(s, obj, named, claim) {
+				t.Counters.Foreign()
+			}
 			continue
 		}
 		key, known := none.keyOf(named)
@@ -62,7 +68,7 @@ func (t *Teardown) orphanedIn(
 			left.use(key)
 			continue
 		}
-		if left.has(ctx, key) {
+		if left.has(ctx, key) || named.OfOldRuntime() && !none.lived(ctx, s, obj, key) {
 			continue
 		}
 		found.Owners[key]++

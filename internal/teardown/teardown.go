@@ -76,14 +76,17 @@ type Config struct {
 type Teardown struct {
 	Config
 	unusedLeft map[string]struct{} // see leftOwners; only the sweep's, as is the next
-	unmarked   map[string]struct{} // see ownerless
+	unmarked   map[string]struct{} // see ownerless, as for the next
+	strange    map[string]struct{}
+	doubted    map[string]struct{}
 }
 
 // New returns a Teardown.
 func New(c Config) *Teardown { return &Teardown{Config: c} }
 
 // CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of
-// it; held then says which finalizers keep it, if they do. It fails with ErrDocumentReturned if the document exists.
+// it; held then says what of it is being deleted and does not go. It fails with ErrDocumentReturned if the document
+// exists.
 func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, held, err error) {
 	a := &absence{teardown: t, key: key}
 	gone, err = t.cleanUp(ctx, a)

@@ -12,6 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation: who settles the operation need not wake the key, too.
@@ -33,7 +34,15 @@ func TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation(t *testing.T)
 type owns struct {
 	source.Owned
 	deletable bool
+	objects   *objects
 }
+
+// objects are what a source's cache and its API server have.
+type objects struct{ cached, live []metav1.Object }
+
+func (o owns) OwnedBy(string) ([]metav1.Object, error) { return o.objects.cached, nil }
+
+func (o owns) OwnedLive(context.Context, string) ([]metav1.Object, error) { return o.objects.live, nil }
 
 func (o owns) Deletable() bool { return o.deletable }
 func (owns) String() string    { return "OwnsKube" }
@@ -49,7 +58,7 @@ func (d dated) Outdated() error { return d.err }
 // TestATeardownWaitsForOutdatedSourcesInWhichItDeletes, and says for which and why.
 func TestATeardownWaitsForOutdatedSourcesInWhichItDeletes(t *testing.T) {
 	behind := errors.New("the watch stands still")
-	old := dated{owns{deletable: true}, behind}
+	old := dated{owns{deletable: true, objects: &objects{}}, behind}
 	all := []source.Owned{
 		owns{deletable: true}, dated{owns{deletable: true}, nil}, dated{owns{deletable: false}, behind},
 	}
@@ -101,5 +110,34 @@ func TestWhatAnAPIServerListsOfAnOutdatedSourceStays(t *testing.T) {
 	targets, err := td.toDelete(t.Context(), a)
 	if err != nil || len(targets) != 1 || targets[0].object != fine.live {
 		t.Errorf("it deletes %v: %v", targets, err)
+	}
+}
+
+// claims is the owner of what names Sites of the installation "here".
+type claims struct{ Owner }
+
+func (claims) Claim() owner.Claim { return owner.Claim{Kind: "Site", Instance: "here"} }
+
+// secondary is an object of the site "home".
+func secondary(name, uid string) metav1.Object {
+	obj := &metav1.ObjectMeta{Name: name, UID: types.UID(uid)}
+	entity.SetOwner(obj, "Site", "home", "here")
+	return obj
+}
+
+// TestALiveListDeletesNothingThatASourceWithoutADeleterShows: what was left out on purpose of the informer with the
+// deleter is in the informer without, and stays. Where uids were taken off, names tell.
+func TestALiveListDeletesNothingThatASourceWithoutADeleterShows(t *testing.T) {
+	scratch, data, bare := secondary("scratch", "1"), secondary("data", "2"), secondary("bare", "3")
+	all := []source.Owned{
+		owns{deletable: true, objects: &objects{live: []metav1.Object{scratch, data, bare}}},
+		owns{objects: &objects{cached: []metav1.Object{
+			data, secondary("bare", ""), secondary("scratch", "of-another-resource"),
+		}}},
+	}
+	td := New(Config{Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return slices.Clone(all) }})
+	found, err := td.ownedLive(t.Context(), &absence{key: "home"})
+	if err != nil || len(found) != 1 || found[0].object != scratch {
+		t.Errorf("it would delete %v, %v; want only what no other source shows", found, err)
 	}
 }

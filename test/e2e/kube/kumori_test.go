@@ -101,6 +101,8 @@ func TestAKumoriControllerCollectsWhatTheOriginalRuntimeMade(t *testing.T) {
 		m.Labels = map[string]string{controllerruntime.OwnerkindLabel: "Site", controllerruntime.OwnerKeyLabel: key}
 		w.createMap(m)
 	}
+	must(t, w.sites.Create(t.Context(), newSite("gone")))
+	must(t, w.sites.Delete(t.Context(), "gone")) // the marker of that tells whose the garbage is
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	w.shop()
 	eventually(t, "the garbage is collected", func() bool { return w.liveMap("old") == nil })

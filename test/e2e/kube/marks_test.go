@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -116,8 +117,11 @@ func TestNothingIsDeletedWhoseMarksContradictEachOther(t *testing.T) {
 			if w.liveMap("settings") == nil || w.requests.of("DELETE configmaps") > 0 {
 				t.Error("it was deleted")
 			}
-			if c.Stats().Foreign == 0 {
-				t.Error("it was not counted")
+			if s := c.Stats(); s.Foreign == 0 && s.Contradicting != 1 {
+				t.Errorf("it was not counted: %d foreign, %d contradicting", s.Foreign, s.Contradicting)
+			}
+			if strings.HasSuffix(name, "of the label") && c.Stats().Contradicting != 1 {
+				t.Errorf("%d contradicting, want 1", c.Stats().Contradicting)
 			}
 		})
 	}
@@ -158,6 +162,8 @@ func TestTheSweepFindsAnOwnerThatLabelsAloneName(t *testing.T) {
 		w.createMap(m)
 	}
 	create("orphan", "gone")
+	must(t, w.sites.Create(t.Context(), newSite("gone")))
+	must(t, w.sites.Delete(t.Context(), "gone")) // the marker of that is what tells
 	create("of-a-hash", hashedKey+"-gone")
 	create("owned", "home")
 	create("owned-by-a-hash", hashedKey)
@@ -243,7 +249,11 @@ func TestAReconcileDoesNotDeleteWhatContradictsItself(t *testing.T) {
 	m := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Labels[entity.OwnerKeyLabel] = "another" })
 	maps := w.maps()
 	must(t, w.inReconcile("home", func(ctx context.Context) error {
-		says(t, maps.Delete(ctx, m), w.key("settings"), "labels", "Apply")
+		err := maps.Delete(ctx, m)
+		says(t, err, w.key("settings"), "labels", "Apply")
+		if _, typed := errors.AsType[*controller.ContradictingMarksError](err); !typed {
+			t.Errorf("got %T", err)
+		}
 		if w.liveMap("settings") == nil {
 			t.Error("it was deleted")
 		}
@@ -279,4 +289,59 @@ func TestWhatCreateOrUpdateWroteIsReportedToo(t *testing.T) {
 	must(t, err)
 	must(t, other.AdoptOrFail(t.Context(), wanted))
 	eventually(t, "it is not counted once it is adopted", func() bool { return c.Stats().Unmarked == 0 })
+}
+
+// TestAnObjectBelongsToWhomItsMarksName, each mark for itself: what is left of them decides about writes, deletes and
+// adoption alike. An object that names no installation is written, which names it, but not deleted.
+func TestAnObjectBelongsToWhomItsMarksName(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change         func(*corev1.ConfigMap)
+		writes, delete bool
+	}{
+		"another installation's annotation, labels without": {func(m *corev1.ConfigMap) {
+			without(true, false)(m)
+			m.Annotations[entity.OwnerInstanceAnnotation] = "there"
+			delete(m.Labels, entity.OwnerInstanceLabel)
+		}, false, false},
+		"a part of each": {func(m *corev1.ConfigMap) {
+			delete(m.Annotations, entity.OwnerKeyAnnotation)
+			delete(m.Labels, entity.OwnerKindLabel)
+		}, true, true},
+		"no installation": {func(m *corev1.ConfigMap) {
+			delete(m.Annotations, entity.OwnerInstanceAnnotation)
+			delete(m.Labels, entity.OwnerInstanceLabel)
+		}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.settled("home")
+			m := w.updateMap("settings", tt.change)
+			maps := w.maps()
+			foreign := func(err error) bool {
+				_, is := errors.AsType[*controller.ResourceExistsError](err)
+				return is
+			}
+			must(t, w.inReconcile("home", func(ctx context.Context) error {
+				if !tt.delete && !foreign(maps.Delete(ctx, m)) {
+					t.Error("it may be deleted")
+				}
+				if err := maps.AdoptOrFail(ctx, m.DeepCopy()); foreign(err) == tt.writes {
+					t.Errorf("adoption: %v", err)
+				}
+				_, err := maps.Apply(ctx, w.configMap("settings", "two"))
+				if foreign(err) == tt.writes {
+					t.Errorf("apply: %v", err)
+				}
+				if tt.writes {
+					return maps.Delete(ctx, w.liveMap("settings"))
+				}
+				return nil
+			}, maps.Owns()))
+			if gone := w.liveMap("settings") == nil; gone != tt.writes {
+				t.Errorf("it is gone: %v", gone)
+			}
+		})
+	}
 }

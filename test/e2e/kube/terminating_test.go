@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,11 +103,8 @@ func TestAFinalizerOfTheControllersOwnCanBeTakenOff(t *testing.T) {
 	first := w.liveMap("settings")
 	w.deleteMap("settings")
 	must(t, w.inReconcile("home", func(ctx context.Context) error {
-		if _, err := maps.Apply(ctx, desired(finalizer)); err == nil {
-			t.Error("no error though it is being deleted")
-		} else if deleting, ok := errors.AsType[*controller.BeingDeletedError](err); !ok ||
-			deleting.Key != w.key("settings") || len(deleting.Finalizers) != 1 {
-			t.Errorf("got %v", err)
+		if result, err := maps.Apply(ctx, desired(finalizer)); err != nil || result != kube.OperationResultNone {
+			t.Errorf("while it is being deleted: %v, %v", result, err)
 		}
 		result, err := maps.Apply(ctx, desired())
 		if err != nil || result != kube.OperationResultCreated {
@@ -117,6 +115,70 @@ func TestAFinalizerOfTheControllersOwnCanBeTakenOff(t *testing.T) {
 	if m := w.liveMap("settings"); m == nil || m.UID == first.UID {
 		t.Error("it was not made again")
 	}
+}
+
+// TestOutsideAReconcileAWriteOfWhatIsBeingDeletedIsAnError: no primary waits there.
+func TestOutsideAReconcileAWriteOfWhatIsBeingDeletedIsAnError(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, w.start(w.typed()), kube.WithFieldManager("tool"))
+	must(t, err)
+	wanted := w.configMap("settings", "one")
+	wanted.Finalizers = []string{finalizer}
+	_, err = maps.Apply(t.Context(), wanted)
+	must(t, err)
+	w.deleteMap("settings")
+	eventually(t, "the cache shows it", func() bool {
+		m, err := maps.Get(w.key("settings"))
+		return err == nil && m.DeletionTimestamp != nil
+	})
+	result, err := maps.Apply(t.Context(), wanted)
+	deleting, ok := errors.AsType[*controller.BeingDeletedError](err)
+	if !ok || deleting.Key != w.key("settings") || len(deleting.Finalizers) != 1 || result != kube.OperationResultNone {
+		t.Errorf("got %v, %v", result, err)
+	}
+	w.finalized("settings")
+}
+
+// TestAReconcilerGoesOnWhileAnObjectIsBeingDeleted: what it writes next may be what the object waits for, as the pods of
+// a claim. What stays as it is costs no request, and a change that lands is one.
+func TestAReconcilerGoesOnWhileAnObjectIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	maps := w.maps()
+	var value atomic.Value
+	value.Store("one")
+	var seen calls
+	var last atomic.Value
+	c := w.applied(func(ctx context.Context, _ string) error {
+		result, err := maps.Apply(ctx, w.configMap("claim", value.Load().(string)))
+		if last.Store(result); err != nil {
+			return err
+		}
+		_, err = maps.Apply(ctx, w.configMap("user", value.Load().(string)))
+		return err
+	}, &seen, maps.Owns(), controller.WithResyncInterval(50*time.Millisecond))
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	eventually(t, "both are there", func() bool { return w.liveMap("claim") != nil && w.liveMap("user") != nil })
+	w.updateMap("claim", func(m *corev1.ConfigMap) { m.Finalizers = []string{finalizer} })
+	w.deleteMap("claim")
+	eventually(t, "it waits", func() bool { reason, _ := w.condition("home"); return reason == entity.ReasonRetrying })
+	value.Store("two")
+	eventually(t, "the other one is written", func() bool { return w.liveMap("user").Data["value"] == "two" })
+	eventually(t, "so is what is being deleted", func() bool { return w.liveMap("claim").Data["value"] == "two" })
+	eventually(t, "it is calm", func() bool { return last.Load() == kube.OperationResultNone })
+	reads, before := w.requests.of("GET configmaps"), seen.count("home")
+	eventually(t, "more reconciles", func() bool { return seen.count("home") >= before+5 })
+	if n := w.requests.of("GET configmaps") - reads; n > 0 {
+		t.Errorf("%d reads though nothing changes", n)
+	}
+	w.finalized("claim")
+	eventually(t, "it is made again", func() bool {
+		m := w.liveMap("claim")
+		reason, _ := w.condition("home")
+		return m != nil && m.DeletionTimestamp == nil && reason == entity.ReasonSynced
+	})
 }
 
 // TestATeardownThatWaitsForAFinalizerSaysSo, in Stats and in the record, with the object and the finalizer, until the
