@@ -121,8 +121,11 @@ func (r *requests) count(next http.RoundTripper) http.RoundTripper {
 		}
 		if len(parts) > at {
 			method := req.Method
-			if req.URL.Query().Get("watch") != "" {
+			switch query := req.URL.Query(); {
+			case query.Get("watch") != "":
 				method = "WATCH"
+			case query.Get("continue") != "":
+				method = "CONTINUE" // a list that goes on: what other tests left is in some
 			}
 			r.mu.Lock()
 			if r.counts == nil {
