@@ -149,7 +149,7 @@ func (b *book) note(nc *nats.Conn, err error) {
 	}
 	var tell []*Watch
 	for w := b.watches[denied]; w != nil; w = w.older {
-		if w.before == err {
+		if w.before == err && denied != b.replies {
 			continue // it was told late, by a slow handler, and is of an earlier message
 		}
 		if w.deny() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -362,5 +363,45 @@ func TestADenialThatIsToldLateIsOfNoLaterMessage(t *testing.T) {
 	last.Stop()
 	if err := w2.Err(); err != nil {
 		t.Errorf("it was delivered, and is told of an earlier denial: %v", err)
+	}
+}
+
+// TestALateWordOfADeniedInboxIsForTheNextRequest, too: what the library takes its answers on stays denied.
+func TestALateWordOfADeniedInboxIsForTheNextRequest(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied.>"}, nil)))
+	answering(t, s)
+	entered, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	nc := connect(t, s, "user", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {
+		once.Do(func() {
+			close(entered)
+			<-release // so that the next error is told late
+		})
+	}))
+	d := Of(nc)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := d.Request(ctx, nats.NewMsg("answered"))
+	must(t, err)
+	must(t, nc.Publish("denied.first", nil))
+	<-entered
+	must(t, s.Reload(withRights(nil, []string{"_INBOX.>"})))
+	eventually(t, "the connection has heard of it", func() bool {
+		denied, ok := parse(nc.LastError())
+		return ok && denied == d.replies
+	})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := d.Request(ctx, nats.NewMsg("answered"))
+		failed <- err
+	}()
+	eventually(t, "the request waits", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.watches[d.replies] != nil
+	})
+	close(release)
+	if got := told(t, failed); !got.Subscription || got.Grant != "_INBOX.>" {
+		t.Errorf("it failed with %+v", got)
 	}
 }

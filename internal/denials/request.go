@@ -15,6 +15,9 @@ func (d *Denials) Call(ctx context.Context, subject string, do func(context.Cont
 	defer request.Stop()
 	replies := d.watch(d.replies, cancel)
 	defer replies.Stop()
+	if d.deaf() { // it became so before this watch was made
+		return d.noAnswers(true)
+	}
 	err := do(ctx)
 	if err == nil {
 		return nil
@@ -25,9 +28,14 @@ func (d *Denials) Call(ctx context.Context, subject string, do func(context.Cont
 		}
 	}
 	if d.deaf() {
-		return &Error{Subject: d.replies.subject, Subscription: true, Grant: d.inboxes}
+		return d.noAnswers(false)
 	}
 	return err
+}
+
+// noAnswers is the error of a request for which the library can take no answer. unsent says that it was not sent.
+func (d *Denials) noAnswers(unsent bool) error {
+	return &Error{Subject: d.replies.subject, Subscription: true, Grant: d.inboxes, Dropped: unsent}
 }
 
 // Request sends a request and returns its answer. If the server denies one of the two, it fails at once with an
