@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -64,7 +65,10 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		OnInvalid: func(e natsinformer.Entry, err error) {
 			g.news.setInvalid(c.keys.display(e.Key), e.Revision, err)
 		},
-		OnResolved:      func(natsKey string) { g.news.setResolved(c.keys.display(natsKey)) },
+		OnResolved: func(natsKey string) { g.news.setResolved(c.keys.display(natsKey)) },
+		Unseen: func(natsKey string, deleted uint64) runtime.Object {
+			return unseen(g.writes, c.keys, natsKey, deleted)
+		},
 		OnError:         func(err error) { g.news.setError(c.cfg.Bucket, err) },
 		Indexers:        cache.Indexers{OwnerIndex: ownerIndexFunc},
 		CompareInterval: c.cfg.CompareInterval,
@@ -84,11 +88,14 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		return g, nil
 	}
 	records, err := natsinformer.New(c.js, natsinformer.Config{
-		Bucket:          c.cfg.StatusBucket,
-		Filter:          c.cfg.Filter,
-		Decode:          c.records.decode,
-		OnInvalid:       g.recordInvalid,
-		OnResolved:      func(natsKey string) { g.recordNews(func() { delete(g.health.invalid, natsKey) }) },
+		Bucket:     c.cfg.StatusBucket,
+		Filter:     c.cfg.Filter,
+		Decode:     c.records.decode,
+		OnInvalid:  g.recordInvalid,
+		OnResolved: func(natsKey string) { g.recordNews(func() { delete(g.health.invalid, natsKey) }) },
+		Unseen: func(natsKey string, deleted uint64) runtime.Object {
+			return unseen(g.records.writes, c.records.keys, natsKey, deleted)
+		},
 		OnError:         func(err error) { g.recordNews(func() { g.health.watch = err }) },
 		CompareInterval: c.cfg.CompareInterval,
 	})

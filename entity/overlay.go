@@ -2,10 +2,12 @@ package entity
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/natsinformer"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // overlayTTL bounds how long an own write hides the cache's version. It matters only while the informer cannot watch.
@@ -37,6 +39,32 @@ func newOverlay[V any](informer natsinformer.Informer, groupOf func(V) string) *
 		}
 	}
 	return &overlay[V]{Overlay: ownwrites.NewOverlay(cfg), informer: informer}
+}
+
+// Get returns the own write of a key that the cache has not reached, or the delete of somebody else that came after it.
+// That may have been told already while the cursor still waits, because the stream keeps no write that was deleted.
+func (o *overlay[V]) Get(key string) (own ownWrite[V], ok bool) {
+	own, ok = o.Overlay.Get(key)
+	if !ok || own.deleted {
+		return own, ok
+	}
+	if deleted := o.informer.Deleted(strings.Replace(key, "/", ".", 1)); deleted > own.revision {
+		own = ownWrite[V]{position: position{deleted, own.stream}, deleted: true}
+	}
+	return own, true
+}
+
+// unseen returns what this process wrote to a key before somebody deleted it, for natsinformer.Config; nil if nothing.
+func unseen[V runtime.Object](o *overlay[V], keys keyspace, natsKey string, deleted uint64) runtime.Object {
+	key, _, _, err := keys.fromNATS(natsKey)
+	if err != nil {
+		return nil
+	}
+	own, ok := o.Overlay.Get(key)
+	if !ok || own.deleted || own.revision > deleted {
+		return nil
+	}
+	return own.value
 }
 
 // put remembers a write, and logs it if ctx has a log.

@@ -83,6 +83,7 @@ type followed struct {
 }
 
 func (f *followed) Cursor() uint64              { return f.cursor }
+func (f *followed) Deleted(string) uint64       { return 0 }
 func (f *followed) IsStopped() bool             { return f.stopped }
 func (f *followed) Status() natsinformer.Status { return natsinformer.Status{StreamChanges: f.stream} }
 

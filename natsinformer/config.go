@@ -37,6 +37,10 @@ type Config struct {
 	// Both are called in order per key, must return quickly, and may be nil.
 	OnInvalid  func(Entry, error)
 	OnResolved func(key string)
+	// Unseen is asked of each delete that is watched of a key that the store does not have. If it returns an object,
+	// such as one that this process wrote and somebody deleted before the informer could read it, the handlers are told
+	// that it was added and deleted. It must return quickly, and may be nil.
+	Unseen func(key string, deleted uint64) runtime.Object
 	// OnError is called when the informer cannot list or watch (the error names the subject or bucket and what to
 	// grant or create), and with nil when it works again. It must return quickly, and may be nil.
 	OnError func(error)

@@ -23,6 +23,9 @@ type Informer interface {
 	Invalid() map[string]error
 	// IsInvalid reports whether the key, as in NATS, exists but does not decode. It costs one look-up.
 	IsInvalid(key string) bool
+	// Deleted returns the revision of the delete or purge that a key, as in NATS, has ended with; zero if it exists,
+	// never was, or has vanished without a message. The store may be about to follow.
+	Deleted(key string) (revision uint64)
 	// Cursor is the stream sequence up to which the store is complete: every change up to it can be read there. It is
 	// zero before the first list, and goes down when the stream turns out to be another one. It moves within
 	// microseconds of a change. Where sequences are missing (a key was written again before the first write was
@@ -136,6 +139,12 @@ func (i *informer) IsInvalid(key string) bool {
 	defer i.src.mu.RUnlock()
 	_, bad := i.src.keys.invalid[key]
 	return bad
+}
+
+func (i *informer) Deleted(key string) uint64 {
+	i.src.mu.RLock()
+	defer i.src.mu.RUnlock()
+	return i.src.keys.tombs[key].revision
 }
 
 func (i *informer) Cursor() uint64 { return i.src.progress.cursor() }

@@ -140,6 +140,10 @@ func (w *worker) apply(ctx context.Context, it *item) {
 		w.emit(ctx, watch.Event{Type: watch.Deleted, Object: deleted(last.object, it.reason, it.seq)})
 		w.emitted = it.seq
 	case it.reason != "":
+		for _, e := range w.unseen(it.key, it.reason, it.seq) {
+			w.emit(ctx, e)
+			w.emitted = it.seq
+		}
 	case last.object == nil:
 		w.emit(ctx, watch.Event{Type: watch.Added, Object: it.object})
 		w.emitted = it.seq
@@ -152,6 +156,20 @@ func (w *worker) apply(ctx context.Context, it *item) {
 		if w.cfg.OnResolved != nil {
 			w.cfg.OnResolved(bad.entry.Key)
 		}
+	}
+}
+
+// unseen returns the events of what somebody deleted before it could be read.
+func (w *worker) unseen(key string, reason DeleteReason, revision uint64) []watch.Event {
+	if w.cfg.Unseen == nil {
+		return nil
+	}
+	object := w.cfg.Unseen(key, revision)
+	if object == nil {
+		return nil
+	}
+	return []watch.Event{
+		{Type: watch.Added, Object: object}, {Type: watch.Deleted, Object: deleted(object, reason, revision)},
 	}
 }
 

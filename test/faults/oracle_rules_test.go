@@ -122,6 +122,8 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 			purge(sitesBucket, "home").after(soon).cascade("r1").anchorGone("r1")},
 		"a standstill that shows": {tale: newTale().begun("r1").site().passes(2*silent, "r1 records").
 			outcome("r1", "True")},
+		"what goes on after a standstill that showed": {tale: newTale().begun("r1").site().
+			passes(2*silent, "r1 records").passes(recovery-soon).outcome("r1", "True")},
 		"a standstill of the reconciler": {tale: newTale().begun("r1").site().anchor("r1").outcome("r1", "False").
 			passes(2*silent).outcome("r1", "True")},
 		"a standstill of the whole test": {tale: newTale().begun("r1").site().passes(soon).after(2*silent).passes(soon).
@@ -184,8 +186,8 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 			says: []string{"site home stands still, and nothing is degraded: revision 1"},
 		},
 		"a standstill that shows now and then": {
-			tale: newTale().begun("r1").site().passes(silent, "r1 lease").passes(2*soon).passes(silent, "r1 lease").
-				outcome("r1", "True"),
+			tale: newTale().begun("r1").site().passes(silent, "r1 lease").passes(recovery+2*soon).
+				passes(silent, "r1 lease").outcome("r1", "True"),
 			says: []string{"site home stands still, and nothing is degraded: revision 1"},
 		},
 		"a silent standstill of a teardown": {

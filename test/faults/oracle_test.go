@@ -14,6 +14,8 @@ import (
 const (
 	// silent is how long a primary may stand still while nothing is degraded.
 	silent = 10 * time.Second
+	// recovery is how long after its last word, for another replica's lease may have to run out first.
+	recovery = leaseDuration + time.Second
 	// sampleEvery is how often the replicas are asked what is degraded.
 	sampleEvery = 100 * time.Millisecond
 	// early is by how much a lease may seem to be taken before it runs out: the history knows when it heard of
@@ -50,6 +52,7 @@ type debt struct {
 	revision uint64 // 0 is a teardown
 	since    time.Time
 	still    time.Duration // that was sampled since the last step
+	silent   time.Duration // as much of it as came after the last word of it
 	failing  bool          // as the record says
 	told     bool          // that it stands still
 }
@@ -144,7 +147,7 @@ func (o *oracle) moves(e event) {
 		(e.key != leaseKey || e.by != o.holder.by)
 	for key, d := range o.due {
 		if begins || e.key == key && e.bucket == statusBucket || e.bucket == pagesBucket && o.ownerAfter(e) == key {
-			d.still = 0
+			d.still, d.silent = 0, 0
 		}
 	}
 }
@@ -157,8 +160,9 @@ func (o *oracle) ownerAfter(e event) string {
 	return ownerOf(e.value)
 }
 
-// standstill is the fourth rule. Time counts where samples were taken when they were due: a test that gets no processor
-// stands still, and so does what it tests.
+// standstill is the fourth rule: nothing stands still for long without a word. Time counts where samples were taken when
+// they were due: a test that gets no processor stands still, and so does what it tests. What was told and is over has
+// recovery to go on.
 func (o *oracle) standstill(e event) {
 	passed := e.at.Sub(o.sampled)
 	o.sampled = e.at
@@ -166,7 +170,11 @@ func (o *oracle) standstill(e event) {
 		passed = 0
 	}
 	for key, d := range o.due {
-		if d.still += passed; d.still > silent && len(e.degraded) == 0 && !d.failing && !d.told {
+		d.still, d.silent = d.still+passed, d.silent+passed
+		if len(e.degraded) > 0 {
+			d.silent = 0
+		}
+		if d.still > silent && d.silent > recovery && !d.failing && !d.told {
 			d.told = true
 			o.breaks(e, "site %s stands still, and nothing is degraded: %s", key, d)
 		}
