@@ -8,6 +8,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
@@ -24,7 +25,7 @@ func (e *Engine) Call(
 	if t.OverAt(start) {
 		return a, &lifecycle.Outcome{Verdict: lifecycle.GivenBack}
 	}
-	e.forgetNames(it.Key)
+	kubesource.ForgetNames(e.sources, it.Key)
 	operations := it.Ops.Public()
 	own := e.newContext(t, it.Key, operations)
 	own.Recorded = recordsOutcome

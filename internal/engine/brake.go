@@ -2,15 +2,15 @@ package engine
 
 import (
 	"context"
-	"iter"
 
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
 func (e *Engine) newBrake() *brake.Brake {
 	return brake.New(brake.Config{
-		Primaries:   brakePrimaries{e},
+		Primaries:   lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys},
 		Anchors:     brake.RecordAnchors{Records: e.records},
 		Secondaries: e.teardown.StampsOfMissing,
 		Marked:      e.teardown.Marked,
@@ -34,35 +34,4 @@ func (e *Engine) brakeChanged(ctx context.Context, state brake.State, message st
 		e.callback(ctx, "WithOnBrake", func() { f(state) })
 	}
 	e.event(e.self(), eventType, reason, message)
-}
-
-// brakePrimaries implements brake.Primaries.
-type brakePrimaries struct{ engine *Engine }
-
-func (p brakePrimaries) Exists(key string) bool { return p.engine.primary.Exists(key) }
-
-func (p brakePrimaries) Evidenced(key string) bool {
-	deleted := p.engine.keys.Of(key).Deleted
-	return deleted != nil && deleted.Evidenced
-}
-
-func (p brakePrimaries) Expired(key string) bool {
-	deleted := p.engine.keys.Of(key).Deleted
-	return deleted != nil && deleted.Expired
-}
-
-func (p brakePrimaries) Revisions() iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		for _, key := range p.engine.primary.Keys() {
-			if !yield(p.engine.primary.View(key).Revision) {
-				return
-			}
-		}
-	}
-}
-
-func (p brakePrimaries) Stream() brake.Stream { return brake.Stream(p.engine.primary.Stream()) }
-
-func (p brakePrimaries) Await(ctx context.Context, sequence uint64) error {
-	return p.engine.primary.Await(ctx, sequence)
 }

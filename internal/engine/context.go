@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
@@ -54,7 +55,7 @@ func (h reconcileHost) MayDelete(obj metav1.Object) bool { return h.Claim().MayD
 
 // AwaitName implements current.Host.
 func (h reconcileHost) AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool) {
-	return h.awaitName(informer, object, primary)
+	return kubesource.AwaitName(h.sources, informer, object, primary)
 }
 
 // Uncovered implements current.Host.

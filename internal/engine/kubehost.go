@@ -8,7 +8,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"k8s.io/client-go/tools/cache"
 )
 
 // kubeHost is the engine as Kubernetes sources see it.
@@ -39,20 +38,10 @@ func (e *Engine) unansweredBy(err error) *keytable.Unanswered {
 		return nil
 	}
 	by := &keytable.Unanswered{}
-	if server := kubeerrors.UnansweredBy(err); e.hasSourceOf(server) {
+	if server := kubeerrors.UnansweredBy(err); kubesource.HasServer(e.sources, server) {
 		by.Server = server
 	}
 	return by
-}
-
-// hasSourceOf tells whether a source will say when the API server answers again.
-func (e *Engine) hasSourceOf(server kubeerrors.Server) bool {
-	for _, s := range e.sources {
-		if s, ok := s.(interface{ Server() kubeerrors.Server }); ok && s.Server() == server {
-			return true
-		}
-	}
-	return false
 }
 
 // answered makes the keys due that failed while an API server was away, and forgets those failures. A server that has
@@ -70,37 +59,6 @@ func (e *Engine) answered(server kubeerrors.Server) {
 		})
 		if resumes {
 			e.resume(queue.Item{Key: key})
-		}
-	}
-}
-
-// nameSource is a source in which somebody else's object may have the name that a primary wants.
-type nameSource interface {
-	// AwaitName resumes a primary when somebody else's object is gone; ok is false if the source is over another
-	// informer.
-	AwaitName(informer cache.SharedIndexInformer, object, primary string) (news, ok bool)
-	// ForgetNames forgets all names that a primary waits for.
-	ForgetNames(primary string)
-}
-
-// awaitName has a primary wait for somebody's object to go. If that is news it has to look at the object once more: it
-// may have gone before, and no event will tell.
-func (e *Engine) awaitName(informer cache.SharedIndexInformer, object, primary string) (news bool) {
-	for _, s := range e.sources {
-		if s, ok := s.(nameSource); ok {
-			if news, ok := s.AwaitName(informer, object, primary); ok {
-				return news
-			}
-		}
-	}
-	return false
-}
-
-// forgetNames is for a primary that is gone, or is tried now and will say anew which names it wants.
-func (e *Engine) forgetNames(primary string) {
-	for _, s := range e.sources {
-		if s, ok := s.(nameSource); ok {
-			s.ForgetNames(primary)
 		}
 	}
 }

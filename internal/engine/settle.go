@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -199,7 +200,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 func (e *Engine) forget(key string) {
 	e.keys.Forget(key)
 	e.APIs.Forget(key)
-	e.forgetNames(key)
+	kubesource.ForgetNames(e.sources, key)
 }
 
 // report counts an attempt, logs its failure and tells the user's callback.
