@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"natsinformer": {"internal/denials", "internal/natsversion"},
 	"external":     {},
 	"recorder":     {"internal/denials"},
-	"entity":       {"natsinformer", "internal/ownwrites", "internal/denials"},
+	"entity":       {"natsinformer", "internal/answers", "internal/ownwrites", "internal/denials"},
 
 	"recorder/kuberecorder": {"recorder"},
 
@@ -39,20 +39,21 @@ var mayImport = map[string][]string{
 	"internal/conflict":    {"internal/backoff"},
 	"internal/guard":       {},
 	"internal/denials":     {},
+	"internal/answers":     {},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
 	"internal/netpoll":     {},
 	"internal/asyncwrites": {},
 	"internal/operation":   {},
 	"internal/health":      {},
-	"internal/lease":       {},
+	"internal/lease":       {"internal/answers"},
 	"internal/queue":       {"internal/operation"},
 	"internal/kubeerrors":  {},
 	"internal/mergediff":   {},
 	"internal/resync":      {},
 
 	// Rooms of the engine.
-	"internal/record":        {"internal/owner", "internal/source", "internal/backoff"},
+	"internal/record":        {"internal/answers", "internal/owner", "internal/source", "internal/backoff"},
 	"internal/source":        {"entity", "internal/guard", "internal/health", "internal/queue"},
 	"internal/owner":         {"entity"},
 	"internal/managedfields": {"entity"},
