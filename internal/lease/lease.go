@@ -15,7 +15,9 @@
 //   - A renewal that fails is followed by a look at the record at once. If it names another holder, or none, the term
 //     ends. If the key is absent the holder creates it again; it does so at once where it is told. If the record names
 //     this replica at another revision, an answer was lost, and the holder renews at that revision.
-//   - A record that does not decode is not taken. A holder cannot renew it, and its term ends in time.
+//   - What is no record, such as an answer of the server that somebody had sent to the key, frees nothing. The holder
+//     writes its record over it, as long as its term lasts. The others wait for the longest duration that was seen, from
+//     when they first saw this revision. What comes again and again keeps them waiting, and is reported.
 //   - A replica applies again only after the work of its last term has returned.
 //   - At the end the holder gives the lease back, so that another takes it at once.
 //
@@ -112,6 +114,7 @@ func (e *elector) run(ctx context.Context, lead func(context.Context, *Term)) {
 // version is one revision of the key.
 type version struct {
 	record   record
+	garbled  error  // why the key holds no record; nil if it does, and if it is absent
 	value    []byte // as read; nil if written by this replica
 	revision uint64 // 0 if the key is absent
 	marker   uint64 // the revision of the delete marker of an absent key
@@ -153,7 +156,7 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 	}
 	*seen = now
 	if time.Since(now.at) < e.wait(now) {
-		e.report(ctx, nil)
+		e.report(ctx, now.garbled)
 		return version{}, false
 	}
 	won, err = e.take(ctx, now)
@@ -163,7 +166,7 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 // wait is for how long the key must stay as it is before this replica takes it.
 func (e *elector) wait(now version) time.Duration {
 	switch holder := now.record.HolderIdentity; {
-	case now.revision == 0:
+	case now.revision == 0, now.garbled != nil:
 		return e.leaveAlone
 	case holder == "" || holder == e.Identity:
 		return 0
@@ -183,6 +186,11 @@ func (e *elector) renew(ctx context.Context, held version) (version, error) {
 		return version{}, err
 	case now.revision == 0: // removed by hand
 		now.record = held.record
+	case now.garbled != nil && time.Since(held.at) < e.Timing.term():
+		e.report(ctx, now.garbled)
+		now.record = held.record
+	case now.garbled != nil:
+		return version{}, now.garbled
 	case now.record.HolderIdentity != e.Identity:
 		e.report(ctx, nil)
 		return version{}, fmt.Errorf("%w by %q", errTaken, now.record.HolderIdentity)
@@ -222,8 +230,9 @@ func (e *elector) load(ctx context.Context) (version, error) {
 	value, revision, err := e.Store.Load(bounded)
 	found := version{value: value, revision: revision, at: time.Now()}
 	if err == nil {
-		if err = json.Unmarshal(value, &found.record); err != nil {
-			err = fmt.Errorf("the lease %s does not decode; delete the key: %w", e.Name, err)
+		if found.record, found.garbled = decode(value); found.garbled != nil {
+			found.garbled = fmt.Errorf("the key of the lease %s holds no lease: %w. If no replica leads after a while, "+
+				"stop who writes there and delete the key", e.Name, found.garbled)
 		}
 	}
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -60,7 +60,7 @@ func TestOneReplicaLeadsAndTheOthersWait(t *testing.T) {
 
 func TestATermTellsTheRevisionWithWhichItBegan(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *key) {
-		k.put(`{"holderIdentity":""}`)
+		k.put(`{"holderIdentity":"","leaseDurationSeconds":1}`)
 		first := firstLeads(t, k)
 		after(time.Minute)
 		if got := first.last(t).Revision; got != 2 {
@@ -418,40 +418,6 @@ func TestAReplicaTakesItsOwnLeaseAtOnce(t *testing.T) {
 		if r := k.record(t); r.LeaderTransitions != 0 {
 			t.Errorf("%d transitions, want 0", r.LeaderTransitions)
 		}
-	})
-}
-
-func TestARecordThatDoesNotDecodeIsReportedAndNotTaken(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *key) {
-		k.put("mine")
-		first := k.join("first").run(t)
-		after(10 * time.Minute)
-		if n := len(first.served()); n != 0 {
-			t.Errorf("%d terms", n)
-		}
-		for _, err := range first.reported() {
-			if err == nil || !strings.Contains(err.Error(), "bucket/lease") ||
-				!strings.Contains(err.Error(), "delete the key") {
-				t.Fatalf("reported %v", err)
-			}
-		}
-		k.remove()
-		after(usual.Duration + 2*usual.retry(1) + time.Second)
-		if !first.leads() {
-			t.Error("it does not lead after the key was deleted")
-		}
-		if got := first.reported(); len(got) == 0 || got[len(got)-1] != nil {
-			t.Errorf("reported %v", got)
-		}
-	})
-}
-
-func TestARecordThatNoLongerDecodesEndsTheTermInTime(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *key) {
-		first := firstLeads(t, k)
-		k.put("mine")
-		after(time.Minute)
-		wantEnded(t, first, first.last(t).Term.began.Add(12*time.Second), errNotRenewed)
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 // TestNeverDoTwoReplicasLeadAtOnce: three replicas stop and start over a network that delays, loses, refuses and
-// delivers late, and a person removes the lease now and then. Terms last as long as the others wait, to the nanosecond. When the network is good again one of them
-// leads.
+// delivers late. Now and then a person removes the lease, or somebody writes over it what is no lease. Terms last as
+// long as the others wait, to the nanosecond. When the network is good again one of them leads.
 func TestNeverDoTwoReplicasLeadAtOnce(t *testing.T) {
 	runs := uint64(60)
 	if testing.Short() {
@@ -68,8 +68,11 @@ func (w *weather) play(t *testing.T) (terms int) {
 	}
 	for range 60 {
 		pause(ctx, 10*time.Second)
-		if w.between(0, 10) == 0 {
+		switch w.between(0, 10) {
+		case 0:
 			k.remove()
+		case 1, 2:
+			k.put(garbled["answer"])
 		}
 	}
 	w.mu.Lock()

@@ -1,8 +1,11 @@
 package lease
 
 import (
+	"encoding/json"
+	"errors"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/answers"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,6 +20,32 @@ type record struct {
 	Strategy             string      `json:"strategy"`          // client-go's; always "" here
 	PreferredHolder      string      `json:"preferredHolder"`   // client-go's; always "" here
 }
+
+// decode reads a record. It fails for what nobody wrote as one: JSON of another kind decodes to a record without a
+// holder, and would free the lease.
+func decode(value []byte) (record, error) {
+	var members struct {
+		Holder   *string `json:"holderIdentity"`
+		Duration *int    `json:"leaseDurationSeconds"`
+	}
+	if answers.Is(nil, value) {
+		return record{}, errAnswer
+	}
+	if err := json.Unmarshal(value, &members); err != nil {
+		return record{}, err
+	}
+	if members.Holder == nil || members.Duration == nil || *members.Holder != "" && *members.Duration <= 0 {
+		return record{}, errNoRecord
+	}
+	var r record
+	err := json.Unmarshal(value, &r)
+	return r, err
+}
+
+var (
+	errAnswer   = errors.New("an answer of the server, for which somebody named this key as the reply subject")
+	errNoRecord = errors.New("JSON without a holder and a duration")
+)
 
 func (r record) duration() time.Duration { return time.Duration(r.LeaseDurationSeconds) * time.Second }
 

@@ -9,7 +9,7 @@ import (
 
 func TestALeaseThatIsRemovedByHandIsCreatedAgainByItsHolder(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *key) {
-		k.put(`{"holderIdentity":"","leaderTransitions":6}`)
+		k.put(`{"holderIdentity":"","leaseDurationSeconds":1,"leaderTransitions":6}`)
 		first := firstLeads(t, k)
 		before := k.record(t)
 		after(10 * time.Second)
