@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +17,8 @@ import (
 const reservedFilter = ReservedPrefix + ".>"
 
 // GetReserved reads a reserved key of the status bucket live. name starts with "_nagi.". IsNotFound if there is none;
-// revision is then that of its delete marker, or 0 if it has none.
+// revision is then that of its delete marker, or 0 if it has none. What a server wrote there as an answer is recognised
+// by answers.Is: of a forwarded message, which has its mark in the headers, answers.Text is returned.
 func (r *Records) GetReserved(ctx context.Context, name string) (value []byte, revision uint64, err error) {
 	if err := r.checkReserved(name); err != nil {
 		return nil, 0, err
@@ -27,6 +29,9 @@ func (r *Records) GetReserved(ctx context.Context, name string) (value []byte, r
 	}
 	if last.live() == nil {
 		return nil, last.revision(), newNotFound("reserved key", r.bucket.name, name)
+	}
+	if answers.Is(last.Header, last.Value) {
+		return []byte(answers.Text), last.Revision, nil
 	}
 	return last.Value, last.Revision, nil
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// Text stands for an answer where headers are not handed on: Is recognises it by itself.
+const Text = `{"error":{"description":"an answer of the server, which nobody wrote"},"seq":0}`
+
 // Is reports whether a message is an answer of a server. header may be nil. For what is none it looks at the first
 // bytes only, so it costs nothing beside decoding the value.
 func Is(header nats.Header, value []byte) bool {

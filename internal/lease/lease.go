@@ -16,8 +16,8 @@
 //     ends. If the key is absent the holder creates it again; it does so at once where it is told. If the record names
 //     this replica at another revision, an answer was lost, and the holder renews at that revision.
 //   - What is no record, such as an answer of the server that somebody had sent to the key, frees nothing. The holder
-//     writes its record over it, as long as its term lasts. The others wait for the longest duration that was seen, from
-//     when they first saw this revision. What comes again and again keeps them waiting, and is reported.
+//     writes its record over it, as long as its term lasts. The others wait for the longest duration that was seen,
+//     from when they first saw this revision. What comes again and again keeps them waiting, and is reported.
 //   - A replica applies again only after the work of its last term has returned.
 //   - At the end the holder gives the lease back, so that another takes it at once.
 //
@@ -231,8 +231,8 @@ func (e *elector) load(ctx context.Context) (version, error) {
 	found := version{value: value, revision: revision, at: time.Now()}
 	if err == nil {
 		if found.record, found.garbled = decode(value); found.garbled != nil {
-			found.garbled = fmt.Errorf("the key of the lease %s holds no lease: %w. If no replica leads after a while, "+
-				"stop who writes there and delete the key", e.Name, found.garbled)
+			found.garbled = fmt.Errorf("the key of the lease %s holds no lease: %w. "+
+				"If no replica leads after a while, stop who writes there and delete the key", e.Name, found.garbled)
 		}
 	}
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/health"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,7 +55,8 @@ const (
 // longestRequest bounds one try. A broken connection may have swallowed it; the next one goes over a new connection.
 const longestRequest = 5 * time.Second
 
-// ErrUnreadable is for a key whose value does not decode. Only the caller knows what is safe to assume then.
+// ErrUnreadable is for a key whose value does not decode, or is an answer of the server, which nobody wrote. Only the
+// caller knows what is safe to assume then.
 var ErrUnreadable = errors.New("unreadable")
 
 // Cell is one reserved key and the type of its value. All methods may be called concurrently.
@@ -88,8 +90,8 @@ func Text(bucket *Bucket, key string) Cell[string] {
 	}
 }
 
-// GetOrCreate returns what the key holds. If that is nothing, it stores value first. Of several writers at once all get
-// the value of one.
+// GetOrCreate returns what the key holds. If that is nothing, or an answer of the server, it stores value first. Of
+// several writers at once all get the value of one.
 func (c Cell[T]) GetOrCreate(ctx context.Context, value T) (T, error) {
 	var none T
 	fresh, err := c.encoded(value)
@@ -99,7 +101,7 @@ func (c Cell[T]) GetOrCreate(ctx context.Context, value T) (T, error) {
 	var held []byte
 	err = c.try(ctx, "read or create", func(ctx context.Context) error {
 		data, revision, err := c.get(ctx)
-		if err == nil && len(data) == 0 {
+		if err == nil && (len(data) == 0 || answers.Is(nil, data)) {
 			data = fresh
 			_, err = c.bucket.store.PutReserved(ctx, c.key, data, revision)
 		}
@@ -237,6 +239,9 @@ func (c Cell[T]) encoded(value T) ([]byte, error) {
 
 func (c Cell[T]) decoded(ctx context.Context, data []byte) (T, error) {
 	value, err := c.decode(data)
+	if answers.Is(nil, data) {
+		err = errAnswer
+	}
 	if err != nil {
 		var none T
 		err = fmt.Errorf("%w: %s in status bucket %s does not decode; mend or delete the key: %w",
@@ -247,6 +252,8 @@ func (c Cell[T]) decoded(ctx context.Context, data []byte) (T, error) {
 	c.report(ctx, nil)
 	return value, nil
 }
+
+var errAnswer = errors.New("it holds an answer of the server, for which somebody named this key as the reply subject")
 
 func (c Cell[T]) report(ctx context.Context, err error) {
 	c.bucket.board.Set(ctx, c.key+" (bucket "+c.bucket.name+")", err)

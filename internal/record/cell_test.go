@@ -61,6 +61,37 @@ func TestOnlyTheFirstGetOrCreateCreates(t *testing.T) {
 	}
 }
 
+// TestAnAnswerOfTheServerIsTheValueOfNoCell: somebody named the key as the reply subject of a request. Nobody wrote it,
+// so it is replaced where the key is to be made, and believed nowhere.
+func TestAnAnswerOfTheServerIsTheValueOfNoCell(t *testing.T) {
+	const answer = `{"stream":"KV_sites-status","seq":12}`
+	var s store
+	b, board := s.bucket()
+	ctx := quiet(t)
+	things, text := record.JSON[thing](b, key), record.Text(b, "_nagi.text")
+	s.put(key, answer)
+	s.put("_nagi.text", answer)
+	_, _, err := things.Load(ctx)
+	_, _, textErr := text.Load(ctx)
+	for _, err := range []error{err, textErr} {
+		if !errors.Is(err, record.ErrUnreadable) || !strings.Contains(err.Error(), "answer of the server") {
+			t.Errorf("loaded with %v", err)
+		}
+	}
+	if n := len(board.Degraded()); n != 2 {
+		t.Errorf("degraded: %v", board.Degraded())
+	}
+	if got, err := things.GetOrCreate(ctx, thing{"ours"}); err != nil || got.Name != "ours" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := text.GetOrCreate(ctx, "ours"); err != nil || got != "ours" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if len(board.Degraded()) != 0 {
+		t.Errorf("degraded: %v", board.Degraded())
+	}
+}
+
 func TestOfTwoThatGetOrCreateAtOnceBothGetTheValueOfOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s store
