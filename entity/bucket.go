@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -95,13 +96,17 @@ type stored struct {
 }
 
 // isMarker reports whether the message says that the key is gone: a KV delete or purge, or the server's expiry marker.
+// A marker of another key that the server sent here, because somebody asked for that, deletes nothing.
 func (s *stored) isMarker() bool {
+	if answers.Is(s.Header, nil) {
+		return false
+	}
 	op := s.Header.Get(operationHeader)
 	return op == operationDelete || op == operationPurge || s.Header.Get(jetstream.MarkerReasonHeader) != ""
 }
 
 func (s *stored) hasExpired() bool {
-	return s != nil && s.Header.Get(jetstream.MarkerReasonHeader) == "MaxAge"
+	return s != nil && s.isMarker() && s.Header.Get(jetstream.MarkerReasonHeader) == "MaxAge"
 }
 
 // live returns s if it is a document, else nil.

@@ -187,7 +187,7 @@ func (c *Client[T]) Close() {
 }
 
 func (c *Client[T]) decodeEntry(e natsinformer.Entry) (runtime.Object, error) {
-	return c.codec.decode(e.Key, e.Revision, e.Value)
+	return c.decodeStored(e.Key, e.Revision, e.Header, e.Value)
 }
 
 // DocumentOf encodes an entity as Create and Update would write it.

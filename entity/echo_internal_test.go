@@ -145,7 +145,7 @@ func TestAnEchoIsBelievedByItsBytesAndNotByItsRevision(t *testing.T) {
 	}
 	r.echoes.settle(w.echo, 7) // acknowledged
 	other := echoRecord()
-	other.Controller = "another"
+	other.Controller, other.SchemaVersion = "another", RecordSchemaVersion
 	value, err := encodeRecord(other)
 	if err != nil {
 		t.Fatal(err)
@@ -231,6 +231,7 @@ func TestNoEchoIsLeftOfARecordThatIsNoMore(t *testing.T) {
 	}
 	theirs := echoRecord()
 	theirs.ObservedRevision++
+	theirs.SchemaVersion = RecordSchemaVersion
 	decodeEcho(t, r, 1001, must(encodeRecord(theirs)))
 	if r.echoes.mu.Lock(); len(r.echoes.byKey) != 0 || r.echoes.bytes != 0 {
 		t.Errorf("%d echoes of %d bytes are left", len(r.echoes.byKey), r.echoes.bytes)

@@ -3,6 +3,7 @@ package entity
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -36,10 +37,14 @@ type generation[T IEntity] struct {
 
 // recordHealth has the errors of the status bucket: it cannot be watched, or a record does not decode.
 type recordHealth struct {
-	mu      sync.Mutex
-	watch   error
-	invalid map[string]error // by NATS key
+	mu         sync.Mutex
+	watch      error
+	unreadable *invalidKeys // by client-go's key
+	named      []string     // some of them, which stay while they are
 }
+
+// mostNamed bounds how many keys an error names.
+const mostNamed = 3
 
 // change makes one change and reports the error that holds now, nil for none.
 func (h *recordHealth) change(change func(), tell func(error)) {
@@ -47,17 +52,32 @@ func (h *recordHealth) change(change func(), tell func(error)) {
 	defer h.mu.Unlock()
 	change()
 	err := h.watch
-	for _, invalid := range h.invalid {
-		if err == nil {
-			err = invalid
-		}
+	if err == nil {
+		err = h.unreadableErr()
 	}
 	tell(err)
 }
 
+// unreadableErr says why the first of the unreadable keys is one, and names some others.
+func (h *recordHealth) unreadableErr() error {
+	h.named = slices.DeleteFunc(h.named, func(key string) bool { _, still := h.unreadable.get(key); return !still })
+	all := int(h.unreadable.size.Load())
+	if all == 0 {
+		return nil
+	}
+	if len(h.named) < min(all, mostNamed) {
+		h.named = h.unreadable.some(mostNamed, h.named)
+	}
+	first, _ := h.unreadable.get(h.named[0])
+	if all == 1 {
+		return first.err
+	}
+	return fmt.Errorf("%w; and %d others, such as of %q", first.err, all-1, h.named[1:])
+}
+
 func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 	g := &generation[T]{client: c, news: c.hooks.renew()}
-	g.health.invalid = map[string]error{}
+	g.health.unreadable = newInvalidKeys()
 	docs, err := natsinformer.New(c.js, natsinformer.Config{
 		Bucket: c.cfg.Bucket,
 		Filter: c.cfg.Filter,
@@ -87,7 +107,7 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		Filter:     c.cfg.Filter,
 		Decode:     c.records.decode,
 		OnInvalid:  g.recordInvalid,
-		OnResolved: func(natsKey string) { g.recordNews(func() { delete(g.health.invalid, natsKey) }) },
+		OnResolved: g.recordResolved,
 		Unseen: func(natsKey string, deleted uint64) runtime.Object {
 			return unseen(g.records.writes, c.records.keys, natsKey, deleted)
 		},
@@ -102,15 +122,24 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		store:    records,
 		writes:   newOverlay[*RecordObject](records, nil),
 		running:  &g.running,
+
+		unreadable: g.health.unreadable,
 	}
 	return g, nil
 }
 
-// recordInvalid reports a record that does not decode as an error of its bucket. Hooks.Invalid is for documents only.
+// recordInvalid reports an unreadable record as an error of its bucket. Hooks.Invalid is for documents only.
 func (g *generation[T]) recordInvalid(e natsinformer.Entry, err error) {
-	err = fmt.Errorf("key %q of status bucket %q at revision %d: %w; mend or delete it",
-		e.Key, g.client.cfg.StatusBucket, e.Revision, err)
-	g.recordNews(func() { g.health.invalid[e.Key] = err })
+	key := g.client.keys.display(e.Key)
+	err = fmt.Errorf("record of %s %q: %s", g.client.cfg.Kind, key,
+		g.client.records.unreadableText(e.Key, e.Revision, err))
+	g.recordNews(func() { g.health.unreadable.set(key, e.Revision, err) })
+}
+
+func (g *generation[T]) recordResolved(natsKey string) {
+	key := g.client.keys.display(natsKey)
+	g.recordNews(func() { g.health.unreadable.remove(key) })
+	g.news.setReadable(key)
 }
 
 func (g *generation[T]) recordNews(change func()) {

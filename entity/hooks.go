@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -121,6 +122,15 @@ func (s *hookState) setResolved(key string) {
 	})
 }
 
+// setReadable is for the key of a record.
+func (s *hookState) setReadable(key string) {
+	s.tell(func() {}, func(hooks Hooks) {
+		if hooks.Readable != nil {
+			hooks.Readable(key)
+		}
+	})
+}
+
 func (s *hookState) setError(bucket string, err error) {
 	s.tell(func() {
 		if err == nil {
@@ -187,6 +197,21 @@ func (k *invalidKeys) get(key string) (invalidKey, bool) {
 	defer k.mu.RUnlock()
 	state, ok := k.keys[key]
 	return state, ok
+}
+
+// some returns up to n keys, those that are named already first.
+func (k *invalidKeys) some(n int, named []string) []string {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for key := range k.keys {
+		if len(named) >= n {
+			break
+		}
+		if !slices.Contains(named, key) {
+			named = append(named, key)
+		}
+	}
+	return named
 }
 
 func (k *invalidKeys) all() map[string]invalidKey {

@@ -85,7 +85,10 @@ type Hooks struct {
 	// client-go's.
 	Invalid  func(key string, revision uint64, err error)
 	Resolved func(key string)
-	// Error is called when documents or records cannot be watched or a record does not decode; bucket says which. It is
+	// Readable is called when the key's record was unreadable, see UnreadableRecordError, and is so no more: it is a
+	// record again, which the cache is about to have, or gone.
+	Readable func(key string)
+	// Error is called when documents or records cannot be watched or a record is unreadable; bucket says which. It is
 	// called with nil when that is over.
 	Error func(bucket string, err error)
 	// Reserved is called for each revision of a reserved key (it starts with "_nagi") in the status bucket. value is

@@ -254,7 +254,7 @@ func TestARecordThatDoesNotDecodeIsAnErrorOfItsBucketUntilItIsMended(t *testing.
 	if err := next(); err == nil || !strings.Contains(err.Error(), `"b"`) {
 		t.Errorf("one is mended, told %v", err)
 	}
-	_, err := kv.PutString(t.Context(), "b", "{}")
+	_, err := kv.PutString(t.Context(), "b", `{"schemaVersion":1}`)
 	must(t, err)
 	if err := next(); err != nil {
 		t.Errorf("both are mended, told %v", err)

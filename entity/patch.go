@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/nagi-runtime/nagi/internal/answers"
 )
 
 // Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set. If somebody wrote in between, it applies
@@ -90,6 +92,10 @@ func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
 
 // patched applies the patch to a stored document and checks the result as any document.
 func (c *Client[T]) patched(key, natsKey string, last *stored, patch []byte) (d draft[T], changed bool, err error) {
+	if answers.Is(last.Header, last.Value) {
+		_, err = c.decodeStored(natsKey, last.Revision, last.Header, last.Value)
+		return d, false, err
+	}
 	result, err := mergePatch(last.Value, patch)
 	if err == nil {
 		result, err = cleanDocument(result)

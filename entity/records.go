@@ -22,6 +22,8 @@ type Records struct {
 	status statusDecoder
 	recent *recordLRU
 	echoes *echoes
+	// controller is whose records they are; nil: not known.
+	controller atomic.Pointer[string]
 	// current returns the cache of the client's current generation, nil if there is none; open makes one then.
 	current func() *recordCache
 	open    func() *recordCache
@@ -33,6 +35,8 @@ type recordCache struct {
 	store    natsinformer.Informer
 	writes   *overlay[*RecordObject]
 	running  *atomic.Bool
+	// unreadable are the keys that hold no record.
+	unreadable *invalidKeys
 }
 
 func (c *recordCache) isRunning() bool { return c != nil && c.running.Load() }
@@ -44,7 +48,8 @@ func (r *Records) Informer() natsinformer.Informer { return r.open().informer }
 // Bucket is the name of the status bucket.
 func (r *Records) Bucket() string { return r.bucket.name }
 
-// Get reads a record live, with its last document. IsNotFound if there is none.
+// Get reads a record live, with its last document. IsNotFound if there is none; an UnreadableRecordError if the key
+// holds what is no record.
 func (r *Records) Get(ctx context.Context, key string) (*Record, error) {
 	natsKey, err := r.keys.toNATS(key)
 	if err != nil {
@@ -70,9 +75,15 @@ func (r *Records) read(ctx context.Context, key, natsKey string) (*Record, error
 		r.recent.remove(key)
 		return nil, nil
 	}
-	rec, err := decodeRecord(last.Value, last.Revision)
+	err = checkNotAnswer(last.Header, last.Value)
+	var rec *Record
+	if err == nil {
+		rec, err = decodeRecord(last.Value, last.Revision)
+		err = r.checkReadable(last.Value, rec, err)
+	}
 	if err != nil {
-		return nil, newInvalid(r.cfg.Kind, r.bucket.name, key, "record", err.Error()+"; mend or delete it")
+		r.recent.remove(key)
+		return nil, r.newUnreadable(natsKey, last.Revision, err)
 	}
 	r.recent.put(key, rec)
 	return rec, nil
@@ -268,11 +279,18 @@ func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkNotAnswer(entry.Header, entry.Value); err != nil {
+		return nil, err
+	}
 	if sent := r.echoes.take(entry); sent != nil {
 		return sent, nil
 	}
 	own, err := decodeCached(entry.Value, entry.Revision)
-	if err != nil {
+	var rec *Record
+	if err == nil {
+		rec = &own.record.Record
+	}
+	if err := r.checkReadable(entry.Value, rec, err); err != nil {
 		return nil, err
 	}
 	return r.object(key, own), nil

@@ -103,10 +103,15 @@ func (o *reservedObject) DeepCopyObject() runtime.Object {
 	return out
 }
 
+// decodeReserved gives the value as GetReserved does.
 func decodeReserved(entry natsinformer.Entry) (runtime.Object, error) {
+	value := entry.Value
+	if answers.Is(entry.Header, value) {
+		value = []byte(answers.Text)
+	}
 	return &reservedObject{
 		ObjectMeta: metav1.ObjectMeta{Name: entry.Key},
 		revision:   entry.Revision,
-		value:      append(make([]byte, 0, len(entry.Value)), entry.Value...),
+		value:      append(make([]byte, 0, len(value)), value...),
 	}, nil
 }

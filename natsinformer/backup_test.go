@@ -36,8 +36,8 @@ func takeSnapshot(t *testing.T, b *backedUp, format string) {
 		b.snapshot, err = natstest.TakeSnapshot(t.Context(), b.admin.Conn(), "KV_b")
 	}
 	must(t, err)
-	answers(t, b.admin, "b")
-	answers(t, b.js, "b")
+	answersNow(t, b.admin, "b")
+	answersNow(t, b.js, "b")
 }
 
 // startBackedUp deletes k5 before the snapshot. After it, it creates some keys (new), updates some (k0 to k4), deletes
@@ -144,7 +144,7 @@ func TestRestoredFromASnapshotThroughTheAPI(t *testing.T) {
 					t.Fatalf("the stream is at %d, the cursor was at %d", sequence, cursor)
 				}
 				b.proxy.Resume()
-				answers(t, b.js, "b")
+				answersNow(t, b.js, "b")
 				b.r.converges(t, b.kv, prompt+time.Second)
 				eventually(t, prompt, "the handler is told", func() bool {
 					for key := range b.known {

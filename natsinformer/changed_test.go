@@ -121,7 +121,7 @@ func TestRestoredStream(t *testing.T) {
 				put(t, kv, fmt.Sprint("k", i), i+1)
 			}
 			server.save(t)
-			answers(t, admin, "b")
+			answersNow(t, admin, "b")
 			r := start(t, js, Config{Bucket: "b"}).synced(t)
 			for i := range 19 { // revert, and keys that the backup does not have
 				put(t, kv, fmt.Sprint([]string{"k", "new"}[i%2], i), 1000+i)
@@ -129,7 +129,7 @@ func TestRestoredStream(t *testing.T) {
 			r.follows(t, kv, "k19", 5000, prompt)
 			server.proxy.Refuse()
 			server.restore(t)
-			answers(t, admin, "b")
+			answersNow(t, admin, "b")
 			for i := range test.writes {
 				put(t, kv, fmt.Sprint([]string{"k", "other"}[i%2], i), 2000+i)
 			}
@@ -137,7 +137,7 @@ func TestRestoredStream(t *testing.T) {
 				put(t, kv, test.last, 6000)
 			}
 			server.proxy.Resume()
-			answers(t, js, "b")
+			answersNow(t, js, "b")
 			r.converges(t, kv, prompt)
 			eventually(t, prompt, "a key that vanished is deleted", func() bool {
 				return r.seen.last("new1").kind == "delete"
@@ -161,14 +161,14 @@ func TestRestoredStreamWrittenOverIsNoticed(t *testing.T) {
 		put(t, kv, fmt.Sprint("k", i), i+1)
 	}
 	server.save(t) // at 20
-	answers(t, admin, "b")
+	answersNow(t, admin, "b")
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
 	put(t, kv, "k1", 101)
 	put(t, kv, "k2", 102)
 	r.follows(t, kv, "k3", 103, prompt) // the cursor is at 23
 	server.proxy.Refuse()
 	server.restore(t)
-	answers(t, admin, "b")
+	answersNow(t, admin, "b")
 	for i := range 3 { // 21 to 23
 		put(t, kv, fmt.Sprint("k", 10+i), 2010+i)
 	}
@@ -176,7 +176,7 @@ func TestRestoredStreamWrittenOverIsNoticed(t *testing.T) {
 		put(t, kv, fmt.Sprint("k", 1+i), 3001+i)
 	}
 	server.proxy.Resume()
-	answers(t, js, "b")
+	answersNow(t, js, "b")
 	r.converges(t, kv, prompt)
 	if n := r.Status().StreamChanges; n != 1 {
 		t.Errorf("StreamChanges is %d", n)
@@ -206,7 +206,7 @@ func TestHotKeysDoNotMakeAReconnectAList(t *testing.T) {
 			put(t, kv, fmt.Sprint("k", i), 1000*round+600+i)
 		}
 		proxy.Resume()
-		answers(t, js, "b")
+		answersNow(t, js, "b")
 		r.follows(t, kv, "k0", 1000*round+700, prompt)
 	}
 	r.converges(t, kv, prompt)
@@ -422,7 +422,7 @@ func TestDeletesMissedWhileDisconnected(t *testing.T) {
 	must(t, kv.PurgeDeletes(t.Context(), jetstream.DeleteMarkersOlderThan(-1)))
 	must(t, kv.Delete(t.Context(), "marked"))
 	proxy.Resume()
-	answers(t, js, "b")
+	answersNow(t, js, "b")
 	r.converges(t, kv, prompt)
 	eventually(t, prompt, "both deletes", func() bool {
 		return r.seen.last("marked").kind == "delete" && r.seen.last("forgotten").kind == "delete"
@@ -448,7 +448,7 @@ func TestMarkersReadInARelistAreEvidence(t *testing.T) {
 	must(t, kv.Purge(t.Context(), "marked"))
 	put(t, kv, "hot", 2) // now every message that was read is gone, and none proves that the stream is the same
 	proxy.Resume()
-	answers(t, js, "b")
+	answersNow(t, js, "b")
 	r.converges(t, kv, prompt)
 	eventually(t, prompt, "deleted", func() bool { return r.seen.last("marked").kind == "delete" })
 	if e := r.seen.last("marked"); e.deletion != (Deletion{true, PurgeMarker}) || e.n != 7 {

@@ -103,8 +103,8 @@ func TestWhatAKilledServerBringsBackIsNoticed(t *testing.T) {
 	server.start(t)
 	proxy.Resume()
 
-	answers(t, js, "b")
-	answers(t, informers, "b")
+	answersNow(t, js, "b")
+	answersNow(t, informers, "b")
 	if now := contents(t, kv); now["updated"] != first || len(now) != keys+2 {
 		t.Fatalf("the server has updated at %d (it was %d first) and %d keys: this test has lost its subject",
 			now["updated"], first, len(now))

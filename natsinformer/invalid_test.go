@@ -92,7 +92,7 @@ func TestInvalidUpdateKeepsTheLastGoodVersion(t *testing.T) {
 
 	t.Run("also when the stream is listed again", func(t *testing.T) {
 		must(t, server.Restart())
-		answers(t, js, "b")
+		answersNow(t, js, "b")
 		put(t, kv, "k", -3) // the only anchor is gone
 		r.follows(t, kv, "other", 1, prompt)
 		if !r.has("k", 1) {

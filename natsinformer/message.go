@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nats-io/nats.go"
 )
 
@@ -69,9 +70,10 @@ func parseDelivery(reply string) (delivery, error) {
 	return d, nil
 }
 
-// markerOf returns how a message deletes its key, or "" if it is a value.
+// markerOf returns how a message deletes its key, or "" if it is a value. A marker of another key that the server sent
+// to this one as an answer, because somebody asked for that, deletes nothing.
 func markerOf(header nats.Header) DeleteReason {
-	if len(header) == 0 {
+	if len(header) == 0 || answers.Is(header, nil) {
 		return ""
 	}
 	switch header.Get(operationHeader) {
@@ -92,10 +94,11 @@ func markerOf(header nats.Header) DeleteReason {
 	}
 }
 
-// expiryOf returns when the server will drop a message, in nanoseconds, zero if it carries no time to live.
+// expiryOf returns when the server will drop a message, in nanoseconds, zero if it carries no time to live. That of an
+// answer, which the server drops as well, is no decision of the document's writer.
 func expiryOf(header nats.Header, created int64) int64 {
 	ttl := header.Get(ttlHeader)
-	if ttl == "" {
+	if ttl == "" || answers.Is(header, nil) {
 		return 0
 	}
 	if seconds, err := strconv.Atoi(ttl); err == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // answers waits until the server answers JetStream requests of the connection: from then on recovery must be prompt.
-func answers(t *testing.T, js jetstream.JetStream, bucket string) {
+func answersNow(t *testing.T, js jetstream.JetStream, bucket string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "the server answers again", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -106,14 +106,14 @@ func TestRecovery(t *testing.T) {
 			r.follows(t, kv, "probe", 1, prompt)
 			stop := changing(t, kv)
 			fault(t, w)
-			answers(t, w.admin, "b")
-			answers(t, w.js, "b")
+			answersNow(t, w.admin, "b")
+			answersNow(t, w.js, "b")
 			r.follows(t, kv, "probe", 2, prompt)
 			stop()
 			r.converges(t, kv, prompt)
 			lists := r.Status().Lists
 			fault(t, w)
-			answers(t, w.js, "b")
+			answersNow(t, w.js, "b")
 			r.follows(t, kv, "probe", 3, prompt)
 			if more := r.Status().Lists - lists; more != 0 {
 				t.Errorf("%d lists more; going on from the cursor would have done", more)
@@ -154,7 +154,7 @@ func TestRecoveryInACluster(t *testing.T) {
 		})
 		stop := changing(t, kv)
 		c.Stop(leader)
-		answers(t, js, "b")
+		answersNow(t, js, "b")
 		// Answering means that a consumer can be made, which takes the leader of the cluster.
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -239,7 +239,7 @@ func TestTenInformersOnOneBucket(t *testing.T) {
 		r.synced(t)
 	}
 	must(t, server.Restart())
-	answers(t, js, "b")
+	answersNow(t, js, "b")
 	revision := put(t, kv, "k1", 1000)
 	for _, r := range all {
 		r.reaches(t, revision, prompt)

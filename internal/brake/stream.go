@@ -78,6 +78,14 @@ func (b *Brake) StreamChanged() bool {
 	return b.streamChanged()
 }
 
+// Overrules reports whether a key may go although its anchor tells of a revision that the stream does not have: the
+// stream went back, or somebody released what was held.
+func (b *Brake) Overrules(key string) bool {
+	b.mu.Lock()
+	defer b.unlock()
+	return b.streamChanged() || b.state.Released && b.allowed.Has(key)
+}
+
 func (b *Brake) streamChanged() bool { return b.known.changedTo(b.Primaries.Stream()) }
 
 // unreadable is the identity of a stream of which nobody can tell which one it was. No stream has it.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -117,6 +118,8 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.APIs = e.newAPIs()
 	e.teardown = e.newTeardown()
 	e.brake = e.newBrake()
+	e.anchors.Overruled = e.brake.Overrules
+	records.BelongTo(cmp.Or(records.Controller(), e.name))
 	e.life = &lifecycle.RecordedLife{
 		Caller: e, Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
 		Primary: e.primary, RecordsHealth: e.recordsHealth, Health: e.health,

@@ -104,11 +104,19 @@ func (o observer) RecordDeleted(key string, exists bool, deleted any) {
 		o.Notice(key, operation.Of(operation.Resync), queue.Secondary)
 		return
 	}
+	if o.keys.Of(key).Failures > 0 || o.brake.Holds(key) { // somebody has mended what could not go on
+		o.Notice(key, operation.Of(operation.Resync), queue.Secondary)
+	}
 	// Torn down, by the replica that leads or by us. Our worker forgets the key itself when it has reported the end;
 	// but not if its term is over and another replica finished what it began.
 	if !o.Leads() || !o.queue.Running(key) {
 		o.keys.Amend(key, func(s *keytable.State) { s.Deleted, s.DeletedAnchor = nil, nil })
 	}
+}
+
+// RecordReadable implements source.Listener.
+func (o observer) RecordReadable(key string) {
+	o.Notice(key, operation.Of(operation.Resync), queue.Secondary)
 }
 
 // Reserved implements source.Listener.

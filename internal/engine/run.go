@@ -81,6 +81,7 @@ func (e *Engine) startSources(ctx, life context.Context) error {
 	if err := e.claim.Take(bounded); err != nil {
 		return err
 	}
+	e.records.BelongTo(e.name)
 	now, later := e.sources, source.Group(nil)
 	if e.InstanceID() == "" {
 		now, later = e.sources.Without(isBehindAPI)

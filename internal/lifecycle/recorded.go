@@ -55,7 +55,8 @@ func (r *RecordedLife) Present(t *Term, it queue.Item, v source.View) *Outcome {
 // MarkNotReconciled writes the reason into the condition of the record.
 func (r *RecordedLife) MarkNotReconciled(t *Term, it queue.Item, v source.View, reason, message string) Outcome {
 	condition := record.Condition(metav1.ConditionFalse, reason, message, v.Revision)
-	if err := r.Anchors.Annotate(t.Ctx, it.Key, v, condition); err != nil {
+	err := r.Anchors.Annotate(t.Ctx, it.Key, v, condition)
+	if err != nil && !errors.Is(err, record.ErrLeftAlone) {
 		return Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
 	}
 	return Outcome{Verdict: NotReconciled}
@@ -65,7 +66,7 @@ func (r *RecordedLife) MarkNotReconciled(t *Term, it queue.Item, v source.View, 
 // back when the server has it.
 func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.Record, *Outcome) {
 	cached := r.Anchors.Cached(it.Key)
-	covered := r.Anchors.Covers(cached, v, r.Primary.StreamID())
+	covered := r.Anchors.Covers(cached, v, r.Primary.StreamID()) && !r.Records.Unreadable(it.Key)
 	// What was reconciled at this revision is not suspended at it: the annotations need not be looked through again.
 	if reconciledBefore := covered && cached.ObservedRevision == v.Revision; !reconciledBefore && v.Suspended() {
 		o := r.MarkNotReconciled(t, it, v, entity.ReasonSuspended, "annotation "+entity.SuspendAnnotation)
@@ -82,6 +83,8 @@ func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.R
 		err = r.Anchors.Put(t.Ctx, it.Key, anchor)
 	}
 	switch {
+	case errors.Is(err, record.ErrLeftAlone): // it is reported, and makes the key due when it is mended
+		return nil, &Outcome{Verdict: NotReconciled}
 	case errors.Is(err, record.ErrUnrecordable):
 		t.Logger.Error(err, "Invalid document, not reconciled until it is mended", "key", it.Key)
 		o := r.MarkNotReconciled(t, it, v, entity.ReasonInvalid, err.Error())

@@ -2,7 +2,9 @@ package lifecycle
 
 import (
 	"errors"
+	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -34,7 +36,11 @@ func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
 const inReconciler = "in the reconciler"
 
 func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
-	owed := record.IsAnchor(r.Anchors.Cached(it.Key))
+	held := r.Anchors.Cached(it.Key)
+	owed := record.IsAnchor(held)
+	if held == nil && r.Records.Exists(it.Key) {
+		return r.unknown(it)
+	}
 	if !owed && !it.Ops.AskedFor() {
 		// Never reconciled, or torn down already.
 		if err := r.Teardown.RemoveRecordWithoutAnchor(t.Ctx, it.Key); err != nil {
@@ -48,7 +54,7 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	}
 	ordered := it.Ops.AskedFor() || it.Ops.Has(operation.Delete) || it.Ops.Has(operation.Purge)
 	it.Ops = operation.Union(it.Ops, deleteOperation(it))
-	admitted, err := r.admitted(t, it, owed)
+	admitted, err := r.admitted(t, it, held)
 	if err != nil {
 		return r.interrupted(t, it, Attempt{Err: err}, "before the teardown")
 	}
@@ -62,10 +68,22 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	return r.tearDown(t, it)
 }
 
+// recordArrives is when to look again for a record that the cache is about to have.
+const recordArrives = 20 * time.Millisecond
+
+// unknown is for a key of which nobody knows what is owed: it has a record that the cache does not have. If that is
+// unreadable it is reported, and makes the key due when it is mended.
+func (r *RecordedLife) unknown(it queue.Item) Outcome {
+	if r.Records.Unreadable(it.Key) {
+		return Outcome{Verdict: NotReconciled}
+	}
+	return Outcome{Verdict: LookAgain, Ops: it.Ops, Prio: it.Prio, After: recordArrives}
+}
+
 // admitted tells whether the teardown may go on: an evidenced delete always; one that is inferred if the brake admits
 // it, and the leader agrees that the document is gone.
-func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error) {
-	evidenced := false
+func (r *RecordedLife) admitted(t *Term, it queue.Item, held *entity.Record) (bool, error) {
+	evidenced, owed := false, record.IsAnchor(held)
 	seen := r.Keys.Of(it.Key).Deleted
 	if seen != nil {
 		evidenced = seen.Evidenced
@@ -78,6 +96,11 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, owed bool) (bool, error)
 	}
 	if evidenced {
 		return true, nil
+	}
+	if owed {
+		if err := r.Anchors.CheckNotAhead(it.Key, held); err != nil {
+			return false, err
+		}
 	}
 	if owed && !r.Brake.Admit(it.Key) {
 		return false, nil

@@ -28,6 +28,8 @@ type Anchors struct {
 	Primary    Primary
 	// Written is called with the key of each record that was written.
 	Written func(ctx context.Context, key string)
+	// Overruled reports whether the record of a key that is gone is believed although it is ahead, see CheckNotAhead.
+	Overruled func(key string) bool
 }
 
 // Records is where records are; entity.Records is one.
@@ -41,6 +43,7 @@ type Records interface {
 type Primary interface {
 	Encode(obj runtime.Object) ([]byte, error)
 	StreamID() string
+	Stream() source.Stream
 }
 
 // Cached returns the record in the cache; nil if there is none.
@@ -67,8 +70,8 @@ func (a *Anchors) For(before *entity.Record, v source.View, stream string) (*ent
 	if err != nil {
 		return nil, fmt.Errorf("%w: encode document: %w", ErrUnrecordable, err)
 	}
-	if record.Stream != stream {
-		record.ObservedRevision = 0 // of a stream that is no more
+	if record.Stream != stream || record.ObservedRevision > v.Revision {
+		record.ObservedRevision = 0 // of a stream that is no more, or of a revision that is not there
 	}
 	record.Stream = stream
 	record.DocumentRevision = v.Revision
@@ -239,15 +242,6 @@ func (a *Anchors) merged(
 	return &record, nil
 }
 
-// Live reads a record; nil if there is none.
-func (a *Anchors) Live(ctx context.Context, key string) (*entity.Record, error) {
-	record, err := a.Records.Get(ctx, key)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return record, err
-}
-
 // Annotate notes why a primary is not reconciled (invalid, suspended). It makes no anchor, but brings one that is there
 // up to date: the deletion policy of a document that rests counts too.
 func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, condition metav1.Condition) error {
@@ -263,11 +257,12 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, condi
 			return nil // it cannot be brought up to date
 		}
 	}
-	record, err := a.Records.Get(ctx, key)
-	if apierrors.IsNotFound(err) {
-		record = &entity.Record{} // no controller: never reconciled, no teardown owed
-	} else if err != nil {
+	record, err := a.Live(ctx, key)
+	if err != nil {
 		return err
+	}
+	if record == nil {
+		record = &entity.Record{} // no controller: never reconciled, no teardown owed
 	}
 	if behind(record) {
 		if with, err := a.For(record, v, stream); err == nil {

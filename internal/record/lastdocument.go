@@ -11,6 +11,9 @@ func (a *Anchors) LastDocument(ctx context.Context, key string) (document []byte
 	if err != nil {
 		return nil, 0, err
 	}
+	if err := a.CheckNotAhead(key, record); err != nil {
+		return nil, 0, err
+	}
 	if len(record.LastDocument) == 0 {
 		return nil, 0, fmt.Errorf("last document of %s %q: it was not kept, "+
 			"because it was larger than LastDocumentLimit (%d bytes), or was never reconciled", a.Kind, key, a.Limit)

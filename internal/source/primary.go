@@ -51,6 +51,8 @@ type Listener interface {
 	Decodable(key string, exists bool)
 	// RecordDeleted is told of a record that was deleted, by hand or at the end of a teardown.
 	RecordDeleted(key string, exists bool, record any)
+	// RecordReadable is told of a record that was unreadable and is mended, or gone.
+	RecordReadable(key string)
 	// Reserved is told of each change of a reserved key of the status bucket; value is nil for a delete.
 	Reserved(name string, value []byte)
 }
@@ -82,11 +84,15 @@ func NewPrimary[T entity.IEntity](
 // Start implements Source.
 func (s *Primary[T]) Start(ctx context.Context) error {
 	s.keepInformer() // for the hooks, which come from within the client
-	err := s.acquire(ctx, entity.Hooks{
+	hooks := entity.Hooks{
 		Invalid:  func(key string, _ uint64, err error) { s.listener.Undecodable(ctx, key, err) },
 		Resolved: func(key string) { s.listener.Decodable(key, s.Exists(key)) },
 		Reserved: func(name string, _ uint64, value []byte) { s.listener.Reserved(name, value) },
-	})
+	}
+	if s.records {
+		hooks.Readable = s.listener.RecordReadable
+	}
+	err := s.acquire(ctx, hooks)
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ func (t *Teardown) RemoveRecordWithoutAnchor(ctx context.Context, key string) er
 	if err := t.Confirm(ctx, key); err != nil {
 		return err
 	}
-	held, err := t.Records.Get(ctx, key)
-	if err == nil && !record.IsAnchor(held) {
+	held, err := t.Anchors.Live(ctx, key)
+	if err == nil && held != nil && !record.IsAnchor(held) {
 		err = t.Records.Delete(ctx, key, held.Revision)
 	}
 	if err == nil || apierrors.IsNotFound(err) {
@@ -30,8 +30,8 @@ func (t *Teardown) RemoveRecordWithoutAnchor(ctx context.Context, key string) er
 // removeAnchor removes the record by compare-and-set on what it is now: a status written meanwhile goes with it.
 func (t *Teardown) removeAnchor(ctx context.Context, key string) error {
 	for tries := 0; ; tries++ {
-		held, err := t.Records.Get(ctx, key)
-		if apierrors.IsNotFound(err) {
+		held, err := t.Anchors.Live(ctx, key)
+		if err == nil && held == nil {
 			return nil
 		}
 		if err == nil {

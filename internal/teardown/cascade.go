@@ -11,7 +11,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -196,10 +195,7 @@ func (t *Teardown) asksToKeep(ctx context.Context, key string) (bool, error) {
 	if last := t.Owner.LastSeen(key); last != nil {
 		return last.GetAnnotations()[entity.DeletionPolicyAnnotation] == entity.DeletionPolicyOrphan, nil
 	}
-	held, err := t.Records.Get(ctx, key)
-	if apierrors.IsNotFound(err) {
-		return t.leftBehind(ctx, key)
-	}
+	held, err := t.Anchors.Live(ctx, key)
 	if err != nil {
 		return false, fmt.Errorf("read the record of %s %q for its deletion policy: %w", t.Kind, key, err)
 	}

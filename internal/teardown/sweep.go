@@ -64,7 +64,7 @@ func (t *Teardown) orphanedIn(
 		if t.Primaries.Exists(key) {
 			continue
 		}
-		if record.IsAnchor(t.Anchors.Cached(key)) { // its teardown is owed anyway, and may be about to leave them
+		if t.mayOwe(key) { // its teardown is owed anyway, and may be about to leave them
 			left.use(key)
 			continue
 		}
@@ -104,13 +104,18 @@ func (t *Teardown) forgottenIntents(ctx context.Context) brake.Orphans {
 		if err != nil || !held || record.IntentsKey(kept.Key) != name {
 			continue
 		}
-		if t.Primaries.Exists(kept.Key) || record.IsAnchor(t.Anchors.Cached(kept.Key)) || !t.wellFormed(kept.Key) {
+		if t.Primaries.Exists(kept.Key) || t.mayOwe(kept.Key) || !t.wellFormed(kept.Key) {
 			continue
 		}
 		found.Owners[kept.Key]++
 		found.Count++
 	}
 	return found
+}
+
+// mayOwe reports whether a key that does not exist owes a teardown, or nobody knows whether it does.
+func (t *Teardown) mayOwe(key string) bool {
+	return record.IsAnchor(t.Anchors.Cached(key)) || t.Records.Unreadable(key)
 }
 
 func (t *Teardown) wellFormed(key string) bool {

@@ -1,0 +1,57 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/entity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// The rule for what is in the place of a record and is none, see [entity.UnreadableRecordError]: it is never believed,
+// it never means that nothing is owed, and it is no reason to reconcile. The last record that was good stays in the
+// cache, and counts.
+//
+//   - What is nobody's is replaced, or removed, by the next write: on top of the last good record, or, after a restart,
+//     where the document exists.
+//   - What somebody wrote as a record is left alone, and so is its key.
+//   - Where there is no document, and no record in the cache, nobody knows what is owed: nothing is done about the key.
+
+// ErrLeftAlone is about a key that holds the record of another version or another controller. It is an ErrUnrecordable.
+var ErrLeftAlone = fmt.Errorf("%w: what is there is left alone", ErrUnrecordable)
+
+// Live reads a record; nil if there is none. Of a key that holds nobody's record it is the last good one, or an empty
+// one if none is known, with the revision of what it takes the place of.
+func (a *Anchors) Live(ctx context.Context, key string) (*entity.Record, error) {
+	record, err := a.Records.Get(ctx, key)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	unreadable, is := errors.AsType[*entity.UnreadableRecordError](err)
+	switch {
+	case !is:
+		return record, err
+	case !unreadable.Nobodys:
+		return nil, fmt.Errorf("%w: %w", ErrLeftAlone, err)
+	}
+	record = &entity.Record{}
+	if good := a.Cached(key); good != nil {
+		record = good.Clone()
+	}
+	record.Revision = unreadable.Revision
+	return record, nil
+}
+
+// CheckNotAhead returns why the record of a key that is gone is not believed: it tells of a revision that the stream of
+// the primaries has not reached, so no controller can have written it. Where the stream went back, which is the brake's
+// to find out, Overruled says so.
+func (a *Anchors) CheckNotAhead(key string, record *entity.Record) error {
+	now, told := a.Primary.Stream(), max(record.ObservedRevision, record.DocumentRevision)
+	if record.Stream != now.Created || now.Highest == 0 || told <= now.Highest || a.Overruled(key) {
+		return nil
+	}
+	return fmt.Errorf("the record of %s %q tells of revision %d, and the bucket has come to %d: it is not believed, "+
+		"and nothing is deleted for it. If no document was there delete the record; else put the document and delete it",
+		a.Kind, key, told, now.Highest)
+}
