@@ -8,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -98,8 +99,10 @@ func (c *Controller[T]) LastKnown(ctx context.Context, key string) (T, error) {
 
 // SetOwner makes the primary with that key the owner of obj: it sets kind, key and the id of this installation, as
 // labels and annotations. It writes nothing to a server. The id is known once Run has begun, so call it inside a
-// reconcile. CreateOrUpdate and the handles of package kube call it for you.
-func (c *Controller[T]) SetOwner(obj metav1.Object, key string) { c.engine.SetOwner(obj, key) }
+// reconcile. CreateOrUpdate and the handles of package kube call it for you. With [WithOwnerProof] use SetProvenOwner.
+func (c *Controller[T]) SetOwner(obj metav1.Object, key string) {
+	c.engine.SetOwner(obj, key, ownerproof.Resource{})
+}
 
 // Instance returns the id of this installation; "" before Run has begun. Mark with it what a reconciler creates behind
 // an API by itself, so that the client's List can tell this installation's resources from others (see

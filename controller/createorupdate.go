@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,6 +95,7 @@ func createOrUpdate[T entity.IEntity](
 	if r, ok := current.Of(ctx); ok {
 		primary := r.Primary()
 		primary.Owner.Own(obj)
+		r.Prove(obj, ownerproof.Bucket(client.Config().Bucket)) // one that is missing, or older, is a reason to write
 		switch {
 		case !exists:
 			primary.Stamp.Set(obj)

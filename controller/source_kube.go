@@ -56,6 +56,9 @@ func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 		}
 		so.needsTeardown(o)
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
+			if err := so.isProvable(e); err != nil {
+				return nil, err
+			}
 			s := so.kubeSource(e, informer, "OwnsKube", true)
 			s.SetSink(e.EventsOf(s, so.predicates, e.Owners, OperationSecondary))
 			return s, nil

@@ -51,6 +51,13 @@ type Stats struct {
 	// Contradicting is how many objects the last sweep found whose labels name another owner or installation than their
 	// annotations, which name a primary of this controller. They are never deleted, and the log names them.
 	Contradicting int
+	// Unproven is how many objects the last sweep found that name an owner of this controller, and carry no valid proof
+	// of that though WithOwnerProof wants one. They are never deleted, and the log names them. A reconcile that writes
+	// one proves it. ProvenByOlder is how many carry a proof by another secret than the first: while there are any, the
+	// older secrets are needed. LeftUnproven counts objects that a teardown left at its end because they carried no
+	// valid proof.
+	Unproven, ProvenByOlder int
+	LeftUnproven            uint64
 	// Foreign counts encounters with objects that name an owner of this kind and are not deleted: they are of another
 	// installation, or their labels name another owner than their annotations.
 	Foreign uint64
@@ -116,13 +123,15 @@ func statsOf(e *engine.Engine) Stats {
 		Leading: e.Leads(), Terms: c.Terms.Load(),
 		BrakeEngaged: c.BrakeEngaged.Load(),
 		TornDown:     c.TornDown.Load(), Cascaded: c.Cascaded.Load(), Pruned: c.Pruned.Load(),
-		Sweeps:  c.Sweeps.Load(),
-		Foreign: c.Foreign.Load(), Uncovered: c.Uncovered.Load(), Unlisted: c.Unlisted.Load(),
+		Sweeps:       c.Sweeps.Load(),
+		LeftUnproven: c.LeftUnproven.Load(),
+		Foreign:      c.Foreign.Load(), Uncovered: c.Uncovered.Load(), Unlisted: c.Unlisted.Load(),
 		Malformed: c.Malformed.Load(), Invalid: c.Invalid.Load(),
 		MapperErrors: c.MapperErrors.Load(), RecordErrors: c.RecordErrors.Load(), LeaderErrors: c.LeaderErrors.Load(),
 	}
 	if swept := c.Ownerless.Load(); swept != nil {
 		s.Orphaned, s.Unmarked, s.Contradicting = swept.Orphaned, swept.Unmarked, swept.Contradicting
+		s.Unproven, s.ProvenByOlder = swept.Unproven, swept.ProvenByOlder
 	}
 	for prio, depth := range queue.Ready {
 		s.Ready[len(s.Ready)-1-prio] = depth

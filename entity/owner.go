@@ -28,6 +28,10 @@ const (
 // that what is not in it was not deleted.
 const OwnerRevisionAnnotation = "nagi/ownerrevision"
 
+// OwnerProofAnnotation is where a secondary has the proof that the controller itself named its owner, if the controller
+// has the option WithOwnerProof. It is for this object, in this place, and for this owner.
+const OwnerProofAnnotation = "nagi/ownerproof"
+
 // OwnerIndex is the index by owner on the informers of clients. OwnerIndexValues says under which values to look.
 const OwnerIndex = "nagi/owner"
 
@@ -87,8 +91,8 @@ func OwnerOf(obj metav1.Object) (kind, key string, ok bool) {
 func InstanceOf(obj metav1.Object) string { return obj.GetAnnotations()[OwnerInstanceAnnotation] }
 
 // SetOwner makes obj name its primary, in labels and annotations. An empty instance removes the instance's name. If obj
-// named another one, or none, its OwnerRevisionAnnotation goes. SetOwner replaces the maps and never changes them, so obj may
-// share them with another object.
+// named another one, or none, its OwnerRevisionAnnotation goes, and its OwnerProofAnnotation. SetOwner replaces the maps
+// and never changes them, so obj may share them with another object.
 func SetOwner(obj metav1.Object, kind, key, instance string) {
 	annotations := map[string]string{
 		OwnerKindAnnotation: kind, OwnerKeyAnnotation: key, OwnerInstanceAnnotation: instance,
@@ -96,7 +100,7 @@ func SetOwner(obj metav1.Object, kind, key, instance string) {
 	held := obj.GetAnnotations()
 	for _, name := range []string{OwnerKindAnnotation, OwnerKeyAnnotation, OwnerInstanceAnnotation} {
 		if held[name] != annotations[name] {
-			annotations[OwnerRevisionAnnotation] = ""
+			annotations[OwnerRevisionAnnotation], annotations[OwnerProofAnnotation] = "", ""
 		}
 	}
 	obj.SetAnnotations(withOwner(held, annotations))

@@ -78,7 +78,7 @@ func (k *Handle[T]) adopt(
 			entity.OwnerKindLabel, entity.OwnerKeyLabel, entity.OwnerInstanceLabel),
 		"annotations": pick(desired.GetAnnotations(),
 			entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, entity.OwnerInstanceAnnotation,
-			entity.OwnerRevisionAnnotation),
+			entity.OwnerRevisionAnnotation, entity.OwnerProofAnnotation),
 	}}, manager)
 	return err
 }

@@ -126,6 +126,7 @@ func (k *Handle[T]) createOrUpdate(
 			source.ObjectKey(obj), key)
 	}
 	primary.Own(obj)
+	k.prove(ctx, obj)
 	if existing == nil {
 		stamp.Set(obj)
 		return k.create(ctx, obj, manager)

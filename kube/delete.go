@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Deleter returns a deleter that deletes as Delete does, for controller.WithDeleter. Owns uses it already.
@@ -23,6 +24,7 @@ var (
 	_ kubesource.Prober        = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.ResourceNamer = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.UnseenOwner   = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.Resourcer     = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.LiveOwner     = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.Writer        = handleDeleter[*unstructured.Unstructured]{}
 )
@@ -47,6 +49,9 @@ func (d handleDeleter[T]) EachLive(
 // ResourceName names the resource.
 func (d handleDeleter[T]) ResourceName() string { return d.k.deleter.ResourceName() }
 
+// GroupResource is the resource.
+func (d handleDeleter[T]) GroupResource() schema.GroupResource { return d.k.resource.GroupResource() }
+
 // Unseen are own writes that the cache does not show yet. A teardown that trusted the cache alone would take its end
 // for done and leave them behind.
 func (d handleDeleter[T]) Unseen(kind, key string) []metav1.Object {
@@ -66,8 +71,9 @@ func (d handleDeleter[T]) Unseen(kind, key string) []metav1.Object {
 // Delete deletes obj as it was read, with preconditions on its uid and resourceVersion; see Deleter. An object that is
 // absent is success. Inside a reconcile, an object that is not the primary's, or names no installation, is a
 // *ResourceExistsError; only under the Kumori API one without an installation is the primary's. An object whose labels
-// name another owner than its annotations is a *controller.ContradictingMarksError. Apply mends both. The object may
-// outlive the call, with a deletionTimestamp, where finalizers hold it.
+// name another owner than its annotations is a *controller.ContradictingMarksError, and one without the proof that
+// controller.WithOwnerProof wants a *controller.UnprovenError. Apply mends all of them. The object may outlive the
+// call, with a deletionTimestamp, where finalizers hold it.
 func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	key := source.ObjectKey(obj)
 	r, reconciling := current.Of(ctx)

@@ -113,6 +113,7 @@ var (
 	_ kubesource.ResourceNamer = (*resourceDeleter)(nil)
 	_ kubesource.Validator     = (*resourceDeleter)(nil)
 	_ kubesource.LiveOwner     = (*resourceDeleter)(nil)
+	_ kubesource.Resourcer     = (*resourceDeleter)(nil)
 )
 
 // Validate returns what is wrong with how the deleter was made; nil if nothing is.
@@ -120,6 +121,9 @@ func (d *resourceDeleter) Validate() error { return d.invalid }
 
 // ResourceName names the resource.
 func (d *resourceDeleter) ResourceName() string { return kubeerrors.ResourceName(d.resource) }
+
+// GroupResource is the resource.
+func (d *resourceDeleter) GroupResource() schema.GroupResource { return d.resource.GroupResource() }
 
 // Probe implements kubesource.Prober.
 func (d *resourceDeleter) Probe(ctx context.Context, namespace, notOlderThan string) (version string, err error) {

@@ -98,7 +98,7 @@ func (k *Handle[T]) noteUncovered(ctx context.Context, key string, live metav1.O
 		return
 	}
 	primary := r.Primary()
-	if !entity.IsOwnedBy(live, primary.Kind, primary.Key) || !r.MayDelete(live) || !k.own.lacks(key, live) {
+	if !entity.IsOwnedBy(live, primary.Kind, primary.Key) || !r.MayDelete(live, k.proofs()) || !k.own.lacks(key, live) {
 		return
 	}
 	k.own.uncovered.Add(key, primary.Owner)

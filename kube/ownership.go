@@ -10,7 +10,9 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -22,10 +24,21 @@ func (k *Handle[T]) ownerIn(ctx context.Context, obj metav1.Object) (named owner
 		r.Want(source.Place{Informer: k.informer}, source.ObjectKey(obj))
 		primary := r.Primary()
 		primary.Owner.Own(obj)
+		k.prove(ctx, obj)
 		return owner.Of(obj), primary.Stamp
 	}
 	return owner.Of(obj), owner.StampOf(obj)
 }
+
+// prove gives obj, which names the owner of what is written under ctx, the proof that the controller wants.
+func (k *Handle[T]) prove(ctx context.Context, obj metav1.Object) {
+	if r, ok := current.Of(ctx); ok {
+		r.Prove(obj, k.proofs())
+	}
+}
+
+// proofs is the resource as proofs name it.
+func (k *Handle[T]) proofs() ownerproof.Resource { return kubesource.ResourceOf(k.deleter) }
 
 // mayWrite refuses what is not the primary's. An object is the primary's if its marks say so, or if this process itself
 // wrote this very object for it, or has seen that it was its own, and what is left of the marks names nobody else. An
@@ -57,10 +70,12 @@ func (k *Handle[T]) mayDelete(r current.Reconcile, key string, obj metav1.Object
 	}
 	named := owner.NamedBy(obj)
 	switch {
-	case r.MayDelete(obj), named.IsNone(): // without an owner, this process itself has written it
+	case r.MayDelete(obj, k.proofs()), named.IsNone(): // without an owner, this process itself has written it
 		return nil
 	case named.Contradicts():
 		return &controller.ContradictingMarksError{Resource: k.resource, Key: key}
+	case named.Allows(r.Primary().Owner) && named.Owner().Instance != "":
+		return &controller.UnprovenError{Resource: k.resource, Key: key}
 	}
 	return k.exists(key, obj)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -169,6 +170,9 @@ func (s *Source) Owns() bool { return true }
 
 // Deletable implements source.Owned.
 func (s *Source) Deletable() bool { return true }
+
+// Resource implements source.Owned.
+func (s *Source) Resource() ownerproof.Resource { return ownerproof.API() }
 
 // All implements source.Owned.
 func (s *Source) All() []metav1.Object { return s.cache.all() }

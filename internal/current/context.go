@@ -10,6 +10,8 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,8 +29,9 @@ type Host interface {
 	Warn(key, reason, message string)
 	// Logger is the logger of a reconcile; base is its term's.
 	Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger
-	// MayDelete, AwaitName and Uncovered are those of Kubernetes; primary is the key that is reconciled.
-	MayDelete(obj metav1.Object) bool
+	// Claim says what the primaries own.
+	Claim() owner.Claim
+	// AwaitName and Uncovered are those of Kubernetes; primary is the key that is reconciled.
 	AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool)
 	Uncovered()
 }
@@ -45,7 +48,8 @@ type Config struct {
 	Host     Host
 	Statuses Statuses
 	APIs     *apisource.Set
-	Prunes   bool // somebody asks for what a reconcile wants
+	Prunes   bool                // somebody asks for what a reconcile wants
+	Proofs   *ownerproof.Secrets // nil: no proofs are wanted
 }
 
 // Context is the context of one reconcile. It says for whom it runs, remembers what is written under it, and makes its
@@ -118,8 +122,17 @@ func (c *Context) Controller() string { return c.config.Host.Name() }
 // Warn implements Reconcile.
 func (c *Context) Warn(reason, message string) { c.config.Host.Warn(c.key, reason, message) }
 
+// Prove implements Reconcile.
+func (c *Context) Prove(obj metav1.Object, in ownerproof.Resource) {
+	if c.config.Proofs != nil { // else what is there stays: nobody asks for it
+		owner.Prove(obj, c.config.Proofs, in)
+	}
+}
+
 // MayDelete implements Reconcile.
-func (c *Context) MayDelete(obj metav1.Object) bool { return c.config.Host.MayDelete(obj) }
+func (c *Context) MayDelete(obj metav1.Object, in ownerproof.Resource) bool {
+	return c.config.Host.Claim().In(in).MayDelete(obj)
+}
 
 // AwaitName implements Reconcile.
 func (c *Context) AwaitName(informer cache.SharedIndexInformer, key string) (news bool) {

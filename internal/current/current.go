@@ -11,6 +11,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -31,6 +32,8 @@ type Writer interface {
 	Controller() string
 	// Warn records a warning event on the primary.
 	Warn(reason, message string)
+	// Prove gives obj, which names the primary as its owner, the proof of that, if the controller wants proofs.
+	Prove(obj metav1.Object, in ownerproof.Resource)
 	// Want notes that the primary is to own an object of a place. With "" for a key it says only that what is to be
 	// owned there is known.
 	Want(place source.Place, key string)
@@ -47,8 +50,8 @@ type StatusSetter interface {
 // Kubernetes is what a helper needs beside Writer that writes objects of the Kubernetes API.
 type Kubernetes interface {
 	// MayDelete reports whether the runtime may delete obj: whether its owner is of the primary's kind and of this
-	// installation.
-	MayDelete(obj metav1.Object) bool
+	// installation, and that is proven if the controller wants proofs.
+	MayDelete(obj metav1.Object, in ownerproof.Resource) bool
 	// AwaitName makes the primary due when somebody else's object of that key is deleted, or changes its owner. news is
 	// true if the primary did not wait for that object before: then the object may have gone already, and has to be
 	// looked at once more. It does nothing if the informer is no source of the controller.

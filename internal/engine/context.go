@@ -9,6 +9,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -50,9 +51,6 @@ func (h reconcileHost) Logger(base logr.Logger, key string, operations operation
 	return logger
 }
 
-// MayDelete implements current.Host.
-func (h reconcileHost) MayDelete(obj metav1.Object) bool { return h.Claim().MayDelete(obj) }
-
 // AwaitName implements current.Host.
 func (h reconcileHost) AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool) {
 	return kubesource.AwaitName(h.sources, informer, object, primary)
@@ -71,5 +69,8 @@ func (e *Engine) primaryOf(key string) current.Primary {
 	return p
 }
 
-// SetOwner makes the primary with that key the owner of obj.
-func (e *Engine) SetOwner(obj metav1.Object, key string) { e.primaryOf(key).Own(obj) }
+// SetOwner makes the primary with that key the owner of obj, and proves it if that is wanted and the place is known.
+func (e *Engine) SetOwner(obj metav1.Object, key string, in ownerproof.Resource) {
+	e.primaryOf(key).Own(obj)
+	owner.Prove(obj, e.opts.Proofs, in)
+}

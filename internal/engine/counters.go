@@ -18,6 +18,7 @@ type Counts struct {
 	MapperErrors                    atomic.Uint64
 	Malformed, Invalid              atomic.Uint64
 	Foreign, Uncovered, Unlisted    atomic.Uint64
+	LeftUnproven                    atomic.Uint64
 	TornDown, Cascaded, Pruned      atomic.Uint64
 	Sweeps                          atomic.Uint64
 	Ownerless                       atomic.Pointer[teardown.Ownerless] // of the last sweep; nil before the first

@@ -92,7 +92,7 @@ func New[T entity.IEntity](
 	} else {
 		e.keepRecords(client.Config(), client.Records())
 	}
-	e.contexts = current.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs}
+	e.contexts = current.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
 	if err := e.addSources(); err != nil {
 		return nil, err
 	}
@@ -172,6 +172,7 @@ func (e *Engine) newTeardown() *teardown.Teardown {
 		Counters: teardown.Counters{
 			Cascaded:     func() { e.stats.Cascaded.Add(1) },
 			Foreign:      func() { e.stats.Foreign.Add(1) },
+			LeftUnproven: func(n int) { e.stats.LeftUnproven.Add(uint64(n)) },
 			LeaderErrors: func() { e.stats.LeaderErrors.Add(1) },
 		},
 	})
@@ -206,7 +207,9 @@ func (e *Engine) Owners(_ context.Context, obj metav1.Object) ([]string, error) 
 // Claim says what the runtime may delete. Under the Kumori API, which never deletes by itself, an object that names no
 // installation counts too.
 func (e *Engine) Claim() owner.Claim {
-	return owner.Claim{Kind: e.Kind, Instance: e.InstanceID(), Unnamed: e.opts.WithoutCascade}
+	return owner.Claim{
+		Kind: e.Kind, Instance: e.InstanceID(), Unnamed: e.opts.WithoutCascade, Proofs: e.opts.Proofs,
+	}
 }
 
 // InstanceID is the id of the installation; "" while it is not known.

@@ -9,6 +9,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -26,7 +27,8 @@ type Options struct {
 	DebounceMax      time.Duration
 	BrakeWindow      time.Duration
 	Lease            lease.Timing
-	Instance         string // the id of the installation; "" takes the one that the status bucket keeps
+	Instance         string              // the id of the installation; "" takes the one that the status bucket keeps
+	Proofs           *ownerproof.Secrets // nil: no proofs of ownership are wanted
 	Triggers         []<-chan struct{}
 	OnResult         func(Report)
 	OnBrake          func(brake.State)

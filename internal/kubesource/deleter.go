@@ -3,7 +3,9 @@ package kubesource
 import (
 	"context"
 
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Deleter deletes objects of a source. Delete must ask for what was seen and may return IsNotFound, which is success.
@@ -18,6 +20,9 @@ type (
 
 	// ResourceNamer names the resource of the objects.
 	ResourceNamer interface{ ResourceName() string }
+
+	// Resourcer tells the resource of the objects. Proofs of ownership need it.
+	Resourcer interface{ GroupResource() schema.GroupResource }
 
 	// Prober asks the API server about the objects, in one namespace or, for "", in all.
 	Prober interface {
@@ -51,4 +56,13 @@ type (
 func (s *Source) WrittenBy(obj metav1.Object, controller string) bool {
 	d, ok := s.config.Deleter.(Writer)
 	return ok && d.WrittenBy(obj, controller)
+}
+
+// ResourceOf is the resource of a deleter's objects, as proofs of ownership name it; unknown if it does not tell.
+func ResourceOf(d Deleter) ownerproof.Resource {
+	r, ok := d.(Resourcer)
+	if !ok {
+		return ownerproof.Resource{}
+	}
+	return ownerproof.Kube(r.GroupResource().Group, r.GroupResource().Resource)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,7 +87,7 @@ func New(informer cache.SharedIndexInformer, host Host, config Config) *Source {
 	}
 	var claim func() owner.Claim
 	if config.Owned {
-		claim = host.Claim
+		claim = func() owner.Claim { return host.Claim().In(s.Resource()) }
 	}
 	s.health = newWatchHealth(informer, watchErrors, config.WatchErrorHandler, claim)
 	return s
@@ -181,6 +182,9 @@ func (s *Source) Owns() bool { return s.config.Owned }
 
 // Deletable implements source.Owned.
 func (s *Source) Deletable() bool { return s.config.Deleter != nil }
+
+// Resource implements source.Owned. It is unknown where the deleter does not tell.
+func (s *Source) Resource() ownerproof.Resource { return ResourceOf(s.config.Deleter) }
 
 // Server identifies the API server of the informer. Requests that it did not answer are marked with it.
 func (s *Source) Server() kubeerrors.Server { return s.health.errors.server }

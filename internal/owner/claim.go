@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -98,10 +99,27 @@ type Claim struct {
 	// Unnamed claims what names no installation, too: what the original Kumori runtime has made. That knows of no
 	// contradictions, and its controllers delete by themselves, so then the annotations win.
 	Unnamed bool
+	// Proofs, where they are wanted, are what says whether marks are true; nil believes them. Then nothing may be
+	// deleted before In has said where.
+	Proofs *ownerproof.Secrets
+	in     ownerproof.Resource
 }
 
-// MayDelete reports whether obj is, for certain, one of the primaries' and of this installation.
-func (c Claim) MayDelete(obj metav1.Object) bool {
+// In is the claim for the objects of one place.
+func (c Claim) In(place ownerproof.Resource) Claim {
+	c.in = place
+	return c
+}
+
+// MayDelete reports whether obj is, for certain, one of the primaries' and of this installation. It is the one place
+// where that is decided.
+func (c Claim) MayDelete(obj metav1.Object) bool { return c.isMarked(obj) && !c.lacksProof(obj) }
+
+// IsUnproven reports whether MayDelete refuses obj for the lack of a proof alone.
+func (c Claim) IsUnproven(obj metav1.Object) bool { return c.isMarked(obj) && c.lacksProof(obj) }
+
+// isMarked reports whether the marks of obj say so.
+func (c Claim) isMarked(obj metav1.Object) bool {
 	n := NamedBy(obj)
 	if n.IsNone() || !n.kind.is(c.Kind) || n.Contradicts() && !c.Unnamed {
 		return false

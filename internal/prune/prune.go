@@ -155,6 +155,7 @@ func (p *Pruner) unwanted(r Reconcile) (targets []target, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("list what %s %q owns in %s: %w", p.Kind, r.Key(), s, err)
 		}
+		claim := claim.In(s.Resource())
 		for _, obj := range objects {
 			if !wanted.Has(source.ObjectKey(obj)) && obj.GetDeletionTimestamp() == nil && claim.MayDelete(obj) {
 				targets = append(targets, target{s, obj})

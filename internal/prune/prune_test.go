@@ -10,6 +10,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/prune"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,8 @@ func (p *place) String() string      { return p.name }
 func (p *place) Prunes() bool        { return true }
 func (p *place) Place() source.Place { return source.Place{Bucket: p.name} }
 func (p *place) Outdated() error     { return p.outdated }
+
+func (p *place) Resource() ownerproof.Resource { return ownerproof.Bucket(p.name) }
 
 func (p *place) OwnedBy(string) ([]metav1.Object, error) { return p.objects, nil }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -172,6 +173,9 @@ func (s *NATS[T]) Owns() bool { return s.Owned }
 
 // Deletable implements Owned.
 func (s *NATS[T]) Deletable() bool { return s.Owned }
+
+// Resource implements Owned.
+func (s *NATS[T]) Resource() ownerproof.Resource { return ownerproof.Bucket(s.client.Config().Bucket) }
 
 // OwnedBy implements Owned.
 func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {

@@ -9,6 +9,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -35,6 +36,8 @@ type Owned interface {
 	Owns() bool
 	// Deletable tells whether the runtime can delete here, and so waits until what it deleted is gone.
 	Deletable() bool
+	// Resource is where the objects are, as proofs of ownership name it.
+	Resource() ownerproof.Resource
 	// OwnedBy lists the secondaries of a primary of this controller's kind, of every installation.
 	OwnedBy(key string) ([]metav1.Object, error)
 	// All lists everything in the cache. The objects must not be modified.

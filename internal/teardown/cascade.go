@@ -18,7 +18,7 @@ import (
 // long as the primary is gone.
 func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err error) {
 	targets, err := t.toDelete(ctx, a)
-	if err != nil || len(targets) == 0 {
+	if err != nil || len(targets)+len(a.unproven) == 0 {
 		return err == nil, err
 	}
 	keep, err := t.asksToKeep(ctx, a.key)
@@ -26,7 +26,11 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 		return false, err
 	}
 	if keep {
+		a.unproven = nil // it would stay anyway
 		return true, t.leave(ctx, a.key)
+	}
+	if len(targets) == 0 {
+		return true, nil
 	}
 	a.held = heldBy(targets) // what was held before stays so while the caches tell nothing new
 	log := &ownwrites.Log{}
@@ -67,7 +71,8 @@ func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) erro
 
 // toDelete returns what a primary that is gone still owns, but for what is to stay. Of that the sweep has to know.
 func (t *Teardown) toDelete(ctx context.Context, a *absence) ([]owned, error) {
-	targets, err := t.ownedBy(a.key)
+	a.unproven = nil
+	targets, err := t.ownedBy(a)
 	if err != nil {
 		return nil, err
 	}
@@ -95,18 +100,21 @@ func (t *Teardown) deletable() []source.Owned {
 	return slices.DeleteFunc(t.Sources(), func(s source.Owned) bool { return !s.Deletable() })
 }
 
-func (t *Teardown) ownedBy(key string) ([]owned, error) {
+func (t *Teardown) ownedBy(a *absence) ([]owned, error) {
 	var found []owned
-	claim := t.Owner.Claim()
 	for _, s := range t.deletable() {
-		objects, err := s.OwnedBy(key)
+		claim := t.Owner.Claim().In(s.Resource())
+		objects, err := s.OwnedBy(a.key)
 		if err != nil {
-			return nil, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, key, s, err)
+			return nil, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, a.key, s, err)
 		}
 		for _, obj := range objects {
-			if claim.MayDelete(obj) {
+			switch {
+			case claim.MayDelete(obj):
 				found = append(found, owned{s, obj})
-			} else {
+			case claim.IsUnproven(obj):
+				a.leaveUnproven(s, obj)
+			default:
 				t.Counters.Foreign()
 			}
 		}
@@ -124,7 +132,6 @@ type liveSource interface {
 // be deleted now are not asked: the teardown does not end before they are.
 func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 	var found []owned
-	claim := t.Owner.Claim()
 	kept, err := t.kept(a.key)
 	if err != nil {
 		return nil, err
@@ -138,10 +145,15 @@ func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 		if err != nil {
 			return nil, err
 		}
+		claim := t.Owner.Claim().In(s.Resource())
 		for _, obj := range objects {
 			isKept := func(other metav1.Object) bool { return same(obj, other) }
-			if claim.MayDelete(obj) && !slices.ContainsFunc(kept, isKept) {
+			switch {
+			case slices.ContainsFunc(kept, isKept):
+			case claim.MayDelete(obj):
 				found = append(found, owned{s, obj})
+			case claim.IsUnproven(obj):
+				a.leaveUnproven(s, obj)
 			}
 		}
 	}

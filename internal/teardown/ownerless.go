@@ -20,6 +20,8 @@ type Ownerless struct {
 	// Contradicting are ours by their annotations, and another's by their labels.
 	Contradicting int
 	Unmarked      int // they name no owner any more, and we have written them
+	Unproven      int // they name an owner of ours, and a proof of that is wanted and not there
+	ProvenByOlder int // their proof is by a secret that no longer signs; they do not stay
 	Strange       int // labels alone name an owner, without an installation, and nothing tells that it was here
 }
 
@@ -36,13 +38,14 @@ type ownerless struct {
 	unmarked newlyFound
 	strange  newlyFound
 	doubted  newlyFound
+	unproven newlyFound
 	had      map[string]bool // whether the leader has a marker of the delete of an owner, by key
 }
 
 func (t *Teardown) ownerless() *ownerless {
 	return &ownerless{
 		teardown: t, unmarked: newlyFound{before: t.unmarked}, strange: newlyFound{before: t.strange},
-		doubted: newlyFound{before: t.doubted},
+		doubted: newlyFound{before: t.doubted}, unproven: newlyFound{before: t.unproven},
 	}
 }
 
@@ -56,7 +59,7 @@ type newlyFound struct {
 const namesInLog = 10
 
 func (f *newlyFound) add(s source.Owned, obj metav1.Object) {
-	name := s.String() + " " + source.ObjectKey(obj)
+	name := nameOf(s, obj)
 	if _, before := f.before[name]; !before && len(f.first) < namesInLog {
 		f.first = append(f.first, name)
 	}
@@ -113,6 +116,7 @@ func (o *ownerless) lived(ctx context.Context, s source.Owned, obj metav1.Object
 
 // report logs what the last sweep did not find.
 func (o *ownerless) report(ctx context.Context) {
+	o.reportUnproven(ctx)
 	o.teardown.unmarked, o.teardown.strange, o.teardown.doubted = o.unmarked.now, o.strange.now, o.doubted.now
 	if len(o.doubted.first) > 0 {
 		klog.FromContext(ctx).Info("Labels name another owner or installation than annotations do, so it is not "+

@@ -11,11 +11,13 @@ import (
 // StampsOfMissing returns the owner and the stamp of each secondary of this installation whose owner has no document,
 // but for those that were left on purpose or are on their way out. The stamp is none where it went with annotations
 // that somebody took off. What never had one is not among them: resources behind APIs, and what an older version wrote,
-// which nobody could tell from an orphan that was made by hand.
+// which nobody could tell from an orphan that was made by hand. Nor is what has to be proven and is not: a stamp that
+// somebody made up is no evidence.
 func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.Stamp] {
 	return func(yield func(string, owner.Stamp) bool) {
-		left, claim := t.leftOwners(), t.Owner.Claim()
+		left := t.leftOwners()
 		for _, s := range t.swept() {
+			claim := t.Owner.Claim().In(s.Resource())
 			for _, obj := range s.All() {
 				named, ok := claim.OwnerOf(obj)
 				key, _ := named.Key()

@@ -43,7 +43,7 @@ func (t *Teardown) orphanedIn(
 	ctx context.Context, s source.Owned, left *leftOwners, none *ownerless,
 ) brake.Orphans {
 	found := brake.Orphans{Source: s.String(), Owners: map[string]int{}, Outdated: outdated(s) != nil}
-	claim := t.Owner.Claim()
+	claim := t.Owner.Claim().In(s.Resource())
 	for _, obj := range s.All() {
 		named, ok := claim.OwnerOf(obj)
 		if !ok {
@@ -51,10 +51,16 @@ func (t *Teardown) orphanedIn(
 			continue
 		}
 		if !claim.MayDelete(obj) {
+			if none.unproves(s, obj, named, claim, left) {
+				continue
+			}
 			if !none.contradicts(s, obj, named, claim) {
 				t.Counters.Foreign()
 			}
 			continue
+		}
+		if claim.IsProvenByOlder(obj) {
+			none.ProvenByOlder++
 		}
 		key, known := none.keyOf(named)
 		if !known {

@@ -48,9 +48,10 @@ type Owner interface {
 
 // Counters are told what happens.
 type Counters struct {
-	Cascaded     func() // an object was deleted
-	Foreign      func() // an object names an owner of this kind, and may not be deleted
-	LeaderErrors func() // the leader did not answer
+	Cascaded     func()      // an object was deleted
+	LeftUnproven func(n int) // a teardown has ended, and left n objects because nothing proves whose they are
+	Foreign      func()      // an object names an owner of this kind, and may not be deleted
+	LeaderErrors func()      // the leader did not answer
 }
 
 // Config is what a Teardown works with. Everything is needed.
@@ -79,6 +80,7 @@ type Teardown struct {
 	unmarked   map[string]struct{} // see ownerless, as for the next
 	strange    map[string]struct{}
 	doubted    map[string]struct{}
+	unproven   map[string]struct{}
 }
 
 // New returns a Teardown.
@@ -134,7 +136,11 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 	if !conclusive {
 		return false, t.APIs.CannotList(key)
 	}
-	return true, t.removeRecords(ctx, a)
+	if err := t.removeRecords(ctx, a); err != nil {
+		return true, err
+	}
+	a.tellUnproven(ctx)
+	return true, nil
 }
 
 // withLeftOpen is the error of a clean-up that failed, with the intents that were left open. Somebody else settles

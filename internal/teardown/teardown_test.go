@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,6 +47,8 @@ func (o owns) OwnedLive(context.Context, string) ([]metav1.Object, error) { retu
 
 func (o owns) Deletable() bool { return o.deletable }
 func (owns) String() string    { return "OwnsKube" }
+
+func (owns) Resource() ownerproof.Resource { return ownerproof.Kube("", "configmaps") }
 
 // dated is a source that may be outdated.
 type dated struct {

@@ -52,11 +52,12 @@ var mayImport = map[string][]string{
 	"internal/kubeerrors":  {},
 	"internal/mergediff":   {},
 	"internal/resync":      {},
+	"internal/ownerproof":  {},
 
 	// Rooms of the engine.
 	"internal/record":        {"internal/answers", "internal/owner", "internal/source", "internal/backoff"},
-	"internal/source":        {"entity", "internal/guard", "internal/health", "internal/queue"},
-	"internal/owner":         {"entity"},
+	"internal/source":        {"entity", "internal/guard", "internal/health", "internal/queue", "internal/ownerproof"},
+	"internal/owner":         {"entity", "internal/ownerproof"},
 	"internal/managedfields": {"entity"},
 	"internal/applied":       {"internal/managedfields", "internal/mergediff", "internal/owner"},
 	"internal/kubesource":    {"internal/backoff", "internal/kubeerrors", "internal/owner", "internal/source"},

@@ -1,0 +1,166 @@
+package ownerproof_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
+)
+
+var home = ownerproof.Subject{
+	In: ownerproof.Kube("apps", "deployments"), Kind: "Site", Key: "shop/home", Instance: "here",
+	Namespace: "shop", Name: "web",
+}
+
+func secret(c byte) []byte { return bytes.Repeat([]byte{c}, 32) }
+
+func secrets(t testing.TB, all ...[]byte) *ownerproof.Secrets {
+	t.Helper()
+	s, err := ownerproof.New(all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestAProofIsForOneOwnerAndOneObject: another one in its place makes it worthless.
+func TestAProofIsForOneOwnerAndOneObject(t *testing.T) {
+	s := secrets(t, secret('a'))
+	proof := s.Sign(home)
+	if !s.Verify(home, proof) || s.IsOlder(proof) {
+		t.Fatal("its own is worth nothing")
+	}
+	for name, change := range map[string]func(*ownerproof.Subject){
+		"kind":      func(o *ownerproof.Subject) { o.Kind = "Shop" },
+		"key":       func(o *ownerproof.Subject) { o.Key = "shop/away" },
+		"instance":  func(o *ownerproof.Subject) { o.Instance = "there" },
+		"group":     func(o *ownerproof.Subject) { o.In = ownerproof.Kube("extensions", "deployments") },
+		"resource":  func(o *ownerproof.Subject) { o.In = ownerproof.Kube("apps", "daemonsets") },
+		"store":     func(o *ownerproof.Subject) { o.In = ownerproof.Bucket("deployments") },
+		"unknown":   func(o *ownerproof.Subject) { o.In = ownerproof.Resource{} },
+		"namespace": func(o *ownerproof.Subject) { o.Namespace = "other" },
+		"name":      func(o *ownerproof.Subject) { o.Name = "web2" },
+	} {
+		other := home
+		change(&other)
+		if s.Verify(other, proof) {
+			t.Errorf("it is valid for another %s", name)
+		}
+	}
+}
+
+// TestAByteBelongsToOneField: what is moved to the field beside is another subject.
+func TestAByteBelongsToOneField(t *testing.T) {
+	s := secrets(t, secret('a'))
+	seen := map[string]string{}
+	for name, subject := range map[string]ownerproof.Subject{
+		"none":                 {In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab"},
+		"group to resource":    {In: ownerproof.Kube("a", "bab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab"},
+		"resource to kind":     {In: ownerproof.Kube("ab", "a"), Kind: "bab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab"},
+		"kind to key":          {In: ownerproof.Kube("ab", "ab"), Kind: "a", Key: "bab", Instance: "ab", Namespace: "ab", Name: "ab"},
+		"key to instance":      {In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "a", Instance: "bab", Namespace: "ab", Name: "ab"},
+		"instance to ns":       {In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "ab", Instance: "a", Namespace: "bab", Name: "ab"},
+		"namespace to name":    {In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "a", Name: "bab"},
+		"all of it":            {In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "ab", Instance: "ab", Name: "abab"},
+		"a bucket":             {In: ownerproof.Bucket("ab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab"},
+		"a group of that name": {In: ownerproof.Kube("", "ab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab"},
+	} {
+		proof := s.Sign(subject)
+		if other, twice := seen[proof]; twice {
+			t.Errorf("%q and %q have the same proof", name, other)
+		}
+		seen[proof] = name
+	}
+}
+
+// TestTheFirstSecretSignsAndAllVerify.
+func TestTheFirstSecretSignsAndAllVerify(t *testing.T) {
+	before, after := secrets(t, secret('a')), secrets(t, secret('b'), secret('a'))
+	if proof := before.Sign(home); !after.Verify(home, proof) || !after.IsOlder(proof) {
+		t.Error("the proof of the old secret is not valid, or not older")
+	}
+	if proof := after.Sign(home); !after.Verify(home, proof) || after.IsOlder(proof) {
+		t.Error("the proof of the new secret is not valid, or older")
+	}
+	if before.Verify(home, after.Sign(home)) {
+		t.Error("the proof of a secret that is not known is valid")
+	}
+	if before.Sign(home) != secrets(t, secret('a'), secret('c')).Sign(home) {
+		t.Error("a secret signs the same in another way")
+	}
+}
+
+func TestWhatIsNoProofIsWorthNothing(t *testing.T) {
+	s := secrets(t, secret('a'))
+	proof := s.Sign(home)
+	id, mac, _ := strings.Cut(proof, ".")
+	flipped := "A" + mac[1:]
+	if mac[0] == 'A' {
+		flipped = "B" + mac[1:]
+	}
+	for _, text := range []string{
+		"", ".", id, id + ".", "." + mac, mac, proof + "A", proof + "=", " " + proof, proof[:len(proof)-1],
+		id + "." + flipped, "xxxxxxxx." + mac, id + "." + strings.Repeat("*", len(mac)),
+	} {
+		if s.Verify(home, text) {
+			t.Errorf("%q is valid", text)
+		}
+	}
+}
+
+// TestASecretIsCopied: who cleans the slice up afterwards does not change it.
+func TestASecretIsCopied(t *testing.T) {
+	mine := secret('a')
+	s := secrets(t, mine)
+	proof := s.Sign(home)
+	clear(mine)
+	if !secrets(t, secret('a')).Verify(home, proof) || s.Sign(home) != proof {
+		t.Error("the secret changed with the slice")
+	}
+	// One whose HMAC is made after that, too: the pool may be empty at any time.
+	other := secret('b')
+	s = secrets(t, other)
+	clear(other)
+	if !secrets(t, secret('b')).Verify(home, s.Sign(home)) {
+		t.Error("the secret changed with the slice before it was used")
+	}
+}
+
+func TestSecretsThatAreNoneAreRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		secrets [][]byte
+		says    string
+	}{
+		"none":      {nil, "a secret is needed"},
+		"too short": {[][]byte{secret('a'), []byte("fifteen bytes..")}, "secret 2 has 15 bytes; at least 16"},
+		"nil":       {[][]byte{nil}, "secret 1 has 0 bytes"},
+		"twice":     {[][]byte{secret('a'), secret('b'), secret('a')}, "secrets 1 and 3 are the same"},
+	} {
+		if _, err := ownerproof.New(test.secrets...); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want one that says %q", name, err, test.says)
+		}
+	}
+	if _, err := ownerproof.New(secret('a')[:ownerproof.MinSecret]); err != nil {
+		t.Errorf("the shortest: %v", err)
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	s := secrets(b, secret('a'))
+	proof := s.Sign(home)
+	b.ReportAllocs()
+	for b.Loop() {
+		if !s.Verify(home, proof) {
+			b.Fatal("it is not valid")
+		}
+	}
+}
+
+func BenchmarkSign(b *testing.B) {
+	s := secrets(b, secret('a'))
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Sign(home)
+	}
+}

@@ -1,0 +1,69 @@
+package teardown
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// The rule for an object that names an owner of ours and does not prove it, where proofs are wanted:
+//
+// As far as we can tell it is not ours. Nothing deletes it, no teardown waits for it, and its stamp is no evidence.
+// Whoever reads the log or the counts is told of it. Whether it is such says owner.Claim.
+
+// leaveUnproven notes what stays for the lack of a proof.
+func (a *absence) leaveUnproven(s source.Owned, obj metav1.Object) {
+	if a.unproven == nil {
+		a.unproven = map[string]struct{}{}
+	}
+	a.unproven[nameOf(s, obj)] = struct{}{}
+}
+
+func nameOf(s source.Owned, obj metav1.Object) string {
+	return s.String() + " " + source.ObjectKey(obj)
+}
+
+// tellUnproven says at the end of a teardown what it left.
+func (a *absence) tellUnproven(ctx context.Context) {
+	all := len(a.unproven)
+	if all == 0 {
+		return
+	}
+	a.teardown.Counters.LeftUnproven(all)
+	names := slices.Sorted(maps.Keys(a.unproven))
+	klog.FromContext(ctx).Info("The teardown has left objects that name this owner and carry no valid proof of it: "+
+		"delete them by hand if they were the owner's",
+		"first", names[:min(all, namesInLog)], "all", all)
+}
+
+// unproves counts an object that names an owner of ours and does not prove it. It reports whether the object is such.
+// What a deletion policy left stays known as left: a secret that is given again proves it again.
+func (o *ownerless) unproves(
+	s source.Owned, obj metav1.Object, named owner.Named, claim owner.Claim, left *leftOwners,
+) bool {
+	if !claim.IsUnproven(obj) {
+		return false
+	}
+	o.unproven.add(s, obj)
+	o.Unproven++
+	if key, _ := named.Key(); key != "" && !o.teardown.Primaries.Exists(key) {
+		left.use(key)
+	}
+	return true
+}
+
+// reportUnproven logs what the last sweep did not find.
+func (o *ownerless) reportUnproven(ctx context.Context) {
+	o.teardown.unproven = o.unproven.now
+	if len(o.unproven.first) > 0 {
+		klog.FromContext(ctx).Info("Objects name an owner of this controller and carry no valid proof of it, so "+
+			"nothing deletes them. A reconcile that writes them proves them. Where none does, somebody else "+
+			"has marked them, or the reconciler no longer wants them: delete them by hand",
+			"first", o.unproven.first, "all", o.Unproven)
+	}
+}
