@@ -27,6 +27,8 @@ type Host interface {
 	Warn(key, reason, message string)
 	// Logger is the logger of a reconcile; base is its term's.
 	Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger
+	// Confined reports whether the objects of a place are secondaries that may not name owners in other namespaces.
+	Confined(place source.Place) bool
 	// MayDelete, AwaitName and Uncovered are those of Kubernetes; primary is the key that is reconciled.
 	MayDelete(obj metav1.Object) bool
 	AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool)

@@ -75,16 +75,6 @@ func (n Named) Key() (key, hash string) {
 // HashPrefix is what entity.OwnerLabelValue puts before the hash of a key that is no value of a label.
 const HashPrefix = "sha256-"
 
-// OfOldRuntime reports whether an owner is named as the original Kumori runtime does it: in labels alone, without an
-// installation. What names its owner in annotations was written by somebody who knows of this runtime.
-func (n Named) OfOldRuntime() bool { return n.IsStripped() && n.instance.none() }
-
-// IsStripped reports whether somebody took off annotations, with all that they told: labels stand where they are gone.
-func (n Named) IsStripped() bool {
-	stripped := func(m mark) bool { return m.annotation == "" && m.label != "" }
-	return stripped(n.kind) || stripped(n.key) || stripped(n.instance)
-}
-
 // Contradicts reports whether annotations and labels name different owners or installations. Nobody knows then whose
 // the object is.
 func (n Named) Contradicts() bool {
@@ -98,6 +88,8 @@ type Claim struct {
 	// Unnamed claims what names no installation, too: what the original Kumori runtime has made. That knows of no
 	// contradictions, and its controllers delete by themselves, so then the annotations win.
 	Unnamed bool
+
+	anyNamespace bool // see In
 }
 
 // MayDelete reports whether obj is, for certain, one of the primaries' and of this installation.

@@ -98,14 +98,14 @@ func (t *Teardown) deletable() []source.Owned {
 
 func (t *Teardown) ownedBy(key string) ([]owned, error) {
 	var found []owned
-	claim := t.Owner.Claim()
 	for _, s := range t.deletable() {
+		claim := t.Owner.Claim().In(s)
 		objects, err := s.OwnedBy(key)
 		if err != nil {
 			return nil, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, key, s, err)
 		}
 		for _, obj := range objects {
-			if claim.MayDelete(obj) {
+			if claim.Owns(obj, key) {
 				found = append(found, owned{s, obj})
 			} else {
 				t.Counters.Foreign()
@@ -125,7 +125,6 @@ type liveSource interface {
 // be deleted now are not asked: the teardown does not end before they are.
 func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 	var found []owned
-	claim := t.Owner.Claim()
 	kept, err := t.kept(a.key)
 	if err != nil {
 		return nil, err
@@ -135,13 +134,14 @@ func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 		if !ok || slices.Contains(a.stale, s) {
 			continue
 		}
+		claim := t.Owner.Claim().In(s)
 		objects, err := live.OwnedLive(ctx, a.key)
 		if err != nil {
 			return nil, err
 		}
 		for _, obj := range objects {
 			isKept := func(other metav1.Object) bool { return same(obj, other) }
-			if claim.MayDelete(obj) && !slices.ContainsFunc(kept, isKept) {
+			if claim.Owns(obj, a.key) && !slices.ContainsFunc(kept, isKept) {
 				found = append(found, owned{s, obj})
 			}
 		}
