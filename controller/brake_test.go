@@ -244,10 +244,12 @@ func TestTheBrakeHoldsDeletesOwedAtStart(t *testing.T) {
 	eventually(t, "they are torn down", func() bool { return count(t, m.pages) == 4 })
 }
 
-// orphanedPages makes pages whose owners never existed.
+// orphanedPages makes pages of sites that somebody deleted while no controller ran, and that have no record.
 func (w *world) orphanedPages(pages *entity.Client[*page], n int) {
 	w.t.Helper()
+	sites := w.sites()
 	for i := range n {
+		were(w.t, sites, siteName(i))
 		must(w.t, pages.Create(w.t.Context(), w.ownedPage(siteName(i), siteName(i))))
 	}
 }

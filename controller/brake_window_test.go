@@ -66,6 +66,9 @@ func TestTheSweepsOfAWindowCountTogether(t *testing.T) {
 	c, err := New("sites", sites, (&calls{}).reconciler(nil), Owns(pages), WithResyncInterval(100*time.Millisecond),
 		WithWorkers(4))
 	must(t, err)
+	for i := range brake.Least - 1 {
+		were(t, sites, fmt.Sprint("first-", i), fmt.Sprint("second-", i))
+	}
 	w.run(c)
 	must(t, sites.Create(ctx, newSite("home", "one")))
 	eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > 0 })

@@ -37,7 +37,8 @@ const (
 // changed. An entity without an owner, such as one that a person put, is a *ResourceExistsError, and an event on the
 // primary says so. To hand it over, write the owner's annotations into it. An entity of another primary is an
 // *AlreadyOwnedError: two owners would undo each other's work for ever. The leader is asked before either error is
-// returned. Outside a reconcile no owner is set or checked.
+// returned. An entity of another namespace than the primary is refused before anything is written, where client is a
+// source of Owns without WithOwnersInOtherNamespaces. Outside a reconcile no owner is set or checked.
 //
 // It reads from the cache, which shows this process's own writes. If another writer was faster, it reads live and tries
 // again, with pauses that grow, for ten seconds and no longer than ctx; so mutate may be called more than once. After
@@ -47,7 +48,11 @@ func CreateOrUpdate[T entity.IEntity](
 ) (OperationResult, error) {
 	key := source.ObjectKey(obj)
 	if r, ok := current.Of(ctx); ok {
-		r.Want(source.Place{Bucket: client.Config().Bucket}, key)
+		place := source.Place{Bucket: client.Config().Bucket}
+		if err := r.MayOwn(place, key); err != nil {
+			return OperationResultNone, fmt.Errorf("create or update %s %q: %w", client.Kind(), key, err)
+		}
+		r.Want(place, key)
 	}
 	template := obj.DeepCopyObject().(T)
 	result, err := createOrUpdate(ctx, client, obj, readCached, mutate)

@@ -140,6 +140,9 @@ func TestExternalResourcesOfANamespacedBucket(t *testing.T) {
 	eventually(t, "an edit by hand is undone", func() bool { return w.cloud.Of("one/home") == "=1" })
 	must(t, w.sites.Delete(t.Context(), "one/home"))
 	eventually(t, "one is gone", func() bool { return w.cloud.Of("one/home") == "" && w.gone("one/home") })
+	_, err := w.kv("namespaced").PutString(t.Context(), "two.ghost", "{")
+	must(t, err)
+	must(t, w.kv("namespaced").Delete(t.Context(), "two.ghost"))
 	w.cloud.Add(cloudtest.Disk{Owner: "two/ghost", Instance: w.c.Instance(), Size: 1})
 	eventually(t, "an orphan is swept", func() bool { return w.cloud.Of("two/ghost") == "" })
 	if w.cloud.Of("two/home") != "=1" {

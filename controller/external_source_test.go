@@ -322,6 +322,7 @@ func TestCascadeDeletesWhatAPrimaryOwnsBehindAnAPIAndWaitsUntilItIsGone(t *testi
 
 func TestSweepDeletesExternalResourcesWhoseOwnerDoesNotExist(t *testing.T) {
 	w := newCloudWorld(t, quick, leaveDisks, WithResyncInterval(50*time.Millisecond))
+	were(t, w.sites, "ghost")
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the site is known", func() bool { return w.seen.count("home") > 0 })

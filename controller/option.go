@@ -24,6 +24,7 @@ type sourceOptions struct {
 	predicates        source.Predicates
 	deleter           Deleter
 	prune             bool
+	open              bool // see WithOwnersInOtherNamespaces
 	name              string
 	watchErrorHandler cache.WatchErrorHandlerWithContext
 }
@@ -252,7 +253,7 @@ func WithPrimary(opts ...SourceOption) Option {
 		if so.prune {
 			return errors.New("WithPrimary: WithPrune is for Owns and OwnsKube; the runtime never deletes primaries")
 		}
-		if err := so.onlyForKube(); err != nil {
+		if err := errors.Join(so.onlyForKube(), so.onlyForOwned()); err != nil {
 			return fmt.Errorf("WithPrimary: %w", err)
 		}
 		o.Predicates = append(o.Predicates, so.predicates...)

@@ -43,7 +43,7 @@ func OwnsExternal(client external.IExternalClient) Option {
 			s := e.APIs.New("OwnsExternal", inner, config)
 			due := func(owner string) { e.Notice(owner, operation.Of(OperationExternal), queue.Secondary) }
 			s.Handlers = apisource.Handlers{
-				Events: e.EventsOf(s, nil, e.Owners, OperationExternal), Pushed: due, Missing: due,
+				Events: e.EventsOf(s, nil, e.OwnersIn(s), OperationExternal), Pushed: due, Missing: due,
 			}
 			return s, e.APIs.Add(s)
 		})

@@ -60,7 +60,7 @@ func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 				return nil, err
 			}
 			s := so.kubeSource(e, informer, "OwnsKube", true)
-			s.SetSink(e.EventsOf(s, so.predicates, e.Owners, OperationSecondary))
+			s.SetSink(e.EventsOf(s, so.predicates, e.OwnersIn(s), OperationSecondary))
 			return s, nil
 		})
 		return nil
@@ -87,6 +87,9 @@ func WatchesKube(
 			return errors.New("WatchesKube: WithDeleter and WithPrune are for OwnsKube; " +
 				"what is only watched is never deleted")
 		}
+		if err := so.onlyForOwned(); err != nil {
+			return fmt.Errorf("WatchesKube: %w", err)
+		}
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := so.kubeSource(e, informer, "WatchesKube", false)
 			s.SetSink(e.EventsOf(s, so.predicates, keys, OperationTertiary))
@@ -103,7 +106,7 @@ func (o *sourceOptions) kubeSource(
 	host, n := e.KubeHost()
 	return kubesource.New(informer, host, kubesource.Config{
 		Role: role, Number: n, Name: o.name, Kind: e.Kind, Owned: owned, Deleter: o.deleter,
-		Prune:             o.prune,
+		Prune: o.prune, Open: o.open,
 		WatchErrorHandler: o.watchErrorHandler,
 	})
 }

@@ -372,6 +372,7 @@ func TestTheSweepDeletesKubernetesObjectsWithoutAnOwner(t *testing.T) {
 	w := newWorld(t)
 	w.installed()
 	k := newCluster(t)
+	were(t, w.sites(), "nobody")
 	k.Add(w.ownedMap("orphan", "nobody"))
 	k.Add(w.mapOf("foreign", "Site", "nobody", "another-installation"))
 	// Before the controller runs: the informer may have synced without them, and there is one sweep only.

@@ -27,10 +27,10 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 		so.needsTeardown(o)
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
-				Role: "Owns", Owner: e.Kind, Owned: true, Prune: so.prune,
+				Role: "Owns", Owner: e.Kind, Owned: true, Prune: so.prune, Open: so.open,
 				Joined: len(so.predicates) > 0, Changed: e.SourceHealth,
 			})
-			s.SetSink(e.EventsOf(s, so.predicates, e.Owners, OperationSecondary))
+			s.SetSink(e.EventsOf(s, so.predicates, e.OwnersIn(s), OperationSecondary))
 			return s, nil
 		})
 		return nil
@@ -55,6 +55,9 @@ func Watches[T entity.IEntity](
 		}
 		if so.prune {
 			return fmt.Errorf("Watches(%s): WithPrune is for Owns; what is only watched stays", client.Kind())
+		}
+		if err := so.onlyForOwned(); err != nil {
+			return fmt.Errorf("Watches(%s): %w", client.Kind(), err)
 		}
 		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {

@@ -39,11 +39,18 @@ type Stats struct {
 	// Pruned counts those that a reconcile did not want any more; see WithPrune.
 	TornDown, Cascaded, Pruned uint64
 	// Sweeps counts sweeps that have ended. Orphaned is how many objects without an owner the last one found. Those
-	// that name a hash of the owner's key alone stay: nobody can be asked whether such an owner is really gone. Under
-	// the Kumori API those stay, too, of which labels alone name an owner, without an installation, and nothing tells
-	// that it ever was in the bucket: they may be another installation's. The log names them.
+	// that name a hash of the owner's key alone stay: nobody can be asked whether such an owner is really gone.
 	Sweeps   uint64
 	Orphaned int
+	// NeverWas is how many of Orphaned name an owner that, as far as anybody can tell, never was: it has neither a
+	// document nor a record, and the leader no marker of its delete; or it is no key that the bucket can have. They are
+	// never deleted, no reconciler is called for them, and the brake does not hold them, unless they carry a revision
+	// which tells that the bucket was restored. The log names each once.
+	NeverWas int
+	// CrossNamespace is how many objects the last sweep found that name an owner in another namespace, in a source
+	// without WithOwnersInOtherNamespaces. They are never deleted, no primary is reconciled for them, and the log names
+	// each once.
+	CrossNamespace int
 	// Unmarked is how many objects the last sweep found that a handle of this controller has written and that name no
 	// owner any more, or none that can be made out: somebody has taken its labels and annotations off. They are never
 	// deleted, and the log names them. What a handle wrote outside of a reconcile, for nobody, counts too.
@@ -59,7 +66,7 @@ type Stats struct {
 	Unproven, ProvenByOlder int
 	LeftUnproven            uint64
 	// Foreign counts encounters with objects that name an owner of this kind and are not deleted: they are of another
-	// installation, or their labels name another owner than their annotations.
+	// installation, they are in another namespace, or their labels name another owner than their annotations.
 	Foreign uint64
 	// Uncovered counts encounters with objects of a primary that a Kubernetes informer does not show, because it is
 	// confined to other namespaces or labels. When the primary goes, only the process that wrote them knows of them.
@@ -132,6 +139,7 @@ func statsOf(e *engine.Engine) Stats {
 	if swept := c.Ownerless.Load(); swept != nil {
 		s.Orphaned, s.Unmarked, s.Contradicting = swept.Orphaned, swept.Unmarked, swept.Contradicting
 		s.Unproven, s.ProvenByOlder = swept.Unproven, swept.ProvenByOlder
+		s.NeverWas, s.CrossNamespace = swept.NeverWas, swept.CrossNamespace
 	}
 	for prio, depth := range queue.Ready {
 		s.Ready[len(s.Ready)-1-prio] = depth

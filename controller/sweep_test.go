@@ -1,11 +1,22 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 )
+
+// were makes the sites of these keys and deletes them again, as somebody does while no controller runs: the markers of
+// the deletes stay.
+func were(t *testing.T, sites *entity.Client[*site], keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		must(t, sites.Create(t.Context(), newSite(key, "")))
+		must(t, sites.Delete(t.Context(), key))
+	}
+}
 
 // started runs a controller over sites and pages once, so that the installation has an id.
 func (w *world) installed() {
@@ -31,6 +42,7 @@ func TestTheSweepDeletesWhatHasNoOwner(t *testing.T) {
 	must(t, err)
 	must(t, pages.Create(ctx, w.ownedPage("owned", "home")))
 	must(t, pages.Create(ctx, w.ownedPage("of-broken", "broken")))
+	were(t, sites, "nobody")
 	must(t, pages.Create(ctx, w.ownedPage("orphan", "nobody")))
 	must(t, pages.Create(ctx, foreignPage("foreign", "nobody")))
 
@@ -66,6 +78,7 @@ func TestTheSweepsDryRunOnlyReports(t *testing.T) {
 	w := newWorld(t)
 	w.installed()
 	sites, pages := w.sites(), w.pages()
+	were(t, sites, "nobody")
 	must(t, pages.Create(t.Context(), w.ownedPage("orphan", "nobody")))
 	var seen calls
 	c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(20*time.Millisecond),
@@ -76,6 +89,65 @@ func TestTheSweepsDryRunOnlyReports(t *testing.T) {
 	if c.Stats().Orphaned != 1 || !exists(t, pages, "orphan") || seen.count("nobody") != 0 {
 		t.Errorf("orphaned %d, reconciled %v; want one reported and nothing done", c.Stats().Orphaned,
 			seen.of("nobody"))
+	}
+}
+
+// namedTwice are the objects that lines of a message name as the first more than once.
+func (l *logLines) namedTwice(message string) (twice []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	named := map[string]bool{}
+	for _, line := range l.lines {
+		if text, ok := line["msg"].(string); !ok || !strings.HasPrefix(text, message) {
+			continue
+		}
+		for _, object := range line["first"].([]any) {
+			if named[object.(string)] {
+				twice = append(twice, object.(string))
+			}
+			named[object.(string)] = true
+		}
+	}
+	return twice
+}
+
+// TestAnOwnerThatNeverWasIsOnlyReported, once, whatever it is called: nobody knows who made its pages.
+func TestAnOwnerThatNeverWasIsOnlyReported(t *testing.T) {
+	t.Parallel()
+	for name, owner := range map[string]string{
+		"never seen": "ghost", "no key": "gh ost\n\x1b[31m", "another kind of key": "ns/ghost", "reserved": "_nagi.lease",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			sites, pages := w.sites(), w.pages()
+			var seen calls
+			c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(30*time.Millisecond))
+			must(t, err)
+			var log logLines
+			w.run(logging{c, log.logger()})
+			eventually(t, "it works", func() bool { return c.Stats().Leading })
+			for i := range many { // more than half of all that there is
+				must(t, pages.Create(t.Context(), w.ownedPage(siteName(i), owner)))
+			}
+			eventually(t, "all are reported", func() bool { return c.Stats().NeverWas == many })
+			sweeps := c.Stats().Sweeps
+			eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+3 })
+			s := c.Stats()
+			if s.Orphaned != many || s.BrakeEngaged != 0 || s.Brake.Swept != 0 || s.Reconciles != 0 || s.Malformed != 0 {
+				t.Errorf("%d orphaned, the brake engaged %d times, %d reconciles, %d malformed: %v",
+					s.Orphaned, s.BrakeEngaged, s.Reconciles, s.Malformed, seen.of(owner))
+			}
+			if n := count(t, pages); n != many {
+				t.Errorf("%d pages are left of %d", n, many)
+			}
+			if s.Foreign != 0 {
+				t.Errorf("%d are taken for another installation's", s.Foreign)
+			}
+			if twice := log.namedTwice("Objects name an owner that, as far as anybody can tell"); len(twice) > 0 {
+				t.Errorf("the log names again: %v", twice)
+			}
+		})
 	}
 }
 

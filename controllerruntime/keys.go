@@ -8,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,6 +96,15 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 	}
 }
 
+// everywhere is for all sources of this API.
+type everywhere struct{}
+
+// AnyNamespace implements owner.AnyNamespace.
+func (everywhere) AnyNamespace() bool { return true }
+
+// Resource implements owner.Source. This API wants no proofs.
+func (everywhere) Resource() ownerproof.Resource { return ownerproof.Resource{} }
+
 // GarbageSecondaries enqueues, with OperationDelete, each owner that secondaries name and that does not exist. The
 // leader is asked before SyncHandler is called, and the brake holds back a mass delete. An override may call it from
 // its own GarbageSecondaries; at any other time it does nothing.
@@ -130,7 +140,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSeco
 	if r.controller == nil {
 		return secondaryResource, "", nil
 	}
-	keys, err := r.engine.Owners(context.Background(), secondaryResource)
+	keys, err := r.engine.OwnersIn(everywhere{})(context.Background(), secondaryResource)
 	if err != nil || len(keys) == 0 {
 		return secondaryResource, "", err
 	}

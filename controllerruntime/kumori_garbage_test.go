@@ -13,6 +13,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// departed makes sites and deletes them again, as somebody does while no controller runs: the markers of the deletes
+// stay.
+func departed(t *testing.T, sites *entity.Client[*site], keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		must(t, sites.Create(t.Context(), newSite(key, "")))
+		must(t, sites.Delete(t.Context(), key))
+	}
+}
+
 // collecting overrides GarbageSecondaries.
 type collecting struct {
 	*listening
@@ -31,7 +41,9 @@ func (c *collecting) GarbageSecondaries() { c.collect() }
 func TestKumoriDefaultGarbageSecondariesEnqueuesEachMissingOwnerWithDelete(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
-	_, informer := kubeInformer(t, owned(configMap("settings", ""), "gone-too"))
+	_, informer := kubeInformer(t, owned(configMap("settings", ""), "gone-too"),
+		owned(configMap("of-a-ghost", ""), "never-was"))
+	departed(t, sites, "gone", "gone-too")
 	must(t, sites.Create(t.Context(), newSite("home", "")))
 	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
 	must(t, pages.Create(t.Context(), owned(newPage("b", ""), "gone")))
@@ -47,11 +59,15 @@ func TestKumoriDefaultGarbageSecondariesEnqueuesEachMissingOwnerWithDelete(t *te
 	if n := c.seen.with("home", controller.OperationDelete); n != 0 {
 		t.Errorf("an owner that exists was synced with Delete %d times", n)
 	}
+	if n := c.seen.count("never-was"); n != 0 || c.Stats().NeverWas != 1 {
+		t.Errorf("an owner that never was was synced %d times, and %d objects are reported", n, c.Stats().NeverWas)
+	}
 }
 
 func TestKumoriDefaultGarbageSecondariesComesBackEachInterval(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
+	departed(t, sites, "gone")
 	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
 	// which leaves the page where it is
 	c := kumori{sites: sites, pages: pages, resync: 100 * time.Millisecond}.custom(nil)
@@ -89,6 +105,7 @@ func TestKumoriBrakeHoldsAMassOfMissingOwnersUntilItIsReleased(t *testing.T) {
 	const mass = 2 * brake.Least
 	owner := func(i int) string { return fmt.Sprintf("gone-%d", i) }
 	for i := range mass {
+		departed(t, sites, owner(i))
 		must(t, pages.Create(t.Context(), owned(newPage(fmt.Sprintf("page-%d", i), ""), owner(i))))
 	}
 	c := kumori{sites: sites, pages: pages}.custom(nil)
@@ -115,6 +132,7 @@ func TestKumoriBrakeHoldsAMassOfMissingOwnersUntilItIsReleased(t *testing.T) {
 func TestKumoriGarbageSecondariesOverriddenReplacesTheDefault(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
+	departed(t, sites, "gone")
 	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
 	var collected, early atomic.Int32
 	c := kumori{sites: sites, pages: pages, resync: 100 * time.Millisecond}.collecting(func(c *collecting) {
@@ -136,6 +154,7 @@ func TestKumoriGarbageSecondariesOverriddenReplacesTheDefault(t *testing.T) {
 func TestKumoriGarbageSecondariesOverriddenMayCallTheDefault(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
+	departed(t, sites, "gone")
 	must(t, pages.Create(t.Context(), owned(newPage("a", ""), "gone")))
 	c := kumori{sites: sites, pages: pages}.collecting(func(c *collecting) { c.kumoriRuntime.GarbageSecondaries() })
 	runKumori(t, c)

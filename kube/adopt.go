@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,10 @@ import (
 func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	key := source.ObjectKey(obj)
 	desired := obj.DeepCopyObject().(T)
-	primary, stamp := k.ownerIn(ctx, desired)
+	primary, stamp, refused := k.ownerIn(ctx, desired)
 	stamp.Set(desired)
 	manager, err := k.managerIn(ctx)
-	if err == nil && primary.IsNone() {
+	if err = cmp.Or(err, refused); err == nil && primary.IsNone() {
 		err = errors.New("there is no owner to adopt it for: " +
 			"call it with a reconcile's context, or set the owner of the object (SetOwner)")
 	}

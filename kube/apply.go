@@ -136,7 +136,9 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 		return nil, fmt.Errorf("apply %s: %w", kubeerrors.ResourceName(k.resource), err)
 	}
 	desired := &unstructured.Unstructured{Object: c.fields}
-	c.owner, c.stamp = k.ownerIn(ctx, desired)
+	if c.owner, c.stamp, err = k.ownerIn(ctx, desired); err != nil {
+		return nil, fmt.Errorf("apply %s %q: %w", kubeerrors.ResourceName(k.resource), c.key, err)
+	}
 	c.unstamp() // it is no reason to apply
 	data, err := json.Marshal(c.fields)
 	if err != nil {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,12 +51,12 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 		return OperationResultNone, err
 	}
 	manager, err := k.managerIn(ctx)
-	if err != nil {
+	template := obj.DeepCopyObject().(T)
+	primary, stamp, refused := k.ownerIn(ctx, template.DeepCopyObject().(T))
+	if err = cmp.Or(err, refused); err != nil {
 		return OperationResultNone,
 			fmt.Errorf("create or update %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
 	}
-	template := obj.DeepCopyObject().(T)
-	primary, stamp := k.ownerIn(ctx, template.DeepCopyObject().(T))
 	existing := k.lookup(key)
 	cached, changed := existing == nil || !mergediff.OnlyMetadata(existing), false
 	for tries := 0; ; tries++ {

@@ -18,16 +18,21 @@ import (
 )
 
 // ownerIn is the owner of what is written under ctx, and makes it obj's: the reconciled primary, which is to own it,
-// else whom obj names. stamp is what obj is to carry of its owner's revision.
-func (k *Handle[T]) ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp owner.Stamp) {
-	if r, ok := current.Of(ctx); ok {
-		r.Want(source.Place{Informer: k.informer}, source.ObjectKey(obj))
-		primary := r.Primary()
-		primary.Owner.Own(obj)
-		k.prove(ctx, obj)
-		return owner.Of(obj), primary.Stamp
+// else whom obj names. stamp is what obj is to carry of its owner's revision. It refuses what the primary may not own.
+func (k *Handle[T]) ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp owner.Stamp, err error) {
+	r, ok := current.Of(ctx)
+	if !ok {
+		return owner.Of(obj), owner.StampOf(obj), nil
 	}
-	return owner.Of(obj), owner.StampOf(obj)
+	place, key := source.Place{Informer: k.informer}, source.ObjectKey(obj)
+	if err := r.MayOwn(place, key); err != nil {
+		return named, stamp, err
+	}
+	r.Want(place, key)
+	primary := r.Primary()
+	primary.Owner.Own(obj)
+	k.prove(ctx, obj)
+	return owner.Of(obj), primary.Stamp, nil
 }
 
 // prove gives obj, which names the owner of what is written under ctx, the proof that the controller wants.
@@ -65,6 +70,9 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 
 // mayDelete refuses what is not for certain the reconciled primary's and of this installation.
 func (k *Handle[T]) mayDelete(r current.Reconcile, key string, obj metav1.Object) error {
+	if err := r.MayOwn(source.Place{Informer: k.informer}, key); err != nil {
+		return err
+	}
 	if err := k.mayWrite(key, r.Primary().Owner, "", obj); err != nil {
 		return err
 	}

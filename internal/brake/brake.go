@@ -8,8 +8,8 @@
 //   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
 //     to an earlier state; and if anything expired by the bucket's age limit, and nobody said that this is meant.
 //   - It engages if anything would go while there is a secondary whose owner is missing and which carries a revision of
-//     it that the stream has not reached, or has given to another document, or that is of another stream; or which has
-//     carried one, and of whose owner nothing tells that somebody deleted it.
+//     it that the stream has not reached, or has given to another document, or that is of another stream.
+//   - What names an owner that, as far as anybody can tell, never was does not concern it, but for such revisions.
 //   - It engages if more than half of the primaries, and at least Least, do not want any more what they own; and if
 //     anything of that speaks against it.
 //   - It collects suspects before it decides, so that the first of a mass delete do not slip through. Where the
@@ -71,10 +71,8 @@ type Config struct {
 	// Bucket keeps the brake's state and the known stream, and has the key that releases the brake.
 	Bucket *record.Bucket
 	// Secondaries returns the owner and the stamp of each secondary of this installation whose owner has no document,
-	// but for those that were left on purpose or are on their way out. The stamp is none if the secondary lost it.
+	// but for those that were left on purpose or are on their way out, and those that have no stamp.
 	Secondaries func(ctx context.Context) iter.Seq2[string, owner.Stamp]
-	// Marked asks the leader whether a key has the marker of a delete.
-	Marked func(ctx context.Context, key string) (bool, error)
 	// Window is how long a delete that was let go counts.
 	Window time.Duration
 	// Backlog reports whether keys that wait in the background are still to be reconciled.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // The disaster matrix: each part of the world is lost, goes back to a backup, stays while the others go back, or is
@@ -292,22 +293,40 @@ func (m *matrix) goOn() {
 // sweepAll has the brake decide about the pages whose sites are neither there nor owed.
 func (m *matrix) sweepAll() {
 	now := m.moment()
-	found := brake.Orphans{Source: "Owns Page", Owners: map[string]int{}, Known: len(now.pages)}
+	unproved := m.unproved()
+	found := brake.Orphans{
+		Source: "Owns Page", Owners: map[string]int{}, Known: len(now.pages) - len(unproved), Unproved: unproved,
+	}
 	for key := range now.pages {
 		_, exists := now.docs[key]
 		_, owed := now.anchors[key]
 		if !exists && !owed {
 			found.Owners[key]++
-			found.Count++
 		}
 	}
+	found.Count = len(found.Owners) - len(unproved)
 	var all []brake.Orphans
-	if found.Count > 0 {
+	if len(found.Owners) > 0 {
 		all = append(all, found)
 	}
 	for _, key := range m.sweep(all...) {
 		m.take(key)
 	}
+}
+
+// unproved are the owners of pages of which nothing tells that they ever were.
+func (m *matrix) unproved() sets.Set[string] {
+	now, unproved := m.moment(), sets.New[string]()
+	for key := range now.pages {
+		_, exists := now.docs[key]
+		_, owed := now.anchors[key]
+		marked := false
+		m.change(func() { marked = m.markers[key] })
+		if !exists && !owed && !marked {
+			unproved.Insert(key)
+		}
+	}
+	return unproved
 }
 
 // takePages deletes the pages of what was torn down, and of what a release let go.
@@ -351,9 +370,9 @@ func (m *matrix) judge(f fault, r restore) {
 		return
 	}
 	missing := 0
-	now := m.moment()
+	now, reported := m.moment(), m.unproved()
 	for key := range now.pages {
-		if _, exists := now.docs[key]; !exists {
+		if _, exists := now.docs[key]; !exists && (!reported.Has(key) || m.b.HoldsOrphans(key)) {
 			missing++
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // owns gives an owner a secondary that carries a revision of it.
@@ -109,56 +110,71 @@ func TestATermWaitsForWhatStampsTellOf(t *testing.T) {
 	})
 }
 
-// TestAnOwnerWithoutAMarkerWasNotDeleted as far as anybody can tell; where the leader does not answer, the ordinary rule
-// holds.
-func TestAnOwnerWithoutAMarkerWasNotDeleted(t *testing.T) {
-	for how, tt := range map[string]struct {
-		marked bool
-		deaf   error
-		held   bool
-	}{
-		"no marker":                  {held: true},
-		"a marker":                   {marked: true},
-		"the leader does not answer": {deaf: errAway},
-	} {
-		t.Run(how, func(t *testing.T) {
-			run(t, 20, func(t *testing.T, w *world) {
-				w.owns("lost", "first", 1)
-				w.change(func() { w.deaf = tt.deaf })
-				if tt.marked {
-					w.change(func() { w.mark("lost") })
-				}
-				free := w.sweep(one("lost"))
-				if held := len(free) == 0 && w.b.State().Engaged; held != tt.held {
-					t.Errorf("free %v, %+v", free, w.b.State())
-				}
-			})
-		})
-	}
+// unproved is a single secondary of an owner of which nothing tells that it ever was.
+func unproved(key string) brake.Orphans {
+	o := one(key)
+	o.Count, o.Unproved = 0, sets.New(key)
+	return o
 }
 
-// TestAnOwnerOfWhatHasLostItsStampIsAskedFor: of an object whose annotations somebody took off, nothing tells that the
-// stream went back.
-func TestAnOwnerOfWhatHasLostItsStampIsAskedFor(t *testing.T) {
-	for how, marked := range map[string]bool{"no marker": false, "a marker": true} {
-		t.Run(how, func(t *testing.T) {
-			run(t, 20, func(t *testing.T, w *world) {
-				w.owns("lost", "", 0)
-				w.change(func() { w.stripped = map[string]bool{"lost": true} })
-				if marked {
-					w.change(func() { w.mark("lost") })
-				}
-				free := w.sweep(one("lost"))
-				if held := len(free) == 0 && w.b.State().Engaged; held == marked {
-					t.Errorf("free %v, %+v", free, w.b.State())
-				}
-				w.restart(func() {})
-				if w.b.StreamChanged() {
-					t.Error("the stream is taken for another one")
-				}
-			})
-		})
-	}
+// TestAnOwnerThatNeverWasIsNotTheBrakes: neither does it go, nor does it engage the brake, nor does an engaged one hold
+// it, so that no release can let it go.
+func TestAnOwnerThatNeverWasIsNotTheBrakes(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.owns("ghost", "first", 1) // a revision that the stream has long passed
+		mass := among(1000, 900, "ghost")
+		mass.Count, mass.Unproved = 0, sets.New("ghost")
+		free := w.sweep(mass, unproved("spectre"))
+		if len(free) > 0 || w.b.State().Engaged || w.b.HoldsOrphans("ghost") {
+			t.Errorf("free %v, %+v", free, w.b.State())
+		}
+		w.owns("young", "first", w.stream.Highest+1)
+		free = w.sweep(one("young"), mass)
+		if state := w.b.State(); len(free) > 0 || !state.Engaged || state.Swept != 1 || w.b.HoldsOrphans("ghost") {
+			t.Errorf("engaged for another: free %v, %+v", free, state)
+		}
+		w.release()
+		synctest.Wait()
+		if free := w.sweep(one("young"), mass); len(free) != 1 || free[0] != "young" {
+			t.Errorf("after the release: free %v", free)
+		}
+	})
+}
+
+// TestAStampThatDisprovesTheStreamHoldsAnOwnerThatNeverWas: a restored stream has neither its document nor its marker.
+func TestAStampThatDisprovesTheStreamHoldsAnOwnerThatNeverWas(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.owns("young", "first", w.stream.Highest+1)
+		w.owns("ghost", "first", 1)
+		free := w.sweep(unproved("young"), unproved("ghost"))
+		if state := w.b.State(); len(free) > 0 || !state.Engaged || state.Swept != 1 || !w.b.HoldsOrphans("young") {
+			t.Errorf("free %v, %+v", free, state)
+		}
+		w.release()
+		synctest.Wait()
+		free = w.sweep(unproved("young"), unproved("ghost"))
+		if len(free) != 1 || free[0] != "young" || w.b.State().Engaged {
+			t.Errorf("after the release: free %v, %+v", free, w.b.State())
+		}
+	})
+}
+
+// TestWhatWasHeldStaysHeldWhileTheLeaderDoesNotAnswer, or the brake would let itself off.
+func TestWhatWasHeldStaysHeldWhileTheLeaderDoesNotAnswer(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		if free := w.sweep(among(30, 20, "gone")); len(free) > 0 || !w.b.State().Engaged {
+			t.Fatalf("free %v, %+v", free, w.b.State())
+		}
+		silent := among(30, 20, "gone")
+		silent.Count, silent.Unproved = 0, sets.New("gone")
+		if free := w.sweep(silent); len(free) > 0 || !w.b.HoldsOrphans("gone") {
+			t.Errorf("free %v, %+v", free, w.b.State())
+		}
+		w.settle()
+		if !w.b.State().Engaged {
+			t.Error("the brake let itself off")
+		}
+	})
 }
 
 // TestAStreamThatSomebodyLetGoAccusesNoMore: what was not written since still carries its identity.

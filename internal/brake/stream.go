@@ -61,12 +61,13 @@ func (b *Brake) compareAll(ctx context.Context, known keptStream, missing stamps
 	if known.Created == "" {
 		now := b.Primaries.Stream()
 		known.Stream = now // never seen before
-		return knownStream{keptStream: known, lost: missing.disprove(b, nil, now) != ""}
+		reason, _ := missing.disprove(b, nil, now)
+		return knownStream{keptStream: known, lost: reason != ""}
 	}
 	known.Stream = b.withAnchors(known.Stream)
 	now := b.streamNow(ctx, known.Stream, missing.highest(known.Created))
-	lost := known.Created != now.Created || now.Highest < known.Highest || b.writtenOver() ||
-		missing.disprove(b, known.Former, now) != ""
+	reason, _ := missing.disprove(b, known.Former, now)
+	lost := known.Created != now.Created || now.Highest < known.Highest || b.writtenOver() || reason != ""
 	known.Changes = now.Changes
 	return knownStream{keptStream: known, lost: lost}
 }

@@ -13,8 +13,11 @@ import (
 type Orphans struct {
 	Source string
 	Owners map[string]int // how many each missing owner has
-	Count  int            // how many there are
-	Known  int            // all secondaries of this installation in that source
+	Count  int            // how many there are, but for those of Unproved
+	Known  int            // all secondaries of this installation in that source, but for those of Unproved
+	// Unproved are owners of which nothing tells that they ever were: the leader has no marker of a delete, or did not
+	// answer. Nothing of theirs goes, and the brake is not concerned; unless a stamp tells that the stream went back.
+	Unproved sets.Set[string]
 	// Outdated says that the source shows an older state. None of its orphans goes, and those that are held stay held.
 	Outdated bool
 }
@@ -38,9 +41,12 @@ func (b *Brake) HoldsOrphans(owner string) bool {
 // Sweep is told all that a sweep found, and returns the owners whose secondaries may go. What it holds back takes the
 // place of what it held back of the sweep before. A term needs at least one sweep, or an engaged brake stays engaged.
 func (b *Brake) Sweep(ctx context.Context, found []Orphans) (free []string) {
-	disproof, err := b.disproof(ctx, found)
+	disproof, lost, err := b.disproof(ctx, found)
 	if err != nil {
 		return nil // the term is over
+	}
+	for i := range found {
+		found[i].Unproved = found[i].Unproved.Difference(lost)
 	}
 	free, engaged := b.sweep(found, disproof)
 	if engaged != nil {
@@ -59,12 +65,12 @@ func (b *Brake) sweep(found []Orphans, disproof string) (free []string, engaged 
 	for _, o := range found {
 		for owner, objects := range o.Owners {
 			switch released := b.allowed.Has(owner); {
-			case o.Outdated:
+			case !o.Outdated && released:
+				free = append(free, owner)
+			case o.Outdated, o.Unproved.Has(owner):
 				if held.Has(owner) {
 					b.heldOwners.Insert(owner)
 				}
-			case released:
-				free = append(free, owner)
 			case b.state.Engaged:
 				b.heldOwners.Insert(owner)
 			default:
@@ -125,10 +131,10 @@ func (b *Brake) cleanedBefore(o Orphans) int {
 func (b *Brake) reasonNotToSweep(found []Orphans, disproof string) string {
 	var going []string
 	for _, o := range found {
-		count := o.Count
+		count := 0
 		for owner, objects := range o.Owners {
-			if b.allowed.Has(owner) {
-				count -= objects
+			if !b.allowed.Has(owner) && !o.Unproved.Has(owner) {
+				count += objects
 			}
 		}
 		if count <= 0 || o.Outdated {

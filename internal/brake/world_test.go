@@ -38,10 +38,8 @@ type world struct {
 	await     func()
 	anchors   map[string]brake.Anchor
 	pages     map[string]owner.Stamp // what secondaries carry, by owner
-	stripped  map[string]bool        // owners whose secondaries have lost it
 	markers   map[string]bool
-	deaf      error // of the leader, if it does not answer
-	listed    int   // how often all anchors were listed
+	listed    int // how often all anchors were listed
 	stuck     map[string]bool
 	reserved  map[string]value
 	revision  uint64
@@ -133,7 +131,7 @@ func (w *world) stamps(context.Context) iter.Seq2[string, owner.Stamp] {
 	missing := maps.Clone(w.pages)
 	maps.DeleteFunc(missing, func(key string, stamp owner.Stamp) bool {
 		_, exists := w.docs[key]
-		return exists || stamp.IsNone() && !w.stripped[key]
+		return exists || stamp.IsNone()
 	})
 	return maps.All(missing)
 }
@@ -144,13 +142,6 @@ func (w *world) mark(key string) {
 		w.markers = map[string]bool{}
 	}
 	w.markers[key] = true
-}
-
-// marked reports whether somebody deleted the key, and the stream did not go back to a time before.
-func (w *world) marked(_ context.Context, key string) (bool, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.markers[key], w.deaf
 }
 
 // change changes the world under its lock, while a brake runs.
@@ -203,7 +194,7 @@ func (w *world) delete(keys ...string) {
 func (w *world) begin() {
 	w.t.Helper()
 	b := brake.New(brake.Config{
-		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Secondaries: w.stamps, Marked: w.marked,
+		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Secondaries: w.stamps,
 		Bucket: record.NewBucket((*store)(w), "sites-status", w.board), Board: w.board,
 		Enqueue: func(key string, ops operation.Operations, prio queue.Priority) {
 			w.mu.Lock()

@@ -31,6 +31,8 @@ type Host interface {
 	Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger
 	// Claim says what the primaries own.
 	Claim() owner.Claim
+	// Confined reports whether the objects of a place are secondaries that may not name owners in other namespaces.
+	Confined(place source.Place) bool
 	// AwaitName and Uncovered are those of Kubernetes; primary is the key that is reconciled.
 	AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool)
 	Uncovered()
@@ -131,7 +133,7 @@ func (c *Context) Prove(obj metav1.Object, in ownerproof.Resource) {
 
 // MayDelete implements Reconcile.
 func (c *Context) MayDelete(obj metav1.Object, in ownerproof.Resource) bool {
-	return c.config.Host.Claim().In(in).MayDelete(obj)
+	return c.config.Host.Claim().At(in).MayDelete(obj)
 }
 
 // AwaitName implements Reconcile.

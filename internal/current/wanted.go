@@ -1,9 +1,12 @@
 package current
 
 import (
+	"fmt"
 	"maps"
+	"strings"
 	"sync"
 
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
@@ -12,6 +15,17 @@ import (
 type wanted struct {
 	mu     sync.Mutex
 	places map[source.Place]sets.Set[string]
+}
+
+// MayOwn implements Writer.
+func (c *Context) MayOwn(place source.Place, key string) error {
+	namespace, _, namespaced := strings.Cut(key, "/")
+	if !namespaced || !owner.Crosses(namespace, c.key) || !c.config.Host.Confined(place) {
+		return nil
+	}
+	return fmt.Errorf("%q is in another namespace than %s %q, which would own it: "+
+		"nothing was written; open its source to such owners (WithOwnersInOtherNamespaces), or use the same namespace",
+		key, c.Primary().Kind, c.key)
 }
 
 // Want implements Writer.

@@ -13,7 +13,6 @@ func (e *Engine) newBrake() *brake.Brake {
 		Primaries:   lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys},
 		Anchors:     brake.RecordAnchors{Records: e.records},
 		Secondaries: e.teardown.StampsOfMissing,
-		Marked:      e.teardown.Marked,
 		Bucket:      e.reserved,
 		Window:      e.opts.BrakeWindow,
 		Enqueue:     e.queue.Add,

@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -50,6 +51,9 @@ func (h reconcileHost) Logger(base logr.Logger, key string, operations operation
 	})
 	return logger
 }
+
+// Confined implements current.Host.
+func (h reconcileHost) Confined(place source.Place) bool { return source.Confined(h.owned(), place) }
 
 // AwaitName implements current.Host.
 func (h reconcileHost) AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool) {

@@ -188,20 +188,22 @@ func (o teardownOwner) LastSeen(key string) metav1.Object {
 	return nil
 }
 
-// Owners is the mapper of Owns and OwnsKube: the owner, if it is of our kind and not of another installation. Who is
-// named by a hash alone is not found.
-func (e *Engine) Owners(_ context.Context, obj metav1.Object) ([]string, error) {
-	claim := e.Claim()
-	named, ours := claim.OwnerOf(obj)
-	key, _ := named.Key()
-	if !ours || !e.WellFormed(key) {
-		return nil, nil
+// OwnersIn is the mapper of a source of secondaries: the owner, if it is of our kind, and neither of another
+// installation nor in a namespace that it must not be in. Who is named by a hash alone is not found.
+func (e *Engine) OwnersIn(s owner.Source) source.Mapper {
+	return func(_ context.Context, obj metav1.Object) ([]string, error) {
+		claim := e.Claim().In(s)
+		named, ours := claim.OwnerOf(obj)
+		key, _ := named.Key()
+		if !ours || !e.WellFormed(key) {
+			return nil, nil
+		}
+		if claim.IsForeign(named) || claim.Crosses(obj, key) {
+			e.stats.Foreign.Add(1)
+			return nil, nil
+		}
+		return []string{key}, nil
 	}
-	if claim.IsForeign(named) {
-		e.stats.Foreign.Add(1)
-		return nil, nil
-	}
-	return []string{key}, nil
 }
 
 // Claim says what the runtime may delete. Under the Kumori API, which never deletes by itself, an object that names no

@@ -91,6 +91,9 @@ func (e *Engine) sweep(ctx context.Context) {
 	defer e.stats.Sweeps.Add(1)
 	found, ownerless := e.teardown.Sweep(ctx)
 	for _, o := range found {
+		if o.Count == 0 {
+			continue // what is Unproved was reported
+		}
 		klog.FromContext(ctx).Info("Sweep found objects whose owners do not exist",
 			"source", o.Source, "objects", o.Count, "of", o.Known, "owners", len(o.Owners),
 			"dryRun", e.opts.SweepDryRun)

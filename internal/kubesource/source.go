@@ -54,6 +54,8 @@ type Config struct {
 	Deleter Deleter
 	// Prune has deleted what a reconcile does not want any more.
 	Prune bool
+	// Open lets objects name owners in other namespaces.
+	Open bool
 	// WatchErrorHandler is called for each watch error until Stop, instead of client-go's handler, which logs; or nil.
 	WatchErrorHandler cache.WatchErrorHandlerWithContext
 	// KeepWatchErrorHandler leaves the informer's own handler alone, so that nobody tells why the informer fails,
@@ -87,7 +89,7 @@ func New(informer cache.SharedIndexInformer, host Host, config Config) *Source {
 	}
 	var claim func() owner.Claim
 	if config.Owned {
-		claim = func() owner.Claim { return host.Claim().In(s.Resource()) }
+		claim = func() owner.Claim { return host.Claim().In(s) }
 	}
 	s.health = newWatchHealth(informer, watchErrors, config.WatchErrorHandler, claim)
 	return s
@@ -232,7 +234,10 @@ func (s *Source) OwnedBy(key string) ([]metav1.Object, error) {
 // Prunes implements prune.Source.
 func (s *Source) Prunes() bool { return s.config.Prune }
 
-// Place implements prune.Source.
+// AnyNamespace implements owner.AnyNamespace.
+func (s *Source) AnyNamespace() bool { return s.config.Open }
+
+// Place implements source.Placed.
 func (s *Source) Place() source.Place { return source.Place{Informer: s.informer} }
 
 // All implements source.Owned.

@@ -76,16 +76,6 @@ func (n Named) Key() (key, hash string) {
 // HashPrefix is what entity.OwnerLabelValue puts before the hash of a key that is no value of a label.
 const HashPrefix = "sha256-"
 
-// OfOldRuntime reports whether an owner is named as the original Kumori runtime does it: in labels alone, without an
-// installation. What names its owner in annotations was written by somebody who knows of this runtime.
-func (n Named) OfOldRuntime() bool { return n.IsStripped() && n.instance.none() }
-
-// IsStripped reports whether somebody took off annotations, with all that they told: labels stand where they are gone.
-func (n Named) IsStripped() bool {
-	stripped := func(m mark) bool { return m.annotation == "" && m.label != "" }
-	return stripped(n.kind) || stripped(n.key) || stripped(n.instance)
-}
-
 // Contradicts reports whether annotations and labels name different owners or installations. Nobody knows then whose
 // the object is.
 func (n Named) Contradicts() bool {
@@ -100,14 +90,16 @@ type Claim struct {
 	// contradictions, and its controllers delete by themselves, so then the annotations win.
 	Unnamed bool
 	// Proofs, where they are wanted, are what says whether marks are true; nil believes them. Then nothing may be
-	// deleted before In has said where.
+	// deleted before In or At has said where.
 	Proofs *ownerproof.Secrets
-	in     ownerproof.Resource
+
+	resource     ownerproof.Resource // see At
+	anyNamespace bool                // see In
 }
 
-// In is the claim for the objects of one place.
-func (c Claim) In(place ownerproof.Resource) Claim {
-	c.in = place
+// At is the claim on the objects of a resource.
+func (c Claim) At(resource ownerproof.Resource) Claim {
+	c.resource = resource
 	return c
 }
 

@@ -61,25 +61,6 @@ func TestTheRuntimeDeletesOnlyWhatIsCertainlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatLabelsAloneNameHasLostWhatItsAnnotationsTold, even if they are one mark of three.
-func TestAnObjectThatLabelsAloneNameHasLostWhatItsAnnotationsTold(t *testing.T) {
-	home := owner.Owner{Kind: "Site", Key: "home", Instance: "here"}
-	for _, name := range []string{
-		entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, entity.OwnerInstanceAnnotation,
-	} {
-		obj := object(home)
-		if owner.NamedBy(obj).IsStripped() {
-			t.Error("stripped, though it has all of them")
-		}
-		if delete(obj.Annotations, name); !owner.NamedBy(obj).IsStripped() {
-			t.Errorf("not stripped, though %s is gone", name)
-		}
-		if delete(obj.Labels, name); owner.NamedBy(obj).IsStripped() {
-			t.Errorf("stripped, though nothing says that it had %s", name)
-		}
-	}
-}
-
 // TestAHashIsNoKey: labels have a hash of a key that is no value of a label.
 func TestAHashIsNoKey(t *testing.T) {
 	for key, hashed := range map[string]bool{"home": false, "shop/home": true, strings.Repeat("long", 30): true} {

@@ -46,17 +46,17 @@ func subject(o Owner, in ownerproof.Resource, obj metav1.Object) ownerproof.Subj
 func (c Claim) IsProven(obj metav1.Object) bool {
 	key, _ := NamedBy(obj).Key()
 	return c.Proofs != nil && key != "" && c.Instance != "" &&
-		c.Proofs.Verify(subject(Owner{c.Kind, key, c.Instance}, c.in, obj), proofOf(obj))
+		c.Proofs.Verify(subject(Owner{c.Kind, key, c.Instance}, c.resource, obj), proofOf(obj))
 }
 
 // IsProvenByOlder reports whether the proof of obj, which is valid, was made by a secret that no longer signs.
 func (c Claim) IsProvenByOlder(obj metav1.Object) bool {
-	return c.Proofs != nil && c.in.HasProofs() && c.Proofs.IsOlder(proofOf(obj))
+	return c.Proofs != nil && c.resource.HasProofs() && c.Proofs.IsOlder(proofOf(obj))
 }
 
 func proofOf(obj metav1.Object) string { return obj.GetAnnotations()[entity.OwnerProofAnnotation] }
 
 // lacksProof reports whether obj needs a proof that it does not carry.
 func (c Claim) lacksProof(obj metav1.Object) bool {
-	return c.Proofs != nil && c.in.HasProofs() && !c.IsProven(obj)
+	return c.Proofs != nil && c.resource.HasProofs() && !c.IsProven(obj)
 }

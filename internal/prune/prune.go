@@ -145,8 +145,8 @@ func describe(targets []target) string {
 // unwanted are the objects that the primary owns and the reconcile does not want, of sources whose view is not known to
 // be an old one.
 func (p *Pruner) unwanted(r Reconcile) (targets []target, err error) {
-	claim := p.Claim()
 	for _, s := range p.Sources {
+		claim := p.Claim().In(s)
 		wanted, spokenOf := r.Wanted(s.Place())
 		if viewer, ok := s.(interface{ Outdated() error }); !spokenOf || ok && viewer.Outdated() != nil {
 			continue
@@ -155,9 +155,8 @@ func (p *Pruner) unwanted(r Reconcile) (targets []target, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("list what %s %q owns in %s: %w", p.Kind, r.Key(), s, err)
 		}
-		claim := claim.In(s.Resource())
 		for _, obj := range objects {
-			if !wanted.Has(source.ObjectKey(obj)) && obj.GetDeletionTimestamp() == nil && claim.MayDelete(obj) {
+			if !wanted.Has(source.ObjectKey(obj)) && obj.GetDeletionTimestamp() == nil && claim.Owns(obj, r.Key()) {
 				targets = append(targets, target{s, obj})
 			}
 		}

@@ -34,6 +34,7 @@ type NATSConfig struct {
 	Owner   string                              // the kind of the controller's primaries
 	Owned   bool                                // cascade and sweep delete the entities
 	Prune   bool                                // what a reconcile does not want any more goes
+	Open    bool                                // the entities may name owners in other namespaces
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
 }
@@ -190,7 +191,10 @@ func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
 // Prunes implements prune.Source.
 func (s *NATS[T]) Prunes() bool { return s.Prune }
 
-// Place implements prune.Source.
+// AnyNamespace implements owner.AnyNamespace.
+func (s *NATS[T]) AnyNamespace() bool { return s.Open }
+
+// Place implements Placed.
 func (s *NATS[T]) Place() Place { return Place{Bucket: s.client.Config().Bucket} }
 
 // All implements Owned.

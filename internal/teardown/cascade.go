@@ -103,16 +103,16 @@ func (t *Teardown) deletable() []source.Owned {
 func (t *Teardown) ownedBy(a *absence) ([]owned, error) {
 	var found []owned
 	for _, s := range t.deletable() {
-		claim := t.Owner.Claim().In(s.Resource())
+		claim := t.Owner.Claim().In(s)
 		objects, err := s.OwnedBy(a.key)
 		if err != nil {
 			return nil, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, a.key, s, err)
 		}
 		for _, obj := range objects {
 			switch {
-			case claim.MayDelete(obj):
+			case claim.Owns(obj, a.key):
 				found = append(found, owned{s, obj})
-			case claim.IsUnproven(obj):
+			case claim.IsUnproven(obj) && !claim.Crosses(obj, a.key):
 				a.leaveUnproven(s, obj)
 			default:
 				t.Counters.Foreign()
@@ -141,18 +141,18 @@ func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 		if !ok || slices.Contains(a.stale, s) {
 			continue
 		}
+		claim := t.Owner.Claim().In(s)
 		objects, err := live.OwnedLive(ctx, a.key)
 		if err != nil {
 			return nil, err
 		}
-		claim := t.Owner.Claim().In(s.Resource())
 		for _, obj := range objects {
 			isKept := func(other metav1.Object) bool { return same(obj, other) }
 			switch {
 			case slices.ContainsFunc(kept, isKept):
-			case claim.MayDelete(obj):
+			case claim.Owns(obj, a.key):
 				found = append(found, owned{s, obj})
-			case claim.IsUnproven(obj):
+			case claim.IsUnproven(obj) && !claim.Crosses(obj, a.key):
 				a.leaveUnproven(s, obj)
 			}
 		}

@@ -22,7 +22,10 @@ type Ownerless struct {
 	Unmarked      int // they name no owner any more, and we have written them
 	Unproven      int // they name an owner of ours, and a proof of that is wanted and not there
 	ProvenByOlder int // their proof is by a secret that no longer signs; they do not stay
-	Strange       int // labels alone name an owner, without an installation, and nothing tells that it was here
+	// NeverWas name an owner that, as far as anybody can tell, never was: it has neither a document nor a record, and
+	// the leader no marker of its delete.
+	NeverWas       int
+	CrossNamespace int // they name an owner in another namespace, and may not
 }
 
 // writtenSource is a source that can tell whether a controller has written an object.
@@ -36,16 +39,29 @@ type ownerless struct {
 	teardown *Teardown
 	keys     map[string]string // of primaries and anchors by the hash of them; made for the first hash
 	unmarked newlyFound
-	strange  newlyFound
+	neverWas newlyFound
 	doubted  newlyFound
 	unproven newlyFound
-	had      map[string]bool // whether the leader has a marker of the delete of an owner, by key
+	crossing newlyFound
+	had      map[string]answer // what the leader has of a missing owner, by key
+	// unanswered objects name a missing owner of which the leader was not asked, or did not answer.
+	unanswered int
 }
+
+// answer is what the leader says of an owner that has neither a document nor a record.
+type answer int
+
+const (
+	unknown answer = iota // it was not asked, or did not answer
+	never                 // it has nothing
+	marked                // it has the marker of a delete
+)
 
 func (t *Teardown) ownerless() *ownerless {
 	return &ownerless{
-		teardown: t, unmarked: newlyFound{before: t.unmarked}, strange: newlyFound{before: t.strange},
-		doubted: newlyFound{before: t.doubted}, unproven: newlyFound{before: t.unproven},
+		teardown: t, unmarked: newlyFound{before: t.unmarked}, neverWas: newlyFound{before: t.neverWas},
+		doubted: newlyFound{before: t.doubted}, crossing: newlyFound{before: t.crossing},
+		unproven: newlyFound{before: t.unproven}, had: map[string]answer{},
 	}
 }
 
@@ -94,30 +110,62 @@ func (o *ownerless) contradicts(s source.Owned, obj metav1.Object, named owner.N
 // mostAsked bounds how many owners the leader is asked about in a sweep.
 const mostAsked = 1000
 
-// lived reports whether the leader has a marker of the delete of an owner that does not exist. It counts an object
-// without: two installations of the original Kumori runtime may share a cluster, and then a key that never was in our
-// bucket is the other's. What the leader was not asked for, or did not answer, waits for another sweep.
+// crosses counts an object that names an owner in another namespace, and may not. It reports whether it is such.
+func (o *ownerless) crosses(s source.Owned, obj metav1.Object, claim owner.Claim, key string) bool {
+	if !claim.Crosses(obj, key) {
+		return false
+	}
+	o.crossing.add(s, obj)
+	o.CrossNamespace++
+	return true
+}
+
+// lived reports whether the leader has a marker of the delete of an owner that has neither a document nor a record. It
+// counts an object without: who may write secondaries can name any owner, and what names one that never was may be
+// another installation's, as where two installations of the original Kumori runtime share a cluster. What the leader was
+// not asked for, or did not answer, waits for another sweep.
 func (o *ownerless) lived(ctx context.Context, s source.Owned, obj metav1.Object, key string) bool {
-	lived, asked := o.had[key]
-	if !asked && len(o.had) < mostAsked {
-		marked, err := o.teardown.Marked(ctx, key)
-		if o.had == nil {
-			o.had = map[string]bool{}
-		}
-		lived = marked && err == nil
-		o.had[key] = lived
+	switch o.ask(ctx, key) {
+	case marked:
+		return true
+	case never:
+		o.neverWas.add(s, obj)
+		o.NeverWas++
+	case unknown:
+		o.unanswered++
 	}
-	if !lived {
-		o.strange.add(s, obj)
-		o.Strange++
+	return false
+}
+
+// ask asks the leader once in a sweep. What no key of the bucket can be never was in it.
+func (o *ownerless) ask(ctx context.Context, key string) answer {
+	found, asked := o.had[key]
+	switch {
+	case asked:
+		return found
+	case !o.teardown.wellFormed(key):
+		return never
+	case len(o.had) == mostAsked:
+		return unknown
 	}
-	return lived
+	was, err := o.teardown.Marked(ctx, key)
+	switch {
+	case err != nil:
+		found = unknown
+	case was:
+		found = marked
+	default:
+		found = never
+	}
+	o.had[key] = found
+	return found
 }
 
 // report logs what the last sweep did not find.
 func (o *ownerless) report(ctx context.Context) {
 	o.reportUnproven(ctx)
-	o.teardown.unmarked, o.teardown.strange, o.teardown.doubted = o.unmarked.now, o.strange.now, o.doubted.now
+	o.teardown.unmarked, o.teardown.neverWas = o.unmarked.now, o.neverWas.now
+	o.teardown.doubted, o.teardown.crossing = o.doubted.now, o.crossing.now
 	if len(o.doubted.first) > 0 {
 		klog.FromContext(ctx).Info("Labels name another owner or installation than annotations do, so it is not "+
 			"certain whose these objects are, and nothing deletes them: mend them, as Apply does, or delete them "+
@@ -129,10 +177,17 @@ func (o *ownerless) report(ctx context.Context) {
 			"them; delete them, or let their primaries adopt them (AdoptOrFail)",
 			"first", o.unmarked.first, "all", o.Unmarked)
 	}
-	if len(o.strange.first) > 0 {
-		klog.FromContext(ctx).Info("Labels name an owner that does not exist, and no installation, and nothing tells "+
-			"that the owner was ever in this bucket: they may be another installation's, so nothing deletes them; "+
-			"delete them by hand if they are not", "first", o.strange.first, "all", o.Strange)
+	if len(o.neverWas.first) > 0 {
+		klog.FromContext(ctx).Info("Objects name an owner that, as far as anybody can tell, never was: it has neither a "+
+			"document nor a record, and the leader no marker of its delete. Nothing deletes them, because somebody "+
+			"else may have made them; delete them by hand if nobody needs them",
+			"first", o.neverWas.first, "all", o.NeverWas)
+	}
+	if len(o.crossing.first) > 0 {
+		klog.FromContext(ctx).Info("Objects name an owner in another namespace, so they are nobody's: no primary is "+
+			"reconciled for them, and nothing deletes them; open their source to such owners "+
+			"(WithOwnersInOtherNamespaces) if they are meant so",
+			"first", o.crossing.first, "all", o.CrossNamespace)
 	}
 }
 

@@ -9,23 +9,23 @@ import (
 )
 
 // StampsOfMissing returns the owner and the stamp of each secondary of this installation whose owner has no document,
-// but for those that were left on purpose or are on their way out. The stamp is none where it went with annotations
-// that somebody took off. What never had one is not among them: resources behind APIs, and what an older version wrote,
-// which nobody could tell from an orphan that was made by hand. Nor is what has to be proven and is not: a stamp that
-// somebody made up is no evidence.
+// but for those that were left on purpose or are on their way out. What has no stamp is not among them: resources behind
+// APIs, what an older version wrote, and what lost its annotations. Nor is what has to be proven and is not: a stamp
+// that somebody made up is no evidence.
 func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.Stamp] {
 	return func(yield func(string, owner.Stamp) bool) {
 		left := t.leftOwners()
 		for _, s := range t.swept() {
-			claim := t.Owner.Claim().In(s.Resource())
+			claim := t.Owner.Claim().In(s)
 			for _, obj := range s.All() {
 				named, ok := claim.OwnerOf(obj)
 				key, _ := named.Key()
-				if !ok || key == "" || t.Primaries.Exists(key) || !claim.MayDelete(obj) ||
+				stamp := owner.StampOf(obj)
+				if !ok || stamp.IsNone() || key == "" || t.Primaries.Exists(key) || !claim.Owns(obj, key) ||
 					obj.GetDeletionTimestamp() != nil || left.has(ctx, key) {
 					continue
 				}
-				if stamp := owner.StampOf(obj); (!stamp.IsNone() || named.IsStripped()) && !yield(key, stamp) {
+				if !yield(key, stamp) {
 					return
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Sweep finds secondaries whose owner does not exist, by source, and counts those of which nobody can tell whose they
@@ -15,7 +16,7 @@ import (
 func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerless) {
 	left, none := t.leftOwners(), t.ownerless()
 	for _, s := range t.swept() {
-		if o := t.orphanedIn(ctx, s, left, none); o.Count > 0 {
+		if o := t.orphanedIn(ctx, s, left, none); len(o.Owners) > 0 {
 			found = append(found, o)
 		}
 	}
@@ -23,7 +24,7 @@ func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerles
 	if o := t.forgottenIntents(ctx); o.Count > 0 {
 		found = append(found, o)
 	}
-	none.Orphaned = none.Hashed + none.Strange
+	none.Orphaned = none.Hashed + none.NeverWas + none.unanswered
 	for _, o := range found {
 		none.Orphaned += o.Count
 	}
@@ -42,8 +43,10 @@ func (t *Teardown) swept() []source.Owned {
 func (t *Teardown) orphanedIn(
 	ctx context.Context, s source.Owned, left *leftOwners, none *ownerless,
 ) brake.Orphans {
-	found := brake.Orphans{Source: s.String(), Owners: map[string]int{}, Outdated: outdated(s) != nil}
-	claim := t.Owner.Claim().In(s.Resource())
+	found := brake.Orphans{
+		Source: s.String(), Owners: map[string]int{}, Unproved: sets.New[string](), Outdated: outdated(s) != nil,
+	}
+	claim := t.Owner.Claim().In(s)
 	for _, obj := range s.All() {
 		named, ok := claim.OwnerOf(obj)
 		if !ok {
@@ -63,22 +66,31 @@ func (t *Teardown) orphanedIn(
 			none.ProvenByOlder++
 		}
 		key, known := none.keyOf(named)
-		if !known {
+		if !known || none.crosses(s, obj, claim, key) {
 			continue
 		}
-		found.Known++
 		if t.Primaries.Exists(key) {
+			found.Known++
 			continue
 		}
 		if t.mayOwe(key) { // its teardown is owed anyway, and may be about to leave them
 			left.use(key)
+			found.Known++
 			continue
 		}
-		if left.has(ctx, key) || named.OfOldRuntime() && !none.lived(ctx, s, obj, key) {
+		if left.has(ctx, key) {
+			found.Known++
 			continue
+		}
+		if claim.IsProven(obj) || none.lived(ctx, s, obj, key) {
+			found.Known++
+			found.Count++
+		} else if t.wellFormed(key) {
+			found.Unproved.Insert(key)
+		} else {
+			continue // there is nobody to ask about, and nothing to release
 		}
 		found.Owners[key]++
-		found.Count++
 	}
 	return found
 }

@@ -78,9 +78,10 @@ type Teardown struct {
 	Config
 	unusedLeft map[string]struct{} // see leftOwners; only the sweep's, as is the next
 	unmarked   map[string]struct{} // see ownerless, as for the next
-	strange    map[string]struct{}
+	neverWas   map[string]struct{}
 	doubted    map[string]struct{}
 	unproven   map[string]struct{}
+	crossing   map[string]struct{}
 }
 
 // New returns a Teardown.
