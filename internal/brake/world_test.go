@@ -52,6 +52,7 @@ type world struct {
 	pruned    []string          // what is not there any more
 	backlog   bool
 	told      []told
+	refused   []string // requests for a release, as told
 	onTell    func(brake.State)
 
 	board *health.Board
@@ -224,6 +225,7 @@ func (w *world) begin() {
 				f(state)
 			}
 		},
+		Refused: func(_ context.Context, message string) { w.change(func() { w.refused = append(w.refused, message) }) },
 	})
 	w.lead(b)
 }
@@ -314,6 +316,24 @@ func (w *world) sweep(found ...brake.Orphans) (free []string) {
 func (w *world) release() {
 	w.t.Helper()
 	must(w.t, w.b.Release(quiet(w.t)))
+}
+
+// request is what an operator types who read how many deletes are held.
+func (w *world) request() string {
+	w.t.Helper()
+	state, ok := kept[brake.State](w, record.KeyBrake)
+	if !ok || !state.Engaged || state.Engagement == "" {
+		w.t.Fatalf("kept %+v", state)
+	}
+	return fmt.Sprintf("%s %d", state.Engagement, state.Count())
+}
+
+// ask puts something to the release key.
+func (w *world) ask(text string) {
+	w.write(record.KeyRelease, text)
+	if w.b != nil {
+		w.b.ReleaseRequested() // the leader's cache tells it
+	}
 }
 
 // recreate makes another stream of the bucket, with the documents from the first on, before the last. The cache knows.
@@ -492,9 +512,12 @@ func (s *store) PutReserved(_ context.Context, key string, data []byte, revision
 	return s.revision, nil
 }
 
-func (s *store) DeleteReserved(_ context.Context, key string, _ uint64) error {
+func (s *store) DeleteReserved(_ context.Context, key string, revision uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.reserved[key].revision != revision {
+		return apierrors.NewConflict(schema.GroupResource{}, key, errors.New("another revision"))
+	}
 	delete(s.reserved, key)
 	return nil
 }

@@ -19,7 +19,10 @@ func (e *Engine) newBrake() *brake.Brake {
 		Enqueue:     e.queue.Add,
 		Backlog:     func() bool { return e.queue.Counts().Ready[queue.Background] > 0 },
 		Tell:        e.brakeChanged,
-		Board:       e.health,
+		Refused: func(_ context.Context, message string) {
+			e.event(e.self(), eventWarning, "BrakeReleaseIgnored", message)
+		},
+		Board: e.health,
 	})
 }
 
