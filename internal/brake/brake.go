@@ -3,8 +3,9 @@
 //
 // The rules:
 //
-//   - The brake engages if more than half of what is known, and at least Least, would go within the window. Sweeps
-//     count for each source by itself.
+//   - The brake engages if more than half of what is known, and at least Least, would go within the window: primaries,
+//     or objects that they own. Sweeps
+//     count for each source by itself. What a sweep deletes and somebody makes anew counts each time.
 //   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
 //     to an earlier state; and if anything expired by the bucket's age limit, and nobody said that this is meant.
 //   - It engages if anything would go while there is a secondary whose owner is missing and which carries a revision of
@@ -74,6 +75,10 @@ type Config struct {
 	// Secondaries returns the owner and the stamp of each secondary of this installation whose owner has no document,
 	// but for those that were left on purpose or are on their way out. The stamp is none if the secondary lost it.
 	Secondaries func(ctx context.Context) iter.Seq2[string, owner.Stamp]
+	// OwnedBy counts the objects of this installation that the runtime would delete with primaries, by primary. Those
+	// that own nothing are not in it. Owned counts all such objects that there are. Both ask caches only.
+	OwnedBy func(primaries sets.Set[string]) map[string]int
+	Owned   func() int
 	// Marked asks the leader whether a key has the marker of a delete.
 	Marked func(ctx context.Context, key string) (bool, error)
 	// Window is how long a delete that was let go counts.
@@ -111,10 +116,12 @@ type Brake struct {
 	excused    sets.Set[string] // owners that a release let go, until they exist again; no evidence any more
 	first      time.Time        // when the first of the suspects came, and the last
 	last       time.Time
-	asking     int                // how many answers of the leader are awaited, see Asking
-	asked      bool               // since the first of the suspects came
-	gone       window             // deletes that were let go without a release
-	cleaned    map[string]cleanUp // owners that sweeps let go without a release, by key
+	asking     int                 // how many answers of the leader are awaited, see Asking
+	asked      bool                // since the first of the suspects came
+	gone       window              // deletes that were let go without a release
+	objects    map[string]int      // what those of them owned that nobody is known to have deleted
+	cleaned    map[string]cleanUp  // owners that sweeps let go without a release, by key
+	sweptIn    map[string]*sweptIn // what went because of sweeps, by source
 	prunes     prunes
 	known      knownStream
 

@@ -38,7 +38,7 @@ func (b *Brake) letGo() letGo {
 	b.prunes.allowed = gone.pruning
 	b.allowed, b.excused = b.allowed.Union(gone.deletes).Union(gone.owners), b.excused.Union(gone.owners)
 	b.state = State{Since: time.Now(), Released: true}
-	b.ordered, b.refused, b.gone.went, b.cleaned = "", "", nil, nil
+	b.ordered, b.refused, b.gone.went, b.cleaned, b.sweptIn = "", "", nil, nil, nil
 	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
 	gone.state, gone.known = b.stateNow(), b.known.keptStream
 	return gone

@@ -63,8 +63,8 @@ func found(value []byte) string {
 	return fmt.Sprintf("%q", value)
 }
 
-// Release requests a release of what is held now. It returns when the request is kept, for whichever replica leads. With
-// nothing engaged it changes nothing. Where this brake does not run, the request names what the leader has kept last:
+// Release requests a release of what is held now. It returns when the request is kept, for whichever replica leads.
+// With nothing engaged it changes nothing. Where this brake does not run, the request names what the leader has kept last:
 // if more is held by then, the leader refuses it, and reports that on its board.
 func (b *Brake) Release(ctx context.Context) error {
 	now, here := b.orderRelease()
@@ -208,8 +208,8 @@ func (b *Brake) refusal() error {
 		return nil
 	}
 	now := b.published()
-	return fmt.Errorf("a request to release the brake was ignored and removed: %s. %d deletes are held in engagement %s. "+
-		"To release them: ReleaseBrake, or %s",
+	return fmt.Errorf("a request to release the brake was ignored and removed: %s. "+
+		"%d deletes are held in engagement %s. To release them: ReleaseBrake, or %s",
 		b.refused, now.Count(), now.Engagement, now.command(b.Bucket.Name()))
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 )
 
@@ -40,8 +41,9 @@ type world struct {
 	pages     map[string]owner.Stamp // what secondaries carry, by owner
 	stripped  map[string]bool        // owners whose secondaries have lost it
 	markers   map[string]bool
-	deaf      error // of the leader, if it does not answer
-	listed    int   // how often all anchors were listed
+	objects   map[string]int // what primaries own, gone or not
+	deaf      error          // of the leader, if it does not answer
+	listed    int            // how often all anchors were listed
 	stuck     map[string]bool
 	reserved  map[string]value
 	revision  uint64
@@ -154,6 +156,23 @@ func (w *world) marked(_ context.Context, key string) (bool, error) {
 	return w.markers[key], w.deaf
 }
 
+func (w *world) ownedBy(primaries sets.Set[string]) map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	owned := maps.Clone(w.objects)
+	maps.DeleteFunc(owned, func(key string, _ int) bool { return !primaries.Has(key) })
+	return owned
+}
+
+func (w *world) ownedByAll() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, owned := range w.objects {
+		n += owned
+	}
+	return n
+}
+
 // change changes the world under its lock, while a brake runs.
 func (w *world) change(f func()) {
 	w.mu.Lock()
@@ -206,6 +225,7 @@ func (w *world) begin() {
 	b := brake.New(brake.Config{
 		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Secondaries: w.stamps, Marked: w.marked,
 		Bucket: record.NewBucket((*store)(w), "sites-status", w.board), Board: w.board,
+		OwnedBy: w.ownedBy, Owned: w.ownedByAll,
 		Enqueue: func(key string, ops operation.Operations, prio queue.Priority) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -299,6 +319,7 @@ func (w *world) work(d due) {
 	default:
 		w.mu.Lock()
 		delete(w.anchors, d.key)
+		delete(w.objects, d.key)
 		w.tornDown = append(w.tornDown, d.key)
 		w.mu.Unlock()
 		w.b.Forget(d.key)

@@ -14,6 +14,8 @@ func (e *Engine) newBrake() *brake.Brake {
 		Anchors:     brake.RecordAnchors{Records: e.records},
 		Secondaries: e.teardown.StampsOfMissing,
 		Marked:      e.teardown.Marked,
+		OwnedBy:     e.teardown.CountOwnedBy,
+		Owned:       e.teardown.CountOwned,
 		Bucket:      e.reserved,
 		Window:      e.opts.BrakeWindow,
 		Enqueue:     e.queue.Add,
