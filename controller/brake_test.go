@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -254,6 +255,17 @@ func (w *world) orphanedPages(pages *entity.Client[*page], n int) {
 	}
 }
 
+// operatorReleases puts what the kept state of the brake says to the release key.
+func (m *massed) operatorReleases() {
+	m.t.Helper()
+	var kept BrakeState
+	eventually(m.t, "the state is kept", func() bool {
+		entry, err := m.kv("sites-status").Get(m.t.Context(), "_nagi.brake")
+		return err == nil && json.Unmarshal(entry.Value(), &kept) == nil && kept.Engaged
+	})
+	m.put("sites-status", "_nagi.release", fmt.Sprintf("%s %d", kept.Engagement, kept.Held+kept.Swept+kept.Pruned))
+}
+
 func TestTheBrakeHoldsTheSweep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -275,10 +287,7 @@ func TestAReleaseWhileItIsDownCoversTheSweep(t *testing.T) {
 	w.orphanedPages(w.client("Page", "pages", onDisk), many)
 	m := w.massed(WithResyncInterval(30 * time.Millisecond))
 	m.holds(many)
-	m = m.restarted(func() {
-		_, err := m.kv("sites-status").Put(t.Context(), "_nagi.release", nil)
-		must(t, err)
-	}, WithResyncInterval(30*time.Millisecond))
+	m = m.restarted(func() { m.operatorReleases() }, WithResyncInterval(30*time.Millisecond))
 	m.tornDown()
 	if n := m.c.Stats().BrakeEngaged; n != 0 {
 		t.Errorf("the brake engaged %d times after the release", n)
@@ -319,8 +328,7 @@ func TestTheBrakeHoldsAcrossRestarts(t *testing.T) {
 		m = m.restarted(func() {})
 		m.holds(many)
 	}
-	_, err := m.kv("sites-status").Put(t.Context(), "_nagi.release", []byte("go"))
-	must(t, err)
+	m.operatorReleases()
 	m.tornDown()
 	eventually(t, "the release is used up", func() bool {
 		_, err := m.kv("sites-status").Get(t.Context(), "_nagi.release")
@@ -364,10 +372,7 @@ func TestAReleaseWhileItIsDownCounts(t *testing.T) {
 	m := newWorld(t).filled()
 	m.emptied("sites")
 	m.holds(many)
-	m = m.restarted(func() {
-		_, err := m.kv("sites-status").Put(t.Context(), "_nagi.release", nil)
-		must(t, err)
-	})
+	m = m.restarted(func() { m.operatorReleases() })
 	m.tornDown()
 }
 

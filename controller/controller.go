@@ -112,6 +112,9 @@ func (c *Controller[T]) Instance() string { return c.engine.InstanceID() }
 // ReleaseBrake lets the deletes go that the brake holds, and accepts the bucket's stream as it is now. It returns when
 // the release is stored in the status bucket. The replica that leads acts on it within moments, even if it is another
 // one. Where the brake holds nothing, ReleaseBrake changes nothing.
+//
+// A replica that does not lead requests the release of what the leader has said last that it holds. If the leader holds
+// more by then, it ignores the request, and says so in its Stats.Degraded: call ReleaseBrake again.
 func (c *Controller[T]) ReleaseBrake(ctx context.Context) error { return c.engine.ReleaseBrake(ctx) }
 
 // Stats returns the counts and states of this moment. It sends no request, and is cheap enough to call every second.

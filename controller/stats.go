@@ -92,9 +92,12 @@ type Problem = health.Problem
 // BrakeState tells whether the brake holds deletes back, since when, and why. It is kept as JSON under "_nagi.brake" in
 // the status bucket, so that it survives restarts.
 type BrakeState struct {
-	Engaged bool      `json:"engaged"`
-	Since   time.Time `json:"since"`
-	Reason  string    `json:"reason,omitempty"`
+	Engaged bool `json:"engaged"`
+	// Engagement is the id of this engagement; each has another. An operator's request for a release names it and how
+	// many deletes are held, which is Held + Swept + Pruned: Stats.Degraded has the command.
+	Engagement string    `json:"engagement,omitempty"`
+	Since      time.Time `json:"since"`
+	Reason     string    `json:"reason,omitempty"`
 	// Held is how many deletes of primaries wait for a release. Swept is how many owners of orphaned secondaries do.
 	Held  int `json:"held,omitempty"`
 	Swept int `json:"swept,omitempty"`

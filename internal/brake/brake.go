@@ -3,8 +3,9 @@
 //
 // The rules:
 //
-//   - The brake engages if more than half of what is known, and at least Least, would go within the window. Sweeps
-//     count for each source by itself.
+//   - The brake engages if more than half of what is known, and at least Least, would go within the window: primaries,
+//     or objects that they own. Sweeps
+//     count for each source by itself. What a sweep deletes and somebody makes anew counts each time.
 //   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
 //     to an earlier state; and if anything expired by the bucket's age limit, and nobody said that this is meant.
 //   - It engages if anything would go while there is a secondary whose owner is missing and which carries a revision of
@@ -16,7 +17,8 @@
 //     leader is asked about a key first, it waits for the answer, for up to half a minute.
 //   - While it is engaged it holds everything that is inferred, across restarts, until a release. It disengages by
 //     itself if all that it holds exists again.
-//   - A release covers what is held then, and nothing that vanishes later.
+//   - A release covers what is held then, and nothing that vanishes later. Each engagement has an id of its own, and
+//     a request for its release names it, with how many deletes are held. See request.
 //   - State that cannot be read counts as engaged, and a stream that cannot be read as another one.
 package brake
 
@@ -73,6 +75,12 @@ type Config struct {
 	// Secondaries returns the owner and the stamp of each secondary of this installation whose owner has no document,
 	// but for those that were left on purpose or are on their way out, and those that have no stamp.
 	Secondaries func(ctx context.Context) iter.Seq2[string, owner.Stamp]
+	// OwnedBy counts the objects of this installation that the runtime would delete with primaries, by primary. Those
+	// that own nothing are not in it. Owned counts all such objects that there are. Both ask caches only.
+	OwnedBy func(primaries sets.Set[string]) map[string]int
+	Owned   func() int
+	// Marked asks the leader whether a key has the marker of a delete.
+	Marked func(ctx context.Context, key string) (bool, error)
 	// Window is how long a delete that was let go counts.
 	Window time.Duration
 	// Backlog reports whether keys that wait in the background are still to be reconciled.
@@ -81,6 +89,8 @@ type Config struct {
 	Enqueue func(key string, ops operation.Operations, prio queue.Priority)
 	// Tell is called each time the brake engages, is released, or disengages by itself. message says why, for people.
 	Tell func(ctx context.Context, state State, message string)
+	// Refused is called when a request for a release has no effect, with what to do instead.
+	Refused func(ctx context.Context, message string)
 	// Board shows an engaged brake as degraded, as long as Run runs.
 	Board *health.Board
 }
@@ -91,7 +101,7 @@ type Brake struct {
 	Config
 	streamCell  record.Cell[keptStream]
 	stateCell   record.Cell[kept]
-	releaseCell record.Cell[releaseRequest]
+	releaseCell record.Cell[request]
 
 	wake    chan struct{} // makes Run decide
 	keeping sync.Mutex    // held while the state is written, so that the newest is written last
@@ -106,13 +116,25 @@ type Brake struct {
 	excused    sets.Set[string] // owners that a release let go, until they exist again; no evidence any more
 	first      time.Time        // when the first of the suspects came, and the last
 	last       time.Time
-	asking     int                // how many answers of the leader are awaited, see Asking
-	asked      bool               // since the first of the suspects came
-	gone       window             // deletes that were let go without a release
-	cleaned    map[string]cleanUp // owners that sweeps let go without a release, by key
+	asking     int                 // how many answers of the leader are awaited, see Asking
+	asked      bool                // since the first of the suspects came
+	gone       window              // deletes that were let go without a release
+	objects    map[string]int      // what those of them owned that nobody is known to have deleted
+	cleaned    map[string]cleanUp  // owners that sweeps let go without a release, by key
+	sweptIn    map[string]*sweptIn // what went because of sweeps, by source
 	prunes     prunes
 	known      knownStream
-	requested  bool // a release is requested
+
+	running   bool   // between Start and the end of Run
+	requested bool   // the release key is to be looked at
+	ordered   string // the engagement that is to be released, or ""
+	ordering  int    // how many calls of Release store their request
+	looked    time.Time
+	refused   string // which request was refused last, and why; "" if none was in this engagement
+	refusedAt time.Time
+	shown     int // how many held deletes the board and the bucket tell of
+	shownAt   time.Time
+
 	// swept is set by the first sweep of the term, which says what the sweep has to hold back. An engaged brake stays
 	// engaged until then, and a release would not cover it.
 	swept bool
@@ -126,7 +148,7 @@ func New(cfg Config) *Brake {
 		Config:      cfg,
 		streamCell:  record.JSON[keptStream](cfg.Bucket, record.KeyStream),
 		stateCell:   record.JSON[kept](cfg.Bucket, record.KeyBrake),
-		releaseCell: record.JSON[releaseRequest](cfg.Bucket, record.KeyRelease),
+		releaseCell: record.JSON[request](cfg.Bucket, record.KeyRelease),
 		wake:        make(chan struct{}, 1),
 		suspects:    sets.New[string](),
 		held:        sets.New[string](),
@@ -169,6 +191,7 @@ func (b *Brake) Start(ctx context.Context) error {
 	defer b.unlock()
 	b.calmIn = nil
 	b.state, b.requested, b.swept = left.State, requested, false
+	b.running, b.ordered, b.refused, b.shown = true, "", "", b.state.Count()
 	b.known = compared
 	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
 	b.allowed, b.prunes = released, newPrunes(b.Window)
@@ -192,7 +215,7 @@ const checkpoint = time.Minute
 // Run decides until ctx ends.
 func (b *Brake) Run(ctx context.Context) {
 	b.report(ctx)
-	defer b.Board.Set(context.WithoutCancel(ctx), onBoard, nil) // it is the next leader's
+	defer b.leave(context.WithoutCancel(ctx))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	checkpoints := time.NewTicker(checkpoint)
@@ -205,6 +228,7 @@ func (b *Brake) Run(ctx context.Context) {
 		case <-timer.C:
 		case <-checkpoints.C:
 			b.keepStream(ctx)
+			b.keepAgain(ctx)
 		}
 		if wait := b.doAllDue(ctx); wait > 0 {
 			timer.Reset(wait)
@@ -229,30 +253,46 @@ func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()
 	switch nothingHeld := len(b.suspects)+len(b.held)+len(b.heldOwners) == 0 && !b.prunes.keepEngaged(); {
-	case b.requested && !b.state.Engaged:
-		return b.dismissRelease, 0
-	case b.requested && b.swept:
+	case b.isOrdered() && b.swept:
 		return b.release, 0
 	case b.state.Engaged && b.swept && nothingHeld:
 		return b.disengage, 0
 	case b.state.Released && len(b.allowed) == 0:
 		return b.endRelease, 0
 	}
-	if len(b.suspects) > 0 {
-		if wait = b.collecting(); wait <= 0 {
-			return b.judgeSuspects, 0
-		}
-	}
-	if len(b.prunes.suspects) > 0 {
-		waitPrunes := b.collectingPrunes()
-		if waitPrunes <= 0 {
-			return b.judgePrunes, 0
-		}
-		if wait == 0 || waitPrunes < wait {
-			wait = waitPrunes
+	for _, next := range []struct {
+		step func(context.Context)
+		when func() (now bool, wait time.Duration)
+	}{
+		{b.judgeSuspects, b.suspectsAreDue},
+		{b.judgePrunes, b.prunesAreDue},
+		{b.judgeRequest, b.judgeable},
+		{b.show, b.showable},
+	} {
+		switch now, later := next.when(); {
+		case now:
+			return next.step, 0
+		case later > 0 && (wait == 0 || later < wait):
+			wait = later
 		}
 	}
 	return nil, wait
+}
+
+func (b *Brake) suspectsAreDue() (now bool, wait time.Duration) {
+	if len(b.suspects) == 0 {
+		return false, 0
+	}
+	wait = b.collecting()
+	return wait <= 0, wait
+}
+
+func (b *Brake) prunesAreDue() (now bool, wait time.Duration) {
+	if len(b.prunes.suspects) == 0 {
+		return false, 0
+	}
+	wait = b.collectingPrunes()
+	return wait <= 0, wait
 }
 
 // poke makes Run decide again.

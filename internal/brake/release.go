@@ -11,67 +11,54 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// releaseRequest is what Release puts to the release key. An operator may put anything.
-type releaseRequest struct {
-	At string `json:"at"`
-	By string `json:"by"`
+// letGo is what a release lets go.
+type letGo struct {
+	deletes, owners, pruning sets.Set[string]
+
+	state State
+	known keptStream
 }
 
-// Release requests a release. It returns when the request is kept, for whichever replica leads. With nothing to release
-// the request ends without effect.
-func (b *Brake) Release(ctx context.Context) error {
-	err := b.releaseCell.Store(ctx, releaseRequest{At: time.Now().UTC().Format(time.RFC3339), By: "ReleaseBrake"})
-	if err != nil {
-		return err
-	}
-	b.ReleaseRequested()
-	return nil
-}
-
-// ReleaseRequested notes that somebody put something to the release key.
-func (b *Brake) ReleaseRequested() {
-	b.mu.Lock()
-	defer b.unlock()
-	b.requested = true
-	b.poke()
-}
-
-// release lets go all that is held, and takes the stream, as it is now, for the known one. The window begins anew.
+// release lets go all that is held.
 func (b *Brake) release(ctx context.Context) {
 	b.mu.Lock()
-	going, owners := b.held.Union(b.suspects), b.heldOwners
-	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
-	pruning := b.prunes.held.Union(b.prunes.suspects)
-	b.prunes = newPrunes(b.Window)
-	b.prunes.allowed = pruning
-	b.allowed, b.excused = b.allowed.Union(going).Union(owners), b.excused.Union(owners)
-	b.state = State{Since: time.Now(), Released: true}
-	b.requested, b.gone.went, b.cleaned = false, nil, nil
-	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
-	state, known := b.stateNow(), b.known.keptStream
+	gone := b.letGo()
 	b.unlock()
-	klog.FromContext(ctx).Info("Brake released", "deletes", len(going), "swept", len(owners), "pruned", len(pruning))
-	b.tell(ctx, state, fmt.Sprintf("%d deletes go on: "+
-		"%d primaries that are gone, what %d missing owners own, and what %d primaries do not want any more",
-		len(going)+len(owners)+len(pruning), len(going), len(owners), len(pruning)))
-	b.keepRelease(ctx, known)
-	for key := range going {
-		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)
-	}
-	for owner := range owners {
-		b.Enqueue(owner, operation.Of(operation.Delete)|operation.ByHand, queue.Secondary)
-	}
-	b.enqueuePrunes(pruning)
+	b.released(ctx, gone)
 }
 
-// dismissRelease ends a request with nothing to release: it must not release what comes later.
-func (b *Brake) dismissRelease(ctx context.Context) {
-	b.mu.Lock()
-	b.requested = false
-	b.unlock()
-	if err := b.releaseCell.Delete(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot remove the key that releases the brake")
+// letGo lets go all that is held, and takes the stream, as it is now, for the known one. The window begins anew. It
+// needs b.mu; released comes after it, without.
+func (b *Brake) letGo() letGo {
+	gone := letGo{
+		deletes: b.held.Union(b.suspects), owners: b.heldOwners, pruning: b.prunes.held.Union(b.prunes.suspects),
 	}
+	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
+	b.prunes = newPrunes(b.Window)
+	b.prunes.allowed = gone.pruning
+	b.allowed, b.excused = b.allowed.Union(gone.deletes).Union(gone.owners), b.excused.Union(gone.owners)
+	b.state = State{Since: time.Now(), Released: true}
+	b.ordered, b.refused, b.gone.went, b.cleaned, b.sweptIn = "", "", nil, nil, nil
+	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
+	gone.state, gone.known = b.stateNow(), b.known.keptStream
+	return gone
+}
+
+// released tells of a release, keeps it, and makes due what it let go.
+func (b *Brake) released(ctx context.Context, gone letGo) {
+	deletes, owners, pruning := len(gone.deletes), len(gone.owners), len(gone.pruning)
+	klog.FromContext(ctx).Info("Brake released", "deletes", deletes, "swept", owners, "pruned", pruning)
+	b.tell(ctx, gone.state, fmt.Sprintf("%d deletes go on: "+
+		"%d primaries that are gone, what %d missing owners own, and what %d primaries do not want any more",
+		deletes+owners+pruning, deletes, owners, pruning))
+	b.keepRelease(ctx, gone.known)
+	for key := range gone.deletes {
+		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)
+	}
+	for owner := range gone.owners {
+		b.Enqueue(owner, operation.Of(operation.Delete)|operation.ByHand, queue.Secondary)
+	}
+	b.enqueuePrunes(gone.pruning)
 }
 
 // nothingHeld is why a brake disengages by itself: what was missing is back, and what was not wanted is.
@@ -81,6 +68,7 @@ const nothingHeld = "nothing waits for a release any more"
 func (b *Brake) disengage(ctx context.Context) {
 	b.mu.Lock()
 	b.state = State{Since: time.Now()}
+	b.ordered, b.refused = "", ""
 	b.prunes.reconsider()
 	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
 	state, known := b.stateNow(), b.known.keptStream

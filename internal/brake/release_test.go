@@ -25,11 +25,8 @@ func held(t *testing.T, test func(t *testing.T, w *world)) {
 
 func TestAReleaseLetsGoAllThatIsHeld(t *testing.T) {
 	for how, release := range map[string]func(w *world){
-		"by ReleaseBrake": func(w *world) { w.release() },
-		"by an operator's put": func(w *world) {
-			w.write(record.KeyRelease, "go")
-			w.b.ReleaseRequested()
-		},
+		"by ReleaseBrake":      func(w *world) { w.release() },
+		"by an operator's put": func(w *world) { w.ask(w.request()) },
 	} {
 		t.Run(how, func(t *testing.T) {
 			held(t, func(t *testing.T, w *world) {
@@ -134,7 +131,7 @@ func TestAReleaseOfNothingDoesNotReleaseLater(t *testing.T) {
 
 func TestAReleaseWhileItIsDownCountsForWhatWasHeld(t *testing.T) {
 	held(t, func(t *testing.T, w *world) {
-		w.restart(func() { w.write(record.KeyRelease, "") })
+		w.restart(func() { w.ask(w.request()) })
 		w.settle()
 		w.wantTornDown(11)
 	})
@@ -143,8 +140,10 @@ func TestAReleaseWhileItIsDownCountsForWhatWasHeld(t *testing.T) {
 // TestAReleaseWhileItIsDownWaitsForTheFirstSweep, because it also covers what that holds back.
 func TestAReleaseWhileItIsDownWaitsForTheFirstSweep(t *testing.T) {
 	held(t, func(t *testing.T, w *world) {
+		w.sweep(orphans(20, "gone"))
+		w.settle()
 		w.halt()
-		w.write(record.KeyRelease, "go")
+		w.ask(w.request())
 		w.begin()
 		w.settle()
 		w.wantHeld(11)
@@ -244,9 +243,13 @@ func TestAReleaseIsForWhicheverReplicaLeads(t *testing.T) {
 	held(t, func(t *testing.T, w *world) {
 		standby := brake.New(brake.Config{Bucket: w.b.Bucket})
 		must(t, standby.Release(quiet(t)))
-		request, _ := kept[struct{ At, By string }](w, record.KeyRelease)
+		request, _ := kept[struct {
+			At, By, Engagement string
+			Count              int
+		}](w, record.KeyRelease)
 		at, err := time.Parse(time.RFC3339, request.At)
-		if err != nil || !at.Equal(time.Now().Truncate(time.Second)) || request.By != "ReleaseBrake" {
+		if err != nil || !at.Equal(time.Now().Truncate(time.Second)) || request.By != "ReleaseBrake" ||
+			request.Engagement != w.b.State().Engagement || request.Count != 11 {
 			t.Errorf("requested with %+v", request)
 		}
 		w.b.ReleaseRequested() // the leader's cache tells it

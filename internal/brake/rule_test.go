@@ -264,7 +264,8 @@ func TestItIsLoud(t *testing.T) {
 		if len(w.told) != 2 {
 			t.Fatalf("told %+v", w.told)
 		}
-		if first := w.told[0]; !first.state.Engaged || first.state.Held != 11 || first.message != first.state.Reason {
+		if first := w.told[0]; !first.state.Engaged || first.state.Held != 11 ||
+			first.message != first.state.Reason+" (engagement "+first.state.Engagement+")" {
 			t.Errorf("told first %+v", first)
 		}
 		if second := w.told[1]; second.state.Engaged || !second.state.Released || !strings.HasPrefix(second.message, "11 deletes go on: 11 primaries that are gone,") {

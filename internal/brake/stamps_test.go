@@ -264,7 +264,8 @@ func TestAnEngagedBrakeIsDegraded(t *testing.T) {
 			}
 			return ""
 		}
-		for _, part := range []string{"15 of 20 primaries", "ReleaseBrake", "nats kv put sites-status _nagi.release now"} {
+		command := "nats kv put sites-status _nagi.release \"" + w.request() + "\""
+		for _, part := range []string{"15 of 20 primaries", "ReleaseBrake", command} {
 			if !strings.Contains(degraded(), part) {
 				t.Errorf("%q does not say %q", degraded(), part)
 			}

@@ -10,15 +10,18 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nats-io/nuid"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 )
 
 // State tells whether the brake holds deletes back, and why. It is kept as JSON, so that it survives restarts.
 type State struct {
-	Engaged bool      `json:"engaged"`
-	Since   time.Time `json:"since"`
-	Reason  string    `json:"reason,omitempty"`
+	Engaged bool `json:"engaged"`
+	// Engagement is the id of this engagement. A request for its release names it.
+	Engagement string    `json:"engagement,omitempty"`
+	Since      time.Time `json:"since"`
+	Reason     string    `json:"reason,omitempty"`
 	// Held is how many deletes of primaries wait for a release, Swept how many owners of orphaned secondaries.
 	Held  int `json:"held,omitempty"`
 	Swept int `json:"swept,omitempty"`
@@ -28,14 +31,17 @@ type State struct {
 	Released bool `json:"released,omitempty"`
 }
 
+// Count is how many deletes are held, of any kind. A request for a release names at least so many.
+func (s State) Count() int { return s.Held + s.Swept + s.Pruned }
+
 // Err says why the brake of a status bucket holds deletes, and what to do; nil if it does not.
 func (s State) Err(bucket string) error {
 	if !s.Engaged {
 		return nil
 	}
 	return &health.Problem{Since: s.Since, Err: fmt.Errorf("nothing is deleted that nobody was seen to delete: %s. "+
-		"Put back what is missing and should not be, then release the rest: ReleaseBrake, or nats kv put %s %s now",
-		s.Reason, bucket, record.KeyRelease)}
+		"Put back what is missing and should not be, then release the rest: ReleaseBrake, or %s",
+		s.Reason, s.command(bucket))}
 }
 
 // State returns what the brake is now.
@@ -74,13 +80,30 @@ func fewKeys(keys sets.Set[string]) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// loadState returns what an earlier term left. What cannot be read counts as engaged, because it may have been.
+// loadState returns what an earlier term left. What cannot be read counts as engaged, because it may have been. An
+// engagement without an id, which an older version began, gets one.
 func (b *Brake) loadState(ctx context.Context) (kept, error) {
 	left, _, err := b.stateCell.Load(ctx)
 	if errors.Is(err, record.ErrUnreadable) {
-		return kept{State: State{Engaged: true, Since: time.Now(), Reason: err.Error()}}, nil
+		left, err = kept{State: State{Engaged: true, Since: time.Now(), Reason: err.Error()}}, nil
 	}
-	return left, err
+	if err != nil || !left.Engaged || left.Engagement != "" {
+		return left, err
+	}
+	left.Engagement = nuid.Next()
+	return left, b.stateCell.Store(ctx, left)
+}
+
+// published is what is told of the state. Before the first sweep of a term what the one before held is told, too: it
+// may be held still. It needs b.mu.
+func (b *Brake) published() State {
+	state := b.stateNow()
+	if state.Engaged && !b.swept {
+		state.Held = max(state.Held, b.state.Held)
+		state.Swept = max(state.Swept, b.state.Swept)
+		state.Pruned = max(state.Pruned, b.state.Pruned)
+	}
+	return state
 }
 
 // keepState writes what the brake is now, which may be newer than what its caller made of it.
@@ -88,11 +111,13 @@ func (b *Brake) keepState(ctx context.Context) error {
 	b.keeping.Lock()
 	defer b.keeping.Unlock()
 	b.mu.Lock()
-	now := kept{State: b.stateNow()}
+	now := kept{State: b.published()}
+	b.shown, b.shownAt = now.Count(), time.Now()
 	if now.Released {
 		now.Keys = fewKeys(b.allowed)
 	}
 	b.unlock()
+	b.report(ctx)
 	if !now.Engaged && !now.Released {
 		return b.stateCell.Delete(ctx)
 	}
@@ -104,7 +129,8 @@ func (b *Brake) engage(reason string) bool {
 	if reason == "" {
 		return false
 	}
-	b.state = State{Engaged: true, Since: time.Now(), Reason: reason}
+	b.state = State{Engaged: true, Engagement: nuid.Next(), Since: time.Now(), Reason: reason}
+	b.ordered, b.refused = "", ""
 	return true
 }
 
@@ -121,9 +147,69 @@ func (b *Brake) stateIf(news bool) *State {
 // onBoard is the brake's name on the board.
 const onBoard = "brake"
 
+// requestsOnBoard is the name on the board of requests for a release that were refused.
+func (b *Brake) requestsOnBoard() string { return "release (bucket " + b.Bucket.Name() + ")" }
+
 // report shows what the brake is now: it may be told of an older state late.
 func (b *Brake) report(ctx context.Context) {
-	b.Board.Change(ctx, onBoard, func() error { return b.State().Err(b.Bucket.Name()) })
+	b.Board.Change(ctx, onBoard, func() error {
+		b.mu.Lock()
+		defer b.unlock()
+		if !b.running {
+			return nil
+		}
+		return b.published().Err(b.Bucket.Name())
+	})
+	b.Board.Change(ctx, b.requestsOnBoard(), func() error {
+		b.mu.Lock()
+		defer b.unlock()
+		if !b.running {
+			return nil
+		}
+		return b.refusal()
+	})
+}
+
+// leave ends the term: what is on the board is the next leader's.
+func (b *Brake) leave(ctx context.Context) {
+	b.mu.Lock()
+	b.running = false
+	b.unlock()
+	b.Board.Set(ctx, onBoard, nil)
+	b.Board.Set(ctx, b.requestsOnBoard(), nil)
+}
+
+// showPause is the shortest time between two writes of the state because of what is held.
+const showPause = 500 * time.Millisecond
+
+// showable returns whether what is held has changed since it was told, or after what time that is to be told. It needs
+// b.mu.
+func (b *Brake) showable() (now bool, wait time.Duration) {
+	if !b.state.Engaged || len(b.suspects)+len(b.prunes.suspects) > 0 || b.published().Count() == b.shown {
+		return false, 0
+	}
+	wait = time.Until(b.shownAt.Add(showPause))
+	return wait <= 0, max(0, wait)
+}
+
+// show tells how many deletes are held: a request for their release has to name that.
+func (b *Brake) show(ctx context.Context) {
+	if err := b.keepState(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot keep how many deletes the brake holds")
+	}
+}
+
+// keepAgain keeps the state of an engaged brake once more if somebody has removed it or has put something else there.
+func (b *Brake) keepAgain(ctx context.Context) {
+	b.mu.Lock()
+	engagement := b.state.Engagement
+	b.unlock()
+	if engagement == "" {
+		return
+	}
+	if left, _, err := b.stateCell.Load(ctx); ctx.Err() == nil && (err != nil || left.Engagement != engagement) {
+		b.show(ctx)
+	}
 }
 
 // tell tells of a change of the state.
@@ -137,8 +223,8 @@ func (b *Brake) announce(ctx context.Context, state State) {
 	logger := klog.FromContext(ctx)
 	logger.Error(nil, "BRAKE ENGAGED: nothing inferred is deleted until it is released",
 		"reason", state.Reason, "held", state.Held, "swept", state.Swept, "bucket", b.Bucket.Name(),
-		"release", "ReleaseBrake, or put anything to "+record.KeyRelease+" in the status bucket")
-	b.tell(ctx, state, state.Reason)
+		"engagement", state.Engagement, "release", "ReleaseBrake, or "+state.command(b.Bucket.Name()))
+	b.tell(ctx, state, fmt.Sprintf("%s (engagement %s)", state.Reason, state.Engagement))
 	if err := b.keepState(ctx); err != nil {
 		logger.Error(err, "Cannot keep the state of the brake; it is decided anew after a restart")
 	}

@@ -55,7 +55,7 @@ func TestItHoldsAcrossRestarts(t *testing.T) {
 func TestTheStateIsKeptAsJSON(t *testing.T) {
 	held(t, func(t *testing.T, w *world) {
 		text := w.reserved[record.KeyBrake].text
-		want := `{"engaged":true,"since":"` + w.b.State().Since.Format(time.RFC3339Nano) +
+		want := `{"engaged":true,"engagement":"` + w.b.State().Engagement + `","since":"` + w.b.State().Since.Format(time.RFC3339Nano) +
 			`","reason":"11 of 20 primaries vanished without a delete being seen within 10m0s","held":11}`
 		if text != want {
 			t.Errorf("kept %s\nwant %s", text, want)

@@ -1,6 +1,7 @@
 package brake
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -135,13 +136,25 @@ func (b *Brake) judgeSuspects(ctx context.Context) {
 	if several {
 		anchors = b.countAnchors()
 	}
-	free, engaged := b.holdOrFree(absent, anchors)
+	weighed := b.weigh(ctx, absent)
+	if weighed.again {
+		b.judgeAgain()
+		return
+	}
+	free, engaged := b.holdOrFree(absent, anchors, weighed)
 	if engaged != nil {
 		b.announce(ctx, *engaged)
 	}
 	for _, key := range free {
 		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)
 	}
+}
+
+// judgeAgain puts the decision off for a moment.
+func (b *Brake) judgeAgain() {
+	b.mu.Lock()
+	defer b.unlock()
+	b.last, b.asked = time.Now(), true
 }
 
 // absentSuspects returns the suspects whose document is absent although nobody was seen to delete it. The others are
@@ -177,12 +190,14 @@ func (b *Brake) deleted(key string) bool {
 // holdOrFree holds those of absent that are still suspects and engages the brake, if there is a reason to or it is
 // engaged already. Else it returns them: they may go. anchors need not be counted for fewer than Least. engaged is
 // the state if the brake has engaged just now.
-func (b *Brake) holdOrFree(absent sets.Set[string], anchors int) (free []string, engaged *State) {
+func (b *Brake) holdOrFree(
+	absent sets.Set[string], anchors int, weighed weighed,
+) (free []string, engaged *State) {
 	b.mu.Lock()
 	defer b.unlock()
 	absent = absent.Intersection(b.suspects) // the others came back meanwhile
 	b.suspects = b.suspects.Difference(absent)
-	now := !b.state.Engaged && len(absent) > 0 && b.engage(b.reasonToHold(absent, anchors))
+	now := !b.state.Engaged && len(absent) > 0 && b.engage(cmp.Or(b.reasonToHold(absent, anchors), weighed.reason))
 	if b.state.Engaged {
 		b.held = b.held.Union(absent)
 		return nil, b.stateIf(now)
@@ -190,6 +205,9 @@ func (b *Brake) holdOrFree(absent sets.Set[string], anchors int) (free []string,
 	for key := range absent {
 		b.allowed.Insert(key)
 		b.gone.add(key, time.Now())
+		if n := weighed.objects[key]; n > 0 {
+			b.noteObjects(key, n)
+		}
 	}
 	return absent.UnsortedList(), nil
 }

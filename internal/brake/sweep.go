@@ -63,6 +63,7 @@ func (b *Brake) sweep(found []Orphans, disproof string) (free []string, engaged 
 	b.heldOwners, b.swept = sets.New[string](), true
 	b.endPermissions(found)
 	for _, o := range found {
+		b.noteKnown(o)
 		for owner, objects := range o.Owners {
 			switch released := b.allowed.Has(owner); {
 			case !o.Outdated && released:

@@ -222,3 +222,38 @@ func TestAnOutdatedSourceLetsNothingGoAndNothingLoose(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatComesBackAfterSweepsCountsEachTime: two installations that take each other's objects for garbage fight about
+// them, and each sweep finds few.
+func TestWhatComesBackAfterSweepsCountsEachTime(t *testing.T) {
+	run(t, 0, func(t *testing.T, w *world) {
+		all := brake.Orphans{Source: "Owns Page", Owners: map[string]int{}, Count: 9, Known: 9}
+		for i := range 9 {
+			all.Owners[name(i)] = 1
+		}
+		if free := w.sweep(all); len(free) != 9 {
+			t.Fatalf("free %v, %+v", free, w.b.State())
+		}
+		deleted := 0
+		for version := range 100 {
+			for i := range 9 {
+				for range 3 { // the same one may be tried again
+					if w.b.AdmitSwept(quiet(t), name(i), "Owns Page", "page of "+name(i), strings.Repeat("x", version)) {
+						deleted++
+					}
+				}
+			}
+		}
+		w.settle()
+		state := w.b.State()
+		if deleted != 9*3 || !state.Engaged || !strings.Contains(state.Reason, "come back") || !w.b.HoldsOrphans(name(0)) {
+			t.Errorf("%d deletes, %+v", deleted, state)
+		}
+		w.sweep(all)
+		w.ask(w.request())
+		w.settle()
+		if w.b.State().Engaged || !w.b.AdmitSwept(quiet(t), name(0), "Owns Page", "page of "+name(0), "new") {
+			t.Errorf("after the release: %+v", w.b.State())
+		}
+	})
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 )
 
@@ -39,7 +40,9 @@ type world struct {
 	anchors   map[string]brake.Anchor
 	pages     map[string]owner.Stamp // what secondaries carry, by owner
 	markers   map[string]bool
-	listed    int // how often all anchors were listed
+	objects   map[string]int // what primaries own, gone or not
+	deaf      error          // of the leader, if it does not answer
+	listed    int            // how often all anchors were listed
 	stuck     map[string]bool
 	reserved  map[string]value
 	revision  uint64
@@ -50,6 +53,7 @@ type world struct {
 	pruned    []string          // what is not there any more
 	backlog   bool
 	told      []told
+	refused   []string // requests for a release, as told
 	onTell    func(brake.State)
 
 	board *health.Board
@@ -144,6 +148,30 @@ func (w *world) mark(key string) {
 	w.markers[key] = true
 }
 
+// marked reports whether somebody deleted the key, and the stream did not go back to a time before.
+func (w *world) marked(_ context.Context, key string) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.markers[key], w.deaf
+}
+
+func (w *world) ownedBy(primaries sets.Set[string]) map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	owned := maps.Clone(w.objects)
+	maps.DeleteFunc(owned, func(key string, _ int) bool { return !primaries.Has(key) })
+	return owned
+}
+
+func (w *world) ownedByAll() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, owned := range w.objects {
+		n += owned
+	}
+	return n
+}
+
 // change changes the world under its lock, while a brake runs.
 func (w *world) change(f func()) {
 	w.mu.Lock()
@@ -196,6 +224,7 @@ func (w *world) begin() {
 	b := brake.New(brake.Config{
 		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Secondaries: w.stamps,
 		Bucket: record.NewBucket((*store)(w), "sites-status", w.board), Board: w.board,
+		Marked: w.marked, OwnedBy: w.ownedBy, Owned: w.ownedByAll,
 		Enqueue: func(key string, ops operation.Operations, prio queue.Priority) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -215,6 +244,7 @@ func (w *world) begin() {
 				f(state)
 			}
 		},
+		Refused: func(_ context.Context, message string) { w.change(func() { w.refused = append(w.refused, message) }) },
 	})
 	w.lead(b)
 }
@@ -288,6 +318,7 @@ func (w *world) work(d due) {
 	default:
 		w.mu.Lock()
 		delete(w.anchors, d.key)
+		delete(w.objects, d.key)
 		w.tornDown = append(w.tornDown, d.key)
 		w.mu.Unlock()
 		w.b.Forget(d.key)
@@ -305,6 +336,24 @@ func (w *world) sweep(found ...brake.Orphans) (free []string) {
 func (w *world) release() {
 	w.t.Helper()
 	must(w.t, w.b.Release(quiet(w.t)))
+}
+
+// request is what an operator types who read how many deletes are held.
+func (w *world) request() string {
+	w.t.Helper()
+	state, ok := kept[brake.State](w, record.KeyBrake)
+	if !ok || !state.Engaged || state.Engagement == "" {
+		w.t.Fatalf("kept %+v", state)
+	}
+	return fmt.Sprintf("%s %d", state.Engagement, state.Count())
+}
+
+// ask puts something to the release key.
+func (w *world) ask(text string) {
+	w.write(record.KeyRelease, text)
+	if w.b != nil {
+		w.b.ReleaseRequested() // the leader's cache tells it
+	}
 }
 
 // recreate makes another stream of the bucket, with the documents from the first on, before the last. The cache knows.
@@ -483,9 +532,12 @@ func (s *store) PutReserved(_ context.Context, key string, data []byte, revision
 	return s.revision, nil
 }
 
-func (s *store) DeleteReserved(_ context.Context, key string, _ uint64) error {
+func (s *store) DeleteReserved(_ context.Context, key string, revision uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.reserved[key].revision != revision {
+		return apierrors.NewConflict(schema.GroupResource{}, key, errors.New("another revision"))
+	}
 	delete(s.reserved, key)
 	return nil
 }

@@ -13,12 +13,18 @@ func (e *Engine) newBrake() *brake.Brake {
 		Primaries:   lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys},
 		Anchors:     brake.RecordAnchors{Records: e.records},
 		Secondaries: e.teardown.StampsOfMissing,
+		Marked:      e.teardown.Marked,
+		OwnedBy:     e.teardown.CountOwnedBy,
+		Owned:       e.teardown.CountOwned,
 		Bucket:      e.reserved,
 		Window:      e.opts.BrakeWindow,
 		Enqueue:     e.queue.Add,
 		Backlog:     func() bool { return e.queue.Counts().Ready[queue.Background] > 0 },
 		Tell:        e.brakeChanged,
-		Board:       e.health,
+		Refused: func(_ context.Context, message string) {
+			e.event(e.self(), eventWarning, "BrakeReleaseIgnored", message)
+		},
+		Board: e.health,
 	})
 }
 

@@ -168,6 +168,9 @@ func (e *Engine) owned() []source.Owned {
 func (e *Engine) newTeardown() *teardown.Teardown {
 	return teardown.New(teardown.Config{
 		Kind: e.Kind, Primaries: e.primary, Records: e.records, Anchors: e.anchors, Reserved: e.reserved, APIs: e.APIs,
+		Admit: func(ctx context.Context, owner, source, object, version string) bool {
+			return e.brake.AdmitSwept(ctx, owner, source, object, version)
+		},
 		Owner: teardownOwner{e}, Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
 		Counters: teardown.Counters{
 			Cascaded:     func() { e.stats.Cascaded.Add(1) },

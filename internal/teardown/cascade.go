@@ -1,6 +1,7 @@
 package teardown
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,12 +53,17 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 
 func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) error {
 	var errs []error
+	owed := record.IsAnchor(t.Anchors.Cached(a.key))
 	for _, target := range targets {
 		if target.object.GetDeletionTimestamp() != nil {
 			continue // on its way: a finalizer holds it
 		}
 		if err := a.still(ctx); err != nil {
 			return err
+		}
+		object := target.object
+		if !owed && !t.Admit(ctx, a.key, target.source.String(), source.ObjectKey(object), versionOf(object)) {
+			break // the brake holds the rest
 		}
 		if err := target.source.Remove(ctx, target.object); err != nil {
 			errs = append(errs, fmt.Errorf("delete %s %q, owned by %s %q: %w",
@@ -67,6 +73,11 @@ func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) erro
 		t.Counters.Cascaded()
 	}
 	return errors.Join(errs...)
+}
+
+// versionOf tells an object from what is made anew under its name.
+func versionOf(obj metav1.Object) string {
+	return cmp.Or(string(obj.GetUID()), obj.GetResourceVersion())
 }
 
 // toDelete returns what a primary that is gone still owns, but for what is to stay. Of that the sweep has to know.

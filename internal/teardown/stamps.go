@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // StampsOfMissing returns the owner and the stamp of each secondary of this installation whose owner has no document,
@@ -41,4 +42,37 @@ func (t *Teardown) Marked(ctx context.Context, key string) (bool, error) {
 		return true, nil
 	}
 	return found.Revision > 0, err
+}
+
+// CountOwnedBy counts what would be deleted with primaries, by primary, from the caches.
+func (t *Teardown) CountOwnedBy(primaries sets.Set[string]) map[string]int {
+	counts := map[string]int{}
+	for _, s := range t.swept() {
+		claim := t.Owner.Claim().In(s)
+		for key := range primaries {
+			objects, err := s.OwnedBy(key)
+			if err != nil {
+				continue // nothing of it can be deleted either
+			}
+			for _, obj := range objects {
+				if claim.Owns(obj, key) && obj.GetDeletionTimestamp() == nil {
+					counts[key]++
+				}
+			}
+		}
+	}
+	return counts
+}
+
+// CountOwned counts all that primaries own in the caches, and that the runtime may delete.
+func (t *Teardown) CountOwned() (count int) {
+	for _, s := range t.swept() {
+		claim := t.Owner.Claim().In(s)
+		for _, obj := range s.All() {
+			if claim.MayDelete(obj) && obj.GetDeletionTimestamp() == nil {
+				count++
+			}
+		}
+	}
+	return count
 }

@@ -66,6 +66,8 @@ type Config struct {
 	Counters  Counters
 	// Sources are those in which primaries own something.
 	Sources func() []source.Owned
+	// Admit asks the brake whether an object may be deleted whose owner has neither a document nor a record.
+	Admit func(ctx context.Context, owner, source, object, version string) bool
 	// Filtered says that the caches hold a part of the buckets only, and so no reserved keys.
 	Filtered bool
 	// NoCascade leaves what a primary owned to its reconciler; the sweep still finds it.

@@ -1,6 +1,8 @@
 package rolling
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -55,7 +57,7 @@ func TestTheOtherCodeHoldsTheBrake(t *testing.T) {
 				if again := w.holds(r, held); !again.Since.Equal(since.Since) || again.Reason != since.Reason {
 					t.Errorf("the brake was engaged anew: %+v, it was %+v", again, since)
 				}
-				w.put(status, releaseKey, "")
+				w.release(first)
 				w.letGo(r, held)
 			})
 		})
@@ -76,7 +78,7 @@ func TestTheOtherCodeFinishesWhatAReleaseLetGo(t *testing.T) {
 
 		r = w.start(first, "-refuse-deletes")
 		eventually(t, "the brake is engaged", func() bool { return r.state().Engaged })
-		w.put(status, releaseKey, "")
+		w.release(first)
 		eventually(t, "the brake is released, and the deletes are tried", func() bool {
 			return !r.state().Engaged && r.state().Released &&
 				r.endedOf(siteName(0)) > 0 && !w.exists(status, releaseKey)
@@ -91,7 +93,8 @@ func TestTheOtherCodeFinishesWhatAReleaseLetGo(t *testing.T) {
 	})
 }
 
-// TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan, for the keys that the replica before held.
+// TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan, for the keys that the replica before held. The old code keeps no
+// id of the engagement that a request could name, so the new one ignores the request, and holds until one names its own.
 func TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, first, second side) {
@@ -105,11 +108,34 @@ func TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan(t *testing.T) {
 		r = w.start(first)
 		w.holds(r, many)
 		r.kill()
-		w.put(status, releaseKey, "")
+		w.release(first)
 
 		r = w.start(second)
+		if first == oldCode {
+			w.holds(r, many)
+			eventually(t, "the request is removed", func() bool { return !w.exists(status, releaseKey) })
+			w.release(second)
+		}
 		w.letGo(r, many)
 	})
+}
+
+// release puts what an operator puts who reads what a side keeps of the brake. For the old code that is anything.
+func (w *world) release(s side) {
+	w.t.Helper()
+	if s == oldCode {
+		w.put(status, releaseKey, "now")
+		return
+	}
+	var kept struct {
+		Engagement          string
+		Held, Swept, Pruned int
+	}
+	eventually(w.t, "the engagement has an id, and holds something", func() bool {
+		value, revision := w.get(status, brakeKey)
+		return revision > 0 && json.Unmarshal(value, &kept) == nil && kept.Engagement != "" && kept.Held > 0
+	})
+	w.put(status, releaseKey, fmt.Sprintf("%s %d", kept.Engagement, kept.Held+kept.Swept+kept.Pruned))
 }
 
 // emptied removes all sites by a purge, of which no watcher gets a message.

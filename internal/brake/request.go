@@ -1,0 +1,219 @@
+package brake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"k8s.io/klog/v2"
+)
+
+// A request for a release names the engagement and how many deletes are held, as its sender read them. The brake judges
+// it by what the key holds, read live, and not by what the cache told: a put alone says nothing, because a server
+// publishes its answers to any subject that somebody names.
+//
+// The rules:
+//
+//   - A request counts if it names the engagement and at least as many deletes as are held. It is judged once the first
+//     sweep of the term has told what it holds back, and no suspects wait for a decision.
+//   - Any other request is removed without effect, and reported until the brake is released or disengages.
+//   - With nothing engaged a request is removed without effect.
+//   - Release, called where the brake runs, means what is held then, so a count that grows meanwhile does not matter.
+
+// request is what the key holds that asks for a release: this as JSON, or the text "<engagement> <count>".
+type request struct {
+	At         string `json:"at"`
+	By         string `json:"by"`
+	Engagement string `json:"engagement"`
+	Count      int    `json:"count"`
+}
+
+// parseRequest reads the text of an operator, or the JSON of Release.
+func parseRequest(value []byte) (request, error) {
+	if answers.Is(nil, value) {
+		return request{}, errors.New("an answer of the server, which nobody wrote")
+	}
+	var r request
+	if words := strings.Fields(string(value)); len(words) == 2 {
+		count, err := strconv.Atoi(words[1])
+		if err == nil && count >= 0 {
+			return request{Engagement: words[0], Count: count}, nil
+		}
+	}
+	if err := json.Unmarshal(value, &r); err != nil || r.Engagement == "" || r.Count < 0 {
+		return request{}, errors.New("no engagement with a count")
+	}
+	return r, nil
+}
+
+// longestFound bounds what is told of a request that is refused, in bytes.
+const longestFound = 80
+
+// found quotes what the key holds.
+func found(value []byte) string {
+	if len(value) > longestFound {
+		return fmt.Sprintf("%q and %d bytes more", value[:longestFound], len(value)-longestFound)
+	}
+	return fmt.Sprintf("%q", value)
+}
+
+// Release requests a release of what is held now. It returns when the request is kept, for whichever replica leads.
+// With nothing engaged it changes nothing. Where this brake does not run, the request names what the leader has kept last:
+// if more is held by then, the leader refuses it, and reports that on its board.
+func (b *Brake) Release(ctx context.Context) error {
+	now, here := b.orderRelease()
+	defer b.endOrder(here)
+	if !here {
+		var err error
+		if now, _, err = b.stateCell.Load(ctx); err != nil {
+			return err
+		}
+	}
+	if !now.Engaged {
+		return nil
+	}
+	err := b.releaseCell.Store(ctx, request{
+		At: time.Now().UTC().Format(time.RFC3339), By: "ReleaseBrake", Engagement: now.Engagement, Count: now.Count(),
+	})
+	if err == nil && here {
+		b.order(now.Engagement)
+	}
+	return err
+}
+
+// orderRelease begins a Release. here reports whether this brake runs, and so knows best what is held. Then no request
+// is judged before endOrder: the one that is being stored may name fewer than are held a moment later.
+func (b *Brake) orderRelease() (now kept, here bool) {
+	b.mu.Lock()
+	defer b.unlock()
+	if b.running {
+		b.ordering++
+	}
+	return kept{State: b.stateNow()}, b.running
+}
+
+func (b *Brake) endOrder(here bool) {
+	if !here {
+		return
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	b.ordering--
+	b.poke()
+}
+
+// order has Run release all that is held, as long as the engagement is this one.
+func (b *Brake) order(engagement string) {
+	b.mu.Lock()
+	defer b.unlock()
+	b.ordered = engagement
+	b.poke()
+}
+
+// isOrdered reports whether this process has ordered the release of what is held. It needs b.mu.
+func (b *Brake) isOrdered() bool {
+	return b.state.Engaged && b.ordered == b.state.Engagement && b.ordered != ""
+}
+
+// ReleaseRequested notes that somebody put something to the release key.
+func (b *Brake) ReleaseRequested() {
+	b.mu.Lock()
+	defer b.unlock()
+	b.requested = true
+	b.poke()
+}
+
+// requestPause is the shortest time between two looks at the release key: whoever floods it does not keep Run busy.
+const requestPause = 100 * time.Millisecond
+
+// judgeable returns whether a request can be judged now, or after what time. It needs b.mu.
+func (b *Brake) judgeable() (now bool, wait time.Duration) {
+	if !b.requested || b.ordering > 0 || b.state.Engaged && b.undecided() {
+		return false, 0
+	}
+	wait = time.Until(b.looked.Add(requestPause))
+	return wait <= 0, max(0, wait)
+}
+
+// undecided reports whether it is not known yet how much is held. It needs b.mu.
+func (b *Brake) undecided() bool { return !b.swept || len(b.suspects)+len(b.prunes.suspects) > 0 }
+
+// judgeRequest looks what the release key holds, and does it or removes it.
+func (b *Brake) judgeRequest(ctx context.Context) {
+	b.mu.Lock()
+	b.requested, b.looked = false, time.Now()
+	b.unlock()
+	value, revision, err := b.releaseCell.Raw(ctx)
+	if err != nil || revision == 0 {
+		return // the term is over, or another look has seen to it
+	}
+	asked, err := parseRequest(value)
+	b.mu.Lock()
+	now := b.stateNow()
+	if now.Engaged && b.undecided() { // since the key was read
+		b.requested = true
+		b.unlock()
+		return
+	}
+	if err == nil && now.Engaged && asked.Engagement == now.Engagement && asked.Count >= now.Count() {
+		gone := b.letGo()
+		b.unlock()
+		b.released(ctx, gone)
+		return
+	}
+	b.unlock()
+	switch {
+	case !now.Engaged:
+		klog.FromContext(ctx).Info("Nothing waits for a release, so this request is removed", "found", found(value))
+	case err != nil:
+		b.refuse(ctx, fmt.Sprintf("%s is %v", found(value), err))
+	case asked.Engagement != now.Engagement:
+		b.refuse(ctx, found(value)+" names another engagement")
+	default:
+		b.refuse(ctx, found(value)+" names fewer deletes than are held")
+	}
+	if err := b.releaseCell.DeleteAt(ctx, revision); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot remove the key that releases the brake")
+	}
+}
+
+// refusalsPause is the shortest time between two reports of requests that are refused.
+const refusalsPause = 10 * time.Second
+
+// refuse reports a request that has no effect. Of many in a row it reports some.
+func (b *Brake) refuse(ctx context.Context, why string) {
+	b.mu.Lock()
+	if b.refused != "" && time.Since(b.refusedAt) < refusalsPause {
+		b.unlock()
+		return
+	}
+	b.refused, b.refusedAt = why, time.Now()
+	problem := b.refusal()
+	b.unlock()
+	b.report(ctx)
+	if problem != nil {
+		b.Refused(ctx, problem.Error())
+	}
+}
+
+// refusal says which request was refused, and which would count; nil if none was. It needs b.mu.
+func (b *Brake) refusal() error {
+	if b.refused == "" || !b.state.Engaged {
+		return nil
+	}
+	now := b.published()
+	return fmt.Errorf("a request to release the brake was ignored and removed: %s. "+
+		"%d deletes are held in engagement %s. To release them: ReleaseBrake, or %s",
+		b.refused, now.Count(), now.Engagement, now.command(b.Bucket.Name()))
+}
+
+// command is what an operator types to release all that is held.
+func (s State) command(bucket string) string {
+	return fmt.Sprintf("nats kv put %s %s %q", bucket, record.KeyRelease, fmt.Sprintf("%s %d", s.Engagement, s.Count()))
+}
