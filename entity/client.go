@@ -93,7 +93,7 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 	c.warnings = append(c.warnings, warnings...)
 	limited := c.cfg
 	limited.MaxDocumentBytes = 0
-	limit, err := documentLimit(limited, settings, c.js.Conn().MaxPayload(), b.name)
+	limit, err := messageLimit(limited, settings, c.js.Conn().MaxPayload(), b.name)
 	if err != nil {
 		return err
 	}

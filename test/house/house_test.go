@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"natsinformer": {"internal/denials", "internal/natsversion", "internal/foreign"},
 	"external":     {},
 	"recorder":     {"internal/denials", "internal/foreign"},
-	"entity":       {"natsinformer", "internal/answers", "internal/ownwrites", "internal/denials"},
+	"entity":       {"natsinformer", "internal/answers", "internal/foreign", "internal/ownwrites", "internal/denials"},
 
 	"recorder/kuberecorder": {"recorder"},
 
