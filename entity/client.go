@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,7 +72,7 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	for _, warning := range c.warnings {
-		klog.FromContext(ctx).Info("Bucket settings could be better", "kind", cfg.Kind, "warning", warning)
+		foreign.Logger(klog.FromContext(ctx)).Info("Bucket settings could be better", "kind", cfg.Kind, "warning", warning)
 	}
 	generation, err := newGeneration(c)
 	if err != nil {

@@ -51,7 +51,7 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	}
 	c := &codec[T]{
 		elem: t.Elem(), kind: cfg.Kind, apiVersion: cfg.APIVersion, keys: keys,
-		maxBytes: cmp.Or(cfg.MaxDocumentBytes, DefaultMaxDocumentBytes),
+		maxBytes:  cmp.Or(cfg.MaxDocumentBytes, DefaultMaxDocumentBytes),
 		unmarshal: unmarshalV1, marshal: marshalV1,
 	}
 	if t == reflect.TypeFor[*None]() {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -34,11 +35,38 @@ type generation[T IEntity] struct {
 	health   recordHealth
 }
 
-// recordHealth has the errors of the status bucket: it cannot be watched, or a record does not decode.
+// recordHealth has the errors of the status bucket: it cannot be watched, or a record does not decode. Of the records
+// one stands for all, as it was when it was found, until it is mended: another revision of it, or another record, is no
+// news.
 type recordHealth struct {
 	mu      sync.Mutex
 	watch   error
-	invalid map[string]error // by NATS key
+	invalid map[string]error // by NATS key; of many keys only some have their own error
+	shown   string           // key of invalid
+}
+
+func (h *recordHealth) refuse(natsKey string, err error) {
+	if _, known := h.invalid[natsKey]; known {
+		return
+	}
+	if len(h.invalid) >= reasonsKept {
+		err = natsinformer.ErrManyInvalid
+	}
+	if len(h.invalid) == 0 {
+		h.shown = natsKey
+	}
+	h.invalid[natsKey] = err
+}
+
+func (h *recordHealth) accept(natsKey string) {
+	delete(h.invalid, natsKey)
+	if natsKey != h.shown {
+		return
+	}
+	for another := range h.invalid {
+		h.shown = another
+		return
+	}
 }
 
 // change makes one change and reports the error that holds now, nil for none.
@@ -47,10 +75,8 @@ func (h *recordHealth) change(change func(), tell func(error)) {
 	defer h.mu.Unlock()
 	change()
 	err := h.watch
-	for _, invalid := range h.invalid {
-		if err == nil {
-			err = invalid
-		}
+	if err == nil {
+		err = h.invalid[h.shown]
 	}
 	tell(err)
 }
@@ -87,7 +113,7 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		Filter:     c.cfg.Filter,
 		Decode:     c.records.decode,
 		OnInvalid:  g.recordInvalid,
-		OnResolved: func(natsKey string) { g.recordNews(func() { delete(g.health.invalid, natsKey) }) },
+		OnResolved: func(natsKey string) { g.recordNews(func() { g.health.accept(natsKey) }) },
 		Unseen: func(natsKey string, deleted uint64) runtime.Object {
 			return unseen(g.records.writes, c.records.keys, natsKey, deleted)
 		},
@@ -108,9 +134,9 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 
 // recordInvalid reports a record that does not decode as an error of its bucket. Hooks.Invalid is for documents only.
 func (g *generation[T]) recordInvalid(e natsinformer.Entry, err error) {
-	err = fmt.Errorf("key %q of status bucket %q at revision %d: %w; mend or delete it",
-		e.Key, g.client.cfg.StatusBucket, e.Revision, err)
-	g.recordNews(func() { g.health.invalid[e.Key] = err })
+	err = foreign.Error(fmt.Errorf("key %s of status bucket %q at revision %d: %w; mend or delete it",
+		foreign.Quote(e.Key), g.client.cfg.StatusBucket, e.Revision, err))
+	g.recordNews(func() { g.health.refuse(e.Key, err) })
 }
 
 func (g *generation[T]) recordNews(change func()) {
@@ -120,7 +146,8 @@ func (g *generation[T]) recordNews(change func()) {
 // run starts the informers. The caller holds client.mu.
 func (g *generation[T]) run() {
 	g.ctx, g.cancel = context.WithCancel(
-		klog.NewContext(context.Background(), klog.Background().WithValues("kind", g.client.cfg.Kind)))
+		klog.NewContext(context.Background(),
+			foreign.Logger(klog.Background()).WithValues("kind", g.client.cfg.Kind)))
 	g.client.async.hold()
 	g.running.Store(true)
 	g.wg.Go(func() { g.docs.RunWithContext(g.ctx) })

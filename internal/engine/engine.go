@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -50,6 +51,7 @@ type Engine struct {
 	contexts  current.Config  // of reconciles
 	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
 	stats     Counts
+	reports   foreign.Reports // about keys that others wrote
 	async     *asyncwrites.Writes
 
 	filtered   bool                // only a part of the bucket is ours
@@ -119,7 +121,7 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.brake = e.newBrake()
 	e.life = &lifecycle.RecordedLife{
 		Caller: e, Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
-		Primary: e.primary, RecordsHealth: e.recordsHealth, Health: e.health,
+		Primary: e.primary, RecordsHealth: e.recordsHealth, Health: e.health, Reports: &e.reports,
 	}
 }
 
