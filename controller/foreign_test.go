@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/record"
@@ -210,7 +211,10 @@ func TestAKeyThatStaysInvalidIsReportedOnce(t *testing.T) {
 		t.Errorf("%d lines about the document, %d about the key, %d events; want one of each", invalid, malformed,
 			len(events.Events))
 	}
-	must(t, w.kv("sites").Delete(t.Context(), "a\x1bb"))
+	_, err = w.js.PublishMsg(t.Context(), &nats.Msg{
+		Subject: "$KV.sites.a\x1bb", Header: nats.Header{"KV-Operation": {"DEL"}},
+	})
+	must(t, err)
 	w.put("sites", "home", `{"spec":{}}`)
 	eventuallyReason(t, sites, "home", entity.ReasonSynced)
 	w.put("sites", "home", `{`)
