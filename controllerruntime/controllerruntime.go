@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/recorder/kuberecorder"
@@ -144,7 +145,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Run(
 	if err == nil {
 		return
 	}
-	klog.Background().Error(err, "Controller failed", "controller", r.name)
+	foreign.Logger(klog.Background()).Error(err, "Controller failed", "controller", r.name)
 	timer := time.NewTimer(errPatience)
 	defer timer.Stop()
 	select {
@@ -193,7 +194,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IControl
 // clean ends Run. The custom controller may still record events in its Clean.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom IController) {
 	if err := guard.Call(func() error { custom.Clean(); return nil }); err != nil {
-		klog.Background().Error(err, "Clean panicked", "controller", r.name)
+		foreign.Logger(klog.Background()).Error(err, "Clean panicked", "controller", r.name)
 	}
 	r.mu.Lock()
 	events := r.recorder
@@ -202,7 +203,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom ICon
 	ctx, cancel := context.WithTimeout(context.Background(), recorderPatience)
 	defer cancel()
 	if err := events.Close(ctx); err != nil {
-		klog.Background().Info("Events lost at the end", "controller", r.name, "err", err)
+		foreign.Logger(klog.Background()).Info("Events lost at the end", "controller", r.name, "err", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -67,7 +68,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Event(
 	events := r.recorder
 	r.mu.Unlock()
 	if events == nil {
-		klog.Background().V(2).Info("Event outside of Run, dropped",
+		foreign.Logger(klog.Background()).V(2).Info("Event outside of Run, dropped",
 			"controller", r.name, "reason", reason, "message", message)
 		return
 	}
@@ -87,7 +88,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 	} else {
 		var err error
 		if _, key, err = r.DecomposeKubeSecondaryResource(obj); err != nil {
-			klog.Background().Error(err, "Secondary ignored", "controller", r.name)
+			foreign.Logger(klog.Background()).Error(err, "Secondary ignored", "controller", r.name)
 			return
 		}
 	}

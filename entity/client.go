@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,7 +72,7 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	for _, warning := range c.warnings {
-		klog.FromContext(ctx).Info("Bucket settings could be better", "kind", cfg.Kind, "warning", warning)
+		foreign.Logger(klog.FromContext(ctx)).Info("Bucket settings could be better", "kind", cfg.Kind, "warning", warning)
 	}
 	generation, err := newGeneration(c)
 	if err != nil {
@@ -93,7 +94,7 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 	c.warnings = append(c.warnings, warnings...)
 	limited := c.cfg
 	limited.MaxDocumentBytes = 0
-	limit, err := documentLimit(limited, settings, c.js.Conn().MaxPayload(), b.name)
+	limit, err := messageLimit(limited, settings, c.js.Conn().MaxPayload(), b.name)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package entity
 
 import (
 	"bytes"
+	"cmp"
 	stdjson "encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -35,6 +38,7 @@ type codec[T IEntity] struct {
 	kind         string
 	apiVersion   string
 	keys         keyspace
+	maxBytes     int // of a document that is decoded
 	unmarshal    func([]byte, any) error
 	marshal      func(any) ([]byte, error)
 }
@@ -47,6 +51,7 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	}
 	c := &codec[T]{
 		elem: t.Elem(), kind: cfg.Kind, apiVersion: cfg.APIVersion, keys: keys,
+		maxBytes:  cmp.Or(cfg.MaxDocumentBytes, DefaultMaxDocumentBytes),
 		unmarshal: unmarshalV1, marshal: marshalV1,
 	}
 	if t == reflect.TypeFor[*None]() {
@@ -154,12 +159,13 @@ func (c *codec[T]) decode(natsKey string, revision uint64, data []byte) (T, erro
 	}
 	if got := obj.GetName(); got != "" && got != name {
 		return none, newInvalid(c.kind, c.keys.bucket, key, "metadata.name", fmt.Sprintf(
-			"the document says %q, and the key says %q: leave it out of the document, or make them equal", got, name))
+			"the document says %s, and the key says %q: leave it out of the document, or make them equal",
+			foreign.Quote(got), name))
 	}
 	if got := obj.GetNamespace(); got != "" && got != namespace {
 		return none, newInvalid(c.kind, c.keys.bucket, key, "metadata.namespace", fmt.Sprintf(
-			"the document says %q, and the key says %q: leave it out of the document, or make them equal",
-			got, namespace))
+			"the document says %s, and the key says %q: leave it out of the document, or make them equal",
+			foreign.Quote(got), namespace))
 	}
 	c.clean(obj)
 	c.stamp(obj, namespace, name, revision)
@@ -167,18 +173,25 @@ func (c *codec[T]) decode(natsKey string, revision uint64, data []byte) (T, erro
 }
 
 func (c *codec[T]) parse(data []byte, obj T) error {
+	if len(data) > c.maxBytes {
+		return fmt.Errorf("it has %d bytes, and at most %d are read: make it smaller, or raise Config.MaxDocumentBytes "+
+			"of whoever reads it", len(data), c.maxBytes)
+	}
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
-		return fmt.Errorf("it is no JSON object: %.40q", trimmed)
+		return errors.New("it is no JSON object")
 	}
 	if err := checkDepth(data); err != nil {
 		return err
 	}
 	if !c.unstructured {
-		return c.unmarshal(data, obj)
+		if err := c.unmarshal(data, obj); err != nil {
+			return whyUndecodable(data, c.elem, err)
+		}
+		return nil
 	}
 	u := any(obj).(*unstructured.Unstructured)
 	if err := utiljson.Unmarshal(data, &u.Object); err != nil {
-		return err
+		return whyUndecodable(data, c.elem, err)
 	}
 	return checkUnstructuredMeta(u.Object)
 }
@@ -187,7 +200,7 @@ func (c *codec[T]) parse(data []byte, obj T) error {
 func checkUnstructuredMeta(content map[string]any) error {
 	for _, field := range []string{"kind", "apiVersion"} {
 		if _, _, err := unstructured.NestedString(content, field); err != nil && content[field] != nil {
-			return err
+			return fmt.Errorf("%s is no string", field)
 		}
 	}
 	meta, ok := content["metadata"].(map[string]any)
@@ -200,12 +213,12 @@ func checkUnstructuredMeta(content map[string]any) error {
 	}
 	for _, field := range []string{"name", "namespace"} {
 		if _, _, err := unstructured.NestedString(meta, field); err != nil && meta[field] != nil {
-			return err
+			return fmt.Errorf("metadata.%s is no string", field)
 		}
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		if _, _, err := unstructured.NestedStringMap(meta, field); err != nil && meta[field] != nil {
-			return err
+			return fmt.Errorf("metadata.%s is no JSON object of strings", field)
 		}
 	}
 	return nil

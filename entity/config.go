@@ -17,6 +17,8 @@ const (
 	DefaultMaxKeyLength      = 1024
 	DefaultTombstoneTTL      = 24 * time.Hour
 	DefaultLastDocumentLimit = 64 << 10
+	// DefaultMaxDocumentBytes is the default max_payload of a NATS server.
+	DefaultMaxDocumentBytes = 1 << 20
 )
 
 const (
@@ -48,8 +50,13 @@ type Config struct {
 	// StatusBucket holds the records. The zero value means Bucket+"-status", NoStatusBucket means none.
 	StatusBucket string
 
-	// MaxDocumentBytes is the size above which documents are refused before anything reaches the wire. The zero value
-	// means the limit of server and bucket, which always holds for records.
+	// MaxDocumentBytes is the size above which documents are refused before anything reaches the wire, and above which
+	// a document that somebody else wrote is invalid. The zero value means DefaultMaxDocumentBytes, or the limit of
+	// server and bucket if that is lower. That limit alone holds for records.
+	//
+	// It also bounds memory. The worst documents, lists of tiny objects, take up to 64 times their size in the cache
+	// (measured: 44 MiB of 1 MiB), and for a moment up to 256 times (191 MiB) while they are decoded. A type of the
+	// user with a list of large structs may take more: {} is three bytes of a document.
 	MaxDocumentBytes int
 	// MaxKeyLength is the length above which a NATS key is refused. The zero value means DefaultMaxKeyLength.
 	MaxKeyLength int

@@ -27,6 +27,13 @@
 // IsNotFound and IsInvalid mean what they mean in Kubernetes. If an acknowledgement is lost, the client asks the leader
 // whether the write was applied. If the leader cannot tell, the error is ErrOutcomeUnknown; the client never guesses.
 //
+// # Documents of others
+//
+// A document that is too large (Config.MaxDocumentBytes), nested deeper than 1,000 levels, no JSON object or not of the
+// client's type is invalid: it exists, and the last good version stays. Errors say where in the document, and which
+// type was wanted. They never quote the document. Keys may have any bytes and any length; where an error or a hook
+// names a key that no entity can have, it is quoted and cut.
+//
 // # Versions of nats-server
 //
 // The server that leads a bucket's stream must be nats-server 2.9 or newer. NewClient refuses an older one, with the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,44 +17,49 @@ import (
 // anything. apierrors.IsTimeout holds for the error too.
 var ErrOutcomeUnknown = errors.New("outcome unknown")
 
+// statusError makes an error that is shown to others than who wrote what it is about: its text is cleaned and bounded.
+// args that are foreign and part of a sentence are foreign.Quoted, so that a long one leaves room for the rest.
 func statusError(code int32, reason metav1.StatusReason, kind, key, format string, args ...any) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    code,
 		Reason:  reason,
-		Message: fmt.Sprintf(format, args...),
-		Details: &metav1.StatusDetails{Kind: kind, Name: key},
+		Message: foreign.Message(fmt.Sprintf(format, args...)),
+		Details: &metav1.StatusDetails{Kind: kind, Name: foreign.Text(key)},
 	}}
 }
 
 func newNotFound(kind, bucket, key string) error {
 	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, kind, key,
-		"%s %q not found in bucket %q", kind, key, bucket)
+		"%s %s not found in bucket %q", kind, foreign.Quote(key), bucket)
 }
 
 func newAlreadyExists(kind, bucket, key string, revision uint64) error {
 	return statusError(http.StatusConflict, metav1.StatusReasonAlreadyExists, kind, key,
-		"%s %q already exists in bucket %q at revision %d", kind, key, bucket, revision)
+		"%s %s already exists in bucket %q at revision %d", kind, foreign.Quote(key), bucket, revision)
 }
 
 func newConflict(kind, bucket, key, why string) error {
 	return statusError(http.StatusConflict, metav1.StatusReasonConflict, kind, key,
-		"writing %s %q in bucket %q: %s; read it again and apply your change to that", kind, key, bucket, why)
+		"writing %s %s in bucket %q: %s; read it again and apply your change to that",
+		kind, foreign.Quote(key), bucket, why)
 }
 
 func newInvalid(kind, bucket, key, path, why string) error {
-	err := apierrors.NewInvalid(schema.GroupKind{Kind: kind}, key, field.ErrorList{{
-		Type: field.ErrorTypeInvalid, Field: path, BadValue: key, Detail: why,
+	shown, why := foreign.Text(key), foreign.Message(why)
+	err := apierrors.NewInvalid(schema.GroupKind{Kind: kind}, shown, field.ErrorList{{
+		Type: field.ErrorTypeInvalid, Field: path, BadValue: shown, Detail: why,
 	}})
-	err.ErrStatus.Message = fmt.Sprintf("%s %q of bucket %q is invalid: %s: %s", kind, key, bucket, path, why)
+	err.ErrStatus.Message = foreign.Message(
+		fmt.Sprintf("%s %s of bucket %q is invalid: %s: %s", kind, foreign.Quote(key), bucket, path, why))
 	return err
 }
 
 func newTooLarge(kind, bucket, key string, size, limit int, what string) error {
 	return statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, kind, key,
-		"%s of %s %q for bucket %q has %d bytes, at most %d are taken: "+
+		"%s of %s %s for bucket %q has %d bytes, at most %d are taken: "+
 			"make it smaller, or raise max_payload of the server and Config.MaxDocumentBytes",
-		what, kind, key, bucket, size, limit)
+		what, kind, foreign.Quote(key), bucket, size, limit)
 }
 
 func newUnavailable(kind, key, format string, args ...any) error {
@@ -69,9 +75,9 @@ type unknownOutcome struct {
 func newUnknownOutcome(bucket, natsKey string, cause error) error {
 	return &unknownOutcome{
 		StatusError: statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "", natsKey,
-			"writing key %q of bucket %q: no acknowledgement, and the leader could not tell whether it was applied "+
+			"writing key %s of bucket %q: no acknowledgement, and the leader could not tell whether it was applied "+
 				"(outcome unknown); read the key before you write it again: %v",
-			natsKey, bucket, cause),
+			foreign.Quote(natsKey), bucket, cause),
 		cause: cause,
 	}
 }

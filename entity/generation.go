@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -35,7 +36,9 @@ type generation[T IEntity] struct {
 	health   recordHealth
 }
 
-// recordHealth has the errors of the status bucket: it cannot be watched, or a record does not decode.
+// recordHealth has the errors of the status bucket: it cannot be watched, or a record does not decode. Of the records
+// one stands for all, as it was when it was found, until it is mended: another revision of it, or another record, is no
+// news.
 type recordHealth struct {
 	mu         sync.Mutex
 	watch      error
@@ -131,9 +134,13 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 // recordInvalid reports an unreadable record as an error of its bucket. Hooks.Invalid is for documents only.
 func (g *generation[T]) recordInvalid(e natsinformer.Entry, err error) {
 	key := g.client.keys.display(e.Key)
-	err = fmt.Errorf("record of %s %q: %s", g.client.cfg.Kind, key,
-		g.client.records.unreadableText(e.Key, e.Revision, err))
-	g.recordNews(func() { g.health.unreadable.set(key, e.Revision, err) })
+	err = foreign.Error(fmt.Errorf("record of %s %s: %s", g.client.cfg.Kind, foreign.Quote(key),
+		g.client.records.unreadableText(e.Key, e.Revision, err)))
+	g.recordNews(func() {
+		if _, known := g.health.unreadable.get(key); !known { // another revision of it is no news
+			g.health.unreadable.set(key, e.Revision, err)
+		}
+	})
 }
 
 func (g *generation[T]) recordResolved(natsKey string) {
@@ -149,7 +156,8 @@ func (g *generation[T]) recordNews(change func()) {
 // run starts the informers. The caller holds client.mu.
 func (g *generation[T]) run() {
 	g.ctx, g.cancel = context.WithCancel(
-		klog.NewContext(context.Background(), klog.Background().WithValues("kind", g.client.cfg.Kind)))
+		klog.NewContext(context.Background(),
+			foreign.Logger(klog.Background()).WithValues("kind", g.client.cfg.Kind)))
 	g.client.async.hold()
 	g.running.Store(true)
 	g.wg.Go(func() { g.docs.RunWithContext(g.ctx) })

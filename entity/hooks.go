@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
 // hookSet passes the news of one generation of informers to all subscribers.
@@ -175,9 +177,15 @@ type invalidKey struct {
 
 func newInvalidKeys() *invalidKeys { return &invalidKeys{keys: map[string]invalidKey{}} }
 
+// reasonsKept is of how many keys the error is kept. Whoever may write can make any number of keys that are wrong.
+const reasonsKept = 10_000
+
 func (k *invalidKeys) set(key string, revision uint64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if _, known := k.keys[key]; !known && len(k.keys) >= reasonsKept {
+		err = natsinformer.ErrManyInvalid
+	}
 	k.keys[key] = invalidKey{revision, err}
 	k.size.Store(int64(len(k.keys)))
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -70,7 +71,8 @@ func (k keyspace) fromNATS(natsKey string) (key, namespace, name string, err err
 }
 
 // display returns the client-go key if the NATS key has the right shape, else the NATS key. It quotes a NATS key that
-// looks like the client-go key of another one, as "shop/home" looks like that of "shop.home".
+// looks like the client-go key of another one, as "shop/home" looks like that of "shop.home". A NATS key may have any
+// bytes and any length: what no entity can have is quoted and cut.
 func (k keyspace) display(natsKey string) string {
 	if key, _, _, err := k.fromNATS(natsKey); err == nil {
 		return key
@@ -78,7 +80,7 @@ func (k keyspace) display(natsKey string) string {
 	if _, err := k.toNATS(natsKey); err == nil {
 		return strconv.Quote(natsKey)
 	}
-	return natsKey
+	return foreign.Text(natsKey)
 }
 
 // CheckKey returns IsInvalid for a key that no entity of this client can have. It does not talk to the server.

@@ -42,7 +42,7 @@ func objectMembers(value stdjson.RawMessage) (members map[string]stdjson.RawMess
 		return nil, false, nil
 	}
 	if err := stdjson.Unmarshal(value, &members); err != nil {
-		return nil, false, err
+		return nil, false, whyUndecodable(value, reflect.TypeOf(members), err)
 	}
 	return members, true, nil
 }

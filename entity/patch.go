@@ -60,7 +60,7 @@ func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) er
 // checkPatch checks the patch and returns the resourceVersion that it demands, 0 if it demands none.
 func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
 	if !stdjson.Valid(patch) {
-		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "patch", fmt.Sprintf("it is no JSON: %.60q", patch))
+		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "patch", "it is no JSON")
 	}
 	members, isObject, err := objectMembers(patch)
 	if err != nil || !isObject {
@@ -85,7 +85,7 @@ func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
 	}
 	if err != nil || parseErr != nil || required == 0 {
 		return 0, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "metadata.resourceVersion",
-			fmt.Sprintf("%s is no revision", meta["resourceVersion"]))
+			"a revision is a number above 0, as a string")
 	}
 	return required, nil
 }

@@ -3,6 +3,7 @@ package entity
 import (
 	stdjson "encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 	"unique"
 
@@ -90,11 +91,22 @@ func encodeRecord(rec *Record) ([]byte, error) { return jsonv1.Marshal(rec) }
 
 func decodeRecord(data []byte, revision uint64) (*Record, error) {
 	rec := &Record{}
-	if err := jsonv1.Unmarshal(data, rec); err != nil {
+	if err := unmarshalRecord(data, rec); err != nil {
 		return nil, undecodable(revision, err)
 	}
 	rec.Revision = revision
 	return rec, nil
+}
+
+// unmarshalRecord decodes into a form of a record.
+func unmarshalRecord(data []byte, into any) error {
+	if err := checkDepthOf(data, recordDepth); err != nil {
+		return err
+	}
+	if err := jsonv1.Unmarshal(data, into); err != nil {
+		return whyUndecodable(data, reflect.TypeFor[Record](), err)
+	}
+	return nil
 }
 
 func undecodable(revision uint64, err error) error {

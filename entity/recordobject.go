@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	jsonv1 "github.com/go-json-experiment/json/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,7 +87,7 @@ func (*skipped) UnmarshalJSON([]byte) error { return nil }
 func decodeCached(data []byte, revision uint64) (*recordCell, error) {
 	c := &recordCell{}
 	c.record.Conditions = c.conditions[:0]
-	if err := jsonv1.Unmarshal(data, &c.record); err != nil {
+	if err := unmarshalRecord(data, &c.record); err != nil {
 		return nil, undecodable(revision, err)
 	}
 	if len(c.record.Conditions) == 0 {

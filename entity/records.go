@@ -198,6 +198,9 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 		rec.LastDocument, rec.DocumentRevision = nil, 0
 	}
 	data, err := encodeRecord(rec)
+	if err == nil {
+		err = checkDepthOf(data, recordDepth)
+	}
 	if err != nil {
 		return write{}, newInvalid(r.cfg.Kind, r.bucket.name, key, "record", "it cannot be encoded: "+err.Error())
 	}

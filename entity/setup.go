@@ -155,8 +155,18 @@ func checkBucket(s jetstream.StreamConfig, name, connected string) (problems, wa
 	return problems, warnings
 }
 
-// documentLimit returns the largest document that fits a message of the bucket.
+// documentLimit returns the size of the largest document that is written to a bucket.
 func documentLimit(cfg Config, settings jetstream.StreamConfig, maxPayload int64, name string) (int, error) {
+	limit, err := messageLimit(cfg, settings, maxPayload, name)
+	if err == nil && cfg.MaxDocumentBytes == 0 {
+		limit = min(limit, DefaultMaxDocumentBytes) // or the writer could not read it
+	}
+	return limit, err
+}
+
+// messageLimit returns the size of the largest value that fits a message of the bucket, and that the configuration
+// allows.
+func messageLimit(cfg Config, settings jetstream.StreamConfig, maxPayload int64, name string) (int, error) {
 	limit := int(maxPayload) - headroom
 	from := fmt.Sprintf("max_payload of the server is %d", maxPayload)
 	if size := int(settings.MaxMsgSize); size > 0 && size-headroom < limit {

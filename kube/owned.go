@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,7 +104,7 @@ func (k *Handle[T]) noteUncovered(ctx context.Context, key string, live metav1.O
 	}
 	k.own.uncovered.Add(key, primary.Owner)
 	r.Uncovered()
-	klog.FromContext(ctx).Error(nil, "The informer does not show what this primary owns: "+
+	foreign.Logger(klog.FromContext(ctx)).Error(nil, "The informer does not show what this primary owns: "+
 		"let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",
 		"resource", kubeerrors.ResourceName(k.resource), "object", key)
 }

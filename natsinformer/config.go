@@ -34,7 +34,8 @@ type Config struct {
 	// an error. Required.
 	Decode func(Entry) (runtime.Object, error)
 	// OnInvalid gets each revision that Decode refuses, OnResolved each such key that decodes again or is gone.
-	// Both are called in order per key, must return quickly, and may be nil.
+	// Both are called in order per key, must return quickly, and may be nil. While many large entries that do not
+	// decode are listed, only the first 16 MiB of them have their Value and Header.
 	OnInvalid  func(Entry, error)
 	OnResolved func(key string)
 	// Unseen is asked of each delete that is watched of a key that the store does not have. If it returns an object,

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
@@ -19,10 +20,14 @@ type Informer interface {
 	// Exists reports whether the key is in the store or invalid. It takes the store's key or the key as in NATS; a key
 	// with a slash is the store's.
 	Exists(key string) bool
-	// Invalid returns the keys (as in NATS) that exist but do not decode, with the reason.
+	// Invalid returns the keys (as in NATS) that exist but do not decode, with the reason. The keys are as somebody
+	// wrote them, and may have any bytes. Of more than 10,000 keys the rest share ErrManyInvalid as the reason.
 	Invalid() map[string]error
 	// IsInvalid reports whether the key, as in NATS, exists but does not decode. It costs one look-up.
 	IsInvalid(key string) bool
+	// InvalidRevision returns the revision at which the key, as in NATS, exists and does not decode; zero if it decodes
+	// or is gone.
+	InvalidRevision(key string) uint64
 	// Deleted returns the revision of the delete or purge that a key, as in NATS, has ended with; zero if it exists,
 	// never was, or has vanished without a message. The store may be about to follow.
 	Deleted(key string) (revision uint64)
@@ -99,7 +104,7 @@ func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForC
 
 // RunWithContext runs until the context ends, and returns when nothing of the informer is left, here or on the server.
 func (i *informer) RunWithContext(ctx context.Context) {
-	i.SharedIndexInformer.RunWithContext(ctx)
+	i.SharedIndexInformer.RunWithContext(foreign.Context(ctx))
 	// client-go waits for a watch, but not for a list that was under way.
 	i.src.busy.Lock()
 	defer i.src.busy.Unlock()
@@ -139,6 +144,12 @@ func (i *informer) IsInvalid(key string) bool {
 	defer i.src.mu.RUnlock()
 	_, bad := i.src.keys.invalid[key]
 	return bad
+}
+
+func (i *informer) InvalidRevision(key string) uint64 {
+	i.src.mu.RLock()
+	defer i.src.mu.RUnlock()
+	return i.src.keys.invalid[key].entry.Revision
 }
 
 func (i *informer) Deleted(key string) uint64 {

@@ -3,6 +3,7 @@ package natsinformer
 import (
 	"cmp"
 	container "container/heap"
+	"errors"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,18 @@ type tombstone struct {
 	expires  int64 // nanoseconds, zero if never
 }
 
+// Limits of what is kept of revisions that do not decode. Whoever may write could make any number of them.
+const (
+	// reasonsKept is of how many keys the reason is kept.
+	reasonsKept = 10_000
+	// valuesKept is how many bytes of their values wait for a report, while a list is read.
+	valuesKept = 16 << 20
+)
+
+// ErrManyInvalid is the reason of keys that do not decode in a bucket where more than 10,000 keys do not.
+var ErrManyInvalid = errors.New("it does not decode, as more than 10,000 other keys of the bucket do not, " +
+	"so the reason is not kept")
+
 // invalid is a revision that did not decode. Its value and header are dropped after the report.
 type invalid struct {
 	entry Entry
@@ -36,6 +49,8 @@ type keys struct {
 	tombs   map[string]tombstone
 	invalid map[string]invalid // each of them is live too
 	expires map[string]int64   // when those go that have a TTL of their own, in nanoseconds
+
+	unreported int // bytes of the values of invalid revisions that were not reported yet
 
 	ages    bool     // the stream had an age limit when it was listed
 	arrived *arrived // while a first list is read, else nil
@@ -99,9 +114,32 @@ func (k *keys) at(key string) (revision uint64, created int64) {
 	return t.revision, t.created
 }
 
+// refuse notes a revision that does not decode.
+func (k *keys) refuse(it *item) {
+	k.reported(it.key) // of its revision before
+	bad := invalid{it.entry(), it.err}
+	if before, was := k.invalid[it.key]; len(k.invalid) >= reasonsKept && (!was || before.err == ErrManyInvalid) {
+		bad.err = ErrManyInvalid
+	}
+	if k.unreported+len(bad.entry.Value) > valuesKept {
+		bad.entry.Value, bad.entry.Header = nil, nil
+	}
+	k.unreported += len(bad.entry.Value)
+	k.invalid[it.key] = bad
+}
+
+// accept forgets that a key did not decode.
+func (k *keys) accept(key string) {
+	if len(k.invalid) > 0 {
+		k.reported(key)
+		delete(k.invalid, key)
+	}
+}
+
 // reported drops the value and header of an invalid revision: after the report nobody asks for them again.
 func (k *keys) reported(key string) {
 	if bad, is := k.invalid[key]; is {
+		k.unreported -= len(bad.entry.Value)
 		bad.entry.Value, bad.entry.Header = nil, nil
 		k.invalid[key] = bad
 	}

@@ -119,7 +119,7 @@ func (k *keys) put(it *item, old *keys) {
 		}
 		k.arrived.leave(before.object)
 		delete(k.live, it.key)
-		delete(k.invalid, it.key)
+		k.accept(it.key)
 		delete(k.expires, it.key)
 		k.tombs[it.key] = tombstone{it.seq, it.created, it.reason, expiryOf(it.header, it.created)}
 		return
@@ -135,11 +135,11 @@ func (k *keys) put(it *item, old *keys) {
 		if last == nil {
 			last = old.live[it.key].object
 		}
-		k.invalid[it.key] = invalid{it.entry(), it.err}
+		k.refuse(it)
 		k.live[it.key] = known{it.seq, it.created, last}
 		return
 	}
-	delete(k.invalid, it.key)
+	k.accept(it.key)
 	if it.object == nil { // not decoded again
 		it.object = old.live[it.key].object
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
@@ -94,6 +95,8 @@ func (c Config) withDefaults() Config {
 		logger := klog.Background()
 		c.Logger = &logger
 	}
+	logger := foreign.Logger(*c.Logger)
+	c.Logger = &logger
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,6 @@ import (
 // The events.k8s.io API limits a note and a reason to these. They also bound the recorder's memory: a message is often
 // an error that quotes a whole document.
 const (
-	maxMessageBytes    = 1024
 	maxReasonBytes     = 128
 	maxAnnotationBytes = 4096
 )
@@ -47,6 +47,8 @@ func (r *Recorder) reference(object runtime.Object) (*corev1.ObjectReference, er
 			ResourceVersion: accessor.GetResourceVersion(),
 		}
 	}
+	// Names of objects are printable and shorter. A key, or an owner, may be what anybody has written.
+	ref.Kind, ref.Namespace, ref.Name = foreign.Text(ref.Kind), foreign.Message(ref.Namespace), foreign.Message(ref.Name)
 	if ref.Kind == "" || ref.Name == "" {
 		return nil, fmt.Errorf("%T with kind %q and name %q: both are needed", object, ref.Kind, ref.Name)
 	}
@@ -96,7 +98,7 @@ func checkEvent(
 	if size > maxAnnotationBytes {
 		return nil, "", "", fmt.Errorf("annotations have %d bytes, the limit is %d", size, maxAnnotationBytes)
 	}
-	return maps.Clone(annotations), cut(reason, maxReasonBytes), cut(message, maxMessageBytes), nil
+	return maps.Clone(annotations), cut(foreign.Text(reason), maxReasonBytes), foreign.Message(message), nil
 }
 
 // cut shortens s to at most limit bytes without splitting a character. It copies, so that the long text can be freed.

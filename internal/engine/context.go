@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -47,7 +48,7 @@ func (h reconcileHost) Logger(base logr.Logger, key string, operations operation
 	}
 	logger := base.WithValues("key", key) // what is left if f panics
 	h.callback(klog.NewContext(context.Background(), base), "WithLogConstructor", func() {
-		logger = f(base, key, operations)
+		logger = foreign.Logger(f(base, key, operations))
 	})
 	return logger
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -51,6 +52,7 @@ type Engine struct {
 	contexts  current.Config  // of reconciles
 	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
 	stats     Counts
+	reports   foreign.Reports // about keys that others wrote
 	async     *asyncwrites.Writes
 
 	filtered   bool                // only a part of the bucket is ours
@@ -122,7 +124,7 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	records.BelongTo(cmp.Or(records.Controller(), e.name))
 	e.life = &lifecycle.RecordedLife{
 		Caller: e, Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
-		Primary: e.primary, RecordsHealth: e.recordsHealth, Health: e.health,
+		Primary: e.primary, RecordsHealth: e.recordsHealth, Health: e.health, Reports: &e.reports,
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 )
 
 // observer hears of the primaries' documents and records, and remembers what is unusual about them. It implements
@@ -75,17 +74,20 @@ func (o observer) Deleted(key string, last metav1.Object, deletion natsinformer.
 func (o observer) Undecodable(ctx context.Context, key string, err error) {
 	if !o.WellFormed(key) {
 		o.stats.Malformed.Add(1)
-		klog.FromContext(ctx).Error(err, "Malformed key, ignored until it is renamed", "key", key)
+		o.reports.Log(ctx, err, "Malformed key, ignored until it is renamed", key)
 		return
 	}
 	o.stats.Invalid.Add(1)
 	o.noteExists(key)
-	klog.FromContext(ctx).Error(err, "Invalid document, not reconciled until it is mended", "key", key)
+	o.reports.Log(ctx, err, "Invalid document, not reconciled until it is mended", key)
 	o.queue.Add(key, operation.Of(operation.Put), queue.Live)
 }
 
 // Decodable implements source.Listener.
 func (o observer) Decodable(key string, exists bool) {
+	if o.reports.Mended(key); !o.WellFormed(key) {
+		return
+	}
 	if exists {
 		o.keys.NoteNewlyDecodable(key)
 	} else if o.anchors != nil && record.IsAnchor(o.anchors.Cached(key)) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/netpoll"
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -25,7 +26,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if !e.started.CompareAndSwap(false, true) {
 		return fmt.Errorf("controller %q: Run was called before; a controller runs once: make a new one", e.name)
 	}
-	logger := klog.FromContext(ctx).WithValues("controller", e.name, "kind", e.Kind)
+	logger := foreign.Logger(klog.FromContext(ctx)).WithValues("controller", e.name, "kind", e.Kind)
 	ctx = klog.NewContext(ctx, logger)
 	// life outlasts ctx: after a stop, what runs goes on with a live context, and the caches with it.
 	life, endLife := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -46,7 +46,7 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 		e.keys.Amend(it.Key, func(s *keytable.State) { s.RecordFailures, s.Refusals = 0, 0 })
 	case lifecycle.Malformed:
 		e.stats.Malformed.Add(1)
-		t.Logger.Error(nil, "Malformed key in the queue, forgotten", "key", it.Key, "operations", it.Ops)
+		e.reports.Log(t.Ctx, nil, "Malformed key in the queue, forgotten", it.Key)
 		e.queue.CancelDelays(it.Key)
 		e.keys.Forget(it.Key)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,7 +51,11 @@ func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
 	}
 	switch {
 	case v.Presence == source.Invalid:
-		if it.Ops.Has(operation.Put) {
+		rest, first := e.reports.Look(it.Key)
+		if rest > 0 { // of many invalid revisions in a row the record has the first, and then the last of each second
+			return lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: rest}
+		}
+		if first {
 			e.event(e.regarding(it.Key, v), eventWarning, entity.ReasonInvalid, notDecodable)
 		}
 		return e.life.MarkNotReconciled(t, it, v, entity.ReasonInvalid, notDecodable)

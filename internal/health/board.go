@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"k8s.io/klog/v2"
 )
 
@@ -48,14 +49,15 @@ func (b *Board) Set(ctx context.Context, name string, err error) {
 func (b *Board) Change(ctx context.Context, name string, now func() error) {
 	b.reporting.Lock()
 	defer b.reporting.Unlock()
-	err := now()
+	err := foreign.Error(now()) // part of it may be what somebody else wrote
 	if !b.note(name, err) {
 		return
 	}
+	logger := foreign.Logger(klog.FromContext(ctx))
 	if err == nil {
-		klog.FromContext(ctx).Info("Source works again", "source", name)
+		logger.Info("Source works again", "source", name)
 	} else {
-		klog.FromContext(ctx).Error(err, "Source degraded, the rest goes on", "source", name)
+		logger.Error(err, "Source degraded, the rest goes on", "source", name)
 	}
 }
 
@@ -69,7 +71,7 @@ func (b *Board) note(name string, err error) bool {
 	case err == nil:
 		delete(b.byName, name)
 	case dated:
-		b.byName[name] = problem
+		b.byName[name] = &Problem{Since: problem.Since, Err: foreign.Error(problem.Err)}
 	case failing:
 		b.byName[name] = &Problem{Since: before.Since, Err: err}
 	default:

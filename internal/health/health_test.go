@@ -3,6 +3,7 @@ package health_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -307,4 +308,21 @@ func TestAProblemSaysSinceWhen(t *testing.T) {
 			t.Errorf("reported since an hour ago: since %v", got)
 		}
 	})
+}
+
+// TestTheBoardShowsCleanText: what a server, or somebody's document, says is part of many errors.
+func TestTheBoardShowsCleanText(t *testing.T) {
+	var lines []string
+	b, ctx := health.New(nil), logged(t, &lines)
+	hostile := fmt.Errorf("key %s: %w", strings.Repeat("\x1b[31m\n\u202e", 10_000), errAway)
+	b.Set(ctx, "pages", hostile)
+	b.Set(ctx, "sites", &health.Problem{Since: time.Now(), Err: hostile})
+	for name, err := range b.Degraded() {
+		if text := err.Error(); len(text) > 4096 || strings.ContainsAny(text, "\x1b\n\u202e") || !errors.Is(err, errAway) {
+			t.Errorf("%s: %d bytes: %.200q", name, len(text), text)
+		}
+	}
+	if len(lines) != 2 || len(lines[0]) > 8192 {
+		t.Errorf("%d lines", len(lines))
+	}
 }

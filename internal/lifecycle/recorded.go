@@ -1,11 +1,13 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -29,6 +31,7 @@ type RecordedLife struct {
 	Primary       Primary
 	RecordsHealth *health.Reporter
 	Health        *health.Board
+	Reports       *foreign.Reports
 
 	stuck stuckTeardowns
 }
@@ -54,7 +57,7 @@ func (r *RecordedLife) Present(t *Term, it queue.Item, v source.View) *Outcome {
 
 // MarkNotReconciled writes the reason into the condition of the record.
 func (r *RecordedLife) MarkNotReconciled(t *Term, it queue.Item, v source.View, reason, message string) Outcome {
-	condition := record.Condition(metav1.ConditionFalse, reason, message, v.Revision)
+	condition := record.Condition(metav1.ConditionFalse, reason, message, cmp.Or(v.Refused, v.Revision))
 	err := r.Anchors.Annotate(t.Ctx, it.Key, v, condition)
 	if err != nil && !errors.Is(err, record.ErrLeftAlone) {
 		return Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
@@ -86,12 +89,13 @@ func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.R
 	case errors.Is(err, record.ErrLeftAlone): // it is reported, and makes the key due when it is mended
 		return nil, &Outcome{Verdict: NotReconciled}
 	case errors.Is(err, record.ErrUnrecordable):
-		t.Logger.Error(err, "Invalid document, not reconciled until it is mended", "key", it.Key)
+		r.Reports.Log(t.Ctx, err, "Invalid document, not reconciled until it is mended", it.Key)
 		o := r.MarkNotReconciled(t, it, v, entity.ReasonInvalid, err.Error())
 		return nil, &o
 	case err != nil:
 		return nil, &Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
 	}
+	r.Reports.Mended(it.Key)
 	return anchor, nil
 }
 

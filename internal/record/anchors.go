@@ -269,6 +269,9 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, condi
 			record = with
 		}
 	}
+	if !IsAnchor(record) {
+		record.Stream = stream // or nobody could tell which revision the condition is about
+	}
 	setCondition(record, condition)
 	return a.Put(ctx, key, record)
 }

@@ -1,11 +1,11 @@
 package record
 
 import (
-	"bytes"
 	"strings"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -13,16 +13,10 @@ import (
 // WaitsFor begins the messages of conditions that tell what a key waits for.
 const WaitsFor = "waits for "
 
-// conditionMessageLimit keeps records small; the log has the whole error.
-const conditionMessageLimit = 1024
-
-// Condition is the condition of type Reconciled.
+// Condition is the condition of type Reconciled. A long message is cut, which keeps records small.
 func Condition(status metav1.ConditionStatus, reason, message string, revision uint64) metav1.Condition {
-	if len(message) > conditionMessageLimit {
-		message = string(bytes.ToValidUTF8([]byte(message[:conditionMessageLimit]), nil)) + "…"
-	}
 	return metav1.Condition{
-		Type: entity.ConditionReconciled, Status: status, Reason: reason, Message: message,
+		Type: entity.ConditionReconciled, Status: status, Reason: reason, Message: foreign.Message(message),
 		ObservedGeneration: int64(revision),
 	}
 }

@@ -33,6 +33,7 @@ type View struct {
 	Presence Presence
 	Revision uint64
 	Object   metav1.Object
+	Refused  uint64 // the revision that does not decode, of one that is Invalid
 }
 
 // Suspended tells whether the document asks not to be reconciled.
@@ -161,11 +162,11 @@ func DeletionPolicy(document metav1.Object) string {
 func (s *Primary[T]) View(key string) View {
 	informer := s.informer()
 	item, exists, err := informer.GetStore().GetByKey(key)
-	broken := informer.IsInvalid(natsKey(key))
+	refused := informer.InvalidRevision(natsKey(key))
 	if err != nil || !exists {
 		switch {
-		case broken:
-			return View{Presence: Invalid}
+		case refused != 0:
+			return View{Presence: Invalid, Refused: refused}
 		case s.Exists(key):
 			return View{Presence: Arriving}
 		}
@@ -174,8 +175,8 @@ func (s *Primary[T]) View(key string) View {
 	obj := item.(metav1.Object)
 	v := View{Presence: Present, Object: obj}
 	v.Revision = uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
-	if broken {
-		v.Presence = Invalid
+	if refused != 0 {
+		v.Presence, v.Refused = Invalid, refused
 	}
 	return v
 }

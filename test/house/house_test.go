@@ -28,10 +28,10 @@ const (
 // reason.
 var mayImport = map[string][]string{
 	// A delete marker that is an answer deletes nothing.
-	"natsinformer": {"internal/answers", "internal/denials", "internal/natsversion"},
+	"natsinformer": {"internal/answers", "internal/denials", "internal/foreign", "internal/natsversion"},
 	"external":     {},
-	"recorder":     {"internal/denials"},
-	"entity":       {"natsinformer", "internal/answers", "internal/ownwrites", "internal/denials"},
+	"recorder":     {"internal/denials", "internal/foreign"},
+	"entity":       {"natsinformer", "internal/answers", "internal/foreign", "internal/ownwrites", "internal/denials"},
 
 	"recorder/kuberecorder": {"recorder"},
 
@@ -46,7 +46,8 @@ var mayImport = map[string][]string{
 	"internal/netpoll":     {},
 	"internal/asyncwrites": {},
 	"internal/operation":   {},
-	"internal/health":      {},
+	"internal/foreign":     {},
+	"internal/health":      {"internal/foreign"},
 	"internal/lease":       {"internal/answers"},
 	"internal/queue":       {"internal/operation"},
 	"internal/kubeerrors":  {},
