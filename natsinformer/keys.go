@@ -35,7 +35,7 @@ type keys struct {
 	live    map[string]known
 	tombs   map[string]tombstone
 	invalid map[string]invalid // each of them is live too
-	expires map[string]int64   // when those go that have a TTL of their own, in nanoseconds
+	expires *deadlines         // of those that have a TTL of their own
 
 	ages    bool     // the stream had an age limit when it was listed
 	arrived *arrived // while a first list is read, else nil
@@ -51,7 +51,7 @@ type anchor struct {
 func newKeys() *keys {
 	return &keys{
 		live: map[string]known{}, tombs: map[string]tombstone{}, invalid: map[string]invalid{},
-		expires: map[string]int64{},
+		expires: newDeadlines(),
 	}
 }
 
@@ -97,6 +97,13 @@ func (k *keys) at(key string) (revision uint64, created int64) {
 	}
 	t := k.tombs[key]
 	return t.revision, t.created
+}
+
+// forget removes a key of which the server has nothing any more.
+func (k *keys) forget(key string) {
+	delete(k.live, key)
+	delete(k.invalid, key)
+	k.expires.drop(key)
 }
 
 // reported drops the value and header of an invalid revision: after the report nobody asks for them again.

@@ -30,6 +30,10 @@ type source struct {
 	created time.Time // of the stream
 	cursor  uint64    // stream sequence processed last
 	counted counted
+
+	// What the leader said last: whether messages may have a time to live, and how far its clock is ahead of ours.
+	expires bool
+	ahead   time.Duration
 }
 
 var (
