@@ -47,6 +47,7 @@ type streamInfo struct {
 	Config  struct {
 		MaxAge      time.Duration `json:"max_age"`
 		AllowMsgTTL bool          `json:"allow_msg_ttl"`
+		MarkerTTL   time.Duration `json:"subject_delete_marker_ttl"` // of what a limit removes; zero for no markers
 	} `json:"config"`
 	State struct {
 		LastSeq     uint64            `json:"last_seq"`
@@ -142,7 +143,7 @@ func (s *session) askStream(c *call, done func(*streamInfo, error)) {
 		info := &streamInfo{}
 		err = s.src.decodeAnswer(c.subject, answer, info, func() *apiError { return info.Error })
 		if err == nil {
-			s.src.expires = info.Config.AllowMsgTTL
+			s.src.expires, s.src.marks = info.Config.AllowMsgTTL, info.Config.MarkerTTL > 0
 			if !info.Time.IsZero() {
 				s.src.ahead = time.Until(info.Time)
 			}

@@ -188,6 +188,18 @@ func (w *worker) expired(ctx context.Context, key string) {
 	}
 }
 
+// whyVanished returns the reason for which a key is not there any more when the stream is listed again and has no marker
+// of it. In a stream with an age limit, a document with a time of its own may have been replaced by one without.
+func (w *worker) whyVanished(key string, before, next *keys, now int64) DeleteReason {
+	switch aged := before.live[key].created + int64(next.maxAge); {
+	case next.maxAge == 0 && w.expires && before.expires.over(key, now):
+		return ExpiryMarker
+	case next.maxAge > 0 && !w.marks && !w.cfg.DocumentsExpire && now >= aged:
+		return expiredByAge
+	}
+	return DeleteVanished
+}
+
 // expiring reports whether keys expire about now, so that a count of keys proves nothing.
 func (w *worker) expiring(now time.Time) bool {
 	if !w.expires {

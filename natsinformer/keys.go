@@ -4,6 +4,7 @@ import (
 	"cmp"
 	container "container/heap"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -37,8 +38,8 @@ type keys struct {
 	invalid map[string]invalid // each of them is live too
 	expires *deadlines         // of those that have a TTL of their own
 
-	ages    bool     // the stream had an age limit when it was listed
-	arrived *arrived // while a first list is read, else nil
+	maxAge  time.Duration // the stream's age limit when it was listed, zero for none
+	arrived *arrived      // while a first list is read, else nil
 }
 
 // anchor is a message that identifies a stream: a stream with another message in its place is another stream.

@@ -61,7 +61,7 @@ func (w *worker) collect(
 	ctx context.Context, s *session, old *keys, info *streamInfo,
 ) (next *keys, cursor uint64, err error) {
 	next = newKeys()
-	next.ages = info.Config.MaxAge > 0
+	next.maxAge = info.Config.MaxAge
 	expected, last := info.State.NumSubjects, info.State.LastSeq
 	if w.cfg.filtered() {
 		expected = len(old.live)
@@ -115,7 +115,7 @@ func (k *keys) put(it *item, old *keys) {
 	if it.reason != "" {
 		// What was known before a list may have been replaced meanwhile, and that by something without a time.
 		if it.reason == expiredByAge &&
-			(k.expires.over(it.key, it.created) || !k.ages && old.expires.over(it.key, it.created)) {
+			(k.expires.over(it.key, it.created) || k.maxAge == 0 && old.expires.over(it.key, it.created)) {
 			it.reason = ExpiryMarker
 		}
 		k.arrived.leave(before.object)
@@ -187,9 +187,9 @@ type event struct {
 }
 
 // difference returns the changes from before to next: deletes, and then the rest in the order of revisions. With anew
-// the streams are not the same one, and no object of before stays. expired is asked of each key that has vanished.
+// the streams are not the same one, and no object of before stays. why tells of each key that has vanished the reason.
 func difference(
-	before, next *keys, cursor uint64, anew bool, expired func(key string) bool,
+	before, next *keys, cursor uint64, anew bool, why func(key string) DeleteReason,
 ) (gone, changed []event) {
 	vanish := func(last runtime.Object, reason DeleteReason) {
 		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, reason, cursor)}})
@@ -203,10 +203,8 @@ func difference(
 		switch {
 		case anew:
 			vanish(o.object, DeleteVanished)
-		case !there && !buried && expired(key):
-			vanish(o.object, ExpiryMarker)
 		case !there && !buried:
-			vanish(o.object, DeleteVanished)
+			vanish(o.object, why(key))
 		case buried:
 			gone = append(gone, event{0, watch.Event{
 				Type: watch.Deleted, Object: deleted(o.object, tomb.reason, tomb.revision),
@@ -247,9 +245,11 @@ func (w *worker) emitDifference(ctx context.Context, s *session, before, next *k
 	w.progress.freeze(still)
 	w.install(s, next, cursor)
 	now := w.serverNow(time.Now())
-	gone, changed := difference(before, next, cursor, m == relisted, func(key string) bool {
-		// In a stream with an age limit, it may have been replaced by something without a time that went by its age.
-		return m == listing && w.expires && !next.ages && before.expires.over(key, now)
+	gone, changed := difference(before, next, cursor, m == relisted, func(key string) DeleteReason {
+		if m != listing { // it may never have been in this stream
+			return DeleteVanished
+		}
+		return w.whyVanished(key, before, next, now)
 	})
 	for _, e := range slices.Concat(gone, changed) {
 		w.emit(ctx, e.Event)

@@ -31,9 +31,10 @@ type source struct {
 	cursor  uint64    // stream sequence processed last
 	counted counted
 
-	// What the leader said last: whether messages may have a time to live, and how far its clock is ahead of ours.
-	expires bool
-	ahead   time.Duration
+	// What the leader said last: whether messages may have a time to live, whether it leaves a marker of what a limit
+	// removes, and how far its clock is ahead of ours.
+	expires, marks bool
+	ahead          time.Duration
 }
 
 var (
