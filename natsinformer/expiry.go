@@ -22,7 +22,7 @@ const (
 	// these limits. The server looks for what is due up to four times a second.
 	expiryPauseMin = 100 * time.Millisecond
 	expiryPauseMax = 30 * time.Second
-	// expirySoon is when a key that is due is so late that a count of keys must not wait for it.
+	// expirySoon is how near the next look at a key must be for a count of keys to wait for it.
 	expirySoon = time.Second
 )
 

@@ -15,11 +15,12 @@ import (
 )
 
 // unmarked makes a bucket whose messages may have a time to live, and which leaves no marker of what expires.
-func unmarked(t testing.TB, js jetstream.JetStream) jetstream.KeyValue {
+func unmarked(t testing.TB, js jetstream.JetStream, replicas int) jetstream.KeyValue {
 	t.Helper()
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "KV_b", Subjects: []string{"$KV.b.>"}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
-		Storage: jetstream.MemoryStorage, AllowMsgTTL: true, AllowDirect: true, DenyDelete: true,
+		Storage: jetstream.MemoryStorage, Replicas: replicas, AllowMsgTTL: true,
+		AllowDirect: true, DenyDelete: true,
 	})
 	must(t, err)
 	kv, err := js.KeyValue(t.Context(), "b")
@@ -64,7 +65,7 @@ var ranOut = Deletion{Evidenced: true, Reason: ExpiryMarker}
 func TestAKeyWhoseTimeIsOverIsDeleted(t *testing.T) {
 	t.Parallel() // it waits
 	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js)
+	kv := unmarked(t, js, 1)
 	putFor(t, js, "listed", `{"n":1}`, "3")
 	putFor(t, js, "never", `{"n":1}`, "never")
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
@@ -94,7 +95,7 @@ func TestAKeyWhoseTimeIsOverIsDeleted(t *testing.T) {
 func TestAKeyThatIsWrittenAgainInTimeStays(t *testing.T) {
 	t.Parallel() // it waits
 	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js)
+	kv := unmarked(t, js, 1)
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
 	putFor(t, js, "kept", `{"n":1}`, "1s")
 	put(t, kv, "kept", 2)
@@ -111,12 +112,27 @@ func TestAKeyThatIsWrittenAgainInTimeStays(t *testing.T) {
 	r.converges(t, kv, prompt)
 }
 
+// TestAKeyExpiresInACluster, where each replica drops it by itself, and the leader's word counts.
+func TestAKeyExpiresInACluster(t *testing.T) {
+	t.Parallel() // it waits
+	c := natstest.StartCluster(t, 3)
+	js := connect(t, c.URLs())
+	bucket(t, js, jetstream.KeyValueConfig{Bucket: "first", Replicas: 3}) // which waits until the cluster takes streams
+	kv := unmarked(t, js, 3)
+	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	putFor(t, js, "k", `{"n":7}`, "3s")
+	put(t, kv, "stays", 1)
+	gone(t, js, "k")
+	r.wasDeleted(t, "k", 7, ranOut)
+	r.converges(t, kv, prompt)
+}
+
 // TestManyKeysExpireAtOnce, and no list is needed to find them.
 func TestManyKeysExpireAtOnce(t *testing.T) {
 	t.Parallel() // it waits
 	const many = 5 * expiryWindow
 	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js)
+	kv := unmarked(t, js, 1)
 	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
 	stalled := stalls(t)
 	put(t, kv, "stays", 1)
@@ -149,7 +165,7 @@ func TestWhatRanOutWhileAwayIsEvidenced(t *testing.T) {
 			server := natstest.Start(t)
 			proxy := natstest.StartProxy(t, server.URL())
 			admin, js := connect(t, server.URL()), connect(t, proxy.URL())
-			kv := unmarked(t, admin)
+			kv := unmarked(t, admin, 1)
 			putFor(t, admin, "short", `{"n":7}`, "3s")
 			putFor(t, admin, "long", `{"n":8}`, "1h")
 			put(t, kv, "plain", 9)
@@ -185,14 +201,14 @@ func TestOfAnotherStreamNothingIsEvidenced(t *testing.T) {
 	server := natstest.Start(t)
 	proxy := natstest.StartProxy(t, server.URL())
 	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
-	unmarked(t, admin)
+	unmarked(t, admin, 1)
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
 	putFor(t, admin, "k", `{"n":7}`, "4s")
 	eventually(t, prompt, "it is there", func() bool { return r.has("k", 7) })
 	proxy.Refuse()
 	gone(t, admin, "k")
 	must(t, admin.DeleteStream(t.Context(), "KV_b"))
-	kv := unmarked(t, admin)
+	kv := unmarked(t, admin, 1)
 	put(t, kv, "other", 1)
 	proxy.Resume()
 	answers(t, js, "b")
@@ -204,7 +220,7 @@ func TestOfAnotherStreamNothingIsEvidenced(t *testing.T) {
 func TestAnAgeLimitWithoutMarkersIsNoEvidence(t *testing.T) {
 	t.Parallel() // it waits
 	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js)
+	kv := unmarked(t, js, 1)
 	putFor(t, js, "k", `{"n":7}`, "1h")
 	put(t, kv, "plain", 8)
 	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
@@ -219,7 +235,7 @@ func TestAnAgeLimitWithoutMarkersIsNoEvidence(t *testing.T) {
 func TestAnInvalidDocumentMayRunOut(t *testing.T) {
 	t.Parallel() // it waits
 	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js)
+	kv := unmarked(t, js, 1)
 	put(t, kv, "once-good", 1)
 	var told reports
 	r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
@@ -238,7 +254,7 @@ func TestAnInvalidDocumentMayRunOut(t *testing.T) {
 func TestAFilteredInformerSeesWhatRunsOut(t *testing.T) {
 	t.Parallel() // it waits
 	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js)
+	kv := unmarked(t, js, 1)
 	r := start(t, js, Config{Bucket: "b", Filter: "ours.>"}).synced(t)
 	putFor(t, js, "ours.k", `{"n":7}`, "2s")
 	putFor(t, js, "theirs.k", `{"n":7}`, "1s")

@@ -93,8 +93,8 @@ func markerOf(header nats.Header) DeleteReason {
 	}
 }
 
-// expiryOf returns when the server will drop a message, in nanoseconds; zero if it carries no time to live, or one that
-// the server refuses, or one that is over after more than a hundred years.
+// expiryOf returns when the server will drop a message, in nanoseconds; zero if it carries no time to live, one that the
+// server does not accept, or one of more than ninety years.
 func expiryOf(header nats.Header, created int64) int64 {
 	const most = math.MaxInt64 / int64(time.Second) / 3
 	seconds := secondsToLive(header.Get(ttlHeader))
