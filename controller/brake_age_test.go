@@ -23,10 +23,30 @@ func (w *world) limitAge(age time.Duration) {
 	must(w.t, err)
 }
 
+// withRollup makes a bucket in which the server leaves markers of what expires.
+func withRollup(c *entity.Config) { c.AllowRollup = true }
+
+// inEachBucket plays a test with buckets that leave markers of what expires, and with such that leave none.
+func inEachBucket(t *testing.T, play func(t *testing.T, w *world)) {
+	t.Helper()
+	for name, rollup := range map[string]bool{"with markers": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits
+			w := newWorld(t)
+			if rollup {
+				w.client("Site", "sites", onDisk, withRollup)
+			}
+			play(t, w)
+		})
+	}
+}
+
 // TestAnAgeLimitSetByMistakeTearsNothingDown, however few documents there are. They come back, and the brake goes off.
 func TestAnAgeLimitSetByMistakeTearsNothingDown(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+	inEachBucket(t, anAgeLimitByMistake)
+}
+
+func anAgeLimitByMistake(t *testing.T, w *world) {
 	const few = 3
 	m := w.massed()
 	w.make(m.sites, few)
@@ -52,7 +72,7 @@ func TestWhatExpiredWhileNobodyWatchedIsHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const few = 3
-	sites := w.client("Site", "sites", onDisk)
+	sites := w.client("Site", "sites", onDisk, withRollup)
 	var failing atomic.Bool
 	var attempts atomic.Int64
 	start := func() (*Controller[*site], *running) {
@@ -91,8 +111,10 @@ func TestWhatExpiredWhileNobodyWatchedIsHeld(t *testing.T) {
 
 // TestADocumentMayExpireWhileNobodyWatches: in a bucket without an age limit only its writer can have wanted that.
 func TestADocumentMayExpireWhileNobodyWatches(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+	inEachBucket(t, anExpiryWhileNobodyWatches)
+}
+
+func anExpiryWhileNobodyWatches(t *testing.T, w *world) {
 	sites := w.client("Site", "sites", onDisk)
 	start := func() (*Controller[*site], *running) {
 		c, err := New("sites", sites, (&calls{}).reconciler(nil), WithLeaseTiming(longLease))
@@ -134,31 +156,56 @@ func TestADocumentMayExpire(t *testing.T) {
 		"as all others may": {age: time.Second, change: func(c *entity.Config) { c.DocumentsExpire = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			sites := w.client("Site", "sites", test.change)
-			var seen calls
-			c, err := New("sites", sites, seen.reconciler(nil), WithLeaseTiming(longLease))
-			must(t, err)
-			w.run(c)
-			eventually(t, "it leads", func() bool { return c.Stats().Leading })
-			w.putFor(test.ttl)
-			eventually(t, "it is reconciled", func() bool { return seen.count("home") > 0 })
-			if test.age != 0 {
-				w.limitAge(test.age)
-			}
-			eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
-			if told := c.Stats().BrakeEngaged; told != 0 {
-				t.Errorf("the brake engaged %d times", told)
-			}
+			inEachBucket(t, func(t *testing.T, w *world) {
+				sites := w.client("Site", "sites", onDisk, test.change, func(c *entity.Config) {
+					if test.age != 0 {
+						quickCompare(c) // no marker tells
+					}
+				})
+				var seen calls
+				c, err := New("sites", sites, seen.reconciler(nil), WithLeaseTiming(longLease))
+				must(t, err)
+				w.run(c)
+				eventually(t, "it leads", func() bool { return c.Stats().Leading })
+				w.putFor(test.ttl)
+				eventually(t, "it is reconciled", func() bool { return seen.count("home") > 0 })
+				if test.age != 0 {
+					w.limitAge(test.age)
+				}
+				eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+				if told := c.Stats().BrakeEngaged; told != 0 {
+					t.Errorf("the brake engaged %d times", told)
+				}
+			})
 		})
 	}
 }
 
-// TestAnInvalidDocumentThatExpiresIsHeld: only its marker tells how it went, since this process has no object of it.
-func TestAnInvalidDocumentThatExpiresIsHeld(t *testing.T) {
-	t.Parallel()
+// TestManyDocumentsMayExpireAtOnce: each writer wanted that, so the brake lets all of them go.
+func TestManyDocumentsMayExpireAtOnce(t *testing.T) {
+	t.Parallel() // it waits
 	w := newWorld(t)
+	m := w.massed()
+	eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
+	for i := range many {
+		_, err := w.js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.sites." + siteName(i),
+			Header: nats.Header{"Nats-TTL": {"8s"}}, Data: []byte(`{"spec":{"title":"one"}}`)})
+		must(t, err)
+	}
+	w.settled(m.c, m.sites, many)
+	eventually(t, "all are torn down", func() bool { return m.c.Stats().TornDown == many })
+	if s := m.c.Stats(); s.BrakeEngaged != 0 || s.Cascaded != many {
+		t.Errorf("the brake engaged %d times, %d pages were deleted", s.BrakeEngaged, s.Cascaded)
+	}
+}
+
+// TestAnInvalidDocumentThatExpiresIsHeld: only its marker tells how it went, since this process has no object of it; or,
+// where there is none, the age limit.
+func TestAnInvalidDocumentThatExpiresIsHeld(t *testing.T) {
+	inEachBucket(t, anInvalidDocumentByMistake)
+}
+
+func anInvalidDocumentByMistake(t *testing.T, w *world) {
 	const few = 3
 	m := w.massed()
 	w.make(m.sites, few)

@@ -49,7 +49,7 @@ func TestAClaimRemovedAtTheEndOfATermIsMadeInTheNext(t *testing.T) {
 		t.Fatal("no instance is kept")
 	}
 	relay.muteAnswers()
-	must(t, w.kv("sites-status").Purge(t.Context(), "_nagi.instance"))
+	must(t, w.purge(t.Context(), "sites-status", "_nagi.instance"))
 	eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
 	ended := c.Stats().Terms // no term begins while no answer comes
 	relay.mute("")

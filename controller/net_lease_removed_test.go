@@ -89,7 +89,7 @@ func (r *replicas) leadAlone() {
 func TestALeaseThatVanishesStaysWithItsHolder(t *testing.T) {
 	for name, vanish := range map[string]func(ctx context.Context, w *world) error{
 		"deleted": func(ctx context.Context, w *world) error { return w.kv("sites-status").Delete(ctx, "_nagi.lease") },
-		"purged":  func(ctx context.Context, w *world) error { return w.kv("sites-status").Purge(ctx, "_nagi.lease") },
+		"purged":  func(ctx context.Context, w *world) error { return w.purge(ctx, "sites-status", "_nagi.lease") },
 		"without a trace": func(ctx context.Context, w *world) error {
 			stream, err := w.js.Stream(ctx, "KV_sites-status")
 			if err != nil {
@@ -122,7 +122,7 @@ func TestAHolderSeesThatItsLeaseIsGone(t *testing.T) {
 		Duration: 10 * time.Minute, RenewDeadline: 5 * time.Minute, RetryPeriod: 4 * time.Minute,
 	}))
 	for range 3 {
-		must(t, r.w.kv("sites-status").Purge(t.Context(), "_nagi.lease"))
+		must(t, r.w.purge(t.Context(), "sites-status", "_nagi.lease"))
 		eventually(t, "the lease is there again", func() bool { return r.w.lease().HolderIdentity != "" })
 		// A second removal before the holder's cache has the new lease would be no news to it.
 		eventually(t, "the holder's cache has it", func() bool {

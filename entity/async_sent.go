@@ -137,9 +137,9 @@ func (b *bucket) landed(ctx context.Context, w *write, f *flight, patience time.
 			return revision, err
 		}
 	}
-	if refused && !isCASCode(api.ErrorCode) && api.isFinal() {
+	if refused && !isCASCode(api.ErrorCode) && api.isFinal() && !b.deniesRollup(api) {
 		return 0, b.refused(w.key, api)
 	}
-	// After any other refusal, send again: the server refuses it again, or accepts it now.
+	// After any other refusal, send again: the server refuses it again, or accepts it now. A rollup becomes a marker.
 	return b.settle(ctx, w, !refused && !neverSent(err))
 }

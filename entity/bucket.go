@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/answers"
@@ -31,6 +32,7 @@ const (
 	codeBadRequest        jetstream.ErrorCode = 10003
 	codeNoMessage         jetstream.ErrorCode = 10037
 	codeStreamNotFound    jetstream.ErrorCode = 10059
+	codeRollupFailed      jetstream.ErrorCode = 10111
 	codeWrongLastSequence jetstream.ErrorCode = 10071
 	codeBusyOrConflict    jetstream.ErrorCode = 10164 // from replicated streams; does not tell the real sequence
 )
@@ -58,14 +60,16 @@ type bucket struct {
 	subject   string // "$KV.<bucket>."
 	// markerTTL is the value of Nats-TTL on markers, "" if the stream takes none.
 	markerTTL string
-	ids       *writeIDs
-	async     *asyncWriter
+	// rollups is whether the stream takes the header that makes a purge marker remove all older revisions.
+	rollups *atomic.Bool
+	ids     *writeIDs
+	async   *asyncWriter
 }
 
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
 	b := &bucket{
 		nc: js.Conn(), denials: denials.Of(js.Conn()), name: name, stream: "KV_" + name, subject: subjectsPerBucket + name + ".",
-		ids: ids, async: async,
+		ids: ids, async: async, rollups: new(atomic.Bool),
 	}
 	b.apiPrefix = apiPrefix(js)
 	b.putPrefix = b.subject

@@ -45,6 +45,12 @@ type Config struct {
 	// Replicas and Storage of a bucket that is created. The zero values mean 1 and file.
 	Replicas int
 	Storage  jetstream.StorageType
+	// AllowRollup makes a bucket of documents that is created one that allows rollups, for those who purge keys with
+	// other clients (nats kv purge). Whoever may write one key of such a bucket, as of one namespace, can remove all
+	// others with one message. The server then also puts a marker when a document expires, and age limits (max_age) can
+	// be used. The zero value denies rollups. A bucket that exists is not changed; AllowRollup says that its rollups are
+	// meant, so that there is no warning. Delete with Purge works either way.
+	AllowRollup bool
 	// BindOnly never creates a bucket.
 	BindOnly bool
 	// StatusBucket holds the records. The zero value means Bucket+"-status", NoStatusBucket means none.

@@ -20,8 +20,8 @@ func IfRevision(revision uint64) DeleteOption {
 	return func(o *deleteOptions) { o.conditional, o.revision = true, revision }
 }
 
-// Purge makes Delete put a purge marker, which removes all older revisions of the key, instead of a delete marker.
-// Controllers see OperationPurge.
+// Purge makes Delete put a purge marker instead of a delete marker. Controllers see OperationPurge. In a bucket with
+// history that allows rollups it removes all older revisions of the key.
 func Purge() DeleteOption {
 	return func(o *deleteOptions) { o.purge = true }
 }

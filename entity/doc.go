@@ -41,6 +41,13 @@
 // that the markers of deletes stay for ever, a bucket with an age limit is refused, and the server ignores the TTL that
 // somebody gives to a document.
 //
+// # Rollups
+//
+// In a bucket that allows rollups, one message with the header Nats-Rollup: all, to any key, removes all other keys,
+// also those that its writer may not write. So the buckets that NewClient makes deny rollups, and other clients cannot
+// purge keys there (nats kv purge); they can delete them. Config.AllowRollup makes a bucket that allows rollups. About
+// one that exists, whose keys belong to several namespaces, NewClient warns.
+//
 // # Permissions
 //
 // A reader publishes to $JS.API.STREAM.INFO.KV_b, $JS.API.STREAM.MSG.GET.KV_b, and for the caches to

@@ -74,7 +74,7 @@ type Presence struct {
 	Exists   bool
 	Revision uint64 // of the document, or of the marker of its delete; 0 if there is neither
 	// Expired says that the marker is that of an expiry in a bucket with an age limit, of which Config.DocumentsExpire
-	// does not say that it is meant.
+	// does not say that it is meant; or that there is no marker, because such a bucket has come to leave none.
 	Expired bool
 }
 

@@ -158,8 +158,9 @@ func (c *Client[T]) Confirm(ctx context.Context, key string) (Presence, error) {
 	if err := c.checkNotOlder(key, seen, info); err != nil {
 		return Presence{}, err
 	}
+	ages := info.Config.MaxAge > 0 && !c.cfg.DocumentsExpire
 	if info.Subjects[c.documents.subject+natsKey] == 0 {
-		return Presence{}, nil
+		return Presence{Expired: ages && info.Config.SubjectDeleteMarkerTTL == 0}, nil
 	}
 	last, err := c.documents.last(ctx, natsKey)
 	if err != nil {
@@ -170,7 +171,7 @@ func (c *Client[T]) Confirm(ctx context.Context, key string) (Presence, error) {
 	}
 	return Presence{
 		Exists: last.live() != nil, Revision: last.revision(),
-		Expired: last.hasExpired() && info.Config.MaxAge > 0 && !c.cfg.DocumentsExpire,
+		Expired: last.hasExpired() && ages,
 	}, nil
 }
 

@@ -16,27 +16,30 @@ import (
 )
 
 // bucketSettings are the settings of a bucket that we create. One revision per key: with more, an expiring revision
-// brings back the one before it without an event. Markers and message TTLs: without them, tombstones stay for ever and
-// expiry causes no event. When the bucket is full it refuses writes and drops no old keys.
+// brings back the one before it without an event. Message TTLs: without them, tombstones stay for ever. When the bucket
+// is full it refuses writes and drops no old keys. No rollups: with them, one message to any key empties the bucket. So
+// no markers of what a limit removes either: the server allows rollups where it has to put such markers.
 func bucketSettings(cfg Config, name string) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name:                   "KV_" + name,
-		Subjects:               []string{subjectsPerBucket + name + ".>"},
-		MaxMsgsPerSubject:      1,
-		MaxMsgs:                -1,
-		MaxBytes:               -1,
-		MaxMsgSize:             -1,
-		MaxConsumers:           -1,
-		Storage:                cfg.Storage,
-		Replicas:               cfg.Replicas,
-		Discard:                jetstream.DiscardNew,
-		Duplicates:             2 * time.Minute,
-		AllowRollup:            true,
-		AllowDirect:            true,
-		DenyDelete:             true,
-		AllowMsgTTL:            true,
-		SubjectDeleteMarkerTTL: cfg.TombstoneTTL,
+	s := jetstream.StreamConfig{
+		Name:              "KV_" + name,
+		Subjects:          []string{subjectsPerBucket + name + ".>"},
+		MaxMsgsPerSubject: 1,
+		MaxMsgs:           -1,
+		MaxBytes:          -1,
+		MaxMsgSize:        -1,
+		MaxConsumers:      -1,
+		Storage:           cfg.Storage,
+		Replicas:          cfg.Replicas,
+		Discard:           jetstream.DiscardNew,
+		Duplicates:        2 * time.Minute,
+		AllowDirect:       true,
+		DenyDelete:        true,
+		AllowMsgTTL:       true,
 	}
+	if cfg.AllowRollup && name == cfg.Bucket {
+		s.AllowRollup, s.SubjectDeleteMarkerTTL = true, cfg.TombstoneTTL
+	}
+	return s
 }
 
 // openBucket binds to a bucket and checks its settings, which it never changes. It creates a missing bucket unless
@@ -72,6 +75,9 @@ func openBucket(
 			"set Config.DocumentsExpire if that is meant, or take the limit off (nats stream edit KV_%s --max-age=-1)",
 			b.name, age, b.name))
 	}
+	if warning := rollupWarning(info.Config, cfg, b.name); warning != "" {
+		warnings = append(warnings, warning)
+	}
 	if len(problems) > 0 {
 		return settings, nil, fmt.Errorf("bucket %q of kind %s is not safe to use:\n  %s",
 			b.name, cfg.Kind, strings.Join(problems, "\n  "))
@@ -79,7 +85,30 @@ func openBucket(
 	if info.Config.AllowMsgTTL {
 		b.markerTTL = strconv.Itoa(int(cfg.TombstoneTTL / time.Second))
 	}
+	b.rollups.Store(info.Config.AllowRollup)
 	return info.Config, warnings, nil
+}
+
+// rollupWarning says what a rollup can do to a bucket whose keys belong to several namespaces, and how to deny it; "" if
+// there is nothing to say.
+func rollupWarning(s jetstream.StreamConfig, cfg Config, name string) string {
+	ofDocuments := name == cfg.Bucket
+	if !s.AllowRollup || !cfg.Namespaced || ofDocuments && cfg.AllowRollup {
+		return ""
+	}
+	flags, otherwise := " --no-allow-rollup", ""
+	if s.SubjectDeleteMarkerTTL > 0 { // else the server allows rollups again
+		flags += " --subject-del-markers-ttl=0s"
+	}
+	if s.MaxAge > 0 { // which needs the markers
+		flags += " --max-age=-1"
+	}
+	if ofDocuments {
+		otherwise = ", or set Config.AllowRollup if they are meant"
+	}
+	return fmt.Sprintf("bucket %q allows rollups: who may write one key of it, in any namespace, removes all keys of all "+
+		"namespaces with one message (Nats-Rollup: all); deny them (nats stream edit KV_%s%s)%s",
+		name, name, flags, otherwise)
 }
 
 // checkServer fails if the server that holds the bucket is too old. An old server that the client is connected to
@@ -134,7 +163,7 @@ func checkBucket(s jetstream.StreamConfig, name, connected string) (problems, wa
 	}
 	if s.MaxAge > 0 && s.SubjectDeleteMarkerTTL <= 0 {
 		bad("it has a TTL of %v and no limit markers: keys expire without an event; "+
-			"set no TTL, or markers (nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h)%s",
+			"set no TTL, or markers, which allow rollups (nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h)%s",
 			s.MaxAge, stream, newer)
 	}
 	if s.Discard == jetstream.DiscardOld && (s.MaxMsgs > 0 || s.MaxBytes > 0) {
@@ -143,10 +172,6 @@ func checkBucket(s jetstream.StreamConfig, name, connected string) (problems, wa
 	}
 	if s.NoAck {
 		bad("it does not acknowledge writes: a lost one could not be told; take no_ack off")
-	}
-	if !s.AllowRollup {
-		bad("it does not allow rollups: purge markers would be refused; "+
-			"allow them (nats stream edit %s --allow-rollup)", stream)
 	}
 	if !s.AllowMsgTTL {
 		warnings = append(warnings, fmt.Sprintf("bucket %q takes no message TTL: "+

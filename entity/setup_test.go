@@ -11,25 +11,36 @@ import (
 )
 
 func TestMissingBucketsAreCreatedWithSafeSettings(t *testing.T) {
-	js := newServer(t)
-	cfg := websites
-	cfg.Storage = jetstream.MemoryStorage
-	newClient[*Website](t, js, cfg)
-	for _, name := range []string{"KV_websites", "KV_websites-status"} {
-		stream, err := js.Stream(t.Context(), name)
-		must(t, err)
-		c := stream.CachedInfo().Config
-		if c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL || c.SubjectDeleteMarkerTTL != entity.DefaultTombstoneTTL ||
-			c.Discard != jetstream.DiscardNew || c.Storage != jetstream.MemoryStorage ||
-			!c.AllowRollup || !c.DenyDelete {
-			t.Errorf("%s: %+v", name, c)
+	for _, rollups := range []bool{false, true} {
+		js := newServer(t)
+		cfg := websites
+		cfg.Storage, cfg.AllowRollup = jetstream.MemoryStorage, rollups
+		newClient[*Website](t, js, cfg)
+		for _, name := range []string{"KV_websites", "KV_websites-status"} {
+			stream, err := js.Stream(t.Context(), name)
+			must(t, err)
+			c := stream.CachedInfo().Config
+			if c.MaxMsgsPerSubject != 1 || !c.AllowMsgTTL || c.Discard != jetstream.DiscardNew ||
+				c.Storage != jetstream.MemoryStorage || !c.DenyDelete {
+				t.Errorf("%s: %+v", name, c)
+			}
+			markers := time.Duration(0)
+			if allows := rollups && name == "KV_websites"; allows {
+				markers = entity.DefaultTombstoneTTL
+			}
+			if c.AllowRollup != (markers > 0) || c.SubjectDeleteMarkerTTL != markers {
+				t.Errorf("%s: rollups %t, markers %v", name, c.AllowRollup, c.SubjectDeleteMarkerTTL)
+			}
 		}
+		// Any KV client can use them too.
+		kv := keyValue(t, js, "websites")
+		_, err := kv.Create(t.Context(), "a", []byte(`{}`))
+		must(t, err)
+		if err := kv.Purge(t.Context(), "a"); (err == nil) != rollups {
+			t.Errorf("rollups %t: a purge: %v", rollups, err)
+		}
+		must(t, kv.Delete(t.Context(), "a"))
 	}
-	// Any KV client can use them too.
-	kv := keyValue(t, js, "websites")
-	_, err := kv.Create(t.Context(), "a", []byte(`{}`))
-	must(t, err)
-	must(t, kv.Purge(t.Context(), "a"))
 }
 
 func TestAnExistingBucketIsNeverChanged(t *testing.T) {
@@ -77,7 +88,6 @@ func TestABucketThatWouldLoseDataIsRefusedWithWhatToChange(t *testing.T) {
 			jetstream.StreamConfig{MaxMsgsPerSubject: 1, MaxMsgs: 10, Discard: jetstream.DiscardOld, AllowRollup: true},
 			"discard to new",
 		},
-		"no rollups": {jetstream.StreamConfig{MaxMsgsPerSubject: 1}, "--allow-rollup"},
 		"work queue": {
 			jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, Retention: jetstream.WorkQueuePolicy},
 			"make it limits",

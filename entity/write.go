@@ -66,7 +66,7 @@ func (b *bucket) message(w *write) *nats.Msg {
 			header[jetstream.MsgTTLHeader] = []string{b.markerTTL}
 		}
 	}
-	if w.op == operationPurge {
+	if w.op == operationPurge && b.rollups.Load() {
 		header[jetstream.MsgRollup] = []string{rollupSubject}
 	}
 	return &nats.Msg{Subject: b.putPrefix + w.key, Header: header, Data: w.value}
@@ -116,6 +116,10 @@ func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool) (uint64, er
 			return seq, nil
 		}
 		api, refused := errors.AsType[*apiError](err)
+		if refused && b.deniesRollup(api) && msg.Header.Get(jetstream.MsgRollup) != "" {
+			msg = b.message(w)
+			continue
+		}
 		conflict := refused && isCASCode(api.ErrorCode)
 		final := refused && !conflict && api.isFinal()
 		if final && !inDoubt {
@@ -145,6 +149,16 @@ func (b *bucket) settle(ctx context.Context, w *write, inDoubt bool) (uint64, er
 			return 0, fmt.Errorf("writing key %q of bucket %q: %w", w.key, b.name, giveUp)
 		}
 	}
+}
+
+// deniesRollup reports whether a write was refused because it is a rollup. An operator may have denied them since the
+// bucket was opened. From then on our purge markers go without.
+func (b *bucket) deniesRollup(e *apiError) bool {
+	if e.ErrorCode != codeRollupFailed {
+		return false
+	}
+	b.rollups.Store(false)
+	return true
 }
 
 // outcome reads whether w was applied. settled is false if the key is still as expected, so that w is worth sending

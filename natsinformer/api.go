@@ -43,8 +43,11 @@ func apiPrefixOf(js jetstream.JetStream) string {
 // streamInfo holds the fields of a STREAM.INFO answer that we use.
 type streamInfo struct {
 	Created time.Time `json:"created"`
+	Time    time.Time `json:"ts"` // by the server's clock; zero before nats-server 2.10
 	Config  struct {
-		MaxAge time.Duration `json:"max_age"`
+		MaxAge      time.Duration `json:"max_age"`
+		AllowMsgTTL bool          `json:"allow_msg_ttl"`
+		MarkerTTL   time.Duration `json:"subject_delete_marker_ttl"` // of what a limit removes; zero for no markers
 	} `json:"config"`
 	State struct {
 		LastSeq     uint64            `json:"last_seq"`
@@ -121,19 +124,31 @@ type infoQuery struct {
 
 // askInfo asks for the stream's state and, with a query, for a page of its subjects.
 func (s *session) askInfo(q infoQuery, done func(*streamInfo, error)) {
-	subject := s.src.api("STREAM.INFO.%s")
-	c := &call{subject: subject, timeout: quickRequest}
+	c := &call{timeout: quickRequest}
 	if q.Filter != "" {
 		c.payload, _ = json.Marshal(q) // strings and numbers only
 		c.timeout, c.once, c.counts = slowRequest, true, true
 	}
+	s.askStream(c, done)
+}
+
+// askStream sends a request for the stream's state.
+func (s *session) askStream(c *call, done func(*streamInfo, error)) {
+	c.subject = s.src.api("STREAM.INFO.%s")
 	c.done = func(answer []byte, err error) {
 		if err != nil {
 			done(nil, err)
 			return
 		}
 		info := &streamInfo{}
-		done(info, s.src.decodeAnswer(subject, answer, info, func() *apiError { return info.Error }))
+		err = s.src.decodeAnswer(c.subject, answer, info, func() *apiError { return info.Error })
+		if err == nil {
+			s.src.expires, s.src.marks = info.Config.AllowMsgTTL, info.Config.MarkerTTL > 0
+			if !info.Time.IsZero() {
+				s.src.ahead = time.Until(info.Time)
+			}
+		}
+		done(info, err)
 	}
 	s.request(c)
 }

@@ -380,7 +380,7 @@ func TestAListTellsExpiriesApart(t *testing.T) {
 		}
 	}
 	next = newKeys()
-	next.ages = true // somebody may have replaced the document by one without a time
+	next.maxAge = time.Hour // somebody may have replaced the document by one without a time
 	next.put(&item{key: "own", seq: 3, created: 3 * second, reason: expiredByAge}, before)
 	if got := next.tombs["own"].reason; got != expiredByAge {
 		t.Errorf("where there is an age limit: %s", got)

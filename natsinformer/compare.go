@@ -148,7 +148,10 @@ func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake t
 		w.compareIn(now, w.cfg.CompareInterval)
 		return now, nil
 	}
-	if c.tries++; c.tries > compareTries {
+	if !w.expiring(now) || c.rounds >= tombRounds {
+		c.tries++
+	}
+	if c.tries > compareTries {
 		return now, w.differs(now, known, subjects)
 	}
 	c.at = now.Add(compareIdle)

@@ -46,7 +46,8 @@ type Config struct {
 	// grant or create), and with nil when it works again. It must return quickly, and may be nil.
 	OnError func(error)
 	// DocumentsExpire says that the bucket's age limit (max_age) is meant: a key that it removes counts as deleted by
-	// somebody. The zero value means that such a delete is inferred, see Deletion.
+	// somebody, if the stream leaves a marker (subject_delete_marker_ttl). The zero value means that such a delete is
+	// inferred, see Deletion.
 	DocumentsExpire bool
 	// Indexers are added to the store before the informer starts.
 	Indexers cache.Indexers

@@ -5,6 +5,7 @@ import (
 	container "container/heap"
 	"errors"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -48,12 +49,12 @@ type keys struct {
 	live    map[string]known
 	tombs   map[string]tombstone
 	invalid map[string]invalid // each of them is live too
-	expires map[string]int64   // when those go that have a TTL of their own, in nanoseconds
+	expires *deadlines         // of those that have a TTL of their own
 
 	unreported int // bytes of the values of invalid revisions that were not reported yet
 
-	ages    bool     // the stream had an age limit when it was listed
-	arrived *arrived // while a first list is read, else nil
+	maxAge  time.Duration // the stream's age limit when it was listed, zero for none
+	arrived *arrived      // while a first list is read, else nil
 }
 
 // anchor is a message that identifies a stream: a stream with another message in its place is another stream.
@@ -66,7 +67,7 @@ type anchor struct {
 func newKeys() *keys {
 	return &keys{
 		live: map[string]known{}, tombs: map[string]tombstone{}, invalid: map[string]invalid{},
-		expires: map[string]int64{},
+		expires: newDeadlines(),
 	}
 }
 
@@ -134,6 +135,13 @@ func (k *keys) accept(key string) {
 		k.reported(key)
 		delete(k.invalid, key)
 	}
+}
+
+// forget removes a key of which the server has nothing any more.
+func (k *keys) forget(key string) {
+	delete(k.live, key)
+	k.accept(key)
+	k.expires.drop(key)
 }
 
 // reported drops the value and header of an invalid revision: after the report nobody asks for them again.

@@ -61,7 +61,7 @@ func (w *worker) collect(
 	ctx context.Context, s *session, old *keys, info *streamInfo,
 ) (next *keys, cursor uint64, err error) {
 	next = newKeys()
-	next.ages = info.Config.MaxAge > 0
+	next.maxAge = info.Config.MaxAge
 	expected, last := info.State.NumSubjects, info.State.LastSeq
 	if w.cfg.filtered() {
 		expected = len(old.live)
@@ -114,22 +114,17 @@ func (k *keys) put(it *item, old *keys) {
 	}
 	if it.reason != "" {
 		// What was known before a list may have been replaced meanwhile, and that by something without a time.
-		if it.reason == expiredByAge && (k.ranOut(it) || !k.ages && old.ranOut(it)) {
+		if it.reason == expiredByAge &&
+			(k.expires.over(it.key, it.created) || k.maxAge == 0 && old.expires.over(it.key, it.created)) {
 			it.reason = ExpiryMarker
 		}
 		k.arrived.leave(before.object)
-		delete(k.live, it.key)
-		k.accept(it.key)
-		delete(k.expires, it.key)
+		k.forget(it.key)
 		k.tombs[it.key] = tombstone{it.seq, it.created, it.reason, expiryOf(it.header, it.created)}
 		return
 	}
 	delete(k.tombs, it.key)
-	if at := expiryOf(it.header, it.created); at != 0 {
-		k.expires[it.key] = at
-	} else {
-		delete(k.expires, it.key)
-	}
+	k.expires.set(it.key, expiryOf(it.header, it.created))
 	if it.err != nil {
 		last := before.object
 		if last == nil {
@@ -148,12 +143,6 @@ func (k *keys) put(it *item, old *keys) {
 		k.arrived.leave(before.object)
 	}
 	k.arrived.add(it.object)
-}
-
-// ranOut tells whether the time was over that the key's writer gave it.
-func (k *keys) ranOut(marker *item) bool {
-	at, ok := k.expires[marker.key]
-	return ok && marker.created >= at
 }
 
 // arrived holds the objects of a first list in the order in which they came. client-go goes over all of them several
@@ -198,10 +187,12 @@ type event struct {
 }
 
 // difference returns the changes from before to next: deletes, and then the rest in the order of revisions. With anew
-// the streams are not the same one, and no object of before stays.
-func difference(before, next *keys, cursor uint64, anew bool) (gone, changed []event) {
-	vanish := func(last runtime.Object) {
-		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, DeleteVanished, cursor)}})
+// the streams are not the same one, and no object of before stays. why tells of each key that has vanished the reason.
+func difference(
+	before, next *keys, cursor uint64, anew bool, why func(key string) DeleteReason,
+) (gone, changed []event) {
+	vanish := func(last runtime.Object, reason DeleteReason) {
+		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, reason, cursor)}})
 	}
 	for key, o := range before.live {
 		if o.object == nil {
@@ -210,14 +201,16 @@ func difference(before, next *keys, cursor uint64, anew bool) (gone, changed []e
 		n, there := next.live[key]
 		tomb, buried := next.tombs[key]
 		switch {
-		case anew, !there && !buried:
-			vanish(o.object)
+		case anew:
+			vanish(o.object, DeleteVanished)
+		case !there && !buried:
+			vanish(o.object, why(key))
 		case buried:
 			gone = append(gone, event{0, watch.Event{
 				Type: watch.Deleted, Object: deleted(o.object, tomb.reason, tomb.revision),
 			}})
 		case n.revision == o.revision && n.created != o.created:
-			vanish(o.object) // client-go ignores an update with the same resourceVersion
+			vanish(o.object, DeleteVanished) // client-go ignores an update with the same resourceVersion
 		}
 	}
 	for key, n := range next.live {
@@ -251,7 +244,13 @@ func (w *worker) emitDifference(ctx context.Context, s *session, before, next *k
 	}
 	w.progress.freeze(still)
 	w.install(s, next, cursor)
-	gone, changed := difference(before, next, cursor, m == relisted)
+	now := w.serverNow(time.Now())
+	gone, changed := difference(before, next, cursor, m == relisted, func(key string) DeleteReason {
+		if m != listing { // it may never have been in this stream
+			return DeleteVanished
+		}
+		return w.whyVanished(key, before, next, now)
+	})
 	for _, e := range slices.Concat(gone, changed) {
 		w.emit(ctx, e.Event)
 	}

@@ -15,6 +15,7 @@ var errStreamChanged = errors.New("the stream was made anew")
 // live processes what the consumer delivers until the session breaks.
 func (w *worker) live(ctx context.Context, s *session) error {
 	w.begin(time.Now())
+	w.expiries = expiries{}
 	w.bookmark(ctx)
 	for {
 		wake, err := w.compare(ctx, s, time.Now())
@@ -23,6 +24,10 @@ func (w *worker) live(ctx context.Context, s *session) error {
 		}
 		again, err := w.doubted(time.Now())
 		if err != nil {
+			return err
+		}
+		wake = earlier(wake, again)
+		if again, err = w.expire(ctx, s, time.Now()); err != nil {
 			return err
 		}
 		wake = earlier(wake, again)

@@ -2,6 +2,7 @@ package natsinformer
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -94,20 +95,31 @@ func markerOf(header nats.Header) DeleteReason {
 	}
 }
 
-// expiryOf returns when the server will drop a message, in nanoseconds, zero if it carries no time to live. That of an
-// answer, which the server drops as well, is no decision of the document's writer.
+// expiryOf returns when the server will drop a message, in nanoseconds; zero if it carries no time to live, one that the
+// server does not accept, or one of more than ninety years. That of an answer is no decision of the document's writer.
 func expiryOf(header nats.Header, created int64) int64 {
-	ttl := header.Get(ttlHeader)
-	if ttl == "" || answers.Is(header, nil) {
+	const most = math.MaxInt64 / int64(time.Second) / 3
+	seconds := secondsToLive(header.Get(ttlHeader))
+	if seconds <= 0 || seconds > most || answers.Is(header, nil) {
 		return 0
 	}
-	if seconds, err := strconv.Atoi(ttl); err == nil {
-		return created + int64(time.Duration(seconds)*time.Second)
+	return created + seconds*int64(time.Second)
+}
+
+// secondsToLive reads a time to live as the server does (parseMessageTTL): a duration, cut to whole seconds, or a number
+// of seconds. It is zero for "never", and for what the server does not accept.
+func secondsToLive(ttl string) int64 {
+	if ttl == "" {
+		return 0
 	}
 	if d, err := time.ParseDuration(ttl); err == nil {
-		return created + int64(d.Truncate(time.Second)) // as the server does
+		return int64(d / time.Second)
 	}
-	return 0
+	seconds, err := strconv.ParseUint(ttl, 10, 63)
+	if err != nil {
+		return 0
+	}
+	return int64(seconds)
 }
 
 func formatVersion(revision uint64) string { return strconv.FormatUint(revision, 10) }

@@ -30,6 +30,11 @@ type source struct {
 	created time.Time // of the stream
 	cursor  uint64    // stream sequence processed last
 	counted counted
+
+	// What the leader said last: whether messages may have a time to live, whether it leaves a marker of what a limit
+	// removes, and how far its clock is ahead of ours.
+	expires, marks bool
+	ahead          time.Duration
 }
 
 var (

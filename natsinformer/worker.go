@@ -49,6 +49,7 @@ type worker struct {
 	noticed   mode // restored or relisted until the store reflects that stream
 
 	comparison  comparison
+	expiries    expiries
 	undeletable error // why consumers of earlier sessions could not be deleted
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent

@@ -295,3 +295,17 @@ func TestAMeaninglessConfigurationIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestTheStreamDeniesRollups: else one event of one writer could remove those of all others.
+func TestTheStreamDeniesRollups(t *testing.T) {
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	newRecorder(t, recorder.Config{JetStream: js, Component: "c"})
+	streamReady(t, js)
+	stream, err := js.Stream(t.Context(), recorder.DefaultStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg := stream.CachedInfo().Config; cfg.AllowRollup || cfg.SubjectDeleteMarkerTTL != 0 {
+		t.Errorf("it allows rollups: %+v", cfg)
+	}
+}

@@ -130,7 +130,7 @@ func (r *RecordedLife) noteExpired(key string) {
 func (r *RecordedLife) marked(t *Term, key string, seen *keytable.ObservedDelete) (bool, error) {
 	defer r.Brake.Asking()()
 	found, err := r.Teardown.Marker(t.Ctx, key)
-	if err != nil || found.Revision == 0 || r.Brake.StreamChanged() {
+	if err != nil || found.Revision == 0 && !found.Expired || r.Brake.StreamChanged() {
 		return false, err
 	}
 	r.Keys.Amend(key, func(s *keytable.State) {

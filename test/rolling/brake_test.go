@@ -46,7 +46,6 @@ func TestTheOtherCodeHoldsTheBrake(t *testing.T) {
 			bothWays(t, func(t *testing.T, first, second side) {
 				w := newWorld(t)
 				r := w.start(first)
-				w.waitForBuckets()
 				held := vanish(w, r)
 
 				r = w.start(second, sweeping...)
@@ -71,7 +70,6 @@ func TestTheOtherCodeFinishesWhatAReleaseLetGo(t *testing.T) {
 	bothWays(t, func(t *testing.T, first, second side) {
 		w := newWorld(t)
 		r := w.start(first)
-		w.waitForBuckets()
 		w.made(0, many, `{"spec":{"title":"first"}}`)
 		r.stop()
 		w.emptied()
@@ -100,7 +98,6 @@ func TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan(t *testing.T) {
 	bothWays(t, func(t *testing.T, first, second side) {
 		w := newWorld(t)
 		r := w.start(first)
-		w.waitForBuckets()
 		w.made(0, many, `{"spec":{"title":"first"}}`)
 		r.stop()
 		w.emptied()

@@ -75,7 +75,6 @@ func newTale(t *testing.T, s side) *tale {
 // fill makes a record of each kind.
 func (s *tale) fill() {
 	s.r = s.replica(s.side)
-	s.waitForBuckets()
 	s.made(0, many, `{"spec":{"title":"first","disk":1}}`)
 	s.made(0, many/2, `{"spec":{"title":"second","disk":2}}`)
 	s.put(sites, "suspended", `{"metadata":{"annotations":{"nagi/suspend":"true"}},"spec":{"title":"later"}}`)

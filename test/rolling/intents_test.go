@@ -41,7 +41,6 @@ func begin(t *testing.T, first side, create func(b *begun) creation) *begun {
 	b := newBegun(t)
 	b.cloud.use(create(b))
 	r := b.replica(first)
-	b.waitForBuckets()
 	b.put(sites, home, `{"spec":{"title":"first","disk":1}}`)
 	eventually(t, "the API has the request", func() bool { return closed(b.arrived) })
 	b.cloud.use(atOnce)

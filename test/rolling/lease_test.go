@@ -29,7 +29,6 @@ func newTurn(t *testing.T, first, second side, url string, w *world, timing ...s
 	t.Helper()
 	args := append(append([]string{}, busy...), timing...)
 	turn := &turn{world: w, first: w.start(first, append(args, "-url", url)...)}
-	w.waitForBuckets()
 	w.made(0, busySites, `{"spec":{"title":"first"}}`)
 	turn.renewals = w.watchLease()
 	turn.second = w.start(second, args...)

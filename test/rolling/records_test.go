@@ -24,7 +24,6 @@ func TestTheOtherCodeGoesOnFromTheRecords(t *testing.T) {
 	bothWays(t, func(t *testing.T, first, second side) {
 		w := newWorld(t)
 		one := w.start(first, long...)
-		w.waitForBuckets()
 		for _, key := range []string{kept, changed, deleted} {
 			w.reconciled(key, w.put(sites, key, fmt.Sprintf(`{"spec":{"title":"the first of %s"}}`, key)))
 		}
