@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -49,7 +50,7 @@ type worker struct {
 	noticed   mode // restored or relisted until the store reflects that stream
 
 	comparison  comparison
-	undeletable error // why consumers of earlier sessions could not be deleted
+	mayNot      bool  // delete consumers
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent
 	unanswered  int   // requests for a consumer in a row, each of another name
@@ -262,8 +263,9 @@ func (w *worker) createTimeout(info *streamInfo) time.Duration {
 	return min(slowRequest, placedRequest<<min(w.unanswered, 4))
 }
 
-// deleteOthers deletes the consumers of earlier sessions. A delete that fails is tried again later, and the server
-// drops idle consumers. But a missing permission to delete is reported, because consumers would pile up.
+// deleteOthers deletes the consumers of earlier sessions. A delete that fails is tried again later. A user may lack the
+// permission on purpose: then nothing is wrong, and the server drops the consumers when they were idle for
+// inactiveThreshold.
 func (w *worker) deleteOthers(ctx context.Context, s *session) {
 	for name, should := range w.consumers {
 		if name == s.consumer {
@@ -277,22 +279,24 @@ func (w *worker) deleteOthers(ctx context.Context, s *session) {
 					w.doubt(time.Now())
 				}
 				delete(w.consumers, name)
-				w.undeletable = nil
 			case errors.Is(err, nats.ErrPermissionViolation):
-				w.undeletable = err
-				w.well(ctx)
+				if should && w.relistCause != errDoubted { // nobody can tell us whether the server still had it
+					w.doubt(time.Now())
+				}
+				delete(w.consumers, name)
+				w.leave(ctx, err)
 			}
 		})
 	}
 }
 
-// well reports that the watch works, or why consumers cannot be deleted.
-func (w *worker) well(ctx context.Context) {
-	if w.undeletable != nil {
-		w.health.failed(ctx, w.undeletable)
-		return
+// leave says once that consumers are left to the server.
+func (w *worker) leave(ctx context.Context, err error) {
+	if !w.mayNot {
+		klog.FromContext(ctx).Info("The user may not delete consumers, so the server drops each after its last use",
+			"bucket", w.cfg.Bucket, "after", inactiveThreshold, "err", err)
 	}
-	w.health.healed(ctx)
+	w.mayNot = true
 }
 
 // notice remembers that the stream is another one until the store reflects it, because a list may need several
