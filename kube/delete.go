@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Deleter returns a deleter that deletes as Delete does, for controller.WithDeleter. Owns uses it already.
@@ -46,6 +47,12 @@ func (d handleDeleter[T]) EachLive(
 
 // ResourceName names the resource.
 func (d handleDeleter[T]) ResourceName() string { return d.k.deleter.ResourceName() }
+
+// Resource implements kubesource.Resourced.
+func (d handleDeleter[T]) Resource() (resource schema.GroupVersionResource, verbs []string) {
+	resource, verbs = d.k.deleter.Resource()
+	return resource, append(verbs, "create", "patch")
+}
 
 // Unseen are own writes that the cache does not show yet. A teardown that trusted the cache alone would take its end
 // for done and leave them behind.

@@ -121,6 +121,11 @@ func (d *resourceDeleter) Validate() error { return d.invalid }
 // ResourceName names the resource.
 func (d *resourceDeleter) ResourceName() string { return kubeerrors.ResourceName(d.resource) }
 
+// Resource implements kubesource.Resourced.
+func (d *resourceDeleter) Resource() (resource schema.GroupVersionResource, verbs []string) {
+	return d.resource, []string{"get", "delete"}
+}
+
 // Probe implements kubesource.Prober.
 func (d *resourceDeleter) Probe(ctx context.Context, namespace, notOlderThan string) (version string, err error) {
 	if d.invalid != nil {

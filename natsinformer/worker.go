@@ -50,7 +50,6 @@ type worker struct {
 	noticed   mode // restored or relisted until the store reflects that stream
 
 	comparison  comparison
-	mayNot      bool  // delete consumers
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent
 	unanswered  int   // requests for a consumer in a row, each of another name
@@ -267,6 +266,10 @@ func (w *worker) createTimeout(info *streamInfo) time.Duration {
 // permission on purpose: then nothing is wrong, and the server drops the consumers when they were idle for
 // inactiveThreshold.
 func (w *worker) deleteOthers(ctx context.Context, s *session) {
+	if w.leaves.Load() {
+		w.leaveOthers(s)
+		return
+	}
 	for name, should := range w.consumers {
 		if name == s.consumer {
 			continue
@@ -280,23 +283,33 @@ func (w *worker) deleteOthers(ctx context.Context, s *session) {
 				}
 				delete(w.consumers, name)
 			case errors.Is(err, nats.ErrPermissionViolation):
-				if should && w.relistCause != errDoubted { // nobody can tell us whether the server still had it
-					w.doubt(time.Now())
-				}
-				delete(w.consumers, name)
-				w.leave(ctx, err)
+				w.consumers[name] = should
+				w.mayNotDelete(ctx, err)
+				w.leaveOthers(s)
 			}
 		})
 	}
 }
 
-// leave says once that consumers are left to the server.
-func (w *worker) leave(ctx context.Context, err error) {
-	if !w.mayNot {
+// mayNotDelete says once that consumers are left to the server.
+func (w *worker) mayNotDelete(ctx context.Context, err error) {
+	if !w.leaves.Swap(true) {
 		klog.FromContext(ctx).Info("The user may not delete consumers, so the server drops each after its last use",
 			"bucket", w.cfg.Bucket, "after", inactiveThreshold, "err", err)
 	}
-	w.mayNot = true
+}
+
+// leaveOthers leaves the consumers of earlier sessions to the server. Nobody tells then whether it still had them.
+func (w *worker) leaveOthers(s *session) {
+	for name, should := range w.consumers {
+		if name == s.consumer {
+			continue
+		}
+		if should && w.relistCause != errDoubted {
+			w.doubt(time.Now())
+		}
+		delete(w.consumers, name)
+	}
 }
 
 // notice remembers that the stream is another one until the store reflects it, because a list may need several
@@ -429,7 +442,7 @@ func (w *worker) compareBehind(ctx context.Context, s *session, seq uint64) (mod
 
 // cleanUp deletes our consumers. It waits for the server's answers, for at most stopTimeout.
 func (w *worker) cleanUp() {
-	if len(w.consumers) == 0 {
+	if len(w.consumers) == 0 || w.leaves.Load() {
 		return
 	}
 	if !w.js.Conn().IsConnected() {
@@ -449,9 +462,12 @@ func (w *worker) cleanUp() {
 	left := len(w.consumers)
 	answered := false
 	for name, should := range w.consumers {
-		s.deleteConsumer(name, func(_, already bool, _ error) {
+		s.deleteConsumer(name, func(_, already bool, err error) {
 			if already && should {
 				w.doubt(time.Now()) // between a list and its watch
+			}
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				w.mayNotDelete(ctx, err)
 			}
 			left--
 			answered = left == 0

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Deleter deletes objects of a source. Delete must ask for what was seen and may return IsNotFound, which is success.
@@ -18,6 +19,11 @@ type (
 
 	// ResourceNamer names the resource of the objects.
 	ResourceNamer interface{ ResourceName() string }
+
+	// Resourced tells which resource the objects are of, and what is done to them beside list and watch.
+	Resourced interface {
+		Resource() (resource schema.GroupVersionResource, verbs []string)
+	}
 
 	// Prober asks the API server about the objects, in one namespace or, for "", in all.
 	Prober interface {
@@ -46,6 +52,16 @@ type (
 		WrittenBy(obj metav1.Object, controller string) bool
 	}
 )
+
+// Resource is the resource of the objects, and what the source does to them; ok is false where the deleter knows none.
+func (s *Source) Resource() (resource schema.GroupVersionResource, verbs []string, ok bool) {
+	d, ok := s.config.Deleter.(Resourced)
+	if !ok {
+		return resource, nil, false
+	}
+	resource, verbs = d.Resource()
+	return resource, append([]string{"list", "watch"}, verbs...), true
+}
 
 // WrittenBy reports whether the source's deleter has written an object for the controller of that name.
 func (s *Source) WrittenBy(obj metav1.Object, controller string) bool {
