@@ -31,14 +31,15 @@ type KubernetesRule struct {
 	Verbs     []string `json:"verbs"`
 }
 
-// ClusterRole returns the rules as a manifest in YAML; "" if there are none. For a controller of one namespace make it a
-// Role.
+// ClusterRole returns the rules as a manifest in YAML; "" if there are none. For a controller of one namespace make it
+// a Role.
 func (p Permissions) ClusterRole(name string) string {
 	if len(p.Kubernetes) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: %q\nrules:\n", name)
+	b.WriteString("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n")
+	fmt.Fprintf(&b, "metadata:\n  name: %q\nrules:\n", name)
 	for _, rule := range p.Kubernetes {
 		fmt.Fprintf(&b, "- apiGroups: %s\n  resources: %s\n  verbs: %s\n",
 			yamlList(rule.APIGroups), yamlList(rule.Resources), yamlList(rule.Verbs))

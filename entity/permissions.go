@@ -20,8 +20,8 @@ const (
 	// [RoleReader] too: join the sets.
 	RoleWriter Role = "writer"
 	// RoleReader reads, lists and watches documents and records. It sees the whole of both buckets, every namespace
-	// included: NATS cannot confine the requests that a correct cache needs. Who is to see one namespace only reads over
-	// an import of another account (docs/security.md).
+	// included: NATS cannot confine the requests that a correct cache needs. Who is to see one namespace only reads
+	// over an import of another account (docs/security.md).
 	RoleReader Role = "reader"
 	// RoleController runs the controller whose primaries these are: it reads documents, and reads and writes the status
 	// bucket. It writes no documents. What its sources need is in Permissions of a Controller.
@@ -77,7 +77,9 @@ func compacted(subjects []string) []string {
 	slices.Sort(subjects)
 	subjects = slices.Compact(subjects)
 	return slices.DeleteFunc(slices.Clone(subjects), func(subject string) bool {
-		return slices.ContainsFunc(subjects, func(other string) bool { return other != subject && covers(other, subject) })
+		return slices.ContainsFunc(subjects, func(other string) bool {
+			return other != subject && covers(other, subject)
+		})
 	})
 }
 
@@ -125,8 +127,8 @@ func InNamespace(namespace string) PermissionOption {
 }
 
 // WithInboxPrefix sets the prefix under which the user receives answers. The default is "_INBOX_" and the role. Give
-// each user one that nobody else has, and the same to nats.CustomInboxPrefix: users who share a prefix hear each other's
-// answers. "_INBOX" is that of everybody who has set none.
+// each user one that nobody else has, and the same to nats.CustomInboxPrefix: users who share a prefix hear each
+// other's answers. "_INBOX" is that of everybody who has set none.
 func WithInboxPrefix(prefix string) PermissionOption {
 	return func(o *permissionOptions) error {
 		if !subjectPrefix.MatchString(prefix) {
@@ -150,9 +152,9 @@ func WithAPIOf(js jetstream.JetStream) PermissionOption {
 	}
 }
 
-// WithConsumerDelete lets a reader delete consumers, as controllers do, so that none outlives its client. Without it the
-// server drops each consumer half a minute after its last use. It is the right to delete everybody's consumers, if one
-// knows their names, which are random.
+// WithConsumerDelete lets a reader delete consumers, as controllers do, so that none outlives its client. Without it
+// the server drops each consumer half a minute after its last use. It is the right to delete everybody's consumers, if
+// one knows their names, which are random.
 func WithConsumerDelete() PermissionOption {
 	return func(o *permissionOptions) error {
 		o.deletes = true

@@ -57,8 +57,8 @@ func serve(t *testing.T, variants []variant) *natstest.Server {
 	var b strings.Builder
 	b.WriteString("accounts: {\n")
 	for _, v := range variants {
-		fmt.Fprintf(&b, "%s: { jetstream: enabled, users: [\n{ user: admin-%s, password: x }\n{ user: user-%s, password: x\n%s}\n] }\n",
-			v.name, v.name, v.name, v.set.NATS())
+		fmt.Fprintf(&b, "%s: { jetstream: enabled, users: [\n{ user: admin-%s, password: x }\n", v.name, v.name)
+		fmt.Fprintf(&b, "{ user: user-%s, password: x\n%s}\n] }\n", v.name, v.set.NATS())
 	}
 	b.WriteString("}\n")
 	file := filepath.Join(t.TempDir(), "nats.conf")
