@@ -13,6 +13,7 @@ type attempt struct {
 	*world
 	role role
 	js   jetstream.JetStream
+	sent int // messages and subscriptions
 }
 
 // send publishes as the role.
@@ -22,6 +23,7 @@ func (a *attempt) send(subject, reply, payload string, header ...string) {
 		m.Header.Set(header[i], header[i+1])
 	}
 	must(a.t, a.js.Conn().PublishMsg(m))
+	a.sent++
 }
 
 // attack is something to try. Those in may have the rights for it, and the code has to hold; the server refuses it to
@@ -30,6 +32,9 @@ type attack struct {
 	name string
 	may  string // roles, or "all"
 	do   func(a *attempt)
+	// strays says that something may lie where it does not belong afterwards, a document's key included: nobody
+	// promises otherwise within an account. It must not matter.
+	strays bool
 }
 
 func (k attack) allowed(r role) bool {
@@ -55,40 +60,40 @@ var targets = map[string]string{
 func attacks() []attack {
 	const own = "$KV.sites.ns1.mine"
 	all := []attack{
-		{"rollup of all by a document", "tenant1 writer operator", func(a *attempt) {
+		{name: "rollup of all by a document", may: "tenant1 writer operator", do: func(a *attempt) {
 			a.send(own, "", `{}`, "Nats-Rollup", "all")
 		}},
-		{"rollup of all by a secondary", "pagewriter", func(a *attempt) {
+		{name: "rollup of all by a secondary", may: "pagewriter", do: func(a *attempt) {
 			a.send("$KV.pages.ns1.mine", "", `{}`, "Nats-Rollup", "all")
 		}},
-		{"rollup of a key", "tenant1 writer operator", func(a *attempt) {
+		{name: "rollup of a key", may: "tenant1 writer operator", do: func(a *attempt) {
 			a.send(own, "", `{}`, "Nats-Rollup", "sub")
 		}},
-		{"a record", "", func(a *attempt) { a.send("$KV.sites-status.ns2.s0", "", forged("ns2/s0")) }},
-		{"a record of what never was", "", func(a *attempt) {
+		{name: "a record", may: "", do: func(a *attempt) { a.send("$KV.sites-status.ns2.s0", "", forged("ns2/s0")) }},
+		{name: "a record of what never was", may: "", do: func(a *attempt) {
 			a.send("$KV.sites-status.ns2.never", "", forged("ns2/never"))
 		}},
-		{"a record of the own namespace", "", func(a *attempt) { a.send("$KV.sites-status.ns1.s0", "", forged("ns1/s0")) }},
-		{"the lease", "", func(a *attempt) { a.send("$KV.sites-status._nagi.lease", "", `{}`) }},
-		{"the installation", "", func(a *attempt) { a.send("$KV.sites-status._nagi.instance", "", "another") }},
-		{"a release of nothing", "operator", func(a *attempt) { a.send("$KV.sites-status._nagi.release", "", "now") }},
-		{"a document of another namespace", "", func(a *attempt) {
-			if a.role.name != "operator" { // who may
+		{name: "a record of the own namespace", may: "", do: func(a *attempt) { a.send("$KV.sites-status.ns1.s0", "", forged("ns1/s0")) }},
+		{name: "the lease", may: "", do: func(a *attempt) { a.send("$KV.sites-status._nagi.lease", "", `{}`) }},
+		{name: "the installation", may: "", do: func(a *attempt) { a.send("$KV.sites-status._nagi.instance", "", "another") }},
+		{name: "a release of nothing", may: "operator", do: func(a *attempt) { a.send("$KV.sites-status._nagi.release", "", "now") }},
+		{name: "a document of another namespace", may: "operator", do: func(a *attempt) {
+			if a.role.name != "operator" { // who may do that
 				a.send("$KV.sites.ns2.s0", "", `{}`)
 			}
 		}},
-		{"the record of a secondary", "", func(a *attempt) { a.send("$KV.pages-status.ns2.s0", "", `{}`) }},
-		{"an owner in another namespace", "pagewriter", func(a *attempt) { a.own("ns2/s0") }},
-		{"an owner that never was", "pagewriter", func(a *attempt) { a.own("ns2/never") }},
-		{"an owner with escape sequences", "pagewriter", func(a *attempt) { a.own("ns1/\\u001b[31m\\nforged") }},
-		{"a key with escape sequences", "tenant1 writer operator", func(a *attempt) {
+		{name: "the record of a secondary", may: "", do: func(a *attempt) { a.send("$KV.pages-status.ns2.s0", "", `{}`) }},
+		{name: "an owner in another namespace", may: "pagewriter", do: func(a *attempt) { a.own("ns2/s0") }},
+		{name: "an owner that never was", may: "pagewriter", do: func(a *attempt) { a.own("ns2/never") }},
+		{name: "an owner with escape sequences", may: "pagewriter", do: func(a *attempt) { a.own("ns1/\\u001b[31m\\nforged") }},
+		{name: "a key with escape sequences", may: "tenant1 writer operator", do: func(a *attempt) {
 			a.send("$KV.sites.ns1.a\x1b[31mb", "", `{}`)
 		}},
-		{"a document with escape sequences", "tenant1 writer operator", func(a *attempt) {
+		{name: "a document with escape sequences", may: "tenant1 writer operator", do: func(a *attempt) {
 			a.send(own, "", `{"metadata":{"name":"\u001b[31m\nforged"},"sp\u001b[31m\nforged":1}`)
 			a.send(own+"2", "", "{\"a\x1b[31m\nforged\":")
 		}},
-		{"large and deep documents", "tenant1 writer operator", func(a *attempt) {
+		{name: "large and deep documents", may: "tenant1 writer operator", do: func(a *attempt) {
 			deep := strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000)
 			large := `{"spec":{"title":"` + strings.Repeat("x", 900<<10) + `"}}`
 			for i := range 10 {
@@ -96,14 +101,16 @@ func attacks() []attack {
 				a.send(fmt.Sprintf("$KV.sites.ns1.large%d", i), "", large)
 			}
 		}},
-		{"a wildcard for a key", "tenant1 writer operator", func(a *attempt) {
+		{name: "a wildcard for a key", may: "tenant1 writer operator", do: func(a *attempt) {
 			a.send("$KV.sites.ns1.>", "", "", "KV-Operation", "PURGE", "Nats-Rollup", "sub")
 			a.send("$KV.sites.ns1.*", "", "", "KV-Operation", "DEL")
 		}},
 	}
 	for name, key := range targets {
-		all = append(all, attack{"an answer into " + name, "all", func(a *attempt) {
+		all = append(all, attack{name: "an answer into " + name, may: "all", strays: true, do: func(a *attempt) {
 			a.send(a.role.subject, key, a.role.payload)
+		}}, attack{name: "a stored message into " + name, may: "reader operator", strays: true, do: func(a *attempt) {
+			a.send("$JS.API.STREAM.MSG.GET.KV_sites", key, `{"last_by_subj":"$KV.sites.ns1.s0"}`)
 		}})
 	}
 	return append(all, apiAttacks()...)

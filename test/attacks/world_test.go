@@ -162,7 +162,7 @@ func (w *world) replicaOf(ctx context.Context, url string, asController bool) (r
 		r.Controller, err = controller.New("sites", r.sites, controller.ReconcilerFunc(
 			func(ctx context.Context, req controller.Request) (controller.Result, error) {
 				return w.reconcile(ctx, r, req)
-			}), controller.Owns(r.pages), controller.WithResyncInterval(200*time.Millisecond),
+			}), controller.Owns(r.pages), controller.WithResyncInterval(100*time.Millisecond),
 			controller.WithWorkers(4), controller.WithBackoff(5*time.Millisecond, 50*time.Millisecond),
 			controller.WithLeaseTiming(controller.LeaseTiming{
 				Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond,
@@ -231,7 +231,7 @@ func (w *world) keys(bucket, prefix string) map[string]uint64 {
 	w.t.Helper()
 	kv, err := w.admin.KeyValue(w.t.Context(), bucket)
 	must(w.t, err)
-	watcher, err := kv.WatchAll(w.t.Context(), jetstream.IgnoreDeletes())
+	watcher, err := kv.WatchAll(w.t.Context(), jetstream.IgnoreDeletes(), jetstream.MetaOnly())
 	must(w.t, err)
 	defer func() { _ = watcher.Stop() }()
 	keys := map[string]uint64{}
