@@ -43,8 +43,8 @@ func (w *world) unharmed(t *testing.T) {
 	}
 	w.mu.Unlock()
 	n, leader := w.leading()
-	if n != 1 || w.two {
-		t.Fatalf("%d replicas lead now; two at once: %v", n, w.two)
+	if n != 1 || w.two.Load() {
+		t.Fatalf("%d replicas lead now; two at once: %v", n, w.two.Load())
 	}
 	if state := leader.Stats().Brake; state.Engaged {
 		t.Errorf("the brake is engaged: %+v", state)
@@ -67,7 +67,8 @@ func onlyOf(all, want map[string]uint64) map[string]uint64 {
 func (w *world) printable(t *testing.T) {
 	t.Helper()
 	for line := range strings.Lines(w.log.String()) {
-		if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+		if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), control) {
 			t.Errorf("control bytes in the log: %q", line)
 		}
 		if strings.HasPrefix(line, "forged") {

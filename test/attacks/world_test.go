@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ type world struct {
 	log      syncBuffer
 	mu       sync.Mutex
 	calls    []controller.Request
-	two      bool // replicas were seen to lead at once
+	two      atomic.Bool // replicas were seen to lead at once
 	settled  int
 	pages    map[string]uint64 // those of ns2, with their revisions
 }
@@ -108,6 +109,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.start()
 	w.start()
+	w.watchLeaders()
 	eventually(t, "each site has its page", func() bool { return len(w.keys("pages", "")) == 2*each })
 	w.settle()
 	w.pages = w.keys("pages", "ns2.")
@@ -165,7 +167,7 @@ func (w *world) replicaOf(ctx context.Context, url string, asController bool) (r
 			}), controller.Owns(r.pages), controller.WithResyncInterval(100*time.Millisecond),
 			controller.WithWorkers(4), controller.WithBackoff(5*time.Millisecond, 50*time.Millisecond),
 			controller.WithLeaseTiming(controller.LeaseTiming{
-				Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond,
+				Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 250 * time.Millisecond,
 			}))
 	}
 	if err != nil {
@@ -190,6 +192,23 @@ func (w *world) reconcile(ctx context.Context, r *replica, req controller.Reques
 	return controller.Result{}, err
 }
 
+// watchLeaders looks all the time how many replicas lead.
+func (w *world) watchLeaders() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	replicas := w.replicas
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if replicas[0].Stats().Leading && replicas[1].Stats().Leading {
+				w.two.Store(true)
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	}()
+	w.t.Cleanup(func() { cancel(); <-ended })
+}
+
 // leading counts the replicas that lead, which must never be more than one.
 func (w *world) leading() (n int, leader *replica) {
 	for _, r := range w.replicas {
@@ -198,7 +217,7 @@ func (w *world) leading() (n int, leader *replica) {
 		}
 	}
 	if n > 1 {
-		w.two = true
+		w.two.Store(true)
 	}
 	return n, leader
 }
