@@ -32,21 +32,25 @@ func apiAttacks() []attack {
 			a.send(api+"STREAM.CREATE.KV_sites", "",
 				`{"name":"KV_sites","subjects":["$KV.sites.>"],"max_msgs":1,"storage":"memory","discard":"old"}`)
 		}},
-		{name: "a stored message into another bucket, by direct get", may: "tenant1", strays: true, do: func(a *attempt) {
+		{name: "a message into another bucket, by direct get", may: "tenant1", strays: true, do: func(a *attempt) {
 			a.send(api+"DIRECT.GET.KV_sites.$KV.sites.ns1.s0", "$KV.sites-status.ns2.never", "")
 			a.send(api+"DIRECT.GET.KV_sites.$KV.sites.ns1.s0", "$KV.sites-status._nagi.lease", "")
 		}},
-		{name: "a stored message into another bucket, by a consumer that pushes", may: "reader", strays: true, do: func(a *attempt) {
+		{name: "a message elsewhere, by a consumer that pushes", may: "reader", strays: true, do: func(a *attempt) {
 			for name, key := range map[string]string{"p1": "$KV.sites-status.ns2.never", "p2": "$KV.pages.ns2.s0"} {
 				a.consumer(name, `,"deliver_subject":"`+key+`"`)
 			}
 		}},
-		{name: "a stored message into another bucket, by a consumer that is asked", may: "reader", strays: true, do: func(a *attempt) {
+		{name: "a message elsewhere, by a consumer that is asked", may: "reader", strays: true, do: func(a *attempt) {
 			a.consumer("p3", "")
 			a.send(api+"CONSUMER.MSG.NEXT.KV_sites.p3", "$KV.sites-status.ns2.never", `{"batch":10}`)
 		}},
-		{name: "hearing other people's inboxes", may: "", do: func(a *attempt) { a.listen("_INBOX.>", "_INBOX_controller.>") }},
-		{name: "hearing the JetStream API", may: "", do: func(a *attempt) { a.listen("$JS.API.>", "$JS.EVENT.>", "$JS.ACK.>", ">") }},
+		{name: "hearing other people's inboxes", may: "", do: func(a *attempt) {
+			a.listen("_INBOX.>", "_INBOX_controller.>")
+		}},
+		{name: "hearing the JetStream API", may: "", do: func(a *attempt) {
+			a.listen("$JS.API.>", "$JS.EVENT.>", "$JS.ACK.>", ">")
+		}},
 		{name: "hearing documents", may: "", do: func(a *attempt) { a.listen("$KV.sites.>", "$KV.pages.>") }},
 	}
 }

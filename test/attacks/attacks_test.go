@@ -73,19 +73,31 @@ func attacks() []attack {
 		{name: "a record of what never was", may: "", do: func(a *attempt) {
 			a.send("$KV.sites-status.ns2.never", "", forged("ns2/never"))
 		}},
-		{name: "a record of the own namespace", may: "", do: func(a *attempt) { a.send("$KV.sites-status.ns1.s0", "", forged("ns1/s0")) }},
-		{name: "the lease", may: "", do: func(a *attempt) { a.send("$KV.sites-status._nagi.lease", "", `{}`) }},
-		{name: "the installation", may: "", do: func(a *attempt) { a.send("$KV.sites-status._nagi.instance", "", "another") }},
-		{name: "a release of nothing", may: "operator", do: func(a *attempt) { a.send("$KV.sites-status._nagi.release", "", "now") }},
+		{name: "a record of the own namespace", may: "", do: func(a *attempt) {
+			a.send("$KV.sites-status.ns1.s0", "", forged("ns1/s0"))
+		}},
+		{name: "the lease", may: "", do: func(a *attempt) {
+			a.send("$KV.sites-status._nagi.lease", "", `{}`)
+		}},
+		{name: "the installation", may: "", do: func(a *attempt) {
+			a.send("$KV.sites-status._nagi.instance", "", "another")
+		}},
+		{name: "a release of nothing", may: "operator", do: func(a *attempt) {
+			a.send("$KV.sites-status._nagi.release", "", "now")
+		}},
 		{name: "a document of another namespace", may: "operator", do: func(a *attempt) {
 			if a.role.name != "operator" { // who may do that
 				a.send("$KV.sites.ns2.s0", "", `{}`)
 			}
 		}},
-		{name: "the record of a secondary", may: "", do: func(a *attempt) { a.send("$KV.pages-status.ns2.s0", "", `{}`) }},
+		{name: "the record of a secondary", may: "", do: func(a *attempt) {
+			a.send("$KV.pages-status.ns2.s0", "", `{}`)
+		}},
 		{name: "an owner in another namespace", may: "pagewriter", do: func(a *attempt) { a.own("ns2/s0") }},
 		{name: "an owner that never was", may: "pagewriter", do: func(a *attempt) { a.own("ns2/never") }},
-		{name: "an owner with escape sequences", may: "pagewriter", do: func(a *attempt) { a.own("ns1/\\u001b[31m\\nforged") }},
+		{name: "an owner with escape sequences", may: "pagewriter", do: func(a *attempt) {
+			a.own("ns1/\\u001b[31m\\nforged")
+		}},
 		{name: "a key with escape sequences", may: "tenant1 writer operator", do: func(a *attempt) {
 			a.send("$KV.sites.ns1.a\x1b[31mb", "", `{}`)
 		}},
@@ -118,7 +130,8 @@ func attacks() []attack {
 
 // forged is a record that says of a key that it owes a teardown.
 func forged(key string) string {
-	return `{"schemaVersion":1,"controller":"sites","observedRevision":1,"lastDocument":{"spec":{"title":"` + key + `"}}}`
+	return `{"schemaVersion":1,"controller":"sites","observedRevision":1,"lastDocument":{"spec":{"title":"` +
+		key + `"}}}`
 }
 
 // own puts a page that says that a site owns it.

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNobodyReleasesTheBrakeByAccidentOrByForce: with answers of the server, with messages that it forwards, or, for who
-// may write the key, with a release of something else.
+// TestNobodyReleasesTheBrakeByAccidentOrByForce: with answers of the server, with messages that it forwards, or, for
+// who may write the key, with a release of something else.
 func TestNobodyReleasesTheBrakeByAccidentOrByForce(t *testing.T) {
 	t.Parallel() // it waits
 	w := newWorld(t)
