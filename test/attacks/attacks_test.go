@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -141,6 +142,7 @@ func (a *attempt) own(owner string) {
 	if leader != nil {
 		instance = leader.Instance()
 	}
-	a.send("$KV.pages.ns1.claims", "", `{"metadata":{"annotations":{"nagi/owner-kind":"Site","nagi/owner-key":"`+owner+
-		`","nagi/owner-instance":"`+instance+`"}}}`)
+	a.send("$KV.pages.ns1.claims", "", fmt.Sprintf(`{"metadata":{"annotations":{%q:"Site",%q:"%s",%q:%q,%q:"1"}}}`,
+		entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, owner, entity.OwnerInstanceAnnotation, instance,
+		entity.OwnerRevisionAnnotation))
 }
