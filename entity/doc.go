@@ -50,10 +50,9 @@
 //
 // # Permissions
 //
-// A reader publishes to $JS.API.STREAM.INFO.KV_b, $JS.API.STREAM.MSG.GET.KV_b, and for the caches to
-// $JS.API.CONSUMER.CREATE.KV_b.>, $JS.API.CONSUMER.MSG.NEXT.KV_b.*, $JS.API.CONSUMER.DELETE.KV_b.* and
-// $JS.API.CONSUMER.INFO.KV_b.*, for both buckets b, and subscribes to its inbox. A writer also publishes to $KV.b.>, or
-// to $KV.b.shop.> for one namespace. To create buckets, grant $JS.API.STREAM.CREATE.KV_b.
+// [Permissions] returns what a user of NATS needs for a role, and prints it as configuration of nats-server. A reader
+// sees the whole of both buckets: NATS cannot confine it to a namespace. docs/security.md lists the sets, and shows how
+// tenants are confined to theirs by an account.
 //
 // A denied request fails at once, and IsForbidden holds for its error, which names the subject. To hear of denials, the
 // client puts a handler of its own before the connection's error handler, which is called as before.

@@ -365,7 +365,7 @@ func TestAReaderNeedsOnlyAReadersPermissions(t *testing.T) {
 	for _, stream := range []string{"KV_websites", "KV_websites-status"} {
 		for _, api := range []string{
 			"STREAM.INFO.%s", "STREAM.MSG.GET.%s", "CONSUMER.CREATE.%s.>",
-			"CONSUMER.MSG.NEXT.%s.*", "CONSUMER.DELETE.%s.*", "CONSUMER.INFO.%s.*",
+			"CONSUMER.MSG.NEXT.%s.*", "CONSUMER.DELETE.%s.*",
 		} {
 			publish = append(publish, "$JS.API."+fmt.Sprintf(api, stream))
 		}

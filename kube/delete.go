@@ -52,6 +52,12 @@ func (d handleDeleter[T]) ResourceName() string { return d.k.deleter.ResourceNam
 // GroupResource is the resource.
 func (d handleDeleter[T]) GroupResource() schema.GroupResource { return d.k.resource.GroupResource() }
 
+// Access implements kubesource.Accessor.
+func (d handleDeleter[T]) Access() (resource schema.GroupVersionResource, verbs []string) {
+	resource, verbs = d.k.deleter.Access()
+	return resource, append(verbs, "create", "patch")
+}
+
 // Unseen are own writes that the cache does not show yet. A teardown that trusted the cache alone would take its end
 // for done and leave them behind.
 func (d handleDeleter[T]) Unseen(kind, key string) []metav1.Object {

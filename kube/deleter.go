@@ -125,6 +125,11 @@ func (d *resourceDeleter) ResourceName() string { return kubeerrors.ResourceName
 // GroupResource is the resource.
 func (d *resourceDeleter) GroupResource() schema.GroupResource { return d.resource.GroupResource() }
 
+// Access implements kubesource.Accessor.
+func (d *resourceDeleter) Access() (resource schema.GroupVersionResource, verbs []string) {
+	return d.resource, []string{"get", "delete"}
+}
+
 // Probe implements kubesource.Prober.
 func (d *resourceDeleter) Probe(ctx context.Context, namespace, notOlderThan string) (version string, err error) {
 	if d.invalid != nil {

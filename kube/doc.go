@@ -90,7 +90,7 @@
 // # Rights
 //
 // The informer needs list and watch. Apply needs get, create and patch; CreateOrUpdate and AdoptOrFail too; deletes
-// need delete and get. A teardown also lists in all namespaces, or without that right in those of the objects that the
-// informer shows, so a Role in each will do; without either it relies on the cache (Stats().Unlisted). Whether an
-// informer is behind is found out by such lists, too.
+// need delete and get. Controller.Permissions of package controller prints them. A teardown also lists in all
+// namespaces, or without that right in those of the objects that the informer shows, so a Role in each will do; without
+// either it relies on the cache (Stats().Unlisted). Whether an informer is behind is found out by such lists, too.
 package kube

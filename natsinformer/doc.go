@@ -62,9 +62,14 @@
 // The connection's user needs, for a bucket b, to publish to
 //
 //	$JS.API.STREAM.INFO.KV_b  $JS.API.STREAM.MSG.GET.KV_b  $JS.API.CONSUMER.CREATE.KV_b.>
-//	$JS.API.CONSUMER.MSG.NEXT.KV_b.*  $JS.API.CONSUMER.DELETE.KV_b.*
+//	$JS.API.CONSUMER.MSG.NEXT.KV_b.*
 //
-// and to subscribe to its inbox (_INBOX.> unless the connection has a custom inbox prefix). Config.OnError, Status and
-// the log name a missing permission. To hear of denials, the informer puts a handler of its own before the connection's
+// and to subscribe to its inbox: give the connection a prefix of its own (nats.CustomInboxPrefix), because who may
+// subscribe to _INBOX.> hears the answers to everybody. Package entity has such lists as data (entity.Permissions).
+// Instead of CONSUMER.CREATE.KV_b.> the subject may end with the filter, as in CONSUMER.CREATE.KV_b.*.$KV.b.>.
+//
+// With $JS.API.CONSUMER.DELETE.KV_b.*, too, no consumer outlives the informer. It is the right to delete all consumers
+// whose names one knows. Without it the server drops each half a minute after its last use, which the log says once.
+// Config.OnError, Status and the log name any other missing permission. To hear of denials, the informer puts a handler of its own before the connection's
 // error handler, which is called as before.
 package natsinformer

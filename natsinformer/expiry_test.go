@@ -185,7 +185,7 @@ func TestWhatRanOutWhileAwayIsEvidenced(t *testing.T) {
 			}
 			gone(t, admin, "short")
 			proxy.Resume()
-			answers(t, js, "b")
+			answersNow(t, js, "b")
 			r.wasDeleted(t, "short", 7, ranOut)
 			r.converges(t, kv, 2*prompt) // which takes a comparison
 			r.wasDeleted(t, "long", 8, Deletion{false, DeleteVanished})
@@ -211,7 +211,7 @@ func TestOfAnotherStreamNothingIsEvidenced(t *testing.T) {
 	kv := unmarked(t, admin, 1)
 	put(t, kv, "other", 1)
 	proxy.Resume()
-	answers(t, js, "b")
+	answersNow(t, js, "b")
 	r.wasDeleted(t, "k", 7, Deletion{false, DeleteVanished})
 	r.converges(t, kv, prompt)
 }

@@ -43,7 +43,7 @@ func (w *worker) live(ctx context.Context, s *session) error {
 			return err
 		}
 		if s.alive && !w.comparison.asking {
-			w.well(ctx)
+			w.health.healed(ctx)
 		}
 		if len(batch) > 0 {
 			if err := w.take(s, batch, nil); err != nil {

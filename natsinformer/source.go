@@ -3,6 +3,7 @@ package natsinformer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,7 +21,8 @@ type source struct {
 	apiPrefix string
 	health    *health
 	progress  *progress
-	busy      sync.Mutex // held by a list
+	busy      sync.Mutex  // held by a list
+	leaves    atomic.Bool // consumers to the server, because the user may not delete them
 
 	// What was listed and watched so far. One reflector calls List and Watch one after the other, so only the maps
 	// need the lock, and only where another goroutine reads them.

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -50,7 +51,6 @@ type worker struct {
 
 	comparison  comparison
 	expiries    expiries
-	undeletable error // why consumers of earlier sessions could not be deleted
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent
 	unanswered  int   // requests for a consumer in a row, each of another name
@@ -263,9 +263,14 @@ func (w *worker) createTimeout(info *streamInfo) time.Duration {
 	return min(slowRequest, placedRequest<<min(w.unanswered, 4))
 }
 
-// deleteOthers deletes the consumers of earlier sessions. A delete that fails is tried again later, and the server
-// drops idle consumers. But a missing permission to delete is reported, because consumers would pile up.
+// deleteOthers deletes the consumers of earlier sessions. A delete that fails is tried again later. A user may lack the
+// permission on purpose: then nothing is wrong, and the server drops the consumers when they were idle for
+// inactiveThreshold.
 func (w *worker) deleteOthers(ctx context.Context, s *session) {
+	if w.leaves.Load() {
+		w.leaveOthers(s)
+		return
+	}
 	for name, should := range w.consumers {
 		if name == s.consumer {
 			continue
@@ -278,22 +283,34 @@ func (w *worker) deleteOthers(ctx context.Context, s *session) {
 					w.doubt(time.Now())
 				}
 				delete(w.consumers, name)
-				w.undeletable = nil
 			case errors.Is(err, nats.ErrPermissionViolation):
-				w.undeletable = err
-				w.well(ctx)
+				w.consumers[name] = should
+				w.mayNotDelete(ctx, err)
+				w.leaveOthers(s)
 			}
 		})
 	}
 }
 
-// well reports that the watch works, or why consumers cannot be deleted.
-func (w *worker) well(ctx context.Context) {
-	if w.undeletable != nil {
-		w.health.failed(ctx, w.undeletable)
-		return
+// mayNotDelete says once that consumers are left to the server.
+func (w *worker) mayNotDelete(ctx context.Context, err error) {
+	if !w.leaves.Swap(true) {
+		klog.FromContext(ctx).Info("The user may not delete consumers, so the server drops each after its last use",
+			"bucket", w.cfg.Bucket, "after", inactiveThreshold, "err", err)
 	}
-	w.health.healed(ctx)
+}
+
+// leaveOthers leaves the consumers of earlier sessions to the server. Nobody tells then whether it still had them.
+func (w *worker) leaveOthers(s *session) {
+	for name, should := range w.consumers {
+		if name == s.consumer {
+			continue
+		}
+		if should && w.relistCause != errDoubted {
+			w.doubt(time.Now())
+		}
+		delete(w.consumers, name)
+	}
 }
 
 // notice remembers that the stream is another one until the store reflects it, because a list may need several
@@ -426,7 +443,7 @@ func (w *worker) compareBehind(ctx context.Context, s *session, seq uint64) (mod
 
 // cleanUp deletes our consumers. It waits for the server's answers, for at most stopTimeout.
 func (w *worker) cleanUp() {
-	if len(w.consumers) == 0 {
+	if len(w.consumers) == 0 || w.leaves.Load() {
 		return
 	}
 	if !w.js.Conn().IsConnected() {
@@ -446,9 +463,12 @@ func (w *worker) cleanUp() {
 	left := len(w.consumers)
 	answered := false
 	for name, should := range w.consumers {
-		s.deleteConsumer(name, func(_, already bool, _ error) {
+		s.deleteConsumer(name, func(_, already bool, err error) {
 			if already && should {
 				w.doubt(time.Now()) // between a list and its watch
+			}
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				w.mayNotDelete(ctx, err)
 			}
 			left--
 			answered = left == 0

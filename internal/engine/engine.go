@@ -146,6 +146,9 @@ func (e *Engine) SetWorkers(n int) { e.opts.Workers = n }
 // SetRecorder says who takes events, before run.
 func (e *Engine) SetRecorder(r eventRecorder) { e.opts.Recorder = r }
 
+// Sources are all sources, the primary's first.
+func (e *Engine) Sources() []source.Source { return e.sources }
+
 // Kinds are the kinds of the entities in NATS that are sources, the primary's first.
 func (e *Engine) Kinds() (kinds []string) {
 	for _, s := range e.sources {

@@ -23,6 +23,10 @@ type (
 
 	// Resourcer tells the resource of the objects. Proofs of ownership need it.
 	Resourcer interface{ GroupResource() schema.GroupResource }
+	// Accessor tells which resource the objects are of, and what is done to them beside list and watch.
+	Accessor interface {
+		Access() (resource schema.GroupVersionResource, verbs []string)
+	}
 
 	// Prober asks the API server about the objects, in one namespace or, for "", in all.
 	Prober interface {
@@ -51,6 +55,16 @@ type (
 		WrittenBy(obj metav1.Object, controller string) bool
 	}
 )
+
+// Access is the resource of the objects, and what the source does to them; ok is false where the deleter knows none.
+func (s *Source) Access() (resource schema.GroupVersionResource, verbs []string, ok bool) {
+	d, ok := s.config.Deleter.(Accessor)
+	if !ok {
+		return resource, nil, false
+	}
+	resource, verbs = d.Access()
+	return resource, append([]string{"list", "watch"}, verbs...), true
+}
 
 // WrittenBy reports whether the source's deleter has written an object for the controller of that name.
 func (s *Source) WrittenBy(obj metav1.Object, controller string) bool {

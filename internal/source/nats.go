@@ -169,6 +169,18 @@ func (s *NATS[T]) Stop() {
 // Kind is the kind of the documents.
 func (s *NATS[T]) Kind() string { return s.client.Kind() }
 
+// Rights are those that the source needs in NATS: to read documents and statuses and, of what is owned, to write
+// documents.
+func (s *NATS[T]) Rights(opts ...entity.PermissionOption) (entity.PermissionSet, error) {
+	cfg := s.client.Config()
+	set, err := entity.Permissions(cfg, entity.RoleReader, append(opts, entity.WithConsumerDelete())...)
+	if err != nil || !s.Owned {
+		return set, err
+	}
+	writes, err := entity.Permissions(cfg, entity.RoleWriter, opts...)
+	return set.Join(writes), err
+}
+
 // Owns implements Owned.
 func (s *NATS[T]) Owns() bool { return s.Owned }
 

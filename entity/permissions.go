@@ -1,0 +1,163 @@
+package entity
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Role is what a user of NATS does with the entities of one Config. [Permissions] says what it needs.
+type Role string
+
+// The roles. What each of them can do to the others is in docs/security.md.
+const (
+	// RoleWriter puts and deletes documents with plain publishes, such as jetstream.Publish or nats req, and reads
+	// nothing. [InNamespace] confines it to one namespace. A writer that uses a [Client], or nats kv put, needs
+	// [RoleReader] too: join the sets.
+	RoleWriter Role = "writer"
+	// RoleReader reads, lists and watches documents and records. It sees the whole of both buckets, every namespace
+	// included: NATS cannot confine the requests that a correct cache needs. Who is to see one namespace only reads
+	// over an import of another account (docs/security.md).
+	RoleReader Role = "reader"
+	// RoleController runs the controller whose primaries these are: it reads documents, and reads and writes the status
+	// bucket. It writes no documents. What its sources need is in Permissions of a Controller.
+	RoleController Role = "controller"
+	// RoleOperator reads documents and records, releases the brake, and changes documents, to suspend them for
+	// instance.
+	RoleOperator Role = "operator"
+	// RoleBootstrap creates the buckets. With its rights NewClient is called once, before all others; they bind.
+	RoleBootstrap Role = "bootstrap"
+)
+
+// PermissionSet is what a user of NATS may publish and subscribe to. What is not listed is denied.
+type PermissionSet struct {
+	Publish   []string `json:"publish"`
+	Subscribe []string `json:"subscribe"`
+}
+
+// Join returns the set of a user who has several roles: sorted, each line once, and none that another one covers.
+func (p PermissionSet) Join(others ...PermissionSet) PermissionSet {
+	out := PermissionSet{Publish: slices.Clone(p.Publish), Subscribe: slices.Clone(p.Subscribe)}
+	for _, other := range others {
+		out.Publish = append(out.Publish, other.Publish...)
+		out.Subscribe = append(out.Subscribe, other.Subscribe...)
+	}
+	out.Publish, out.Subscribe = compacted(out.Publish), compacted(out.Subscribe)
+	return out
+}
+
+// NATS returns the set as it stands in the configuration of nats-server, beside a user's name and password.
+func (p PermissionSet) NATS() string {
+	var b strings.Builder
+	b.WriteString("permissions: {\n")
+	for _, list := range []struct {
+		name     string
+		subjects []string
+	}{{"publish", p.Publish}, {"subscribe", p.Subscribe}} {
+		if len(list.subjects) == 0 { // an empty list of what is allowed would allow all
+			fmt.Fprintf(&b, "  %s: { deny: [\">\"] }\n", list.name)
+			continue
+		}
+		fmt.Fprintf(&b, "  %s: { allow: [\n", list.name)
+		for _, subject := range list.subjects {
+			fmt.Fprintf(&b, "    %s\n", strconv.Quote(subject))
+		}
+		b.WriteString("  ] }\n")
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// compacted sorts subjects and leaves out what another one covers.
+func compacted(subjects []string) []string {
+	slices.Sort(subjects)
+	subjects = slices.Compact(subjects)
+	return slices.DeleteFunc(slices.Clone(subjects), func(subject string) bool {
+		return slices.ContainsFunc(subjects, func(other string) bool {
+			return other != subject && covers(other, subject)
+		})
+	})
+}
+
+// covers reports whether a pattern of subjects matches all that another one matches.
+func covers(pattern, subject string) bool {
+	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
+	for i, token := range p {
+		switch {
+		case token == ">":
+			return len(s) > i
+		case i >= len(s) || s[i] == ">":
+			return false
+		case token != "*" && token != s[i]:
+			return false
+		}
+	}
+	return len(p) == len(s)
+}
+
+// PermissionOption changes what Permissions returns.
+type PermissionOption func(*permissionOptions) error
+
+type permissionOptions struct {
+	namespace string
+	inbox     string
+	api       string
+	deletes   bool
+}
+
+var (
+	namespaceName = regexp.MustCompile(`^[-_=a-zA-Z0-9]+$`)
+	subjectPrefix = regexp.MustCompile(`^[-_=a-zA-Z0-9]+(\.[-_=a-zA-Z0-9]+)*$`)
+	apiSubject    = regexp.MustCompile(`^[-_=$a-zA-Z0-9]+(\.[-_=$a-zA-Z0-9]+)*$`)
+)
+
+// InNamespace confines a RoleWriter to the documents of one namespace.
+func InNamespace(namespace string) PermissionOption {
+	return func(o *permissionOptions) error {
+		if !namespaceName.MatchString(namespace) {
+			return fmt.Errorf("InNamespace(%q): want letters, digits, '-', '_' and '='", namespace)
+		}
+		o.namespace = namespace
+		return nil
+	}
+}
+
+// WithInboxPrefix sets the prefix under which the user receives answers. The default is "_INBOX_" and the role. Give
+// each user one that nobody else has, and the same to nats.CustomInboxPrefix: users who share a prefix hear each
+// other's answers. "_INBOX" is that of everybody who has set none.
+func WithInboxPrefix(prefix string) PermissionOption {
+	return func(o *permissionOptions) error {
+		if !subjectPrefix.MatchString(prefix) {
+			return fmt.Errorf("WithInboxPrefix(%q): want tokens of letters, digits, '-', '_' and '=', "+
+				"such as \"_INBOX_alice\"", prefix)
+		}
+		o.inbox = prefix
+		return nil
+	}
+}
+
+// WithAPIOf is for users whose JetStream context has a domain or an API prefix, as js has.
+func WithAPIOf(js jetstream.JetStream) PermissionOption {
+	return func(o *permissionOptions) error {
+		prefix := strings.TrimSuffix(apiPrefix(js), ".")
+		if !apiSubject.MatchString(prefix) {
+			return fmt.Errorf("WithAPIOf: the prefix %q of the JetStream API is no subject", prefix)
+		}
+		o.api = prefix + "."
+		return nil
+	}
+}
+
+// WithConsumerDelete lets a reader delete consumers, as controllers do, so that none outlives its client. Without it
+// the server drops each consumer half a minute after its last use. It is the right to delete everybody's consumers, if
+// one knows their names, which are random.
+func WithConsumerDelete() PermissionOption {
+	return func(o *permissionOptions) error {
+		o.deletes = true
+		return nil
+	}
+}

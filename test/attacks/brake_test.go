@@ -1,0 +1,76 @@
+package attacks
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestNobodyReleasesTheBrakeByAccidentOrByForce: with answers of the server, with messages that it forwards, or, for
+// who may write the key, with a release of something else.
+func TestNobodyReleasesTheBrakeByAccidentOrByForce(t *testing.T) {
+	t.Parallel() // it waits
+	w := newWorld(t)
+	w.engage()
+	const release, taken = "$KV.sites-status._nagi.release", "$JS.API.STREAM.MSG.GET.KV_sites"
+	for _, r := range roles(t) {
+		for name, do := range map[string]func(a *attempt){
+			"an answer": func(a *attempt) { a.send(r.subject, release, r.payload) },
+			"a message": func(a *attempt) { a.send(taken, release, `{"last_by_subj":"$KV.sites.ns1.s0"}`) },
+			"a word":    func(a *attempt) { a.send(release, "", "now") },
+			"a release of another time": func(a *attempt) {
+				a.send(release, "", `{"at":"2026-01-01T00:00:00Z","by":"ReleaseBrake"}`)
+				a.send(release, "", "another 100")
+				a.send(release, "", "")
+			},
+		} {
+			if !t.Run(r.name+" with "+name, func(t *testing.T) {
+				js, _ := connect(t, w.server, r.name, r.password)
+				w.t = t
+				do(&attempt{world: w, role: r, js: js})
+				must(t, js.Conn().Flush())
+				w.settle()
+				_, leader := w.leading()
+				if left := len(w.keys("pages", "ns2.")); left != more+each || leader == nil ||
+					!leader.Stats().Brake.Engaged {
+					t.Errorf("%d pages are left of %d; the leader is %v", left, more+each, leader)
+				}
+			}) {
+				return // nothing is held any more
+			}
+		}
+	}
+	w.t = t
+	_, leader := w.leading()
+	must(t, leader.ReleaseBrake(t.Context()))
+	eventually(t, "the release that was meant works", func() bool { return len(w.keys("pages", "ns2.")) == 0 })
+}
+
+// more sites of ns2 make a mass delete.
+const more = 20
+
+// engage has all documents of ns2 vanish while no replica runs.
+func (w *world) engage() {
+	w.t.Helper()
+	for i := range more {
+		w.put(fmt.Sprintf("$KV.sites.ns2.more%d", i), `{}`)
+	}
+	eventually(w.t, "they have pages", func() bool { return len(w.keys("pages", "ns2.")) == more+each })
+	w.settle()
+	w.close()
+	w.replicas = nil
+	stream, err := w.admin.Stream(w.t.Context(), "KV_sites")
+	must(w.t, err)
+	for key := range w.keys("sites", "ns2.") {
+		must(w.t, purge(w.t.Context(), stream, "$KV.sites."+key))
+	}
+	w.start()
+	w.start()
+	eventually(w.t, "the brake holds them", func() bool {
+		_, leader := w.leading()
+		if leader == nil {
+			return false
+		}
+		state := leader.Stats().Brake
+		return state.Engaged && state.Held == more+each
+	})
+}
