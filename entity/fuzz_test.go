@@ -255,7 +255,10 @@ func checkUnstructured(t *testing.T, c *codec[*unstructured.Unstructured], obj *
 	if err != nil {
 		t.Fatalf("what was decoded is written as %s, which does not decode: %v", document, err)
 	}
-	if twice, _, err := c.encode(again, "a"); err != nil || !sameJSON(twice, document) {
+	twice, _, err := c.encode(again, "a")
+	first, _ := parseWithIntegers(document)
+	second, _ := parseWithIntegers(twice)
+	if err != nil || !reflect.DeepEqual(first, second) { // -0.0 is written as -0, and that is read as the integer 0
 		t.Errorf("written again as %s, %v\nwant %s", twice, err, document)
 	}
 }
