@@ -28,9 +28,11 @@ const (
 // reason.
 var mayImport = map[string][]string{
 	"natsinformer": {"internal/denials", "internal/natsversion"},
-	"external":     {},
+	"external":     {"internal/secrets"},
 	"recorder":     {"internal/denials"},
-	"entity":       {"natsinformer", "internal/answers", "internal/ownwrites", "internal/denials"},
+	"entity": {
+		"natsinformer", "internal/answers", "internal/ownwrites", "internal/denials", "internal/secrets",
+	},
 
 	"recorder/kuberecorder": {"recorder"},
 
@@ -40,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/guard":       {},
 	"internal/denials":     {},
 	"internal/answers":     {},
+	"internal/secrets":     {},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
 	"internal/netpoll":     {},
