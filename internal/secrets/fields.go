@@ -127,8 +127,8 @@ func pointed(t reflect.Type) reflect.Type {
 	return t
 }
 
-// fields adds the members that the fields of a struct become. The fields of an embedded struct are the outer one's, which
-// come first if they have the same name.
+// fields adds the members that the fields of a struct become. The fields of an embedded struct are the outer one's.
+// Where they have the same name, the outer one's own come first.
 func (r *reader) fields(t reflect.Type, members map[string]*node, secret bool, within map[reflect.Type]bool) {
 	if within[t] {
 		return
@@ -155,7 +155,8 @@ func (r *reader) fields(t reflect.Type, members map[string]*node, secret bool, w
 func (r *reader) isMarked(t reflect.Type, f reflect.StructField) bool {
 	tag, ok := f.Tag.Lookup(tagName)
 	if ok && tag != marked && r.err == nil {
-		r.err = fmt.Errorf("field %s of %v has the tag %s:%q: only %s:%q is known", f.Name, t, tagName, tag, tagName, marked)
+		r.err = fmt.Errorf("field %s of %v has the tag %s:%q: only %s:%q is known",
+			f.Name, t, tagName, tag, tagName, marked)
 	}
 	return ok
 }

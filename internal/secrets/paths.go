@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -49,7 +50,8 @@ func stepsOf(path string) (steps []string, err error) {
 			elements++
 		}
 		if name == "" {
-			return nil, fmt.Errorf(`a path is written as "spec.password", "spec.users[].token" or "spec.backends.*.key"`)
+			return nil, errors.New(
+				`a path is written as "spec.password", "spec.users[].token" or "spec.backends.*.key"`)
 		}
 		steps = append(steps, name)
 		for range elements {
