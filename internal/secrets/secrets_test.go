@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-type node2 struct {
-	Name string            `json:"name"`
-	Pw   string            `json:"pw,omitempty" nagi:"secret"`
-	Next map[string]*node2 `json:"next,omitempty"`
-	List peers             `json:"list,omitempty"`
+type linked struct {
+	Name string             `json:"name"`
+	Pw   string             `json:"pw,omitempty" nagi:"secret"`
+	Next map[string]*linked `json:"next,omitempty"`
+	List peers              `json:"list,omitempty"`
 }
 
-type peers []*node2
+type peers []*linked
 
 type base struct {
 	Token string `json:"token,omitempty" nagi:"secret"`
@@ -24,11 +24,11 @@ type base struct {
 type outer struct {
 	base
 	*Hidden `nagi:"secret"`
-	Both    *node2 `json:"both,omitempty"` // not base's
-	Tree    node2  `json:"tree"`
-	Untold  string `nagi:"secret"`
-	Out     string `json:"-" nagi:"secret"`
-	Any     any    `json:"any,omitempty"`
+	Both    *linked `json:"both,omitempty"` // not base's
+	Tree    linked  `json:"tree"`
+	Untold  string  `nagi:"secret"`
+	Out     string  `json:"-" nagi:"secret"`
+	Any     any     `json:"any,omitempty"`
 }
 
 type Hidden struct {
@@ -46,10 +46,10 @@ func drop(t *testing.T, f *Fields, document string) string {
 }
 
 func TestTaggedFieldsAreDroppedAtAnyDepth(t *testing.T) {
-	deep := node2{Name: "n", Pw: "x", List: peers{{Name: "m", Pw: "x"}}}
+	deep := linked{Name: "n", Pw: "x", List: peers{{Name: "m", Pw: "x"}}}
 	document, err := json.Marshal(outer{
 		base: base{Token: "x"}, Hidden: &Hidden{A: "x", B: "x", c: "x"}, Untold: "x", Out: "x", Both: &deep,
-		Tree: node2{Name: "o", Next: map[string]*node2{"p": &deep}}, Any: []any{"y"},
+		Tree: linked{Name: "o", Next: map[string]*linked{"p": &deep}}, Any: []any{"y"},
 	})
 	if err != nil {
 		t.Fatal(err)
