@@ -5,7 +5,10 @@ SHELL       := bash
 GO          ?= go
 # Those whose tests take longest come first: they run beside all others.
 PKGS        ?= ./controller ./natsinformer ./entity ./test/natstest ./...
-STATICCHECK := $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# The tools that test/tools/go.mod names, with the sums of all that they are built from. They run where they are called.
+TOOLS := test/tools
+tool   = $(GO) tool -modfile=$(CURDIR)/$(TOOLS)/go.mod
 
 # Tests named TestSoak… take long, or measure what other packages' tests beside them would distort: make test leaves them
 # out, make soak runs them and no others. NAGI_SOAK=n makes the tests that look for races go n times as many rounds.
@@ -42,6 +45,8 @@ test_allocations = packages=$$($(alloc_tests) | $(1)); test -z "$$packages" || \
 
 # Modules of their own below test/: what they depend on is not to become what Nagi depends on.
 NESTED := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod test/*/*/go.mod))
+# Those with packages in them.
+CODE   := $(filter-out $(TOOLS),$(NESTED))
 
 .PHONY: help
 help: ## show this
@@ -75,7 +80,7 @@ e2e: kubetest ## all tests on a real Kubernetes API server, then those of the mo
 	@packages=$$($(kube_tests)); set -x; \
 	test -z "$$packages" || $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -xF "$$kube" || true; })
-	@for module in $(NESTED); do cd $(CURDIR)/$$module; \
+	@for module in $(CODE); do cd $(CURDIR)/$$module; \
 		packages=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); \
 		test -z "$$packages" || (set -x; $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages); \
 	done
@@ -101,16 +106,46 @@ bench: kubetest ## measures against the peers, into docs/benchmarks.md; BENCHFLA
 microbench: ## the packages' own benchmarks; PKGS and BENCH=regexp for some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout $(BENCH_TIMEOUT) $(TESTFLAGS) $(PKGS)
 
+# For each target. All of them together take an hour.
+FUZZTIME ?= 12m
+FUZZ     := ./entity
+
+.PHONY: fuzz
+fuzz: ## looks for documents, records and keys that are read in another way than promised; FUZZTIME=10s for each target
+	@for target in $$($(GO) test -list '^Fuzz' $(FUZZ) | grep '^Fuzz'); do (set -x; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 200x $(TESTFLAGS) $(FUZZ)); done
+
+# Where govulncheck finds what is known: a mirror, or a copy as in file:///vulndb, for machines without the internet.
+VULNDB ?= https://vuln.go.dev
+# VULN=optional: where the database cannot be reached, make vuln says so and does not fail.
+VULN   ?= required
+# Not test/servers: they are old on purpose. Of test/kubetest/apiserver, which is all of Kubernetes, what is imported.
+VULN_MODULES := . $(filter-out test/servers/%,$(CODE))
+
+.PHONY: vuln
+vuln: ## looks for known vulnerabilities in what is called; VULN=optional does not fail where the database is out of reach
+	@failed=; for module in $(VULN_MODULES); do \
+		scan=symbol; case $$module in */apiserver) scan=package;; esac; \
+		echo "== govulncheck of $$module ($$scan)"; \
+		output=$$(cd $$module; $(tool) govulncheck -db $(VULNDB) -scan $$scan ./... 2>&1) && status=0 || status=$$?; \
+		case $$output in *'fetching vulnerabilities'*) \
+			echo "$$output" >&2; \
+			echo 'NOT CHECKED: the database $(VULNDB) cannot be reached; name a mirror or a copy with VULNDB' >&2; \
+			test '$(VULN)' = optional && exit 0; exit 4;; \
+		esac; \
+		echo "$$output"; test $$status = 0 || failed="$$failed $$module"; \
+	done; test -z "$$failed" || { echo "vulnerable, or not checked:$$failed" >&2; exit 1; }
+
 .PHONY: lint
 lint: vet staticcheck fmt tidy ## everything that reads the code without running it
 
 .PHONY: vet
 vet:
-	@for module in . $(NESTED); do (set -x; cd $$module; $(GO) vet ./...); done
+	@for module in . $(CODE); do (set -x; cd $$module; $(GO) vet ./...); done
 
 .PHONY: staticcheck
 staticcheck: # not of test/kubetest/apiserver, for it would read all of Kubernetes
-	@for module in . $(filter-out %/apiserver,$(NESTED)); do (set -x; cd $$module; $(STATICCHECK) ./...); done
+	@for module in . $(filter-out %/apiserver,$(CODE)); do (set -x; cd $$module; $(tool) staticcheck ./...); done
 
 .PHONY: fmt
 fmt:

@@ -93,6 +93,8 @@ func (c *Controller[T]) EnqueueAfter(key string, op Operation, d time.Duration) 
 // LastKnown returns a primary as it was last known. While the document exists that is a live read. While its teardown
 // is owed, it is the document that was reconciled last, or that the delete was seen with. The error is IsNotFound where
 // there is neither, and another one where the last document was too large to keep (entity.Config.LastDocumentLimit).
+// After a restart the document comes without the fields that are secret (entity.Config.SecretFields): a reconciler that
+// needs one of them for its teardown has to keep it where secrets are kept.
 func (c *Controller[T]) LastKnown(ctx context.Context, key string) (T, error) {
 	return engine.LastKnown(ctx, c.engine, c.client, key)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/secrets"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -38,7 +39,8 @@ type codec[T IEntity] struct {
 	kind         string
 	apiVersion   string
 	keys         keyspace
-	maxBytes     int // of a document that is decoded
+	maxBytes     int             // of a document that is decoded
+	secrets      *secrets.Fields // nil: none
 	unmarshal    func([]byte, any) error
 	marshal      func(any) ([]byte, error)
 }
@@ -57,6 +59,10 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	if t == reflect.TypeFor[*None]() {
 		return nil, fmt.Errorf("entity: *entity.None of kind %s marks a slot that is not used: pass a nil client there",
 			cfg.Kind)
+	}
+	var err error
+	if c.secrets, err = secretsOf(c.elem, cfg); err != nil {
+		return nil, err
 	}
 	if t == reflect.TypeFor[*unstructured.Unstructured]() {
 		c.unstructured = true
@@ -155,7 +161,7 @@ func (c *codec[T]) decode(natsKey string, revision uint64, data []byte) (T, erro
 	}
 	obj := c.new()
 	if err := c.parse(data, obj); err != nil {
-		return none, newInvalid(c.kind, c.keys.bucket, key, "document", err.Error())
+		return none, newInvalid(c.kind, c.keys.bucket, key, "document", c.told(err))
 	}
 	if got := obj.GetName(); got != "" && got != name {
 		return none, newInvalid(c.kind, c.keys.bucket, key, "metadata.name", fmt.Sprintf(
@@ -311,7 +317,7 @@ func (c *codec[T]) documentOf(clean T, key string) (document []byte, err error) 
 		err = checkDepth(document)
 	}
 	if err != nil {
-		return nil, newInvalid(c.kind, c.keys.bucket, key, "document", "it cannot be encoded: "+err.Error())
+		return nil, newInvalid(c.kind, c.keys.bucket, key, "document", "it cannot be encoded: "+c.told(err))
 	}
 	return document, nil
 }

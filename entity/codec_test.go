@@ -177,60 +177,6 @@ func TestTypesThatCannotBeServedAreRefused(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{
-		motleyDocument, `{}`, `null`, ``, `{"spec":{"text":"\ud800"}}`, "{\"spec\":{\"text\":\"\xff\"}}",
-		`{"metadata":{"name":"b"}}`, `{"spec":null,"metadata":null}`,
-		`{"spec":{"number":1e400}}`, `{"status":{"text":"x"}}`,
-		`{"metadata":{"annotations":{"nagi/status-revision":"1"}}}`,
-		`{"kind":"X","kind":"Y"}`, `{"spec":{"any":[[[[{}]]]]}} x`,
-	} {
-		f.Add([]byte(seed))
-	}
-	c := motleyCodec(f)
-	cfg := Config{Kind: "K", Bucket: "b"}.withDefaults()
-	u, err := newCodec[*unstructured.Unstructured](cfg, newKeyspace(cfg))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, document []byte) {
-		obj, err := c.decode("a", 7, document)
-		var std motleyObject
-		stdErr := stdjson.Unmarshal(document, &std)
-		if err == nil && stdErr != nil {
-			t.Fatalf("accepted what encoding/json refuses: %v", stdErr)
-		}
-		if err == nil {
-			checkDecoded(t, c, obj)
-			std.Status = motley{}
-			if !reflect.DeepEqual(obj.Spec, std.Spec) {
-				t.Errorf("got  %+v\nwant %+v", obj.Spec, std.Spec)
-			}
-		}
-		if dynamic, err := u.decode("a", 7, document); err == nil {
-			dynamic.DeepCopy() // panics on what is no JSON value
-			if dynamic.GetName() != "a" || dynamic.GetResourceVersion() != "7" || dynamic.Object["status"] != nil {
-				t.Errorf("got %v", dynamic.Object)
-			}
-		}
-	})
-}
-
-// checkDecoded checks what is true of every decoded entity, and that the entity survives being written.
-func checkDecoded(t *testing.T, c *codec[*motleyObject], obj *motleyObject) {
-	if obj.Name != "a" || obj.Namespace != "" || obj.ResourceVersion != "7" || obj.Generation != 7 ||
-		obj.DeletionTimestamp != nil || obj.Kind == "" || !reflect.ValueOf(obj.Status).IsZero() {
-		t.Errorf("got %+v", obj)
-	}
-	document, _, err := c.encode(obj, "a")
-	if err != nil {
-		return // a RawMessage of a number out of range, and the like
-	}
-	if _, err := c.decode("a", 8, document); err != nil && stdjson.Unmarshal(document, &motleyObject{}) == nil {
-		t.Errorf("what was decoded is written as %s, which does not decode: %v", document, err)
-	}
-}
-
 func BenchmarkDecode(b *testing.B) {
 	document := benchmarkDocument
 	b.Run("encoding_json", func(b *testing.B) {

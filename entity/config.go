@@ -76,6 +76,16 @@ type Config struct {
 	// LastDocumentLimit is the size in bytes up to which a record keeps the last document. The zero value means
 	// DefaultLastDocumentLimit; a negative value keeps none.
 	LastDocumentLimit int
+	// SecretFields are paths of members that no record keeps, as in "spec.password", "spec.users[].token" for each
+	// element of an array, and "spec.backends.*.key" for each member of an object. Fields of T with the tag
+	// `nagi:"secret"` are such members, too; the paths are for types that cannot have tags. Names match in any case.
+	//
+	// The last document in a record comes without them, and so does what LastKnown gives after a restart. What is wrong
+	// with an invalid document is told in general terms only. The document itself stays as it is: whoever reads the
+	// bucket reads all of it. A record that was written before the field was marked keeps it until the next revision of
+	// its document is reconciled. Members of metadata cannot be secret, and those of the status, which is in the record
+	// for others to read, neither.
+	SecretFields []string
 	// CompareInterval is natsinformer.Config.CompareInterval of the client's informers.
 	CompareInterval time.Duration
 }

@@ -59,32 +59,3 @@ func TestFiltersMatchAsSubjectsDo(t *testing.T) {
 		}
 	}
 }
-
-func FuzzKeys(f *testing.F) {
-	for _, seed := range []string{
-		"a", "shop/a", "shop.a", "a.b/c.d", "/", ".", "..", "_nagi.x", "a/b/c", "ü", "a=b/c_d-e",
-		strings.Repeat("x", 2000),
-	} {
-		f.Add(seed, true)
-		f.Add(seed, false)
-	}
-	f.Fuzz(func(t *testing.T, key string, namespaced bool) {
-		k := newKeyspace(Config{Kind: "W", Bucket: "b", Namespaced: namespaced, MaxKeyLength: 1024, Filter: ">"})
-		if natsKey, err := k.toNATS(key); err == nil {
-			back, namespace, name, err := k.fromNATS(natsKey)
-			if err != nil || back != key {
-				t.Errorf("%q became %q and that %q, %v", key, natsKey, back, err)
-			}
-			if name == "" || namespaced != (namespace != "") || strings.ContainsAny(natsKey, "/ *>\r\n\t") {
-				t.Errorf("%q became %q: namespace %q, name %q", key, natsKey, namespace, name)
-			}
-		} else if !apierrors.IsInvalid(err) {
-			t.Errorf("%q: %v", key, err)
-		}
-		if back, _, _, err := k.fromNATS(key); err == nil {
-			if again, err := k.toNATS(back); err != nil || again != key {
-				t.Errorf("NATS key %q became %q and that %q, %v", key, back, again, err)
-			}
-		}
-	})
-}

@@ -43,7 +43,8 @@ type Record struct {
 	// StatusRevision counts how often UpdateStatus changed Status.
 	StatusRevision uint64 `json:"statusRevision,omitempty"`
 	// LastDocument is the document at DocumentRevision, as it was about to be reconciled. Both are missing if it is
-	// larger than Config.LastDocumentLimit. Cached records have no LastDocument.
+	// larger than Config.LastDocumentLimit. Cached records have no LastDocument. Who may read the status bucket reads the
+	// documents here; it comes without the fields that are secret, see Config.SecretFields.
 	LastDocument stdjson.RawMessage `json:"lastDocument,omitempty"`
 	// DocumentRevision is the revision of LastDocument. Cached records have it.
 	DocumentRevision uint64 `json:"documentRevision,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/nagi-runtime/nagi/internal/secrets"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -15,13 +16,14 @@ import (
 // Records are the records of a client's entities, in its status bucket. There is one per key, and keys are those of the
 // entities. One controller writes them, by compare-and-set. All methods may be called concurrently.
 type Records struct {
-	bucket *bucket
-	keys   keyspace // of the status bucket
-	cfg    Config
-	limit  int // bytes of a record
-	status statusDecoder
-	recent *recordLRU
-	echoes *echoes
+	bucket  *bucket
+	keys    keyspace // of the status bucket
+	cfg     Config
+	limit   int // bytes of a record
+	status  statusDecoder
+	secrets *secrets.Fields
+	recent  *recordLRU
+	echoes  *echoes
 	// controller is whose records they are; nil: not known.
 	controller atomic.Pointer[string]
 	// current returns the cache of the client's current generation, nil if there is none; open makes one then.
@@ -162,7 +164,8 @@ func (r *Records) All() iter.Seq2[string, *Record] {
 }
 
 // Put writes a record if the stored one is at rec.Revision; 0 means that there must be none. It sets rec.Revision and
-// rec.SchemaVersion, and removes a LastDocument above Config.LastDocumentLimit. IsConflict if the stored one is at
+// rec.SchemaVersion, and removes the secret fields of LastDocument (Config.SecretFields), and all of it above
+// Config.LastDocumentLimit. IsConflict if the stored one is at
 // another revision.
 func (r *Records) Put(ctx context.Context, key string, rec *Record) error {
 	w, err := r.write(key, rec)
@@ -194,6 +197,9 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 		return write{}, err
 	}
 	rec.SchemaVersion = RecordSchemaVersion
+	if rec.LastDocument, err = r.secrets.Drop(rec.LastDocument); err != nil {
+		return write{}, newInvalid(r.cfg.Kind, r.bucket.name, key, "lastDocument", err.Error())
+	}
 	if len(rec.LastDocument) > max(r.cfg.LastDocumentLimit, 0) {
 		rec.LastDocument, rec.DocumentRevision = nil, 0
 	}

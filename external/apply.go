@@ -166,7 +166,7 @@ func (r *run[Desired, Observed]) conclude(
 		return false, r.pending(nil, "a change that goes on", 0), nil
 	case intent.Action == ActionDelete && seen.presence == absent && (done || intent.Answered || !r.createdLately()):
 		return true, Result[Observed]{State: StateAbsent, Did: ActionDelete}, r.keep(ctx, Entry{})
-	case intent.Action != ActionDelete && seen.presence == exists:
+	case intent.Action != ActionDelete && seen.presence == exists && r.knows(intent):
 		desired, err := r.wished(intent)
 		if err != nil {
 			return false, Result[Observed]{}, err
@@ -180,6 +180,12 @@ func (r *run[Desired, Observed]) conclude(
 		return false, Result[Observed]{}, nil
 	}
 	return false, r.pending(nil, fmt.Sprintf("the result of %s to be seen", intent.Action), 0), nil
+}
+
+// knows reports whether all that an intent wants is known. An older wish was written down without its secret fields, so
+// what is seen cannot be compared with it: settling then goes on as if it differed.
+func (r *run[Desired, Observed]) knows(intent *Intent) bool {
+	return !r.secret || r.desired != nil && r.desired.digest == intent.Digest
 }
 
 // observe asks the driver. It returns an error if the driver does not know.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -75,14 +74,6 @@ type Change struct{ Field, From, To string }
 
 // String is "field: from → to".
 func (c Change) String() string { return fmt.Sprintf("%s: %s → %s", c.Field, c.From, c.To) }
-
-func describe(changes []Change) string {
-	parts := make([]string, len(changes))
-	for i, change := range changes {
-		parts[i] = change.String()
-	}
-	return strings.Join(parts, ", ")
-}
 
 type presence uint8
 

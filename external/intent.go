@@ -22,7 +22,7 @@ type Intent struct {
 	Token  string `json:"token"` // the same for every try
 	Action Action `json:"action"`
 	// Digest and Desired say what is to be applied, so that a try can be repeated as it was. Neither keeps Desired
-	// secret.
+	// secret, except its secret fields, which both lack: see Reconcile.
 	Digest  string          `json:"digest,omitempty"`
 	Desired json.RawMessage `json:"desired,omitempty"`
 	// Tried is when the API was last called, or answered.

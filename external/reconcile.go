@@ -7,8 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/secrets"
 )
 
 // State is the state of a resource after Reconcile.
@@ -45,9 +48,13 @@ type Result[Observed any] struct {
 // makes the engine wait for the API.
 //
 // The intent holds Desired as JSON, in plain text, in the status bucket. After a crash Desired is read from there, so
-// Reconcile refuses one that is not the same after encoding and decoding. Keep secrets out of it: let it name the
-// secret, and the driver look it up. An unchanged wish must also encode the same each time: with the time of day in it,
-// each reconcile has a new wish.
+// Reconcile refuses one that is not the same after encoding and decoding. An unchanged wish must also encode the same
+// each time: with the time of day in it, each reconcile has a new wish.
+//
+// Fields of Desired with the tag `nagi:"secret"`, at any depth, are left out of the intent and of its digest, and of
+// changes only the fields are named in errors and events. Better still, let Desired name the secret, and the driver look
+// it up. A wish that differs from the last one in secret fields only is no new wish: Diff has to see the difference, and
+// under DriftReport and DriftIgnore it is left as drift. Errors of the driver are told as they are.
 func Reconcile[Desired, Observed any](
 	ctx context.Context, driver Driver[Desired, Observed], desired Desired, opts ...Option,
 ) (Result[Observed], error) {
@@ -55,7 +62,18 @@ func Reconcile[Desired, Observed any](
 	if err != nil {
 		return Result[Observed]{State: StateUnknown}, fmt.Errorf("encode what is desired of %s: %w", driver.Kind(), err)
 	}
-	if err := survives(desired, document); err != nil {
+	hidden, err := secrets.Of(reflect.TypeFor[Desired]())
+	if err == nil {
+		err = survives(desired, document)
+	}
+	if _, ok := errors.AsType[lostError](err); err != nil && hidden != nil && !ok {
+		err = errors.New("it is not the same after it was written as JSON and read; " +
+			"the values are not told, because it has secret fields")
+	}
+	if err == nil {
+		document, err = hidden.Drop(document)
+	}
+	if err != nil {
 		return Result[Observed]{State: StateUnknown},
 			fmt.Errorf("write down what is desired of %s: %w", driver.Kind(), err)
 	}
@@ -74,8 +92,8 @@ func ReconcileAbsent[Desired, Observed any](
 // wish is the desired state; a nil wish is that the resource be absent.
 type wish[Desired any] struct {
 	value    Desired
-	document []byte
-	digest   string
+	document []byte // without secret fields
+	digest   string // of the document
 }
 
 // wished returns the wish that an intent fulfils. If it is still the current wish, that is the reconciler's own value.
@@ -103,6 +121,7 @@ type run[Desired, Observed any] struct {
 	gate     Gate // nil: none
 	resource string
 	entry    Entry // as the store has it
+	secret   bool  // Desired has secret fields, which intents lack
 }
 
 var errNoRuntime = errors.New("the context has no Runtime: call it with the context of a reconcile, or see WithRuntime")
@@ -124,6 +143,11 @@ func reconcile[Desired, Observed any](
 		settings: settings, driver: driver, desired: desired,
 		runtime: runtime, gate: runtime.Gate(kind), resource: kind,
 	}
+	hidden, err := secrets.Of(reflect.TypeFor[Desired]())
+	if err != nil {
+		return unknown, fmt.Errorf("reconcile external %s: %w", kind, err)
+	}
+	r.secret = hidden != nil
 	if settings.name != "" {
 		r.resource += "/" + settings.name
 	}
@@ -249,7 +273,7 @@ func (r *run[Desired, Observed]) drifted(
 	if r.drift == DriftReport {
 		what := "it is missing"
 		if observed != nil {
-			what = describe(changes)
+			what = r.describe(changes)
 		}
 		r.runtime.Drifted(r.resource + " has drifted and is left so: " + what)
 	}

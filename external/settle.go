@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -133,7 +134,7 @@ func (r *run[Desired, Observed]) settleUpdate(
 		changes := r.driver.Diff(r.desired.value, seen.observed)
 		return false, Result[Observed]{}, errors.Join(
 			fmt.Errorf("update was done %v ago, and it still differs: %s",
-				time.Since(intent.Tried).Round(time.Second), describe(changes)), r.drop(ctx))
+				time.Since(intent.Tried).Round(time.Second), r.describe(changes)), r.drop(ctx))
 	}
 	result, err := r.apply(ctx, seen, intent, r.driver.Diff(r.desired.value, seen.observed))
 	return false, result, err
@@ -159,4 +160,15 @@ func (r *run[Desired, Observed]) settleDelete(
 	}
 	result, err := r.remove(ctx, seen, intent)
 	return false, result, err
+}
+
+// describe names changes in errors and events: with their values, unless Desired has secret fields.
+func (r *run[Desired, Observed]) describe(changes []Change) string {
+	parts := make([]string, len(changes))
+	for i, change := range changes {
+		if parts[i] = change.String(); r.secret {
+			parts[i] = change.Field
+		}
+	}
+	return strings.Join(parts, ", ")
 }

@@ -29,9 +29,11 @@ const (
 var mayImport = map[string][]string{
 	// A delete marker that is an answer deletes nothing.
 	"natsinformer": {"internal/answers", "internal/denials", "internal/foreign", "internal/natsversion"},
-	"external":     {},
+	"external":     {"internal/secrets"},
 	"recorder":     {"internal/denials", "internal/foreign"},
-	"entity":       {"natsinformer", "internal/answers", "internal/foreign", "internal/ownwrites", "internal/denials"},
+	"entity": {
+		"natsinformer", "internal/answers", "internal/denials", "internal/foreign", "internal/ownwrites", "internal/secrets",
+	},
 
 	"recorder/kuberecorder": {"recorder"},
 
@@ -41,6 +43,7 @@ var mayImport = map[string][]string{
 	"internal/guard":       {},
 	"internal/denials":     {},
 	"internal/answers":     {},
+	"internal/secrets":     {},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
 	"internal/netpoll":     {},

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -24,6 +25,8 @@ type credentials struct {
 	token       string // of the cluster administrator
 
 	certFile, keyFile, tokenFile, serviceAccountKeyFile string
+
+	etcdCertFile, etcdKeyFile string // of etcd and of the API server as its client, and of nobody else
 }
 
 // newCredentials makes credentials and writes the API server's files into dir.
@@ -33,6 +36,8 @@ func newCredentials(dir string) (*credentials, error) {
 		keyFile:               filepath.Join(dir, "server.key"),
 		tokenFile:             filepath.Join(dir, "tokens.csv"),
 		serviceAccountKeyFile: filepath.Join(dir, "service-account.key"),
+		etcdCertFile:          filepath.Join(dir, "etcd.crt"),
+		etcdKeyFile:           filepath.Join(dir, "etcd.key"),
 	}
 	secret := make([]byte, 16)
 	_, _ = rand.Read(secret) // never fails
@@ -45,6 +50,14 @@ func newCredentials(dir string) (*credentials, error) {
 	if c.certificate, err = newCertificate(key); err != nil {
 		return nil, err
 	}
+	etcdKey, etcdKeyPEM, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	etcdCertificate, err := newCertificate(etcdKey)
+	if err != nil {
+		return nil, err
+	}
 	_, serviceAccountKey, err := newKey()
 	if err != nil {
 		return nil, err
@@ -53,14 +66,24 @@ func newCredentials(dir string) (*credentials, error) {
 		c.certFile:              c.certificate,
 		c.keyFile:               keyPEM,
 		c.serviceAccountKeyFile: serviceAccountKey,
+		c.etcdCertFile:          etcdCertificate,
+		c.etcdKeyFile:           etcdKeyPEM,
 		// Members of system:masters are allowed everything, also where RBAC has no rules yet.
 		c.tokenFile: []byte(c.token + `,admin,admin,"system:masters"` + "\n"),
 	} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
+		if err := writePrivate(file, content); err != nil {
 			return nil, fmt.Errorf("write credentials: %w", err)
 		}
 	}
 	return c, nil
+}
+
+// writePrivate writes a file that only this user may read, also if others could read it before.
+func writePrivate(file string, content []byte) error {
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(file, content, 0o600)
 }
 
 func newKey() (*ecdsa.PrivateKey, []byte, error) {
@@ -83,7 +106,7 @@ func newCertificate(key *ecdsa.PrivateKey) ([]byte, error) {
 		NotBefore:             time.Now().Add(-time.Hour),
 		NotAfter:              time.Now().AddDate(10, 0, 0),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 		IPAddresses:           []net.IP{net.ParseIP(ports.Host)},

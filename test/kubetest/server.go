@@ -207,7 +207,8 @@ func (s *Server) flags() []string {
 	if s.owner != nil {
 		flags = append(flags, "-temporary", s.dir)
 	}
-	return append(append(flags, "-store", s.etcdDir(), "--",
+	return append(append(flags, "-store", s.etcdDir(),
+		"-certificate", s.creds.etcdCertFile, "-key", s.creds.etcdKeyFile, "--",
 		"--bind-address="+ports.Host,
 		"--secure-port="+strconv.Itoa(s.port),
 		"--tls-cert-file="+s.creds.certFile,

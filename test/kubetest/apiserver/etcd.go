@@ -5,16 +5,22 @@ import (
 	"net/url"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// startEtcd starts an etcd of one member in this process and returns when it serves.
-func startEtcd(dir string) (*embed.Etcd, error) {
+// startEtcd starts an etcd of one member in this process and returns when it serves. It serves only who has the key,
+// because other users of the machine may connect to its ports, and who writes to etcd is above all rights.
+func startEtcd(dir, certFile, keyFile string) (*embed.Etcd, error) {
 	// The API server is in the same process, so nobody else needs to know the ports: the system chooses them, anew at
 	// each start.
-	loopback := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	loopback := []url.URL{{Scheme: "https", Host: "127.0.0.1:0"}}
 	cfg := embed.NewConfig()
 	cfg.Dir = dir
+	cfg.ClientTLSInfo = transport.TLSInfo{
+		CertFile: certFile, KeyFile: keyFile, TrustedCAFile: certFile, ClientCertAuth: true,
+	}
+	cfg.PeerTLSInfo = cfg.ClientTLSInfo
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = loopback, loopback
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = loopback, loopback
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)

@@ -2,7 +2,7 @@
 // Kubernetes. It is a module of its own, so that the several hundred modules that Kubernetes needs do not become
 // dependencies of those who use Nagi.
 //
-//	apiserver [-temporary dir] -store dir -- [flags of kube-apiserver]
+//	apiserver [-temporary dir] -store dir -certificate file -key file -- [flags of kube-apiserver]
 //
 // Standard input ties it to the process that started it: a line "stop" ends it in good order; the end of the input
 // without one says that the other process died, and then it leaves at once and removes the directory named by
@@ -24,25 +24,30 @@ import (
 func main() {
 	store := flag.String("store", "", "the `directory` in which etcd keeps its data")
 	temporary := flag.String("temporary", "", "a `directory` to remove if the process that started this one dies")
+	certFile := flag.String("certificate", "", "a `file`, for etcd and for its clients, signed by itself")
+	keyFile := flag.String("key", "", "a `file` with the key of the certificate")
 	flag.Parse()
-	if err := run(*store, *temporary, flag.Args()); err != nil {
+	if err := run(*store, *temporary, *certFile, *keyFile, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "apiserver:", err)
 		os.Exit(1)
 	}
 }
 
-func run(store, temporary string, args []string) error {
+func run(store, temporary, certFile, keyFile string, args []string) error {
 	command := app.NewAPIServerCommand()
 	// A Ctrl-C goes to every process of the terminal. The one that started us decides when the API server has to end.
 	signal.Ignore(os.Interrupt)
 	go watchParent(temporary)
 
-	etcd, err := startEtcd(store)
+	etcd, err := startEtcd(store, certFile, keyFile)
 	if err != nil {
 		return fmt.Errorf("start etcd: %w", err)
 	}
 	defer etcd.Close()
-	command.SetArgs(append([]string{"--etcd-servers=http://" + etcd.Clients[0].Addr().String()}, args...))
+	command.SetArgs(append([]string{
+		"--etcd-servers=https://" + etcd.Clients[0].Addr().String(),
+		"--etcd-cafile=" + certFile, "--etcd-certfile=" + certFile, "--etcd-keyfile=" + keyFile,
+	}, args...))
 	return command.Execute()
 }
 

@@ -1,0 +1,112 @@
+package external
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+type keyed struct {
+	Size int    `json:"size"`
+	Key  string `json:"key" nagi:"secret"`
+}
+
+// keyedAPI applies, and loses its first answer.
+type keyedAPI struct {
+	is    *keyed
+	calls int
+}
+
+func (*keyedAPI) Kind() string { return "Keyed" }
+
+func (a *keyedAPI) Observe(context.Context, Target) (Observation[keyed], error) {
+	if a.is == nil {
+		return Absent[keyed](), nil
+	}
+	return Exists(*a.is), nil
+}
+
+func (*keyedAPI) Diff(desired, observed keyed) []Change {
+	if desired == observed {
+		return nil
+	}
+	return []Change{{Field: "key", From: observed.Key, To: desired.Key}}
+}
+
+func (a *keyedAPI) Apply(_ context.Context, r ApplyRequest[keyed, keyed]) (Outcome, error) {
+	a.is = &r.Desired
+	if a.calls++; a.calls == 1 {
+		return Outcome{}, errors.New("the answer is lost")
+	}
+	return Done(), nil
+}
+
+func (a *keyedAPI) Delete(context.Context, DeleteRequest[keyed]) (Outcome, error) { return Done(), nil }
+
+// remembering is the Runtime of one primary. It keeps all that is written down or reported.
+type remembering struct {
+	entry Entry
+	said  []string
+}
+
+func (*remembering) Owner() Owner                                  { return Owner{Kind: "Site", Key: "a"} }
+func (r *remembering) Store() Store                                { return r }
+func (*remembering) Gate(string) Gate                              { return nil }
+func (r *remembering) Pending(what string, _ time.Duration)        { r.said = append(r.said, what) }
+func (r *remembering) Drifted(what string)                         { r.said = append(r.said, what) }
+func (r *remembering) Load(context.Context, string) (Entry, error) { return r.entry, nil }
+
+func (r *remembering) Save(_ context.Context, _ string, _, after Entry) error {
+	r.entry = after
+	data, err := json.Marshal(after)
+	r.said = append(r.said, string(data))
+	return err
+}
+
+func TestAnIntentWithoutItsSecretsIsSettledAfterACrash(t *testing.T) {
+	runtime, api := &remembering{}, &keyedAPI{}
+	ctx := WithRuntime(t.Context(), runtime)
+	if _, err := Reconcile(ctx, Driver[keyed, keyed](api), keyed{1, "s3cr3t-1"}, Settle(0)); err == nil {
+		t.Fatal("the first call succeeded")
+	}
+	if runtime.entry.Intent == nil || string(runtime.entry.Intent.Desired) != `{"size":1}` {
+		t.Fatalf("intent %+v", runtime.entry.Intent)
+	}
+	result, err := Reconcile(ctx, Driver[keyed, keyed](api), keyed{2, "s3cr3t-2"}, Settle(0))
+	if err != nil || result.State != StateSynced || *api.is != (keyed{2, "s3cr3t-2"}) || runtime.entry.Intent != nil {
+		t.Errorf("%+v, %v; the API has %+v", result, err, api.is)
+	}
+	api.is.Key = "s3cr3t-of-somebody"
+	result, err = Reconcile(ctx, Driver[keyed, keyed](api), keyed{2, "s3cr3t-2"}, Drift(DriftReport))
+	if err != nil || result.State != StateDrifted || len(result.Drift) != 1 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	for _, said := range runtime.said {
+		if strings.Contains(said, "s3cr3t") {
+			t.Error(said)
+		}
+	}
+}
+
+// growing is longer each time that it is encoded.
+type growing string
+
+func (g growing) MarshalJSON() ([]byte, error) { return json.Marshal(string(g) + "+") }
+
+func TestAWishThatDoesNotSurviveIsRefusedWithoutItsSecrets(t *testing.T) {
+	type wish struct {
+		Key growing `json:"key" nagi:"secret"`
+	}
+	_, err := Reconcile(t.Context(), Driver[wish, keyed](unused[wish]{}), wish{"s3cr3t"})
+	if err == nil || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), "not the same") {
+		t.Error(err)
+	}
+}
+
+// unused is a driver that is never called for more than its kind.
+type unused[Desired any] struct{ Driver[Desired, keyed] }
+
+func (unused[Desired]) Kind() string { return "Keyed" }

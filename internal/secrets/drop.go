@@ -1,0 +1,87 @@
+package secrets
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Drop returns the document without its secret members. The error holds nothing of the document.
+func (f *Fields) Drop(document []byte) ([]byte, error) {
+	if f == nil || len(document) == 0 {
+		return document, nil
+	}
+	for _, n := range []*node{f.tagged, f.paths} {
+		if n == nil {
+			continue
+		}
+		d := jsontext.NewDecoder(bytes.NewReader(document),
+			jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		var out bytes.Buffer
+		if err := n.copy(d, &out); err != nil {
+			return nil, fmt.Errorf("leave out its secret fields: it is no valid JSON at byte %d", d.InputOffset())
+		}
+		document = out.Bytes()
+	}
+	return document, nil
+}
+
+// copy copies the next value, without what is secret in it.
+func (n *node) copy(d *jsontext.Decoder, out *bytes.Buffer) error {
+	kind := d.PeekKind()
+	if n == nil || kind != '{' && kind != '[' {
+		value, err := d.ReadValue()
+		out.Write(value)
+		return err
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	out.WriteByte(byte(kind))
+	separate := func(first int) {
+		if out.Len() > first {
+			out.WriteByte(',')
+		}
+	}
+	for first := out.Len(); d.PeekKind() != '}' && d.PeekKind() != ']'; {
+		if kind == '[' {
+			separate(first)
+			if err := n.each.copyUnlessSecret(d, out); err != nil {
+				return err
+			}
+			continue
+		}
+		name, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		name = name.Clone()
+		text, _ := jsontext.AppendUnquote(nil, name) // it was read, so it is a string
+		member := n.member(string(text))
+		if member != nil && member.secret {
+			if err := d.SkipValue(); err != nil {
+				return err
+			}
+			continue
+		}
+		separate(first)
+		out.Write(name)
+		out.WriteByte(':')
+		if err := member.copy(d, out); err != nil {
+			return err
+		}
+	}
+	end, err := d.ReadToken()
+	out.WriteString(end.String())
+	return err
+}
+
+// copyUnlessSecret is copy for an element of an array, which keeps its place.
+func (n *node) copyUnlessSecret(d *jsontext.Decoder, out *bytes.Buffer) error {
+	if n != nil && n.secret {
+		out.WriteString("null")
+		return d.SkipValue()
+	}
+	return n.copy(d, out)
+}

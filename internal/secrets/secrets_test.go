@@ -1,0 +1,155 @@
+package secrets
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+type linked struct {
+	Name string             `json:"name"`
+	Pw   string             `json:"pw,omitempty" nagi:"secret"`
+	Next map[string]*linked `json:"next,omitempty"`
+	List peers              `json:"list,omitempty"`
+}
+
+type peers []*linked
+
+type base struct {
+	Token string `json:"token,omitempty" nagi:"secret"`
+	Both  string `json:"both"`
+}
+
+type outer struct {
+	base
+	*Hidden `nagi:"secret"`
+	Both    *linked `json:"both,omitempty"` // not base's
+	Tree    linked  `json:"tree"`
+	Untold  string  `nagi:"secret"`
+	Out     string  `json:"-" nagi:"secret"`
+	Any     any     `json:"any,omitempty"`
+}
+
+type Hidden struct {
+	A, B string `json:",omitempty"`
+	c    string
+}
+
+func drop(t *testing.T, f *Fields, document string) string {
+	t.Helper()
+	out, err := f.Drop([]byte(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestTaggedFieldsAreDroppedAtAnyDepth(t *testing.T) {
+	deep := linked{Name: "n", Pw: "x", List: peers{{Name: "m", Pw: "x"}}}
+	document, err := json.Marshal(outer{
+		base: base{Token: "x"}, Hidden: &Hidden{A: "x", B: "x", c: "x"}, Untold: "x", Out: "x", Both: &deep,
+		Tree: linked{Name: "o", Next: map[string]*linked{"p": &deep}}, Any: []any{"y"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Of(reflect.TypeFor[*outer]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const kept = `{"name":"n","list":[{"name":"m"}]}`
+	want := `{"both":` + kept + `,"tree":{"name":"o","next":{"p":` + kept + `}},"any":["y"]}`
+	if got := drop(t, f, string(document)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if again, _ := Of(reflect.TypeFor[*outer]()); again != f {
+		t.Error("the type was read again")
+	}
+}
+
+// Another reader of the document takes these for the field, too.
+func TestNamesAreComparedWithoutRegardToCase(t *testing.T) {
+	f, err := Of(reflect.TypeFor[base]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{`TOKEN`, `\u0074oken`, "to\u212aen"} {
+		if got := drop(t, f, `{"`+name+`":"x", "token":{"deep":"x"},"both":"y"}`); got != `{"both":"y"}` {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestPathsAndTagsAddUp(t *testing.T) {
+	f, err := Of(reflect.TypeFor[outer]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err = f.With([]string{"tree.name", "any.users[].key", "any.all.*.key", "any.list[]"}, reflect.TypeFor[outer]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := drop(t, f, `{"token":"x","tree":{"name":"x","pw":"x"},`+
+		`"any":{"users":[{"key":"x","a":1},3],"all":{"o":{"key":"x"},"p":[]},"list":["x",["x"]],"key":"y"}}`)
+	want := `{"tree":{},"any":{"users":[{"a":1},3],"all":{"o":{},"p":[]},"list":[null,null],"key":"y"}}`
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if !f.Has("Token") || !f.Has("any") || f.Has("both2") {
+		t.Error("Has is wrong")
+	}
+}
+
+func TestAPathThatATypeCannotHaveNamesWhatWasMeant(t *testing.T) {
+	for path, says := range map[string]string{
+		"tree.nmae":        `is it "name"?`,
+		"tree.list.pw":     `write "[]" after the array's name`,
+		"tree.next[].pw":   `"*" for all`,
+		"tree.next.a.zzzz": "it has list, name, next, pw",
+		"token.a":          "nothing below a string",
+		"":                 "a path is written as",
+		"tree..name":       "a path is written as",
+		"[]":               "a path is written as",
+	} {
+		_, err := (*Fields)(nil).With([]string{path}, reflect.TypeFor[outer]())
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	if _, err := (*Fields)(nil).With([]string{"spec.any[].thing"}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAMisspeltTagIsAnError(t *testing.T) {
+	type wrong struct {
+		A string `nagi:"secrets"`
+	}
+	if _, err := Of(reflect.TypeFor[[]wrong]()); err == nil || !strings.Contains(err.Error(), `only nagi:"secret"`) {
+		t.Error(err)
+	}
+}
+
+func TestWhatHasNoSecretsCostsNothing(t *testing.T) {
+	f, err := Of(reflect.TypeFor[struct{ A []string }]())
+	if f != nil || err != nil {
+		t.Fatal(f, err)
+	}
+	document := []byte(`{"A":["a"]}`)
+	if n := testing.AllocsPerRun(100, func() { _, _ = f.Drop(document) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestTheErrorOfABrokenDocumentHoldsNothingOfIt(t *testing.T) {
+	f, err := Of(reflect.TypeFor[base]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range []string{`{"token":"s3cr3t`, `{"both":s3cr3t}`, `{"token":"a"]`, `{"both":[s3cr3t]}`, `[s`} {
+		if _, err := f.Drop([]byte(document)); err == nil || strings.Contains(err.Error(), "s3") {
+			t.Errorf("%s: %v", document, err)
+		}
+	}
+}
