@@ -458,7 +458,8 @@ func TestWithOwnerProofSaysWhatItNeeds(t *testing.T) {
 			[]Option{WithOwnerProof(proofSecret('a')), WithOwnerProof(proofSecret('b'))}, []string{"twice"},
 		},
 		"no teardown": {
-			[]Option{WithOwnerProof(proofSecret('a')), WithoutTeardown()}, []string{"WithOwnerProof", "WithoutTeardown"},
+			[]Option{WithOwnerProof(proofSecret('a')), WithoutTeardown()},
+			[]string{"WithOwnerProof", "WithoutTeardown"},
 		},
 		"a deleter of no resource": {
 			[]Option{WithOwnerProof(proofSecret('a')), OwnsKube(informer, WithDeleter(deleter))},
