@@ -38,10 +38,11 @@ import (
 // proof stays true for the object's place and name as long as the owner is the same: who has read it and may create an
 // object of that very name, after the first one is gone, can put it there. It names no cluster: of two clusters under
 // one controller, each takes the other's proof for an object of the same namespace and name. It does not keep anybody
-// from handing an object over to a primary whose reconciler writes one of that name.
+// from handing an object over to a primary whose reconciler writes one of that name. And where Kubernetes copies
+// annotations, as those of a Deployment to its ReplicaSets, the copy proves nothing, so the runtime leaves them.
 //
-// New fails if a secret is missing or too short, with WithoutTeardown, and for a deleter of a Kubernetes source that
-// does not tell its resource; see OwnsKube. The Kumori API has no such option: it never deletes by itself.
+// New fails if a secret is missing or too short, with WithoutTeardown, and for a [Deleter] that does not tell the
+// resource of its objects. The Kumori API has no such option: it never deletes by itself.
 func WithOwnerProof(secrets ...[]byte) Option {
 	return func(o *engine.Options) error {
 		made, err := ownerproof.New(secrets...)

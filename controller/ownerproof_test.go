@@ -25,6 +25,7 @@ type proving struct {
 	pages, drafts *entity.Client[*page]
 	c             *Controller[*site]
 	r             *running
+	log           logLines
 }
 
 func newProving(t *testing.T, opts ...Option) *proving {
@@ -43,7 +44,19 @@ func (p *proving) begin(opts ...Option) {
 		WithBackoff(5*time.Millisecond, 50*time.Millisecond),
 	}, opts...)...)
 	must(p.t, err)
-	p.c, p.r = c, p.run(c)
+	p.c, p.r = c, p.run(logging{c, p.log.logger()})
+}
+
+// logged are the lines of the log whose message begins so.
+func (p *proving) logged(beginning string) (found []map[string]any) {
+	p.log.mu.Lock()
+	defer p.log.mu.Unlock()
+	for _, line := range p.log.lines {
+		if message, ok := line["msg"].(string); ok && strings.HasPrefix(message, beginning) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 func (p *proving) reconcile(ctx context.Context, req Request) (Result, error) {
@@ -148,7 +161,29 @@ func TestWithAProofACopyOfTheMarksOfAnOwnerDeletesNothing(t *testing.T) {
 			if stats := p.c.Stats(); stats.Orphaned != 0 || stats.LeftUnproven != 2 {
 				t.Errorf("%d orphaned, %d left by the teardown", stats.Orphaned, stats.LeftUnproven)
 			}
+			p.toldOnce()
 		})
+	}
+}
+
+// toldOnce checks that the log names each object that somebody marked once, and the end of the teardown two.
+func (p *proving) toldOnce() {
+	p.t.Helper()
+	named := map[string]int{}
+	for _, line := range p.logged("Objects name an owner of this controller and carry no valid proof") {
+		for _, name := range line["first"].([]any) {
+			named[name.(string)]++
+		}
+	}
+	want := map[string]int{
+		"Owns Page (bucket pages) victim": 1, "Owns Page (bucket pages) late": 1, "Owns Draft (bucket drafts) home": 1,
+	}
+	if !maps.Equal(named, want) {
+		p.t.Errorf("sweeps have named %v, want %v", named, want)
+	}
+	ends := p.logged("The teardown has left objects")
+	if len(ends) != 1 || ends[0]["all"] != 2.0 || ends[0]["key"] != "home" || len(ends[0]["first"].([]any)) != 2 {
+		p.t.Errorf("the teardown has said %v", ends)
 	}
 }
 
@@ -423,7 +458,8 @@ func TestWithOwnerProofSaysWhatItNeeds(t *testing.T) {
 			[]Option{WithOwnerProof(proofSecret('a')), WithOwnerProof(proofSecret('b'))}, []string{"twice"},
 		},
 		"no teardown": {
-			[]Option{WithOwnerProof(proofSecret('a')), WithoutTeardown()}, []string{"WithOwnerProof", "WithoutTeardown"},
+			[]Option{WithOwnerProof(proofSecret('a')), WithoutTeardown()},
+			[]string{"WithOwnerProof", "WithoutTeardown"},
 		},
 		"a deleter of no resource": {
 			[]Option{WithOwnerProof(proofSecret('a')), OwnsKube(informer, WithDeleter(deleter))},

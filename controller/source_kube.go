@@ -165,7 +165,8 @@ func (o *sourceOptions) onlyForKube() error {
 
 // Deleter deletes objects of a Kubernetes source for cascade and sweep. Delete must delete only the object that was
 // seen, by preconditions on uid and resourceVersion. It may return IsNotFound, which counts as success; after another
-// error it is called again. kube.Deleter makes one.
+// error it is called again. kube.Deleter makes one. WithOwnerProof needs one that also has the method
+// GroupResource() schema.GroupResource, which tells the resource of the objects.
 type Deleter interface {
 	Delete(ctx context.Context, obj metav1.Object) error
 }

@@ -111,7 +111,13 @@ func SetOwner(obj metav1.Object, kind, key, instance string) {
 }
 
 func withOwner(existing, owner map[string]string) map[string]string {
-	out := make(map[string]string, len(existing)+len(owner))
+	size := len(existing)
+	for name, value := range owner {
+		if _, ok := existing[name]; !ok && value != "" {
+			size++
+		}
+	}
+	out := make(map[string]string, size)
 	for name, value := range existing {
 		out[name] = value
 	}

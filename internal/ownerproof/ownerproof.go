@@ -102,7 +102,9 @@ func (s *Secrets) Sign(subject Subject) string {
 	m := first.macs.Get().(*mac)
 	defer first.macs.Put(m)
 	m.compute(&subject)
-	return first.id + separator + encoded.EncodeToString(m.sum)
+	m.text = append(append(m.text[:0], first.id...), separator...)
+	m.text = encoded.AppendEncode(m.text, m.sum)
+	return string(m.text)
 }
 
 // Verify reports whether one of the secrets has made the proof that an object carries.

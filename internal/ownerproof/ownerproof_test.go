@@ -54,18 +54,22 @@ func TestAProofIsForOneOwnerAndOneObject(t *testing.T) {
 func TestAByteBelongsToOneField(t *testing.T) {
 	s := secrets(t, secret('a'))
 	seen := map[string]string{}
-	for name, subject := range map[string]ownerproof.Subject{
-		"none":                 {In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab"},
-		"group to resource":    {In: ownerproof.Kube("a", "bab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab"},
-		"resource to kind":     {In: ownerproof.Kube("ab", "a"), Kind: "bab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab"},
-		"kind to key":          {In: ownerproof.Kube("ab", "ab"), Kind: "a", Key: "bab", Instance: "ab", Namespace: "ab", Name: "ab"},
-		"key to instance":      {In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "a", Instance: "bab", Namespace: "ab", Name: "ab"},
-		"instance to ns":       {In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "ab", Instance: "a", Namespace: "bab", Name: "ab"},
-		"namespace to name":    {In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "a", Name: "bab"},
-		"all of it":            {In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "ab", Instance: "ab", Name: "abab"},
-		"a bucket":             {In: ownerproof.Bucket("ab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab"},
-		"a group of that name": {In: ownerproof.Kube("", "ab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab"},
+	for name, change := range map[string]func(*ownerproof.Subject){
+		"none":              func(*ownerproof.Subject) {},
+		"group to resource": func(o *ownerproof.Subject) { o.In = ownerproof.Kube("a", "bab") },
+		"resource to kind":  func(o *ownerproof.Subject) { o.In, o.Kind = ownerproof.Kube("ab", "a"), "bab" },
+		"kind to key":       func(o *ownerproof.Subject) { o.Kind, o.Key = "a", "bab" },
+		"key to instance":   func(o *ownerproof.Subject) { o.Key, o.Instance = "a", "bab" },
+		"instance to space": func(o *ownerproof.Subject) { o.Instance, o.Namespace = "a", "bab" },
+		"namespace to name": func(o *ownerproof.Subject) { o.Namespace, o.Name = "a", "bab" },
+		"all of it":         func(o *ownerproof.Subject) { o.Namespace, o.Name = "", "abab" },
+		"a bucket":          func(o *ownerproof.Subject) { o.In = ownerproof.Bucket("ab") },
+		"no group":          func(o *ownerproof.Subject) { o.In = ownerproof.Kube("", "abab") },
 	} {
+		subject := ownerproof.Subject{
+			In: ownerproof.Kube("ab", "ab"), Kind: "ab", Key: "ab", Instance: "ab", Namespace: "ab", Name: "ab",
+		}
+		change(&subject)
 		proof := s.Sign(subject)
 		if other, twice := seen[proof]; twice {
 			t.Errorf("%q and %q have the same proof", name, other)

@@ -28,20 +28,21 @@ func (t *Teardown) RemoveRecordWithoutAnchor(ctx context.Context, key string) er
 }
 
 // removeAnchor removes the record by compare-and-set on what it is now: a status written meanwhile goes with it.
-func (t *Teardown) removeAnchor(ctx context.Context, key string) error {
+// removed is false if there was none: an event may have begun a teardown that was about to end, and then two end.
+func (t *Teardown) removeAnchor(ctx context.Context, key string) (removed bool, err error) {
 	for tries := 0; ; tries++ {
 		held, err := t.Anchors.Live(ctx, key)
 		if err == nil && held == nil {
-			return nil
+			return false, nil
 		}
 		if err == nil {
 			err = t.Records.Delete(ctx, key, held.Revision)
 		}
 		if err == nil || apierrors.IsNotFound(err) {
-			return nil
+			return err == nil, nil
 		}
 		if !apierrors.IsConflict(err) || tries == record.MaxConflicts {
-			return fmt.Errorf("remove the record of %s %q: %w", t.Kind, key, err)
+			return false, fmt.Errorf("remove the record of %s %q: %w", t.Kind, key, err)
 		}
 	}
 }

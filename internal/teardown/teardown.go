@@ -139,11 +139,11 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 	if !conclusive {
 		return false, t.APIs.CannotList(key)
 	}
-	if err := t.removeRecords(ctx, a); err != nil {
-		return true, err
+	ended, err := t.removeRecords(ctx, a)
+	if ended {
+		a.tellUnproven(ctx)
 	}
-	a.tellUnproven(ctx)
-	return true, nil
+	return true, err
 }
 
 // withLeftOpen is the error of a clean-up that failed, with the intents that were left open. Somebody else settles
@@ -155,20 +155,20 @@ func withLeftOpen(left *apisource.LeftOpen, err error) error {
 	return fmt.Errorf("%w; and %v", left.Err, err)
 }
 
-// removeRecords ends the teardown. Intents that say what was only observed outlive the anchor, or the next teardown
-// after a crash would not know of it.
-func (t *Teardown) removeRecords(ctx context.Context, a *absence) error {
+// removeRecords ends the teardown, unless another one has. Intents that say what was only observed outlive the anchor,
+// or the next teardown after a crash would not know of it.
+func (t *Teardown) removeRecords(ctx context.Context, a *absence) (ended bool, err error) {
 	if err := a.still(ctx); err != nil {
-		return err
+		return false, err
 	}
 	if a.spared {
-		if err := t.removeAnchor(ctx, a.key); err != nil {
-			return err
+		if ended, err = t.removeAnchor(ctx, a.key); err != nil {
+			return false, err
 		}
-		return t.APIs.RemoveIntents(ctx, a.key)
+		return ended, t.APIs.RemoveIntents(ctx, a.key)
 	}
 	if err := t.APIs.RemoveIntents(ctx, a.key); err != nil {
-		return err
+		return false, err
 	}
 	return t.removeAnchor(ctx, a.key)
 }

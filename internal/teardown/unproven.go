@@ -38,7 +38,7 @@ func (a *absence) tellUnproven(ctx context.Context) {
 	names := slices.Sorted(maps.Keys(a.unproven))
 	klog.FromContext(ctx).Info("The teardown has left objects that name this owner and carry no valid proof of it: "+
 		"delete them by hand if they were the owner's",
-		"first", names[:min(all, namesInLog)], "all", all)
+		"key", a.key, "first", names[:min(all, namesInLog)], "all", all)
 }
 
 // unproves counts an object that names an owner of ours and does not prove it. It reports whether the object is such.

@@ -49,7 +49,7 @@ func (w *world) forge(as kubernetes.Interface, name string, marked *corev1.Confi
 }
 
 // TestWhoMayUpdateAndNotDeleteHasNothingDeletedWhereOwnersAreProven. Where they are not, he has: he gives somebody's
-// ConfigMap the marks that he reads on another one, and the runtime deletes it with their owner, by cascade or by sweep.
+// ConfigMap the marks that he reads on another one, and the runtime deletes it with their owner, by cascade or sweep.
 func TestWhoMayUpdateAndNotDeleteHasNothingDeletedWhereOwnersAreProven(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -131,8 +131,8 @@ var provers = map[string]func(context.Context, *world, *kube.Handle[*corev1.Conf
 	},
 }
 
-// TestProofsAreWrittenOnceAndThenCalm: when the option is given, when another secret is the first, and when somebody has
-// taken a proof off.
+// TestProofsAreWrittenOnceAndThenCalm: when the option is given, when another secret is the first, and when somebody
+// has taken a proof off.
 func TestProofsAreWrittenOnceAndThenCalm(t *testing.T) {
 	t.Parallel()
 	for name, write := range provers {
@@ -182,7 +182,9 @@ func TestProofsAreWrittenOnceAndThenCalm(t *testing.T) {
 			}
 			// One write is the disturber's.
 			round("taken off", 2, func() {
-				w.updateMap("settings", func(m *corev1.ConfigMap) { delete(m.Annotations, entity.OwnerProofAnnotation) })
+				w.updateMap("settings", func(m *corev1.ConfigMap) {
+					delete(m.Annotations, entity.OwnerProofAnnotation)
+				})
 				eventually(t, "it is proven again", func() bool { return proof() == second })
 			}, controller.WithOwnerProof(proofSecret('b')))
 		})
