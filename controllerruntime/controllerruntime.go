@@ -41,6 +41,7 @@ type ControllerRuntime[
 
 	mu       sync.Mutex
 	began    bool // Run was called
+	strict   bool // see RequireInstance
 	custom   IController
 	recorder *recorder.Recorder // while Run runs
 	sweep    func()             // while garbage is collected
@@ -124,6 +125,17 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) SetCustomControll
 	r.custom = customController
 }
 
+// RequireInstance has secondaries that name no installation taken for another installation's: HandleSecondary and
+// DecomposeKubeSecondaryResource find no owner for them, and GarbageSecondaries leaves them. Without it they count as
+// this installation's, because the original Kumori runtime names none. So call it, before Run, where nothing is left
+// that the original made: each secondary written since, with SetOwner or a helper, names its installation. A call after
+// Run has begun has no effect.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) RequireInstance() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.strict = true
+}
+
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) customController() IController {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,6 +185,9 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.C
 	r.recorder = events
 	r.engine.SetWorkers(threadiness)
 	r.engine.SetRecorder(events)
+	if r.strict {
+		r.engine.RequireInstance()
+	}
 	r.mu.Unlock()
 	return r.controller.Run(ctx)
 }

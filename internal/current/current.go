@@ -31,8 +31,8 @@ type Writer interface {
 	Controller() string
 	// Warn records a warning event on the primary.
 	Warn(reason, message string)
-	// MayOwn refuses to own an object of a place that is in another namespace than the primary: it would be written, and
-	// then ignored for ever. The key is the object's.
+	// MayOwn refuses to own an object of a place that is in another namespace than the primary: it would be written,
+	// and then ignored for ever. The key is the object's.
 	MayOwn(place source.Place, key string) error
 	// Want notes that the primary is to own an object of a place. With "" for a key it says only that what is to be
 	// owned there is known.

@@ -138,6 +138,9 @@ func (e *Engine) addSources() error {
 // SetWorkers sets how many keys are reconciled at once, before run.
 func (e *Engine) SetWorkers(n int) { e.opts.Workers = n }
 
+// RequireInstance has what names no installation taken for another one's, before run.
+func (e *Engine) RequireInstance() { e.opts.RequireInstance = true }
+
 // SetRecorder says who takes events, before run.
 func (e *Engine) SetRecorder(r eventRecorder) { e.opts.Recorder = r }
 
@@ -205,7 +208,9 @@ func (e *Engine) OwnersIn(s any) source.Mapper {
 // Claim says what the runtime may delete. Under the Kumori API, which never deletes by itself, an object that names no
 // installation counts too.
 func (e *Engine) Claim() owner.Claim {
-	return owner.Claim{Kind: e.Kind, Instance: e.InstanceID(), Unnamed: e.opts.WithoutCascade}
+	return owner.Claim{
+		Kind: e.Kind, Instance: e.InstanceID(), Unnamed: e.opts.WithoutCascade, Strict: e.opts.RequireInstance,
+	}
 }
 
 // InstanceID is the id of the installation; "" while it is not known.

@@ -37,9 +37,11 @@ func (m mark) is(value string) bool {
 // denies reports whether m is there and names another value.
 func (m mark) denies(value string) bool { return !m.none() && !m.is(value) }
 
+// contradicts lets a label say the value itself, as somebody may write it by hand; but not where it then says what
+// stands for another value.
 func (m mark) contradicts() bool {
-	return m.annotation != "" && m.label != "" && m.annotation != m.label &&
-		m.label != entity.OwnerLabelValue(m.annotation)
+	byHand := m.annotation == m.label && !strings.HasPrefix(m.label, HashPrefix)
+	return m.annotation != "" && m.label != "" && !byHand && m.label != entity.OwnerLabelValue(m.annotation)
 }
 
 // Owner returns what is named. Where a label alone names the key, that may be a hash.
@@ -88,6 +90,8 @@ type Claim struct {
 	// Unnamed claims what names no installation, too: what the original Kumori runtime has made. That knows of no
 	// contradictions, and its controllers delete by themselves, so then the annotations win.
 	Unnamed bool
+	// Strict takes what names no installation for another one's.
+	Strict bool
 
 	anyNamespace bool // see In
 }
@@ -99,7 +103,7 @@ func (c Claim) MayDelete(obj metav1.Object) bool {
 		return false
 	}
 	if n.instance.none() {
-		return c.Unnamed
+		return c.Unnamed && !c.Strict
 	}
 	return c.Instance != "" && n.instance.is(c.Instance)
 }
@@ -111,4 +115,6 @@ func (c Claim) OwnerOf(obj metav1.Object) (n Named, ok bool) {
 }
 
 // IsForeign reports whether what names n is another installation's.
-func (c Claim) IsForeign(n Named) bool { return n.instance.denies(c.Instance) }
+func (c Claim) IsForeign(n Named) bool {
+	return n.instance.denies(c.Instance) || c.Strict && n.instance.none()
+}

@@ -118,8 +118,8 @@ func (o *ownerless) crosses(s source.Owned, obj metav1.Object, claim owner.Claim
 
 // lived reports whether the leader has a marker of the delete of an owner that has neither a document nor a record. It
 // counts an object without: who may write secondaries can name any owner, and what names one that never was may be
-// another installation's, as where two installations of the original Kumori runtime share a cluster. What the leader was
-// not asked for, or did not answer, waits for another sweep.
+// another installation's, as where two installations of the original Kumori runtime share a cluster. What the leader
+// was not asked for, or did not answer, waits for another sweep.
 func (o *ownerless) lived(ctx context.Context, s source.Owned, obj metav1.Object, key string) bool {
 	switch o.ask(ctx, key) {
 	case marked:
@@ -173,9 +173,9 @@ func (o *ownerless) report(ctx context.Context) {
 			"first", o.unmarked.first, "all", o.Unmarked)
 	}
 	if len(o.neverWas.first) > 0 {
-		klog.FromContext(ctx).Info("Objects name an owner that, as far as anybody can tell, never was: it has neither a "+
-			"document nor a record, and the leader no marker of its delete. Nothing deletes them, because somebody "+
-			"else may have made them; delete them by hand if nobody needs them",
+		klog.FromContext(ctx).Info("Objects name an owner that, as far as anybody can tell, never was: it has neither "+
+			"a document nor a record, and the leader no marker of its delete. Nothing deletes them, because "+
+			"somebody else may have made them; delete them by hand if nobody needs them",
 			"first", o.neverWas.first, "all", o.NeverWas)
 	}
 	if len(o.crossing.first) > 0 {

@@ -9,8 +9,8 @@ import (
 )
 
 // StampsOfMissing returns the owner and the stamp of each secondary of this installation whose owner has no document,
-// but for those that were left on purpose or are on their way out. What has no stamp is not among them: resources behind
-// APIs, what an older version wrote, and what lost its annotations.
+// but for those that were left on purpose or are on their way out. What has no stamp is not among them: resources
+// behind APIs, what an older version wrote, and what lost its annotations.
 func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.Stamp] {
 	return func(yield func(string, owner.Stamp) bool) {
 		left := t.leftOwners()
