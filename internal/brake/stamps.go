@@ -104,7 +104,8 @@ func (b *Brake) disproof(ctx context.Context, found []Orphans) (reason string, l
 		}
 	}
 	if len(missing) > 0 && !now.whole() {
-		return "the stream of the bucket is not the one that was known: it is being read anew", nil, nil
+		return "the stream of the bucket is not the one that was known: it is being read anew",
+			sets.KeySet(missing), nil
 	}
 	reason, lost = missing.disprove(b, former, now)
 	for _, o := range found {
