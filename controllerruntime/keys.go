@@ -95,12 +95,6 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 	}
 }
 
-// everywhere is for all sources of this API.
-type everywhere struct{}
-
-// AnyNamespace implements owner.AnyNamespace.
-func (everywhere) AnyNamespace() bool { return true }
-
 // GarbageSecondaries enqueues, with OperationDelete, each owner that secondaries name and that does not exist. The
 // leader is asked before SyncHandler is called, and the brake holds back a mass delete. An override may call it from
 // its own GarbageSecondaries; at any other time it does nothing.
