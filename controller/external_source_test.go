@@ -339,6 +339,9 @@ func TestSweepDeletesExternalResourcesWhoseOwnerDoesNotExist(t *testing.T) {
 func TestBrakeHoldsASweepOfExternalResources(t *testing.T) {
 	t.Parallel()
 	w := newCloudWorld(t, quick, leaveDisks, WithResyncInterval(50*time.Millisecond))
+	for i := range 12 {
+		were(t, w.sites, fmt.Sprintf("ghost%d", i))
+	}
 	w.run(w.c)
 	eventually(t, "it works", func() bool { return w.c.Stats().Leading && w.c.Stats().Sweeps > 0 })
 	w.cloud.Set(func(c *cloudtest.Cloud) {

@@ -13,7 +13,8 @@ import "errors"
 //
 // With it, who may write secondaries in any namespace can have primaries of all namespaces reconciled, and what he
 // writes there deleted with them. So open only a source in which nobody writes but those whom you trust with all
-// namespaces. A Kubernetes informer that is given to several sources is open if one of them is.
+// namespaces. What is given to several sources may be written if one of them is open; each still ignores or takes what
+// it sees by its own option.
 //
 // The Kumori API has no place for options; there all sources are open.
 func WithOwnersInOtherNamespaces() SourceOption {

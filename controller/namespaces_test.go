@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // tenants is a world in which somebody may publish documents of the namespace ns1 and nothing else.
@@ -213,5 +214,102 @@ func TestOnlySourcesOfSecondariesAreOpened(t *testing.T) {
 	} {
 		_, err := New("sites", w.sites(), noReconciler, where)
 		says(t, err, "WithOwnersInOtherNamespaces", "Owns")
+	}
+}
+
+// TestAKubernetesObjectOfAnotherNamespaceIsNobodys: its events make no site due, and it stays when the site goes.
+func TestAKubernetesObjectOfAnotherNamespaceIsNobodys(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]bool{"by default": false, "with the option": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			k := newCluster(t)
+			sites := w.client("Site", "sites", namespaced)
+			opts := []SourceOption{WithDeleter(k)}
+			if open {
+				opts = append(opts, WithOwnersInOtherNamespaces())
+			}
+			var seen calls
+			c, err := New("sites", sites, seen.reconciler(nil), OwnsKube(k.informer, opts...),
+				WithResyncInterval(30*time.Millisecond))
+			must(t, err)
+			w.run(c)
+			for _, namespace := range []string{"shop", "away"} {
+				s := newSite("home", "")
+				s.Namespace = namespace
+				must(t, sites.Create(t.Context(), s))
+				eventuallyReason(t, sites, namespace+"/home", entity.ReasonSynced)
+			}
+			planted := configMap("planted", "")
+			c.SetOwner(planted, "away/home")
+			planted.UID = "1"
+			k.Add(planted)
+			own := configMap("own", "")
+			c.SetOwner(own, "shop/home")
+			own.UID = "2"
+			k.Add(own)
+			eventually(t, "the object after it is told", func() bool { return seen.with("shop/home", OperationSecondary) > 0 })
+			if told := seen.with("away/home", OperationSecondary) > 0; told != open {
+				t.Errorf("the site of another namespace was reconciled for it: %v", told)
+			}
+			sweeps := c.Stats().Sweeps
+			eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+2 })
+			if crosses := c.Stats().CrossNamespace == 1; crosses == open {
+				t.Errorf("%d objects cross namespaces", c.Stats().CrossNamespace)
+			}
+			for _, namespace := range []string{"shop", "away"} {
+				must(t, sites.Delete(t.Context(), namespace+"/home"))
+				eventually(t, "it is torn down", noRecord(t, sites, namespace+"/home"))
+			}
+			if k.has("own") || k.has("planted") == open {
+				t.Errorf("its own is there: %v; the planted one: %v", k.has("own"), k.has("planted"))
+			}
+		})
+	}
+}
+
+// TestErrorsDoNotTellStrangersNames: they end in conditions and events. The fields tell them to programs.
+func TestErrorsDoNotTellStrangersNames(t *testing.T) {
+	hash := entity.OwnerLabelValue(strings.Repeat("long", 30))
+	maps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	for name, test := range map[string]struct {
+		err         error
+		says, hides []string
+	}{
+		"another installation": {&AlreadyOwnedError{
+			Object: "page", OwnerKind: "Site", OwnerKey: "other", OwnerInstance: "secret-id",
+			WantedKind: "Site", WantedKey: "home", WantedInstance: "our-id",
+		}, []string{`Site "other"`, "another installation", `Site "home"`}, []string{"secret-id", "our-id"}},
+		"this installation": {&AlreadyOwnedError{
+			Object: "page", OwnerKind: "Site", OwnerKey: "other", OwnerInstance: "our-id",
+			WantedKind: "Site", WantedKey: "home", WantedInstance: "our-id",
+		}, []string{`Site "other" already`}, []string{"another installation", "our-id"}},
+		"another namespace": {&AlreadyOwnedError{
+			Object: "ns1/page", OwnerKind: "Site", OwnerKey: "ns2/secret", OwnerInstance: "our-id",
+			WantedKind: "Site", WantedKey: "ns1/home", WantedInstance: "our-id",
+		}, []string{"a Site in another namespace"}, []string{"ns2", "secret"}},
+		"the same namespace": {&AlreadyOwnedError{
+			Object: "ns1/page", OwnerKind: "Site", OwnerKey: "ns1/other", WantedKind: "Site", WantedKey: "ns1/home",
+		}, []string{`Site "ns1/other"`}, nil},
+		"a hash": {&AlreadyOwnedError{
+			Object: "page", OwnerKind: "Site", OwnerKey: hash, WantedKind: "Site", WantedKey: "home",
+		}, []string{"another Site"}, []string{hash}},
+		"an object of another installation": {&ResourceExistsError{
+			Resource: maps, Key: "ns1/settings", OwnerKind: "Site", OwnerKey: "ns1/other", OwnerInstance: "secret-id",
+		}, []string{`Site "ns1/other"`, "use another name"}, []string{"secret-id"}},
+		"an object of another namespace's": {&ResourceExistsError{
+			Resource: maps, Key: "ns1/settings", OwnerKind: "Site", OwnerKey: "ns2/secret", OwnerInstance: "our-id",
+		}, []string{"a Site in another namespace"}, []string{"ns2", "secret", "our-id"}},
+		"an object of the cluster": {&ResourceExistsError{
+			Resource: maps, Key: "settings", OwnerKind: "Site", OwnerKey: "ns2/secret",
+		}, []string{"a Site in another namespace"}, []string{"ns2", "secret"}},
+	} {
+		says(t, test.err, test.says...)
+		for _, hidden := range test.hides {
+			if strings.Contains(test.err.Error(), hidden) {
+				t.Errorf("%s: %q tells %q", name, test.err, hidden)
+			}
+		}
 	}
 }

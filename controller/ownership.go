@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
@@ -19,7 +20,9 @@ type ResourceExistsError struct {
 	Resource schema.GroupVersionResource // of a Kubernetes object; empty for an entity in NATS
 	Kind     string                      // of an entity in NATS; empty for a Kubernetes object
 	Key      string                      // of the object: "name" or "namespace/name"
-	// The primary that owns it, maybe of another installation; empty if it names none.
+	// The primary that owns it, maybe of another installation; empty if it names none. Error does not tell the
+	// installation, nor the key of an owner in another namespace: its text ends in conditions and events, which those
+	// read who write documents.
 	OwnerKind, OwnerKey, OwnerInstance string
 	// Controller is the Kubernetes object that controls it by an ownerReference, as "ReplicaSet web-5d4f"; else "".
 	Controller string
@@ -35,8 +38,8 @@ func (e *ResourceExistsError) Error() string {
 	}
 	switch {
 	case e.OwnerKey != "":
-		return fmt.Sprintf("%s: this object of %s is owned by %s %q of installation %q; use another name",
-			message, kubeerrors.ResourceName(e.Resource), e.OwnerKind, e.OwnerKey, e.OwnerInstance)
+		return fmt.Sprintf("%s: this object of %s is owned by %s, maybe one of another installation; use another name",
+			message, kubeerrors.ResourceName(e.Resource), ownerAsTold(e.Key, e.OwnerKind, e.OwnerKey))
 	case e.Controller != "":
 		return fmt.Sprintf("%s: this object of %s is controlled by %s; use another name",
 			message, kubeerrors.ResourceName(e.Resource), e.Controller)
@@ -45,8 +48,24 @@ func (e *ResourceExistsError) Error() string {
 		message, kubeerrors.ResourceName(e.Resource))
 }
 
+// ownerAsTold names an owner to those who may see what is in the namespace of the key. It tells no key of another
+// namespace, nor a hash of one.
+func ownerAsTold(seenFrom, kind, key string) string {
+	namespace, _, _ := strings.Cut(key, "/")
+	from, _, namespaced := strings.Cut(seenFrom, "/")
+	switch {
+	case strings.HasPrefix(key, owner.HashPrefix):
+		return fmt.Sprintf("another %s", kind)
+	case namespace != key && (!namespaced || namespace != from):
+		return fmt.Sprintf("a %s in another namespace", kind)
+	}
+	return fmt.Sprintf("%s %q", kind, key)
+}
+
 // AlreadyOwnedError says that a primary wanted to own an entity that another primary owns, maybe one of another
-// installation. Nothing was written.
+// installation. Nothing was written. The fields tell programs all that is known; Error tells neither installations nor
+// the key of an owner in another namespace, because its text ends in conditions and events, which those read who write
+// documents.
 type AlreadyOwnedError struct {
 	Object                                string // its key
 	OwnerKind, OwnerKey, OwnerInstance    string
@@ -55,10 +74,13 @@ type AlreadyOwnedError struct {
 
 // Error says who owns the object, and what to do.
 func (e *AlreadyOwnedError) Error() string {
-	return fmt.Sprintf("%q is owned by %s %q of installation %q already, so %s %q of installation %q cannot own it: "+
+	which := ownerAsTold(e.WantedKey, e.OwnerKind, e.OwnerKey)
+	if e.OwnerInstance != "" && e.OwnerInstance != e.WantedInstance {
+		which += " of another installation"
+	}
+	return fmt.Sprintf("%q is owned by %s already, so %s %q cannot own it: "+
 		"use another name, or hand it over: name the owner in its annotations %s and %s, as SetOwner does",
-		e.Object, e.OwnerKind, e.OwnerKey, e.OwnerInstance, e.WantedKind, e.WantedKey, e.WantedInstance,
-		OwnerkindAnnotation, OwnerKeyAnnotation)
+		e.Object, which, e.WantedKind, e.WantedKey, OwnerkindAnnotation, OwnerKeyAnnotation)
 }
 
 // ContradictingMarksError says that annotations and labels of a Kubernetes object name different owners or

@@ -32,6 +32,9 @@ import (
 // Stats().Contradicting counts it. Labels hold only a hash of a long key, so events of an object with such labels alone
 // do not reach its owner.
 //
+// An owner in another namespace does not count, see WithOwnersInOtherNamespaces; nor does one that never was, see
+// Stats.NeverWas.
+//
 // Kubernetes copies annotations and labels, such as the annotations of a Deployment to its ReplicaSets. In an informer
 // of such copies they count as secondaries, and go with the primary.
 //

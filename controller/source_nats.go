@@ -15,6 +15,9 @@ import (
 // Owns makes the entities of client secondaries of the primary. An event of one, or of its status, enqueues the primary
 // that it names as its owner, with OperationSecondary. Cascade and sweep delete the entities whose owner is gone. Run
 // starts the client's cache; nothing is reconciled before it has synced.
+//
+// Who may write the entities says who owns them. An owner in another namespace does not count; see
+// WithOwnersInOtherNamespaces. Nor does one that never was; see Stats.NeverWas.
 func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption) Option {
 	return func(o *engine.Options) error {
 		if guard.IsNil(client) {

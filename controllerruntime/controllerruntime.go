@@ -42,6 +42,7 @@ type ControllerRuntime[
 
 	mu       sync.Mutex
 	began    bool // Run was called
+	strict   bool // see RequireInstance
 	custom   IController
 	recorder *recorder.Recorder // while Run runs
 	sweep    func()             // while garbage is collected
@@ -174,6 +175,9 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.C
 	r.recorder = events
 	r.engine.SetWorkers(threadiness)
 	r.engine.SetRecorder(events)
+	if r.strict {
+		r.engine.RequireInstance()
+	}
 	r.mu.Unlock()
 	return r.controller.Run(ctx)
 }

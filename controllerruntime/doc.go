@@ -19,6 +19,17 @@
 // primary is gone. Deletes are not lost: a primary that was deleted while the controller was down is synced when it
 // starts.
 //
+// What this API lets through that package controller does not, because the original does:
+//
+//   - A secondary that names no installation counts as this installation's. Whoever may write secondaries can so have
+//     an owner synced, and where two installations share a cluster each takes such secondaries for its own. Call
+//     [ControllerRuntime.RequireInstance] where nothing is left that the original made.
+//   - A secondary may name an owner in another namespace. There is no option that forbids it: check it in
+//     HandleSecondary, or use package controller.
+//
+// An owner that never was, of which there is neither a document nor a record nor the marker of its delete, is not
+// synced; Stats().NeverWas counts what names it.
+//
 // New controllers use package controller. Its helpers work here too: inside SyncHandler [ControllerRuntime.Context]
 // gives the context for controller.CreateOrUpdate, controller.SetStatus and the handles of package kube.
 package controllerruntime

@@ -76,6 +76,7 @@ func TestKumoriHandleSecondaryIsToldOfWhatWasDeletedBeforeAnyListShowedIt(t *tes
 func TestKumoriGarbageSecondariesFindsExternalResourcesWithoutOwner(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()
+	departed(t, sites, "ghost")
 	things := cloudtest.NewListed(external.Resource{ID: "a", OwnerKey: "ghost", Version: "1"})
 	var c *custom
 	c = kumori{sites: sites, resync: 50 * time.Millisecond,

@@ -9,7 +9,6 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -97,24 +96,16 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 	}
 }
 
-// everywhere is for all sources of this API.
-type everywhere struct{}
-
-// AnyNamespace implements owner.AnyNamespace.
-func (everywhere) AnyNamespace() bool { return true }
-
-// Resource implements owner.Source. This API wants no proofs.
-func (everywhere) Resource() ownerproof.Resource { return ownerproof.Resource{} }
-
 // GarbageSecondaries enqueues, with OperationDelete, each owner that secondaries name and that does not exist. The
 // leader is asked before SyncHandler is called, and the brake holds back a mass delete. An override may call it from
 // its own GarbageSecondaries; at any other time it does nothing.
 //
 // A secondary names its owner in annotations, or, as those that the original Kumori runtime made, in labels alone. One
-// without the id of an installation counts as one of this installation, because the original sets none. Of one that
-// labels alone name, the bucket must still have the marker of its owner's delete: another installation may share the
-// cluster, and nothing else tells whose it is. Without a marker no owner is enqueued; Stats().Orphaned counts the
-// object, and the log names it. So it does where labels have only the hash of a key that nobody has.
+// without the id of an installation counts as one of this installation, because the original sets none; see
+// RequireInstance. Of each missing owner the bucket must still have the marker of its delete: who may write secondaries
+// can name any owner, and another installation may share the cluster. Without a marker no owner is enqueued;
+// Stats().NeverWas counts the object, and the log names it. So it stays, too, where labels have only the hash of a key
+// that nobody has.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) GarbageSecondaries() {
 	r.mu.Lock()
 	sweep := r.sweep
@@ -130,7 +121,8 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Clean() {}
 // DecomposeKubeSecondaryResource returns the secondary, which it takes out of a DeletedFinalStateUnknown if need be,
 // and the key of the primary that owns it, as the annotations say, or the labels where these are gone. The key is "" if
 // the secondary names no owner, one of another kind, one of another installation, or only the hash of a key. A
-// secondary that names no installation is of this one. An obj that is not an object with metadata is an error.
+// secondary that names no installation is of this one, but for RequireInstance. An obj that is not an object with
+// metadata is an error.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSecondaryResource(
 	obj any,
 ) (secondaryResource metav1.Object, primaryKey string, err error) {

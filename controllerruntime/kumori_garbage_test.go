@@ -129,6 +129,49 @@ func TestKumoriBrakeHoldsAMassOfMissingOwnersUntilItIsReleased(t *testing.T) {
 	}
 }
 
+// TestKumoriRequireInstanceLeavesWhatNamesNone: no events reach an owner, and the sweep leaves it. What names this
+// installation is synced as ever.
+func TestKumoriRequireInstanceLeavesWhatNamesNone(t *testing.T) {
+	for name, required := range map[string]bool{"by default": false, "required": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			sites, pages := w.sites(), w.pages()
+			departed(t, sites, "gone", "left")
+			must(t, sites.Create(t.Context(), newSite("home", "")))
+			must(t, sites.Create(t.Context(), newSite("away", "")))
+			c := kumori{sites: sites, pages: pages, resync: 50 * time.Millisecond}.custom(nil)
+			if required {
+				c.RequireInstance()
+			}
+			runKumori(t, c)
+			eventually(t, "both are synced", func() bool { return c.seen.count("home") > 0 && c.seen.count("away") > 0 })
+			must(t, pages.Create(t.Context(), owned(newPage("unnamed", ""), "gone")))
+			must(t, pages.Create(t.Context(), owned(newPage("of-home", ""), "home")))
+			for name, owner := range map[string]string{"named": "left", "of-away": "away"} {
+				p := newPage(name, "")
+				c.SetOwner(p, owner)
+				must(t, pages.Create(t.Context(), p))
+			}
+			eventually(t, "what names this installation is synced", func() bool {
+				return c.seen.with("left", controller.OperationDelete) > 0 &&
+					c.seen.with("away", controller.OperationSecondary) > 0
+			})
+			sweeps := c.Stats().Sweeps
+			eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+3 })
+			if synced := c.seen.count("gone") > 0; synced == required {
+				t.Errorf("the missing owner of what names no installation was synced: %v", synced)
+			}
+			if told := c.seen.with("home", controller.OperationSecondary) > 0; told == required {
+				t.Errorf("the owner of what names no installation was told: %v", told)
+			}
+			_, key, err := c.DecomposeKubeSecondaryResource(owned(newPage("x", ""), "home"))
+			if must(t, err); (key == "") != required {
+				t.Errorf("its owner is %q", key)
+			}
+		})
+	}
+}
+
 func TestKumoriGarbageSecondariesOverriddenReplacesTheDefault(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()

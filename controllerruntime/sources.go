@@ -56,7 +56,8 @@ func kumoriNats[T entity.IEntity](client entity.IEntityClient[T], role string, h
 		}
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
-				Role: role, Owner: e.Kind, Owned: role == "secondary", Open: true, Joined: true, Changed: e.SourceHealth,
+				Role: role, Owner: e.Kind, Owned: role == "secondary", Open: true, Joined: true,
+				Changed: e.SourceHealth,
 			})
 			s.SetSink(&handlerSink{source: s, handle: handle})
 			return s, nil
@@ -73,7 +74,8 @@ func kumoriKube(informer cache.SharedIndexInformer, number int, role string, han
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			host, n := e.KubeHost()
 			s := kubesource.New(informer, host, kubesource.Config{
-				Role: role, Number: n, Kind: e.Kind, Owned: role == "secondary", Open: true, KeepWatchErrorHandler: true,
+				Role: role, Number: n, Kind: e.Kind, Owned: role == "secondary", Open: true,
+				KeepWatchErrorHandler: true,
 			})
 			s.SetSink(&handlerSink{source: s, handle: handle})
 			return s, nil

@@ -34,8 +34,9 @@ func (s stamps) highest(stream string) (revision uint64) {
 }
 
 // disprove returns how the stamps show that the stream, as it is now, is not that of the missing owners; "" if they do
-// not. lost are the owners whose stamps show it. A stream that was restored to an earlier state has not reached their revisions, or has given them to other
-// documents. It forgets the stamps of owners that exist by now. Streams that somebody let go are no evidence.
+// not. lost are the owners whose stamps show it. A stream that was restored to an earlier state has not reached their
+// revisions, or has given them to other documents. It forgets the stamps of owners that exist by now. Streams that
+// somebody let go are no evidence.
 func (s stamps) disprove(b *Brake, former []string, now Stream) (reason string, lost sets.Set[string]) {
 	var ahead, elsewhere int
 	lost = sets.New[string]()
@@ -103,7 +104,8 @@ func (b *Brake) disproof(ctx context.Context, found []Orphans) (reason string, l
 		}
 	}
 	if len(missing) > 0 && !now.whole() {
-		return "the stream of the bucket is not the one that was known: it is being read anew", nil, nil
+		return "the stream of the bucket is not the one that was known: it is being read anew",
+			sets.KeySet(missing), nil
 	}
 	reason, lost = missing.disprove(b, former, now)
 	for _, o := range found {

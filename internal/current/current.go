@@ -34,8 +34,8 @@ type Writer interface {
 	Warn(reason, message string)
 	// Prove gives obj, which names the primary as its owner, the proof of that, if the controller wants proofs.
 	Prove(obj metav1.Object, in ownerproof.Resource)
-	// MayOwn refuses to own an object of a place that is in another namespace than the primary: it would be written, and
-	// then ignored for ever. The key is the object's.
+	// MayOwn refuses to own an object of a place that is in another namespace than the primary: it would be written,
+	// and then ignored for ever. The key is the object's.
 	MayOwn(place source.Place, key string) error
 	// Want notes that the primary is to own an object of a place. With "" for a key it says only that what is to be
 	// owned there is known.

@@ -143,6 +143,9 @@ func (e *Engine) addSources() error {
 // SetWorkers sets how many keys are reconciled at once, before run.
 func (e *Engine) SetWorkers(n int) { e.opts.Workers = n }
 
+// RequireInstance has what names no installation taken for another one's, before run.
+func (e *Engine) RequireInstance() { e.opts.RequireInstance = true }
+
 // SetRecorder says who takes events, before run.
 func (e *Engine) SetRecorder(r eventRecorder) { e.opts.Recorder = r }
 
@@ -218,7 +221,8 @@ func (e *Engine) OwnersIn(s owner.Source) source.Mapper {
 // installation counts too.
 func (e *Engine) Claim() owner.Claim {
 	return owner.Claim{
-		Kind: e.Kind, Instance: e.InstanceID(), Unnamed: e.opts.WithoutCascade, Proofs: e.opts.Proofs,
+		Kind: e.Kind, Instance: e.InstanceID(), Unnamed: e.opts.WithoutCascade, Strict: e.opts.RequireInstance,
+		Proofs: e.opts.Proofs,
 	}
 }
 

@@ -43,9 +43,10 @@ type Options struct {
 	Sources          []func(*Engine) (source.Source, error)
 
 	// What the Kumori API does differently.
-	Garbage        func(sweep func()) // instead of the sweep
-	WithoutCascade bool
-	Attach         func(*Engine) // is given the engine
+	Garbage         func(sweep func()) // instead of the sweep
+	WithoutCascade  bool
+	RequireInstance bool          // what names no installation is another's
+	Attach          func(*Engine) // is given the engine
 }
 
 // DefaultOptions are the options of a controller that is given none.

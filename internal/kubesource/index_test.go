@@ -1,8 +1,10 @@
 package kubesource
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -39,6 +41,36 @@ func TestControllersThatStartAtOnceAddTheIndexOnce(t *testing.T) {
 		close(start)
 		for range cap(errs) {
 			must(t, <-errs)
+		}
+	}
+}
+
+// TestAKeyThatReadsLikeAnothersHashFindsItsOwn, and the other one its own, though both are under one value of the index.
+func TestAKeyThatReadsLikeAnothersHashFindsItsOwn(t *testing.T) {
+	long := strings.Repeat("long", 30)
+	literal := entity.OwnerLabelValue(long)
+	informer := stillInformer()
+	must(t, AddOwnerIndex(informer))
+	for _, key := range []string{long, literal} {
+		for _, marks := range []string{"annotations", "labels"} {
+			obj := object(key[:8]+"-"+marks, key)
+			if marks == "labels" {
+				obj.Annotations = nil
+			} else {
+				obj.Labels = nil
+			}
+			must(t, informer.GetStore().Add(obj))
+		}
+	}
+	for _, key := range []string{long, literal} {
+		found, err := Owned(informer, "Site", key)
+		if err != nil || len(found) != 2 {
+			t.Errorf("%s has %d objects: %v", key[:8], len(found), err)
+		}
+		for _, obj := range found {
+			if !strings.HasPrefix(obj.GetName(), key[:8]) {
+				t.Errorf("%s has %q", key[:8], obj.GetName())
+			}
 		}
 	}
 }

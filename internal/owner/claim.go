@@ -38,9 +38,11 @@ func (m mark) is(value string) bool {
 // denies reports whether m is there and names another value.
 func (m mark) denies(value string) bool { return !m.none() && !m.is(value) }
 
+// contradicts lets a label say the value itself, as somebody may write it by hand; but not where it then says what
+// stands for another value.
 func (m mark) contradicts() bool {
-	return m.annotation != "" && m.label != "" && m.annotation != m.label &&
-		m.label != entity.OwnerLabelValue(m.annotation)
+	byHand := m.annotation == m.label && !strings.HasPrefix(m.label, HashPrefix)
+	return m.annotation != "" && m.label != "" && !byHand && m.label != entity.OwnerLabelValue(m.annotation)
 }
 
 // Owner returns what is named. Where a label alone names the key, that may be a hash.
@@ -92,6 +94,8 @@ type Claim struct {
 	// Proofs, where they are wanted, are what says whether marks are true; nil believes them. Then nothing may be
 	// deleted before In or At has said where.
 	Proofs *ownerproof.Secrets
+	// Strict takes what names no installation for another one's.
+	Strict bool
 
 	resource     ownerproof.Resource // see At
 	anyNamespace bool                // see In
@@ -117,7 +121,7 @@ func (c Claim) isMarked(obj metav1.Object) bool {
 		return false
 	}
 	if n.instance.none() {
-		return c.Unnamed
+		return c.Unnamed && !c.Strict
 	}
 	return c.Instance != "" && n.instance.is(c.Instance)
 }
@@ -129,4 +133,6 @@ func (c Claim) OwnerOf(obj metav1.Object) (n Named, ok bool) {
 }
 
 // IsForeign reports whether what names n is another installation's.
-func (c Claim) IsForeign(n Named) bool { return n.instance.denies(c.Instance) }
+func (c Claim) IsForeign(n Named) bool {
+	return n.instance.denies(c.Instance) || c.Strict && n.instance.none()
+}

@@ -95,6 +95,67 @@ func TestNoKeyStandsForAnothersHash(t *testing.T) {
 	}
 }
 
+// TestAKeyThatReadsLikeAnothersHashIsNotTheOther, in whichever mark it stands. Where annotation and label say the same
+// text it is the key of the one and stands for the other: that is a contradiction.
+func TestAKeyThatReadsLikeAnothersHashIsNotTheOther(t *testing.T) {
+	long := strings.Repeat("long", 30)
+	literal := entity.OwnerLabelValue(long) // a key that anybody may put
+	claim := owner.Claim{Kind: "Site", Instance: "here"}
+	of := func(key string) *metav1.ObjectMeta {
+		return object(owner.Owner{Kind: "Site", Key: key, Instance: "here"})
+	}
+	annotated, labelled := of(literal), of(literal)
+	annotated.Labels, labelled.Annotations = nil, nil
+	for name, obj := range map[string]*metav1.ObjectMeta{"all": of(literal), "annotations": annotated, "labels": labelled} {
+		if entity.IsOwnedBy(obj, "Site", long) || !entity.IsOwnedBy(obj, "Site", literal) {
+			t.Errorf("%s: what %q owns is taken for the other's", name, literal)
+		}
+		if !claim.MayDelete(obj) {
+			t.Errorf("%s: what %q owns is not its own", name, literal)
+		}
+	}
+	if key, hash := owner.NamedBy(annotated).Key(); key != literal || hash != "" {
+		t.Errorf("the annotation names %q, %q", key, hash)
+	}
+	if _, hash := owner.NamedBy(labelled).Key(); hash == literal {
+		t.Error("the label is the other's")
+	}
+	others := of(long)
+	others.Annotations[entity.OwnerKeyAnnotation] = literal // the label still stands for the long key
+	if claim.MayDelete(others) {
+		t.Errorf("what is labelled as %q's goes with %q", long[:8]+"…", literal)
+	}
+}
+
+// TestAnObjectAndItsOwnerAreInOneNamespace, where both have one.
+func TestAnObjectAndItsOwnerAreInOneNamespace(t *testing.T) {
+	for _, test := range []struct {
+		namespace, key string
+		crosses        bool
+	}{
+		{"shop", "shop/home", false}, {"away", "shop/home", true}, {"shop", "home", false}, {"", "shop/home", false},
+		{"", "home", false}, {"shop", "/home", true}, {"shop", "shop/home/x", false}, {"sho", "shop/home", true},
+	} {
+		obj := object(owner.Owner{Kind: "Site", Key: test.key, Instance: "here"})
+		obj.Namespace = test.namespace
+		claim := owner.Claim{Kind: "Site", Instance: "here"}
+		if claim.Owns(obj, test.key) == test.crosses || claim.In(open(false)).Crosses(obj, test.key) != test.crosses {
+			t.Errorf("%+v: it says otherwise", test)
+		}
+		if !claim.In(open(true)).Owns(obj, test.key) {
+			t.Errorf("%+v: an open source refuses it", test)
+		}
+		if claim.In(open(true)).In(struct{}{}).Owns(obj, test.key) == test.crosses {
+			t.Errorf("%+v: a source that says nothing is open", test)
+		}
+	}
+}
+
+// open is a source that is open to owners in other namespaces, or not.
+type open bool
+
+func (o open) AnyNamespace() bool { return bool(o) }
+
 // TestEachMarkCountsAlone: what the annotations have lost the labels tell, and the other way round.
 func TestEachMarkCountsAlone(t *testing.T) {
 	home := owner.Owner{Kind: "Site", Key: "shop/home", Instance: "here"}

@@ -44,6 +44,7 @@ type ownerless struct {
 	unproven newlyFound
 	crossing newlyFound
 	had      map[string]answer // what the leader has of a missing owner, by key
+	asked    int
 	// unanswered objects name a missing owner of which the leader was not asked, or did not answer.
 	unanswered int
 }
@@ -122,10 +123,10 @@ func (o *ownerless) crosses(s source.Owned, obj metav1.Object, claim owner.Claim
 
 // lived reports whether the leader has a marker of the delete of an owner that has neither a document nor a record. It
 // counts an object without: who may write secondaries can name any owner, and what names one that never was may be
-// another installation's, as where two installations of the original Kumori runtime share a cluster. What the leader was
-// not asked for, or did not answer, waits for another sweep.
-func (o *ownerless) lived(ctx context.Context, s source.Owned, obj metav1.Object, key string) bool {
-	switch o.ask(ctx, key) {
+// another installation's, as where two installations of the original Kumori runtime share a cluster. What the leader
+// was not asked for, or did not answer, waits for another sweep.
+func (o *ownerless) lived(s source.Owned, obj metav1.Object, key string) bool {
+	switch o.had[key] {
 	case marked:
 		return true
 	case never:
@@ -138,27 +139,26 @@ func (o *ownerless) lived(ctx context.Context, s source.Owned, obj metav1.Object
 }
 
 // ask asks the leader once in a sweep. What no key of the bucket can be never was in it.
-func (o *ownerless) ask(ctx context.Context, key string) answer {
-	found, asked := o.had[key]
-	switch {
-	case asked:
-		return found
-	case !o.teardown.wellFormed(key):
-		return never
-	case len(o.had) == mostAsked:
-		return unknown
+func (o *ownerless) ask(ctx context.Context, key string) {
+	if _, asked := o.had[key]; asked {
+		return
 	}
-	was, err := o.teardown.Marked(ctx, key)
-	switch {
+	if !o.teardown.wellFormed(key) {
+		o.had[key] = never
+		return
+	}
+	if o.asked == mostAsked {
+		return
+	}
+	o.asked++
+	switch was, err := o.teardown.Marked(ctx, key); {
 	case err != nil:
-		found = unknown
+		o.had[key] = unknown
 	case was:
-		found = marked
+		o.had[key] = marked
 	default:
-		found = never
+		o.had[key] = never
 	}
-	o.had[key] = found
-	return found
 }
 
 // report logs what the last sweep did not find.
@@ -178,9 +178,9 @@ func (o *ownerless) report(ctx context.Context) {
 			"first", o.unmarked.first, "all", o.Unmarked)
 	}
 	if len(o.neverWas.first) > 0 {
-		klog.FromContext(ctx).Info("Objects name an owner that, as far as anybody can tell, never was: it has neither a "+
-			"document nor a record, and the leader no marker of its delete. Nothing deletes them, because somebody "+
-			"else may have made them; delete them by hand if nobody needs them",
+		klog.FromContext(ctx).Info("Objects name an owner that, as far as anybody can tell, never was: it has neither "+
+			"a document nor a record, and the leader no marker of its delete. Nothing deletes them, because "+
+			"somebody else may have made them; delete them by hand if nobody needs them",
 			"first", o.neverWas.first, "all", o.NeverWas)
 	}
 	if len(o.crossing.first) > 0 {

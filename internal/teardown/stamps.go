@@ -10,9 +10,9 @@ import (
 )
 
 // StampsOfMissing returns the owner and the stamp of each secondary of this installation whose owner has no document,
-// but for those that were left on purpose or are on their way out. What has no stamp is not among them: resources behind
-// APIs, what an older version wrote, and what lost its annotations. Nor is what has to be proven and is not: a stamp
-// that somebody made up is no evidence.
+// but for those that were left on purpose or are on their way out. What has no stamp is not among them: resources
+// behind APIs, what an older version wrote, and what lost its annotations. Nor is what has to be proven and is not:
+// a stamp that somebody made up is no evidence.
 func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.Stamp] {
 	return func(yield func(string, owner.Stamp) bool) {
 		left := t.leftOwners()

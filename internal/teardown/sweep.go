@@ -12,9 +12,11 @@ import (
 )
 
 // Sweep finds secondaries whose owner does not exist, by source, and counts those of which nobody can tell whose they
-// are. It asks caches only, so a system that is healthy costs no request.
+// are. It asks the leader about owners that are missing, and else caches only, so a system that is healthy costs no
+// request.
 func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerless) {
 	left, none := t.leftOwners(), t.ownerless()
+	t.askAboutMissing(ctx, left, none) // first: it takes a while, in which teardowns go on
 	for _, s := range t.swept() {
 		if o := t.orphanedIn(ctx, s, left, none); len(o.Owners) > 0 {
 			found = append(found, o)
@@ -30,6 +32,23 @@ func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerles
 	}
 	t.unusedLeft = left.forgetUnused(ctx, t.unusedLeft)
 	return found, none.Ownerless
+}
+
+// askAboutMissing asks the leader about each owner that has neither a document nor a record, and whose secondaries were
+// not left on purpose. One that is named by a hash alone is known only if it has either.
+func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *ownerless) {
+	for _, s := range t.swept() {
+		claim := t.Owner.Claim().In(s)
+		for _, obj := range s.All() {
+			named, ok := claim.OwnerOf(obj)
+			key, _ := named.Key()
+			if !ok || key == "" || !claim.Owns(obj, key) || t.Primaries.Exists(key) ||
+				t.mayOwe(key) || left.has(ctx, key) || claim.IsProven(obj) {
+				continue
+			}
+			none.ask(ctx, key)
+		}
+	}
 }
 
 // swept are the sources that the runtime deletes in; without a cascade all that primaries own something in.
@@ -82,7 +101,7 @@ func (t *Teardown) orphanedIn(
 			found.Known++
 			continue
 		}
-		if claim.IsProven(obj) || none.lived(ctx, s, obj, key) {
+		if claim.IsProven(obj) || none.lived(s, obj, key) {
 			found.Known++
 			found.Count++
 		} else if t.wellFormed(key) {

@@ -144,3 +144,40 @@ func TestALiveListDeletesNothingThatASourceWithoutADeleterShows(t *testing.T) {
 		t.Errorf("it would delete %v, %v; want only what no other source shows", found, err)
 	}
 }
+
+// opened is a source whose objects may name owners in other namespaces.
+type opened struct{ owns }
+
+func (opened) AnyNamespace() bool { return true }
+
+// TestAnObjectOfAnotherNamespaceDoesNotGoWithThePrimary, whether a cache or the API server shows it; unless its source
+// is open.
+func TestAnObjectOfAnotherNamespaceDoesNotGoWithThePrimary(t *testing.T) {
+	in := func(namespace string) metav1.Object {
+		obj := &metav1.ObjectMeta{Name: "page", Namespace: namespace, UID: types.UID(namespace)}
+		entity.SetOwner(obj, "Site", "shop/home", "here")
+		return obj
+	}
+	all := []metav1.Object{in("shop"), in("away"), in("")}
+	for name, test := range map[string]struct {
+		source source.Owned
+		want   int
+	}{
+		"by default": {owns{deletable: true, objects: &objects{cached: all, live: all}}, 2},
+		"open":       {opened{owns{deletable: true, objects: &objects{cached: all, live: all}}}, 3},
+	} {
+		foreign := 0
+		td := New(Config{
+			Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return []source.Owned{test.source} },
+			Counters: Counters{Foreign: func() { foreign++ }},
+		})
+		cached, err := td.ownedBy("shop/home")
+		if err != nil || len(cached) != test.want || foreign != 3-test.want {
+			t.Errorf("%s: of the cache %v would go, %d are foreign: %v", name, cached, foreign, err)
+		}
+		live, err := td.ownedLive(t.Context(), &absence{key: "shop/home"})
+		if err != nil || len(live) != test.want {
+			t.Errorf("%s: of the server %v would go: %v", name, live, err)
+		}
+	}
+}

@@ -85,6 +85,7 @@ func TestTheSweepLeavesAloneWhatAHalfOpenWatchShows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	maps, proxy := w.halfOpenable()
+	w.were("nobody")
 	var seen calls
 	c := w.mapsOfSites(maps, &seen, controller.WithResyncInterval(45*time.Second))
 	w.run(c)

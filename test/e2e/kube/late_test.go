@@ -197,6 +197,7 @@ func TestALateDeleteOfASweepSparesWhatIsWanted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
+			w.were("home")
 			client, late := w.lateClient(t, http.MethodDelete)
 			maps := w.mapsOver(client, kube.WithFieldManager("sites"))
 			c := w.titled(maps, writer(maps), &calls{}, false, controller.WithResyncInterval(50*time.Millisecond))

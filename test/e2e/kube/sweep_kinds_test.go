@@ -35,6 +35,7 @@ func TestTheSweepKnowsEveryKindOfInformer(t *testing.T) {
 			}
 			at := w.dynamic.Resource(resource).Namespace(namespace)
 			long := "a-key-that-is-far-too-long-to-be-the-value-of-a-label-in-kubernetes-so-it-is-hashed"
+			w.were("gone", long)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			for name, owner := range map[string][2]string{
 				"orphan": {"gone", here}, "hashed": {long, here},

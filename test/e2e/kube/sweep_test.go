@@ -48,6 +48,7 @@ func TestTheSweepDeletesKubernetesObjectsWithoutAnOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	here := w.instance()
+	w.were("gone")
 	w.createMap(of(w.configMap("orphan", "one"), "gone", here))
 	w.createMap(of(w.configMap("foreign", "one"), "gone", "another-installation"))
 	w.createMap(of(w.configMap("unnamed", "one"), "gone", ""))
@@ -77,6 +78,7 @@ func TestTheBrakeHoldsAMassDeleteOfKubernetesObjects(t *testing.T) {
 	here := w.instance()
 	const count = 20
 	for i := range count {
+		w.were(fmt.Sprint("gone-", i))
 		w.createMap(of(w.configMap(fmt.Sprint("orphan-", i), "one"), fmt.Sprint("gone-", i), here))
 	}
 	maps := w.maps()

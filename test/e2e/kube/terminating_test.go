@@ -227,6 +227,7 @@ func TestATeardownThatWaitsForAFinalizerSaysSo(t *testing.T) {
 func TestASweptObjectThatAFinalizerHoldsIsToldToo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.were("gone")
 	m := of(w.configMap("orphan", "one"), "gone", w.instance())
 	m.Finalizers = []string{finalizer}
 	w.createMap(m)

@@ -256,6 +256,15 @@ func (w *world) updateMap(name string, change func(*corev1.ConfigMap)) *corev1.C
 	}
 }
 
+// were makes sites and deletes them again. The markers of the deletes tell that they were there.
+func (w *world) were(keys ...string) {
+	w.t.Helper()
+	for _, key := range keys {
+		must(w.t, w.sites.Create(w.t.Context(), newSite(key)))
+		must(w.t, w.sites.Delete(w.t.Context(), key))
+	}
+}
+
 // of makes the site with that key, of another installation or of none, the owner.
 func of[T metav1.Object](obj T, key, instance string) T {
 	entity.SetOwner(obj, "Site", key, instance)
