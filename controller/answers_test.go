@@ -494,3 +494,23 @@ func TestAnAnswerInAStatusWakesNoOwner(t *testing.T) {
 		}
 	})
 }
+
+// TestAnAnswerThatExpiresIsHeld: the guest's own document may have a time to live, and the server then drops the answer
+// that took the place of another's document. Nobody has deleted that.
+func TestAnAnswerThatExpiresIsHeld(t *testing.T) {
+	t.Parallel()
+	b := newBesieged(t)
+	must(t, b.guest.PublishMsg(&nats.Msg{
+		Subject: "$KV.sites.ns1.own", Data: []byte(`{"spec":{}}`), Header: nats.Header{"Nats-TTL": {"2s"}},
+	}))
+	eventually(t, "his document", func() bool { return b.seen.count("ns1/own") > 0 })
+	b.send("sites", "ns2.home", &nats.Msg{Subject: "$JS.API.DIRECT.GET.KV_sites.$KV.sites.ns1.own"})
+	eventually(t, "the brake holds", func() bool { return b.c.Stats().Brake.Engaged })
+	b.sweeps()
+	b.neverDeleted("ns2/home")
+	b.hasPage("ns2/home")
+	b.put("sites", "ns2.home", `{"spec":{"title":"again"}}`)
+	eventuallyReason(t, b.sites, "ns2/home", entity.ReasonSynced)
+	eventually(t, "the brake is off", func() bool { return !b.c.Stats().Brake.Engaged })
+	b.hasPage("ns2/home")
+}
