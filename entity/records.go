@@ -92,7 +92,8 @@ func (r *Records) read(ctx context.Context, key, natsKey string) (*Record, error
 }
 
 // Cached returns a record from the cache, or as this process wrote it since. It has no LastDocument and must not be
-// modified. The result is false if there is no record, and while nobody has started the client.
+// modified. Of a key that holds what is no record it is the last good one. The result is false if there is none, and
+// while nobody has started the client.
 func (r *Records) Cached(key string) (*Record, bool) {
 	o := r.cached(key)
 	if o == nil {

@@ -58,8 +58,9 @@ type Engine struct {
 	filtered   bool                // only a part of the bucket is ours
 	owedBefore map[string]struct{} // see remindOwed; only the sweep's
 
-	reserved   *record.Bucket // nil without teardown, as is claim
+	reserved   *record.Bucket // nil without teardown, as are claim and garbled
 	claim      *record.Claim
+	garbled    *record.Garbled
 	started    atomic.Bool
 	leadership leadership
 	runs       atomic.Uint64 // numbers the reconciles that log something
@@ -111,6 +112,7 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.leaseRemoved, e.stuck = make(chan struct{}, 1), make(chan error, 1)
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
 	e.claim = record.NewClaim(e.reserved, e.name, e.opts.Instance)
+	e.garbled = &record.Garbled{Bucket: e.statusBucket, Board: e.health}
 	e.async = asyncwrites.New()
 	e.filtered = config.Filter != ">"
 	e.anchors = &record.Anchors{

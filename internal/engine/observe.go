@@ -126,6 +126,9 @@ func (o observer) Reserved(name string, value []byte) {
 	if name == record.KeyRelease && value != nil && o.brake != nil {
 		o.brake.ReleaseRequested()
 	}
+	if o.garbled != nil {
+		o.garbled.Seen(context.Background(), name, value)
+	}
 	if o.claim != nil && value == nil {
 		o.claim.Removed(name)
 	} else if o.claim != nil {

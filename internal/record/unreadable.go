@@ -52,6 +52,6 @@ func (a *Anchors) CheckNotAhead(key string, record *entity.Record) error {
 		return nil
 	}
 	return fmt.Errorf("the record of %s %q tells of revision %d, and the bucket has come to %d: it is not believed, "+
-		"and nothing is deleted for it. If no document was there delete the record; else put the document and delete it",
+		"and nothing is deleted for it. Delete the record; what its primary owned is then the sweep's",
 		a.Kind, key, told, now.Highest)
 }

@@ -22,7 +22,8 @@ func (t *Teardown) leave(ctx context.Context, key string) error {
 	return nil
 }
 
-// leftBehind asks the leader whether what the key owned was left on purpose.
+// leftBehind asks the leader whether what the key owned was left on purpose. An answer of the server in the key's place
+// counts as that: it is reported, and nothing is deleted.
 func (t *Teardown) leftBehind(ctx context.Context, key string) (bool, error) {
 	_, _, err := t.Records.GetReserved(ctx, record.LeftKey(key))
 	if apierrors.IsNotFound(err) {
