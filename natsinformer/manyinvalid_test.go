@@ -20,6 +20,9 @@ func TestManyInvalidKeysExistAndShareTheirReason(t *testing.T) {
 	for i := range reasonsKept + more {
 		_, err := js.PublishAsync(fmt.Sprint("$KV.b.bad-", i), doc(-1))
 		must(t, err)
+		if i%1000 == 999 { // it takes some thousands at a time
+			<-js.PublishAsyncComplete()
+		}
 	}
 	<-js.PublishAsyncComplete()
 	r := start(t, js, Config{Bucket: "b"}).synced(t)

@@ -47,8 +47,6 @@ func (r *Recorder) reference(object runtime.Object) (*corev1.ObjectReference, er
 			ResourceVersion: accessor.GetResourceVersion(),
 		}
 	}
-	// Names of objects are printable and shorter. A key, or an owner, may be what anybody has written.
-	ref.Kind, ref.Namespace, ref.Name = foreign.Text(ref.Kind), foreign.Message(ref.Namespace), foreign.Message(ref.Name)
 	if ref.Kind == "" || ref.Name == "" {
 		return nil, fmt.Errorf("%T with kind %q and name %q: both are needed", object, ref.Kind, ref.Name)
 	}

@@ -277,7 +277,8 @@ func TestLongTextsAreCut(t *testing.T) {
 	rec.Event(website("", "blog"), corev1.EventTypeNormal, strings.Repeat("R", 500), strings.Repeat("ü", 5000))
 	flush(t, rec)
 	e := list(t, rec, "Website", "blog")[0]
-	if len(e.Reason) != 128 || len(e.Message) > 1024 || len(e.Message) < 1020 || strings.Trim(e.Message, "ü") != "…" {
+	if len(e.Reason) != 128 || len(e.Message) > 1024 || len(e.Message) < 1020 ||
+		strings.Trim(e.Message, "ü") != "… (10000 bytes)" {
 		t.Errorf("reason of %d bytes, message of %d bytes ending in %q",
 			len(e.Reason), len(e.Message), e.Message[len(e.Message)-6:])
 	}
@@ -307,5 +308,18 @@ func TestTheStreamDeniesRollups(t *testing.T) {
 	}
 	if cfg := stream.CachedInfo().Config; cfg.AllowRollup || cfg.SubjectDeleteMarkerTTL != 0 {
 		t.Errorf("it allows rollups: %+v", cfg)
+	}
+}
+
+// TestWhatAnEventSaysIsClean: its message is often an error that quotes what somebody else wrote.
+func TestWhatAnEventSaysIsClean(t *testing.T) {
+	t.Parallel()
+	rec, _, _ := start(t, recorder.Config{})
+	hostile := "a\nb\x1b[31m\u202e\xff"
+	rec.Event(website("", "blog"), corev1.EventTypeNormal, hostile, hostile)
+	flush(t, rec)
+	e := list(t, rec, "Website", "blog")[0]
+	if e.Message != `a\nb\x1b[31m\u202e\xff` || e.Reason != `"a\nb\x1b[31m\u202e\xff"` {
+		t.Errorf("reason %q, message %q", e.Reason, e.Message)
 	}
 }

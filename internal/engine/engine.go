@@ -239,7 +239,7 @@ func (e *Engine) InstanceID() string {
 // callback runs a callback of the user; its panic must not end the process.
 func (e *Engine) callback(ctx context.Context, name string, f func()) {
 	if err := guard.Call(func() error { f(); return nil }); err != nil {
-		klog.FromContext(ctx).Error(err, "Callback panicked", "callback", name)
+		foreign.Logger(klog.FromContext(ctx)).Error(err, "Callback panicked", "callback", name)
 	}
 }
 
