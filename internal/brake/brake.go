@@ -101,7 +101,7 @@ type Brake struct {
 	Config
 	streamCell  record.Cell[keptStream]
 	stateCell   record.Cell[kept]
-	releaseCell record.Cell[request]
+	releaseCell record.Cell[record.Release]
 
 	wake    chan struct{} // makes Run decide
 	keeping sync.Mutex    // held while the state is written, so that the newest is written last
@@ -148,7 +148,7 @@ func New(cfg Config) *Brake {
 		Config:      cfg,
 		streamCell:  record.JSON[keptStream](cfg.Bucket, record.KeyStream),
 		stateCell:   record.JSON[kept](cfg.Bucket, record.KeyBrake),
-		releaseCell: record.JSON[request](cfg.Bucket, record.KeyRelease),
+		releaseCell: record.JSON[record.Release](cfg.Bucket, record.KeyRelease),
 		wake:        make(chan struct{}, 1),
 		suspects:    sets.New[string](),
 		held:        sets.New[string](),
@@ -277,22 +277,6 @@ func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 		}
 	}
 	return nil, wait
-}
-
-func (b *Brake) suspectsAreDue() (now bool, wait time.Duration) {
-	if len(b.suspects) == 0 {
-		return false, 0
-	}
-	wait = b.collecting()
-	return wait <= 0, wait
-}
-
-func (b *Brake) prunesAreDue() (now bool, wait time.Duration) {
-	if len(b.prunes.suspects) == 0 {
-		return false, 0
-	}
-	wait = b.collectingPrunes()
-	return wait <= 0, wait
 }
 
 // poke makes Run decide again.

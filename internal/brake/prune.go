@@ -91,6 +91,14 @@ func (b *Brake) collectingPrunes() time.Duration {
 	return min(time.Until(p.last.Add(quiet)), time.Until(p.first.Add(patience)))
 }
 
+func (b *Brake) prunesAreDue() (now bool, wait time.Duration) {
+	if len(b.prunes.suspects) == 0 {
+		return false, 0
+	}
+	wait = b.collectingPrunes()
+	return wait <= 0, wait
+}
+
 // judgePrunes holds the suspects, or lets them go.
 func (b *Brake) judgePrunes(ctx context.Context) {
 	anchors := b.countAnchors()

@@ -2,14 +2,9 @@ package brake
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/klog/v2"
 )
@@ -26,46 +21,9 @@ import (
 //   - With nothing engaged a request is removed without effect.
 //   - Release, called where the brake runs, means what is held then, so a count that grows meanwhile does not matter.
 
-// request is what the key holds that asks for a release: this as JSON, or the text "<engagement> <count>".
-type request struct {
-	At         string `json:"at"`
-	By         string `json:"by"`
-	Engagement string `json:"engagement"`
-	Count      int    `json:"count"`
-}
-
-// parseRequest reads the text of an operator, or the JSON of Release.
-func parseRequest(value []byte) (request, error) {
-	if answers.Is(nil, value) {
-		return request{}, errors.New("an answer of the server, which nobody wrote")
-	}
-	var r request
-	if words := strings.Fields(string(value)); len(words) == 2 {
-		count, err := strconv.Atoi(words[1])
-		if err == nil && count >= 0 {
-			return request{Engagement: words[0], Count: count}, nil
-		}
-	}
-	if err := json.Unmarshal(value, &r); err != nil || r.Engagement == "" || r.Count < 0 {
-		return request{}, errors.New("no engagement with a count")
-	}
-	return r, nil
-}
-
-// longestFound bounds what is told of a request that is refused, in bytes.
-const longestFound = 80
-
-// found quotes what the key holds.
-func found(value []byte) string {
-	if len(value) > longestFound {
-		return fmt.Sprintf("%q and %d bytes more", value[:longestFound], len(value)-longestFound)
-	}
-	return fmt.Sprintf("%q", value)
-}
-
 // Release requests a release of what is held now. It returns when the request is kept, for whichever replica leads.
-// With nothing engaged it changes nothing. Where this brake does not run, the request names what the leader has kept last:
-// if more is held by then, the leader refuses it, and reports that on its board.
+// With nothing engaged it changes nothing. Where this brake does not run, the request names what the leader has kept
+// last: if more is held by then, the leader refuses it, and reports that on its board.
 func (b *Brake) Release(ctx context.Context) error {
 	now, here := b.orderRelease()
 	defer b.endOrder(here)
@@ -78,7 +36,7 @@ func (b *Brake) Release(ctx context.Context) error {
 	if !now.Engaged {
 		return nil
 	}
-	err := b.releaseCell.Store(ctx, request{
+	err := b.releaseCell.Store(ctx, record.Release{
 		At: time.Now().UTC().Format(time.RFC3339), By: "ReleaseBrake", Engagement: now.Engagement, Count: now.Count(),
 	})
 	if err == nil && here {
@@ -153,7 +111,7 @@ func (b *Brake) judgeRequest(ctx context.Context) {
 	if err != nil || revision == 0 {
 		return // the term is over, or another look has seen to it
 	}
-	asked, err := parseRequest(value)
+	asked, err := record.ParseRelease(value)
 	b.mu.Lock()
 	now := b.stateNow()
 	if now.Engaged && b.undecided() { // since the key was read
@@ -170,13 +128,14 @@ func (b *Brake) judgeRequest(ctx context.Context) {
 	b.unlock()
 	switch {
 	case !now.Engaged:
-		klog.FromContext(ctx).Info("Nothing waits for a release, so this request is removed", "found", found(value))
+		klog.FromContext(ctx).Info("Nothing waits for a release, so this request is removed",
+			"found", record.Quoted(value))
 	case err != nil:
-		b.refuse(ctx, fmt.Sprintf("%s is %v", found(value), err))
+		b.refuse(ctx, fmt.Sprintf("%s is %v", record.Quoted(value), err))
 	case asked.Engagement != now.Engagement:
-		b.refuse(ctx, found(value)+" names another engagement")
+		b.refuse(ctx, record.Quoted(value)+" names another engagement")
 	default:
-		b.refuse(ctx, found(value)+" names fewer deletes than are held")
+		b.refuse(ctx, record.Quoted(value)+" names fewer deletes than are held")
 	}
 	if err := b.releaseCell.DeleteAt(ctx, revision); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot remove the key that releases the brake")

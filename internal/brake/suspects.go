@@ -129,6 +129,14 @@ func (b *Brake) collecting() time.Duration {
 	return min(time.Until(b.last.Add(quiet)), time.Until(b.first.Add(patience)))
 }
 
+func (b *Brake) suspectsAreDue() (now bool, wait time.Duration) {
+	if len(b.suspects) == 0 {
+		return false, 0
+	}
+	wait = b.collecting()
+	return wait <= 0, wait
+}
+
 // judgeSuspects holds the suspects, or lets them go.
 func (b *Brake) judgeSuspects(ctx context.Context) {
 	absent, several := b.absentSuspects()

@@ -57,5 +57,5 @@ func (e *Engine) awaitRecords(ctx context.Context, acquired uint64) error {
 			return context.Cause(ctx)
 		}
 	}
-	return e.claim.BeginTerm(ctx)
+	return e.claim.BeginTerm(ctx, e.seen, e.primary.StreamID)
 }

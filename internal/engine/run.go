@@ -90,12 +90,14 @@ func (e *Engine) startSources(ctx, life context.Context) error {
 	if err := e.syncSources(bounded, life, now); err != nil {
 		return err
 	}
-	seen := func() record.Sightings { return record.SeenIn(e.owned(), e.Kind) }
-	if err := e.claim.Settle(ctx, seen); err != nil {
+	if err := e.claim.Settle(ctx, e.seen); err != nil {
 		return err
 	}
 	return e.syncSources(ctx, life, later)
 }
+
+// seen are the objects that name an owner of our kind, by installation.
+func (e *Engine) seen() record.Sightings { return record.SeenIn(e.owned(), e.Kind) }
 
 func isBehindAPI(s source.Source) bool {
 	_, ok := s.(*apisource.Source)

@@ -3,11 +3,13 @@ package record
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/answers"
 	"k8s.io/klog/v2"
 )
 
@@ -49,11 +51,12 @@ func (c *Claim) Take(ctx context.Context) error {
 	if id := cmp.Or(c.Instance(), c.configured); id != "" {
 		return c.keep(ctx, id)
 	}
-	id, found, err := Text(c.bucket, KeyInstance).Load(ctx)
+	value, _, err := Text(c.bucket, KeyInstance).Raw(ctx)
 	if err != nil {
 		return fmt.Errorf("controller %q: %w", c.controller, err)
 	}
-	if id = strings.TrimSpace(id); found && id != "" { // a file that was put ends with a newline
+	id := strings.TrimSpace(string(value)) // a file that was put ends with a newline
+	if id != "" && !answers.Is(nil, value) {
 		c.instance.Store(&id)
 	}
 	return nil
@@ -61,6 +64,9 @@ func (c *Claim) Take(ctx context.Context) error {
 
 // keep writes the id if the bucket has none, and takes the one that it has.
 func (c *Claim) keep(ctx context.Context, id string) error {
+	if err := c.forgetAnswer(ctx, KeyInstance); err != nil {
+		return fmt.Errorf("controller %q: %w", c.controller, err)
+	}
 	id, err := Text(c.bucket, KeyInstance).GetOrCreate(ctx, id)
 	switch id = strings.TrimSpace(id); {
 	case err != nil:
@@ -105,6 +111,9 @@ func (c *Claim) renew() {
 
 // takeBucket makes the bucket that of the controller.
 func (c *Claim) takeBucket(ctx context.Context) error {
+	if err := c.forgetAnswer(ctx, KeyController); err != nil {
+		return fmt.Errorf("controller %q: %w", c.controller, err)
+	}
 	holder, err := Text(c.bucket, KeyController).GetOrCreate(ctx, c.controller)
 	if err != nil {
 		return fmt.Errorf("controller %q: %w", c.controller, err)
@@ -118,16 +127,25 @@ func (c *Claim) takeBucket(ctx context.Context) error {
 }
 
 // BeginTerm takes the bucket for a term. The id that the bucket has is that of the replica that led before: this one
-// may have made another while the key was away. It tries again, degraded, until it has succeeded or ctx ends.
-func (c *Claim) BeginTerm(ctx context.Context) error {
-	defer c.report(context.WithoutCancel(ctx), nil)
+// may have made another while the key was away. It tries again, degraded, until it has succeeded or ctx ends. It does
+// not succeed while the id is another one than in the last term and objects tell of it: seen lists them by their ids,
+// and stream is that of the primaries' documents.
+func (c *Claim) BeginTerm(ctx context.Context, seen func() Sightings, stream func() string) error {
+	board, lasting := c.bucket.board, context.WithoutCancel(ctx)
+	defer board.Set(lasting, c.installation(), nil)
+	defer c.report(lasting, nil)
 	for {
 		err := c.Take(ctx)
+		var wrong error
+		if err == nil {
+			wrong = c.mismatch(ctx, seen, stream())
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		c.report(ctx, err)
-		if err == nil {
+		board.Set(ctx, c.installation(), wrong)
+		if err == nil && wrong == nil {
 			return nil
 		}
 		c.await(ctx, lookAgain)
@@ -162,6 +180,9 @@ func (c *Claim) Keep(ctx context.Context) {
 func (c *Claim) putBack(ctx context.Context) error {
 	cell, id := Text(c.bucket, KeyInstance), c.Instance()
 	found, err := cell.GetOrCreate(ctx, id)
+	if errors.Is(err, ErrUnreadable) {
+		found, err = "", nil
+	}
 	if err != nil || strings.TrimSpace(found) == id {
 		return err
 	}

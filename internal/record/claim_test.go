@@ -315,7 +315,7 @@ func TestTheIDOfTheLeaderHolds(t *testing.T) {
 			t.Errorf("the bucket has %q, the leader %q; want %q", held, leader.Instance(), id)
 		}
 		stop()
-		must(t, other.BeginTerm(quiet(t)))
+		must(t, other.BeginTerm(quiet(t), nobody, docs))
 		if other.Instance() != id {
 			t.Errorf("the next leader has %q, want %q", other.Instance(), id)
 		}
@@ -352,7 +352,7 @@ func TestATermWaitsForItsClaim(t *testing.T) {
 		must(t, settle(t, claim))
 		s.put(record.KeyController, "pages")
 		begun := make(chan error, 1)
-		go func() { begun <- claim.BeginTerm(quiet(t)) }()
+		go func() { begun <- claim.BeginTerm(quiet(t), nobody, docs) }()
 		time.Sleep(time.Minute)
 		if len(begun) > 0 || board.Degraded()["claim (bucket sites-status)"] == nil {
 			t.Errorf("it began: %d; degraded %v", len(begun), board.Degraded())

@@ -25,7 +25,7 @@ func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
 	if c.Instance() != "" {
 		return nil
 	}
-	board, name := c.bucket.board, "installation (bucket "+c.bucket.name+")"
+	board, name := c.bucket.board, c.installation()
 	defer board.Set(context.WithoutCancel(ctx), name, nil)
 	look := time.NewTicker(lookAgain)
 	defer look.Stop()
@@ -51,6 +51,9 @@ func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
 	}
 }
 
+// installation is the name on the board of what is wrong with the id.
+func (c *Claim) installation() string { return "installation (bucket " + c.bucket.name + ")" }
+
 func (c *Claim) undecided(seen Sightings) error {
 	id := "ID"
 	if ids := seen.ids(); len(ids) == 1 {
@@ -68,8 +71,9 @@ type Sightings map[string]Sighting
 // Sighting is where an id was seen.
 type Sighting struct {
 	Objects int
-	Source  string // of one of them
-	Example string // its key
+	Streams map[string]int // how many carry a revision of which stream
+	Source  string         // of one of them
+	Example string         // its key
 }
 
 // SeenIn looks through the caches of sources. It counts what this runtime wrote, which carries a revision of its owner.
@@ -79,13 +83,16 @@ func SeenIn(sources []source.Owned, kind string) Sightings {
 	for _, s := range sources {
 		for _, obj := range s.All() {
 			named := owner.NamedBy(obj).Owner()
-			if named.Kind != kind || named.Instance == "" || owner.StampOf(obj).IsNone() {
+			stamp := owner.StampOf(obj)
+			if named.Kind != kind || named.Instance == "" || stamp.IsNone() {
 				continue
 			}
 			sighting := seen[named.Instance]
 			if sighting.Objects++; sighting.Objects == 1 {
+				sighting.Streams = map[string]int{}
 				sighting.Source, sighting.Example = s.String(), source.ObjectKey(obj)
 			}
+			sighting.Streams[stamp.Stream]++
 			seen[named.Instance] = sighting
 		}
 	}

@@ -1,7 +1,7 @@
 package record_test
 
 import (
-	"maps"
+	"reflect"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -38,8 +38,8 @@ func TestAnIDCountsWhereARuntimeWroteIt(t *testing.T) {
 	s.put("d", "Shop", "home", "another kind's", true)
 	s.put("e", "Site", "home", "", true)
 	seen := record.SeenIn([]source.Owned{&s}, "Site")
-	want := record.Sightings{"written": {Objects: 2, Source: "Owns Page", Example: "a"}}
-	if !maps.Equal(seen, want) {
+	want := record.Sightings{"written": {Objects: 2, Streams: map[string]int{"first": 2}, Source: "Owns Page", Example: "a"}}
+	if !reflect.DeepEqual(seen, want) {
 		t.Errorf("got %v, want %v", seen, want)
 	}
 }

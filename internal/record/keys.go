@@ -12,6 +12,7 @@ import (
 const (
 	KeyController = entity.ReservedPrefix + ".controller" // whose status bucket it is
 	KeyInstance   = entity.ReservedPrefix + ".instance"   // the id of this installation
+	KeyLedWith    = entity.ReservedPrefix + ".ledwith"    // the id of the installation in the last term
 	KeyLease      = entity.ReservedPrefix + ".lease"      // which replica works
 	KeyStream     = entity.ReservedPrefix + ".stream"     // the stream in which the primaries were last seen
 	KeyBrake      = entity.ReservedPrefix + ".brake"      // that the brake is engaged, and why
