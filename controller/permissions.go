@@ -1,12 +1,10 @@
 package controller
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/rbac"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,35 +23,11 @@ type Permissions struct {
 }
 
 // KubernetesRule is a rule of a Role or ClusterRole, as rbacv1.PolicyRule is.
-type KubernetesRule struct {
-	APIGroups []string `json:"apiGroups"`
-	Resources []string `json:"resources"`
-	Verbs     []string `json:"verbs"`
-}
+type KubernetesRule = rbac.Rule
 
 // ClusterRole returns the rules as a manifest in YAML; "" if there are none. For a controller of one namespace make it
 // a Role.
-func (p Permissions) ClusterRole(name string) string {
-	if len(p.Kubernetes) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n")
-	fmt.Fprintf(&b, "metadata:\n  name: %q\nrules:\n", name)
-	for _, rule := range p.Kubernetes {
-		fmt.Fprintf(&b, "- apiGroups: %s\n  resources: %s\n  verbs: %s\n",
-			yamlList(rule.APIGroups), yamlList(rule.Resources), yamlList(rule.Verbs))
-	}
-	return b.String()
-}
-
-func yamlList(words []string) string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = fmt.Sprintf("%q", word)
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
-}
+func (p Permissions) ClusterRole(name string) string { return rbac.ClusterRole(name, p.Kubernetes) }
 
 // Permissions returns what the controller itself needs: to read the primaries, to read and write its status bucket, to
 // read what it watches, and to read and write what it owns. What the reconciler does beside that is yours to add (see
@@ -77,9 +51,6 @@ func (c *Controller[T]) Permissions(opts ...entity.PermissionOption) (Permission
 	if err != nil {
 		return Permissions{}, err
 	}
-	slices.SortFunc(all.Kubernetes, func(a, b KubernetesRule) int {
-		return cmp.Or(slices.Compare(a.APIGroups, b.APIGroups), slices.Compare(a.Resources, b.Resources))
-	})
 	return all, nil
 }
 
@@ -102,23 +73,7 @@ func (p *Permissions) add(s source.Source, opts []entity.PermissionOption) error
 			p.Unknown = append(p.Unknown, fmt.Sprint(s))
 			return nil
 		}
-		p.addRule(resource, verbs)
+		p.Kubernetes = rbac.Add(p.Kubernetes, resource.GroupResource(), verbs)
 	}
 	return nil
-}
-
-func (p *Permissions) addRule(resource schema.GroupVersionResource, verbs []string) {
-	for i := range p.Kubernetes {
-		rule := &p.Kubernetes[i]
-		if rule.APIGroups[0] == resource.Group && rule.Resources[0] == resource.Resource {
-			rule.Verbs = append(rule.Verbs, verbs...)
-			slices.Sort(rule.Verbs)
-			rule.Verbs = slices.Compact(rule.Verbs)
-			return
-		}
-	}
-	slices.Sort(verbs)
-	p.Kubernetes = append(p.Kubernetes, KubernetesRule{
-		APIGroups: []string{resource.Group}, Resources: []string{resource.Resource}, Verbs: slices.Compact(verbs),
-	})
 }

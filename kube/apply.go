@@ -83,7 +83,7 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 		if err == nil {
 			return result, nil
 		}
-		again := overtaken(err)
+		again := kubeerrors.Overtaken(err)
 		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
 		switch {
 		case foreign:

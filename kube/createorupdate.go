@@ -250,7 +250,7 @@ func (k *Handle[T]) mergePatch(
 }
 
 func overtakenBy(err error) error {
-	if overtaken(err) {
+	if kubeerrors.Overtaken(err) {
 		return &conflict.Error{Err: err}
 	}
 	return err

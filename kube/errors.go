@@ -61,27 +61,3 @@ func applyConflict(resource schema.GroupVersionResource, key string, err error) 
 func (k *Handle[T]) explain(doing, key string, err error) error {
 	return k.watching.NoteUnanswered(kubeerrors.Explain(doing, k.resource, key, err))
 }
-
-// overtaken tells whether a write failed because the object is not what it was taken for.
-func overtaken(err error) bool {
-	switch {
-	case apierrors.IsConflict(err):
-		return !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
-	case apierrors.IsAlreadyExists(err):
-		return true
-	case apierrors.IsNotFound(err):
-		return !kubeerrors.WrongPath(err) && !kubeerrors.MissingNamespace(err)
-	case apierrors.IsInvalid(err):
-		// Another object has the name by now, so the uid would change.
-		var status apierrors.APIStatus
-		if !errors.As(err, &status) || status.Status().Details == nil {
-			return false
-		}
-		for _, cause := range status.Status().Details.Causes {
-			if cause.Field == "metadata.uid" {
-				return true
-			}
-		}
-	}
-	return false
-}

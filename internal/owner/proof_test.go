@@ -37,7 +37,7 @@ func TestWhatIsNotProvenMayNotBeDeletedWhereProofsAreWanted(t *testing.T) {
 	}
 	claim := owner.Claim{Kind: "Site", Instance: "here", Proofs: a}
 	of := func(kind, instance string, by *ownerproof.Secrets) owner.Claim {
-		return owner.Claim{Kind: kind, Instance: instance, Proofs: by}.In(pages)
+		return owner.Claim{Kind: kind, Instance: instance, Proofs: by}.At(pages)
 	}
 	for name, test := range map[string]struct {
 		claim         owner.Claim
@@ -46,29 +46,29 @@ func TestWhatIsNotProvenMayNotBeDeletedWhereProofsAreWanted(t *testing.T) {
 		may, unproven bool
 		older         bool
 	}{
-		"proven":                 {claim: claim.In(pages), obj: proven(), may: true},
+		"proven":                 {claim: claim.At(pages), obj: proven(), may: true},
 		"by an older":            {claim: of("Site", "here", b), obj: proven(), may: true, older: true},
-		"marked":                 {claim: claim.In(pages), obj: object(home), unproven: true},
-		"in another place":       {claim: claim.In(ownerproof.Bucket("drafts")), obj: proven(), unproven: true},
+		"marked":                 {claim: claim.At(pages), obj: object(home), unproven: true},
+		"in another place":       {claim: claim.At(ownerproof.Bucket("drafts")), obj: proven(), unproven: true},
 		"in no place":            {claim: claim, obj: proven(), unproven: true},
-		"behind an API":          {claim: claim.In(ownerproof.API()), obj: object(home), may: true},
+		"behind an API":          {claim: claim.At(ownerproof.API()), obj: object(home), may: true},
 		"no proofs are wanted":   {claim: of("Site", "here", nil), obj: object(home), may: true},
 		"another installation's": {claim: of("Site", "there", a), obj: proven()},
 		"another kind's":         {claim: of("Shop", "here", a), obj: proven()},
-		"another name": {claim: claim.In(pages), obj: proven(), unproven: true,
+		"another name": {claim: claim.At(pages), obj: proven(), unproven: true,
 			change: func(m *metav1.ObjectMeta) { m.Name = "another" }},
-		"another namespace": {claim: claim.In(pages), obj: proven(), unproven: true,
+		"another namespace": {claim: claim.At(pages), obj: proven(), unproven: true,
 			change: func(m *metav1.ObjectMeta) { m.Namespace = "another" }},
-		"another key": {claim: claim.In(pages), obj: proven(), unproven: true, change: func(m *metav1.ObjectMeta) {
+		"another key": {claim: claim.At(pages), obj: proven(), unproven: true, change: func(m *metav1.ObjectMeta) {
 			proof := m.Annotations[entity.OwnerProofAnnotation]
 			entity.SetOwner(m, "Site", "away", "here")
 			m.Annotations[entity.OwnerProofAnnotation] = proof
 		}},
-		"the labels gone": {claim: claim.In(pages), obj: proven(), may: true,
+		"the labels gone": {claim: claim.At(pages), obj: proven(), may: true,
 			change: func(m *metav1.ObjectMeta) { m.Labels = nil }},
-		"the key's annotation gone": {claim: claim.In(pages), obj: proven(), unproven: true,
+		"the key's annotation gone": {claim: claim.At(pages), obj: proven(), unproven: true,
 			change: func(m *metav1.ObjectMeta) { delete(m.Annotations, entity.OwnerKeyAnnotation) }},
-		"labels that contradict": {claim: claim.In(pages), obj: proven(),
+		"labels that contradict": {claim: claim.At(pages), obj: proven(),
 			change: func(m *metav1.ObjectMeta) { m.Labels[entity.OwnerKeyLabel] = "away" }},
 	} {
 		if test.change != nil {

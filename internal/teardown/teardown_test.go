@@ -171,11 +171,11 @@ func TestAnObjectOfAnotherNamespaceDoesNotGoWithThePrimary(t *testing.T) {
 			Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return []source.Owned{test.source} },
 			Counters: Counters{Foreign: func() { foreign++ }},
 		})
-		cached, err := td.ownedBy("shop/home")
+		cached, err := td.ownedBy(&absence{teardown: td, key: "shop/home"})
 		if err != nil || len(cached) != test.want || foreign != 3-test.want {
 			t.Errorf("%s: of the cache %v would go, %d are foreign: %v", name, cached, foreign, err)
 		}
-		live, err := td.ownedLive(t.Context(), &absence{key: "shop/home"})
+		live, err := td.ownedLive(t.Context(), &absence{teardown: td, key: "shop/home"})
 		if err != nil || len(live) != test.want {
 			t.Errorf("%s: of the server %v would go: %v", name, live, err)
 		}

@@ -56,6 +56,7 @@ var mayImport = map[string][]string{
 	"internal/kubeerrors":  {},
 	"internal/mergediff":   {},
 	"internal/resync":      {},
+	"internal/rbac":        {},
 	"internal/ownerproof":  {},
 
 	// Rooms of the engine.
@@ -78,7 +79,7 @@ var mayImport = map[string][]string{
 	},
 
 	// What users import.
-	"controller":        {"internal/conflict", "internal/engine"},
+	"controller":        {"internal/conflict", "internal/engine", "internal/rbac"},
 	"kube":              {"controller", "internal/applied"},
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 }
