@@ -20,8 +20,10 @@ type controllerConfig struct {
 	KubeSecondary bool
 	// WithoutTeardown writes only the records of status.
 	WithoutTeardown bool
-	ClientGoQueue   bool
-	Workers         int
+	// Boundaries keeps primaries and secondaries in a namespace, and proves what is owned.
+	Boundaries    bool
+	ClientGoQueue bool
+	Workers       int
 }
 
 // underTest is a controller that runs.

@@ -41,12 +41,15 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 	ctx, cancel := context.WithCancel(ctx)
 	c := &nagiController{cfg: cfg, seen: seen, cancel: cancel, ended: make(chan error, 1)}
 	if c.sites, err = entity.NewClient[*v1.Website](ctx, js,
-		entity.Config{Kind: "Website", Bucket: cfg.Place}); err != nil {
+		entity.Config{Kind: "Website", Bucket: cfg.Place, Namespaced: cfg.Boundaries}); err != nil {
 		return nil, err
 	}
 	opts := []controller.Option{controller.WithWorkers(cfg.Workers), controller.WithResyncInterval(resyncInterval)}
 	if cfg.WithoutTeardown {
 		opts = append(opts, controller.WithoutTeardown())
+	}
+	if cfg.Boundaries {
+		opts = append(opts, controller.WithOwnerProof([]byte("a secret of the benchmark")))
 	}
 	switch {
 	case cfg.Secondaries == 0:
@@ -57,7 +60,7 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 		opts = append(opts, c.kube.Owns())
 	default:
 		c.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{
-			Kind: "ConfigMap", Bucket: cfg.Place + "-secondaries",
+			Kind: "ConfigMap", Bucket: cfg.Place + "-secondaries", Namespaced: cfg.Boundaries,
 		})
 		if err != nil {
 			return nil, err
@@ -125,7 +128,7 @@ func (c *nagiController) secondary(ctx context.Context, site *v1.Website, i int)
 		return err
 	}
 	configMap := &corev1.ConfigMap{}
-	configMap.Name = secondaryName(site.Name, i)
+	configMap.Namespace, configMap.Name = site.Namespace, secondaryName(site.Name, i)
 	_, err = controller.CreateOrUpdate(ctx, c.configMaps, configMap, func(configMap *corev1.ConfigMap) error {
 		fillConfigMap(configMap, site)
 		return nil

@@ -15,6 +15,7 @@ const (
 	jobTail  = "the same, p99"
 	jobMany  = "many at once: primaries per second, from the first write to the last status"
 	jobOurs  = "Nagi, secondary in NATS"
+	jobSafe  = "Nagi, secondary in NATS, in a namespace and with proofs of ownership"
 	jobLight = "Nagi, secondary in NATS, without teardown"
 	jobKube  = "Nagi, secondary in Kubernetes"
 	jobTheir = "controller-runtime"
@@ -54,13 +55,14 @@ func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 	one, tail := c.figure(jobOne, "s"), c.figure(jobTail, "s")
 	rate := c.figure(jobMany, "/s").higherIsBetter()
 	for turn := range turns {
-		for i, name := range []string{jobOurs, jobTheir, jobLight, jobKube, jobQueue, jobBare, jobLess} {
+		for i, name := range []string{jobOurs, jobSafe, jobTheir, jobLight, jobKube, jobQueue, jobBare, jobLess} {
 			cfg := controllerConfig{
 				Place: fmt.Sprint("job-", turn, "-", i), NATS: nats.url, Kube: kube.address,
 				Secondaries: 1, Workers: 16,
 			}
 			cfg.Runtime, cfg.KubeSecondary, cfg.ClientGoQueue = "nagi", name == jobKube, name == jobQueue
 			cfg.WithoutTeardown = name == jobLight || name == jobLess
+			cfg.Boundaries = name == jobSafe
 			switch name {
 			case jobTheir, jobQueue:
 				cfg.Runtime = "controller-runtime"
@@ -87,6 +89,8 @@ func runJob(ctx context.Context, b *bench) (c *chapter, err error) {
 		c.reach(faster >= 20, ours+": at least 20 times the throughput of controller-runtime", "%s", times(faster))
 		c.reach(sooner >= 10, ours+": at most a tenth of its median latency", "1/%s of it", number(sooner))
 	}
+	c.note("With namespaces and proofs of ownership: %s the throughput of Nagi without, and %s its median latency.",
+		times(rate.median(jobSafe)/rate.median(jobOurs)), times(one.median(jobSafe)/one.median(jobOurs)))
 	for _, bare := range []string{jobBare, jobLess} {
 		c.note("%s: %s the throughput of controller-runtime, and 1/%s of its median latency.", bare,
 			times(rate.median(bare)/rate.median(jobTheir)), number(one.median(jobTheir)/one.median(bare)))
@@ -102,7 +106,11 @@ func place(ctx context.Context, cfg controllerConfig, nats *natsServer, kube *ku
 		}
 	}
 	if cfg.Runtime != "controller-runtime" {
-		return &natsUser{js: nats.js, bucket: cfg.Place}, nil
+		u := &natsUser{js: nats.js, bucket: cfg.Place}
+		if cfg.Boundaries {
+			u.namespace = "team."
+		}
+		return u, nil
 	}
 	return &kubeUser{client: kube.client, namespace: cfg.Place}, nil
 }

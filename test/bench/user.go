@@ -61,8 +61,9 @@ func inParallel(n int, f func() error) error {
 
 // natsUser puts documents into a bucket, as any program would, and watches the records.
 type natsUser struct {
-	js     jetstream.JetStream
-	bucket string
+	js        jetstream.JetStream
+	bucket    string
+	namespace string // with a dot at its end; "" in a bucket without namespaces
 }
 
 func (u *natsUser) write(ctx context.Context, name string, i int) error {
@@ -70,7 +71,7 @@ func (u *natsUser) write(ctx context.Context, name string, i int) error {
 	if err != nil {
 		return err
 	}
-	_, err = u.js.Publish(ctx, "$KV."+u.bucket+"."+name, data)
+	_, err = u.js.Publish(ctx, "$KV."+u.bucket+"."+u.namespace+name, data)
 	return err
 }
 
@@ -116,7 +117,7 @@ func (u *natsUser) watch(ctx context.Context, ready func(string)) (func(), error
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
 		var record struct{ Status v1.WebsiteStatus }
 		if json.Unmarshal(m.Data(), &record) == nil && record.Status.Ready { // reserved keys are no records
-			ready(m.Subject()[len(prefix):])
+			ready(m.Subject()[len(prefix)+len(u.namespace):])
 		}
 	})
 	if err != nil {
