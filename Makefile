@@ -36,7 +36,8 @@ BENCH         ?= .
 
 # The packages of PKGS whose tests need a Kubernetes API server: those that use kubetest.
 KUBETEST  := github.com/nagi-runtime/nagi/test/kubetest
-kube_tests = $(GO) list -test -f '{{range .Deps}}{{if eq . "$(KUBETEST)"}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS) | sed -n 's/\.test$$//p'
+# kubetest itself is among them, whose tests depend on a variant of it.
+kube_tests = $(GO) list -test -f '{{range .Deps}}{{if or (eq . "$(KUBETEST)") (eq . "$(KUBETEST) [$(KUBETEST).test]")}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS) | sed -n 's/\.test$$//p'
 
 # The packages of PKGS that hold how often something allocates. The race detector allocates too, so these tests run without it.
 alloc_tests = $(GO) list -f '{{range .TestGoFiles}}{{if eq . "allocs_test.go"}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS)

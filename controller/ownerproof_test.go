@@ -196,7 +196,7 @@ func TestWhatIsProvenIsDeletedAsBefore(t *testing.T) {
 	}
 	p.r.halt()
 	must(t, p.sites.Delete(t.Context(), "swept"))
-	must(t, p.kv("sites-status").Purge(t.Context(), "swept")) // nothing is owed, so only the sweep is left
+	must(t, p.kv("sites-status").Delete(t.Context(), "swept")) // nothing is owed, so only the sweep is left
 	p.begin(WithOwnerProof(proofSecret('b'), proofSecret('a')))
 	eventually(t, "it is swept", gone(t, p.pages, "swept"))
 	p.gone("home")

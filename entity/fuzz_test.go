@@ -276,6 +276,12 @@ func FuzzRecord(f *testing.F) {
 		var want Record
 		stdErr := stdjson.Unmarshal(data, &want)
 		cell, cachedErr := decodeCached(data, 7)
+		if checkDepthOf(data, recordDepth) != nil {
+			if err == nil || cachedErr == nil {
+				t.Errorf("what is nested too deep is read: live %v, cached %v", err, cachedErr)
+			}
+			return
+		}
 		if (err == nil) != (stdErr == nil) || (cachedErr == nil) != (stdErr == nil) {
 			t.Fatalf("read live: %v; cached: %v; encoding/json says: %v", err, cachedErr, stdErr)
 		}

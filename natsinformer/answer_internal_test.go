@@ -6,19 +6,33 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestAMarkerThatTheServerSentAsAnAnswerDeletesNothing: it was another key's, and so was its time to live.
+// TestAMarkerThatTheServerSentAsAnAnswerDeletesNothing: it was another key's.
 func TestAMarkerThatTheServerSentAsAnAnswerDeletesNothing(t *testing.T) {
 	t.Parallel()
 	for _, header := range []nats.Header{
-		{operationHeader: {"DEL"}}, {operationHeader: {"PURGE"}}, {markerHeader: {"MaxAge"}}, {ttlHeader: {"1s"}},
+		{operationHeader: {"DEL"}}, {operationHeader: {"PURGE"}}, {markerHeader: {"MaxAge"}},
 	} {
-		was, expires := markerOf(header), expiryOf(header, 1)
-		if (was == "") == (expires == 0) {
-			t.Fatalf("%v: reason %q, expires at %d", header, was, expires)
+		if was := markerOf(header); was == "" {
+			t.Fatalf("%v is no marker", header)
 		}
 		header["Nats-Stream"], header["Nats-Sequence"] = []string{"KV_b"}, []string{"7"}
-		if reason, expires := markerOf(header), expiryOf(header, 1); reason != "" || expires != 0 {
-			t.Errorf("%v deletes its key (%q), or expires at %d", header, reason, expires)
+		if reason := markerOf(header); reason != "" {
+			t.Errorf("%v deletes its key (%q)", header, reason)
+		}
+	}
+}
+
+// TestATimeToLiveThatTheServerForwardedIsNobodysWish: the server drops the message all the same.
+func TestATimeToLiveThatTheServerForwardedIsNobodysWish(t *testing.T) {
+	t.Parallel()
+	for forwarded, want := range map[bool]DeleteReason{false: ExpiryMarker, true: expiredByAge} {
+		d := newDeadlines()
+		d.set("key", 10, forwarded)
+		if early, late := d.reason("key", 9), d.reason("key", 10); early != "" || late != want {
+			t.Errorf("forwarded %v: %q before, then %q; want %q", forwarded, early, late, want)
+		}
+		if d.over("key", 10) == forwarded {
+			t.Errorf("forwarded %v: it is over by its writer's wish: %v", forwarded, !forwarded)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,6 +33,8 @@ type deadline struct {
 	at    int64 // when the server drops the message
 	look  int64 // when to ask whether it has
 	place int   // in the heap
+	// forwarded says that nobody meant it: the server forwarded a message with a time to live as an answer to this key.
+	forwarded bool
 }
 
 // deadlines are those of all keys that have one, the one to look at next first.
@@ -43,12 +46,12 @@ type deadlines struct {
 func newDeadlines() *deadlines { return &deadlines{of: map[string]*deadline{}} }
 
 // set notes when a revision of the key expires; zero if never. It replaces what was known of the revision before.
-func (d *deadlines) set(key string, at int64) {
+func (d *deadlines) set(key string, at int64, forwarded bool) {
 	d.drop(key)
 	if at == 0 {
 		return
 	}
-	one := &deadline{key: key, at: at, look: at}
+	one := &deadline{key: key, at: at, look: at, forwarded: forwarded}
 	d.of[key] = one
 	container.Push(&d.order, one)
 }
@@ -60,10 +63,18 @@ func (d *deadlines) drop(key string) {
 	}
 }
 
-// over reports whether the key has a time to live that was over at that time.
-func (d *deadlines) over(key string, at int64) bool {
-	one, ok := d.of[key]
-	return ok && at >= one.at
+// over reports whether the key has a time to live that was over at that time, and that its writer meant.
+func (d *deadlines) over(key string, at int64) bool { return d.reason(key, at) == ExpiryMarker }
+
+// reason returns for which reason a key is gone that has a time to live that was over at that time; "" if it has none.
+func (d *deadlines) reason(key string, at int64) DeleteReason {
+	switch one, ok := d.of[key]; {
+	case !ok || at < one.at:
+		return ""
+	case one.forwarded:
+		return expiredByAge
+	}
+	return ExpiryMarker
 }
 
 // next returns the deadline to look at next, nil if there is none.
@@ -172,12 +183,13 @@ func (w *worker) takeExpiry(ctx context.Context, a expiryAnswer) error {
 func (w *worker) expired(ctx context.Context, key string) {
 	last := w.keys.live[key]
 	_, wasInvalid := w.keys.invalid[key]
+	reason := w.keys.expires.reason(key, math.MaxInt64)
 	w.mu.Lock()
 	w.keys.forget(key)
 	w.mu.Unlock()
 	w.comparison.passed(w.cursor, w.keys)
 	if last.object != nil {
-		w.emit(ctx, watch.Event{Type: watch.Deleted, Object: deleted(last.object, ExpiryMarker, w.cursor)})
+		w.emit(ctx, watch.Event{Type: watch.Deleted, Object: deleted(last.object, reason, w.cursor)})
 		w.emitted = w.cursor
 	}
 	if wasInvalid {
@@ -192,8 +204,8 @@ func (w *worker) expired(ctx context.Context, key string) {
 // of it. In a stream with an age limit, a document with a time of its own may have been replaced by one without.
 func (w *worker) whyVanished(key string, before, next *keys, now int64) DeleteReason {
 	switch aged := before.live[key].created + int64(next.maxAge); {
-	case next.maxAge == 0 && w.expires && before.expires.over(key, now):
-		return ExpiryMarker
+	case next.maxAge == 0 && w.expires && before.expires.reason(key, now) != "":
+		return before.expires.reason(key, now)
 	case next.maxAge > 0 && !w.marks && !w.cfg.DocumentsExpire && now >= aged:
 		return expiredByAge
 	}

@@ -328,10 +328,10 @@ func TestTheLeadersWordDecidesWhetherAKeyHasExpired(t *testing.T) {
 func TestDeadlinesNeedNoMoreThanTheirKeys(t *testing.T) {
 	d := newDeadlines()
 	for i := range int64(1000) {
-		d.set("renewed", 1000+i)
-		d.set(fmt.Sprint("k", i%10), 5000-i)
+		d.set("renewed", 1000+i, false)
+		d.set(fmt.Sprint("k", i%10), 5000-i, false)
 	}
-	d.set("renewed", 0)
+	d.set("renewed", 0, false)
 	if len(d.of) != 10 || len(d.order) != 10 {
 		t.Errorf("%d keys, %d in order", len(d.of), len(d.order))
 	}
@@ -345,7 +345,7 @@ func TestDeadlinesNeedNoMoreThanTheirKeys(t *testing.T) {
 			t.Fatalf("looked at in the order %v", looks)
 		}
 	}
-	d.set("late", 0+1)
+	d.set("late", 0+1, false)
 	late, pause := d.next(), time.Duration(0)
 	for range 200 {
 		now := late.look

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/answers"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -124,7 +125,7 @@ func (k *keys) put(it *item, old *keys) {
 		return
 	}
 	delete(k.tombs, it.key)
-	k.expires.set(it.key, expiryOf(it.header, it.created))
+	k.expires.set(it.key, expiryOf(it.header, it.created), answers.Is(it.header, nil))
 	if it.err != nil {
 		last := before.object
 		if last == nil {
