@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nats-io/nats.go"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -32,6 +33,9 @@ type deadline struct {
 	at    int64 // when the server drops the message
 	look  int64 // when to ask whether it has
 	place int   // in the heap
+	// answer says that the message is an answer of the server that somebody had sent to the key. Then nobody has decided
+	// that the document goes, and that it does is told like an expiry by age, which is no evidence.
+	answer bool
 }
 
 // deadlines are those of all keys that have one, the one to look at next first.
@@ -53,6 +57,14 @@ func (d *deadlines) set(key string, at int64) {
 	container.Push(&d.order, one)
 }
 
+// note notes when the server drops a message.
+func (d *deadlines) note(it *item) {
+	d.set(it.key, droppedAt(it.header, it.created))
+	if one, ok := d.of[it.key]; ok {
+		one.answer = answers.Is(it.header, nil)
+	}
+}
+
 func (d *deadlines) drop(key string) {
 	if one, ok := d.of[key]; ok {
 		container.Remove(&d.order, one.place)
@@ -60,10 +72,16 @@ func (d *deadlines) drop(key string) {
 	}
 }
 
-// over reports whether the key has a time to live that was over at that time.
+// over reports whether the key has a time to live, of its own writer, that was over at that time.
 func (d *deadlines) over(key string, at int64) bool {
 	one, ok := d.of[key]
-	return ok && at >= one.at
+	return ok && !one.answer && at >= one.at
+}
+
+// answerOver reports whether an answer stood in the place of the key whose time to live was over at that time.
+func (d *deadlines) answerOver(key string, at int64) bool {
+	one, ok := d.of[key]
+	return ok && one.answer && at >= one.at
 }
 
 // next returns the deadline to look at next, nil if there is none.
@@ -163,13 +181,17 @@ func (w *worker) takeExpiry(ctx context.Context, a expiryAnswer) error {
 	case a.info.Total > 0, a.info.State.LastSeq < w.cursor, !a.info.Time.IsZero() && a.info.Time.UnixNano() < one.at:
 		// It is still there, or was written again, or the server does not know yet what we know.
 	case w.keys.expires.of[one.key] == one: // else it was written again meanwhile
-		w.expired(ctx, one.key)
+		w.expired(ctx, one)
 	}
 	return nil
 }
 
 // expired delivers the delete of a key whose time to live is over.
-func (w *worker) expired(ctx context.Context, key string) {
+func (w *worker) expired(ctx context.Context, one *deadline) {
+	key, reason := one.key, ExpiryMarker
+	if one.answer {
+		reason = expiredByAge
+	}
 	last := w.keys.live[key]
 	_, wasInvalid := w.keys.invalid[key]
 	w.mu.Lock()
@@ -177,7 +199,7 @@ func (w *worker) expired(ctx context.Context, key string) {
 	w.mu.Unlock()
 	w.comparison.passed(w.cursor, w.keys)
 	if last.object != nil {
-		w.emit(ctx, watch.Event{Type: watch.Deleted, Object: deleted(last.object, ExpiryMarker, w.cursor)})
+		w.emit(ctx, watch.Event{Type: watch.Deleted, Object: deleted(last.object, reason, w.cursor)})
 		w.emitted = w.cursor
 	}
 	if wasInvalid {
@@ -192,6 +214,8 @@ func (w *worker) expired(ctx context.Context, key string) {
 // of it. In a stream with an age limit, a document with a time of its own may have been replaced by one without.
 func (w *worker) whyVanished(key string, before, next *keys, now int64) DeleteReason {
 	switch aged := before.live[key].created + int64(next.maxAge); {
+	case before.expires.answerOver(key, now):
+		return expiredByAge
 	case next.maxAge == 0 && w.expires && before.expires.over(key, now):
 		return ExpiryMarker
 	case next.maxAge > 0 && !w.marks && !w.cfg.DocumentsExpire && now >= aged:

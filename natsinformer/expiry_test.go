@@ -250,6 +250,35 @@ func TestAnInvalidDocumentMayRunOut(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatRunsOutIsNoEvidence: somebody had the server send a message of his own, with a time to live, to
+// another's key. That it goes is told promptly, and is nobody's delete; also where documents are meant to expire.
+func TestAnAnswerThatRunsOutIsNoEvidence(t *testing.T) {
+	for name, marks := range map[string]bool{"without markers": false, "with markers": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits
+			js := connect(t, natstest.Start(t).URL())
+			kv := unmarked(t, js, 1)
+			if marks {
+				stream, err := js.Stream(t.Context(), "KV_b")
+				must(t, err)
+				cfg := stream.CachedInfo().Config
+				cfg.SubjectDeleteMarkerTTL, cfg.AllowRollup, cfg.MaxAge = time.Hour, true, time.Hour
+				_, err = js.UpdateStream(t.Context(), cfg)
+				must(t, err)
+			}
+			put(t, kv, "k", 1)
+			r := start(t, js, Config{Bucket: "b", DocumentsExpire: true}).synced(t)
+			_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.b.k", Data: []byte(`{"n":2}`), Header: nats.Header{
+				ttlHeader: {"2s"}, "Nats-Stream": {"KV_b"}, "Nats-Sequence": {"1"},
+			}})
+			must(t, err)
+			time.Sleep(2 * time.Second)
+			eventually(t, prompt, "it is gone", func() bool { return r.seen.last("k").kind == "delete" })
+			r.wasDeleted(t, "k", 2, Deletion{false, ExpiryMarker})
+		})
+	}
+}
+
 // TestAFilteredInformerSeesWhatRunsOut.
 func TestAFilteredInformerSeesWhatRunsOut(t *testing.T) {
 	t.Parallel() // it waits

@@ -117,6 +117,8 @@ func (k *keys) put(it *item, old *keys) {
 		if it.reason == expiredByAge &&
 			(k.expires.over(it.key, it.created) || k.maxAge == 0 && old.expires.over(it.key, it.created)) {
 			it.reason = ExpiryMarker
+		} else if it.reason == ExpiryMarker && k.expires.answerOver(it.key, it.created) {
+			it.reason = expiredByAge // also where documents are meant to expire
 		}
 		k.arrived.leave(before.object)
 		k.forget(it.key)
@@ -124,7 +126,7 @@ func (k *keys) put(it *item, old *keys) {
 		return
 	}
 	delete(k.tombs, it.key)
-	k.expires.set(it.key, expiryOf(it.header, it.created))
+	k.expires.note(it)
 	if it.err != nil {
 		last := before.object
 		if last == nil {

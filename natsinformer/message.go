@@ -98,9 +98,17 @@ func markerOf(header nats.Header) DeleteReason {
 // expiryOf returns when the server will drop a message, in nanoseconds; zero if it carries no time to live, one that the
 // server does not accept, or one of more than ninety years. That of an answer is no decision of the document's writer.
 func expiryOf(header nats.Header, created int64) int64 {
+	if answers.Is(header, nil) {
+		return 0
+	}
+	return droppedAt(header, created)
+}
+
+// droppedAt is expiryOf for whatever the server has, answers included: it drops those, too.
+func droppedAt(header nats.Header, created int64) int64 {
 	const most = math.MaxInt64 / int64(time.Second) / 3
 	seconds := secondsToLive(header.Get(ttlHeader))
-	if seconds <= 0 || seconds > most || answers.Is(header, nil) {
+	if seconds <= 0 || seconds > most {
 		return 0
 	}
 	return created + seconds*int64(time.Second)
