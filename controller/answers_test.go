@@ -338,6 +338,41 @@ func TestNobodyKnowsWhatIsOwedUnderAnAnswer(t *testing.T) {
 	})
 }
 
+// TestARestartUnderAnAnswerDoesNotForgetWhatIsOwed, where the document is there and is not reconciled: nobody knows what
+// the record was, so no other that owes nothing takes its place.
+func TestARestartUnderAnAnswerDoesNotForgetWhatIsOwed(t *testing.T) {
+	t.Parallel()
+	for name, rest := range map[string]string{
+		"suspended": `{"metadata":{"annotations":{"nagi/suspend":"true"}},"spec":{"title":"x"}}`,
+		"invalid":   `{"spec":`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBesieged(t)
+			ctx := t.Context()
+			b.r.halt()
+			b.put("sites", "ns2.home", rest)
+			good, err := b.kv("sites-status").Get(ctx, "ns2.home")
+			must(t, err)
+			attacks["an acknowledgement"](b, "sites-status", "ns2.home")
+			b.begin()
+			b.degraded("ns2/home", "sites-status", "mend or delete it")
+			b.sweeps()
+			b.sweeps()
+			idle(t, b.c)
+			b.degraded("ns2/home", "sites-status", "mend or delete it")
+			must(t, b.kv("sites").Delete(ctx, "ns2.home"))
+			b.sweeps()
+			b.neverDeleted("ns2/home")
+			b.hasPage("ns2/home")
+			_, err = b.kv("sites-status").Put(ctx, "ns2.home", good.Value())
+			must(t, err)
+			b.pageGoes("ns2/home")
+			b.healthy()
+		})
+	}
+}
+
 // others are records that somebody wrote, and that this controller must leave alone.
 var others = map[string]string{
 	"of a newer version":    `{"schemaVersion":2,"controller":"sites","documentRevision":"a string now"}`,

@@ -82,10 +82,11 @@ func (b *Brake) ForgetPrune(key string) {
 }
 
 // collectingPrunes returns how long to wait for more suspects. A controller of a new version has reconciled all
-// primaries when the backlog of its start is done.
+// primaries when the backlog of its start is done. An engaged brake holds them anyway, and a request for its release
+// waits for the decision.
 func (b *Brake) collectingPrunes() time.Duration {
 	p := &b.prunes
-	if b.Backlog() && time.Since(p.first) < b.Window {
+	if !b.state.Engaged && b.Backlog() && time.Since(p.first) < b.Window {
 		return max(quiet, time.Until(p.last.Add(quiet)))
 	}
 	return min(time.Until(p.last.Add(quiet)), time.Until(p.first.Add(patience)))

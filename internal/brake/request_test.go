@@ -338,3 +338,21 @@ func TestReleaseBrakeFailsIfNATSIsAway(t *testing.T) {
 		w.wantHeld(11)
 	})
 }
+
+// TestARequestDoesNotWaitForABacklog: what primaries do not want any more is counted as a whole before the brake engages.
+// One that is engaged holds it anyway.
+func TestARequestDoesNotWaitForABacklog(t *testing.T) {
+	held(t, func(t *testing.T, w *world) {
+		w.change(func() { w.backlog = true })
+		w.unwant("", name(15))
+		time.Sleep(5 * time.Second)
+		if state, _ := kept[brake.State](w, record.KeyBrake); state.Held != 11 || state.Pruned != 1 {
+			t.Errorf("kept: %+v", state)
+		}
+		w.ask(w.request())
+		time.Sleep(5 * time.Second)
+		if state := w.b.State(); state.Engaged {
+			t.Errorf("still engaged: %+v", state)
+		}
+	})
+}

@@ -17,6 +17,7 @@ var garbled = map[string]string{
 	"no duration":    `{"holderIdentity":""}`,
 	"over at once":   `{"holderIdentity":"thief","leaseDurationSeconds":0}`,
 	"wrong duration": `{"holderIdentity":"thief","leaseDurationSeconds":-3}`,
+	"no time":        `{"holderIdentity":"thief","leaseDurationSeconds":600,"renewTime":"soon"}`,
 }
 
 func eachGarbled(t *testing.T, f func(t *testing.T, k *key, value string)) {

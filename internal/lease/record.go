@@ -38,8 +38,10 @@ func decode(value []byte) (record, error) {
 		return record{}, errNoRecord
 	}
 	var r record
-	err := json.Unmarshal(value, &r)
-	return r, err
+	if err := json.Unmarshal(value, &r); err != nil {
+		return record{}, err // nor does the rest of it say anything
+	}
+	return r, nil
 }
 
 var (

@@ -261,6 +261,9 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, condi
 	if err != nil {
 		return err
 	}
+	if isUnknown(record) {
+		return fmt.Errorf("%w: nobody knows what the record of %s %q was", ErrLeftAlone, a.Kind, key)
+	}
 	if record == nil {
 		record = &entity.Record{} // no controller: never reconciled, no teardown owed
 	}

@@ -42,8 +42,8 @@ func (c *Claim) Instance() string {
 }
 
 // Take claims the bucket, and learns the id of this installation if the bucket has it. It writes the id if it is known
-// or configured and the bucket has none. It fails if another controller has claimed the bucket, or if the bucket has
-// another id than the one that is configured, and tries again while NATS is away.
+// or configured, or if somebody has led with it, and the bucket has none. It fails if another controller has claimed
+// the bucket, or if the bucket has another id than the one that is configured, and tries again while NATS is away.
 func (c *Claim) Take(ctx context.Context) error {
 	if err := c.takeBucket(ctx); err != nil {
 		return err
@@ -51,15 +51,32 @@ func (c *Claim) Take(ctx context.Context) error {
 	if id := cmp.Or(c.Instance(), c.configured); id != "" {
 		return c.keep(ctx, id)
 	}
-	value, _, err := Text(c.bucket, KeyInstance).Raw(ctx)
-	if err != nil {
-		return fmt.Errorf("controller %q: %w", c.controller, err)
-	}
-	id := strings.TrimSpace(string(value)) // a file that was put ends with a newline
-	if id != "" && !answers.Is(nil, value) {
+	id, err := c.idIn(ctx, KeyInstance)
+	if err == nil && id != "" {
 		c.instance.Store(&id)
+		return nil
 	}
-	return nil
+	if err == nil {
+		id, err = c.idIn(ctx, KeyLedWith)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("controller %q: %w", c.controller, err)
+	case id == "":
+		return nil
+	}
+	klog.FromContext(ctx).Error(nil, "The id of this installation was lost: putting back the one that was led with",
+		"id", id, "bucket", c.bucket.name)
+	return c.keep(ctx, id)
+}
+
+// idIn is the id that a key holds; "" if it holds none.
+func (c *Claim) idIn(ctx context.Context, key string) (id string, err error) {
+	value, _, err := Text(c.bucket, key).Raw(ctx)
+	if err != nil || answers.Is(nil, value) {
+		return "", err
+	}
+	return strings.TrimSpace(string(value)), nil // a file that was put ends with a newline
 }
 
 // keep writes the id if the bucket has none, and takes the one that it has.

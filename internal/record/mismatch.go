@@ -3,7 +3,6 @@ package record
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/answers"
 	"k8s.io/klog/v2"
@@ -13,21 +12,21 @@ import (
 // somebody changed; but a new leader takes the one that it finds. So each leader also keeps, under KeyLedWith, the id
 // with which it leads. If the id is another one at the next term, and there are objects that were made under the one
 // before, or under the one that is there now for documents of another stream, then nobody leads before a person has
-// said which is right. A status bucket that nobody has led yet has no such key, and is that of a new installation.
+// said which is right. A status bucket that nobody has led yet has no such key, and is that of a new installation. One
+// that has the key and no id, because somebody removed that or had the server write an answer over it, tells it so.
 
 // mismatch says why the id in the bucket must not be led with; nil if it may. stream is that of the primaries'
 // documents.
 func (c *Claim) mismatch(ctx context.Context, seen func() Sightings, stream string) error {
 	id := c.Instance()
-	before, _, err := Text(c.bucket, KeyLedWith).Raw(ctx)
+	led, err := c.idIn(ctx, KeyLedWith)
 	if err != nil {
 		return err
 	}
-	led := strings.TrimSpace(string(before))
 	if led == id {
 		return nil
 	}
-	if led != "" && !answers.Is(nil, before) && c.configured != id {
+	if led != "" && c.configured != id {
 		if err := c.contradiction(seen(), led, id, stream); err != nil {
 			c.instance.Store(&led) // should the bucket be lost while this waits
 			return err

@@ -164,8 +164,34 @@ func TestAnAnswerIsNoIDAndNobodysClaim(t *testing.T) {
 		attack()
 		alone := record.NewClaim(b, "sites", "")
 		must(t, settle(t, alone))
-		if got := alone.Instance(); got == "" || strings.Contains(got, "stream") {
+		if got := alone.Instance(); got != id {
 			t.Errorf("it made the id %q", got)
 		}
 	})
+}
+
+// TestABucketThatWasLedTellsItsID, also where its key was overwritten or removed while nobody led: an id that is made
+// anew would make all that is behind APIs, where nothing tells of the one before, another installation's.
+func TestABucketThatWasLedTellsItsID(t *testing.T) {
+	for what, lose := range map[string]func(s *store){
+		"an answer": func(s *store) { s.put(record.KeyInstance, acknowledgement) },
+		"removed":   func(s *store) { s.remove(record.KeyInstance) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var s store
+				b, _ := s.bucket()
+				claim := record.NewClaim(b, "sites", "")
+				must(t, settle(t, claim))
+				must(t, claim.BeginTerm(quiet(t), nobody, docs))
+				lose(&s)
+				next := record.NewClaim(b, "sites", "")
+				must(t, settle(t, next))
+				held, _ := s.has(record.KeyInstance)
+				if next.Instance() != claim.Instance() || held != claim.Instance() {
+					t.Errorf("the id is %q, in the bucket %q; it was %q", next.Instance(), held, claim.Instance())
+				}
+			})
+		})
+	}
 }

@@ -14,11 +14,13 @@ import (
 // cache, and counts.
 //
 //   - What is nobody's is replaced, or removed, by the next write: on top of the last good record, or, after a restart,
-//     where the document exists.
+//     by the anchor of a document that is about to be reconciled. A note that a document is not reconciled does not
+//     replace it: it would say that nothing is owed.
 //   - What somebody wrote as a record is left alone, and so is its key.
 //   - Where there is no document, and no record in the cache, nobody knows what is owed: nothing is done about the key.
 
-// ErrLeftAlone is about a key that holds the record of another version or another controller. It is an ErrUnrecordable.
+// ErrLeftAlone is about a key that holds the record of another version or another controller, or what nobody knows what
+// it was. It is an ErrUnrecordable.
 var ErrLeftAlone = fmt.Errorf("%w: what is there is left alone", ErrUnrecordable)
 
 // Live reads a record; nil if there is none. Of a key that holds nobody's record it is the last good one, or an empty
@@ -41,6 +43,11 @@ func (a *Anchors) Live(ctx context.Context, key string) (*entity.Record, error) 
 	}
 	record.Revision = unreadable.Revision
 	return record, nil
+}
+
+// isUnknown reports whether Live made a record for what was there and is none, because no good one is known.
+func isUnknown(record *entity.Record) bool {
+	return record != nil && record.SchemaVersion == 0 && record.Revision > 0
 }
 
 // CheckNotAhead returns why the record of a key that is gone is not believed: it tells of a revision that the stream of
