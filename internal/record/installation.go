@@ -77,14 +77,19 @@ type Sighting struct {
 }
 
 // SeenIn looks through the caches of sources. It counts what this runtime wrote, which carries a revision of its owner.
-// What only bears another id stops nobody.
-func SeenIn(sources []source.Owned, kind string) Sightings {
+// What only bears another id stops nobody. Nor does, where the claim wants proofs, what does not prove the id that it
+// bears: else who may write one object could keep a controller from starting.
+func SeenIn(sources []source.Owned, claim owner.Claim) Sightings {
 	seen := Sightings{}
 	for _, s := range sources {
+		of := claim.In(s)
 		for _, obj := range s.All() {
 			named := owner.NamedBy(obj).Owner()
 			stamp := owner.StampOf(obj)
-			if named.Kind != kind || named.Instance == "" || stamp.IsNone() {
+			if named.Kind != claim.Kind || named.Instance == "" || stamp.IsNone() {
+				continue
+			}
+			if of.Instance = named.Instance; of.Proofs != nil && !of.IsProven(obj) {
 				continue
 			}
 			sighting := seen[named.Instance]
