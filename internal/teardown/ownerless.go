@@ -120,10 +120,16 @@ func (o *ownerless) contradicts(s source.Owned, obj metav1.Object, named owner.N
 // mostAsked bounds how many owners the leader is asked about in a sweep.
 const mostAsked = 1000
 
-// crosses counts an object that names an owner in another namespace, and may not. It reports whether it is such.
-func (o *ownerless) crosses(s source.Owned, obj metav1.Object, claim owner.Claim, key string) bool {
+// crosses counts an object that names an owner in another namespace, and may not. It reports whether it is such. What a
+// deletion policy left stays known as left: somebody may open the source.
+func (o *ownerless) crosses(
+	s source.Owned, obj metav1.Object, claim owner.Claim, key string, left *leftOwners,
+) bool {
 	if !claim.Crosses(obj, key) {
 		return false
+	}
+	if !o.teardown.Primaries.Exists(key) {
+		left.use(key)
 	}
 	o.crossing.add(s, obj)
 	o.CrossNamespace++

@@ -96,7 +96,7 @@ func (t *Teardown) orphanedIn(
 			none.ProvenByOlder++
 		}
 		key, known := none.keyOf(named)
-		if !known || none.crosses(s, obj, claim, key) {
+		if !known || none.crosses(s, obj, claim, key, left) {
 			continue
 		}
 		if t.Primaries.Exists(key) {
