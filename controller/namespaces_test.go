@@ -313,3 +313,52 @@ func TestErrorsDoNotTellStrangersNames(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatATeardownLeavesInAnotherNamespaceIsTold; and what a deletion policy left there stays when the source is
+// opened to such owners later.
+func TestWhatATeardownLeavesInAnotherNamespaceIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	sites, pages := w.client("Site", "sites", namespaced), w.client("Page", "pages", namespaced)
+	var log logLines
+	start := func(opts ...SourceOption) (*Controller[*site], *running) {
+		c, err := New("sites", sites, noReconciler, Owns(pages, opts...), WithResyncInterval(20*time.Millisecond))
+		must(t, err)
+		return c, w.run(logging{c, log.logger()})
+	}
+	sweeps := func(c *Controller[*site]) {
+		before := c.Stats().Sweeps
+		eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > before+4 })
+	}
+	c, r := start()
+	for name, policy := range map[string]string{"goes": "", "leaves": DeletionPolicyOrphan} {
+		s := newSite(name, "")
+		s.Namespace = "ns1"
+		s.Annotations = map[string]string{DeletionPolicyAnnotation: policy}
+		must(t, sites.Create(ctx, s))
+		eventuallyReason(t, sites, "ns1/"+name, entity.ReasonSynced)
+		must(t, pages.Create(ctx, w.ownedPageOf(c, "ns2/"+name, "ns1/"+name)))
+	}
+	sweeps(c)
+	for _, name := range []string{"goes", "leaves"} {
+		must(t, sites.Delete(ctx, "ns1/"+name))
+		eventually(t, "it is torn down", noRecord(t, sites, "ns1/"+name))
+	}
+	sweeps(c)
+	r.halt()
+	told := log.with("The teardown has left objects that name this owner from other namespaces: open their source to " +
+		"such owners (WithOwnersInOtherNamespaces) if they are the owner's, or delete them by hand")
+	if len(told) != 1 || told[0]["key"] != "ns1/goes" {
+		t.Errorf("the log says %v", told)
+	}
+	if !exists(t, pages, "ns2/goes") || !exists(t, pages, "ns2/leaves") {
+		t.Error("what is in another namespace was deleted")
+	}
+	c, _ = start(WithOwnersInOtherNamespaces())
+	eventually(t, "what was owned is swept", func() bool { return !exists(t, pages, "ns2/goes") })
+	sweeps(c)
+	if !exists(t, pages, "ns2/leaves") {
+		t.Error("what the deletion policy left was deleted")
+	}
+}

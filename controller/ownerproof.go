@@ -22,8 +22,9 @@ import (
 // or wrong is written again by the next reconcile that writes it, even if nothing else has changed. So is one of an
 // older secret. A copy of a proof proves nothing on another object.
 //
-// Cascade, sweep and WithPrune leave what is not proven, a handle's Delete inside a reconcile refuses it, and its
-// revision of the owner does not engage the brake. Stats().Unproven counts such objects, and the log names them. A
+// Cascade, sweep and WithPrune leave what is not proven, a handle's Delete inside a reconcile refuses it, its revision
+// of the owner does not engage the brake, and its installation keeps no controller with an empty status bucket from
+// starting. Stats().Unproven counts such objects, and the log names them. A
 // teardown does not wait for them; where it leaves some, it says so at its end, and Stats().LeftUnproven counts them.
 //
 // To begin, give the option. Each primary's next reconcile proves what it writes; Stats().Unproven shows the rest. What

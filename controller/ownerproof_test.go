@@ -482,3 +482,20 @@ func TestWithOwnerProofSaysWhatItNeeds(t *testing.T) {
 		}
 	}
 }
+
+// TestWithAProofAForgedInstallationKeepsNoControllerFromStarting. An installation whose proofs are true does.
+func TestWithAProofAForgedInstallationKeepsNoControllerFromStarting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pages, forged := w.pages(), newPage("forged", "")
+	entity.SetOwner(forged, "Site", "home", "strange")
+	forged.Annotations[entity.OwnerRevisionAnnotation] = "7@first"
+	must(t, pages.Create(t.Context(), forged))
+	c, err := New("sites", w.sites(), noReconciler, Owns(pages), WithOwnerProof(proofSecret('a')))
+	must(t, err)
+	w.run(c)
+	eventually(t, "it leads", func() bool { return c.Stats().Leading })
+	if !exists(t, pages, "forged") {
+		t.Error("what another installation seems to own was deleted")
+	}
+}

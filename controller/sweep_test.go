@@ -1,6 +1,9 @@
 package controller
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -190,5 +193,39 @@ func TestTheSweepOfAPartOfABucketLeavesWhatWasOrphaned(t *testing.T) {
 	eventually(t, "some sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
 	if !exists(t, pages, "shop.home") || c.Stats().Orphaned != 0 {
 		t.Errorf("orphaned %d; the page exists: %v", c.Stats().Orphaned, exists(t, pages, "shop.home"))
+	}
+}
+
+// TestManyOwnersThatNeverWereHideNoGarbage: the leader is asked about so many owners in a sweep and no more, and
+// somebody has named more than that. What is left of an owner that is gone is found all the same, where they are and
+// elsewhere.
+func TestManyOwnersThatNeverWereHideNoGarbage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.installed()
+	sites, pages, drafts := w.sites(), w.pages(), w.client("Draft", "drafts")
+	were(t, sites, "gone", "gone-too")
+	const ghosts = 2500
+	document, err := json.Marshal(w.ownedPage("ghost-N", "ghost-N"))
+	must(t, err)
+	for i := range ghosts {
+		name := fmt.Sprintf("ghost-%d", i)
+		_, err := w.js.PublishAsync("$KV.pages."+name, bytes.ReplaceAll(document, []byte("ghost-N"), []byte(name)))
+		must(t, err)
+	}
+	<-w.js.PublishAsyncComplete()
+	must(t, pages.Create(t.Context(), w.ownedPage("left", "gone")))
+	must(t, drafts.Create(t.Context(), w.ownedPage("left", "gone-too")))
+	c, err := New("sites", sites, noReconciler, Owns(pages), Owns(drafts), WithResyncInterval(20*time.Millisecond))
+	must(t, err)
+	w.run(c)
+	eventually(t, "it works", func() bool { return c.Stats().Leading })
+	sweeps := c.Stats().Sweeps
+	eventually(t, "what is left is swept", func() bool { return !exists(t, pages, "left") && !exists(t, drafts, "left") })
+	if took := c.Stats().Sweeps - sweeps; took > 6 {
+		t.Errorf("it took %d sweeps", took)
+	}
+	if n := count(t, pages); n != ghosts {
+		t.Errorf("%d of %d pages are left, whose owners never were", n, ghosts)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/netpoll"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -90,14 +91,17 @@ func (e *Engine) startSources(ctx, life context.Context) error {
 	if err := e.syncSources(bounded, life, now); err != nil {
 		return err
 	}
-	if err := e.claim.Settle(ctx, e.seen); err != nil {
+	if err := e.claim.Settle(ctx, e.proven); err != nil {
 		return err
 	}
 	return e.syncSources(ctx, life, later)
 }
 
 // seen are the objects that name an owner of our kind, by installation.
-func (e *Engine) seen() record.Sightings { return record.SeenIn(e.owned(), e.Kind) }
+func (e *Engine) seen() record.Sightings { return record.SeenIn(e.owned(), owner.Claim{Kind: e.Kind}) }
+
+// proven are those of them that prove it, where proofs are wanted.
+func (e *Engine) proven() record.Sightings { return record.SeenIn(e.owned(), e.Claim()) }
 
 func isBehindAPI(s source.Source) bool {
 	_, ok := s.(*apisource.Source)

@@ -194,7 +194,7 @@ func (c *comparison) madeLater(missing map[string]known) map[string]known {
 
 // owns reports whether a controller over the informer owns an object, which another installation's does not.
 func (c *comparison) owns(obj metav1.Object) bool {
-	return slices.ContainsFunc(c.claims, func(claim owner.Claim) bool { return claim.MayDelete(obj) })
+	return slices.ContainsFunc(c.claims, func(claim owner.Claim) bool { return claim.IsOwned(obj) })
 }
 
 // list lists in all namespaces; where that is not allowed, in those of which the store has objects and it is.

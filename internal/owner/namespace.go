@@ -39,6 +39,12 @@ func (c Claim) Owns(obj metav1.Object, key string) bool {
 	return c.MayDelete(obj) && !c.Crosses(obj, key)
 }
 
+// IsOwned reports whether obj is for certain the primary's that it names.
+func (c Claim) IsOwned(obj metav1.Object) bool {
+	key, _ := NamedBy(obj).Key()
+	return c.Owns(obj, key)
+}
+
 // Crosses reports whether something in a namespace and the primary with that key are in two namespaces.
 func Crosses(namespace, key string) bool {
 	of, _, namespaced := strings.Cut(key, "/")

@@ -57,12 +57,24 @@ func (c *Claim) installation() string { return "installation (bucket " + c.bucke
 func (c *Claim) undecided(seen Sightings) error {
 	id := "ID"
 	if ids := seen.ids(); len(ids) == 1 {
-		id = ids[0]
+		id = typed(ids[0])
 	}
 	return fmt.Errorf("the status bucket %s has no id of this installation, and there are objects whose owners are in "+
 		"another one: %s. If the status bucket was lost, take the id over: nats kv put %s %s %s, or WithInstance(%q). "+
 		"If the objects are another installation's, put there an id that no other has",
 		c.bucket.name, seen, c.bucket.name, KeyInstance, id, id)
+}
+
+// typed is an id as it stands in a command that somebody is to copy. Ids come from objects that anybody may have
+// written, so what is more than a word to a shell is left to fill in.
+func typed(id string) string {
+	word := func(c rune) bool {
+		return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.ContainsRune("-_.", c)
+	}
+	if id == "" || id[0] == '-' || strings.ContainsFunc(id, func(c rune) bool { return !word(c) }) {
+		return "ID"
+	}
+	return id
 }
 
 // Sightings are objects that name an owner of a kind, by the id of the owner's installation.
@@ -77,14 +89,19 @@ type Sighting struct {
 }
 
 // SeenIn looks through the caches of sources. It counts what this runtime wrote, which carries a revision of its owner.
-// What only bears another id stops nobody.
-func SeenIn(sources []source.Owned, kind string) Sightings {
+// What only bears another id stops nobody. Nor does, where the claim wants proofs, what does not prove the id that it
+// bears: else who may write one object could keep a controller from starting.
+func SeenIn(sources []source.Owned, claim owner.Claim) Sightings {
 	seen := Sightings{}
 	for _, s := range sources {
+		of := claim.In(s)
 		for _, obj := range s.All() {
 			named := owner.NamedBy(obj).Owner()
 			stamp := owner.StampOf(obj)
-			if named.Kind != kind || named.Instance == "" || stamp.IsNone() {
+			if named.Kind != claim.Kind || named.Instance == "" || stamp.IsNone() {
+				continue
+			}
+			if of.Instance = named.Instance; of.Proofs != nil && !of.IsProven(obj) {
 				continue
 			}
 			sighting := seen[named.Instance]

@@ -1,10 +1,13 @@
 package record_test
 
 import (
+	"bytes"
 	"reflect"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +21,8 @@ type shelf struct {
 
 func (s *shelf) String() string       { return "Owns Page" }
 func (s *shelf) All() []metav1.Object { return s.objects }
+
+func (*shelf) Resource() ownerproof.Resource { return ownerproof.Bucket("pages") }
 
 // put adds an object of an owner in an installation; stamped objects carry a revision of it.
 func (s *shelf) put(name, kind, owner, instance string, stamped bool) {
@@ -37,8 +42,31 @@ func TestAnIDCountsWhereARuntimeWroteIt(t *testing.T) {
 	s.put("c", "Site", "home", "strange", false)
 	s.put("d", "Shop", "home", "another kind's", true)
 	s.put("e", "Site", "home", "", true)
-	seen := record.SeenIn([]source.Owned{&s}, "Site")
+	seen := record.SeenIn([]source.Owned{&s}, owner.Claim{Kind: "Site"})
 	want := record.Sightings{"written": {Objects: 2, Streams: map[string]int{"first": 2}, Source: "Owns Page", Example: "a"}}
+	if !reflect.DeepEqual(seen, want) {
+		t.Errorf("got %v, want %v", seen, want)
+	}
+}
+
+// TestWhereProofsAreWantedAForgedIDStopsNobody. That of an installation whose proof is true does.
+func TestWhereProofsAreWantedAForgedIDStopsNobody(t *testing.T) {
+	var s shelf
+	s.put("ours", "Site", "home", "before", true)
+	s.put("forged", "Site", "home", "strange", true)
+	s.put("copied", "Site", "home", "before", true)
+	proofs, err := ownerproof.New(bytes.Repeat([]byte{'a'}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner.Prove(s.objects[0], proofs, s.Resource())
+	for _, forged := range s.objects[1:] {
+		forged.GetAnnotations()[entity.OwnerProofAnnotation] = s.objects[0].GetAnnotations()[entity.OwnerProofAnnotation]
+	}
+	seen := record.SeenIn([]source.Owned{&s}, owner.Claim{Kind: "Site", Proofs: proofs})
+	want := record.Sightings{
+		"before": {Objects: 1, Streams: map[string]int{"first": 1}, Source: "Owns Page", Example: "ours"},
+	}
 	if !reflect.DeepEqual(seen, want) {
 		t.Errorf("got %v, want %v", seen, want)
 	}

@@ -19,7 +19,7 @@ import (
 // long as the primary is gone.
 func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err error) {
 	targets, err := t.toDelete(ctx, a)
-	if err != nil || len(targets)+len(a.unproven) == 0 {
+	if err != nil || len(targets)+len(a.unproven)+len(a.crossing) == 0 {
 		return err == nil, err
 	}
 	keep, err := t.asksToKeep(ctx, a.key)
@@ -27,7 +27,7 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 		return false, err
 	}
 	if keep {
-		a.unproven = nil // it would stay anyway
+		a.unproven, a.crossing = nil, nil // it would stay anyway
 		return true, t.leave(ctx, a.key)
 	}
 	if len(targets) == 0 {
@@ -82,7 +82,7 @@ func versionOf(obj metav1.Object) string {
 
 // toDelete returns what a primary that is gone still owns, but for what is to stay. Of that the sweep has to know.
 func (t *Teardown) toDelete(ctx context.Context, a *absence) ([]owned, error) {
-	a.unproven = nil
+	a.unproven, a.crossing = nil, nil
 	targets, err := t.ownedBy(a)
 	if err != nil {
 		return nil, err
@@ -123,9 +123,7 @@ func (t *Teardown) ownedBy(a *absence) ([]owned, error) {
 			switch {
 			case claim.Owns(obj, a.key):
 				found = append(found, owned{s, obj})
-			case claim.IsUnproven(obj) && !claim.Crosses(obj, a.key):
-				a.leaveUnproven(s, obj)
-			default:
+			case !a.leaves(s, obj, claim):
 				t.Counters.Foreign()
 			}
 		}
@@ -163,8 +161,8 @@ func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 			case slices.ContainsFunc(kept, isKept):
 			case claim.Owns(obj, a.key):
 				found = append(found, owned{s, obj})
-			case claim.IsUnproven(obj) && !claim.Crosses(obj, a.key):
-				a.leaveUnproven(s, obj)
+			default:
+				a.leaves(s, obj, claim)
 			}
 		}
 	}

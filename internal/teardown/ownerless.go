@@ -86,6 +86,15 @@ func (f *newlyFound) add(s source.Owned, obj metav1.Object) {
 	f.now[name] = struct{}{}
 }
 
+// knows reports whether the last sweep found an object.
+func (f *newlyFound) knows(s source.Owned, obj metav1.Object) bool {
+	if len(f.before) == 0 {
+		return false
+	}
+	_, before := f.before[nameOf(s, obj)]
+	return before
+}
+
 // see counts an object without an owner of our kind if it once had one.
 func (o *ownerless) see(s source.Owned, obj metav1.Object, named owner.Named) {
 	written, ok := s.(writtenSource)
@@ -111,10 +120,16 @@ func (o *ownerless) contradicts(s source.Owned, obj metav1.Object, named owner.N
 // mostAsked bounds how many owners the leader is asked about in a sweep.
 const mostAsked = 1000
 
-// crosses counts an object that names an owner in another namespace, and may not. It reports whether it is such.
-func (o *ownerless) crosses(s source.Owned, obj metav1.Object, claim owner.Claim, key string) bool {
+// crosses counts an object that names an owner in another namespace, and may not. It reports whether it is such. What a
+// deletion policy left stays known as left: somebody may open the source.
+func (o *ownerless) crosses(
+	s source.Owned, obj metav1.Object, claim owner.Claim, key string, left *leftOwners,
+) bool {
 	if !claim.Crosses(obj, key) {
 		return false
+	}
+	if !o.teardown.Primaries.Exists(key) {
+		left.use(key)
 	}
 	o.crossing.add(s, obj)
 	o.CrossNamespace++
@@ -124,15 +139,15 @@ func (o *ownerless) crosses(s source.Owned, obj metav1.Object, claim owner.Claim
 // lived reports whether the leader has a marker of the delete of an owner that has neither a document nor a record. It
 // counts an object without: who may write secondaries can name any owner, and what names one that never was may be
 // another installation's, as where two installations of the original Kumori runtime share a cluster. What the leader
-// was not asked for, or did not answer, waits for another sweep.
+// was not asked for now, or did not answer, stays what it was, and waits for another sweep.
 func (o *ownerless) lived(s source.Owned, obj metav1.Object, key string) bool {
-	switch o.had[key] {
-	case marked:
+	switch had := o.had[key]; {
+	case had == marked:
 		return true
-	case never:
+	case had == never || o.neverWas.knows(s, obj):
 		o.neverWas.add(s, obj)
 		o.NeverWas++
-	case unknown:
+	default:
 		o.unanswered++
 	}
 	return false

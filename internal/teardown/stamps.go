@@ -69,7 +69,7 @@ func (t *Teardown) CountOwned() (count int) {
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
 		for _, obj := range s.All() {
-			if claim.MayDelete(obj) && obj.GetDeletionTimestamp() == nil {
+			if claim.IsOwned(obj) && obj.GetDeletionTimestamp() == nil {
 				count++
 			}
 		}

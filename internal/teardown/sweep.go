@@ -2,6 +2,7 @@ package teardown
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
@@ -35,8 +36,10 @@ func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerles
 }
 
 // askAboutMissing asks the leader about each owner that has neither a document nor a record, and whose secondaries were
-// not left on purpose. One that is named by a hash alone is known only if it has either.
+// not left on purpose. One that is named by a hash alone is known only if it has either. Those that the last sweep
+// found never to have been come last, in any order: however many owners somebody makes up, the others get their turn.
 func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *ownerless) {
+	var again []string
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
 		for _, obj := range s.All() {
@@ -46,8 +49,16 @@ func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *
 				t.mayOwe(key) || left.has(ctx, key) || claim.IsProven(obj) {
 				continue
 			}
+			if none.neverWas.knows(s, obj) {
+				again = append(again, key)
+				continue
+			}
 			none.ask(ctx, key)
 		}
+	}
+	rand.Shuffle(len(again), func(i, j int) { again[i], again[j] = again[j], again[i] })
+	for _, key := range again {
+		none.ask(ctx, key)
 	}
 }
 
@@ -85,7 +96,7 @@ func (t *Teardown) orphanedIn(
 			none.ProvenByOlder++
 		}
 		key, known := none.keyOf(named)
-		if !known || none.crosses(s, obj, claim, key) {
+		if !known || none.crosses(s, obj, claim, key, left) {
 			continue
 		}
 		if t.Primaries.Exists(key) {

@@ -141,7 +141,7 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 	}
 	ended, err := t.removeRecords(ctx, a)
 	if ended {
-		a.tellUnproven(ctx)
+		a.tellLeft(ctx)
 	}
 	return true, err
 }

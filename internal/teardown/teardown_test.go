@@ -181,3 +181,25 @@ func TestAnObjectOfAnotherNamespaceDoesNotGoWithThePrimary(t *testing.T) {
 		}
 	}
 }
+
+func (o owns) All() []metav1.Object { return o.objects.cached }
+
+// TestWhatCrossesNamespacesIsNotCountedAsOwned: the more there seems to be, the more may go before the brake engages.
+func TestWhatCrossesNamespacesIsNotCountedAsOwned(t *testing.T) {
+	var all []metav1.Object
+	for _, namespace := range []string{"shop", "away", "away"} {
+		obj := &metav1.ObjectMeta{Name: "page", Namespace: namespace}
+		entity.SetOwner(obj, "Site", "shop/home", "here")
+		all = append(all, obj)
+	}
+	shelf := owns{deletable: true, objects: &objects{cached: all}}
+	for _, test := range []struct {
+		source source.Owned
+		want   int
+	}{{shelf, 1}, {opened{shelf}, 3}} {
+		td := New(Config{Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return []source.Owned{test.source} }})
+		if n := td.CountOwned(); n != test.want {
+			t.Errorf("%d are owned, want %d", n, test.want)
+		}
+	}
+}

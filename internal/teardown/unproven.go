@@ -16,29 +16,43 @@ import (
 // As far as we can tell it is not ours. Nothing deletes it, no teardown waits for it, and its stamp is no evidence.
 // Whoever reads the log or the counts is told of it. Whether it is such says owner.Claim.
 
-// leaveUnproven notes what stays for the lack of a proof.
-func (a *absence) leaveUnproven(s source.Owned, obj metav1.Object) {
-	if a.unproven == nil {
-		a.unproven = map[string]struct{}{}
+// leaves notes what stays for the lack of a proof, or only because it names an owner in another namespace. It reports
+// whether a proof is what is missing.
+func (a *absence) leaves(s source.Owned, obj metav1.Object, claim owner.Claim) bool {
+	noted, crosses := &a.unproven, claim.Crosses(obj, a.key)
+	switch {
+	case crosses && claim.MayDelete(obj):
+		noted = &a.crossing
+	case crosses || !claim.IsUnproven(obj):
+		return false
 	}
-	a.unproven[nameOf(s, obj)] = struct{}{}
+	if *noted == nil {
+		*noted = map[string]struct{}{}
+	}
+	(*noted)[nameOf(s, obj)] = struct{}{}
+	return !crosses
 }
 
 func nameOf(s source.Owned, obj metav1.Object) string {
 	return s.String() + " " + source.ObjectKey(obj)
 }
 
-// tellUnproven says at the end of a teardown what it left.
-func (a *absence) tellUnproven(ctx context.Context) {
-	all := len(a.unproven)
-	if all == 0 {
-		return
+// tellLeft says at the end of a teardown what it left.
+func (a *absence) tellLeft(ctx context.Context) {
+	if len(a.unproven) > 0 {
+		a.teardown.Counters.LeftUnproven(len(a.unproven))
+		a.tell(ctx, a.unproven, "The teardown has left objects that name this owner and carry no valid proof of it: "+
+			"delete them by hand if they were the owner's")
 	}
-	a.teardown.Counters.LeftUnproven(all)
-	names := slices.Sorted(maps.Keys(a.unproven))
-	klog.FromContext(ctx).Info("The teardown has left objects that name this owner and carry no valid proof of it: "+
-		"delete them by hand if they were the owner's",
-		"key", a.key, "first", names[:min(all, namesInLog)], "all", all)
+	if len(a.crossing) > 0 {
+		a.tell(ctx, a.crossing, "The teardown has left objects that name this owner from other namespaces: open their "+
+			"source to such owners (WithOwnersInOtherNamespaces) if they are the owner's, or delete them by hand")
+	}
+}
+
+func (a *absence) tell(ctx context.Context, left map[string]struct{}, message string) {
+	names := slices.Sorted(maps.Keys(left))
+	klog.FromContext(ctx).Info(message, "key", a.key, "first", names[:min(len(names), namesInLog)], "all", len(names))
 }
 
 // unproves counts an object that names an owner of ours and does not prove it. It reports whether the object is such.
