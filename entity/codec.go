@@ -161,7 +161,7 @@ func (c *codec[T]) decode(natsKey string, revision uint64, data []byte) (T, erro
 	}
 	obj := c.new()
 	if err := c.parse(data, obj); err != nil {
-		return none, newInvalid(c.kind, c.keys.bucket, key, "document", c.told(err))
+		return none, newInvalid(c.kind, c.keys.bucket, key, "document", err.Error())
 	}
 	if got := obj.GetName(); got != "" && got != name {
 		return none, newInvalid(c.kind, c.keys.bucket, key, "metadata.name", fmt.Sprintf(
@@ -178,6 +178,7 @@ func (c *codec[T]) decode(natsKey string, revision uint64, data []byte) (T, erro
 	return obj, nil
 }
 
+// parse decodes data into obj. Its errors hold nothing of data, which may have secrets.
 func (c *codec[T]) parse(data []byte, obj T) error {
 	if len(data) > c.maxBytes {
 		return fmt.Errorf("it has %d bytes, and at most %d are read: make it smaller, or raise Config.MaxDocumentBytes "+
@@ -313,11 +314,13 @@ func (c *codec[T]) documentOf(clean T, key string) (document []byte, err error) 
 	} else if document, err = c.marshal(clean); err == nil && c.status != nil {
 		document, err = c.withoutStatus(document)
 	}
-	if err == nil {
+	if err != nil {
+		err = errors.New(c.told(err))
+	} else {
 		err = checkDepth(document)
 	}
 	if err != nil {
-		return nil, newInvalid(c.kind, c.keys.bucket, key, "document", "it cannot be encoded: "+c.told(err))
+		return nil, newInvalid(c.kind, c.keys.bucket, key, "document", "it cannot be encoded: "+err.Error())
 	}
 	return document, nil
 }

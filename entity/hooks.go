@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -183,7 +184,8 @@ const reasonsKept = 10_000
 func (k *invalidKeys) set(key string, revision uint64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, known := k.keys[key]; !known && len(k.keys) >= reasonsKept {
+	before, known := k.keys[key]
+	if len(k.keys) >= reasonsKept && (!known || errors.Is(before.err, natsinformer.ErrManyInvalid)) {
 		err = natsinformer.ErrManyInvalid
 	}
 	k.keys[key] = invalidKey{revision, err}

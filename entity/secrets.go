@@ -1,11 +1,9 @@
 package entity
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 
-	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nagi-runtime/nagi/internal/secrets"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -35,15 +33,11 @@ func secretsOf(elem reflect.Type, cfg Config) (*secrets.Fields, error) {
 	return fields, nil
 }
 
-// told is the text of an error about a document. Libraries, and methods of users' types, quote values; where fields are
-// secret, only the place is told.
+// told is the text of an error of encoding. Libraries, and methods of users' types, quote values; where fields are
+// secret, nothing is told.
 func (c *codec[T]) told(err error) string {
 	if c.secrets == nil {
 		return err.Error()
 	}
-	where := "in it"
-	if wrong, ok := errors.AsType[*jsonv1.UnmarshalTypeError](err); ok && wrong.Offset > 0 {
-		where = fmt.Sprintf("in it, at byte %d", wrong.Offset)
-	}
-	return "something " + where + " is wrong; more is not told, because the kind has secret fields"
+	return "something in it is wrong; more is not told, because the kind has secret fields"
 }

@@ -56,6 +56,9 @@ func TestErrorsAboutDocumentsTellNoSecret(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "3cr3t") || strings.Contains(err.Error(), "7373") {
 			t.Errorf("%s: %v", document, err)
 		}
+		if strings.HasPrefix(document, "{") && !strings.Contains(err.Error(), " byte") {
+			t.Errorf("%s: it is not told where: %v", document, err)
+		}
 		if _, err := u.decode("a", 1, []byte(document)); err != nil && strings.Contains(err.Error(), "3cr3t") {
 			t.Errorf("%s: %v", document, err)
 		}

@@ -160,3 +160,36 @@ func TestAllocationsOfALineThatIsNotWanted(t *testing.T) {
 		t.Errorf("an ordinary line: %v allocations, %v without", got, raw)
 	}
 }
+
+type itself struct{ A int }
+
+func (i itself) MarshalLog() any { return i }
+
+type panics struct{ A int }
+
+func (panics) MarshalLog() any { panic("no log") }
+
+type panicsInJSON struct{ A int }
+
+func (panicsInJSON) MarshalJSON() ([]byte, error) { panic("no JSON") }
+
+// TestAValueThatMisbehavesEndsNobody: a line of the log is no reason to crash.
+func TestAValueThatMisbehavesEndsNobody(t *testing.T) {
+	for name, v := range map[string]any{
+		"panics": panics{1}, "panics in JSON": panicsInJSON{1}, "nil": (*panics)(nil), "marshals as itself": itself{1},
+	} {
+		var lines []string
+		logger := foreign.Logger(funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Errorf("%s: %v", name, p)
+				}
+			}()
+			logger.Info("Hello", "value", v)
+		}()
+		if len(lines) != 1 || !strings.Contains(lines[0], "Hello") {
+			t.Errorf("%s: logged %q", name, lines)
+		}
+	}
+}

@@ -112,10 +112,26 @@ func value(v any) (clean any, changed bool) {
 	case fmt.Stringer:
 		return shown(fmt.Sprint(v)) // which survives a nil pointer
 	case logr.Marshaler:
-		return value(v.MarshalLog())
+		return marshaled(v)
 	case []byte:
 		return shown(string(v[:min(len(v), 2*MessageLimit)]))
 	}
+	return structured(v)
+}
+
+// marshaled is value for what names another value to be logged in its place: that value is asked for no other one, as
+// sinks do not either.
+func marshaled(v logr.Marshaler) (clean any, changed bool) {
+	defer orPanic(&clean, &changed)
+	instead := v.MarshalLog()
+	if _, again := instead.(logr.Marshaler); again {
+		return structured(instead)
+	}
+	return value(instead)
+}
+
+func structured(v any) (clean any, changed bool) {
+	defer orPanic(&clean, &changed)
 	if clean, changed := shown(fmt.Sprintf("%+v", v)); changed {
 		return clean, true
 	}
@@ -125,6 +141,13 @@ func value(v any) (clean any, changed bool) {
 		return nil, false
 	}
 	return shown(string(encoded))
+}
+
+// orPanic stands in for a value that panics when it is asked: a line of the log ends nobody.
+func orPanic(clean *any, changed *bool) {
+	if p := recover(); p != nil {
+		*clean, *changed = Message(fmt.Sprintf("a value that panics when it is logged: %v", p)), true
+	}
 }
 
 // shown returns the text that may be shown, if that is another one.

@@ -5,13 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 )
 
 // mapping is what a mapper is called for: the states of one object, as its events showed them, oldest first.
@@ -30,6 +30,9 @@ type mappingID struct {
 
 func (m *mapping) id() mappingID { return mappingID{m.events, ObjectKey(m.objects[0])} }
 
+// name is what the log calls the object.
+func (m *mapping) name() string { return m.events.Source.String() + " " + ObjectKey(m.objects[0]) }
+
 // mappingStatesKept bounds how many states of one object wait for a mapper that fails: the first, which tells whom it
 // concerned before, and the latest. Whoever was concerned only in between hears of it with the resync.
 const mappingStatesKept = 64
@@ -42,6 +45,7 @@ type Mappings struct {
 	shortest, longest time.Duration
 	retries           workqueue.TypedRateLimitingInterface[mappingID]
 	running           sync.WaitGroup
+	reports           foreign.Reports
 
 	mu      sync.Mutex
 	waiting map[mappingID]*mapping
@@ -141,12 +145,12 @@ func (m *Mappings) call(ctx context.Context, call *mapping) (done bool) {
 		}
 		if err != nil {
 			m.failed()
-			klog.FromContext(ctx).Error(err, "Cannot map an object to the primaries it concerns, will try again",
-				"source", s.Source.String(), "object", klog.KObj(obj))
+			m.reports.Log(ctx, err, "Cannot map an object to the primaries it concerns, will try again", call.name())
 			m.again(call)
 			return false
 		}
 		if len(call.objects) == 1 && len(found) == 1 {
+			m.mended(call)
 			m.enqueue.Notice(found[0], operation.Of(s.Operation), call.prio)
 			return true
 		}
@@ -155,8 +159,16 @@ func (m *Mappings) call(ctx context.Context, call *mapping) (done bool) {
 		}
 		keys.Insert(found...)
 	}
+	m.mended(call)
 	for key := range keys {
 		m.enqueue.Notice(key, operation.Of(s.Operation), call.prio)
 	}
 	return true
+}
+
+// mended has the next failure of a mapper for the object logged again.
+func (m *Mappings) mended(call *mapping) {
+	if call.retried {
+		m.reports.Mended(call.name())
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,5 +123,51 @@ func TestStatesThatWaitForAMapperStayInOrder(t *testing.T) {
 	}
 	if m.take(of("").id()) != nil {
 		t.Error("what was taken is still there")
+	}
+}
+
+// TestAMapperThatKeepsFailingIsLoggedOnceForAnObject: others write the objects, as often as they like.
+func TestAMapperThatKeepsFailingIsLoggedOnceForAnObject(t *testing.T) {
+	var lines atomic.Int64
+	ctx := klog.NewContext(t.Context(), funcr.New(func(_, _ string) { lines.Add(1) }, funcr.Options{}))
+	var failures atomic.Int64
+	var well atomic.Bool
+	due := &noticed{}
+	m := NewMappings(due, time.Millisecond, time.Millisecond, func() { failures.Add(1) })
+	m.Start(ctx)
+	defer m.Stop()
+	s := &Events{Mappings: m, Source: nameless{}, Operation: operation.Tertiary,
+		Keys: func(context.Context, metav1.Object) ([]string, error) {
+			if well.Load() {
+				return []string{"home"}, nil
+			}
+			return nil, errors.New("unwell")
+		}}
+	for round := range int64(2) {
+		failures.Store(0)
+		due.forget()
+		s.Created(ctx, named("home"), false)
+		wait(t, "many failures", func() bool { return failures.Load() > 10 })
+		if n := lines.Load(); n != round+1 {
+			t.Errorf("%d lines in round %d, want one in each", n, round)
+		}
+		well.Store(true)
+		wait(t, "it is mapped", func() bool { return due.of("home") != 0 && m.Waiting() == 0 })
+		well.Store(false)
+	}
+}
+
+func (n *noticed) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.keys = nil
+}
+
+func wait(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
 	}
 }

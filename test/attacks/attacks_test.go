@@ -3,6 +3,7 @@ package attacks
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go"
@@ -15,6 +16,12 @@ type attempt struct {
 	role role
 	js   jetstream.JetStream
 	sent int // messages and subscriptions
+
+	allowed bool // the role may have the rights for it
+	began   time.Time
+	calls   int    // of the reconciler before
+	logged  int    // bytes of the log before
+	records uint64 // what was written to the status bucket before
 }
 
 // send publishes as the role.
@@ -33,6 +40,8 @@ type attack struct {
 	name string
 	may  string // roles, or "all"
 	do   func(a *attempt)
+	// after checks what an attack must not have done beside what none may, once all is dealt with.
+	after func(a *attempt)
 	// strays says that something may lie where it does not belong afterwards, a document's key included: nobody
 	// promises otherwise within an account. It must not matter.
 	strays bool
@@ -94,7 +103,8 @@ func attacks() []attack {
 		{name: "the record of a secondary", may: "", do: func(a *attempt) {
 			a.send("$KV.pages-status.ns2.s0", "", `{}`)
 		}},
-		{name: "an owner in another namespace", may: "pagewriter", do: func(a *attempt) { a.own("ns2/s0") }},
+		{name: "an owner in another namespace", may: "pagewriter", do: func(a *attempt) { a.own("ns2/s0") },
+			after: (*attempt).nothingOfNS2IsReconciled},
 		{name: "an owner that never was", may: "pagewriter", do: func(a *attempt) { a.own("ns2/never") }},
 		{name: "an owner with escape sequences", may: "pagewriter", do: func(a *attempt) {
 			a.own("ns1/\\u001b[31m\\nforged")
@@ -119,6 +129,7 @@ func attacks() []attack {
 			a.send("$KV.sites.ns1.*", "", "", "KV-Operation", "DEL")
 		}},
 	}
+	all = append(all, floods()...)
 	for name, key := range targets {
 		all = append(all, attack{name: "an answer into " + name, may: "all", strays: true, do: func(a *attempt) {
 			a.send(a.role.subject, key, a.role.payload)
@@ -142,7 +153,12 @@ func (a *attempt) own(owner string) {
 	if leader != nil {
 		instance = leader.Instance()
 	}
-	a.send("$KV.pages.ns1.claims", "", fmt.Sprintf(`{"metadata":{"annotations":{%q:"Site",%q:"%s",%q:%q,%q:"1"}}}`,
+	a.send("$KV.pages.ns1.claims", "", claiming(owner, instance))
+}
+
+// claiming is a page that says that a site of an installation owns it.
+func claiming(owner, instance string) string {
+	return fmt.Sprintf(`{"metadata":{"annotations":{%q:"Site",%q:"%s",%q:%q,%q:"1"}}}`,
 		entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, owner, entity.OwnerInstanceAnnotation, instance,
-		entity.OwnerRevisionAnnotation))
+		entity.OwnerRevisionAnnotation)
 }

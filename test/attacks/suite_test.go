@@ -31,16 +31,20 @@ func TestAttacks(t *testing.T) {
 func (w *world) try(t *testing.T, r role, k attack) {
 	w.t = t
 	js, denied := connect(t, w.server, r.name, r.password)
-	a := &attempt{world: w, role: r, js: js}
+	a := &attempt{world: w, role: r, js: js, allowed: k.allowed(r)}
+	a.note()
 	k.do(a)
 	must(t, js.Conn().Flush())
-	if r.set != nil && !k.allowed(r) {
+	if r.set != nil && !a.allowed {
 		eventually(t, "the server refuses it", func() bool { return len(denied) >= a.sent })
 		return
 	}
 	w.unharmed(t)
 	if !k.strays || r.set == nil {
 		w.documentsKept(t)
+	}
+	if k.after != nil && a.allowed {
+		k.after(a)
 	}
 	if len(denied) > 0 {
 		t.Errorf("the server refuses it: %s", <-denied)

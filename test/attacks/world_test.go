@@ -37,7 +37,8 @@ const each = 3
 // world is a server with the documented configuration, and two replicas of a controller that makes a page for each
 // site.
 type world struct {
-	t        *testing.T
+	t        *testing.T // the one that runs now
+	made     *testing.T // the one at whose end all ends
 	server   *natstest.Server
 	admin    jetstream.JetStream
 	replicas []*replica
@@ -94,7 +95,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	set, err := controllersSet()
 	must(t, err)
-	w := &world{t: t, server: configure(t, set)}
+	w := &world{t: t, made: t, server: configure(t, set)}
 	w.admin, _ = connect(t, w.server, "admin", "x")
 	boot, _ := connect(t, w.server, "bootstrap", "change me 1")
 	for cfg, js := range map[*entity.Config]jetstream.JetStream{&sites: boot, &pages: w.admin, &themes: w.admin} {
@@ -140,7 +141,7 @@ func (w *world) start() {
 		closed()
 	})
 	w.replicas = append(w.replicas, r)
-	w.t.Cleanup(r.stop)
+	w.made.Cleanup(r.stop)
 }
 
 func (w *world) replicaOf(ctx context.Context, url string, asController bool) (r *replica, closed func(), err error) {

@@ -1,0 +1,123 @@
+package attacks
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/foreign"
+)
+
+// flood is how many keys or revisions an attack writes that tries to drown the controller.
+const flood = 2000
+
+// floods are attacks by number, and those with the marks of another installation.
+func floods() []attack {
+	return []attack{
+		{name: "a flood of invalid documents", may: "tenant1 writer operator", do: func(a *attempt) {
+			for i := range a.many(flood) {
+				a.send(fmt.Sprintf("$KV.sites.ns1.flood%d", i), "", `{"spec":`)
+			}
+		}, after: func(a *attempt) {
+			a.fewLines()
+			a.fewRecords(3 * flood) // of each key that it is invalid, what may be written twice
+		}},
+		{name: "a flood of invalid revisions", may: "tenant1 writer operator", do: func(a *attempt) {
+			for range a.many(flood) {
+				a.send("$KV.sites.ns1.mine", "", `{"spec":`)
+			}
+		}, after: func(a *attempt) {
+			a.fewLines()
+			a.fewRecords(flood / 20)
+		}},
+		{name: "a flood of invalid pages", may: "pagewriter", do: func(a *attempt) {
+			for i := range a.many(flood) {
+				a.send(fmt.Sprintf("$KV.pages.ns1.flood%d", i), "", `{"spec":`)
+			}
+		}, after: func(a *attempt) { a.fewLines(); a.fewRecords(flood / 20) }},
+		{name: "marks of another installation", may: "pagewriter", do: func(a *attempt) {
+			for i := range a.many(flood / 10) { // many more than the installation has
+				a.send(fmt.Sprintf("$KV.pages.ns1.foreign%d", i), "", claiming(fmt.Sprintf("ns1/s%d", i), "another"))
+			}
+		}, after: func(a *attempt) {
+			if left := len(a.keys("pages", "ns1.foreign")); left != flood/10 {
+				a.t.Errorf("%d pages of another installation are left, want all %d", left, flood/10)
+			}
+			a.restarts()
+		}},
+		{name: "marks of another installation on a page of ours", may: "pagewriter", do: func(a *attempt) {
+			a.send("$KV.pages.ns1.s0", "", claiming("ns1/s0", "another"))
+		}, after: func(a *attempt) {
+			if page := a.value("pages", "ns1.s0"); page != claiming("ns1/s0", "another") {
+				a.t.Errorf("the page of another installation is %q now", page)
+			}
+			a.restarts()
+			a.put("$KV.pages.ns1.s0", "{}") // or no other attack on it would show
+		}},
+	}
+}
+
+// many is how often something is tried: where the server refuses it, a few times will do.
+func (a *attempt) many(times int) int {
+	if !a.allowed {
+		return 3
+	}
+	return times
+}
+
+// note notes how things are before the attack.
+func (a *attempt) note() {
+	a.began = time.Now()
+	a.logged, a.records = len(a.log.String()), a.recordsWritten()
+	a.mu.Lock()
+	a.calls = len(a.world.calls)
+	a.mu.Unlock()
+}
+
+func (a *attempt) recordsWritten() uint64 {
+	stream, err := a.admin.Stream(a.t.Context(), "KV_sites-status")
+	must(a.t, err)
+	return stream.CachedInfo().State.LastSeq
+}
+
+// nothingOfNS2IsReconciled for a secondary: what somebody of another namespace says is no reason to.
+func (a *attempt) nothingOfNS2IsReconciled() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, call := range a.world.calls[a.calls:] {
+		if strings.HasPrefix(call.Key, "ns2/") && call.Operations.Has(controller.OperationSecondary) {
+			a.t.Errorf("reconciled %q with %v", call.Key, call.Operations)
+		}
+	}
+}
+
+// fewLines checks that both replicas have logged no more lines about keys than the limits allow.
+func (a *attempt) fewLines() {
+	lines := strings.Count(a.log.String()[a.logged:], "\n")
+	seconds := int(time.Since(a.began).Seconds()) + 1
+	const sources, others = 2, 50 // pages and sites; what is logged anyway
+	most := len(a.replicas) * (sources*(foreign.LinesAtOnce+foreign.LinesPerSecond*seconds) + others)
+	if lines > most {
+		a.t.Errorf("%d lines of the log in %d s, want at most %d", lines, seconds, most)
+	}
+}
+
+// fewRecords checks that no more than most records were written, beside what renews the lease.
+func (a *attempt) fewRecords(most uint64) {
+	const others = 100
+	if wrote := a.recordsWritten() - a.records; wrote > most+others {
+		a.t.Errorf("%d records were written, want at most %d", wrote, most+others)
+	}
+}
+
+// restarts checks that a replica which starts now works.
+func (a *attempt) restarts() {
+	for _, r := range a.world.replicas {
+		r.stop()
+	}
+	a.world.replicas = nil
+	a.start()
+	a.start()
+	a.unharmed(a.t)
+}
