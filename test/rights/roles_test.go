@@ -104,7 +104,7 @@ func writePlainly(namespace string) func(ctx context.Context, user, admin jetstr
 		if err != nil {
 			return err
 		}
-		ack, err = user.Publish(ctx, subject, []byte(`{"spec":{"title":"x"}}`),
+		_, err = user.Publish(ctx, subject, []byte(`{"spec":{"title":"x"}}`),
 			jetstream.WithExpectLastSequencePerSubject(ack.Sequence))
 		if err != nil {
 			return err
