@@ -362,3 +362,25 @@ func TestWhatATeardownLeavesInAnotherNamespaceIsTold(t *testing.T) {
 		t.Error("what the deletion policy left was deleted")
 	}
 }
+
+// TestABrakeThatOneObjectEngagesSaysWhose: somebody may have made up the revision that it carries.
+func TestABrakeThatOneObjectEngagesSaysWhose(t *testing.T) {
+	t.Parallel()
+	w, writer := tenants(t)
+	sites, pages := w.client("Site", "sites", namespaced), w.client("Page", "pages", namespaced)
+	c, err := New("sites", sites, noReconciler, Owns(pages), WithResyncInterval(20*time.Millisecond))
+	must(t, err)
+	w.run(c)
+	s := newSite("site", "")
+	s.Namespace = "ns2"
+	must(t, sites.Create(t.Context(), s))
+	eventuallyReason(t, sites, "ns2/site", entity.ReasonSynced)
+	forged := strings.Replace(string(ofNS1(c.Instance(), false)), "ns2/site", "ns1/ghost", 1)
+	forged = strings.Replace(forged, `{"kumori`, `{"nagi/ownerrevision":"999@another","kumori`, 1)
+	forged = strings.Replace(forged, `{"nagi/ownerinstance`, `{"nagi/ownerrevision":"999@another","nagi/ownerinstance`, 1)
+	must(t, writer.Publish("$KV.pages.ns1.page", []byte(forged)))
+	eventually(t, "the brake is engaged", func() bool { return c.Stats().Brake.Engaged })
+	if reason := c.Stats().Brake.Reason; !strings.Contains(reason, `as "ns1/ghost"`) {
+		t.Errorf("it says %q", reason)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
@@ -62,7 +63,8 @@ func (s stamps) disprove(b *Brake, former []string, now Stream) (reason string, 
 	}
 	return fmt.Sprintf("the stream of the bucket is not the one that was known: of %d missing owners, what they own "+
 		"carries a revision of %d that the stream, at %d, has not reached, of %d one that is another document's now, "+
-		"and of %d one of another stream", len(s), ahead, now.Highest, len(given), elsewhere), lost
+		"and of %d one of another stream, as %s",
+		len(s), ahead, now.Highest, len(given), elsewhere, foreign.Quote(slices.Min(lost.UnsortedList()))), lost
 }
 
 // taken are the owners at whose revisions other documents stand.
