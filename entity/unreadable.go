@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -112,7 +113,8 @@ func (r *Records) newUnreadable(natsKey string, revision uint64, why error) *Unr
 }
 
 func (r *Records) unreadableText(natsKey string, revision uint64, why error) string {
-	return fmt.Sprintf("revision %d: %v; mend or delete it (nats kv del %s %q)", revision, why, r.bucket.name, natsKey)
+	return fmt.Sprintf("revision %d: %v; mend or delete it (nats kv del %s %s)", revision, why,
+		r.bucket.name, foreign.Typed(natsKey, "KEY"))
 }
 
 // Unreadable reports whether a key holds what is no record, see UnreadableRecordError, as far as the cache knows.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/health"
 )
 
@@ -56,6 +57,6 @@ func (g *Garbled) err() error {
 		return nil
 	}
 	return fmt.Errorf("%d keys of status bucket %s hold an answer of the server that somebody had sent there, such as "+
-		"%q: nothing is deleted that they may stand for; delete them if nothing is under way (nats kv del %s %q)",
-		len(g.names), g.Bucket, g.shown, g.Bucket, g.shown)
+		"%q: nothing is deleted that they may stand for; delete them if nothing is under way (nats kv del %s %s)",
+		len(g.names), g.Bucket, g.shown, g.Bucket, foreign.Typed(g.shown, "KEY"))
 }

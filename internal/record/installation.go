@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nuid"
@@ -57,24 +58,12 @@ func (c *Claim) installation() string { return "installation (bucket " + c.bucke
 func (c *Claim) undecided(seen Sightings) error {
 	id := "ID"
 	if ids := seen.ids(); len(ids) == 1 {
-		id = typed(ids[0])
+		id = foreign.Typed(ids[0], "ID")
 	}
 	return fmt.Errorf("the status bucket %s has no id of this installation, and there are objects whose owners are in "+
 		"another one: %s. If the status bucket was lost, take the id over: nats kv put %s %s %s, or WithInstance(%q). "+
 		"If the objects are another installation's, put there an id that no other has",
 		c.bucket.name, seen, c.bucket.name, KeyInstance, id, id)
-}
-
-// typed is an id as it stands in a command that somebody is to copy. Ids come from objects that anybody may have
-// written, so what is more than a word to a shell is left to fill in.
-func typed(id string) string {
-	word := func(c rune) bool {
-		return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.ContainsRune("-_.", c)
-	}
-	if id == "" || id[0] == '-' || strings.ContainsFunc(id, func(c rune) bool { return !word(c) }) {
-		return "ID"
-	}
-	return id
 }
 
 // Sightings are objects that name an owner of a kind, by the id of the owner's installation.

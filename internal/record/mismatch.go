@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"k8s.io/klog/v2"
 )
 
@@ -51,7 +52,7 @@ func (c *Claim) contradiction(seen Sightings, led, id, stream string) error {
 	return fmt.Errorf("the status bucket %s has another id of this installation than when it was led last: %q, and %q "+
 		"before; and there are objects that tell of it: %s. Nothing is reconciled or deleted before it is known which "+
 		"is right. To put the one before back: nats kv put %s %s %s. If the new one is meant: WithInstance(%q)",
-		c.bucket.name, id, led, speaking, c.bucket.name, KeyInstance, typed(led), id)
+		c.bucket.name, id, led, speaking, c.bucket.name, KeyInstance, foreign.Typed(led, "ID"), id)
 }
 
 // forgetAnswer removes what a server has put into a key of the claim: it is nobody's.
