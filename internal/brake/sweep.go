@@ -16,7 +16,8 @@ type Orphans struct {
 	Count  int            // how many there are, but for those of Unproved
 	Known  int            // all secondaries of this installation in that source, but for those of Unproved
 	// Unproved are owners of which nothing tells that they ever were: the leader has no marker of a delete, or did not
-	// answer. Nothing of theirs goes, and the brake is not concerned; unless a stamp tells that the stream went back.
+	// answer; or their record is unreadable. Nothing of theirs goes, and the brake is not concerned, but for what it
+	// holds already; unless a stamp tells that the stream went back.
 	Unproved sets.Set[string]
 	// Outdated says that the source shows an older state. None of its orphans goes, and those that are held stay held.
 	Outdated bool

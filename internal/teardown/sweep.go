@@ -95,6 +95,10 @@ func (t *Teardown) orphanedIn(
 		if t.mayOwe(key) { // its teardown is owed anyway, and may be about to leave them
 			left.use(key)
 			found.Known++
+			if !record.IsAnchor(t.Anchors.Cached(key)) { // unreadable: what the brake holds of it stays held
+				found.Unproved.Insert(key)
+				found.Owners[key]++
+			}
 			continue
 		}
 		if left.has(ctx, key) {
