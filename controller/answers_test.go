@@ -386,10 +386,14 @@ func TestAnAnswerDoesNotTakeOffTheBrake(t *testing.T) {
 		b.begin()
 		eventually(t, "the page is held", func() bool { return b.c.Stats().Brake.Swept == 1 })
 		attack("sites-status", "ns2.home")
-		b.degraded("ns2/home", "sites-status", "mend or delete it")
-		b.sweeps()
-		if state := b.c.Stats().Brake; !state.Engaged || state.Swept != 1 {
-			t.Errorf("the brake is %+v", state)
+		for range 2 {
+			b.degraded("ns2/home", "sites-status", "mend or delete it")
+			b.sweeps()
+			if state := b.c.Stats().Brake; !state.Engaged || state.Swept != 1 {
+				t.Errorf("the brake is %+v", state)
+			}
+			b.r.halt() // the next term does not know what this one held
+			b.begin()
 		}
 		must(t, b.kv("sites-status").Delete(ctx, "ns2.home"))
 		b.sweeps()
