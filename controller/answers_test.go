@@ -373,6 +373,36 @@ func TestARestartUnderAnAnswerDoesNotForgetWhatIsOwed(t *testing.T) {
 	}
 }
 
+// TestAnAnswerDoesNotTakeOffTheBrake: nobody knows any more what is owed to a missing owner whose objects are held, and
+// so they stay held.
+func TestAnAnswerDoesNotTakeOffTheBrake(t *testing.T) {
+	t.Parallel()
+	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
+		t, ctx := b.t, b.t.Context()
+		b.r.halt()
+		must(t, b.sites.Delete(ctx, "ns2/home"))
+		must(t, b.kv("sites-status").Delete(ctx, "ns2.home"))
+		b.put("sites-status", "_nagi.brake", `{"engaged":true,"reason":"restored from a backup"}`)
+		b.begin()
+		eventually(t, "the page is held", func() bool { return b.c.Stats().Brake.Swept == 1 })
+		attack("sites-status", "ns2.home")
+		for range 2 {
+			b.degraded("ns2/home", "sites-status", "mend or delete it")
+			b.sweeps()
+			if state := b.c.Stats().Brake; !state.Engaged || state.Swept != 1 {
+				t.Errorf("the brake is %+v", state)
+			}
+			b.r.halt() // the next term does not know what this one held
+			b.begin()
+		}
+		must(t, b.kv("sites-status").Delete(ctx, "ns2.home"))
+		b.sweeps()
+		b.hasPage("ns2/home")
+		must(t, b.c.ReleaseBrake(ctx))
+		b.pageGoes("ns2/home")
+	})
+}
+
 // others are records that somebody wrote, and that this controller must leave alone.
 var others = map[string]string{
 	"of a newer version":    `{"schemaVersion":2,"controller":"sites","documentRevision":"a string now"}`,

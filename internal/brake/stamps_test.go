@@ -177,6 +177,25 @@ func TestWhatWasHeldStaysHeldWhileTheLeaderDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// TestAnEngagedBrakeHoldsWhatNobodyKnows, in a term that finds the leader silent: it cannot tell what the term before held.
+func TestAnEngagedBrakeHoldsWhatNobodyKnows(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.sweep(among(30, 20, "gone"))
+		w.settle()
+		w.halt()
+		w.begin()
+		silent := among(30, 20, "gone")
+		silent.Count, silent.Unproved, silent.Unknown = 0, sets.New("gone"), sets.New("gone")
+		if free := w.sweep(silent); len(free) > 0 || !w.b.HoldsOrphans("gone") {
+			t.Errorf("free %v, %+v", free, w.b.State())
+		}
+		w.settle()
+		if !w.b.State().Engaged {
+			t.Error("the brake let itself off")
+		}
+	})
+}
+
 // TestAStreamThatSomebodyLetGoAccusesNoMore: what was not written since still carries its identity.
 func TestAStreamThatSomebodyLetGoAccusesNoMore(t *testing.T) {
 	for how, letGo := range map[string]func(w *world){

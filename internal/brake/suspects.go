@@ -229,7 +229,8 @@ func (b *Brake) reasonToHold(suspects sets.Set[string], anchors int) string {
 	}
 	if n := b.expired(suspects); n > 0 {
 		return fmt.Sprintf("%d primaries expired by the age limit of the bucket, and nobody said that this is meant: "+
-			"take the limit (max_age) off and put the documents back, or set entity.Config.DocumentsExpire", n)
+			"take the limit (max_age) off and put the documents back, or set entity.Config.DocumentsExpire. Or an "+
+			"answer of the server, which somebody had sent in their place, has expired: put the documents back", n)
 	}
 	gone := b.goneBeside(suspects)
 	going, known := len(suspects)+gone, anchors-b.goingAlready()+gone

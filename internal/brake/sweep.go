@@ -15,9 +15,13 @@ type Orphans struct {
 	Owners map[string]int // how many each missing owner has
 	Count  int            // how many there are, but for those of Unproved
 	Known  int            // all secondaries of this installation in that source, but for those of Unproved
-	// Unproved are owners of which nothing tells that they ever were: the leader has no marker of a delete, or did not
-	// answer. Nothing of theirs goes, and the brake is not concerned; unless a stamp tells that the stream went back.
+	// Unproved are owners of which nothing tells that they ever were: the leader has no marker of a delete, or nobody
+	// knows, see Unknown. Nothing of theirs goes, and the brake is not concerned, but for what it holds already; unless
+	// a stamp tells that the stream went back.
 	Unproved sets.Set[string]
+	// Unknown are those of Unproved of which the leader did not answer, or whose record is unreadable. An engaged brake
+	// holds them: the term before may have.
+	Unknown sets.Set[string]
 	// Outdated says that the source shows an older state. None of its orphans goes, and those that are held stay held.
 	Outdated bool
 }
@@ -69,7 +73,7 @@ func (b *Brake) sweep(found []Orphans, disproof string) (free []string, engaged 
 			case !o.Outdated && released:
 				free = append(free, owner)
 			case o.Outdated, o.Unproved.Has(owner):
-				if held.Has(owner) {
+				if held.Has(owner) || b.state.Engaged && o.Unknown.Has(owner) {
 					b.heldOwners.Insert(owner)
 				}
 			case b.state.Engaged:

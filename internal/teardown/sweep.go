@@ -74,7 +74,8 @@ func (t *Teardown) orphanedIn(
 	ctx context.Context, s source.Owned, left *leftOwners, none *ownerless,
 ) brake.Orphans {
 	found := brake.Orphans{
-		Source: s.String(), Owners: map[string]int{}, Unproved: sets.New[string](), Outdated: outdated(s) != nil,
+		Source: s.String(), Owners: map[string]int{}, Unproved: sets.New[string](), Unknown: sets.New[string](),
+		Outdated: outdated(s) != nil,
 	}
 	claim := t.Owner.Claim().In(s)
 	for _, obj := range s.All() {
@@ -106,6 +107,9 @@ func (t *Teardown) orphanedIn(
 		if t.mayOwe(key) { // its teardown is owed anyway, and may be about to leave them
 			left.use(key)
 			found.Known++
+			if !record.IsAnchor(t.Anchors.Cached(key)) { // unreadable: what the brake holds of it stays held
+				keepBack(found, key, true)
+			}
 			continue
 		}
 		if left.has(ctx, key) {
@@ -115,14 +119,21 @@ func (t *Teardown) orphanedIn(
 		if claim.IsProven(obj) || none.lived(s, obj, key) {
 			found.Known++
 			found.Count++
-		} else if t.wellFormed(key) {
-			found.Unproved.Insert(key)
-		} else {
-			continue // there is nobody to ask about, and nothing to release
+			found.Owners[key]++
+		} else if t.wellFormed(key) { // else there is nobody to ask about, and nothing to release
+			keepBack(found, key, none.had[key] == unknown)
 		}
-		found.Owners[key]++
 	}
 	return found
+}
+
+// keepBack notes an owner of which nothing goes. unknown says that nobody knows whether it ever was.
+func keepBack(found brake.Orphans, key string, unknown bool) {
+	found.Unproved.Insert(key)
+	if unknown {
+		found.Unknown.Insert(key)
+	}
+	found.Owners[key]++
 }
 
 // forgottenIntents are the intents of keys that neither exist nor owe a teardown: somebody has removed the record.
