@@ -86,7 +86,8 @@ func New[T entity.IEntity](
 	e.health = health.New(e.onSourceError())
 	e.recordsHealth = e.health.Reporter("records (bucket " + e.statusBucket + ")")
 	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
-	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) })
+	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
+		func() { e.enqueueAll(operation.Of(operation.Resync)) })
 	e.primary = source.NewPrimary(client, observer{e}, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth)
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}

@@ -217,9 +217,14 @@ func (e *Engine) reconcileAllOn(ctx context.Context, trigger <-chan struct{}) {
 			if !open {
 				return
 			}
-			for _, key := range e.primary.Keys() {
-				e.queue.Add(key, operation.Of(operation.Manual), queue.Background)
-			}
+			e.enqueueAll(operation.Of(operation.Manual))
 		}
+	}
+}
+
+// enqueueAll makes all primaries due.
+func (e *Engine) enqueueAll(ops operation.Operations) {
+	for _, key := range e.primary.Keys() {
+		e.queue.Add(key, ops, queue.Background)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"k8s.io/klog/v2"
 )
 
@@ -43,9 +42,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	}
 	if e.stats.Terms.Add(1) > 1 {
 		// What happened while another replica led, or nobody did, went by us.
-		for _, key := range e.primary.Keys() {
-			e.queue.Add(key, operation.Of(operation.Resync), queue.Background)
-		}
+		e.enqueueAll(operation.Of(operation.Resync))
 	}
 	logger.V(1).Info("Leading", "term", e.stats.Terms.Load())
 	var loops sync.WaitGroup

@@ -37,10 +37,16 @@ func (m *mapping) name() string { return m.events.Source.String() + " " + Object
 // concerned before, and the latest. Whoever was concerned only in between hears of it with the resync.
 const mappingStatesKept = 64
 
+// mappingsKept bounds how many objects wait for a mapper that fails. What comes beyond is not kept: when a mapper works
+// again all primaries are due, since nobody knows which ones it concerned.
+const mappingsKept = 100_000
+
 // Mappings calls mappers, and again with backoff where one failed, so that its event is not lost.
 type Mappings struct {
 	enqueue Enqueuer
 	failed  func() // called for each call of a mapper that failed
+	all     func() // makes all primaries due
+	most    int    // see mappingsKept
 
 	shortest, longest time.Duration
 	retries           workqueue.TypedRateLimitingInterface[mappingID]
@@ -49,12 +55,14 @@ type Mappings struct {
 
 	mu      sync.Mutex
 	waiting map[mappingID]*mapping
+	dropped bool // something beyond most, since all was called
 }
 
-// NewMappings bounds the backoff of a mapper that fails, and has failed called each time. Start starts it.
-func NewMappings(enqueue Enqueuer, shortest, longest time.Duration, failed func()) *Mappings {
+// NewMappings bounds the backoff of a mapper that fails, and has failed called each time. all makes all primaries due.
+// Start starts it.
+func NewMappings(enqueue Enqueuer, shortest, longest time.Duration, failed, all func()) *Mappings {
 	return &Mappings{
-		enqueue: enqueue, failed: failed, shortest: shortest, longest: longest,
+		enqueue: enqueue, failed: failed, all: all, most: mappingsKept, shortest: shortest, longest: longest,
 		waiting: map[mappingID]*mapping{},
 	}
 }
@@ -74,6 +82,7 @@ func (m *Mappings) run(ctx context.Context) {
 		}
 		if call := m.take(id); call != nil && m.call(ctx, call) {
 			m.retries.Forget(id)
+			m.makeUp()
 		}
 		m.retries.Done(id)
 	}
@@ -110,6 +119,11 @@ func (m *Mappings) again(call *mapping) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	waits := m.waiting[id]
+	if waits == nil && len(m.waiting) >= m.most {
+		m.dropped = true
+		m.retries.Forget(id)
+		return
+	}
 	if waits == nil {
 		m.waiting[id] = call
 		m.retries.AddRateLimited(id)
@@ -121,6 +135,17 @@ func (m *Mappings) again(call *mapping) {
 	}
 	waits.objects = keepStates(append(older, newer...))
 	waits.prio = max(waits.prio, call.prio)
+}
+
+// makeUp is for a mapper that works again: it stands in for what was dropped.
+func (m *Mappings) makeUp() {
+	m.mu.Lock()
+	dropped := m.dropped
+	m.dropped = false
+	m.mu.Unlock()
+	if dropped {
+		m.all()
+	}
 }
 
 func keepStates(states []metav1.Object) []metav1.Object {

@@ -54,7 +54,7 @@ func TestAMapperThatKeepsFailingTakesBoundedMemory(t *testing.T) {
 	var failures atomic.Int64
 	ill.Store(true)
 	due := &noticed{}
-	m := NewMappings(due, time.Millisecond, 5*time.Millisecond, func() { failures.Add(1) })
+	m := NewMappings(due, time.Millisecond, 5*time.Millisecond, func() { failures.Add(1) }, func() {})
 	quiet := klog.NewContext(t.Context(), logr.Discard())
 	m.Start(quiet)
 	s := &Events{Mappings: m, Source: nameless{}, Operation: operation.Tertiary,
@@ -103,7 +103,7 @@ func (nameless) String() string { return "a source" }
 
 // TestStatesThatWaitForAMapperStayInOrder: what fails while an older one is tried is the newer one all the same.
 func TestStatesThatWaitForAMapperStayInOrder(t *testing.T) {
-	m := NewMappings(&noticed{}, time.Hour, time.Hour, func() {})
+	m := NewMappings(&noticed{}, time.Hour, time.Hour, func() {}, func() {})
 	m.Start(t.Context())
 	defer m.Stop()
 	s := &Events{}
@@ -133,7 +133,7 @@ func TestAMapperThatKeepsFailingIsLoggedOnceForAnObject(t *testing.T) {
 	var failures atomic.Int64
 	var well atomic.Bool
 	due := &noticed{}
-	m := NewMappings(due, time.Millisecond, time.Millisecond, func() { failures.Add(1) })
+	m := NewMappings(due, time.Millisecond, time.Millisecond, func() { failures.Add(1) }, func() {})
 	m.Start(ctx)
 	defer m.Stop()
 	s := &Events{Mappings: m, Source: nameless{}, Operation: operation.Tertiary,
@@ -170,4 +170,35 @@ func wait(t *testing.T, what string, holds func() bool) {
 			t.Fatalf("not within 30 s: %s", what)
 		}
 	}
+}
+
+// TestObjectsThatWaitForAMapperAreBounded: somebody makes and deletes one after the other while the mapper fails. What
+// was dropped is made up for when it works again.
+func TestObjectsThatWaitForAMapperAreBounded(t *testing.T) {
+	var broken atomic.Bool
+	broken.Store(true)
+	all := make(chan struct{}, 10)
+	m := NewMappings(&noticed{}, time.Millisecond, 5*time.Millisecond, func() {}, func() { all <- struct{}{} })
+	m.most = 3
+	m.Start(t.Context())
+	defer m.Stop()
+	events := &Events{Source: nameless{}, Mappings: m, Keys: func(context.Context, metav1.Object) ([]string, error) {
+		if broken.Load() {
+			return nil, errors.New("away")
+		}
+		return nil, nil
+	}}
+	for i := range 10 {
+		m.call(t.Context(), &mapping{events: events, objects: []metav1.Object{
+			&metav1.ObjectMeta{Name: fmt.Sprint("page-", i)},
+		}})
+		if n := m.Waiting(); n > 3 {
+			t.Fatalf("%d objects wait", n)
+		}
+	}
+	if len(all) != 0 {
+		t.Error("all primaries are due while the mapper fails")
+	}
+	broken.Store(false)
+	<-all
 }
