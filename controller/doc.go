@@ -47,8 +47,9 @@
 // reached shows that the stream was restored to an earlier state. docs/restoring.md in the repository has the
 // procedure.
 //
-// The marks of an owner are believed, whoever wrote them, so who may annotate an object can have it deleted. Where
-// objects have writers that are not to have that right, [WithOwnerProof] lets only what carries a proof be deleted.
+// The marks of an owner are believed, also those that others wrote, so who may annotate an object can have it deleted.
+// Where objects have writers that are not to have that right, [WithOwnerProof] lets only what carries a proof be
+// deleted.
 //
 // # Kubernetes objects
 //

@@ -71,7 +71,7 @@ const (
 	mostOfLine    = 8192
 )
 
-// TestForeignTextIsNeverShownRaw: keys, owners and names of members come from whoever may publish to the bucket.
+// TestForeignTextIsNeverShownRaw: keys, owners and names of members come from all who may publish to the bucket.
 func TestForeignTextIsNeverShownRaw(t *testing.T) {
 	w := newWorld(t)
 	pages := w.pages()

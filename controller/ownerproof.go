@@ -13,8 +13,8 @@ import (
 )
 
 // WithOwnerProof lets the runtime delete only what it has proven to be its own. Without it the marks of an owner are
-// believed, whoever has written them: who may annotate an object, and not delete it, has it deleted by naming an owner
-// that is then gone.
+// believed, also those that others wrote: who may annotate an object, and not delete it, has it deleted by naming an
+// owner that is then gone.
 //
 // The proof is an HMAC over kind, key and installation of the owner, and over the place, namespace and name of the
 // object, in the annotation [entity.OwnerProofAnnotation]. CreateOrUpdate writes it, and so do Apply, CreateOrUpdate

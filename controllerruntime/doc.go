@@ -21,7 +21,7 @@
 //
 // What this API lets through that package controller does not, because the original does:
 //
-//   - A secondary that names no installation counts as this installation's. Whoever may write secondaries can so have
+//   - A secondary that names no installation counts as this installation's. A writer of secondaries can so have
 //     an owner synced, and where two installations share a cluster each takes such secondaries for its own. Call
 //     [ControllerRuntime.RequireInstance] where nothing is left that the original made.
 //   - A secondary may name an owner in another namespace. There is no option that forbids it: check it in

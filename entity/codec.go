@@ -182,7 +182,7 @@ func (c *codec[T]) decode(natsKey string, revision uint64, data []byte) (T, erro
 func (c *codec[T]) parse(data []byte, obj T) error {
 	if len(data) > c.maxBytes {
 		return fmt.Errorf("it has %d bytes, and at most %d are read: make it smaller, or raise Config.MaxDocumentBytes "+
-			"of whoever reads it", len(data), c.maxBytes)
+			"of the client that reads it", len(data), c.maxBytes)
 	}
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
 		return errors.New("it is no JSON object")

@@ -46,7 +46,7 @@ type Config struct {
 	Replicas int
 	Storage  jetstream.StorageType
 	// AllowRollup makes a bucket of documents that is created one that allows rollups, for those who purge keys with
-	// other clients (nats kv purge). Whoever may write one key of such a bucket, as of one namespace, can remove all
+	// other clients (nats kv purge). Who may write one key of such a bucket, as of one namespace, can remove all
 	// others with one message. The server then also puts a marker when a document expires, and age limits (max_age) can
 	// be used. The zero value denies rollups. A bucket that exists is not changed; AllowRollup says that its rollups are
 	// meant, so that there is no warning. Delete with Purge works either way.
@@ -81,7 +81,7 @@ type Config struct {
 	// `nagi:"secret"` are such members, too; the paths are for types that cannot have tags. Names match in any case.
 	//
 	// The last document in a record comes without them, and so does what LastKnown gives after a restart. What is wrong
-	// with an invalid document is told in general terms only. The document itself stays as it is: whoever reads the
+	// with an invalid document is told in general terms only. The document itself stays as it is: who reads the
 	// bucket reads all of it. A record that was written before the field was marked keeps it until the next revision of
 	// its document is reconciled. Members of metadata cannot be secret, and those of the status, which is in the record
 	// for others to read, neither.

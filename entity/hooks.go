@@ -178,7 +178,7 @@ type invalidKey struct {
 
 func newInvalidKeys() *invalidKeys { return &invalidKeys{keys: map[string]invalidKey{}} }
 
-// reasonsKept is of how many keys the error is kept. Whoever may write can make any number of keys that are wrong.
+// reasonsKept is of how many keys the error is kept. A writer can make any number of keys that are wrong.
 const reasonsKept = 10_000
 
 func (k *invalidKeys) set(key string, revision uint64, err error) {

@@ -14,7 +14,7 @@ import (
 
 // whyUndecodable says why JSON does not decode into a type: where, and which type does not take it. Its words hold
 // nothing of the JSON itself, neither values nor names of members that the type does not have. Errors are shown to
-// others than the JSON, and whoever writes documents must not write logs.
+// others than the JSON, and writers of documents must not write logs.
 func whyUndecodable(data []byte, into reflect.Type, err error) error {
 	if syntax, ok := errors.AsType[*jsonv1.SyntaxError](err); ok {
 		return notJSON(data, syntax.Offset)

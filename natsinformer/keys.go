@@ -26,7 +26,7 @@ type tombstone struct {
 	expires  int64 // nanoseconds, zero if never
 }
 
-// Limits of what is kept of revisions that do not decode. Whoever may write could make any number of them.
+// Limits of what is kept of revisions that do not decode. A writer can make any number of them.
 const (
 	// reasonsKept is of how many keys the reason is kept.
 	reasonsKept = 10_000

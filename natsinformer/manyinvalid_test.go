@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestManyInvalidKeysExistAndShareTheirReason: whoever may write may make any number of them.
+// TestManyInvalidKeysExistAndShareTheirReason: a writer can make any number of them.
 func TestManyInvalidKeysExistAndShareTheirReason(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})

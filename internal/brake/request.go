@@ -87,7 +87,7 @@ func (b *Brake) ReleaseRequested() {
 	b.poke()
 }
 
-// requestPause is the shortest time between two looks at the release key: whoever floods it does not keep Run busy.
+// requestPause is the shortest time between two looks at the release key: a flood of requests does not keep Run busy.
 const requestPause = 100 * time.Millisecond
 
 // judgeable returns whether a request can be judged now, or after what time. It needs b.mu.

@@ -52,7 +52,7 @@ func (r *Reports) Log(ctx context.Context, err error, message, key string) {
 	if r.lines == nil {
 		r.lines = rate.NewLimiter(LinesPerSecond, LinesAtOnce)
 	}
-	logger := Logger(klog.FromContext(ctx)).WithCallDepth(1) // whoever reports
+	logger := Logger(klog.FromContext(ctx)).WithCallDepth(1) // its caller reports
 	now := time.Now()
 	if r.lines.AllowN(now, 1) {
 		logger.Error(err, message, "key", key)

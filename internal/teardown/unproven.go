@@ -14,7 +14,7 @@ import (
 // The rule for an object that names an owner of ours and does not prove it, where proofs are wanted:
 //
 // As far as we can tell it is not ours. Nothing deletes it, no teardown waits for it, and its stamp is no evidence.
-// Whoever reads the log or the counts is told of it. Whether it is such says owner.Claim.
+// The log and the counts tell of it. Whether it is such says owner.Claim.
 
 // leaves notes what stays for the lack of a proof, or only because it names an owner in another namespace. It reports
 // whether a proof is what is missing.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Whoever writes to etcd has all rights in Kubernetes, and any user of the machine can connect to its ports.
+// A writer of etcd has all rights in Kubernetes, and any user of the machine can connect to its ports.
 func TestOnlyTheAPIServerTalksToItsEtcd(t *testing.T) {
 	s := Start(t)
 	asked := 0
