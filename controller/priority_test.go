@@ -58,6 +58,42 @@ func TestLiveChangeGoesBeforeTheBacklog(t *testing.T) {
 	}
 }
 
+// TestInvalidDocumentsDelayNoValidOne: somebody may write any number of them, and each costs a write of its record.
+func TestInvalidDocumentsDelayNoValidOne(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	g := newGate()
+	c, err := New("sites", sites, g, shortGrace())
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("first", "one")))
+	g.enter(t)
+	const invalid = 100
+	for n := range invalid {
+		_, err := w.js.Publish(t.Context(), fmt.Sprintf("$KV.sites.broken-%02d", n), []byte(`{"spec":`))
+		must(t, err)
+	}
+	must(t, sites.Create(t.Context(), newSite("valid", "one")))
+	eventually(t, "all wait", func() bool {
+		n := c.engine.Inside().Queue.Counts().Ready
+		return n[queue.Live]+n[queue.Secondary]+n[queue.Background] == invalid+1
+	})
+	g.leave <- nil
+	if key := g.enter(t).Key; key != "valid" {
+		t.Fatalf("%q is reconciled", key)
+	}
+	reported := 0
+	for n := range invalid {
+		if _, found := sites.Records().Cached(fmt.Sprintf("broken-%02d", n)); found {
+			reported++
+		}
+	}
+	g.leave <- nil
+	if reported > 1 { // one hand-out in eight takes the oldest
+		t.Errorf("%d invalid documents went before the valid one", reported)
+	}
+}
+
 func TestNothingStarvesUnderConstantLiveLoad(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()

@@ -80,7 +80,7 @@ func (o observer) Undecodable(ctx context.Context, key string, err error) {
 	o.stats.Invalid.Add(1)
 	o.noteExists(key)
 	o.reports.Log(ctx, err, "Invalid document, not reconciled until it is mended", key)
-	o.queue.Add(key, operation.Of(operation.Put), queue.Live)
+	o.queue.Add(key, operation.Of(operation.Put), queue.Background) // many of them must not delay what is valid
 }
 
 // Decodable implements source.Listener.
