@@ -19,9 +19,9 @@ import (
 // AdoptOrFail makes the object with obj's name and namespace the primary's, if nobody owns it: it names no owner, and
 // no Kubernetes object controls it by an ownerReference. Only owner labels and annotations are written.
 //
-// Nothing is written if there is no such object, or if it is the primary's already and has the proof of that which the
-// controller may want. If it is anybody else's, the error is a *ResourceExistsError, and an event on the primary says
-// so. The write is a compare-and-set: of several who want the object one gets it.
+// Nothing is written if there is no such object, or if it is the primary's already. If it is anybody else's, the error
+// is a *ResourceExistsError, and an event on the primary says so. The write is a compare-and-set: of several who want
+// the object one gets it.
 //
 // Call it before the Apply or CreateOrUpdate of the same obj, which refuse an object that is not adopted. It needs an
 // owner: a reconcile's context, or an obj that names one.
@@ -39,8 +39,7 @@ func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 		return fmt.Errorf("adopt %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
 	}
 	// Where the cache has nothing there may be something all the same: an informer may be confined to what is owned.
-	existing := k.lookup(key)
-	if existing != nil && k.mayWrite(key, primary, manager, existing) == nil && !wantsProof(desired, existing) {
+	if existing := k.lookup(key); existing != nil && k.mayWrite(key, primary, manager, existing) == nil {
 		return nil
 	}
 	for tries := 0; ; tries++ {
@@ -69,11 +68,10 @@ func (k *Handle[T]) adopt(
 	ctx context.Context, live metav1.Object, desired T, primary owner.Owner, manager string,
 ) error {
 	key := source.ObjectKey(live)
-	isOurs, named := k.mayWrite(key, primary, manager, live) == nil, owner.NamedBy(live)
-	switch {
-	case isOurs && !wantsProof(desired, live):
+	if err := k.mayWrite(key, primary, manager, live); err == nil {
 		return nil
-	case !isOurs && (!named.IsNone() || named.Denies(primary) || metav1.GetControllerOf(live) != nil):
+	}
+	if named := owner.NamedBy(live); !named.IsNone() || named.Denies(primary) || metav1.GetControllerOf(live) != nil {
 		return k.exists(key, live)
 	}
 	_, err := k.mergePatch(ctx, live, map[string]any{"metadata": map[string]any{
@@ -84,12 +82,6 @@ func (k *Handle[T]) adopt(
 			entity.OwnerRevisionAnnotation, entity.OwnerProofAnnotation),
 	}}, manager)
 	return err
-}
-
-// wantsProof reports whether an object lacks the proof that desired carries.
-func wantsProof(desired, existing metav1.Object) bool {
-	proof := desired.GetAnnotations()[entity.OwnerProofAnnotation]
-	return proof != "" && existing.GetAnnotations()[entity.OwnerProofAnnotation] != proof
 }
 
 func pick(from map[string]string, names ...string) map[string]any {
