@@ -120,7 +120,7 @@ func (s *tale) brake() {
 // release releases the held deletes, which then fail.
 func (s *tale) release() {
 	s.r = s.start(s.side, "-cloud", s.cloud.server.URL, "-refuse-deletes")
-	s.put(status, releaseKey, "")
+	s.begun.release(s.side)
 	eventually(s.t, "the brake is released", func() bool {
 		return s.r.state().Released && s.r.endedOf(home) > 0 && !s.exists(status, releaseKey)
 	})
@@ -137,13 +137,20 @@ func (w *world) shapes() map[string]string {
 		must(w.t, err)
 		all[bucket] = string(config)
 		for _, key := range w.keys(bucket, "") {
+			if key == addedKey {
+				continue
+			}
 			message, err := stream.GetLastMsgForSubject(w.t.Context(), "$KV."+bucket+"."+key)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				continue // removed meanwhile
 			}
 			must(w.t, err)
 			headers := slices.Sorted(maps.Keys(message.Header))
-			all[bucket+"/"+key] = fmt.Sprintf("%v %s", headers, shape(message.Data))
+			data := message.Data
+			if bucket == status && (key == invalid || key == suspended) {
+				data = withoutAdded(data)
+			}
+			all[bucket+"/"+key] = fmt.Sprintf("%v %s", headers, shape(data))
 		}
 	}
 	return all
@@ -158,15 +165,39 @@ func shape(data []byte) string {
 	return shapeOf(value)
 }
 
-// added is what the new code writes and the old one did not know: it lets it stand, and needs none.
-const added = "nagi/ownerrevision"
+// addedKey is a reserved key that the new code writes and the old one does not know.
+const addedKey = "_nagi.ledwith"
+
+// withoutAdded takes off what the new code notes of a document that it does not reconcile, and the old one did not: at
+// which revision of which stream.
+func withoutAdded(record []byte) []byte {
+	var members map[string]any
+	if json.Unmarshal(record, &members) != nil {
+		return record
+	}
+	delete(members, "stream")
+	conditions, _ := members["conditions"].([]any)
+	for _, condition := range conditions {
+		if condition, ok := condition.(map[string]any); ok {
+			delete(condition, "observedGeneration")
+		}
+	}
+	without, err := json.Marshal(members)
+	if err != nil {
+		return record
+	}
+	return without
+}
+
+// added are what the new code writes and the old one did not know: it lets them stand, and needs none.
+var added = []string{"nagi/ownerrevision", "engagement"}
 
 func shapeOf(value any) string {
 	switch value := value.(type) {
 	case map[string]any:
 		var fields []string
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			if name == added {
+			if slices.Contains(added, name) {
 				continue
 			}
 			fields = append(fields, name+": "+shapeOf(value[name]))
