@@ -70,6 +70,6 @@
 //
 // With $JS.API.CONSUMER.DELETE.KV_b.*, too, no consumer outlives the informer. It is the right to delete all consumers
 // whose names one knows. Without it the server drops each half a minute after its last use, which the log says once.
-// Config.OnError, Status and the log name any other missing permission. To hear of denials, the informer puts a handler of its own before the connection's
-// error handler, which is called as before.
+// Config.OnError, Status and the log name any other missing permission. To hear of denials, the informer puts a handler
+// of its own before the connection's error handler, which is called as before.
 package natsinformer

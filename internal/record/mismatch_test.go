@@ -33,13 +33,17 @@ func TestATermDoesNotBeginWithAnIDThatSomebodyReplaced(t *testing.T) {
 		option string
 		leads  bool
 	}{
-		"our objects carry the one before":      {seen: sighted("ours", "docs")},
-		"objects of another stream carry it":    {seen: sighted("theirs", "other")},
-		"objects of our stream carry it":        {seen: sighted("theirs", "docs"), leads: true},
-		"nothing carries either":                {seen: nobody, leads: true},
-		"the option says so":                    {seen: sighted("ours", "docs"), option: "theirs", leads: true},
-		"nobody led with this bucket":           {seen: sighted("ours", "docs"), change: func(s *store) { s.remove(record.KeyLedWith) }, leads: true},
-		"an answer stands where the one before": {seen: sighted("ours", "docs"), change: func(s *store) { s.put(record.KeyLedWith, acknowledgement) }, leads: true},
+		"our objects carry the one before":   {seen: sighted("ours", "docs")},
+		"objects of another stream carry it": {seen: sighted("theirs", "other")},
+		"objects of our stream carry it":     {seen: sighted("theirs", "docs"), leads: true},
+		"nothing carries either":             {seen: nobody, leads: true},
+		"the option says so":                 {seen: sighted("ours", "docs"), option: "theirs", leads: true},
+		"nobody led with this bucket": {
+			seen: sighted("ours", "docs"), change: func(s *store) { s.remove(record.KeyLedWith) }, leads: true,
+		},
+		"an answer stands where the one before": {
+			seen: sighted("ours", "docs"), change: func(s *store) { s.put(record.KeyLedWith, acknowledgement) }, leads: true,
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
