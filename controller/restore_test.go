@@ -2,6 +2,7 @@ package controller
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -24,10 +25,10 @@ type disaster struct {
 	steady [steady]uint64                // the revisions of the pages that stay; 0 if they may be written
 }
 
-func newDisaster(t *testing.T) *disaster {
+func newDisaster(t *testing.T, opts ...Option) *disaster {
 	t.Helper()
 	admin := newWorld(t)
-	d := &disaster{massed: admin.away().massed(), backup: map[string]*natstest.Snapshot{}}
+	d := &disaster{massed: admin.away().massed(opts...), backup: map[string]*natstest.Snapshot{}}
 	d.make(d.sites, siteTotal)
 	d.settled(d.c, d.sites, siteTotal)
 	d.id = d.c.Instance()
@@ -35,7 +36,7 @@ func newDisaster(t *testing.T) *disaster {
 	for _, bucket := range []string{"sites", "sites-status", "pages"} {
 		d.backup[bucket] = admin.snapshotOf(bucket, "old")
 	}
-	d.massed = admin.away().massed()
+	d.massed = admin.away().massed(opts...)
 	for i := range replaced {
 		must(t, d.sites.Delete(t.Context(), siteName(steady+i)))
 		must(t, d.sites.Create(t.Context(), newSite(siteName(siteTotal+i), "young")))
@@ -201,9 +202,12 @@ func TestTheDisasterMatrixOnAServer(t *testing.T) {
 		},
 		"pages newer than the rest": func(d *disaster) {
 			d.restore("sites", "sites-status")
-			d.start()
-			d.stops(replaced)
-			d.goesOn(then...)
+			d.start(WithResyncInterval(100 * time.Millisecond))
+			d.reportsAStreamThatMayHaveGoneBack()
+			d.reports(replaced)
+			d.goesOn(append(then, numbers(siteTotal, siteTotal+replaced)...)...)
+			must(d.t, d.sites.Create(d.t.Context(), newSite(siteName(siteTotal), "is back")))
+			d.reports(replaced - 1)
 		},
 		"pages newer than the rest, and one site is written often": func(d *disaster) {
 			d.restore("sites", "sites-status")
@@ -238,8 +242,9 @@ func TestTheDisasterMatrixOnAServer(t *testing.T) {
 			})
 			_, err := d.kv("sites-status").PutString(d.t.Context(), "_nagi.instance", d.id)
 			must(d.t, err)
-			d.stops(siteTotal)
-			d.goesOn()
+			d.reportsAStreamThatMayHaveGoneBack()
+			d.reports(siteTotal)
+			d.goesOn(now...)
 		},
 		"documents refilled by somebody": func(d *disaster) {
 			d.lose("sites")
@@ -261,6 +266,46 @@ func TestTheDisasterMatrixOnAServer(t *testing.T) {
 			cell(d)
 		})
 	}
+}
+
+// TestWithProofsTheBrakeHoldsWhatIsYoungerThanTheBackup: nobody can make them up, so their revisions are evidence.
+func TestWithProofsTheBrakeHoldsWhatIsYoungerThanTheBackup(t *testing.T) {
+	t.Parallel()
+	proofs := WithOwnerProof(proofSecret('a'))
+	d := newDisaster(t, proofs)
+	d.restore("sites", "sites-status")
+	d.start(proofs)
+	d.stops(replaced)
+	d.goesOn(numbers(0, siteTotal)...)
+}
+
+// TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld: the restored stream has the marker of the delete, and no document.
+func TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld(t *testing.T) {
+	t.Parallel()
+	admin := newWorld(t)
+	m := admin.away().filled()
+	must(t, m.sites.Delete(t.Context(), siteName(1)))
+	eventually(t, "it is torn down", noRecord(t, m.sites, siteName(1)))
+	m.r.halt()
+	backup := []*natstest.Snapshot{admin.snapshotOf("sites", "old"), admin.snapshotOf("sites-status", "old")}
+	m = admin.away().massed()
+	must(t, m.sites.Create(t.Context(), newSite(siteName(1), "again")))
+	eventually(t, "it has its page", func() bool { return count(t, m.pages) == many })
+	m.r.halt()
+	for i, bucket := range []string{"sites", "sites-status"} {
+		must(t, admin.js.DeleteStream(t.Context(), "KV_"+bucket))
+		must(t, backup[i].Restore(t.Context(), admin.js.Conn()))
+	}
+	m = admin.away().massed()
+	eventually(t, "the brake holds it", func() bool {
+		state := m.c.Stats().Brake
+		return state.Engaged && state.Swept == 1 && m.c.Stats().Sweeps > 0
+	})
+	if n := count(t, m.pages); n != many {
+		t.Errorf("%d pages are left of %d", n, many)
+	}
+	must(t, m.c.ReleaseBrake(t.Context()))
+	eventually(t, "it goes", func() bool { return count(t, m.pages) == many-1 })
 }
 
 // TestWhatNobodyCanTellAfterARestoreStays: the pages of the young carry no revisions, so nothing tells that the documents

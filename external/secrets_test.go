@@ -91,6 +91,20 @@ func TestAnIntentWithoutItsSecretsIsSettledAfterACrash(t *testing.T) {
 	}
 }
 
+// TestWhatLacksItsSecretDoesNotPassForAnOlderWish: the intent lacks the secret, too, so that they look the same.
+func TestWhatLacksItsSecretDoesNotPassForAnOlderWish(t *testing.T) {
+	runtime, api := &remembering{}, &keyedAPI{}
+	ctx := WithRuntime(t.Context(), runtime)
+	if _, err := Reconcile(ctx, Driver[keyed, keyed](api), keyed{1, "s3cr3t-1"}, Settle(0)); err == nil {
+		t.Fatal("the first call succeeded")
+	}
+	api.is = &keyed{Size: 1}
+	result, err := ReconcileAbsent(ctx, Driver[keyed, keyed](api), Settle(0))
+	if err != nil || result.Did != "" || result.State != StatePending || runtime.entry.Intent == nil {
+		t.Errorf("%+v, %v: the older wish passes for done", result, err)
+	}
+}
+
 // growing is longer each time that it is encoded.
 type growing string
 

@@ -10,7 +10,8 @@
 //     to an earlier state; and if anything expired by the bucket's age limit, and nobody said that this is meant.
 //   - It engages if anything would go while there is a secondary whose owner is missing and which carries a revision of
 //     it that the stream has not reached, or has given to another document, or that is of another stream.
-//   - What names an owner that, as far as anybody can tell, never was does not concern it, but for such revisions.
+//   - What names an owner that, as far as anybody can tell, never was engages nothing, is not held and is not let go by
+//     a release, whatever revision it carries. Such revisions are reported.
 //   - It engages if more than half of the primaries, and at least Least, do not want any more what they own; and if
 //     anything of that speaks against it.
 //   - It collects suspects before it decides, so that the first of a mass delete do not slip through. Where the
@@ -73,7 +74,8 @@ type Config struct {
 	// Bucket keeps the brake's state and the known stream, and has the key that releases the brake.
 	Bucket *record.Bucket
 	// Secondaries returns the owner and the stamp of each secondary of this installation whose owner has no document,
-	// but for those that were left on purpose or are on their way out, and those that have no stamp.
+	// but is certain to have been: it has a record, or the secondary a proof. Those that were left on purpose or are on
+	// their way out are not among them, nor are those that have no stamp.
 	Secondaries func(ctx context.Context) iter.Seq2[string, owner.Stamp]
 	// OwnedBy counts the objects of this installation that the runtime would delete with primaries, by primary. Those
 	// that own nothing are not in it. Owned counts all such objects that there are. Both ask caches only.
@@ -112,6 +114,7 @@ type Brake struct {
 	suspects   sets.Set[string] // inferred, not decided yet
 	held       sets.Set[string] // deletes that wait for a release
 	heldOwners sets.Set[string] // missing owners whose secondaries wait for a release
+	unknown    sets.Set[string] // missing owners of which nobody knows whether they ever were; no release is for them
 	allowed    sets.Set[string] // keys and owners that may go
 	excused    sets.Set[string] // owners that a release let go, until they exist again; no evidence any more
 	first      time.Time        // when the first of the suspects came, and the last
@@ -153,6 +156,7 @@ func New(cfg Config) *Brake {
 		suspects:    sets.New[string](),
 		held:        sets.New[string](),
 		heldOwners:  sets.New[string](),
+		unknown:     sets.New[string](),
 		allowed:     sets.New[string](),
 		excused:     sets.New[string](),
 		gone:        window{span: cfg.Window},
@@ -162,7 +166,7 @@ func New(cfg Config) *Brake {
 
 // unlock ends a change of the sets.
 func (b *Brake) unlock() {
-	b.busy.Store(len(b.suspects)+len(b.held)+len(b.heldOwners)+len(b.allowed)+len(b.excused)+
+	b.busy.Store(len(b.suspects)+len(b.held)+len(b.heldOwners)+len(b.unknown)+len(b.allowed)+len(b.excused)+
 		len(b.prunes.allowed) > 0 || b.prunes.any())
 	b.mu.Unlock()
 }
@@ -183,7 +187,7 @@ func (b *Brake) Start(ctx context.Context) error {
 		return err
 	}
 	released := sets.New(left.Keys...)
-	compared := b.compareAll(ctx, known, b.stampsOfMissing(ctx, released))
+	compared := b.compareAll(ctx, known, b.stampsAtStart(ctx, released))
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -193,7 +197,8 @@ func (b *Brake) Start(ctx context.Context) error {
 	b.state, b.requested, b.swept = left.State, requested, false
 	b.running, b.ordered, b.refused, b.shown = true, "", "", b.state.Count()
 	b.known = compared
-	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
+	b.suspects, b.held = sets.New[string](), sets.New[string]()
+	b.heldOwners, b.unknown = sets.New[string](), sets.New[string]()
 	b.allowed, b.prunes = released, newPrunes(b.Window)
 	for key := range b.Anchors.All() {
 		switch {
@@ -252,7 +257,8 @@ func (b *Brake) doAllDue(ctx context.Context) time.Duration {
 func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 	b.mu.Lock()
 	defer b.unlock()
-	switch nothingHeld := len(b.suspects)+len(b.held)+len(b.heldOwners) == 0 && !b.prunes.keepEngaged(); {
+	held := len(b.suspects) + len(b.held) + len(b.heldOwners) + len(b.unknown)
+	switch nothingHeld := held == 0 && !b.prunes.keepEngaged(); {
 	case b.isOrdered() && b.swept:
 		return b.release, 0
 	case b.state.Engaged && b.swept && nothingHeld:

@@ -101,11 +101,11 @@ func TestTheDisasterMatrix(t *testing.T) {
 				continue
 			}
 			for _, share := range []int{5, 40, 60} {
-				for _, stamped := range []bool{true, false} {
+				for _, marks := range []string{"plain", "stamped", "proven"} {
 					for _, running := range []bool{true, false} {
-						name := fmt.Sprintf("%s/%s/%d%%/stamped=%v/running=%v", f.name, r.name, share, stamped, running)
+						name := fmt.Sprintf("%s/%s/%d%%/%s/running=%v", f.name, r.name, share, marks, running)
 						t.Run(name, func(t *testing.T) {
-							synctest.Test(t, func(t *testing.T) { runCell(t, f, r, share, stamped, running) })
+							synctest.Test(t, func(t *testing.T) { runCell(t, f, r, share, marks, running) })
 						})
 					}
 				}
@@ -114,11 +114,12 @@ func TestTheDisasterMatrix(t *testing.T) {
 	}
 }
 
-func runCell(t *testing.T, f fault, r restore, share int, stamped, running bool) {
+func runCell(t *testing.T, f fault, r restore, share int, marks string, running bool) {
 	m := &matrix{
-		world: newWorld(t, 0), share: sitesInMatrix * share / 100, stamped: stamped, running: running,
+		world: newWorld(t, 0), share: sitesInMatrix * share / 100, stamped: marks != "plain", running: running,
 		deleted: map[string]bool{},
 	}
+	m.proofs = marks == "proven"
 	m.live()
 	m.strike(f, r)
 	m.goOn()
@@ -322,7 +323,7 @@ func (m *matrix) unproved() sets.Set[string] {
 		_, owed := now.anchors[key]
 		marked := false
 		m.change(func() { marked = m.markers[key] })
-		if !exists && !owed && !marked {
+		if !exists && !owed && !marked && (!m.proofs || now.pages[key].IsNone()) {
 			unproved.Insert(key)
 		}
 	}
@@ -369,6 +370,9 @@ func (m *matrix) judge(f fault, r restore) {
 		}
 		return
 	}
+	if m.proofs && f.onlyPages && !r.far && !state.Engaged {
+		t.Errorf("%+v: a proof tells that the young were", state)
+	}
 	missing := 0
 	now, reported := m.moment(), m.unproved()
 	for key := range now.pages {
@@ -402,7 +406,7 @@ func (m *matrix) untold(f fault, r restore) bool {
 	switch {
 	case r.renamed || f.emptied != part{}:
 		return false
-	case r.far && !f.onlyPages: // records tell of the young, but no sequence does; a marker may have expired
+	case r.far && (!f.onlyPages || m.proofs): // records or proofs tell of the young, but no sequence; a marker may have expired
 		return true
 	}
 	return f.onlyPages && !m.stamped

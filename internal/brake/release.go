@@ -28,12 +28,14 @@ func (b *Brake) release(ctx context.Context) {
 }
 
 // letGo lets go all that is held, and takes the stream, as it is now, for the known one. The window begins anew. It
-// needs b.mu; released comes after it, without.
+// needs b.mu; released comes after it, without. Owners of which nobody knows whether they ever were it leaves to the
+// next sweep.
 func (b *Brake) letGo() letGo {
 	gone := letGo{
 		deletes: b.held.Union(b.suspects), owners: b.heldOwners, pruning: b.prunes.held.Union(b.prunes.suspects),
 	}
-	b.suspects, b.held, b.heldOwners = sets.New[string](), sets.New[string](), sets.New[string]()
+	b.suspects, b.held = sets.New[string](), sets.New[string]()
+	b.heldOwners, b.unknown = sets.New[string](), sets.New[string]()
 	b.prunes = newPrunes(b.Window)
 	b.prunes.allowed = gone.pruning
 	b.allowed, b.excused = b.allowed.Union(gone.deletes).Union(gone.owners), b.excused.Union(gone.owners)

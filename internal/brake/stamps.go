@@ -2,6 +2,7 @@ package brake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,106 +11,76 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// stamps are those of owners that have no document, by owner: the latest that a secondary of theirs carries.
-type stamps map[string]owner.Stamp
+// Stamps are evidence only of owners of which something else tells that they were: a record, the marker of a delete, or
+// a proof. Who may write secondaries can make up an owner and a revision of it; that is reported and holds nothing.
 
-// stampsOfMissing returns the stamps of missing owners, but for those that a release has let go.
-func (b *Brake) stampsOfMissing(ctx context.Context, released sets.Set[string]) stamps {
-	found := stamps{}
+// stampsAtStart returns the stamps of missing owners, but for those that a release has let go.
+func (b *Brake) stampsAtStart(ctx context.Context, released sets.Set[string]) (found []owner.Stamped) {
 	for key, stamp := range b.Secondaries(ctx) {
-		if held, seen := found[key]; (!seen || stamp.Revision > held.Revision) && !released.Has(key) {
-			found[key] = stamp
+		if !released.Has(key) {
+			found = append(found, owner.Stamped{Key: key, Stamp: stamp})
 		}
 	}
 	return found
 }
 
-// highest is the latest revision of a stream.
-func (s stamps) highest(stream string) (revision uint64) {
-	for _, stamp := range s {
-		if stamp.Stream == stream {
-			revision = max(revision, stamp.Revision)
+// stampsIn returns the stamps that a sweep found, but for those of owners that a release has let go, or that exist by
+// now. doubted are those of owners that, as far as anybody can tell, never were.
+func (b *Brake) stampsIn(found []Orphans, released sets.Set[string]) (known, doubted []owner.Stamped) {
+	for _, o := range found {
+		for _, s := range o.Stamps {
+			switch {
+			case released.Has(s.Key), o.Unknown.Has(s.Key), b.Primaries.Exists(s.Key):
+			case o.Unproved.Has(s.Key):
+				doubted = append(doubted, s)
+			default:
+				known = append(known, s)
+			}
 		}
 	}
-	return revision
+	return known, doubted
 }
 
-// disprove returns how the stamps show that the stream, as it is now, is not that of the missing owners; "" if they do
-// not. lost are the owners whose stamps show it. A stream that was restored to an earlier state has not reached their
-// revisions, or has given them to other documents. It forgets the stamps of owners that exist by now. Streams that
-// somebody let go are no evidence.
-func (s stamps) disprove(b *Brake, former []string, now Stream) (reason string, lost sets.Set[string]) {
-	var ahead, elsewhere int
-	lost = sets.New[string]()
-	asked := map[uint64][]string{} // the owners that lived at these revisions
-	for key, stamp := range s {
-		switch {
-		case b.Primaries.Exists(key):
-			delete(s, key)
-		case stamp.Stream != now.Created && slices.Contains(former, stamp.Stream):
-		case stamp.Stream != now.Created:
-			elsewhere++
-			lost.Insert(key)
-		case stamp.Revision > now.Highest:
-			ahead++
-			lost.Insert(key)
-		default:
-			asked[stamp.Revision] = append(asked[stamp.Revision], key)
-		}
+// disprove returns how stamps show that the stream, as it is now, is not that of the owners; "" if they do not. what
+// says what owners they are.
+func (b *Brake) disprove(stamps []owner.Stamped, what string, former []string, now Stream) string {
+	d := owner.Disprove(stamps, now.Created, now.Highest, former, b.Primaries.Revisions())
+	lost := d.Owners()
+	if lost.Len() == 0 {
+		return ""
 	}
-	given := b.taken(asked)
-	if lost.Insert(given...); lost.Len() == 0 {
-		return "", nil
-	}
-	return fmt.Sprintf("the stream of the bucket is not the one that was known: of %d missing owners, what they own "+
-		"carries a revision of %d that the stream, at %d, has not reached, of %d one that is another document's now, "+
-		"and of %d one of another stream, as %s",
-		len(s), ahead, now.Highest, len(given), elsewhere, foreign.Quote(slices.Min(lost.UnsortedList()))), lost
+	return fmt.Sprintf("of %d %s, what they own carries a revision of %d that the stream, at %d, has not reached, "+
+		"of %d one that is another document's now, and of %d one of another stream, as %s",
+		len(d.Asked), what, len(d.Ahead), now.Highest, len(d.Taken), len(d.Elsewhere),
+		foreign.Quote(slices.Min(lost.UnsortedList())))
 }
 
-// taken are the owners at whose revisions other documents stand.
-func (b *Brake) taken(revisions map[uint64][]string) (owners []string) {
-	if len(revisions) == 0 {
-		return nil
+// otherStream is what is wrong where stamps of missing owners disprove the stream.
+const otherStream = "the stream of the bucket is not the one that was known: "
+
+// reasonOf is disprove for owners that were.
+func (b *Brake) reasonOf(stamps []owner.Stamped, former []string, now Stream) string {
+	if how := b.disprove(stamps, "missing owners", former, now); how != "" {
+		return otherStream + how
 	}
-	for revision := range b.Primaries.Revisions() {
-		owners = append(owners, revisions[revision]...)
-		delete(revisions, revision)
-		if len(revisions) == 0 {
-			break
-		}
-	}
-	return owners
+	return ""
 }
 
-// disproof tells, before owners that a sweep found missing go, how their stamps show that the stream is not theirs, and
-// whose stamps do. It waits until the cache has what the stamps tell of: the replica that led before may have been
-// ahead. It takes out of found what exists by then. It fails only if ctx ends.
-func (b *Brake) disproof(ctx context.Context, found []Orphans) (reason string, lost sets.Set[string], err error) {
-	if len(found) == 0 {
-		return "", nil, nil
-	}
+// disproof tells, before owners that a sweep found missing go, how their stamps show that the stream is not theirs. It
+// waits until the cache has what the stamps tell of: the replica that led before may have been ahead. It takes out of
+// found what exists by then, and reports what owners tell that never were. It fails only if ctx ends.
+func (b *Brake) disproof(ctx context.Context, found []Orphans) (reason string, err error) {
 	b.mu.Lock()
 	released, former := b.allowed.Union(b.excused), b.known.Former
 	b.unlock()
-	missing := b.stampsOfMissing(ctx, released)
+	known, _ := b.stampsIn(found, released)
 	now := b.Primaries.Stream()
-	if stamped := missing.highest(now.Created); stamped > now.Highest {
+	if stamped := owner.Latest(known, now.Created); stamped > now.Highest {
 		now = b.streamNow(ctx, now, stamped)
 	}
-	if err := ctx.Err(); err != nil {
-		return "", nil, context.Cause(ctx)
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
 	}
-	for key := range missing {
-		if !hasOrphans(found, key) {
-			delete(missing, key)
-		}
-	}
-	if len(missing) > 0 && !now.whole() {
-		return "the stream of the bucket is not the one that was known: it is being read anew",
-			sets.KeySet(missing), nil
-	}
-	reason, lost = missing.disprove(b, former, now)
 	for _, o := range found {
 		for key := range o.Owners {
 			if b.Primaries.Exists(key) {
@@ -117,5 +88,26 @@ func (b *Brake) disproof(ctx context.Context, found []Orphans) (reason string, l
 			}
 		}
 	}
-	return reason, lost, nil
+	known, doubted := b.stampsIn(found, released)
+	b.reportDoubted(ctx, b.disprove(doubted, "owners that, as far as anybody can tell, never were", former, now))
+	if len(known) > 0 && !now.whole() {
+		return otherStream + "it is being read anew", nil
+	}
+	return b.reasonOf(known, former, now), nil
+}
+
+// restoreOnBoard is the name on the board of a stream that may have been restored, as owners say that never were.
+func (b *Brake) restoreOnBoard() string { return "restore (bucket " + b.Bucket.Name() + ")" }
+
+// reportDoubted shows how owners that, as far as anybody can tell, never were say that the stream went back; "": none
+// does.
+func (b *Brake) reportDoubted(ctx context.Context, how string) {
+	b.Board.Change(ctx, b.restoreOnBoard(), func() error {
+		if how == "" {
+			return nil
+		}
+		return errors.New("the stream of the bucket may have been restored from a backup: " + how +
+			". Nothing deletes what they own. Put back the documents that are younger than the backup; else somebody " +
+			"made these revisions up: delete by hand what nobody needs")
+	})
 }

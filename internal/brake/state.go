@@ -177,6 +177,7 @@ func (b *Brake) leave(ctx context.Context) {
 	b.unlock()
 	b.Board.Set(ctx, onBoard, nil)
 	b.Board.Set(ctx, b.requestsOnBoard(), nil)
+	b.Board.Set(ctx, b.restoreOnBoard(), nil)
 }
 
 // showPause is the shortest time between two writes of the state because of what is held.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
@@ -55,21 +56,24 @@ type knownStream struct {
 
 func (k knownStream) changedTo(now Stream) bool { return k.lost || k.Stream.changedTo(now) }
 
-// compareAll returns the known stream, at the start of a term. Anchors and the
-// stamps of missing owners are written more often than the stream is kept.
-func (b *Brake) compareAll(ctx context.Context, known keptStream, missing stamps) knownStream {
+// compareAll returns the known stream, at the start of a term. Anchors and the stamps of missing owners are written
+// more often than the stream is kept.
+func (b *Brake) compareAll(ctx context.Context, known keptStream, missing []owner.Stamped) knownStream {
 	if known.Created == "" {
-		now := b.Primaries.Stream()
-		known.Stream = now // never seen before
-		reason, _ := missing.disprove(b, nil, now)
-		return knownStream{keptStream: known, lost: reason != ""}
+		known.Stream = b.Primaries.Stream() // never seen before
+		return knownStream{keptStream: known, lost: b.reasonOf(missing, nil, known.Stream) != ""}
 	}
 	known.Stream = b.withAnchors(known.Stream)
-	now := b.streamNow(ctx, known.Stream, missing.highest(known.Created))
-	reason, _ := missing.disprove(b, known.Former, now)
-	lost := known.Created != now.Created || now.Highest < known.Highest || b.writtenOver() || reason != ""
+	now := b.streamNow(ctx, known.Stream, owner.Latest(missing, known.Created))
+	lost := known.Created != now.Created || now.Highest < known.Highest || b.writtenOver() ||
+		b.reasonOf(b.stillMissing(missing), known.Former, now) != ""
 	known.Changes = now.Changes
 	return knownStream{keptStream: known, lost: lost}
+}
+
+// stillMissing are the stamps of those that do not exist by now.
+func (b *Brake) stillMissing(stamps []owner.Stamped) []owner.Stamped {
+	return slices.DeleteFunc(stamps, func(s owner.Stamped) bool { return b.Primaries.Exists(s.Key) })
 }
 
 // StreamChanged reports whether the bucket's stream is not the one that the anchors belong to.

@@ -87,6 +87,7 @@ func (b *Brake) Forget(key string) {
 	b.suspects.Delete(key)
 	b.held.Delete(key)
 	b.heldOwners.Delete(key)
+	b.unknown.Delete(key)
 	b.allowed.Delete(key)
 	if b.Primaries.Exists(key) {
 		b.excused.Delete(key)

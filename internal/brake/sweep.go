@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -16,12 +17,13 @@ type Orphans struct {
 	Count  int            // how many there are, but for those of Unproved
 	Known  int            // all secondaries of this installation in that source, but for those of Unproved
 	// Unproved are owners of which nothing tells that they ever were: the leader has no marker of a delete, or nobody
-	// knows, see Unknown. Nothing of theirs goes, and the brake is not concerned, but for what it holds already; unless
-	// a stamp tells that the stream went back.
+	// knows, see Unknown. Nothing of theirs goes, and the brake is not concerned, but for what it holds already.
 	Unproved sets.Set[string]
-	// Unknown are those of Unproved of which the leader did not answer, or whose record is unreadable. An engaged brake
-	// holds them: the term before may have.
+	// Unknown are those of Unproved of which the leader did not answer, or whose record is unreadable. The term before
+	// may have held them, so a brake that is engaged stays so. A release is not for them.
 	Unknown sets.Set[string]
+	// Stamps are what secondaries of Owners carry, if they are not on their way out.
+	Stamps []owner.Stamped
 	// Outdated says that the source shows an older state. None of its orphans goes, and those that are held stay held.
 	Outdated bool
 }
@@ -39,18 +41,15 @@ func (b *Brake) HoldsOrphans(owner string) bool {
 	}
 	b.mu.Lock()
 	defer b.unlock()
-	return b.heldOwners.Has(owner)
+	return b.heldOwners.Has(owner) || b.unknown.Has(owner)
 }
 
 // Sweep is told all that a sweep found, and returns the owners whose secondaries may go. What it holds back takes the
 // place of what it held back of the sweep before. A term needs at least one sweep, or an engaged brake stays engaged.
 func (b *Brake) Sweep(ctx context.Context, found []Orphans) (free []string) {
-	disproof, lost, err := b.disproof(ctx, found)
+	disproof, err := b.disproof(ctx, found)
 	if err != nil {
 		return nil // the term is over
-	}
-	for i := range found {
-		found[i].Unproved = found[i].Unproved.Difference(lost)
 	}
 	free, engaged := b.sweep(found, disproof)
 	if engaged != nil {
@@ -64,7 +63,7 @@ func (b *Brake) sweep(found []Orphans, disproof string) (free []string, engaged 
 	defer b.unlock()
 	now := !b.state.Engaged && b.engage(b.reasonNotToSweep(found, disproof))
 	held := b.heldOwners
-	b.heldOwners, b.swept = sets.New[string](), true
+	b.heldOwners, b.unknown, b.swept = sets.New[string](), sets.New[string](), true
 	b.endPermissions(found)
 	for _, o := range found {
 		b.noteKnown(o)
@@ -73,8 +72,11 @@ func (b *Brake) sweep(found []Orphans, disproof string) (free []string, engaged 
 			case !o.Outdated && released:
 				free = append(free, owner)
 			case o.Outdated, o.Unproved.Has(owner):
-				if held.Has(owner) || b.state.Engaged && o.Unknown.Has(owner) {
+				switch {
+				case held.Has(owner):
 					b.heldOwners.Insert(owner)
+				case b.state.Engaged && o.Unknown.Has(owner):
+					b.unknown.Insert(owner)
 				}
 			case b.state.Engaged:
 				b.heldOwners.Insert(owner)

@@ -39,6 +39,7 @@ type world struct {
 	await     func()
 	anchors   map[string]brake.Anchor
 	pages     map[string]owner.Stamp // what secondaries carry, by owner
+	proofs    bool                   // all of them are proven
 	markers   map[string]bool
 	objects   map[string]int // what primaries own, gone or not
 	deaf      error          // of the leader, if it does not answer
@@ -128,14 +129,15 @@ func (w *world) put(first, last int) {
 	}
 }
 
-// stamps are those of the secondaries of missing owners.
+// stamps are those of the secondaries of missing owners that have a record, or of which they have a proof.
 func (w *world) stamps(context.Context) iter.Seq2[string, owner.Stamp] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	missing := maps.Clone(w.pages)
 	maps.DeleteFunc(missing, func(key string, stamp owner.Stamp) bool {
 		_, exists := w.docs[key]
-		return exists || stamp.IsNone()
+		_, anchored := w.anchors[key]
+		return exists || stamp.IsNone() || !anchored && !w.proofs
 	})
 	return maps.All(missing)
 }
@@ -327,9 +329,24 @@ func (w *world) work(d due) {
 
 // sweep has the brake decide about what a sweep found, and the worker clean up after the owners that are free.
 func (w *world) sweep(found ...brake.Orphans) (free []string) {
-	free = w.b.Sweep(quiet(w.t), found)
+	free = w.b.Sweep(quiet(w.t), w.withStamps(found...))
 	slices.Sort(free)
 	return free
+}
+
+// withStamps adds what the secondaries carry.
+func (w *world) withStamps(found ...brake.Orphans) []brake.Orphans {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range found {
+		found[i].Stamps = nil
+		for key := range found[i].Owners {
+			if stamp, has := w.pages[key]; has && !stamp.IsNone() {
+				found[i].Stamps = append(found[i].Stamps, owner.Stamped{Key: key, Stamp: stamp})
+			}
+		}
+	}
+	return found
 }
 
 // release requests a release, as ReleaseBrake does.

@@ -48,6 +48,11 @@ func TestAProofIsForOneOwnerAndOneObject(t *testing.T) {
 			t.Errorf("it is valid for another %s", name)
 		}
 	}
+	nowhere := home
+	nowhere.In = ownerproof.Resource{}
+	if s.Verify(nowhere, s.Sign(nowhere)) {
+		t.Error("what is in a place that nobody knows is proven")
+	}
 }
 
 // TestAByteBelongsToOneField: what is moved to the field beside is another subject.

@@ -7,8 +7,10 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -108,7 +110,7 @@ func (t *Teardown) orphanedIn(
 			left.use(key)
 			found.Known++
 			if !record.IsAnchor(t.Anchors.Cached(key)) { // unreadable: what the brake holds of it stays held
-				keepBack(found, key, true)
+				keepBack(&found, obj, key, true)
 			}
 			continue
 		}
@@ -119,21 +121,29 @@ func (t *Teardown) orphanedIn(
 		if claim.IsProven(obj) || none.lived(s, obj, key) {
 			found.Known++
 			found.Count++
-			found.Owners[key]++
+			note(&found, obj, key)
 		} else if t.wellFormed(key) { // else there is nobody to ask about, and nothing to release
-			keepBack(found, key, none.had[key] == unknown)
+			keepBack(&found, obj, key, none.had[key] == unknown && !none.neverWas.knows(s, obj))
 		}
 	}
 	return found
 }
 
 // keepBack notes an owner of which nothing goes. unknown says that nobody knows whether it ever was.
-func keepBack(found brake.Orphans, key string, unknown bool) {
+func keepBack(found *brake.Orphans, obj metav1.Object, key string, unknown bool) {
 	found.Unproved.Insert(key)
 	if unknown {
 		found.Unknown.Insert(key)
 	}
+	note(found, obj, key)
+}
+
+// note notes an object of a missing owner, with its stamp.
+func note(found *brake.Orphans, obj metav1.Object, key string) {
 	found.Owners[key]++
+	if stamp := owner.StampOf(obj); !stamp.IsNone() && obj.GetDeletionTimestamp() == nil {
+		found.Stamps = append(found.Stamps, owner.Stamped{Key: key, Stamp: stamp})
+	}
 }
 
 // forgottenIntents are the intents of keys that neither exist nor owe a teardown: somebody has removed the record.

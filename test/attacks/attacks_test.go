@@ -106,6 +106,11 @@ func attacks() []attack {
 		{name: "an owner in another namespace", may: "pagewriter", do: func(a *attempt) { a.own("ns2/s0") },
 			after: (*attempt).nothingOfNS2IsReconciled},
 		{name: "an owner that never was", may: "pagewriter", do: func(a *attempt) { a.own("ns2/never") }},
+		{name: "a later revision of an owner that never was", may: "pagewriter", do: func(a *attempt) {
+			a.ownAt("ns1/never", "1000000@"+a.streamOfSites())
+		}, after: (*attempt).teardownsGoOn},
+		{name: "a revision that an owner that never was has in another stream", may: "pagewriter",
+			do: func(a *attempt) { a.ownAt("ns1/never", "1@2026-01-01T00:00:00Z") }, after: (*attempt).teardownsGoOn},
 		{name: "an owner with escape sequences", may: "pagewriter", do: func(a *attempt) {
 			a.own("ns1/\\u001b[31m\\nforged")
 		}},
@@ -147,18 +152,71 @@ func forged(key string) string {
 }
 
 // own puts a page that says that a site owns it.
-func (a *attempt) own(owner string) {
+func (a *attempt) own(owner string) { a.ownAt(owner, "1") }
+
+// ownAt is own with a revision of the site.
+func (a *attempt) ownAt(owner, revision string) {
 	_, leader := a.leading()
 	instance := ""
 	if leader != nil {
 		instance = leader.Instance()
 	}
-	a.send("$KV.pages.ns1.claims", "", claiming(owner, instance))
+	a.send("$KV.pages.ns1.claims", "", claimingAt(owner, instance, revision))
 }
 
 // claiming is a page that says that a site of an installation owns it.
-func claiming(owner, instance string) string {
-	return fmt.Sprintf(`{"metadata":{"annotations":{%q:"Site",%q:"%s",%q:%q,%q:"1"}}}`,
+func claiming(owner, instance string) string { return claimingAt(owner, instance, "1") }
+
+func claimingAt(owner, instance, revision string) string {
+	return fmt.Sprintf(`{"metadata":{"annotations":{%q:"Site",%q:"%s",%q:%q,%q:%q}}}`,
 		entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, owner, entity.OwnerInstanceAnnotation, instance,
-		entity.OwnerRevisionAnnotation)
+		entity.OwnerRevisionAnnotation, revision)
+}
+
+// streamOfSites is the identity of the documents' stream, which each page of a site carries.
+func (a *attempt) streamOfSites() string {
+	page, err := a.replicas[0].pages.Get(a.t.Context(), "ns2/s0")
+	must(a.t, err)
+	_, stream, _ := strings.Cut(page.Annotations[entity.OwnerRevisionAnnotation], "@")
+	return stream
+}
+
+// teardownsGoOn checks that what nobody was seen to delete is still torn down, while it runs and at a start, and that a
+// release that is for others leaves alone what the attack wrote.
+func (a *attempt) teardownsGoOn() {
+	stream, err := a.admin.Stream(a.t.Context(), "KV_sites")
+	must(a.t, err)
+	lost := func(name string, meanwhile func()) {
+		a.put("$KV.sites.ns3."+name, "{}")
+		eventually(a.t, name+" has its page", func() bool { return len(a.keys("pages", "ns3."+name)) == 1 })
+		a.settle()
+		a.close()
+		must(a.t, purge(a.t.Context(), stream, "$KV.sites.ns3."+name))
+		meanwhile()
+		a.world.replicas = nil
+		a.start()
+		a.start()
+	}
+	went := func(name string) {
+		eventually(a.t, "the page of "+name+" goes", func() bool { return len(a.keys("pages", "ns3."+name)) == 0 })
+	}
+	lost("lost", func() {})
+	went("lost")
+	claims := a.value("pages", "ns1.claims")
+	lost("held", func() { a.put("$KV.sites-status._nagi.brake", `{"engaged":true,"reason":"by hand"}`) })
+	eventually(a.t, "the brake holds it, and nothing else", func() bool {
+		_, leader := a.leading()
+		if leader == nil {
+			return false
+		}
+		state := leader.Stats().Brake
+		return state.Engaged && state.Held == 1 && state.Swept == 0 && leader.Stats().Sweeps > 2
+	})
+	_, leader := a.leading()
+	must(a.t, leader.ReleaseBrake(a.t.Context()))
+	went("held")
+	a.unharmed(a.t)
+	if now := a.value("pages", "ns1.claims"); now != claims || claims == "" {
+		a.t.Errorf("the page of what never was is %q, and was %q", now, claims)
+	}
 }

@@ -35,10 +35,18 @@ func floods() []attack {
 			for i := range a.many(flood) {
 				a.send(fmt.Sprintf("$KV.pages.ns1.flood%d", i), "", `{"spec":`)
 			}
-		}, after: func(a *attempt) { a.fewLines(); a.fewRecords(flood / 20) }},
+		}, after: func(a *attempt) {
+			for _, r := range a.replicas { // or nothing is shown
+				eventually(a.t, "all have come", func() bool { return len(r.pages.Informer().Invalid()) >= flood })
+			}
+			a.fewLines()
+			a.fewRecords(flood / 20)
+		}},
 		{name: "marks of another installation", may: "pagewriter", do: func(a *attempt) {
+			a.deleted("ns1.was")                // of this installation, its marks would have them swept
 			for i := range a.many(flood / 10) { // many more than the installation has
-				a.send(fmt.Sprintf("$KV.pages.ns1.foreign%d", i), "", claiming(fmt.Sprintf("ns1/s%d", i), "another"))
+				owner := []string{fmt.Sprintf("ns1/s%d", i), "ns1/was"}[i%2]
+				a.send(fmt.Sprintf("$KV.pages.ns1.foreign%d", i), "", claiming(owner, "another"))
 			}
 		}, after: func(a *attempt) {
 			if left := len(a.keys("pages", "ns1.foreign")); left != flood/10 {
@@ -64,6 +72,16 @@ func (a *attempt) many(times int) int {
 		return 3
 	}
 	return times
+}
+
+// deleted has an administrator make a site and delete it, so that its owner is one that was.
+func (a *attempt) deleted(key string) {
+	a.t.Helper()
+	kv, err := a.admin.KeyValue(a.t.Context(), "sites")
+	must(a.t, err)
+	_, err = kv.PutString(a.t.Context(), key, "{}")
+	must(a.t, err)
+	must(a.t, kv.Delete(a.t.Context(), key))
 }
 
 // note notes how things are before the attack.

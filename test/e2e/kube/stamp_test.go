@@ -68,18 +68,22 @@ func TestKubernetesObjectsCarryARevisionOfTheirOwner(t *testing.T) {
 	}
 }
 
-// TestTheBrakeHoldsAnObjectWhoseOwnerIsFromALaterState of the stream: one is enough.
+// TestTheBrakeHoldsAnObjectWhoseOwnerIsFromALaterState of the stream: one is enough, if the stream has the marker of a
+// delete of the owner. One of an owner that never was is reported, also after the release.
 func TestTheBrakeHoldsAnObjectWhoseOwnerIsFromALaterState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	here := w.instance()
 	must(t, w.sites.Create(t.Context(), newSite("home")))
+	must(t, w.sites.Create(t.Context(), newSite("gone")))
+	must(t, w.sites.Delete(t.Context(), "gone"))
 	stream, err := w.js.Stream(t.Context(), "KV_sites")
 	must(t, err)
-	orphan := of(w.configMap("orphan", "one"), "gone", here)
-	orphan.Annotations[entity.OwnerRevisionAnnotation] = "1000@" +
-		entity.StreamIdentity(stream.CachedInfo().Created)
-	w.createMap(orphan)
+	for name, owner := range map[string]string{"orphan": "gone", "made-up": "ghost"} {
+		m := of(w.configMap(name, "one"), owner, here)
+		m.Annotations[entity.OwnerRevisionAnnotation] = "1000@" + entity.StreamIdentity(stream.CachedInfo().Created)
+		w.createMap(m)
+	}
 	maps := w.maps()
 	var seen calls
 	c := w.controller(seen.reconciler(nil), maps.Owns(), controller.WithResyncInterval(50*time.Millisecond))
@@ -92,4 +96,9 @@ func TestTheBrakeHoldsAnObjectWhoseOwnerIsFromALaterState(t *testing.T) {
 	}
 	must(t, c.ReleaseBrake(t.Context()))
 	eventually(t, "it is gone", func() bool { return w.liveMap("orphan") == nil })
+	sweeps = c.Stats().Sweeps
+	eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+	if w.liveMap("made-up") == nil || seen.count("ghost") != 0 || c.Stats().NeverWas != 1 {
+		t.Errorf("what names an owner that never was: %v; reconciled %d times", w.liveMap("made-up"), seen.count("ghost"))
+	}
 }
