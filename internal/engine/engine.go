@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/asyncwrites"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/counts"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
@@ -50,7 +51,7 @@ type Engine struct {
 	life      lifecycle.Lifecycle
 	contexts  current.Config  // of reconciles
 	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
-	stats     Counts
+	stats     counts.Counts
 	reports   foreign.Reports // about keys that others wrote
 	async     *asyncwrites.Writes
 

@@ -205,7 +205,7 @@ func (e *Engine) forget(key string) {
 
 // report counts an attempt, logs its failure and tells the user's callback.
 func (e *Engine) report(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt) {
-	e.stats.reconciled(a)
+	e.stats.Reconciled(a)
 	if a.Waits != nil {
 		t.Logger.V(2).Info("Key waits for an API", "key", it.Key, "operations", a.Operations, "err", a.Err)
 	} else if a.Err != nil && t.Ctx.Err() == nil {

@@ -73,8 +73,9 @@ var mayImport = map[string][]string{
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
 	"internal/prune":         {"internal/current"},
+	"internal/counts":        {"internal/lifecycle"},
 	"internal/engine": {
-		"internal/asyncwrites", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
+		"internal/asyncwrites", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
 		"internal/prune", "internal/resync",
 	},
 
