@@ -21,6 +21,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/resync"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/teardown"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,8 +56,8 @@ type Engine struct {
 	reports   foreign.Reports // about keys that others wrote
 	async     *asyncwrites.Writes
 
-	filtered   bool                // only a part of the bucket is ours
-	owedBefore map[string]struct{} // see remindOwed; only the sweep's
+	filtered bool // only a part of the bucket is ours
+	sweeper  *resync.Sweeper
 
 	reserved   *record.Bucket // nil without teardown, as are claim and garbled
 	claim      *record.Claim
@@ -101,6 +102,11 @@ func New[T entity.IEntity](
 		return nil, err
 	}
 	e.prune()
+	e.sweeper = &resync.Sweeper{
+		Interval: opts.ResyncInterval, DryRun: opts.SweepDryRun, Garbage: opts.Garbage, Callback: e.callback,
+		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,
+		Records: e.records, Brake: e.brake, Teardown: e.teardown,
+	}
 	if opts.Attach != nil {
 		opts.Attach(e)
 	}

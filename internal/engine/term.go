@@ -37,7 +37,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 			logger.V(2).Info("Lease lost before the work began", "err", err)
 			return
 		}
-		e.remindPolicies()
+		e.sweeper.RemindPolicies()
 		e.life.BeginTerm()
 	}
 	if e.stats.Terms.Add(1) > 1 {
@@ -51,7 +51,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		loops.Go(func() { e.brake.Run(klog.NewContext(ctx, logger)) })
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
-	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
+	loops.Go(func() { e.sweeper.Run(klog.NewContext(ctx, logger)) })
 	e.APIs.BeginTerm()
 	handOut, endHandOut := context.WithCancel(termCtx)
 	defer endHandOut()

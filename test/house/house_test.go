@@ -55,7 +55,6 @@ var mayImport = map[string][]string{
 	"internal/queue":       {"internal/operation"},
 	"internal/kubeerrors":  {},
 	"internal/mergediff":   {},
-	"internal/resync":      {},
 	"internal/rbac":        {},
 	"internal/ownerproof":  {},
 
@@ -74,6 +73,7 @@ var mayImport = map[string][]string{
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
 	"internal/prune":         {"internal/current"},
 	"internal/counts":        {"internal/lifecycle"},
+	"internal/resync":        {"internal/counts"},
 	"internal/engine": {
 		"internal/asyncwrites", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
 		"internal/prune", "internal/resync",
