@@ -18,6 +18,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/observing"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -90,7 +91,8 @@ func New[T entity.IEntity](
 	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
 		func() { e.enqueueAll(operation.Of(operation.Resync)) })
-	e.primary = source.NewPrimary(client, observer{e}, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth)
+	observer := &observing.Observer{}
+	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth)
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()
@@ -100,6 +102,10 @@ func New[T entity.IEntity](
 	e.contexts = current.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
 	if err := e.addSources(); err != nil {
 		return nil, err
+	}
+	*observer = observing.Observer{
+		Host: e, Keys: &e.keys, Queue: e.queue, Counts: &e.stats, Reports: &e.reports, Brake: e.brake,
+		Records: e.records, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
 	}
 	e.prune()
 	e.sweeper = &resync.Sweeper{

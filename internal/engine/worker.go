@@ -103,3 +103,9 @@ func (e *Engine) regarding(key string, v view) any {
 	primary.Namespace, primary.Name, _ = cache.SplitMetaNamespaceKey(key) // it is well formed
 	return primary
 }
+
+// WellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written,
+// so trying again would never end.
+func (e *Engine) WellFormed(key string) bool {
+	return !source.IsReserved(key) && e.primary.CheckKey(key) == nil
+}

@@ -74,9 +74,10 @@ var mayImport = map[string][]string{
 	"internal/prune":         {"internal/current"},
 	"internal/counts":        {"internal/lifecycle"},
 	"internal/resync":        {"internal/counts"},
+	"internal/observing":     {"internal/counts"},
 	"internal/engine": {
 		"internal/asyncwrites", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
-		"internal/prune", "internal/resync",
+		"internal/observing", "internal/prune", "internal/resync",
 	},
 
 	// What users import.
