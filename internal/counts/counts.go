@@ -27,6 +27,7 @@ type Counts struct {
 	BrakeEngaged                    atomic.Uint64
 	Terms                           atomic.Uint64
 	BreakerOpened                   atomic.Uint64
+	Loops                           atomic.Uint64
 }
 
 // Reconciled counts an attempt.

@@ -16,6 +16,9 @@ func (e *Engine) QueueCounts() queue.Counts { return e.queue.Counts() }
 // KeyCounts counts the keys whose last attempt failed, and those that are parked.
 func (e *Engine) KeyCounts() (failing, parked int) { return e.keys.Counts() }
 
+// Looping counts the keys that wake themselves.
+func (e *Engine) Looping() int { return e.keys.Looping() }
+
 // Leads reports whether this replica works.
 func (e *Engine) Leads() bool { return e.leadership.leads.Load() }
 

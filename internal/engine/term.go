@@ -44,7 +44,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		// What happened while another replica led, or nobody did, went by us.
 		e.enqueueAll(operation.Of(operation.Resync))
 	}
-	logger.V(1).Info("Leading", "term", e.stats.Terms.Load())
+	logger.Info("Leading", "term", e.stats.Terms.Load(), "workers", e.opts.Workers)
 	var loops sync.WaitGroup
 	if e.brake != nil {
 		e.async.BeginTerm(termCtx)
@@ -52,6 +52,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
 	loops.Go(func() { e.sweeper.Run(klog.NewContext(ctx, logger)) })
+	loops.Go(func() { e.watchRunning(klog.NewContext(ctx, logger)) })
 	e.APIs.BeginTerm()
 	handOut, endHandOut := context.WithCancel(termCtx)
 	defer endHandOut()

@@ -17,6 +17,8 @@ const arrivingPause = 20 * time.Millisecond
 
 // work takes keys from the queue until the term is over.
 func (e *Engine) work(t *lifecycle.Term) {
+	worker := e.running.Worker()
+	defer worker.Leave()
 	for {
 		it, ok := e.queue.Get(t.HandOut)
 		if !ok {
@@ -26,6 +28,7 @@ func (e *Engine) work(t *lifecycle.Term) {
 			e.settle(t, it, &lifecycle.Outcome{Verdict: lifecycle.GivenBack})
 			return
 		}
+		worker.Take(it.Key)
 		it = e.APIs.Take(it)
 		o := e.handle(t, it)
 		e.settle(t, it, &o)

@@ -41,6 +41,8 @@ var mayImport = map[string][]string{
 	"internal/natsversion": {},
 	"internal/conflict":    {"internal/backoff"},
 	"internal/guard":       {},
+	"internal/running":     {},
+	"internal/failures":    {"internal/foreign", "internal/guard"},
 	"internal/denials":     {},
 	"internal/answers":     {},
 	"internal/secrets":     {},
@@ -59,16 +61,18 @@ var mayImport = map[string][]string{
 	"internal/ownerproof":  {},
 
 	// Rooms of the engine.
-	"internal/record":        {"internal/answers", "internal/owner", "internal/source", "internal/backoff"},
-	"internal/source":        {"entity", "internal/guard", "internal/health", "internal/queue", "internal/ownerproof"},
+	"internal/record": {"internal/answers", "internal/owner", "internal/source", "internal/backoff"},
+	// The reconcile's writes and the sources' events meet in it.
+	"internal/loops":         {"internal/mergediff", "internal/operation", "internal/guard", "internal/foreign"},
+	"internal/source":        {"entity", "internal/loops", "internal/guard", "internal/health", "internal/queue", "internal/ownerproof"},
 	"internal/owner":         {"entity", "internal/ownerproof"},
 	"internal/managedfields": {"entity"},
 	"internal/applied":       {"internal/managedfields", "internal/mergediff", "internal/owner"},
 	"internal/kubesource":    {"internal/backoff", "internal/kubeerrors", "internal/owner", "internal/source"},
 	"internal/apisource":     {"external", "internal/record"},
 	"internal/brake":         {"internal/owner", "internal/record", "internal/queue"},
-	"internal/current":       {"internal/apisource", "internal/owner"},
-	"internal/keytable":      {"internal/source", "internal/ownwrites", "internal/kubeerrors"},
+	"internal/current":       {"internal/running", "internal/apisource", "internal/owner"},
+	"internal/keytable":      {"internal/source", "internal/ownwrites", "internal/kubeerrors", "internal/failures"},
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
 	"internal/prune":         {"internal/current"},
@@ -77,7 +81,7 @@ var mayImport = map[string][]string{
 	"internal/observing":     {"internal/counts"},
 	"internal/engine": {
 		"internal/asyncwrites", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
-		"internal/observing", "internal/prune", "internal/resync",
+		"internal/observing", "internal/running", "internal/prune", "internal/resync",
 	},
 
 	// What users import.
