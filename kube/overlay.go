@@ -75,7 +75,7 @@ func (o *overlay) add(ctx context.Context, key string, w ownWrite) {
 	}
 	o.mu.Unlock()
 	if log := ownwrites.LogOf(ctx); log != nil {
-		log.Add(o.informer, key, ownwrites.Shown{As: w.shownAs(), Polled: func() bool {
+		log.Add(o.informer, key, ownwrites.Shown{Of: o.informer, As: w.shownAs(), Polled: func() bool {
 			return added.Shown() || o.informer.IsStopped() // it never will
 		}})
 	}

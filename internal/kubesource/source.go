@@ -177,7 +177,7 @@ func (s *Source) Cause(before, after metav1.Object) (c loops.Cause, news bool) {
 		of = before
 	}
 	c = loops.Cause{
-		Cache: s.informer, Kind: s.what, Key: source.ObjectKey(of), Before: before, After: after,
+		Of: s.informer, Kind: s.what, Key: source.ObjectKey(of), Before: before, After: after,
 		Version: of.GetResourceVersion(),
 	}
 	if after == nil {

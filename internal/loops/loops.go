@@ -2,7 +2,8 @@
 // key due, and it writes again.
 //
 // The rule: a run that nothing but the key's own doing caused counts, and so many in a row are a loop. Own doing is an
-// event of a write that an earlier run of the key made, and a RequeueAfter that is no pause. What anybody else does
+// event of a write that an earlier run of the key made, to an object whose write has caused a run before, and a
+// RequeueAfter that is no pause. What anybody else does
 // ends the count, and with it the delay: a change of the primary, of a secondary or of what is watched, a request by
 // hand, drift behind an API. A retry and a resync neither count nor end it.
 //

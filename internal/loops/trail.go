@@ -11,9 +11,9 @@ import (
 
 // Cause is an event that made a key due.
 type Cause struct {
-	// Cache is the informer that told of it, and Version what the write made of the object: its resource version, or
+	// Of is the stream or the informer, and Version what the write made of the object there: its resource version, or
 	// DeletedVersion. An empty Version is somebody else's.
-	Cache   any
+	Of      any
 	Version string
 	// Kind and Key name the object. Before and After are what it was and is; either may be nil.
 	Kind, Key     string
@@ -35,8 +35,13 @@ const (
 )
 
 type written struct {
-	cache   any
+	of      any
 	version string
+}
+
+type object struct {
+	of  any
+	key string
 }
 
 // Trail is what the runs of one key wrote, and what made it due. Its methods may be called concurrently.
@@ -50,18 +55,19 @@ type Trail struct {
 	carried operation.Operations
 	ops     operation.Operations // of the run under way
 	inARow  int
-	ended   time.Time // the last run
+	before  map[object]struct{} // those whose writes have caused runs in a row
+	ended   time.Time           // the last run
 }
 
 // Wrote notes a write of the key's reconcile. It is an ownwrites.Observer.
-func (t *Trail) Wrote(cache any, version string) {
+func (t *Trail) Wrote(of any, version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.own == nil {
 		t.own = map[written]int{}
 	}
 	if len(t.own) < mostOwn {
-		t.own[written{cache, version}] = t.run
+		t.own[written{of, version}] = t.run
 	}
 }
 
@@ -96,8 +102,8 @@ func (t *Trail) Begin(now time.Time, ops operation.Operations) (b Begun) {
 	real, own := t.judge(ops &^ t.carried)
 	switch {
 	case real:
-		t.inARow, b.Real = 0, true
-	case own:
+		t.inARow, t.before, b.Real = 0, nil, true
+	case own && t.repeats():
 		if b.Pause = t.ended.Add(delay(t.inARow)).Sub(now); t.inARow >= Most && b.Pause > 0 {
 			return b
 		}
@@ -107,6 +113,7 @@ func (t *Trail) Begin(now time.Time, ops operation.Operations) (b Begun) {
 		}
 	}
 	b.InRow = t.inARow
+	t.remember()
 	t.causes, t.others, t.carried, t.ops = nil, false, 0, ops
 	t.run++
 	for w, run := range t.own {
@@ -134,7 +141,7 @@ func (t *Trail) End(now time.Time, wrote, short, failed bool) (keep bool) {
 func (t *Trail) judge(ops operation.Operations) (real, own bool) {
 	var ownPut, ownEvent bool
 	for _, c := range t.causes {
-		if _, wrote := t.own[written{c.Cache, c.Version}]; !wrote {
+		if _, wrote := t.own[written{c.Of, c.Version}]; !wrote {
 			return true, false
 		}
 		if c.Primary {
@@ -149,6 +156,28 @@ func (t *Trail) judge(ops operation.Operations) (real, own bool) {
 	own = ownPut || ownEvent || t.short && ops.Has(operation.Requeue)
 	paused := ops.Has(operation.Requeue) && !own
 	return t.others || asked || unexplained || paused, own
+}
+
+// repeats tells whether the key did again what caused a run before. A reconcile that makes one object after another
+// does something else each time, and comes to an end.
+func (t *Trail) repeats() bool {
+	for _, c := range t.causes {
+		if _, before := t.before[object{c.Of, c.Key}]; before {
+			return true
+		}
+	}
+	return len(t.causes) == 0 // it asked for the run
+}
+
+func (t *Trail) remember() {
+	if t.before == nil {
+		t.before = map[object]struct{}{}
+	}
+	for _, c := range t.causes {
+		if len(t.before) < mostOwn {
+			t.before[object{c.Of, c.Key}] = struct{}{}
+		}
+	}
 }
 
 // trip picks the cause that says most: the last one of which it is known what it changed.

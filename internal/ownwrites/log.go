@@ -19,14 +19,15 @@ type Write interface {
 
 // Versioned is a Write that knows what its event will say.
 type Versioned interface {
-	// Version is the resource version of what was written; empty if it is not known.
-	Version() string
+	// Version is the resource version of what was written, and of what: the stream, or the informer. It is empty if it
+	// is not known.
+	Version() (of any, version string)
 }
 
 // Observer is told of each write that is added to a Log, also of those that another one follows.
 type Observer interface {
-	// Wrote is told of a write that the cache will show with that version. It must not call the Log.
-	Wrote(cache any, version string)
+	// Wrote is told of a write, as Versioned. It must not call the Log.
+	Wrote(of any, version string)
 }
 
 // Log holds what was written under a context until the caches show it; of one key of one cache the last write. The zero
@@ -72,8 +73,8 @@ func LogOf(ctx context.Context) *Log {
 func (l *Log) Add(cache any, key string, write Write) {
 	at := place{cache, key}
 	if l.Observer != nil {
-		if known, ok := write.(Versioned); ok && known.Version() != "" {
-			l.Observer.Wrote(cache, known.Version())
+		if known, ok := write.(Versioned); ok {
+			l.Observer.Wrote(known.Version())
 		}
 	}
 	l.mu.Lock()
@@ -167,8 +168,9 @@ func (p Polled) Wait(ctx context.Context) error {
 // Shown is Polled that knows its version.
 type Shown struct {
 	Polled
-	As string // the version
+	Of any // see Versioned
+	As string
 }
 
 // Version implements Versioned.
-func (s Shown) Version() string { return s.As }
+func (s Shown) Version() (of any, version string) { return s.Of, s.As }
