@@ -38,13 +38,14 @@ func (e *Engine) noteRun(key string, trail *loops.Trail, a *lifecycle.Attempt) {
 	short := a.Err == nil && a.Requeue > 0 && a.Requeue < loops.NoPause
 	switch {
 	case trail != nil:
-		if !trail.End(time.Now(), a.Wrote, short, a.Err != nil) {
+		// One that failed for good is parked, and not due again by itself.
+		if !trail.End(time.Now(), a.Wrote, short, a.Err != nil) || lifecycle.IsTerminal(a.Err) {
 			e.suspects.Calm(key)
 			e.keys.Amend(key, func(s *keytable.State) { s.Loop, s.Looping = nil, false })
 		}
 	case !a.Wrote && !short:
 		e.suspects.Calm(key)
 	case e.suspects.Busy(key):
-		e.keys.Change(key, func(s *keytable.State) { s.Loop = &loops.Trail{} })
+		e.keys.Watch(key)
 	}
 }

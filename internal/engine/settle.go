@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -135,7 +136,7 @@ func (e *Engine) chosenDelay(
 	var chosen time.Duration
 	e.callback(t.Ctx, "WithErrorPolicy", func() { chosen = f(it.Key, a.Err, a.Number) })
 	if chosen > 0 {
-		return chosen
+		return max(chosen, loops.ShortestRequeue)
 	}
 	return delay
 }

@@ -32,6 +32,7 @@ func (e *Engine) work(t *lifecycle.Term) {
 		it = e.APIs.Take(it)
 		o := e.handle(t, it)
 		e.settle(t, it, &o)
+		worker.Take("")
 	}
 }
 

@@ -81,6 +81,7 @@ type Table struct {
 	failing, parked int
 	looping         int
 	watching        int         // keys that have a Loop
+	tidied          time.Time   // the Loops, see Watch
 	writing         int         // keys that have writes
 	wrote           []keyWrites // those to look at whether the caches show them, the oldest first
 }
@@ -176,21 +177,6 @@ func (k *Table) Counts() (failing, parked int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.failing, k.parked
-}
-
-// Looping returns how many keys wake themselves.
-func (k *Table) Looping() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.looping
-}
-
-// Trail returns the Loop of a key; nil if it has none. It takes no lock while no key has one.
-func (k *Table) Trail(key string) *loops.Trail {
-	if k.watched.Load() == 0 {
-		return nil
-	}
-	return k.Of(key).Loop
 }
 
 // Where lists the keys for whose State f returns true, in no order. f runs under the lock.

@@ -59,6 +59,9 @@ type Trail struct {
 	ended   time.Time           // the last run
 }
 
+// NewTrail returns the Trail of a key whose last run ended now.
+func NewTrail(now time.Time) *Trail { return &Trail{ended: now} }
+
 // Wrote notes a write of the key's reconcile. It is an ownwrites.Observer.
 func (t *Trail) Wrote(of any, version string) {
 	t.mu.Lock()
@@ -134,6 +137,13 @@ func (t *Trail) End(now time.Time, wrote, short, failed bool) (keep bool) {
 		t.carried = t.ops
 	}
 	return wrote || short || failed
+}
+
+// Idle reports whether the last run has ended so long ago that a loop would have gone on.
+func (t *Trail) Idle(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return now.Sub(t.ended) > 2*longestDelay
 }
 
 // judge tells who has caused a run: somebody else, or nobody but the key itself. Neither is true of a retry or a

@@ -44,7 +44,7 @@ func (t *Table) Worker() *Worker {
 	return w
 }
 
-// Take notes which key the worker has in its hands.
+// Take notes which key the worker has in its hands; "" for none.
 func (w *Worker) Take(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -120,6 +120,23 @@ func TestTheEndOfATermEndsWhatItTold(t *testing.T) {
 	})
 }
 
+// TestTheStackIsOfTheWorkerThatHasTheKeyNow, and not of one that had it before.
+func TestTheStackIsOfTheWorkerThatHasTheKeyNow(t *testing.T) {
+	var table Table
+	before := table.Worker()
+	before.Take("home")
+	before.Take("")
+	now := make(chan uint64)
+	go func() {
+		w := table.Worker()
+		w.Take("home")
+		now <- w.goroutine
+	}()
+	if want := <-now; table.goroutineOf("home") != want || want == before.goroutine || want == 0 {
+		t.Errorf("goroutine %d, want %d", table.goroutineOf("home"), want)
+	}
+}
+
 func TestReconcilesThatEndInAnyOrderLeaveTheOthers(t *testing.T) {
 	var table Table
 	runs := make([]*Run, 5)

@@ -56,7 +56,8 @@ func causeIn(informer natsinformer.Informer, kind string, before, after metav1.O
 	if of == nil {
 		of = before
 	}
-	c := loops.Cause{Of: informer.Status().StreamCreated.UnixNano(), Kind: kind, Key: ObjectKey(of), Before: before, After: after}
+	c := loops.Cause{Kind: kind, Key: ObjectKey(of), Before: before, After: after}
+	c.Of = informer.Status().StreamCreated.UnixNano()
 	if before == nil || after == nil || before.GetResourceVersion() != after.GetResourceVersion() {
 		c.Version = of.GetResourceVersion() // of what was deleted it is that of the delete
 	}
