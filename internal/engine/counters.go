@@ -5,6 +5,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/counts"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/running"
 )
 
 // Counters are those of the engine; they may be read at any time.
@@ -15,6 +16,9 @@ func (e *Engine) QueueCounts() queue.Counts { return e.queue.Counts() }
 
 // KeyCounts counts the keys whose last attempt failed, and those that are parked.
 func (e *Engine) KeyCounts() (failing, parked int) { return e.keys.Counts() }
+
+// Longest is the reconcile that has run for longest; zero if none runs.
+func (e *Engine) Longest() running.Run { return e.running.Longest() }
 
 // Looping counts the keys that wake themselves.
 func (e *Engine) Looping() int { return e.keys.Looping() }

@@ -9,9 +9,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
-// reasonLooping is the reason of the event about a reconcile that wakes itself.
-const reasonLooping = "ReconcileLoop"
-
 // Trail implements source.Enqueuer.
 func (e *Engine) Trail(key string) *loops.Trail { return e.keys.Trail(key) }
 
@@ -26,7 +23,7 @@ func (e *Engine) beginWatched(t *lifecycle.Term, it queue.Item, trail *loops.Tra
 		e.keys.Amend(it.Key, func(s *keytable.State) { s.Looping = true })
 		message := began.Trip.Message()
 		t.Logger.Info("Reconcile wakes itself", "key", it.Key, "what", message)
-		e.event(e.regarding(it.Key, e.primary.View(it.Key)), eventWarning, reasonLooping, message)
+		e.warn(it.Key, loops.Reason, message)
 	case began.Real:
 		e.keys.Amend(it.Key, func(s *keytable.State) { s.Looping = false })
 	}

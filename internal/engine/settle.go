@@ -15,6 +15,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/teardown"
+	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
 // settle acts on what a hand-out came to. It alone counts failures, parks keys, adds delays, reports attempts and
@@ -113,7 +114,7 @@ func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	if o.Attempt.Number > 0 {
 		delay = e.chosenDelay(t, it, &o.Attempt, delay)
 	} else {
-		e.tellTeardown(t, it, o, failures, delay)
+		e.teller().Teardown(t, it.Key, o, failures, delay)
 	}
 	o.Attempt.NextDue = time.Now().Add(delay)
 	e.retryAfter(it.Key, o.Ops, delay)
@@ -176,7 +177,7 @@ func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecy
 		if !errors.Is(o.Err, record.ErrUnrecordable) { // which is the key's own affair
 			e.recordsHealth.Failed(t.Ctx, o.Err)
 		}
-		tellRepeated(t, failures, o.Err, "Cannot write the record, so the key is not reconciled; will try again",
+		telling.Repeated(t, failures, o.Err, "Cannot write the record, so the key is not reconciled; will try again",
 			"key", it.Key, "bucket", e.statusBucket, "after", delay)
 	}
 	e.queue.AddAfter(it.Key, o.Ops, queue.Background, delay, queue.RetryDelay)
@@ -196,7 +197,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 		refusals = s.Refusals
 	})
 	delay := e.backoff.Delay(refusals)
-	tellRepeated(t, refusals, o.Err, "Status not written, so the key is reconciled again",
+	telling.Repeated(t, refusals, o.Err, "Status not written, so the key is reconciled again",
 		"key", it.Key, "after", delay)
 	e.retryAfter(it.Key, o.Ops, delay)
 }
@@ -208,13 +209,15 @@ func (e *Engine) forget(key string) {
 	kubesource.ForgetNames(e.sources, key)
 }
 
+func (e *Engine) teller() telling.Teller { return telling.Teller{Warn: e.warn} }
+
 // report counts an attempt, logs its failure and tells the user's callback.
 func (e *Engine) report(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt) {
 	e.stats.Reconciled(a)
 	if a.Waits != nil {
 		t.Logger.V(2).Info("Key waits for an API", "key", it.Key, "operations", a.Operations, "err", a.Err)
 	} else if a.Err != nil {
-		e.tellAttempt(t, it, a)
+		e.teller().Attempt(t, it.Key, a)
 	}
 	if f := e.opts.OnResult; f != nil {
 		e.callback(t.Ctx, "WithOnResult", func() {

@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/running"
 	"k8s.io/klog/v2"
 )
 
@@ -52,7 +53,11 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
 	loops.Go(func() { e.sweeper.Run(klog.NewContext(ctx, logger)) })
-	loops.Go(func() { e.watchRunning(klog.NewContext(ctx, logger)) })
+	watch := running.Watch{
+		Table: &e.running, After: e.opts.StuckAfter, Kind: e.Kind, Workers: e.opts.Workers,
+		Board: e.health, Warn: e.warn,
+	}
+	loops.Go(func() { watch.Run(klog.NewContext(ctx, logger)) })
 	e.APIs.BeginTerm()
 	handOut, endHandOut := context.WithCancel(termCtx)
 	defer endHandOut()

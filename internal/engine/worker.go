@@ -97,6 +97,15 @@ func (e *Engine) event(obj any, eventType, reason, message string) {
 	}
 }
 
+// warn records a warning event about the primary with that key, which may be gone.
+func (e *Engine) warn(key, reason, message string) {
+	v := e.primary.View(key)
+	if deleted := e.keys.Of(key).Deleted; v.Object == nil && deleted != nil {
+		v.Object = deleted.Object
+	}
+	e.event(e.regarding(key, v), eventWarning, reason, message)
+}
+
 // regarding is the object of an event: the primary as it was last known, or what stands for one that never was.
 func (e *Engine) regarding(key string, v view) any {
 	if v.Object != nil {

@@ -13,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Reason is the reason of the event about a reconcile that wakes itself.
+const Reason = "ReconcileLoop"
+
 // mostPaths is how many paths are named.
 const mostPaths = 3
 

@@ -15,7 +15,7 @@ import (
 type told struct {
 	mu     sync.Mutex
 	counts []string
-	stuck  []Stuck
+	stuck  []stuck
 }
 
 func (d *told) count(n int, oldest Run) {
@@ -25,13 +25,13 @@ func (d *told) count(n int, oldest Run) {
 }
 
 // all are the reconciles that were told, and what was counted.
-func (d *told) all() (stuck []Stuck, counts string) {
+func (d *told) all() (stuck []stuck, counts string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.stuck), fmt.Sprint(d.counts)
 }
 
-func (d *told) tell(s Stuck) {
+func (d *told) tell(s stuck) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stuck = append(d.stuck, s)
@@ -59,7 +59,7 @@ func TestEachReconcileThatRunsForTooLongIsToldOnceWithItsStack(t *testing.T) {
 		watched := make(chan struct{})
 		go func() {
 			defer close(watched)
-			table.Watch(ctx, time.Minute, got.count, got.tell)
+			table.watch(ctx, time.Minute, got.count, got.tell)
 		}()
 		first, second := make(chan struct{}), make(chan struct{})
 		go work(&table, "first", 3, first)
@@ -76,7 +76,7 @@ func TestEachReconcileThatRunsForTooLongIsToldOnceWithItsStack(t *testing.T) {
 		if len(stuck) != 1 || stuck[0].Key != "first" || stuck[0].Attempt != 3 {
 			t.Fatalf("told after 61 s: %v", stuck)
 		}
-		if stack := stuck[0].Stack; !strings.Contains(stack, "running.blocked (running/running_test.go:") {
+		if stack := stuck[0].stack; !strings.Contains(stack, "running.blocked (running/running_test.go:") {
 			t.Errorf("the stack is %q", stack)
 		}
 		if longest := table.Longest(); longest.Key != "first" {
@@ -112,7 +112,7 @@ func TestTheEndOfATermEndsWhatItTold(t *testing.T) {
 		defer cancel()
 		until := make(chan struct{})
 		go work(&table, "home", 1, until)
-		table.Watch(ctx, time.Minute, got.count, got.tell)
+		table.watch(ctx, time.Minute, got.count, got.tell)
 		if want := "[1 home 0 ]"; fmt.Sprint(got.counts) != want {
 			t.Errorf("counted %v, want %v", got.counts, want)
 		}

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Stuck is a reconcile that has run for too long.
-type Stuck struct {
+// stuck is a reconcile that has run for too long.
+type stuck struct {
 	Run
-	// Stack is where its goroutine is, the innermost call first; see stackOf.
-	Stack string
+	// stack is where its goroutine is, the innermost call first; see stackOf.
+	stack string
 }
 
 // look is how often the table is looked at: what is stuck is to be known within two seconds.
 const look = time.Second
 
-// Watch tells, until ctx ends, of each reconcile that has run for as long as after: once. Before that it tells how many
+// watch tells, until ctx ends, of each reconcile that has run for as long as after: once. Before that it tells how many
 // there are, whenever that or the oldest of them has changed, with the oldest.
-func (t *Table) Watch(ctx context.Context, after time.Duration, count func(n int, oldest Run), tell func(Stuck)) {
+func (t *Table) watch(ctx context.Context, after time.Duration, count func(n int, oldest Run), tell func(stuck)) {
 	ticker := time.NewTicker(max(min(look, after/2), time.Millisecond))
 	defer ticker.Stop()
 	var before int
@@ -45,7 +45,7 @@ func (t *Table) Watch(ctx context.Context, after time.Duration, count func(n int
 		}
 		stacks := dump()
 		for _, r := range news {
-			tell(Stuck{Run: r, Stack: stackOf(stacks, t.goroutineOf(r.Key))})
+			tell(stuck{Run: r, stack: stackOf(stacks, t.goroutineOf(r.Key))})
 		}
 	}
 }

@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"internal/natsversion": {},
 	"internal/conflict":    {"internal/backoff"},
 	"internal/guard":       {},
-	"internal/running":     {},
+	"internal/running":     {"internal/foreign", "internal/health"},
 	"internal/failures":    {"internal/foreign", "internal/guard"},
 	"internal/denials":     {},
 	"internal/answers":     {},
@@ -79,9 +79,10 @@ var mayImport = map[string][]string{
 	"internal/counts":        {"internal/lifecycle"},
 	"internal/resync":        {"internal/counts"},
 	"internal/observing":     {"internal/counts"},
+	"internal/telling":       {"internal/lifecycle"},
 	"internal/engine": {
 		"internal/asyncwrites", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
-		"internal/observing", "internal/running", "internal/prune", "internal/resync",
+		"internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
 	},
 
 	// What users import.
