@@ -10,7 +10,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
-	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/running"
 )
@@ -56,9 +55,6 @@ func (e *Engine) Call(
 	e.stats.Running.Add(-1)
 	e.running.End(&own.Run)
 	cancel()
-	if a.Requeue > 0 {
-		a.Requeue = max(a.Requeue, loops.ShortestRequeue)
-	}
 	if a.Err != nil && t.Ctx.Err() != nil && lifecycle.IsTerminal(a.Err) {
 		// It says nothing about the primary, so it must not park the key: nobody would record that it is.
 		a.Err = fmt.Errorf("%v, after the term had ended: %w", a.Err, context.Cause(t.Ctx))

@@ -30,9 +30,12 @@ func (e *Engine) beginWatched(t *lifecycle.Term, it queue.Item, trail *loops.Tra
 	return 0
 }
 
-// noteRun notes what a run did that may cause the next one.
+// noteRun notes what a run did that may cause the next one. A RequeueAfter that is no pause becomes the shortest.
 func (e *Engine) noteRun(key string, trail *loops.Trail, a *lifecycle.Attempt) {
-	short := a.Err == nil && a.Requeue > 0 && a.Requeue < loops.NoPause
+	short := a.Err == nil && a.Requeue > 0 && a.Requeue < loops.ShortestRequeue
+	if short {
+		a.Requeue = loops.ShortestRequeue
+	}
 	switch {
 	case trail != nil:
 		// One that failed for good is parked, and not due again by itself.

@@ -29,7 +29,7 @@ func (t *Trip) Message() string {
 func (t *Trip) what() string {
 	c := t.Cause
 	if c == nil {
-		return fmt.Sprintf("each asked for the next with a RequeueAfter of less than %v", NoPause)
+		return fmt.Sprintf("each asked for the next with a RequeueAfter of less than %v", ShortestRequeue)
 	}
 	object := c.Kind + " " + foreign.Quote(c.Key)
 	if c.Primary {

@@ -19,9 +19,7 @@ import (
 const (
 	// Most is how many runs in a row a key's own doing may cause; then they are a loop.
 	Most = 10
-	// NoPause is how short a RequeueAfter is no pause. Who polls more rarely means it.
-	NoPause = 10 * time.Millisecond
-	// ShortestRequeue is the least that RequeueAfter means.
+	// ShortestRequeue is the least that RequeueAfter means. A shorter one is no pause; who says a longer one means it.
 	ShortestRequeue = time.Millisecond
 
 	// The delay of a run that only own doing caused. It doubles with each.
