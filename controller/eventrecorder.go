@@ -18,8 +18,10 @@ type EventRecorder interface {
 	Event(object runtime.Object, eventtype, reason, message string)
 }
 
-// WithEventRecorder has the runtime record events about primaries (terminal errors, invalid documents) and about itself
-// (the brake). Package recorder makes a recorder that knows NATS entities. The default records no events.
+// WithEventRecorder has the runtime record events about primaries (attempts that fail, panics, terminal errors,
+// invalid documents, a reconcile that wakes itself or is stuck) and about itself (the brake). Of failures in a row the
+// first is an event, and then each time that the attempts have doubled, or another error comes.
+// Package recorder makes a recorder that knows NATS entities. The default records no events.
 func WithEventRecorder(r EventRecorder) Option {
 	return func(o *engine.Options) error {
 		if guard.IsNil(r) {

@@ -84,6 +84,12 @@ func WithReconcileTimeout(d time.Duration) Option {
 	return func(o *engine.Options) error { return notNegative("WithReconcileTimeout", d, &o.ReconcileTimeout) }
 }
 
+// WithStuckAfter sets after what time a reconcile that has not returned is stuck: Stats().Degraded says so, and, once,
+// the log, with the stack of its goroutine, and an event on the primary. The default is a minute; 0 means never.
+func WithStuckAfter(d time.Duration) Option {
+	return func(o *engine.Options) error { return notNegative("WithStuckAfter", d, &o.StuckAfter) }
+}
+
 // WithGracePeriod sets how long running reconciles may go on, with a live context, after Run's context has ended. The
 // default is 30 s. 0 cancels them at once; a negative value waits without limit.
 func WithGracePeriod(d time.Duration) Option {

@@ -51,7 +51,8 @@ type Request struct {
 
 // Result is the outcome of a reconcile without an error. The zero value means: done.
 type Result struct {
-	// RequeueAfter makes the key due again after this time. Zero or less means it does not.
+	// RequeueAfter makes the key due again after this time, but no sooner than after a millisecond. Zero or less means
+	// it does not. Less than that, again and again with nothing else happening, counts as a loop: see Stats.Looping.
 	RequeueAfter time.Duration
 }
 

@@ -13,8 +13,10 @@ type Stats struct {
 	// that parked their key. ReconcileTime is the sum of all attempts' durations.
 	Reconciles, Failures, Terminals uint64
 	ReconcileTime                   time.Duration
-	// Running is the number of attempts under way now, Workers how many there can be.
+	// Running is the number of attempts under way now, Workers how many there can be. LongestRunning is the attempt
+	// that has run for longest; zero if none runs.
 	Running, Workers int
+	LongestRunning   LongestRunning
 	// Ready is the number of keys that wait for a worker, by priority: live changes of primaries, changes of
 	// secondaries, and background work (initial list, resync, retries). Delayed is the number of pending delays.
 	// OldestReady is how long the oldest ready key has waited.
@@ -23,6 +25,10 @@ type Stats struct {
 	OldestReady time.Duration
 	// Failing is the number of keys whose last attempt failed, Parked the number of keys parked by a terminal error.
 	Failing, Parked int
+	// Looping is the number of keys whose reconcile wakes itself by its own writes, again and again, and is delayed.
+	// Loops counts how often that was noticed; an event on the primary says what keeps changing.
+	Looping int
+	Loops   uint64
 	// Leading tells whether this replica works now. Terms counts how often it began to.
 	Leading bool
 	Terms   uint64
@@ -89,6 +95,13 @@ type Stats struct {
 // Problem is an error of Stats.Degraded.
 type Problem = health.Problem
 
+// LongestRunning is an attempt under way: its key, since when it runs, and its number, which counts from 1.
+type LongestRunning struct {
+	Key     string
+	Since   time.Time
+	Attempt int
+}
+
 // BrakeState tells whether the brake holds deletes back, since when, and why. It is kept as JSON under "_nagi.brake" in
 // the status bucket, so that it survives restarts.
 type BrakeState struct {
@@ -139,6 +152,9 @@ func statsOf(e *engine.Engine) Stats {
 		Malformed: c.Malformed.Load(), Invalid: c.Invalid.Load(),
 		MapperErrors: c.MapperErrors.Load(), RecordErrors: c.RecordErrors.Load(), LeaderErrors: c.LeaderErrors.Load(),
 	}
+	s.Looping, s.Loops = e.Looping(), c.Loops.Load()
+	longest := e.Longest()
+	s.LongestRunning = LongestRunning{Key: longest.Key, Since: longest.Since, Attempt: longest.Attempt}
 	if swept := c.Ownerless.Load(); swept != nil {
 		s.Orphaned, s.Unmarked, s.Contradicting = swept.Orphaned, swept.Unmarked, swept.Contradicting
 		s.Unproven, s.ProvenByOlder = swept.Unproven, swept.ProvenByOlder

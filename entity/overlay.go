@@ -2,6 +2,7 @@ package entity
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,6 +118,11 @@ type loggedWrite struct {
 
 // Reached implements ownwrites.Write. A stopped informer will show nothing more, so it counts as having reached w.
 func (w loggedWrite) Reached() bool { return w.reachedBy(w.informer) || w.informer.IsStopped() }
+
+// Version implements ownwrites.Versioned. A stream is known by when it was made: informers may share it.
+func (w loggedWrite) Version() (of any, version string) {
+	return w.informer.Status().StreamCreated.UnixNano(), strconv.FormatUint(w.revision, 10)
+}
 
 // Follows implements ownwrites.Write.
 func (w loggedWrite) Follows(before ownwrites.Write) bool {

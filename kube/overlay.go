@@ -1,12 +1,14 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -73,9 +75,9 @@ func (o *overlay) add(ctx context.Context, key string, w ownWrite) {
 	}
 	o.mu.Unlock()
 	if log := ownwrites.LogOf(ctx); log != nil {
-		log.Add(o.informer, key, ownwrites.Polled(func() bool {
+		log.Add(o.informer, key, ownwrites.Shown{Of: o.informer, As: w.shownAs(), Polled: func() bool {
 			return added.Shown() || o.informer.IsStopped() // it never will
-		}))
+		}})
 	}
 }
 
@@ -148,6 +150,9 @@ type ownWrite struct {
 func writeOf(obj metav1.Object) ownWrite {
 	return ownWrite{object: obj, uid: obj.GetUID(), version: obj.GetResourceVersion()}
 }
+
+// shownAs is the version that its event will have.
+func (w ownWrite) shownAs() string { return cmp.Or(w.version, loops.DeletedVersion(w.uid)) }
 
 // shownBy tells whether what the cache has of an object is the write or later; stored is nil if it has nothing.
 func (w ownWrite) shownBy(stored metav1.Object) bool {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"slices"
 	"sync"
 	"testing"
@@ -38,6 +39,8 @@ type controller struct {
 }
 
 var _ Host = (*controller)(nil)
+
+func (*controller) Trail(string) *loops.Trail { return nil }
 
 // api is a client of resources of kind Disk.
 type api struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/running"
 )
 
 // Call calls the reconciler. It does not, and says instead what the hand-out came to, if the term is over or the
@@ -25,15 +26,26 @@ func (e *Engine) Call(
 	if t.OverAt(start) {
 		return a, &lifecycle.Outcome{Verdict: lifecycle.GivenBack}
 	}
+	state := e.keys.Of(it.Key)
+	if state.Loop != nil {
+		if pause := e.beginWatched(t, it, state.Loop, start); pause > 0 {
+			return a, &lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: pause}
+		}
+	}
 	kubesource.ForgetNames(e.sources, it.Key)
 	operations := it.Ops.Public()
 	own := e.newContext(t, it.Key, operations)
 	own.Recorded = recordsOutcome
+	if state.Loop != nil {
+		own.Writes.Observer = state.Loop
+	}
 	ctx, cancel := context.Context(own), func() {}
 	if e.opts.ReconcileTimeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.ReconcileTimeout, ErrReconcileTimeout)
 	}
-	a.Number, a.Operations = e.keys.Of(it.Key).Failures+1, operations
+	a.Number, a.Operations = state.Failures+1, operations
+	own.Run = running.Run{Key: it.Key, Since: start, Attempt: a.Number}
+	e.running.Begin(&own.Run)
 	e.stats.Running.Add(1)
 	a.Err = guard.Call(func() (err error) {
 		a.Requeue, err = e.reconcile(ctx, it.Key, operations)
@@ -41,6 +53,7 @@ func (e *Engine) Call(
 	})
 	a.Took = time.Since(start)
 	e.stats.Running.Add(-1)
+	e.running.End(&own.Run)
 	cancel()
 	if a.Err != nil && t.Ctx.Err() != nil && lifecycle.IsTerminal(a.Err) {
 		// It says nothing about the primary, so it must not park the key: nobody would record that it is.
@@ -48,6 +61,7 @@ func (e *Engine) Call(
 	}
 	a.Wrote, a.Status = !own.Writes.Empty(), own.TakeStatus()
 	a.Waits = e.WaiterFor(it.Key, a.Err)
+	e.noteRun(it.Key, state.Loop, &a)
 	if after, what := own.Pending(); what != "" && a.Err == nil {
 		a.Pending = what
 		if a.Requeue <= 0 || after < a.Requeue {

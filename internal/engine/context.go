@@ -36,9 +36,7 @@ func (h reconcileHost) Name() string { return h.name }
 func (h reconcileHost) PrimaryOf(key string) current.Primary { return h.primaryOf(key) }
 
 // Warn implements current.Host.
-func (h reconcileHost) Warn(key, reason, message string) {
-	h.event(h.regarding(key, h.primary.View(key)), eventWarning, reason, message)
-}
+func (h reconcileHost) Warn(key, reason, message string) { h.warn(key, reason, message) }
 
 // Logger implements current.Host.
 func (h reconcileHost) Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger {

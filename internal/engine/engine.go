@@ -11,15 +11,20 @@ import (
 	"github.com/nagi-runtime/nagi/internal/asyncwrites"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/counts"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/loops"
+	"github.com/nagi-runtime/nagi/internal/observing"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/resync"
+	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/teardown"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,12 +55,14 @@ type Engine struct {
 	life      lifecycle.Lifecycle
 	contexts  current.Config  // of reconciles
 	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
-	stats     Counts
+	stats     counts.Counts
+	suspects  loops.Suspects
+	running   running.Table
 	reports   foreign.Reports // about keys that others wrote
 	async     *asyncwrites.Writes
 
-	filtered   bool                // only a part of the bucket is ours
-	owedBefore map[string]struct{} // see remindOwed; only the sweep's
+	filtered bool // only a part of the bucket is ours
+	sweeper  *resync.Sweeper
 
 	reserved   *record.Bucket // nil without teardown, as are claim and garbled
 	claim      *record.Claim
@@ -88,7 +95,8 @@ func New[T entity.IEntity](
 	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
 		func() { e.enqueueAll(operation.Of(operation.Resync)) })
-	e.primary = source.NewPrimary(client, observer{e}, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth)
+	observer := &observing.Observer{}
+	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth)
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()
@@ -99,7 +107,16 @@ func New[T entity.IEntity](
 	if err := e.addSources(); err != nil {
 		return nil, err
 	}
+	*observer = observing.Observer{
+		Host: e, Keys: &e.keys, Queue: e.queue, Counts: &e.stats, Reports: &e.reports, Brake: e.brake,
+		Records: e.records, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
+	}
 	e.prune()
+	e.sweeper = &resync.Sweeper{
+		Interval: opts.ResyncInterval, DryRun: opts.SweepDryRun, Garbage: opts.Garbage, Callback: e.callback,
+		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,
+		Records: e.records, Brake: e.brake, Teardown: e.teardown,
+	}
 	if opts.Attach != nil {
 		opts.Attach(e)
 	}

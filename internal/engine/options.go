@@ -19,6 +19,7 @@ type Options struct {
 	Workers          int
 	ResyncInterval   time.Duration
 	ReconcileTimeout time.Duration
+	StuckAfter       time.Duration
 	GracePeriod      time.Duration
 	CacheSyncTimeout time.Duration
 	BackoffMin       time.Duration
@@ -54,6 +55,7 @@ func DefaultOptions() Options {
 	return Options{
 		Workers:          1,
 		ResyncInterval:   10 * time.Minute,
+		StuckAfter:       time.Minute,
 		GracePeriod:      30 * time.Second,
 		CacheSyncTimeout: 2 * time.Minute,
 		BackoffMin:       5 * time.Millisecond,

@@ -37,9 +37,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
 	background.Go(func() { e.health.Run(telling) })
 
+	began := time.Now()
 	err := e.startSources(ctx, life)
 	if err == nil {
-		logger.V(1).Info("Caches synced")
+		logger.Info("Caches synced", "sources", len(e.sources), "primaries", len(e.primary.Keys()),
+			"took", time.Since(began).Round(time.Millisecond))
 		err = e.lead(ctx, life, endLife)
 	}
 	e.queue.ShutDown()

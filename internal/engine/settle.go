@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/failures"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/teardown"
+	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
 // settle acts on what a hand-out came to. It alone counts failures, parks keys, adds delays, reports attempts and
@@ -102,6 +105,7 @@ func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	e.keys.Change(it.Key, func(s *keytable.State) {
 		s.Failures++
 		failures = s.Failures
+		o.Attempt.News = s.Told.Tell(time.Now(), failures, o.Attempt.Err)
 		if unanswered != nil {
 			s.Unanswered = unanswered
 		}
@@ -109,9 +113,8 @@ func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	delay := e.backoff.Delay(failures)
 	if o.Attempt.Number > 0 {
 		delay = e.chosenDelay(t, it, &o.Attempt, delay)
-	} else if t.Ctx.Err() == nil {
-		t.Logger.Error(o.Attempt.Err, "Teardown does not go on, will try again",
-			"key", it.Key, "noticed", o.Where, "after", delay)
+	} else {
+		e.teller().Teardown(t, it.Key, o, failures, delay)
 	}
 	o.Attempt.NextDue = time.Now().Add(delay)
 	e.retryAfter(it.Key, o.Ops, delay)
@@ -134,7 +137,7 @@ func (e *Engine) chosenDelay(
 	var chosen time.Duration
 	e.callback(t.Ctx, "WithErrorPolicy", func() { chosen = f(it.Key, a.Err, a.Number) })
 	if chosen > 0 {
-		return chosen
+		return max(chosen, loops.ShortestRequeue)
 	}
 	return delay
 }
@@ -142,7 +145,9 @@ func (e *Engine) chosenDelay(
 func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 	parked := o.Parked
 	e.keys.Change(it.Key, func(s *keytable.State) { s.Parked, s.Failures = &parked, 0 })
-	e.event(o.Subject, eventWarning, entity.ReasonTerminal, o.Attempt.Err.Error())
+	o.Attempt.News = true
+	_, message := failures.Reason(o.Attempt.Err)
+	e.event(o.Subject, eventWarning, entity.ReasonTerminal, message)
 	e.APIs.Attempted(it.Key, false)
 }
 
@@ -172,7 +177,7 @@ func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecy
 		if !errors.Is(o.Err, record.ErrUnrecordable) { // which is the key's own affair
 			e.recordsHealth.Failed(t.Ctx, o.Err)
 		}
-		t.Logger.Error(o.Err, "Cannot write the record, so the key is not reconciled; will try again",
+		telling.Repeated(t, failures, o.Err, "Cannot write the record, so the key is not reconciled; will try again",
 			"key", it.Key, "bucket", e.statusBucket, "after", delay)
 	}
 	e.queue.AddAfter(it.Key, o.Ops, queue.Background, delay, queue.RetryDelay)
@@ -192,7 +197,8 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 		refusals = s.Refusals
 	})
 	delay := e.backoff.Delay(refusals)
-	t.Logger.Error(o.Err, "Status not written, so the key is reconciled again", "key", it.Key, "after", delay)
+	telling.Repeated(t, refusals, o.Err, "Status not written, so the key is reconciled again",
+		"key", it.Key, "after", delay)
 	e.retryAfter(it.Key, o.Ops, delay)
 }
 
@@ -203,14 +209,15 @@ func (e *Engine) forget(key string) {
 	kubesource.ForgetNames(e.sources, key)
 }
 
+func (e *Engine) teller() telling.Teller { return telling.Teller{Warn: e.warn} }
+
 // report counts an attempt, logs its failure and tells the user's callback.
 func (e *Engine) report(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt) {
-	e.stats.reconciled(a)
+	e.stats.Reconciled(a)
 	if a.Waits != nil {
 		t.Logger.V(2).Info("Key waits for an API", "key", it.Key, "operations", a.Operations, "err", a.Err)
-	} else if a.Err != nil && t.Ctx.Err() == nil {
-		t.Logger.Error(a.Err, "Reconcile failed",
-			"key", it.Key, "operations", a.Operations, "attempt", a.Number, "nextDue", a.NextDue)
+	} else if a.Err != nil {
+		e.teller().Attempt(t, it.Key, a)
 	}
 	if f := e.opts.OnResult; f != nil {
 		e.callback(t.Ctx, "WithOnResult", func() {

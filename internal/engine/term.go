@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/running"
 	"k8s.io/klog/v2"
 )
 
@@ -37,21 +38,26 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 			logger.V(2).Info("Lease lost before the work began", "err", err)
 			return
 		}
-		e.remindPolicies()
+		e.sweeper.RemindPolicies()
 		e.life.BeginTerm()
 	}
 	if e.stats.Terms.Add(1) > 1 {
 		// What happened while another replica led, or nobody did, went by us.
 		e.enqueueAll(operation.Of(operation.Resync))
 	}
-	logger.V(1).Info("Leading", "term", e.stats.Terms.Load())
+	logger.Info("Leading", "term", e.stats.Terms.Load(), "workers", e.opts.Workers)
 	var loops sync.WaitGroup
 	if e.brake != nil {
 		e.async.BeginTerm(termCtx)
 		loops.Go(func() { e.brake.Run(klog.NewContext(ctx, logger)) })
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
-	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
+	loops.Go(func() { e.sweeper.Run(klog.NewContext(ctx, logger)) })
+	watch := running.Watch{
+		Table: &e.running, After: e.opts.StuckAfter, Kind: e.Kind, Workers: e.opts.Workers,
+		Board: e.health, Warn: e.warn,
+	}
+	loops.Go(func() { watch.Run(klog.NewContext(ctx, logger)) })
 	e.APIs.BeginTerm()
 	handOut, endHandOut := context.WithCancel(termCtx)
 	defer endHandOut()

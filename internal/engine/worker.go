@@ -17,6 +17,8 @@ const arrivingPause = 20 * time.Millisecond
 
 // work takes keys from the queue until the term is over.
 func (e *Engine) work(t *lifecycle.Term) {
+	worker := e.running.Worker()
+	defer worker.Leave()
 	for {
 		it, ok := e.queue.Get(t.HandOut)
 		if !ok {
@@ -26,9 +28,11 @@ func (e *Engine) work(t *lifecycle.Term) {
 			e.settle(t, it, &lifecycle.Outcome{Verdict: lifecycle.GivenBack})
 			return
 		}
+		worker.Take(it.Key)
 		it = e.APIs.Take(it)
 		o := e.handle(t, it)
 		e.settle(t, it, &o)
+		worker.Take("")
 	}
 }
 
@@ -93,6 +97,15 @@ func (e *Engine) event(obj any, eventType, reason, message string) {
 	}
 }
 
+// warn records a warning event about the primary with that key, which may be gone.
+func (e *Engine) warn(key, reason, message string) {
+	v := e.primary.View(key)
+	if deleted := e.keys.Of(key).Deleted; v.Object == nil && deleted != nil {
+		v.Object = deleted.Object
+	}
+	e.event(e.regarding(key, v), eventWarning, reason, message)
+}
+
 // regarding is the object of an event: the primary as it was last known, or what stands for one that never was.
 func (e *Engine) regarding(key string, v view) any {
 	if v.Object != nil {
@@ -102,4 +115,10 @@ func (e *Engine) regarding(key string, v view) any {
 	primary.Kind = e.Kind
 	primary.Namespace, primary.Name, _ = cache.SplitMetaNamespaceKey(key) // it is well formed
 	return primary
+}
+
+// WellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written,
+// so trying again would never end.
+func (e *Engine) WellFormed(key string) bool {
+	return !source.IsReserved(key) && e.primary.CheckKey(key) == nil
 }

@@ -9,11 +9,23 @@ import (
 	"runtime/debug"
 )
 
-// Call calls f and turns a panic into an error with a stack.
+// Panic is a panic that became an error. Its text has the stack.
+type Panic struct {
+	Value any
+	Stack []byte
+}
+
+// Error is what the process would have said at its end.
+func (p *Panic) Error() string { return p.Message() + "\n" + string(p.Stack) }
+
+// Message is Error without the stack.
+func (p *Panic) Message() string { return fmt.Sprintf("panic: %v", p.Value) }
+
+// Call calls f and turns a panic into an error with a stack, a *Panic.
 func Call(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+			err = &Panic{Value: r, Stack: debug.Stack()}
 		}
 	}()
 	return f()

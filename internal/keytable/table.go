@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/failures"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -25,6 +27,8 @@ type State struct {
 	// writes of the key's record that failed, Refusals the statuses that its record could not take. Each count has
 	// its own backoff.
 	Failures, RecordFailures, Refusals int
+	// Told is what was told of Failures; it is zero when they are.
+	Told failures.Told
 	// Parked is set after a terminal error, until the primary changes.
 	Parked *Parked
 	// Deleted is the delete of the primary, as this process observed it, until the teardown is over.
@@ -42,6 +46,11 @@ type State struct {
 	ContestedFrom uint64
 	// Unanswered is set when an attempt failed because a Kubernetes API server did not answer.
 	Unanswered *Unanswered
+	// Loop is set while the key writes in each run, or asks for the next without a pause, and Looping once that is a
+	// loop.
+	Loop    *loops.Trail
+	Looping bool
+
 	// writes are what the last reconcile wrote, until the caches show it. awaitsWrites is when the next reconcile began
 	// to wait for that.
 	writes       *ownwrites.Log
@@ -64,12 +73,15 @@ const manyKeys = 10_000
 // Table holds the State of the keys that have one. The zero Table is ready for use. While it is empty, reads take no
 // lock. A State that becomes zero is dropped. All methods may be called concurrently.
 type Table struct {
-	size atomic.Int64
+	size, watched atomic.Int64 // of byKey, and watching
 
 	mu              sync.Mutex
 	byKey           map[string]*State
 	most            int // keys since the map was made
 	failing, parked int
+	looping         int
+	watching        int         // keys that have a Loop
+	tidied          time.Time   // the Loops, see Watch
 	writing         int         // keys that have writes
 	wrote           []keyWrites // those to look at whether the caches show them, the oldest first
 }
@@ -119,6 +131,9 @@ func (k *Table) ResetFailures(key string) { k.Amend(key, func(s *State) { s.Fail
 func (k *Table) applyLocked(key string, s *State, f func(*State)) {
 	k.tallyLocked(s, -1)
 	f(s)
+	if s.Failures == 0 {
+		s.Told = failures.Told{}
+	}
 	k.tallyLocked(s, 1)
 	if *s == (State{}) {
 		delete(k.byKey, key)
@@ -133,6 +148,7 @@ func (k *Table) applyLocked(key string, s *State, f func(*State)) {
 		k.byKey, k.most = nil, 0
 	}
 	k.size.Store(int64(len(k.byKey)))
+	k.watched.Store(int64(k.watching))
 }
 
 func (k *Table) tallyLocked(s *State, by int) {
@@ -141,6 +157,12 @@ func (k *Table) tallyLocked(s *State, by int) {
 	}
 	if s.Parked != nil {
 		k.parked += by
+	}
+	if s.Loop != nil {
+		k.watching += by
+	}
+	if s.Looping {
+		k.looping += by
 	}
 	if s.writes != nil {
 		k.writing += by

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -71,6 +72,8 @@ func TestAStateThatBecomesZeroIsDropped(t *testing.T) {
 		"decodable":       func(s *State) { s.NewlyDecodable = true },
 		"cleanup":         func(s *State) { s.CleanUp = NewCleanUp(nil) },
 		"unanswered":      func(s *State) { s.Unanswered = &Unanswered{} },
+		"loop":            func(s *State) { s.Loop = &loops.Trail{} },
+		"looping":         func(s *State) { s.Looping = true },
 		"writes":          func(s *State) { s.writes = log },
 	}
 	zero := func(s *State) { *s = State{} }
@@ -94,7 +97,8 @@ func TestAStateThatBecomesZeroIsDropped(t *testing.T) {
 			drop(&keys, key)
 		}
 		failing, parked := keys.Counts()
-		if keys.Len() != 0 || len(keys.byKey) != 0 || failing != 0 || parked != 0 || keys.writing != 0 {
+		if keys.Len() != 0 || len(keys.byKey) != 0 || failing != 0 || parked != 0 || keys.writing != 0 ||
+			keys.Looping() != 0 || keys.Trail("loop") != nil {
 			t.Errorf("after %s %d keys are held, %d fail, %d are parked, %d have writes",
 				by, len(keys.byKey), failing, parked, keys.writing)
 		}

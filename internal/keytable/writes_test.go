@@ -3,9 +3,30 @@ package keytable
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 )
+
+// TestFewKeysHaveALoopThatIsIdle: those that write in each run, but are not woken by it, do not take memory for ever.
+func TestFewKeysHaveALoopThatIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var keys Table
+		for n := range 2 * loopsKept {
+			keys.Watch(fmt.Sprint(n))
+		}
+		if keys.Len() != loopsKept || keys.Trail("0") == nil || keys.Trail(fmt.Sprint(loopsKept)) != nil {
+			t.Errorf("%d keys have one, want the first %d", keys.Len(), loopsKept)
+		}
+		time.Sleep(time.Minute)
+		keys.Trail("0").End(time.Now(), true, false, false)
+		keys.Watch("new")
+		if keys.Len() != 2 || keys.Trail("0") == nil || keys.Trail("new") == nil {
+			t.Errorf("%d keys have one, want the one that runs and the new one", keys.Len())
+		}
+	})
+}
 
 // TestOwnWritesOfManyKeysTakeBoundedMemory while no cache shows them, and next to none once the caches do. A key that
 // writes again and again takes no more.

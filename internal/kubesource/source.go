@@ -15,6 +15,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
@@ -68,6 +69,7 @@ type Source struct {
 	config   Config
 	host     Host
 	name     string
+	what     string // the objects are
 	informer cache.SharedIndexInformer
 	sink     source.Sink
 	handlers source.Handlers
@@ -82,7 +84,8 @@ var _ source.Owned = (*Source)(nil)
 // an informer that was not started; see Config.
 func New(informer cache.SharedIndexInformer, host Host, config Config) *Source {
 	s := &Source{config: config, host: host, informer: informer, names: newAwaitedNames()}
-	s.name = fmt.Sprintf("%s %s (informer %d)", config.Role, nameOf(informer, config), config.Number)
+	s.what = nameOf(informer, config)
+	s.name = fmt.Sprintf("%s %s (informer %d)", config.Role, s.what, config.Number)
 	watchErrors := s.watchErrors()
 	if d, ok := config.Deleter.(Prober); ok {
 		watchErrors.ProbeWith(d)
@@ -165,6 +168,22 @@ func (s *Source) deleted(ctx context.Context, gone any) {
 	if obj, ok := source.MetaObject(gone); ok {
 		s.resumeFor(obj)
 	}
+}
+
+// Cause implements source.Caused. The informer's resync shows objects as they were.
+func (s *Source) Cause(before, after metav1.Object) (c loops.Cause, news bool) {
+	of := after
+	if of == nil {
+		of = before
+	}
+	c = loops.Cause{
+		Of: s.informer, Kind: s.what, Key: source.ObjectKey(of), Before: before, After: after,
+		Version: of.GetResourceVersion(),
+	}
+	if after == nil {
+		c.Version = loops.DeletedVersion(of.GetUID())
+	}
+	return c, before == nil || after == nil || before.GetResourceVersion() != after.GetResourceVersion()
 }
 
 // Stop implements source.Source.

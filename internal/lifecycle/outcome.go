@@ -65,6 +65,7 @@ type Attempt struct {
 	Err        error
 	Took       time.Duration
 	NextDue    time.Time
+	News       bool                 // that it failed, or how, is to be told
 	Wrote      bool                 // through our clients or handles
 	Pending    string               // what a helper waits for; the key is not reconciled yet
 	Status     *entity.StatusChange // nil if none was set

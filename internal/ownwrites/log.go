@@ -17,9 +17,25 @@ type Write interface {
 	Follows(before Write) bool
 }
 
+// Versioned is a Write that knows what its event will say.
+type Versioned interface {
+	// Version is the resource version of what was written, and of what: the stream, or the informer. It is empty if it
+	// is not known.
+	Version() (of any, version string)
+}
+
+// Observer is told of each write that is added to a Log, also of those that another one follows.
+type Observer interface {
+	// Wrote is told of a write, as Versioned. It must not call the Log.
+	Wrote(of any, version string)
+}
+
 // Log holds what was written under a context until the caches show it; of one key of one cache the last write. The zero
 // value is ready. Its methods may be called concurrently.
 type Log struct {
+	// Observer is told of what is added and knows its version; nil: nobody is. It is set before the first write.
+	Observer Observer
+
 	mu     sync.Mutex
 	writes []logged
 	places map[place]int // in writes; nil while these are few
@@ -56,6 +72,11 @@ func LogOf(ctx context.Context) *Log {
 // whose writes are reached in turn needs one key for all.
 func (l *Log) Add(cache any, key string, write Write) {
 	at := place{cache, key}
+	if l.Observer != nil {
+		if known, ok := write.(Versioned); ok {
+			l.Observer.Wrote(known.Version())
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := l.find(at); i >= 0 {
@@ -143,3 +164,13 @@ func (p Polled) Wait(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Shown is Polled that knows its version.
+type Shown struct {
+	Polled
+	Of any // see Versioned
+	As string
+}
+
+// Version implements Versioned.
+func (s Shown) Version() (of any, version string) { return s.Of, s.As }

@@ -138,3 +138,23 @@ func TestALogCanBeAddedToWhileItIsWaitedFor(t *testing.T) {
 	}
 	<-done
 }
+
+// versions is an observer that remembers what it was told.
+type versions []string
+
+func (v *versions) Wrote(of any, version string) { *v = append(*v, fmt.Sprint(of, " ", version)) }
+
+// TestAnObserverIsToldOfEachWriteWhoseVersionIsKnown, also of those that another one follows.
+func TestAnObserverIsToldOfEachWriteWhoseVersionIsKnown(t *testing.T) {
+	var told versions
+	c := &fakeCache{}
+	log := &ownwrites.Log{Observer: &told}
+	never := func() bool { return false }
+	for _, version := range []string{"5", "7", "6"} {
+		log.Add(c, "a", ownwrites.Shown{Of: "pods", As: version, Polled: never})
+	}
+	log.Add(c, "b", ownwrites.Polled(never))
+	if want := "[pods 5 pods 7 pods 6]"; fmt.Sprint(told) != want {
+		t.Errorf("told %v, want %v", told, want)
+	}
+}

@@ -1,7 +1,8 @@
-// Package resync spreads the keys of a controller over an interval, so that a resync of many keys is no burst.
+// Package resync spreads the keys of a controller over an interval, so that a resync of many keys is no burst, and
+// sweeps at its end.
 //
 // The rule: each key has its turn in the interval, a hash of the key, so the turn stays the same over restarts and
-// replicas. The room knows keys and a function that makes one due.
+// replicas. Spreading knows keys and a function that makes one due; [Sweeper] knows which primaries are due besides.
 package resync
 
 import (

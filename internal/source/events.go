@@ -52,7 +52,7 @@ func (s *Events) Deleted(ctx context.Context, gone any) {
 	if !s.Passes(ctx, func() bool { return s.Predicates.Delete(obj) }) {
 		return
 	}
-	s.enqueue(ctx, queue.Secondary, obj)
+	s.Mappings.call(ctx, &mapping{events: s, objects: []metav1.Object{obj}, prio: queue.Secondary, deleted: true})
 }
 
 // Passes lets an event pass if its predicates panic: a superfluous reconcile is harmless, a lost event is not.

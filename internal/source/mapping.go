@@ -20,6 +20,7 @@ type mapping struct {
 	objects []metav1.Object
 	prio    queue.Priority
 	retried bool
+	deleted bool
 }
 
 // mappingID names the object of a mapping within its source.
@@ -176,6 +177,7 @@ func (m *Mappings) call(ctx context.Context, call *mapping) (done bool) {
 		}
 		if len(call.objects) == 1 && len(found) == 1 {
 			m.mended(call)
+			m.tell(found[0], call)
 			m.enqueue.Notice(found[0], operation.Of(s.Operation), call.prio)
 			return true
 		}
@@ -186,6 +188,7 @@ func (m *Mappings) call(ctx context.Context, call *mapping) (done bool) {
 	}
 	m.mended(call)
 	for key := range keys {
+		m.tell(key, call)
 		m.enqueue.Notice(key, operation.Of(s.Operation), call.prio)
 	}
 	return true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 
 // noticed is an Enqueuer that remembers what it was told.
 type noticed struct {
+	untracked
 	mu   sync.Mutex
 	keys map[string]operation.Operations
 }
@@ -33,6 +35,11 @@ func (n *noticed) Notice(key string, ops operation.Operations, _ queue.Priority)
 	n.keys[key] = operation.Union(n.keys[key], ops)
 	return true
 }
+
+// untracked has no key that loops.
+type untracked struct{}
+
+func (untracked) Trail(string) *loops.Trail { return nil }
 
 func (n *noticed) of(key string) operation.Operations {
 	n.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,6 +45,7 @@ func (v View) Suspended() bool {
 // Listener hears of the documents of primaries and of their records. passes asks the predicates whether the event may
 // make the key due.
 type Listener interface {
+	Trail(key string) *loops.Trail // of Enqueuer
 	Added(key string, initial bool, passes func() bool)
 	Changed(key string, passes func() bool)
 	Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool)
@@ -117,7 +119,9 @@ func (s *Primary[T]) Start(ctx context.Context) error {
 }
 
 func (s *Primary[T]) added(ctx context.Context, obj metav1.Object, initial bool) {
-	s.listener.Added(ObjectKey(obj), initial, func() bool {
+	key := ObjectKey(obj)
+	s.tell(key, nil, obj)
+	s.listener.Added(key, initial, func() bool {
 		return s.events.Passes(ctx, func() bool { return s.events.Predicates.Create(obj) })
 	})
 }
@@ -126,7 +130,9 @@ func (s *Primary[T]) changed(ctx context.Context, before, after metav1.Object) {
 	if before == after {
 		return // nothing was read: the informer's resync, which is off, since ours is the engine's
 	}
-	s.listener.Changed(ObjectKey(after), func() bool {
+	key := ObjectKey(after)
+	s.tell(key, before, after)
+	s.listener.Changed(key, func() bool {
 		return askedOfRuntime(before, after) ||
 			s.events.Passes(ctx, func() bool { return s.events.Predicates.Update(before, after) })
 	})

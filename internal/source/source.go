@@ -8,6 +8,7 @@ package source
 import (
 	"context"
 
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -51,6 +52,8 @@ type Enqueuer interface {
 	// Notice makes a key due because of something that a source told. It is false if that is not remembered, as in a
 	// replica that waits for the lease and is told of a key that is gone.
 	Notice(key string, ops operation.Operations, prio queue.Priority) (due bool)
+	// Trail is what is to be told of the event before Notice; nil, as of most keys, if nothing is.
+	Trail(key string) *loops.Trail
 }
 
 // Mapper finds the primaries that an object concerns.

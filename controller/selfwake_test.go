@@ -1,0 +1,207 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// events records what an event recorder is told.
+type events struct {
+	mu  sync.Mutex
+	all []event
+}
+
+type event struct{ kind, object, eventType, reason, message string }
+
+func (e *events) Event(object runtime.Object, eventType, reason, message string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, event{object.GetObjectKind().GroupVersionKind().Kind, object.(metav1.Object).GetName(), eventType,
+		reason, message})
+}
+
+// with returns the events of a reason, in order.
+func (e *events) with(reason string) (found []event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, one := range e.all {
+		if one.reason == reason {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+// slowed waits until a reconcile that wakes itself is told of and slowed down, and returns the event.
+func slowed(t *testing.T, told *events, seen *calls, c *Controller[*site]) event {
+	t.Helper()
+	eventually(t, "an event tells of the loop", func() bool { return len(told.with("ReconcileLoop")) > 0 })
+	if n := c.Stats().Looping; n != 1 {
+		t.Errorf("%d keys loop, want 1", n)
+	}
+	eventually(t, "it comes to rest", func() bool {
+		before := seen.count("home")
+		time.Sleep(300 * time.Millisecond)
+		return seen.count("home")-before <= 1
+	})
+	loops := told.with("ReconcileLoop")
+	if len(loops) != 1 || loops[0].object != "home" || loops[0].kind != "Site" || loops[0].eventType != "Warning" {
+		t.Errorf("the events are %v, want one about the primary", loops)
+	}
+	if n := c.Stats().Loops; n != 1 {
+		t.Errorf("%d loops were counted, want 1", n)
+	}
+	return loops[0]
+}
+
+func TestASecondaryThatChangesWithEachReconcileIsToldAndSlowedDownUntilSomebodyElseChangesSomething(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	var told events
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+		_, err := CreateOrUpdate(ctx, pages, newPage("home-page", ""), func(p *page) error {
+			p.Spec.Title = fmt.Sprintf("secret-%d", time.Now().UnixNano())
+			return nil
+		})
+		return Result{}, err
+	}), Owns(pages), WithEventRecorder(&told))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	loop := slowed(t, &told, &seen, c)
+	if !strings.Contains(loop.message, `spec.title of Page "home-page"`) || strings.Contains(loop.message, "secret") {
+		t.Errorf("the event says %q, want the object and the path, and no value", loop.message)
+	}
+
+	puts := seen.with("home", OperationPut)
+	must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"two"}}`)))
+	changed := time.Now()
+	eventually(t, "a change of the primary is reconciled", func() bool { return seen.with("home", OperationPut) > puts })
+	if took := time.Since(changed); took > time.Second {
+		t.Errorf("a change of the primary waited for %v", took)
+	}
+	eventually(t, "the loop goes on, and is told once more", func() bool { return len(told.with("ReconcileLoop")) == 2 })
+
+	other := w.pages() // of another process
+	eventually(t, "somebody else's change of the secondary counts as a change", func() bool {
+		before := seen.count("home")
+		err := other.Patch(t.Context(), "home-page", []byte(`{"spec":{"pages":7}}`))
+		if err != nil && !apierrors.IsConflict(err) {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		return seen.count("home")-before > 5
+	})
+}
+
+func TestAReconcileThatWritesItsOwnSpecIsToldAndSlowedDown(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	var told events
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+		return Result{}, sites.Patch(ctx, req.Key, fmt.Appendf(nil, `{"spec":{"pages":%d}}`, time.Now().UnixNano()))
+	}), WithEventRecorder(&told))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	if loop := slowed(t, &told, &seen, c); !strings.Contains(loop.message, `spec.pages of Site "home"`) {
+		t.Errorf("the event says %q, want the object and the path", loop.message)
+	}
+}
+
+func TestARequeueWithoutAPauseIsToldAndSlowedDown(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	var told events
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
+		return Result{RequeueAfter: 1}, nil
+	}), WithEventRecorder(&told))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	if loop := slowed(t, &told, &seen, c); !strings.Contains(loop.message, "RequeueAfter") {
+		t.Errorf("the event says %q, want what asks for it", loop.message)
+	}
+	c.Enqueue("home", OperationManual)
+	eventually(t, "a request by hand is reconciled at once", func() bool { return seen.with("home", OperationManual) == 1 })
+}
+
+// TestTheControllerOfASecondaryIsSomebodyElse: it writes the status as often as it likes, and the owner hears of each.
+func TestTheControllerOfASecondaryIsSomebodyElse(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	var told events
+	var seen calls
+	const steps = 40
+	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+		// It goes one step further when the other controller has done the last one.
+		_, err := CreateOrUpdate(ctx, pages, newPage("log", ""), func(p *page) error {
+			if p.Spec.Pages == 0 || p.Status.Note == fmt.Sprint(p.Spec.Pages) {
+				p.Spec.Pages++
+			}
+			return nil
+		})
+		return Result{}, err
+	}), Owns(pages), WithEventRecorder(&told))
+	must(t, err)
+	// The other controller works on the same page whenever the first one has written it.
+	other := w.pages()
+	var status calls
+	d, err := New("pages", other, status.reconciler(func(ctx context.Context, req Request) (Result, error) {
+		p, err := other.Lister().Get(req.Key)
+		if err != nil {
+			return Result{}, err
+		}
+		p.Status.Note = fmt.Sprint(p.Spec.Pages)
+		return Result{}, SetStatus(ctx, p)
+	}))
+	must(t, err)
+	w.run(d)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "both go on as fast as they can", func() bool {
+		p, err := pages.Lister().Get("log")
+		return err == nil && p.Spec.Pages > steps
+	})
+	if loops := told.with("ReconcileLoop"); len(loops) != 0 {
+		t.Errorf("told %v, though another controller is in it", loops)
+	}
+}
+
+// TestAReconcileThatMakesOneSecondaryAfterAnotherIsNotSlowedDown.
+func TestAReconcileThatMakesOneSecondaryAfterAnotherIsNotSlowedDown(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	var told events
+	var seen calls
+	const all = 60
+	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+		owned, err := pages.Lister().OwnedBy("Site", req.Key)
+		if err != nil || len(owned) == all {
+			return Result{}, err
+		}
+		_, err = CreateOrUpdate(ctx, pages, newPage(fmt.Sprint("page-", len(owned)), ""), func(*page) error { return nil })
+		return Result{}, err
+	}), Owns(pages), WithEventRecorder(&told))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "all pages are there", func() bool {
+		owned, err := pages.Lister().OwnedBy("Site", "home")
+		return err == nil && len(owned) == all
+	})
+	if n := c.Stats().Loops; n != 0 || len(told.with("ReconcileLoop")) != 0 {
+		t.Errorf("%d loops", n)
+	}
+}

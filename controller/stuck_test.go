@@ -1,0 +1,86 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hang is where a reconcile of these tests does not return from.
+//
+//go:noinline
+func hang(until <-chan struct{}) { <-until }
+
+func TestAReconcileThatDoesNotReturnIsToldWithItsStack(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	var told events
+	var lines logLines
+	release := make(chan struct{})
+	c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+		if req.Key == "stuck" {
+			hang(release)
+		}
+		return Result{}, nil
+	}), WithWorkers(3), WithStuckAfter(300*time.Millisecond), WithEventRecorder(&told))
+	must(t, err)
+	w.run(logging{c, lines.logger()})
+	eventually(t, "it leads", func() bool { return c.Stats().Leading })
+	if longest := c.Stats().LongestRunning; longest != (LongestRunning{}) {
+		t.Errorf("nothing runs, and the longest is %v", longest)
+	}
+	began := time.Now()
+	must(t, sites.Create(t.Context(), newSite("stuck", "one")))
+	eventually(t, "Stats show it", func() bool { return c.Stats().LongestRunning.Key == "stuck" })
+	if longest := c.Stats().LongestRunning; longest.Since.Before(began) || longest.Attempt != 1 {
+		t.Errorf("the longest is %v", longest)
+	}
+	must(t, sites.Create(t.Context(), newSite("other", "one")))
+	eventually(t, "it is degraded", func() bool { return c.Stats().Degraded["stuck reconcile"] != nil })
+	var problem *Problem
+	if err := c.Stats().Degraded["stuck reconcile"]; !errors.As(err, &problem) || problem.Since.Before(began) ||
+		!strings.Contains(err.Error(), `1 of 3 workers`) || !strings.Contains(err.Error(), `Site "stuck"`) {
+		t.Errorf("degraded: %v", err)
+	}
+	eventually(t, "the log and an event tell of it", func() bool {
+		return len(lines.with("Reconcile is stuck")) == 1 && len(told.with("ReconcileStuck")) == 1
+	})
+	line := lines.with("Reconcile is stuck")[0]
+	if text, _ := line["error"].(string); line["key"] != "stuck" || !strings.Contains(text, "controller.hang (") ||
+		!strings.Contains(text, "stuck_test.go:") || strings.Contains(text, "internal/engine") {
+		t.Errorf("the log has %v, want the stack of the reconciler", line)
+	}
+	if one := told.with("ReconcileStuck")[0]; one.object != "stuck" || strings.Contains(one.message, "stuck_test.go") {
+		t.Errorf("the event is %q, want no stack in it", one)
+	}
+	time.Sleep(time.Second) // several looks later
+	if n := len(lines.with("Reconcile is stuck")); n != 1 {
+		t.Errorf("%d warnings of one reconcile", n)
+	}
+	close(release)
+	eventually(t, "all is well", func() bool {
+		s := c.Stats()
+		return len(s.Degraded) == 0 && s.LongestRunning == (LongestRunning{})
+	})
+}
+
+func TestNoReconcileIsStuckIfNobodyWantsToKnow(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	g := newGate()
+	c, err := New("sites", sites, g, WithStuckAfter(0), shortGrace())
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	g.enter(t)
+	time.Sleep(1500 * time.Millisecond)
+	if degraded := c.Stats().Degraded; len(degraded) != 0 {
+		t.Errorf("degraded: %v", degraded)
+	}
+	g.leave <- nil
+	if _, err := New("sites", sites, g, WithStuckAfter(-1)); err == nil || !strings.Contains(err.Error(), "WithStuckAfter") {
+		t.Errorf("a negative duration: %v", err)
+	}
+}

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/loops"
+	"github.com/nagi-runtime/nagi/internal/queue"
+)
+
+// Trail implements source.Enqueuer.
+func (e *Engine) Trail(key string) *loops.Trail { return e.keys.Trail(key) }
+
+// beginWatched tells after which pause a key may be reconciled that has caused its own runs; 0: now.
+func (e *Engine) beginWatched(t *lifecycle.Term, it queue.Item, trail *loops.Trail, now time.Time) time.Duration {
+	began := trail.Begin(now, it.Ops)
+	switch {
+	case began.Pause > 0:
+		return began.Pause
+	case began.Trip != nil:
+		e.stats.Loops.Add(1)
+		e.keys.Amend(it.Key, func(s *keytable.State) { s.Looping = true })
+		message := began.Trip.Message()
+		t.Logger.Info("Reconcile wakes itself", "key", it.Key, "what", message)
+		e.warn(it.Key, loops.Reason, message)
+	case began.Real:
+		e.keys.Amend(it.Key, func(s *keytable.State) { s.Looping = false })
+	}
+	return 0
+}
+
+// noteRun notes what a run did that may cause the next one. A RequeueAfter that is no pause becomes the shortest.
+func (e *Engine) noteRun(key string, trail *loops.Trail, a *lifecycle.Attempt) {
+	short := a.Err == nil && a.Requeue > 0 && a.Requeue < loops.ShortestRequeue
+	if short {
+		a.Requeue = loops.ShortestRequeue
+	}
+	switch {
+	case trail != nil:
+		// One that failed for good is parked, and not due again by itself.
+		if !trail.End(time.Now(), a.Wrote, short, a.Err != nil) || lifecycle.IsTerminal(a.Err) {
+			e.suspects.Calm(key)
+			e.keys.Amend(key, func(s *keytable.State) { s.Loop, s.Looping = nil, false })
+		}
+	case !a.Wrote && !short:
+		e.suspects.Calm(key)
+	case e.suspects.Busy(key):
+		e.keys.Watch(key)
+	}
+}

@@ -1,0 +1,136 @@
+package resync
+
+import (
+	"context"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/counts"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/teardown"
+	"k8s.io/klog/v2"
+)
+
+// Primaries are what the cache knows of the primaries.
+type Primaries interface {
+	Keys() []string
+	Exists(key string) bool
+	View(key string) source.View
+}
+
+// Sweeper makes the keys of a controller due whose turn has come, and sweeps.
+type Sweeper struct {
+	Interval  time.Duration // 0: one sweep, and no resync
+	DryRun    bool          // only reports
+	Garbage   func(sweep func())
+	Callback  func(ctx context.Context, name string, f func()) // calls what is the user's, such as Garbage
+	Primaries Primaries
+	Queue     *queue.Queue
+	Counts    *counts.Counts
+
+	Records  *entity.Records // nil without teardown, as are the next
+	Brake    *brake.Brake
+	Teardown *teardown.Teardown
+
+	owedBefore map[string]struct{} // see remindOwed
+}
+
+// Run sweeps once, and from then on enqueues every primary once in each interval, spread over it, and sweeps again
+// at its end.
+func (s *Sweeper) Run(ctx context.Context) {
+	s.collectGarbage(ctx)
+	interval := s.Interval
+	if interval <= 0 {
+		<-ctx.Done()
+		return
+	}
+	due := func(key string) {
+		if s.Primaries.Exists(key) {
+			s.Queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+	for Once(ctx, interval, s.Primaries.Keys(), due) {
+		s.collectGarbage(ctx)
+	}
+}
+
+// collectGarbage runs the sweep, or what the Kumori API has instead.
+func (s *Sweeper) collectGarbage(ctx context.Context) {
+	s.remindOwed()
+	if s.Garbage == nil {
+		s.sweep(ctx)
+		return
+	}
+	swept := false
+	s.Callback(ctx, "GarbageSecondaries", func() {
+		s.Garbage(func() {
+			swept = true
+			s.sweep(ctx)
+		})
+	})
+	if !swept && s.Brake != nil {
+		s.Brake.Sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
+	}
+}
+
+// remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a
+// record did not decode for a while. What the brake holds waits for its release.
+func (s *Sweeper) remindOwed() {
+	if s.Records == nil {
+		return
+	}
+	owed := map[string]struct{}{}
+	for key, held := range s.Records.All() {
+		if !record.IsAnchor(held) || s.Primaries.Exists(key) || s.Brake.Holds(key) {
+			continue
+		}
+		owed[key] = struct{}{}
+		if _, before := s.owedBefore[key]; before {
+			s.Queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+	s.owedBefore = owed
+}
+
+// RemindPolicies enqueues the primaries whose deletion policy is not the one that their anchor has: predicates may have
+// held back the event that says so.
+func (s *Sweeper) RemindPolicies() {
+	for key, held := range s.Records.All() {
+		if !record.IsAnchor(held) {
+			continue
+		}
+		v := s.Primaries.View(key)
+		if v.Object != nil && source.DeletionPolicy(v.Object) != held.DeletionPolicy {
+			s.Queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+}
+
+// sweep finds secondaries whose owner does not exist and enqueues the owners, as if they had been deleted just now: the
+// worker asks the leader before anything goes. Nothing is asked of a server for a system that is healthy.
+func (s *Sweeper) sweep(ctx context.Context) {
+	if s.Records == nil {
+		return
+	}
+	defer s.Counts.Sweeps.Add(1)
+	found, ownerless := s.Teardown.Sweep(ctx)
+	for _, o := range found {
+		if o.Count == 0 {
+			continue // what is Unproved was reported
+		}
+		klog.FromContext(ctx).Info("Sweep found objects whose owners do not exist",
+			"source", o.Source, "objects", o.Count, "of", o.Known, "owners", len(o.Owners),
+			"dryRun", s.DryRun)
+	}
+	s.Counts.Ownerless.Store(&ownerless)
+	if s.DryRun {
+		found = nil
+	}
+	for _, owner := range s.Brake.Sweep(ctx, found) {
+		s.Queue.Add(owner, operation.Of(operation.Delete)|operation.ByHand, queue.Background)
+	}
+}

@@ -1,0 +1,135 @@
+// Package running knows which reconciles run, since when, and where one is that does not return.
+//
+// The rule: a reconcile that begins costs a place in a list, and nothing more. A stack is looked for only when one has
+// run for too long, once for each of them.
+package running
+
+import (
+	"sync"
+	"time"
+)
+
+// Run is one reconcile under way. It belongs to its Table from Begin to End.
+type Run struct {
+	Key     string
+	Since   time.Time
+	Attempt int // counts from 1
+
+	told       bool
+	prev, next *Run
+}
+
+// Table holds the reconciles under way. The zero value is ready; its methods may be called concurrently.
+type Table struct {
+	mu             sync.Mutex
+	oldest, newest *Run // in the order in which they began
+	workers        []*Worker
+}
+
+// Worker is a goroutine that reconciles one key after another.
+type Worker struct {
+	goroutine uint64
+	table     *Table
+
+	mu  sync.Mutex
+	key string
+}
+
+// Worker notes that the calling goroutine will reconcile, until Leave.
+func (t *Table) Worker() *Worker {
+	w := &Worker{goroutine: goroutine(), table: t}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.workers = append(t.workers, w)
+	return w
+}
+
+// Take notes which key the worker has in its hands; "" for none.
+func (w *Worker) Take(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.key = key
+}
+
+// Leave forgets the worker.
+func (w *Worker) Leave() {
+	t := w.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, other := range t.workers {
+		if other == w {
+			t.workers = append(t.workers[:i:i], t.workers[i+1:]...)
+			return
+		}
+	}
+}
+
+// Begin notes that r runs from now on.
+func (t *Table) Begin(r *Run) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.prev = t.newest
+	if t.newest != nil {
+		t.newest.next = r
+	} else {
+		t.oldest = r
+	}
+	t.newest = r
+}
+
+// End notes that r has returned.
+func (t *Table) End(r *Run) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		t.oldest = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	} else {
+		t.newest = r.prev
+	}
+	r.prev, r.next = nil, nil
+}
+
+// Longest is the reconcile that has run for longest; zero if none runs.
+func (t *Table) Longest() Run {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.oldest == nil {
+		return Run{}
+	}
+	return t.oldest.copy()
+}
+
+func (r *Run) copy() Run { return Run{Key: r.Key, Since: r.Since, Attempt: r.Attempt} }
+
+// since returns what runs since that time or longer: all of it, and what of it was not told yet.
+func (t *Table) since(begin time.Time) (all int, news []Run) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for r := t.oldest; r != nil && !r.Since.After(begin); r = r.next {
+		if all++; !r.told {
+			r.told = true
+			news = append(news, r.copy())
+		}
+	}
+	return all, news
+}
+
+// goroutineOf is the goroutine that has a key in its hands; 0 if none has.
+func (t *Table) goroutineOf(key string) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, w := range t.workers {
+		w.mu.Lock()
+		has := w.key == key
+		w.mu.Unlock()
+		if has {
+			return w.goroutine
+		}
+	}
+	return 0
+}

@@ -1,0 +1,65 @@
+package source
+
+import (
+	"github.com/nagi-runtime/nagi/internal/loops"
+	"github.com/nagi-runtime/nagi/natsinformer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Caused is a source that can tell which write an event is of.
+type Caused interface {
+	// Cause describes an event. Of what was created before is nil, of what was deleted after. An event that says
+	// nothing new has no cause.
+	Cause(before, after metav1.Object) (c loops.Cause, news bool)
+}
+
+// tell tells the trail of a key, if it has one, what makes it due.
+func (m *Mappings) tell(key string, call *mapping) {
+	trail := m.enqueue.Trail(key)
+	if trail == nil {
+		return
+	}
+	told, ok := call.events.Source.(Caused)
+	if !ok || call.retried || len(call.objects) > 2 {
+		trail.Saw(loops.Cause{}) // nobody knows any more
+		return
+	}
+	before, after := metav1.Object(nil), call.objects[len(call.objects)-1]
+	switch {
+	case call.deleted:
+		before, after = after, nil
+	case len(call.objects) == 2:
+		before = call.objects[0]
+	}
+	if c, news := told.Cause(before, after); news {
+		trail.Saw(c)
+	}
+}
+
+// tell tells the trail of a primary, if it has one, that its document has changed.
+func (s *Primary[T]) tell(key string, before, after metav1.Object) {
+	if trail := s.listener.Trail(key); trail != nil {
+		c := causeIn(s.informer(), s.client.Kind(), before, after)
+		c.Primary = true
+		trail.Saw(c)
+	}
+}
+
+// Cause implements Caused. An event that shows the document as it was is one of its record, which the entity's own
+// controller wrote.
+func (s *NATS[T]) Cause(before, after metav1.Object) (c loops.Cause, news bool) {
+	return causeIn(s.client.Informer(), s.client.Kind(), before, after), true
+}
+
+func causeIn(informer natsinformer.Informer, kind string, before, after metav1.Object) loops.Cause {
+	of := after
+	if of == nil {
+		of = before
+	}
+	c := loops.Cause{Kind: kind, Key: ObjectKey(of), Before: before, After: after}
+	c.Of = informer.Status().StreamCreated.UnixNano()
+	if before == nil || after == nil || before.GetResourceVersion() != after.GetResourceVersion() {
+		c.Version = of.GetResourceVersion() // of what was deleted it is that of the delete
+	}
+	return c
+}
