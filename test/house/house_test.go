@@ -73,13 +73,14 @@ var mayImport = map[string][]string{
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
 	"internal/prune":         {"internal/current"},
+	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
 		"internal/asyncwrites", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
 		"internal/prune", "internal/resync",
 	},
 
 	// What users import.
-	"controller":        {"internal/conflict", "internal/engine", "internal/rbac"},
+	"controller":        {"internal/engine", "internal/rbac", "internal/secondary"},
 	"kube":              {"controller", "internal/applied"},
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 }
