@@ -14,6 +14,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeoverlay"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -230,7 +231,7 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 		return OperationResultNone, err
 	}
 	if returned.GetResourceVersion() == existing.GetResourceVersion() {
-		if k.own.stored(c.key) == existing {
+		if k.own.Stored(c.key) == existing {
 			k.applied.Confirmed(k.wanted(c), existing)
 		}
 		return OperationResultNone, k.beingDeleted(c.key, returned)
@@ -241,7 +242,7 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 // upToDate tells whether an apply would change nothing.
 func (k *Handle[T]) upToDate(c *configuration, existing metav1.Object) bool {
 	hash := existing.GetAnnotations()[AppliedHashAnnotation(c.manager)]
-	return k.applied.Right(k.wanted(c), existing, hash, k.own.stored(c.key) == existing)
+	return k.applied.Right(k.wanted(c), existing, hash, k.own.Stored(c.key) == existing)
 }
 
 func (k *Handle[T]) wanted(c *configuration) applied.Wanted {
@@ -279,7 +280,7 @@ func (k *Handle[T]) sendApply(
 // wrote remembers an own write for readers, and for the key's next reconcile.
 func (k *Handle[T]) wrote(ctx context.Context, key string, returned *unstructured.Unstructured) {
 	k.applied.Owned(key, returned.GetUID(), owner.Of(returned))
-	k.own.add(ctx, key, writeOf(returned))
+	k.own.Add(ctx, key, kubeoverlay.WriteOf(returned))
 }
 
 func (k *Handle[T]) applyFailed(c *configuration, err error) error {

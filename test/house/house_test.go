@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
 	"internal/prune":         {"internal/current"},
+	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
 	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
 		"internal/asyncwrites", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
@@ -81,7 +82,7 @@ var mayImport = map[string][]string{
 
 	// What users import.
 	"controller":        {"internal/engine", "internal/rbac", "internal/secondary"},
-	"kube":              {"controller", "internal/applied"},
+	"kube":              {"controller", "internal/kubeoverlay"},
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 }
 
