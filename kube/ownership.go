@@ -138,7 +138,7 @@ func (k *Handle[T]) awaitGone(
 	if !ok {
 		return first, err
 	}
-	r.AwaitName(k.informer, key)
+	r.AwaitName(source.Place{Informer: k.informer}, key)
 	now := k.lookup(key) // what goes from now on makes the primary due
 	deleting, _ := errors.AsType[*controller.BeingDeletedError](err)
 	freed := len(deleting.Finalizers) == 0 && before != nil && len(before.GetFinalizers()) > 0
@@ -157,5 +157,5 @@ func (k *Handle[T]) awaitGone(
 // caller has to look at the object once more.
 func (k *Handle[T]) awaitName(ctx context.Context, object string) (news bool) {
 	r, ok := current.Of(ctx)
-	return ok && r.AwaitName(k.informer, object)
+	return ok && r.AwaitName(source.Place{Informer: k.informer}, object)
 }

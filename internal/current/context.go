@@ -15,7 +15,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
@@ -31,10 +30,9 @@ type Host interface {
 	Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger
 	// Claim says what the primaries own.
 	Claim() owner.Claim
-	// Confined reports whether the objects of a place are secondaries that may not name owners in other namespaces.
-	Confined(place source.Place) bool
-	// AwaitName and Uncovered are those of Kubernetes; primary is the key that is reconciled.
-	AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool)
+	// Sources are those of the controller, the primary's first.
+	Sources() []source.Source
+	// Uncovered is that of Kubernetes.
 	Uncovered()
 }
 
@@ -137,8 +135,8 @@ func (c *Context) MayDelete(obj metav1.Object, in ownerproof.Resource) bool {
 }
 
 // AwaitName implements Reconcile.
-func (c *Context) AwaitName(informer cache.SharedIndexInformer, key string) (news bool) {
-	return c.config.Host.AwaitName(informer, key, c.key)
+func (c *Context) AwaitName(place source.Place, object string) (news bool) {
+	return source.AwaitName(c.config.Host.Sources(), place, object, c.key)
 }
 
 // WaitFor implements Reconcile.

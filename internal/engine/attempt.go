@@ -8,9 +8,9 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/keytable"
-	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // Call calls the reconciler. It does not, and says instead what the hand-out came to, if the term is over or the
@@ -25,7 +25,7 @@ func (e *Engine) Call(
 	if t.OverAt(start) {
 		return a, &lifecycle.Outcome{Verdict: lifecycle.GivenBack}
 	}
-	kubesource.ForgetNames(e.sources, it.Key)
+	source.ForgetNames(e.sources, it.Key)
 	operations := it.Ops.Public()
 	own := e.newContext(t, it.Key, operations)
 	own.Recorded = recordsOutcome

@@ -7,11 +7,11 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/keytable"
-	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/teardown"
 )
 
@@ -200,7 +200,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 func (e *Engine) forget(key string) {
 	e.keys.Forget(key)
 	e.APIs.Forget(key)
-	kubesource.ForgetNames(e.sources, key)
+	source.ForgetNames(e.sources, key)
 }
 
 // report counts an attempt, logs its failure and tells the user's callback.

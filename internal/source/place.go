@@ -9,9 +9,19 @@ type Placed interface {
 	AnyNamespace() bool
 }
 
+// OwnedOf returns those sources in which primaries own something.
+func OwnedOf(sources []Source) (owned []Owned) {
+	for _, s := range sources {
+		if s, ok := s.(Owned); ok && s.Owns() {
+			owned = append(owned, s)
+		}
+	}
+	return owned
+}
+
 // Confined reports whether the objects of a place are secondaries, and may not name owners in other namespaces.
-func Confined(owned []Owned, place Place) (confined bool) {
-	for _, s := range owned {
+func Confined(sources []Source, place Place) (confined bool) {
+	for _, s := range OwnedOf(sources) {
 		if s, ok := s.(Placed); ok && s.Place() == place {
 			if s.AnyNamespace() {
 				return false

@@ -61,7 +61,7 @@ var mayImport = map[string][]string{
 
 	// Rooms of the engine.
 	"internal/record":        {"internal/answers", "internal/owner", "internal/source", "internal/backoff"},
-	"internal/source":        {"entity", "internal/guard", "internal/health", "internal/queue", "internal/ownerproof"},
+	"internal/source":        {"internal/guard", "internal/health", "internal/queue", "internal/owner"},
 	"internal/owner":         {"entity", "internal/ownerproof"},
 	"internal/managedfields": {"entity"},
 	"internal/applied":       {"internal/managedfields", "internal/mergediff", "internal/owner"},
