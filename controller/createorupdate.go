@@ -2,9 +2,11 @@ package controller
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/secondary"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // OperationResult says what CreateOrUpdate did. It is "unchanged" with each error.
@@ -24,11 +26,21 @@ const (
 // status is neither compared nor written.
 //
 // Inside a reconcile the reconciled primary becomes the owner of what is created, and only its own entities are
-// changed. An entity without an owner, such as one that a person put, is a *ResourceExistsError, and an event on the
-// primary says so. To hand it over, write the owner's annotations into it. An entity of another primary is an
-// *AlreadyOwnedError: two owners would undo each other's work for ever. The leader is asked before either error is
-// returned. An entity of another namespace than the primary is refused before anything is written, where client is a
-// source of Owns without WithOwnersInOtherNamespaces. Outside a reconcile no owner is set or checked.
+// changed. Outside of a reconcile obj may name its owner as it comes ([Controller.SetOwner]), and then the same holds
+// for that owner; or mutate names one to a new entity. An obj that names nobody changes what is there and leaves its
+// owner.
+//
+// An entity that names no owner, such as one that a person put, is not given one: the error is a *ResourceExistsError.
+// What another primary owns is not moved, whatever obj and mutate name: the error is an *AlreadyOwnedError, because two
+// owners would undo each other's work for ever. So it is where mutate names another owner than the primary.
+// [CreateOrUpdateWith] has the options that take an entity over. The leader is asked before either error is returned.
+//
+// Inside a reconcile such a refusal is an event on the primary, "ErrResourceExists" or "ErrAlreadyOwned": once, until
+// something changes. If the bucket is a source of the controller, the primary is due as soon as the entity is gone or
+// has another owner; else its backoff goes on.
+//
+// An entity of another namespace than the primary is refused before anything is written, where client is a source of
+// Owns without WithOwnersInOtherNamespaces.
 //
 // It reads from the cache, which shows this process's own writes. If another writer was faster, it reads live and tries
 // again, with pauses that grow, for ten seconds and no longer than ctx; so mutate may be called more than once. After
@@ -36,5 +48,33 @@ const (
 func CreateOrUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
 ) (OperationResult, error) {
-	return secondary.CreateOrUpdate(ctx, client, obj, mutate)
+	return secondary.CreateOrUpdate(ctx, client, obj, mutate, secondary.Options{})
+}
+
+// CreateOrUpdateWith is [CreateOrUpdate] with options that say what it may take over. It writes as CreateOrUpdate does:
+// what mutate leaves stays, and the write is a compare-and-set, so of several who want an entity one gets it.
+func CreateOrUpdateWith[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error, opts ...WriteOption,
+) (OperationResult, error) {
+	options, err := secondary.OptionsOf(opts...)
+	if err != nil {
+		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", client.Kind(), source.ObjectKey(obj), err)
+	}
+	return secondary.CreateOrUpdate(ctx, client, obj, mutate, options)
+}
+
+// WriteOption says what a write may take over; see [CreateOrUpdateWith].
+type WriteOption func(*secondary.Options) error
+
+// WithAdopt gives what exists and names no owner to the primary, or outside of a reconcile to whom obj or mutate names.
+// What mutate does not touch stays as it was. From then on the entity goes with its owner. One that names an owner in
+// part is not taken.
+func WithAdopt() WriteOption { return WriteOption(secondary.WithAdopt()) }
+
+// WithHandOverFrom moves to the primary what exactly that primary of this installation owns, by its kind and its key as
+// "name" or "namespace/name"; outside of a reconcile it moves it to whom obj or mutate names. What anybody else owns is
+// refused as without the option. An owner that is named without an installation counts as one of this installation.
+// The old owner is not asked: its reconciler must not want the entity any more, or it gets an *AlreadyOwnedError.
+func WithHandOverFrom(ownerKind, ownerKey string) WriteOption {
+	return WriteOption(secondary.WithHandOverFrom(ownerKind, ownerKey))
 }

@@ -26,6 +26,9 @@ type Host interface {
 	PrimaryOf(key string) Primary
 	// Warn records a warning event on a primary.
 	Warn(key, reason, message string)
+	// WarnOnce is Warn, where the last one about the object said something else, or the primary has changed since, or
+	// was reconciled with success.
+	WarnOnce(key, object, reason, message string)
 	// Logger is the logger of a reconcile; base is its term's.
 	Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger
 	// Claim says what the primaries own.
@@ -121,6 +124,11 @@ func (c *Context) Controller() string { return c.config.Host.Name() }
 
 // Warn implements Reconcile.
 func (c *Context) Warn(reason, message string) { c.config.Host.Warn(c.key, reason, message) }
+
+// WarnOnce implements Reconcile.
+func (c *Context) WarnOnce(object, reason, message string) {
+	c.config.Host.WarnOnce(c.key, object, reason, message)
+}
 
 // Prove implements Reconcile.
 func (c *Context) Prove(obj metav1.Object, in ownerproof.Resource) {

@@ -31,6 +31,9 @@ type Writer interface {
 	Controller() string
 	// Warn records a warning event on the primary.
 	Warn(reason, message string)
+	// WarnOnce records a warning event about an object that the primary did not get, and not again while nothing
+	// changes.
+	WarnOnce(object, reason, message string)
 	// Prove gives obj, which names the primary as its owner, the proof of that, if the controller wants proofs.
 	Prove(obj metav1.Object, in ownerproof.Resource)
 	// MayOwn refuses to own an object of a place that is in another namespace than the primary: it would be written,

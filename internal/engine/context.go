@@ -37,6 +37,13 @@ func (h reconcileHost) Warn(key, reason, message string) {
 	h.event(h.regarding(key, h.primary.View(key)), eventWarning, reason, message)
 }
 
+// WarnOnce implements current.Host.
+func (h reconcileHost) WarnOnce(key, object, reason, message string) {
+	if h.keys.IsNews(key, object, reason+" "+message) {
+		h.Warn(key, reason, message)
+	}
+}
+
 // Logger implements current.Host.
 func (h reconcileHost) Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger {
 	f := h.opts.LogConstructor

@@ -81,12 +81,7 @@ func (e *Engine) settleWhenAnswered(t *lifecycle.Term, it queue.Item, write *lif
 }
 
 func (e *Engine) settleSuccess(it queue.Item, o *lifecycle.Outcome) {
-	e.keys.Amend(it.Key, func(s *keytable.State) {
-		s.Unanswered, s.Parked = nil, nil
-		if o.Attempt.Pending == "" {
-			s.Failures = 0 // what goes on behind an API may fail yet, and the next try then comes later
-		}
-	})
+	e.keys.Amend(it.Key, func(s *keytable.State) { s.Succeeded(o.Attempt.Pending != "") })
 	e.APIs.Attempted(it.Key, true)
 	if o.After > 0 {
 		o.Attempt.NextDue = time.Now().Add(o.After)

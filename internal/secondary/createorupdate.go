@@ -15,6 +15,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Result says what CreateOrUpdate did. It is "unchanged" with each error.
@@ -27,29 +28,43 @@ const (
 	Updated   Result = "updated"
 )
 
-// CreateOrUpdate is that of package controller.
+// CreateOrUpdate is CreateOrUpdateWith of package controller.
 func CreateOrUpdate[T entity.IEntity](
-	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
+	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error, options Options,
 ) (Result, error) {
-	key := source.ObjectKey(obj)
-	if r, ok := current.Of(ctx); ok {
-		place := source.Place{Bucket: client.Config().Bucket}
-		if err := r.MayOwn(place, key); err != nil {
-			return Unchanged, fmt.Errorf("create or update %s %q: %w", client.Kind(), key, err)
-		}
-		r.Want(place, key)
+	key, template := source.ObjectKey(obj), obj.DeepCopyObject().(T)
+	what, place := What{Kind: client.Kind()}, source.Place{Bucket: client.Config().Bucket}
+	claim, err := NewClaim(ctx, what, place, template, options)
+	result := Unchanged
+	if err == nil {
+		result, err = createOrUpdate(ctx, client, obj, readCached, claim, mutate)
 	}
-	template := obj.DeepCopyObject().(T)
-	result, err := createOrUpdate(ctx, client, obj, readCached, mutate)
-	for tries := 0; conflict.Is(err) && conflict.Pause(ctx, tries); tries++ {
+	for tries := 0; again(ctx, claim, err, tries) && conflict.Pause(ctx, tries); tries++ {
 		conflict.Assign(obj, template.DeepCopyObject().(T))
-		result, err = createOrUpdate(ctx, client, obj, readLive, mutate)
+		result, err = createOrUpdate(ctx, client, obj, readLive, claim, mutate)
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		err = refused.error
+		claim.Tell(ctx, err)
 	}
 	if err != nil {
 		return Unchanged, fmt.Errorf("create or update %s %q: %w", client.Kind(), key, err)
 	}
 	return result, nil
 }
+
+// again reports whether a write is worth another try. The leader is asked before one is refused, since the cache may be
+// behind; and once more when the primary waits for the name, since it may have become free before.
+func again(ctx context.Context, claim Claim, err error, tries int) bool {
+	if _, refused := errors.AsType[*refusal](err); refused {
+		return tries == 0 || claim.Await(ctx)
+	}
+	return conflict.Is(err)
+}
+
+// refusal marks the error of a write that is refused because of whose the entity is: mutate may return such an error,
+// too, about something else.
+type refusal struct{ error }
 
 type readFrom bool
 
@@ -59,18 +74,22 @@ const (
 )
 
 func createOrUpdate[T entity.IEntity](
-	ctx context.Context, client entity.IEntityClient[T], obj T, from readFrom, mutate func(T) error,
+	ctx context.Context, client entity.IEntityClient[T], obj T, from readFrom, claim Claim, mutate func(T) error,
 ) (Result, error) {
 	key := source.ObjectKey(obj)
-	before, err := readToUpdate(ctx, client, key, from)
+	before, err := read(ctx, client, key, from)
 	exists := err == nil
-	if err != nil && !apierrors.IsNotFound(err) {
-		return Unchanged, err
-	}
-	if exists {
+	switch {
+	case exists:
+		if err := claim.MayWrite(before); err != nil {
+			return Unchanged, &refusal{err}
+		}
 		conflict.Assign(obj, before)
 		before = before.DeepCopyObject().(T)
+	case !apierrors.IsNotFound(err):
+		return Unchanged, err
 	}
+	was := owner.NamedBy(obj)
 	if err := mutate(obj); err != nil {
 		return Unchanged, fmt.Errorf("mutate: %w", err)
 	}
@@ -78,23 +97,15 @@ func createOrUpdate[T entity.IEntity](
 		return Unchanged, fmt.Errorf("mutate must not change name or namespace, it made %q of %q",
 			source.ObjectKey(obj), key)
 	}
+	var existing metav1.Object
 	if exists {
+		existing = before
 		entity.KeepMarks(before, obj)
 	}
-	late := func() {} // a stamp that is missing is no reason to write
-	if r, ok := current.Of(ctx); ok {
-		primary := r.Primary()
-		primary.Owner.Own(obj)
-		r.Prove(obj, ownerproof.Bucket(client.Config().Bucket)) // one that is missing, or older, is a reason to write
-		switch {
-		case !exists:
-			primary.Stamp.Set(obj)
-		case owner.StampOf(before).IsNone() && primary.Stamp.ContestedFrom == 0:
-			late = func() { primary.Stamp.Set(obj) }
-		default:
-			primary.StampOver(before).Set(obj)
-		}
+	if err := claim.Settle(was, obj, existing); err != nil {
+		return Unchanged, &refusal{err}
 	}
+	late := stamp(ctx, client.Config().Bucket, obj, existing)
 	if !exists {
 		return Created, conflict.Of(client.Create(ctx, obj))
 	}
@@ -106,26 +117,34 @@ func createOrUpdate[T entity.IEntity](
 	return Updated, conflict.Of(client.Update(ctx, obj))
 }
 
-// readToUpdate returns the entity if it may be changed under ctx. It asks the leader before it refuses, since the cache
-// may be behind.
-func readToUpdate[T entity.IEntity](
+func read[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], key string, from readFrom,
 ) (T, error) {
 	if from == readCached {
-		cached, err := client.Lister().Get(key)
-		if err != nil || mayUpdate(ctx, client.Kind(), cached) == nil {
-			return cached, err
-		}
+		return client.Lister().Get(key)
 	}
-	live, err := client.Get(ctx, key)
-	if err != nil {
-		return live, err
+	return client.Get(ctx, key)
+}
+
+// stamp gives obj the primary's revision and proof, inside a reconcile. late is to be called before a write that has
+// another reason: a stamp that is missing is none.
+func stamp(ctx context.Context, bucket string, obj, existing metav1.Object) (late func()) {
+	late = func() {}
+	r, ok := current.Of(ctx)
+	if !ok {
+		return late
 	}
-	err = mayUpdate(ctx, client.Kind(), live)
-	if exists, ok := errors.AsType[*ResourceExistsError](err); ok {
-		current.WarnResourceExists(ctx, exists.Key)
+	primary := r.Primary()
+	r.Prove(obj, ownerproof.Bucket(bucket)) // one that is missing, or older, is a reason to write
+	switch {
+	case existing == nil:
+		primary.Stamp.Set(obj)
+	case owner.StampOf(existing).IsNone() && primary.Stamp.ContestedFrom == 0:
+		late = func() { primary.Stamp.Set(obj) }
+	default:
+		primary.StampOver(existing).Set(obj)
 	}
-	return live, err
+	return late
 }
 
 // sameDocument compares everything but the status.
