@@ -13,4 +13,7 @@ const (
 	ReasonResourceExists = secondary.ReasonResourceExists
 	// ReasonAlreadyOwned: another primary owns what this one wants; see AlreadyOwnedError.
 	ReasonAlreadyOwned = secondary.ReasonAlreadyOwned
+	// ReasonNoOwner: the primary's reconcile has written an entity of a source of Owns that names no owner, with the
+	// reconcile's context and by its client's Create, Update or Patch. It is told once for each source.
+	ReasonNoOwner = current.ReasonNoOwner
 )

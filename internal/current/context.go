@@ -96,6 +96,8 @@ func (c *Context) Value(key any) any {
 		return c
 	case ownwrites.Key{}:
 		return &c.Writes
+	case ownwrites.ObserverKey{}:
+		return c
 	case external.RuntimeKey{}:
 		return externalRuntime{c}
 	}

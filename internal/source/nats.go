@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/health"
@@ -28,6 +29,7 @@ type NATS[T entity.IEntity] struct {
 	handlers Handlers
 	release  []func()
 	health   health.Errors // by bucket
+	unowned  atomic.Bool   // an entity was written without an owner
 }
 
 // NATSConfig says what a source in NATS is for.
@@ -218,6 +220,9 @@ func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
 	}
 	return objects, err
 }
+
+// noteUnowned reports, once, that an entity was written without an owner.
+func (s *NATS[T]) noteUnowned() (first bool) { return s.unowned.CompareAndSwap(false, true) }
 
 // Prunes implements prune.Source.
 func (s *NATS[T]) Prunes() bool { return s.Prune }

@@ -32,6 +32,22 @@ func Confined(sources []Source, place Place) (confined bool) {
 	return confined
 }
 
+// NoteUnowned notes that an entity of a place was written without an owner. first is true once for each source in which
+// primaries own something; kind is that of its entities.
+func NoteUnowned(sources []Source, place Place) (kind string, first bool) {
+	for _, s := range OwnedOf(sources) {
+		s, ok := s.(interface {
+			Placed
+			Kind() string
+			noteUnowned() bool
+		})
+		if ok && s.Place() == place && s.noteUnowned() {
+			kind, first = s.Kind(), true
+		}
+	}
+	return kind, first
+}
+
 // Place is where secondaries are, as a reconcile names it: a bucket, or a Kubernetes informer.
 type Place struct {
 	Bucket   string
