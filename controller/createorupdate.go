@@ -2,29 +2,21 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/conflict"
-	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // OperationResult says what CreateOrUpdate did. It is "unchanged" with each error.
-type OperationResult string
+type OperationResult = secondary.Result
 
 // The results of CreateOrUpdate: nothing was written, the entity was created, or it was updated.
 const (
-	OperationResultNone    OperationResult = "unchanged"
-	OperationResultCreated OperationResult = "created"
-	OperationResultUpdated OperationResult = "updated"
+	OperationResultNone    = secondary.Unchanged
+	OperationResultCreated = secondary.Created
+	OperationResultUpdated = secondary.Updated
 )
 
 // CreateOrUpdate makes the entity with obj's name and namespace what mutate makes of it.
@@ -34,11 +26,21 @@ const (
 // status is neither compared nor written.
 //
 // Inside a reconcile the reconciled primary becomes the owner of what is created, and only its own entities are
-// changed. An entity without an owner, such as one that a person put, is a *ResourceExistsError, and an event on the
-// primary says so. To hand it over, write the owner's annotations into it. An entity of another primary is an
-// *AlreadyOwnedError: two owners would undo each other's work for ever. The leader is asked before either error is
-// returned. An entity of another namespace than the primary is refused before anything is written, where client is a
-// source of Owns without WithOwnersInOtherNamespaces. Outside a reconcile no owner is set or checked.
+// changed. Outside of a reconcile obj may name its owner as it comes ([Controller.SetOwner]), and then the same holds
+// for that owner; or mutate names one to a new entity. An obj that names nobody changes what is there and leaves its
+// owner.
+//
+// An entity that names no owner, such as one that a person put, is not given one: the error is a *ResourceExistsError.
+// What another primary owns is not moved, whatever obj and mutate name: the error is an *AlreadyOwnedError, because two
+// owners would undo each other's work for ever. So it is where mutate names another owner than the primary.
+// [CreateOrUpdateWith] has the options that take an entity over. The leader is asked before either error is returned.
+//
+// Inside a reconcile such a refusal is an event on the primary, "ErrResourceExists" or "ErrAlreadyOwned": once, until
+// something changes. If the bucket is a source of the controller, the primary is due as soon as the entity is gone or
+// has another owner; else its backoff goes on.
+//
+// An entity of another namespace than the primary is refused before anything is written, where client is a source of
+// Owns without WithOwnersInOtherNamespaces.
 //
 // It reads from the cache, which shows this process's own writes. If another writer was faster, it reads live and tries
 // again, with pauses that grow, for ten seconds and no longer than ctx; so mutate may be called more than once. After
@@ -46,118 +48,33 @@ const (
 func CreateOrUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
 ) (OperationResult, error) {
-	key := source.ObjectKey(obj)
-	if r, ok := current.Of(ctx); ok {
-		place := source.Place{Bucket: client.Config().Bucket}
-		if err := r.MayOwn(place, key); err != nil {
-			return OperationResultNone, fmt.Errorf("create or update %s %q: %w", client.Kind(), key, err)
-		}
-		r.Want(place, key)
-	}
-	template := obj.DeepCopyObject().(T)
-	result, err := createOrUpdate(ctx, client, obj, readCached, mutate)
-	for tries := 0; conflict.Is(err) && conflict.Pause(ctx, tries); tries++ {
-		conflict.Assign(obj, template.DeepCopyObject().(T))
-		result, err = createOrUpdate(ctx, client, obj, readLive, mutate)
-	}
-	if err != nil {
-		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", client.Kind(), key, err)
-	}
-	return result, nil
+	return secondary.CreateOrUpdate(ctx, client, obj, mutate, secondary.Options{})
 }
 
-type readFrom bool
-
-const (
-	readCached readFrom = false
-	readLive   readFrom = true
-)
-
-func createOrUpdate[T entity.IEntity](
-	ctx context.Context, client entity.IEntityClient[T], obj T, from readFrom, mutate func(T) error,
+// CreateOrUpdateWith is [CreateOrUpdate] with options that say what it may take over. It writes as CreateOrUpdate does:
+// what mutate leaves stays, and the write is a compare-and-set, so of several who want an entity one gets it.
+func CreateOrUpdateWith[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error, opts ...WriteOption,
 ) (OperationResult, error) {
-	key := source.ObjectKey(obj)
-	before, err := readToUpdate(ctx, client, key, from)
-	exists := err == nil
-	if err != nil && !apierrors.IsNotFound(err) {
-		return OperationResultNone, err
-	}
-	if exists {
-		conflict.Assign(obj, before)
-		before = before.DeepCopyObject().(T)
-	}
-	if err := mutate(obj); err != nil {
-		return OperationResultNone, fmt.Errorf("mutate: %w", err)
-	}
-	if source.ObjectKey(obj) != key {
-		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q",
-			source.ObjectKey(obj), key)
-	}
-	if exists {
-		entity.KeepMarks(before, obj)
-	}
-	late := func() {} // a stamp that is missing is no reason to write
-	if r, ok := current.Of(ctx); ok {
-		primary := r.Primary()
-		primary.Owner.Own(obj)
-		r.Prove(obj, ownerproof.Bucket(client.Config().Bucket)) // one that is missing, or older, is a reason to write
-		switch {
-		case !exists:
-			primary.Stamp.Set(obj)
-		case owner.StampOf(before).IsNone() && primary.Stamp.ContestedFrom == 0:
-			late = func() { primary.Stamp.Set(obj) }
-		default:
-			primary.StampOver(before).Set(obj)
-		}
-	}
-	if !exists {
-		return OperationResultCreated, conflict.Of(client.Create(ctx, obj))
-	}
-	same, err := sameDocument(before, obj)
-	if err != nil || same {
-		return OperationResultNone, err
-	}
-	late()
-	return OperationResultUpdated, conflict.Of(client.Update(ctx, obj))
-}
-
-// readToUpdate returns the entity if it may be changed under ctx. It asks the leader before it refuses, since the cache
-// may be behind.
-func readToUpdate[T entity.IEntity](
-	ctx context.Context, client entity.IEntityClient[T], key string, from readFrom,
-) (T, error) {
-	if from == readCached {
-		cached, err := client.Lister().Get(key)
-		if err != nil || mayUpdate(ctx, client.Kind(), cached) == nil {
-			return cached, err
-		}
-	}
-	live, err := client.Get(ctx, key)
+	options, err := secondary.OptionsOf(opts...)
 	if err != nil {
-		return live, err
+		return OperationResultNone, fmt.Errorf("create or update %s %q: %w", client.Kind(), source.ObjectKey(obj), err)
 	}
-	err = mayUpdate(ctx, client.Kind(), live)
-	if exists, ok := errors.AsType[*ResourceExistsError](err); ok {
-		current.WarnResourceExists(ctx, exists.Key)
-	}
-	return live, err
+	return secondary.CreateOrUpdate(ctx, client, obj, mutate, options)
 }
 
-// sameDocument compares everything but the status.
-func sameDocument(a, b any) (bool, error) {
-	if reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) { // the first is quicker, and mostly says it
-		return true, nil
-	}
-	documents := [2]map[string]any{}
-	for i, obj := range []any{a, b} {
-		data, err := json.Marshal(obj)
-		if err != nil {
-			return false, fmt.Errorf("encode: %w", err)
-		}
-		if err := json.Unmarshal(data, &documents[i]); err != nil {
-			return false, fmt.Errorf("encode: %w", err)
-		}
-		delete(documents[i], "status")
-	}
-	return reflect.DeepEqual(documents[0], documents[1]), nil
+// WriteOption says what a write may take over; see [CreateOrUpdateWith].
+type WriteOption func(*secondary.Options) error
+
+// WithAdopt gives what exists and names no owner to the primary, or outside of a reconcile to whom obj or mutate names.
+// What mutate does not touch stays as it was. From then on the entity goes with its owner. One that names an owner in
+// part is not taken.
+func WithAdopt() WriteOption { return WriteOption(secondary.WithAdopt()) }
+
+// WithHandOverFrom moves to the primary what exactly that primary of this installation owns, by its kind and its key as
+// "name" or "namespace/name"; outside of a reconcile it moves it to whom obj or mutate names. What anybody else owns is
+// refused as without the option. An owner that is named without an installation counts as one of this installation.
+// The old owner is not asked: its reconciler must not want the entity any more, or it gets an *AlreadyOwnedError.
+func WithHandOverFrom(ownerKind, ownerKey string) WriteOption {
+	return WriteOption(secondary.WithHandOverFrom(ownerKind, ownerKey))
 }

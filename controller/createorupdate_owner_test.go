@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/current"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -80,8 +79,8 @@ func TestCreateOrUpdateTakesOverNothingThatNamesNoOwner(t *testing.T) {
 	says(t, err, `Resource "home" already exists`, "Page", "names no owner", "use another name",
 		OwnerkindAnnotation, OwnerKeyAnnotation)
 	if event := receive(t, "the event", events.Events); !strings.Contains(event,
-		"Warning "+current.ReasonResourceExists) {
-		t.Errorf("the event is %q, want %s", event, current.ReasonResourceExists)
+		"Warning "+ReasonResourceExists) {
+		t.Errorf("the event is %q, want %s", event, ReasonResourceExists)
 	}
 	eventuallyReason(t, sites, "home", entity.ReasonRetrying)
 	must(t, sites.Delete(t.Context(), "home"))

@@ -37,7 +37,7 @@
 // A secondary names its primary in labels and annotations, in every store alike. [CreateOrUpdate] sets them inside a
 // reconcile, and so do the handles of package kube; [Controller.SetOwner] does it by hand. An object without an owner,
 // or with another one, is not taken over, neither in NATS nor in Kubernetes: see [ResourceExistsError] and
-// [AlreadyOwnedError].
+// [AlreadyOwnedError]. [WithAdopt] and [WithHandOverFrom] take it.
 //
 // The runtime deletes carefully: only objects of this installation, only after all caches have synced, and only after a
 // live read has confirmed that the owner is gone. A delete is inferred where nobody saw it, only the absence. Before

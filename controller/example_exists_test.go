@@ -11,5 +11,5 @@ func ExampleResourceExistsError() {
 	err := &controller.ResourceExistsError{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"),
 		Key: "default/books"}
 	fmt.Println(err)
-	// Output: Resource "default/books" already exists and is not managed by this controller: this object of configmaps/v1 names no owner; use another name, or take it over with AdoptOrFail
+	// Output: Resource "default/books" already exists and is not managed by this controller: this object of configmaps/v1 names no owner; use another name, or take it over with WithAdopt or AdoptOrFail
 }

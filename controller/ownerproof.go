@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/engine"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,18 +84,4 @@ func (o *sourceOptions) isProvable(e *engine.Engine) error {
 	return fmt.Errorf("OwnsKube: WithOwnerProof needs to know the resource of the objects, which %T does not tell, "+
 		"so nothing there could be proven: use kube.Deleter, or give it a method GroupResource() schema.GroupResource",
 		o.deleter)
-}
-
-// UnprovenError says that a Kubernetes object names the reconciled primary as its owner, and carries no valid proof of
-// it though WithOwnerProof wants one. Nothing was deleted.
-type UnprovenError struct {
-	Resource schema.GroupVersionResource
-	Key      string // of the object: "name" or "namespace/name"
-}
-
-// Error names the object, and says what to do.
-func (e *UnprovenError) Error() string {
-	return fmt.Sprintf("%s %q: it names this owner and carries no valid proof of it, so somebody else may have marked "+
-		"it: write it with Apply or CreateOrUpdate first, which proves it, or delete it by hand",
-		kubeerrors.ResourceName(e.Resource), e.Key)
 }

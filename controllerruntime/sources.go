@@ -57,7 +57,7 @@ func kumoriNats[T entity.IEntity](client entity.IEntityClient[T], role string, h
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
 				Role: role, Owner: e.Kind, Owned: role == "secondary", Open: true, Joined: true,
-				Changed: e.SourceHealth,
+				Changed: e.SourceHealth, Resume: e.Resume,
 			})
 			s.SetSink(&handlerSink{source: s, handle: handle})
 			return s, nil

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -292,8 +293,9 @@ func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint6
 	c.remember(ctx, d.key, d.sent, revision)
 }
 
-// remember shows an own write in the lister. The caller must not change sent any more.
+// remember shows an own write in the lister, and to who observes ctx. The caller must not change sent any more.
 func (c *Client[T]) remember(ctx context.Context, key string, sent T, revision uint64) {
+	ownwrites.Tell(ctx, c.cfg.Bucket, sent)
 	if g := c.current.Load(); g != nil && g.running.Load() {
 		g.writes.put(ctx, key, revision, sent)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/conflict"
-	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -28,7 +28,8 @@ import (
 func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	key := source.ObjectKey(obj)
 	desired := obj.DeepCopyObject().(T)
-	primary, stamp, refused := k.ownerIn(ctx, desired)
+	claim, stamp, refused := k.claimIn(ctx, desired, secondary.Options{})
+	primary := claim.Owner
 	stamp.Set(desired)
 	manager, err := k.managerIn(ctx)
 	if err = cmp.Or(err, refused); err == nil && primary.IsNone() {
@@ -49,15 +50,15 @@ func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 		}
 		err = k.adopt(ctx, live, desired, primary, manager)
 		again := conflict.Is(err)
-		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
+		_, foreign := errors.AsType[*controller.ResourceExistsError](err)
 		if foreign {
-			again = k.awaitName(ctx, key)
+			again = claim.Await(ctx)
 		}
 		if again && conflict.Pause(ctx, tries) {
 			continue
 		}
 		if foreign {
-			current.WarnResourceExists(ctx, exists.Key)
+			claim.Tell(ctx, err)
 			return err
 		}
 		return k.explain("adopt", key, err)
@@ -72,7 +73,7 @@ func (k *Handle[T]) adopt(
 		return nil
 	}
 	if named := owner.NamedBy(live); !named.IsNone() || named.Denies(primary) || metav1.GetControllerOf(live) != nil {
-		return k.exists(key, live)
+		return k.exists(live, primary)
 	}
 	_, err := k.mergePatch(ctx, live, map[string]any{"metadata": map[string]any{
 		"labels": pick(desired.GetLabels(),

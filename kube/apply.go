@@ -14,7 +14,9 @@ import (
 	"github.com/nagi-runtime/nagi/internal/conflict"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeoverlay"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,15 +35,6 @@ func AppliedHashAnnotation(manager string) string {
 
 const appliedHashPrefix = "nagi/applied-hash."
 
-// ApplyOption configures one call of Apply.
-type ApplyOption func(*applyOptions)
-
-type applyOptions struct{ withoutForce bool }
-
-// WithoutForce makes Apply fail with an *ApplyConflictError where it would change a field that another manager has set.
-// By default Apply takes the field over, as controllers do: they apply only the fields that they decide about.
-func WithoutForce() ApplyOption { return func(o *applyOptions) { o.withoutForce = true } }
-
 // Apply makes the fields that obj has what they are in obj, by server-side apply. Fields that were applied before and
 // are no longer in obj are removed. All others are left to their managers. The status, and the fields that the server
 // sets, are not applied. obj is not modified.
@@ -50,9 +43,9 @@ func WithoutForce() ApplyOption { return func(o *applyOptions) { o.withoutForce 
 // zero field without omitempty counts as present. An obj without a name is refused.
 //
 // Inside a reconcile the reconciled primary becomes the owner. If an object of that name exists and is not the
-// primary's, nothing is written, the error is a *ResourceExistsError, and an event on the primary says so; AdoptOrFail
-// takes an object over. Two writers at the same moment cannot overwrite each other: a created object must not exist,
-// and a changed one must be the one that was seen.
+// primary's, nothing is written, the error is a *ResourceExistsError, and an event on the primary says so, as with
+// CreateOrUpdate. WithAdopt and WithHandOverFrom take an object over. Two writers at the same moment cannot overwrite
+// each other: a created object must not exist, and a changed one must be the one that was seen.
 //
 // Nothing is sent when nothing changed, and calm means equal: a field whose value is not what the server returned for
 // the last apply, or that is no longer ours, is applied again, whoever changed it; also after a restore of etcd.
@@ -84,10 +77,10 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 			return result, nil
 		}
 		again := kubeerrors.Overtaken(err)
-		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
+		_, foreign := errors.AsType[*controller.ResourceExistsError](err)
 		switch {
 		case foreign:
-			again = k.awaitName(ctx, c.key) || tries == 0 // what the cache says may be old
+			again = c.Await(ctx) || tries == 0 // what the cache says may be old
 		case isBeingDeleted(err):
 			if again, err = k.awaitGone(ctx, c.key, existing, err, tries == 0); err == nil {
 				return result, nil
@@ -95,7 +88,7 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 		}
 		if !again || !conflict.Pause(ctx, tries) {
 			if foreign {
-				current.WarnResourceExists(ctx, exists.Key)
+				c.Tell(ctx, err)
 			}
 			return OperationResultNone, k.applyFailed(c, err)
 		}
@@ -108,8 +101,8 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 
 // configuration is what an Apply wants.
 type configuration struct {
+	secondary.Claim
 	key, namespace, name string
-	owner                owner.Owner
 	stamp                owner.Stamp
 	manager              string
 	force                bool
@@ -128,7 +121,10 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 	if err := k.needsName("apply", obj); err != nil {
 		return nil, err
 	}
-	var err error
+	err := errors.Join(o.errs...)
+	if err != nil {
+		return nil, fmt.Errorf("apply %s %q: %w", kubeerrors.ResourceName(k.resource), c.key, err)
+	}
 	if c.manager, err = k.managerIn(ctx); err != nil {
 		return nil, fmt.Errorf("apply %s %q: %w", kubeerrors.ResourceName(k.resource), c.key, err)
 	}
@@ -136,7 +132,7 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 		return nil, fmt.Errorf("apply %s: %w", kubeerrors.ResourceName(k.resource), err)
 	}
 	desired := &unstructured.Unstructured{Object: c.fields}
-	if c.owner, c.stamp, err = k.ownerIn(ctx, desired); err != nil {
+	if c.Claim, c.stamp, err = k.claimIn(ctx, desired, o.take); err != nil {
 		return nil, fmt.Errorf("apply %s %q: %w", kubeerrors.ResourceName(k.resource), c.key, err)
 	}
 	c.unstamp() // it is no reason to apply
@@ -214,13 +210,13 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 		}
 		return OperationResultCreated, nil
 	}
-	if err := k.mayWrite(c.key, c.owner, c.manager, existing); err != nil {
+	if err := k.mayTake(c.Claim, c.manager, existing); err != nil {
 		return OperationResultNone, err
 	}
 	if k.upToDate(c, existing) && c.stamp.StandsOn(existing) {
 		return OperationResultNone, k.beingDeleted(c.key, existing)
 	}
-	c.stamp.Over(existing).Set(desired)
+	stampOver(c.stamp, c.Owner, existing).Set(desired)
 	// With the uid, an object that somebody replaced meanwhile is not touched, and a deleted one is not made again.
 	// With the version, a request that arrives late does not undo what the next leader has written.
 	returned, err := k.sendApply(ctx, c, c.force, map[string]string{
@@ -230,7 +226,7 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 		return OperationResultNone, err
 	}
 	if returned.GetResourceVersion() == existing.GetResourceVersion() {
-		if k.own.stored(c.key) == existing {
+		if k.own.Stored(c.key) == existing {
 			k.applied.Confirmed(k.wanted(c), existing)
 		}
 		return OperationResultNone, k.beingDeleted(c.key, returned)
@@ -241,12 +237,12 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 // upToDate tells whether an apply would change nothing.
 func (k *Handle[T]) upToDate(c *configuration, existing metav1.Object) bool {
 	hash := existing.GetAnnotations()[AppliedHashAnnotation(c.manager)]
-	return k.applied.Right(k.wanted(c), existing, hash, k.own.stored(c.key) == existing)
+	return k.applied.Right(k.wanted(c), existing, hash, k.own.Stored(c.key) == existing)
 }
 
 func (k *Handle[T]) wanted(c *configuration) applied.Wanted {
 	return applied.Wanted{
-		Key: c.key, Owner: c.owner, Manager: c.manager, Version: k.resource.GroupVersion(),
+		Key: c.key, Owner: c.Owner, Manager: c.manager, Version: k.resource.GroupVersion(),
 		Fields: c.fields, Hash: c.hash,
 	}
 }
@@ -279,7 +275,7 @@ func (k *Handle[T]) sendApply(
 // wrote remembers an own write for readers, and for the key's next reconcile.
 func (k *Handle[T]) wrote(ctx context.Context, key string, returned *unstructured.Unstructured) {
 	k.applied.Owned(key, returned.GetUID(), owner.Of(returned))
-	k.own.add(ctx, key, writeOf(returned))
+	k.own.Add(ctx, key, kubeoverlay.WriteOf(returned))
 }
 
 func (k *Handle[T]) applyFailed(c *configuration, err error) error {

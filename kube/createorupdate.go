@@ -10,10 +10,10 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/conflict"
-	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/mergediff"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,10 +29,14 @@ import (
 // status is neither compared nor written. An obj without a name is refused: with generateName each call would make
 // another object.
 //
-// Inside a reconcile the reconciled primary becomes the owner. If the object exists and is not the primary's, nothing
-// is written, the error is a *ResourceExistsError, and an event on the primary says so. Outside a reconcile obj names
-// its owner as it comes (Controller.SetOwner), or has none. An object that is being deleted is changed, and the primary
-// waits until it is gone, as with Apply.
+// Inside a reconcile the reconciled primary becomes the owner. Outside of a reconcile obj names its owner as it comes
+// (Controller.SetOwner), or has none. If the object exists and is not that owner's, nothing is written, and the error
+// is a *ResourceExistsError; where another primary owns it, errors.As finds an *AlreadyOwnedError, too. Whatever mutate
+// names, an object is not moved. CreateOrUpdateWith has the options that take it over. Inside a reconcile a refusal is
+// an event on the primary, once until something changes, and where the informer is a source of the controller, the
+// primary is due as soon as the object is gone or has another owner.
+//
+// An object that is being deleted is changed, and the primary waits until it is gone, as with Apply.
 //
 // A change is sent as a merge patch on the resourceVersion that was read. So fields that T does not know stay, in items
 // of lists too: a changed item is matched by its name, key or id if that is unique, else by its place. Where the cache
@@ -46,14 +50,24 @@ import (
 // again; so mutate may be called more than once. On success obj is as the server returned it. After an error it is
 // undefined.
 func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) error) (OperationResult, error) {
+	return k.CreateOrUpdateWith(ctx, obj, mutate)
+}
+
+// CreateOrUpdateWith is CreateOrUpdate with options that say what it may take over: controller.WithAdopt and
+// controller.WithHandOverFrom. What a Kubernetes object controls by an ownerReference is not adopted. Outside of a
+// reconcile obj has to name the owner as it comes.
+func (k *Handle[T]) CreateOrUpdateWith(
+	ctx context.Context, obj T, mutate func(T) error, opts ...controller.WriteOption,
+) (OperationResult, error) {
 	key := source.ObjectKey(obj)
 	if err := k.needsName("create or update", obj); err != nil {
 		return OperationResultNone, err
 	}
 	manager, err := k.managerIn(ctx)
 	template := obj.DeepCopyObject().(T)
-	primary, stamp, refused := k.ownerIn(ctx, template.DeepCopyObject().(T))
-	if err = cmp.Or(err, refused); err != nil {
+	options, wrong := secondary.OptionsOf(opts...)
+	claim, stamp, refused := k.claimIn(ctx, template.DeepCopyObject().(T), options)
+	if err = cmp.Or(err, wrong, refused); err != nil {
 		return OperationResultNone,
 			fmt.Errorf("create or update %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
 	}
@@ -67,7 +81,7 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 			k.noteUncovered(ctx, key, existing)
 			conflict.Assign(obj, template.DeepCopyObject().(T))
 		}
-		result, err := k.createOrUpdate(ctx, obj, existing, primary, stamp, manager, mutate)
+		result, err := k.createOrUpdate(ctx, obj, existing, claim, stamp, manager, mutate)
 		if changed = changed || result == OperationResultUpdated; changed && result == OperationResultNone {
 			result = OperationResultUpdated
 		}
@@ -80,11 +94,11 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 		if err == nil {
 			return result, nil
 		}
-		exists, foreign := errors.AsType[*controller.ResourceExistsError](err)
+		foreign := isRefused(err)
 		again := conflict.Is(err)
 		switch {
 		case foreign:
-			again = k.awaitName(ctx, key) || cached && tries == 0 // what the cache says may be old
+			again = claim.Await(ctx) || cached && tries == 0 // what the cache says may be old
 		case isBeingDeleted(err):
 			if again, err = k.awaitGone(ctx, key, existing, err, cached && tries == 0); err == nil {
 				return result, nil
@@ -93,7 +107,7 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 		switch {
 		case again && conflict.Pause(ctx, tries):
 		case foreign:
-			current.WarnResourceExists(ctx, exists.Key)
+			claim.Tell(ctx, err)
 			return OperationResultNone, err
 		case isBeingDeleted(err):
 			return OperationResultNone, err
@@ -104,13 +118,13 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 }
 
 func (k *Handle[T]) createOrUpdate(
-	ctx context.Context, obj T, existing metav1.Object, primary owner.Owner, stamp owner.Stamp, manager string,
+	ctx context.Context, obj T, existing metav1.Object, claim secondary.Claim, stamp owner.Stamp, manager string,
 	mutate func(T) error,
 ) (OperationResult, error) {
 	key := source.ObjectKey(obj)
 	var before T
 	if existing != nil {
-		if err := k.mayWrite(key, primary, manager, existing); err != nil {
+		if err := k.mayTake(claim, manager, existing); err != nil {
 			return OperationResultNone, err
 		}
 		var err error
@@ -119,6 +133,7 @@ func (k *Handle[T]) createOrUpdate(
 		}
 		conflict.Assign(obj, before.DeepCopyObject().(T))
 	}
+	was := owner.NamedBy(obj)
 	if err := mutate(obj); err != nil {
 		return OperationResultNone, fmt.Errorf("mutate: %w", err)
 	}
@@ -126,14 +141,16 @@ func (k *Handle[T]) createOrUpdate(
 		return OperationResultNone, fmt.Errorf("mutate must not change name or namespace, it made %q of %q",
 			source.ObjectKey(obj), key)
 	}
-	primary.Own(obj)
+	if err := claim.Settle(was, obj, existing); err != nil {
+		return OperationResultNone, err
+	}
 	k.prove(ctx, obj)
 	if existing == nil {
 		stamp.Set(obj)
 		return k.create(ctx, obj, manager)
 	}
 	if !stamp.StandsOn(existing) || !owner.StampOf(existing).IsNone() {
-		stamp = stamp.Over(existing)
+		stamp = stampOver(stamp, claim.Owner, existing)
 		stamp.Set(obj)
 	}
 	return k.update(ctx, existing, before, obj, stamp, manager)

@@ -7,6 +7,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/kubeoverlay"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +63,7 @@ func (d handleDeleter[T]) Access() (resource schema.GroupVersionResource, verbs 
 // for done and leave them behind.
 func (d handleDeleter[T]) Unseen(kind, key string) []metav1.Object {
 	var objects []metav1.Object
-	for name := range d.k.own.own.Keys() {
+	for name := range d.k.own.Own.Keys() {
 		obj := d.k.lookup(name)
 		if obj == nil {
 			continue
@@ -92,13 +93,13 @@ func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
 		return k.watching.NoteUnanswered(err)
 	}
 	k.applied.Forget(key)
-	w := ownWrite{uid: obj.GetUID()}
+	w := kubeoverlay.DeleteOf(obj.GetUID())
 	if reconciling {
 		// Only the server knows whether something holds it; who deletes may want to know too.
-		if live, err := k.live(ctx, key); err == nil && live != nil && live.GetUID() == w.uid {
-			w = writeOf(live)
+		if live, err := k.live(ctx, key); err == nil && live != nil && live.GetUID() == obj.GetUID() {
+			w = kubeoverlay.WriteOf(live)
 		}
 	}
-	k.own.add(ctx, key, w)
+	k.own.Add(ctx, key, w)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeoverlay"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,7 +49,7 @@ type Handle[T Object] struct {
 	manager  string // "" for the controller's name
 	deleter  *resourceDeleter
 	informer cache.SharedIndexInformer
-	own      *overlay
+	own      *kubeoverlay.Overlay
 	applied  *applied.Memory
 	watching *kubesource.WatchErrors
 }
@@ -93,10 +94,10 @@ func New[T Object](
 	}
 	watching := kubesource.WatchErrorsOf(informer) // the earlier the better: once it runs it is too late
 	watching.ProbeWith(deleter)
-	own := newOverlay(informer, watching)
+	own := kubeoverlay.New(informer, watching)
 	return &Handle[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
-		informer: informer, own: own, applied: applied.NewMemory(own.stored),
+		informer: informer, own: own, applied: applied.NewMemory(own.Stored),
 		watching: watching,
 	}, nil
 }
@@ -175,7 +176,7 @@ func (k *Handle[T]) collect(
 	if err := k.synced(); err != nil {
 		return nil, err
 	}
-	own := k.own.own.Keys() // before the cache is read: what is no longer there by then is in the cache
+	own := k.own.Own.Keys() // before the cache is read: what is no longer there by then is in the cache
 	items, err := cached()
 	if err != nil {
 		return nil, fmt.Errorf("list %s from the cache: %w", kubeerrors.ResourceName(k.resource), err)
@@ -206,7 +207,7 @@ func (k *Handle[T]) collect(
 }
 
 // lookup returns the object of a key as cached or as written since; nil if there is none. It is shared.
-func (k *Handle[T]) lookup(key string) metav1.Object { return k.own.lookup(key) }
+func (k *Handle[T]) lookup(key string) metav1.Object { return k.own.Lookup(key) }
 
 // live reads an object from the API server; nil if there is none.
 func (k *Handle[T]) live(ctx context.Context, key string) (metav1.Object, error) {

@@ -4,8 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/entity"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -34,4 +36,17 @@ func stillInformer() cache.SharedIndexInformer {
 func configMap(name, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 		Data: map[string]string{"value": value}}
+}
+
+func version(uid, version string) *corev1.ConfigMap {
+	m := configMap("settings", version)
+	m.UID, m.ResourceVersion = types.UID(uid), version
+	return m
+}
+
+func mapOf(name, owner string) *corev1.ConfigMap {
+	m := version(name, "1")
+	m.Name = name
+	entity.SetOwner(m, "Site", owner, "here")
+	return m
 }

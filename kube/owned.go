@@ -64,7 +64,7 @@ func (d handleDeleter[T]) OwnedLive(
 	if refused != nil && !apierrors.IsForbidden(refused) && !kubeerrors.UnknownResource(refused) {
 		return nil, refused
 	}
-	for _, name := range d.k.own.notShown(kind, key) {
+	for _, name := range d.k.own.NotShown(kind, key) {
 		listed := func(obj metav1.Object) bool { return source.ObjectKey(obj) == name }
 		if slices.ContainsFunc(objects, listed) {
 			continue
@@ -77,7 +77,7 @@ func (d handleDeleter[T]) OwnedLive(
 			return nil, err
 		}
 		if live == nil || !entity.IsOwnedBy(live, kind, key) {
-			d.k.own.uncovered.Remove(name)
+			d.k.own.Uncovered.Remove(name)
 			continue
 		}
 		objects = append(objects, live)
@@ -99,10 +99,10 @@ func (k *Handle[T]) noteUncovered(ctx context.Context, key string, live metav1.O
 		return
 	}
 	primary := r.Primary()
-	if !entity.IsOwnedBy(live, primary.Kind, primary.Key) || !r.MayDelete(live, k.proofs()) || !k.own.lacks(key, live) {
+	if !entity.IsOwnedBy(live, primary.Kind, primary.Key) || !r.MayDelete(live, k.proofs()) || !k.own.Lacks(key, live) {
 		return
 	}
-	k.own.uncovered.Add(key, primary.Owner)
+	k.own.Uncovered.Add(key, primary.Owner)
 	r.Uncovered()
 	foreign.Logger(klog.FromContext(ctx)).Error(nil, "The informer does not show what this primary owns: "+
 		"let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",

@@ -13,26 +13,24 @@ import (
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ownerIn is the owner of what is written under ctx, and makes it obj's: the reconciled primary, which is to own it,
-// else whom obj names. stamp is what obj is to carry of its owner's revision. It refuses what the primary may not own.
-func (k *Handle[T]) ownerIn(ctx context.Context, obj metav1.Object) (named owner.Owner, stamp owner.Stamp, err error) {
+// claimIn is what a write of obj under ctx says of its owner, and makes that obj's: the reconciled primary, else whom
+// obj names. stamp is what obj is to carry of its owner's revision. It refuses what the primary may not own.
+func (k *Handle[T]) claimIn(
+	ctx context.Context, obj metav1.Object, options secondary.Options,
+) (claim secondary.Claim, stamp owner.Stamp, err error) {
+	claim, err = secondary.NewClaim(ctx, k.what(), source.Place{Informer: k.informer}, obj, options)
 	r, ok := current.Of(ctx)
-	if !ok {
-		return owner.Of(obj), owner.StampOf(obj), nil
+	if !ok || err != nil {
+		return claim, owner.StampOf(obj), err
 	}
-	place, key := source.Place{Informer: k.informer}, source.ObjectKey(obj)
-	if err := r.MayOwn(place, key); err != nil {
-		return named, stamp, err
-	}
-	r.Want(place, key)
-	primary := r.Primary()
-	primary.Owner.Own(obj)
+	claim.Owner.Own(obj)
 	k.prove(ctx, obj)
-	return owner.Of(obj), primary.Stamp, nil
+	return claim, r.Primary().Stamp, nil
 }
 
 // prove gives obj, which names the owner of what is written under ctx, the proof that the controller wants.
@@ -45,6 +43,26 @@ func (k *Handle[T]) prove(ctx context.Context, obj metav1.Object) {
 // proofs is the resource as proofs name it.
 func (k *Handle[T]) proofs() ownerproof.Resource { return kubesource.ResourceOf(k.deleter) }
 
+// stampOver returns the stamp for a write over existing, which may have been another owner's.
+func stampOver(stamp owner.Stamp, of owner.Owner, existing metav1.Object) owner.Stamp {
+	if named := owner.NamedBy(existing); !of.IsNone() && !named.IsNone() && !named.Allows(of) {
+		return stamp
+	}
+	return stamp.Over(existing)
+}
+
+// mayTake is mayWrite where the options of a write may give it what is not the primary's. What a Kubernetes object
+// controls by an ownerReference is not given to anybody.
+func (k *Handle[T]) mayTake(claim secondary.Claim, manager string, existing metav1.Object) error {
+	key := source.ObjectKey(existing)
+	err := k.mayWrite(key, claim.Owner, manager, existing)
+	if err == nil || claim.Owner.IsNone() || !claim.Takes(owner.NamedBy(existing), claim.Owner) ||
+		metav1.GetControllerOf(existing) != nil {
+		return err
+	}
+	return nil
+}
+
 // mayWrite refuses what is not the primary's. An object is the primary's if its marks say so, or if this process itself
 // wrote this very object for it, or has seen that it was its own, and what is left of the marks names nobody else. An
 // owner without an installation is of every one: the original Kumori runtime names none. Where nothing is to be owned,
@@ -55,7 +73,7 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 		if named == (owner.Named{}) && writtenBy(existing, manager) {
 			return nil
 		}
-		return k.exists(key, existing)
+		return k.exists(existing, primary)
 	}
 	if named.Allows(primary) {
 		k.applied.Owned(key, existing.GetUID(), primary)
@@ -65,7 +83,7 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 	if ok && last.Owner == primary && !named.Denies(primary) {
 		return nil
 	}
-	return k.exists(key, existing)
+	return k.exists(existing, primary)
 }
 
 // mayDelete refuses what is not for certain the reconciled primary's and of this installation.
@@ -85,7 +103,7 @@ func (k *Handle[T]) mayDelete(r current.Reconcile, key string, obj metav1.Object
 	case named.Allows(r.Primary().Owner) && named.Owner().Instance != "":
 		return &controller.UnprovenError{Resource: k.resource, Key: key}
 	}
-	return k.exists(key, obj)
+	return k.exists(obj, r.Primary().Owner)
 }
 
 func writtenBy(obj metav1.Object, manager string) bool {
@@ -97,16 +115,17 @@ func writtenBy(obj metav1.Object, manager string) bool {
 	return false
 }
 
-func (k *Handle[T]) exists(key string, existing metav1.Object) *controller.ResourceExistsError {
-	named := owner.NamedBy(existing).Owner()
-	err := &controller.ResourceExistsError{
-		Resource: k.resource, Key: key,
-		OwnerKind: named.Kind, OwnerKey: named.Key, OwnerInstance: named.Instance,
-	}
-	if ref := metav1.GetControllerOf(existing); ref != nil {
-		err.Controller = ref.Kind + " " + ref.Name
-	}
-	return err
+func (k *Handle[T]) what() secondary.What { return secondary.What{Resource: k.resource} }
+
+func (k *Handle[T]) exists(existing metav1.Object, wanted owner.Owner) error {
+	return secondary.NewResourceExistsError(k.what(), existing, wanted)
+}
+
+// isRefused reports whether err is about whose an object is.
+func isRefused(err error) bool {
+	_, exists := errors.AsType[*controller.ResourceExistsError](err)
+	_, owned := errors.AsType[*controller.AlreadyOwnedError](err)
+	return exists || owned
 }
 
 // beingDeleted is the error about an object that is being deleted, for what was written of it is not to last; nil for
@@ -138,7 +157,7 @@ func (k *Handle[T]) awaitGone(
 	if !ok {
 		return first, err
 	}
-	r.AwaitName(k.informer, key)
+	r.AwaitName(source.Place{Informer: k.informer}, key)
 	now := k.lookup(key) // what goes from now on makes the primary due
 	deleting, _ := errors.AsType[*controller.BeingDeletedError](err)
 	freed := len(deleting.Finalizers) == 0 && before != nil && len(before.GetFinalizers()) > 0
@@ -151,11 +170,4 @@ func (k *Handle[T]) awaitGone(
 	}
 	r.WaitFor(what, goneLook)
 	return false, nil
-}
-
-// awaitName has the reconciled primary wait until an object has another owner or is gone. If that is news the
-// caller has to look at the object once more.
-func (k *Handle[T]) awaitName(ctx context.Context, object string) (news bool) {
-	r, ok := current.Of(ctx)
-	return ok && r.AwaitName(k.informer, object)
 }

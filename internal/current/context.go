@@ -16,7 +16,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
@@ -28,14 +27,16 @@ type Host interface {
 	PrimaryOf(key string) Primary
 	// Warn records a warning event on a primary.
 	Warn(key, reason, message string)
+	// WarnOnce is Warn, where the last one about the object said something else, or the primary has changed since, or
+	// was reconciled with success.
+	WarnOnce(key, object, reason, message string)
 	// Logger is the logger of a reconcile; base is its term's.
 	Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger
 	// Claim says what the primaries own.
 	Claim() owner.Claim
-	// Confined reports whether the objects of a place are secondaries that may not name owners in other namespaces.
-	Confined(place source.Place) bool
-	// AwaitName and Uncovered are those of Kubernetes; primary is the key that is reconciled.
-	AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool)
+	// Sources are those of the controller, the primary's first.
+	Sources() []source.Source
+	// Uncovered is that of Kubernetes.
 	Uncovered()
 }
 
@@ -98,6 +99,8 @@ func (c *Context) Value(key any) any {
 		return c
 	case ownwrites.Key{}:
 		return &c.Writes
+	case ownwrites.ObserverKey{}:
+		return c
 	case external.RuntimeKey{}:
 		return externalRuntime{c}
 	}
@@ -127,6 +130,11 @@ func (c *Context) Controller() string { return c.config.Host.Name() }
 // Warn implements Reconcile.
 func (c *Context) Warn(reason, message string) { c.config.Host.Warn(c.key, reason, message) }
 
+// WarnOnce implements Reconcile.
+func (c *Context) WarnOnce(object, reason, message string) {
+	c.config.Host.WarnOnce(c.key, object, reason, message)
+}
+
 // Prove implements Reconcile.
 func (c *Context) Prove(obj metav1.Object, in ownerproof.Resource) {
 	if c.config.Proofs != nil { // else what is there stays: nobody asks for it
@@ -140,8 +148,8 @@ func (c *Context) MayDelete(obj metav1.Object, in ownerproof.Resource) bool {
 }
 
 // AwaitName implements Reconcile.
-func (c *Context) AwaitName(informer cache.SharedIndexInformer, key string) (news bool) {
-	return c.config.Host.AwaitName(informer, key, c.key)
+func (c *Context) AwaitName(place source.Place, object string) (news bool) {
+	return source.AwaitName(c.config.Host.Sources(), place, object, c.key)
 }
 
 // WaitFor implements Reconcile.

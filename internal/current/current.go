@@ -14,7 +14,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 )
 
 // Reconcile is a reconcile under way. All methods may be called concurrently.
@@ -32,6 +31,9 @@ type Writer interface {
 	Controller() string
 	// Warn records a warning event on the primary.
 	Warn(reason, message string)
+	// WarnOnce records a warning event about an object that the primary did not get, and not again while nothing
+	// changes.
+	WarnOnce(object, reason, message string)
 	// Prove gives obj, which names the primary as its owner, the proof of that, if the controller wants proofs.
 	Prove(obj metav1.Object, in ownerproof.Resource)
 	// MayOwn refuses to own an object of a place that is in another namespace than the primary: it would be written,
@@ -40,6 +42,10 @@ type Writer interface {
 	// Want notes that the primary is to own an object of a place. With "" for a key it says only that what is to be
 	// owned there is known.
 	Want(place source.Place, key string)
+	// AwaitName makes the primary due when somebody else's object of that key is deleted, or changes its owner. news is
+	// true if the primary did not wait for that object before: then the object may have gone already, and has to be
+	// looked at once more. It does nothing if no source of the controller is over the place.
+	AwaitName(place source.Place, object string) (news bool)
 }
 
 // StatusSetter is what a helper needs that sets the primary's status.
@@ -55,10 +61,6 @@ type Kubernetes interface {
 	// MayDelete reports whether the runtime may delete obj: whether its owner is of the primary's kind and of this
 	// installation, and that is proven if the controller wants proofs.
 	MayDelete(obj metav1.Object, in ownerproof.Resource) bool
-	// AwaitName makes the primary due when somebody else's object of that key is deleted, or changes its owner. news is
-	// true if the primary did not wait for that object before: then the object may have gone already, and has to be
-	// looked at once more. It does nothing if the informer is no source of the controller.
-	AwaitName(informer cache.SharedIndexInformer, key string) (news bool)
 	// WaitFor says what the primary waits for: it is not reconciled yet, though the reconcile did not fail, and is due
 	// again after a while at the latest.
 	WaitFor(what string, after time.Duration)

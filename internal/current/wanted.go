@@ -20,7 +20,7 @@ type wanted struct {
 // MayOwn implements Writer.
 func (c *Context) MayOwn(place source.Place, key string) error {
 	namespace, _, namespaced := strings.Cut(key, "/")
-	if !namespaced || !owner.Crosses(namespace, c.key) || !c.config.Host.Confined(place) {
+	if !namespaced || !owner.Crosses(namespace, c.key) || !source.Confined(c.config.Host.Sources(), place) {
 		return nil
 	}
 	return fmt.Errorf("%q is in another namespace than %s %q, which would own it: "+

@@ -44,6 +44,9 @@ func (h apiHost) RetryAfter(it queue.Item, after time.Duration) {
 	h.queue.AddAfter(it.Key, ops, queue.Background, after, queue.RetryDelay)
 }
 
+// Resume makes a primary due whose attempt has failed: the reason may be gone.
+func (e *Engine) Resume(key string) { e.resume(queue.Item{Key: key}) }
+
 // resume makes a key due that has waited for an API. While another replica works, a key that is gone is forgotten: the
 // record says whether its teardown is owed, and this replica asks for it when its turn comes.
 func (e *Engine) resume(it queue.Item) {

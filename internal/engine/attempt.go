@@ -8,10 +8,10 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/keytable"
-	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/running"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // Call calls the reconciler. It does not, and says instead what the hand-out came to, if the term is over or the
@@ -32,12 +32,12 @@ func (e *Engine) Call(
 			return a, &lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: pause}
 		}
 	}
-	kubesource.ForgetNames(e.sources, it.Key)
+	source.ForgetNames(e.sources, it.Key)
 	operations := it.Ops.Public()
 	own := e.newContext(t, it.Key, operations)
 	own.Recorded = recordsOutcome
 	if state.Loop != nil {
-		own.Writes.Observer = state.Loop
+		own.Writes.Follower = state.Loop
 	}
 	ctx, cancel := context.Context(own), func() {}
 	if e.opts.ReconcileTimeout > 0 {

@@ -6,14 +6,11 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/foreign"
-	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
-	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
@@ -38,6 +35,13 @@ func (h reconcileHost) PrimaryOf(key string) current.Primary { return h.primaryO
 // Warn implements current.Host.
 func (h reconcileHost) Warn(key, reason, message string) { h.warn(key, reason, message) }
 
+// WarnOnce implements current.Host.
+func (h reconcileHost) WarnOnce(key, object, reason, message string) {
+	if h.keys.IsNews(key, object, reason+" "+message) {
+		h.Warn(key, reason, message)
+	}
+}
+
 // Logger implements current.Host.
 func (h reconcileHost) Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger {
 	f := h.opts.LogConstructor
@@ -49,14 +53,6 @@ func (h reconcileHost) Logger(base logr.Logger, key string, operations operation
 		logger = foreign.Logger(f(base, key, operations))
 	})
 	return logger
-}
-
-// Confined implements current.Host.
-func (h reconcileHost) Confined(place source.Place) bool { return source.Confined(h.owned(), place) }
-
-// AwaitName implements current.Host.
-func (h reconcileHost) AwaitName(informer cache.SharedIndexInformer, object, primary string) (news bool) {
-	return kubesource.AwaitName(h.sources, informer, object, primary)
 }
 
 // Uncovered implements current.Host.

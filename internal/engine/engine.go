@@ -182,15 +182,7 @@ func (e *Engine) Kinds() (kinds []string) {
 }
 
 // owned are the sources in which primaries own something.
-func (e *Engine) owned() []source.Owned {
-	var owned []source.Owned
-	for _, s := range e.sources[1:] {
-		if s, ok := s.(source.Owned); ok && s.Owns() {
-			owned = append(owned, s)
-		}
-	}
-	return owned
-}
+func (e *Engine) owned() []source.Owned { return source.OwnedOf(e.sources[1:]) }
 
 func (e *Engine) newTeardown() *teardown.Teardown {
 	return teardown.New(teardown.Config{

@@ -18,9 +18,6 @@ var _ kubesource.Host = kubeHost{}
 // SourceChanged implements kubesource.Host.
 func (h kubeHost) SourceChanged(ctx context.Context, s source.Source) { h.SourceHealth(ctx, s) }
 
-// Resume implements kubesource.Host.
-func (h kubeHost) Resume(key string) { h.resume(queue.Item{Key: key}) }
-
 // Answered implements kubesource.Host.
 func (h kubeHost) Answered(server kubeerrors.Server) { h.answered(server) }
 

@@ -8,12 +8,12 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/failures"
 	"github.com/nagi-runtime/nagi/internal/keytable"
-	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/teardown"
 	"github.com/nagi-runtime/nagi/internal/telling"
 )
@@ -84,12 +84,7 @@ func (e *Engine) settleWhenAnswered(t *lifecycle.Term, it queue.Item, write *lif
 }
 
 func (e *Engine) settleSuccess(it queue.Item, o *lifecycle.Outcome) {
-	e.keys.Amend(it.Key, func(s *keytable.State) {
-		s.Unanswered, s.Parked = nil, nil
-		if o.Attempt.Pending == "" {
-			s.Failures = 0 // what goes on behind an API may fail yet, and the next try then comes later
-		}
-	})
+	e.keys.Amend(it.Key, func(s *keytable.State) { s.Succeeded(o.Attempt.Pending != "") })
 	e.APIs.Attempted(it.Key, true)
 	if o.After > 0 {
 		o.Attempt.NextDue = time.Now().Add(o.After)
@@ -206,7 +201,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 func (e *Engine) forget(key string) {
 	e.keys.Forget(key)
 	e.APIs.Forget(key)
-	kubesource.ForgetNames(e.sources, key)
+	source.ForgetNames(e.sources, key)
 }
 
 func (e *Engine) teller() telling.Teller { return telling.Teller{Warn: e.warn} }

@@ -51,6 +51,8 @@ type State struct {
 	Loop    *loops.Trail
 	Looping bool
 
+	// told is what the key's events say of objects that it did not get; see IsNews.
+	told *told
 	// writes are what the last reconcile wrote, until the caches show it. awaitsWrites is when the next reconcile began
 	// to wait for that.
 	writes       *ownwrites.Log
@@ -126,7 +128,9 @@ func (k *Table) Amend(key string, f func(*State)) {
 func (k *Table) Forget(key string) { k.Amend(key, func(s *State) { *s = State{} }) }
 
 // ResetFailures forgets the failed attempts of a key: one succeeded, or the primary changed.
-func (k *Table) ResetFailures(key string) { k.Amend(key, func(s *State) { s.Failures = 0 }) }
+func (k *Table) ResetFailures(key string) {
+	k.Amend(key, func(s *State) { s.Failures, s.told = 0, nil })
+}
 
 func (k *Table) applyLocked(key string, s *State, f func(*State)) {
 	k.tallyLocked(s, -1)

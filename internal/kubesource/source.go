@@ -66,6 +66,7 @@ type Config struct {
 
 // Source is the objects of an informer that the user runs.
 type Source struct {
+	source.Names
 	config   Config
 	host     Host
 	name     string
@@ -74,7 +75,6 @@ type Source struct {
 	sink     source.Sink
 	handlers source.Handlers
 	health   *watchHealth
-	names    *awaitedNames
 	reach    reach
 }
 
@@ -83,7 +83,7 @@ var _ source.Owned = (*Source)(nil)
 // New makes a source of the objects of an informer. The sink is set with SetSink. New sets the watch error handler of
 // an informer that was not started; see Config.
 func New(informer cache.SharedIndexInformer, host Host, config Config) *Source {
-	s := &Source{config: config, host: host, informer: informer, names: newAwaitedNames()}
+	s := &Source{config: config, host: host, informer: informer}
 	s.what = nameOf(informer, config)
 	s.name = fmt.Sprintf("%s %s (informer %d)", config.Role, s.what, config.Number)
 	watchErrors := s.watchErrors()
@@ -158,15 +158,22 @@ func (s *Source) updated(ctx context.Context, oldObj, newObj any) {
 		return
 	}
 	s.sink.Updated(ctx, before, after)
-	if s.names.awaited(source.ObjectKey(after)) && owner.Changed(before, after) {
-		s.resumeFor(after)
+	if s.IsAwaited(after) && owner.Changed(before, after) {
+		s.freed(after)
 	}
 }
 
 func (s *Source) deleted(ctx context.Context, gone any) {
 	s.sink.Deleted(ctx, gone)
 	if obj, ok := source.MetaObject(gone); ok {
-		s.resumeFor(obj)
+		s.freed(obj)
+	}
+}
+
+// freed is for an object that is gone, or that another owns by now.
+func (s *Source) freed(obj metav1.Object) {
+	for _, key := range s.Freed(obj) {
+		s.host.Resume(key)
 	}
 }
 

@@ -189,16 +189,19 @@ func TestAPrimaryResumesWhenTheNameThatItAwaitsIsFree(t *testing.T) {
 		},
 	} {
 		s, h := ownedSource(t, nil)
-		if news, ok := s.AwaitName(s.informer, "shop/settings", "home"); !news || !ok {
-			t.Errorf("%s: news %v, ok %v; want both", name, news, ok)
+		await := func(place source.Place, primary string) (news bool) {
+			return source.AwaitName([]source.Source{s}, place, "shop/settings", primary)
 		}
-		if news, _ := s.AwaitName(s.informer, "shop/settings", "home"); news {
+		if !await(s.Place(), "home") {
+			t.Errorf("%s: it is no news", name)
+		}
+		if await(s.Place(), "home") {
 			t.Errorf("%s: it is news twice", name)
 		}
-		if _, ok := s.AwaitName(stillInformer(), "shop/settings", "home"); ok {
+		if await(source.Place{Informer: stillInformer()}, "home") {
 			t.Errorf("%s: the source takes another informer for its own", name)
 		}
-		s.AwaitName(s.informer, "shop/settings", "forgotten")
+		await(s.Place(), "forgotten")
 		s.ForgetNames("forgotten")
 		s.updated(t.Context(), object("settings", "away"), object("settings", "away"))
 		s.deleted(t.Context(), object("other", ""))

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -9,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -89,4 +91,19 @@ func OutcomeOf(it queue.Item, v source.View, a Attempt) Outcome {
 		o.Verdict = Failed
 	}
 	return o
+}
+
+// awaitsName is the error of a key that wants a name which somebody else has.
+type awaitsName interface {
+	error
+	AwaitsName()
+}
+
+// failureOf is what the condition says of an attempt that failed. What has the name that a key wants may change from
+// one attempt to the next, and then the condition is written again, as for all that a key waits for.
+func failureOf(err error) string {
+	if _, ok := errors.AsType[awaitsName](err); ok {
+		return record.WaitsFor + "a name: " + err.Error()
+	}
+	return err.Error()
 }

@@ -134,7 +134,7 @@ func (r *RecordedLife) WriteOutcome(
 	case came == Terminal:
 		condition = record.Condition(metav1.ConditionFalse, entity.ReasonTerminal, a.Err.Error(), v.Revision)
 	case came == Failed:
-		condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, a.Err.Error(), v.Revision)
+		condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, failureOf(a.Err), v.Revision)
 	}
 	if came == Succeeded && a.Pending == "" && a.Requeue == 0 { // all that it wants is written
 		r.Keys.Amend(it.Key, func(s *keytable.State) { s.ContestedFrom = 0 })

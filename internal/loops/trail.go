@@ -62,7 +62,7 @@ type Trail struct {
 // NewTrail returns the Trail of a key whose last run ended now.
 func NewTrail(now time.Time) *Trail { return &Trail{ended: now} }
 
-// Wrote notes a write of the key's reconcile. It is an ownwrites.Observer.
+// Wrote notes a write of the key's reconcile. It is an ownwrites.Follower.
 func (t *Trail) Wrote(of any, version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

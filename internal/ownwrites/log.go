@@ -24,8 +24,8 @@ type Versioned interface {
 	Version() (of any, version string)
 }
 
-// Observer is told of each write that is added to a Log, also of those that another one follows.
-type Observer interface {
+// Follower is told of each write that is added to a Log, also of those that another one follows.
+type Follower interface {
 	// Wrote is told of a write, as Versioned. It must not call the Log.
 	Wrote(of any, version string)
 }
@@ -33,8 +33,8 @@ type Observer interface {
 // Log holds what was written under a context until the caches show it; of one key of one cache the last write. The zero
 // value is ready. Its methods may be called concurrently.
 type Log struct {
-	// Observer is told of what is added and knows its version; nil: nobody is. It is set before the first write.
-	Observer Observer
+	// Follower is told of what is added and knows its version; nil: nobody is. It is set before the first write.
+	Follower Follower
 
 	mu     sync.Mutex
 	writes []logged
@@ -72,9 +72,9 @@ func LogOf(ctx context.Context) *Log {
 // whose writes are reached in turn needs one key for all.
 func (l *Log) Add(cache any, key string, write Write) {
 	at := place{cache, key}
-	if l.Observer != nil {
+	if l.Follower != nil {
 		if known, ok := write.(Versioned); ok {
-			l.Observer.Wrote(known.Version())
+			l.Follower.Wrote(known.Version())
 		}
 	}
 	l.mu.Lock()

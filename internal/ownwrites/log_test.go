@@ -148,7 +148,7 @@ func (v *versions) Wrote(of any, version string) { *v = append(*v, fmt.Sprint(of
 func TestAnObserverIsToldOfEachWriteWhoseVersionIsKnown(t *testing.T) {
 	var told versions
 	c := &fakeCache{}
-	log := &ownwrites.Log{Observer: &told}
+	log := &ownwrites.Log{Follower: &told}
 	never := func() bool { return false }
 	for _, version := range []string{"5", "7", "6"} {
 		log.Add(c, "a", ownwrites.Shown{Of: "pods", As: version, Polled: never})

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,12 +22,14 @@ import (
 // NATS is a source of the documents of a client, and of their records unless it is the primary.
 type NATS[T entity.IEntity] struct {
 	NATSConfig
+	Names
 	client entity.IEntityClient[T]
 	sink   Sink
 
 	handlers Handlers
 	release  []func()
 	health   health.Errors // by bucket
+	unowned  atomic.Bool   // an entity was written without an owner
 }
 
 // NATSConfig says what a source in NATS is for.
@@ -37,6 +41,7 @@ type NATSConfig struct {
 	Open    bool                                // the entities may name owners in other namespaces
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
+	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: nobody waits
 }
 
 // NewNATS makes a source that tells the sink of the entities of a client. The sink is set with SetSink.
@@ -61,12 +66,18 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 		AddFunc: func(obj any, initial bool) { s.sink.Created(ctx, s.withStatus(obj), initial) },
 		UpdateFunc: func(oldObj, newObj any) {
 			s.sink.Updated(ctx, s.withStatus(oldObj), s.withStatus(newObj))
+			if after := newObj.(metav1.Object); s.IsAwaited(after) && owner.Changed(oldObj.(metav1.Object), after) {
+				s.freed(after)
+			}
 		},
 		DeleteFunc: func(obj any) {
 			if _, ok := obj.(T); ok {
 				obj = s.withStatus(obj)
 			}
 			s.sink.Deleted(ctx, obj)
+			if gone, ok := MetaObject(obj); ok {
+				s.freed(gone)
+			}
 		},
 	})
 	if err != nil || s.client.Records() == nil {
@@ -82,6 +93,16 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 		UpdateFunc: func(before, after any) { s.statusChanged(ctx, before, after) },
 		DeleteFunc: func(obj any) { s.statusChanged(ctx, obj, nil) },
 	})
+}
+
+// freed is for an entity that is gone, or that another owns by now.
+func (s *NATS[T]) freed(obj metav1.Object) {
+	if s.Resume == nil {
+		return
+	}
+	for _, key := range s.Freed(obj) {
+		s.Resume(key)
+	}
 }
 
 // acquire starts the client's caches and listens to their health.
@@ -199,6 +220,9 @@ func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
 	}
 	return objects, err
 }
+
+// noteUnowned reports, once, that an entity was written without an owner.
+func (s *NATS[T]) noteUnowned() (first bool) { return s.unowned.CompareAndSwap(false, true) }
 
 // Prunes implements prune.Source.
 func (s *NATS[T]) Prunes() bool { return s.Prune }

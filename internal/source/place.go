@@ -9,9 +9,19 @@ type Placed interface {
 	AnyNamespace() bool
 }
 
+// OwnedOf returns those sources in which primaries own something.
+func OwnedOf(sources []Source) (owned []Owned) {
+	for _, s := range sources {
+		if s, ok := s.(Owned); ok && s.Owns() {
+			owned = append(owned, s)
+		}
+	}
+	return owned
+}
+
 // Confined reports whether the objects of a place are secondaries, and may not name owners in other namespaces.
-func Confined(owned []Owned, place Place) (confined bool) {
-	for _, s := range owned {
+func Confined(sources []Source, place Place) (confined bool) {
+	for _, s := range OwnedOf(sources) {
 		if s, ok := s.(Placed); ok && s.Place() == place {
 			if s.AnyNamespace() {
 				return false
@@ -20,6 +30,22 @@ func Confined(owned []Owned, place Place) (confined bool) {
 		}
 	}
 	return confined
+}
+
+// NoteUnowned notes that an entity of a place was written without an owner. first is true once for each source in which
+// primaries own something; kind is that of its entities.
+func NoteUnowned(sources []Source, place Place) (kind string, first bool) {
+	for _, s := range OwnedOf(sources) {
+		s, ok := s.(interface {
+			Placed
+			Kind() string
+			noteUnowned() bool
+		})
+		if ok && s.Place() == place && s.noteUnowned() {
+			kind, first = s.Kind(), true
+		}
+	}
+	return kind, first
 }
 
 // Place is where secondaries are, as a reconcile names it: a bucket, or a Kubernetes informer.

@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"internal/record": {"internal/answers", "internal/owner", "internal/source", "internal/backoff"},
 	// The reconcile's writes and the sources' events meet in it.
 	"internal/loops":         {"internal/mergediff", "internal/operation", "internal/guard", "internal/foreign"},
-	"internal/source":        {"entity", "internal/loops", "internal/guard", "internal/health", "internal/queue", "internal/ownerproof"},
+	"internal/source":        {"internal/loops", "internal/guard", "internal/health", "internal/queue", "internal/owner"},
 	"internal/owner":         {"entity", "internal/ownerproof"},
 	"internal/managedfields": {"entity"},
 	"internal/applied":       {"internal/managedfields", "internal/mergediff", "internal/owner"},
@@ -80,14 +80,16 @@ var mayImport = map[string][]string{
 	"internal/resync":        {"internal/counts"},
 	"internal/observing":     {"internal/counts"},
 	"internal/telling":       {"internal/lifecycle"},
+	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
+	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
 		"internal/asyncwrites", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
 		"internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
 	},
 
 	// What users import.
-	"controller":        {"internal/conflict", "internal/engine", "internal/rbac"},
-	"kube":              {"controller", "internal/applied"},
+	"controller":        {"internal/engine", "internal/rbac", "internal/secondary"},
+	"kube":              {"controller", "internal/kubeoverlay"},
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 }
 

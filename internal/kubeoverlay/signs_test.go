@@ -1,4 +1,4 @@
-package kube
+package kubeoverlay
 
 import (
 	"sync/atomic"
@@ -40,21 +40,21 @@ func TestAWriteBelowTheCacheIsASign(t *testing.T) {
 			informer := syncedInformer{cache.NewSharedIndexInformer(
 				&cache.ListWatch{}, &corev1.ConfigMap{}, 0, cache.Indexers{})}
 			s := &signs{}
-			o := newOverlay(informer, s)
+			o := New(informer, s)
 			var items []any
 			if test.cached != nil {
 				items = append(items, test.cached)
 			}
 			must(t, informer.GetStore().Replace(items, "1000"))
-			w := ownWrite{uid: "a"}
+			w := Write{uid: "a"}
 			if test.write != nil {
-				w = writeOf(test.write)
+				w = WriteOf(test.write)
 			}
-			o.add(t.Context(), "shop/settings", w)
+			o.Add(t.Context(), "shop/settings", w)
 			if signed := s.suspected.Load() > 0; signed != test.sign {
 				t.Errorf("%s: a sign is %v, want %v", name, signed, test.sign)
 			}
-			time.Sleep(2 * overlayTTL)
+			time.Sleep(2 * longest)
 		})
 	}
 }
@@ -62,29 +62,29 @@ func TestAWriteBelowTheCacheIsASign(t *testing.T) {
 // TestAWriteThatTheCacheDoesNotShowIsASign once there was time for it, until the cache shows it.
 func TestAWriteThatTheCacheDoesNotShowIsASign(t *testing.T) {
 	for name, test := range map[string]struct {
-		write ownWrite
+		write Write
 		show  func(cache.Store) error
 	}{
-		"write":  {writeOf(version("a", "10")), func(s cache.Store) error { return s.Update(version("a", "10")) }},
-		"delete": {ownWrite{uid: "a"}, func(s cache.Store) error { return s.Delete(version("a", "9")) }},
+		"write":  {WriteOf(version("a", "10")), func(s cache.Store) error { return s.Update(version("a", "10")) }},
+		"delete": {Write{uid: "a"}, func(s cache.Store) error { return s.Delete(version("a", "9")) }},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o, store := overlaid()
 			s := o.signs.(*signs)
 			must(t, store.Add(version("a", "9")))
-			o.add(t.Context(), "shop/settings", test.write)
-			time.Sleep(overlayLate)
+			o.Add(t.Context(), "shop/settings", test.write)
+			time.Sleep(lateAfter)
 			if n := s.unshown.Load(); n > 0 {
 				t.Errorf("%s: it was a sign %d times before there was time", name, n)
 			}
-			time.Sleep(overlayPrune)
+			time.Sleep(pruneEvery)
 			synctest.Wait()
 			n := s.unshown.Load()
 			if n != 1 {
 				t.Errorf("%s: it was a sign %d times, want once", name, n)
 			}
 			must(t, test.show(store))
-			time.Sleep(2 * overlayPrune)
+			time.Sleep(2 * pruneEvery)
 			if s.unshown.Load() != n {
 				t.Errorf("%s: it is a sign though the cache shows it", name)
 			}

@@ -1,0 +1,30 @@
+package keytable
+
+// toldMost is of how many objects a key keeps what was told. Of more nothing is told.
+const toldMost = 16
+
+// told is what the primary's events say of objects that it wanted and did not get, by object.
+type told map[string]string
+
+// IsNews notes that a key's event says this of an object; news is false if its last one about the object said the same.
+// All is forgotten when an attempt succeeds, and when the primary changes.
+func (k *Table) IsNews(key, object, says string) (news bool) {
+	k.Change(key, func(s *State) {
+		if s.told == nil {
+			s.told = &told{}
+		}
+		before, known := (*s.told)[object]
+		if news = before != says && (known || len(*s.told) < toldMost); news {
+			(*s.told)[object] = says
+		}
+	})
+	return news
+}
+
+// Succeeded forgets the failed attempts of a key, as far as they are over, and what its events said of them.
+func (s *State) Succeeded(pending bool) {
+	s.Unanswered, s.Parked, s.told = nil, nil, nil
+	if !pending {
+		s.Failures = 0 // what goes on behind an API may fail yet, and the next try then comes later
+	}
+}

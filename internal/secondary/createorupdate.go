@@ -1,0 +1,167 @@
+package secondary
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/conflict"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Result says what CreateOrUpdate did. It is "unchanged" with each error.
+type Result string
+
+// The results of CreateOrUpdate.
+const (
+	Unchanged Result = "unchanged"
+	Created   Result = "created"
+	Updated   Result = "updated"
+)
+
+// CreateOrUpdate is CreateOrUpdateWith of package controller.
+func CreateOrUpdate[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error, options Options,
+) (Result, error) {
+	key, template := source.ObjectKey(obj), obj.DeepCopyObject().(T)
+	what, place := What{Kind: client.Kind()}, source.Place{Bucket: client.Config().Bucket}
+	claim, err := NewClaim(ctx, what, place, template, options)
+	result := Unchanged
+	if err == nil {
+		result, err = createOrUpdate(ctx, client, obj, readCached, claim, mutate)
+	}
+	for tries := 0; again(ctx, claim, err, tries) && conflict.Pause(ctx, tries); tries++ {
+		conflict.Assign(obj, template.DeepCopyObject().(T))
+		result, err = createOrUpdate(ctx, client, obj, readLive, claim, mutate)
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		err = refused.error
+		claim.Tell(ctx, err)
+	}
+	if err != nil {
+		return Unchanged, fmt.Errorf("create or update %s %q: %w", client.Kind(), key, err)
+	}
+	return result, nil
+}
+
+// again reports whether a write is worth another try. The leader is asked before one is refused, since the cache may be
+// behind; and once more when the primary waits for the name, since it may have become free before.
+func again(ctx context.Context, claim Claim, err error, tries int) bool {
+	if _, refused := errors.AsType[*refusal](err); refused {
+		return tries == 0 || claim.Await(ctx)
+	}
+	return conflict.Is(err)
+}
+
+// refusal marks the error of a write that is refused because of whose the entity is: mutate may return such an error,
+// too, about something else.
+type refusal struct{ error }
+
+type readFrom bool
+
+const (
+	readCached readFrom = false
+	readLive   readFrom = true
+)
+
+func createOrUpdate[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], obj T, from readFrom, claim Claim, mutate func(T) error,
+) (Result, error) {
+	key := source.ObjectKey(obj)
+	before, err := read(ctx, client, key, from)
+	exists := err == nil
+	switch {
+	case exists:
+		if err := claim.MayWrite(before); err != nil {
+			return Unchanged, &refusal{err}
+		}
+		conflict.Assign(obj, before)
+		before = before.DeepCopyObject().(T)
+	case !apierrors.IsNotFound(err):
+		return Unchanged, err
+	}
+	was := owner.NamedBy(obj)
+	if err := mutate(obj); err != nil {
+		return Unchanged, fmt.Errorf("mutate: %w", err)
+	}
+	if source.ObjectKey(obj) != key {
+		return Unchanged, fmt.Errorf("mutate must not change name or namespace, it made %q of %q",
+			source.ObjectKey(obj), key)
+	}
+	var existing metav1.Object
+	if exists {
+		existing = before
+		entity.KeepMarks(before, obj)
+	}
+	if err := claim.Settle(was, obj, existing); err != nil {
+		return Unchanged, &refusal{err}
+	}
+	late := stamp(ctx, client.Config().Bucket, obj, existing)
+	if !exists {
+		return Created, conflict.Of(client.Create(ctx, obj))
+	}
+	same, err := sameDocument(before, obj)
+	if err != nil || same {
+		return Unchanged, err
+	}
+	late()
+	return Updated, conflict.Of(client.Update(ctx, obj))
+}
+
+func read[T entity.IEntity](
+	ctx context.Context, client entity.IEntityClient[T], key string, from readFrom,
+) (T, error) {
+	if from == readCached {
+		return client.Lister().Get(key)
+	}
+	return client.Get(ctx, key)
+}
+
+// stamp gives obj the primary's revision and proof, inside a reconcile. late is to be called before a write that has
+// another reason: a stamp that is missing is none.
+func stamp(ctx context.Context, bucket string, obj, existing metav1.Object) (late func()) {
+	late = func() {}
+	r, ok := current.Of(ctx)
+	if !ok {
+		return late
+	}
+	primary := r.Primary()
+	r.Prove(obj, ownerproof.Bucket(bucket)) // one that is missing, or older, is a reason to write
+	switch {
+	case existing == nil:
+		primary.Stamp.Set(obj)
+	case owner.StampOf(existing).IsNone() && primary.Stamp.ContestedFrom == 0:
+		late = func() { primary.Stamp.Set(obj) }
+	default:
+		primary.StampOver(existing).Set(obj)
+	}
+	return late
+}
+
+// sameDocument compares everything but the status.
+func sameDocument(a, b any) (bool, error) {
+	if reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) { // the first is quicker, and mostly says it
+		return true, nil
+	}
+	documents := [2]map[string]any{}
+	for i, obj := range []any{a, b} {
+		data, err := json.Marshal(obj)
+		if err != nil {
+			return false, fmt.Errorf("encode: %w", err)
+		}
+		if err := json.Unmarshal(data, &documents[i]); err != nil {
+			return false, fmt.Errorf("encode: %w", err)
+		}
+		delete(documents[i], "status")
+	}
+	return reflect.DeepEqual(documents[0], documents[1]), nil
+}
