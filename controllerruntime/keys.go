@@ -9,6 +9,8 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	ops "github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,10 +18,23 @@ import (
 )
 
 // EnqueueKey makes a key due now, for the given reason. See controller.Controller.Enqueue.
+//
+// A replica that waits for the lease keeps what is enqueued for OperationSecondary, OperationTertiary or
+// OperationExternal only if the primary exists, as an override of HandleSecondary enqueues it; what is owed to a primary
+// that is gone, its record tells when the replica leads. What is enqueued for another reason is kept.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKey(key string, operation controller.Operation) {
-	if r.controller != nil {
+	switch {
+	case r.controller == nil:
+	case isOfASource(operation) && !r.engine.Leads():
+		r.engine.Notice(key, ops.Of(operation), queue.Secondary)
+	default:
 		r.controller.Enqueue(key, operation)
 	}
+}
+
+// isOfASource reports whether a reason is an event of something else than the primary.
+func isOfASource(op controller.Operation) bool {
+	return op == OperationSecondary || op == OperationTertiary || op == OperationExternal
 }
 
 // EnqueueKeyAfter makes a key due after a delay, which no event cancels. Of two delays for one key the shorter wins.

@@ -28,7 +28,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	defer cancel(nil)
 	if e.brake != nil {
 		e.leadership.wait(false)
-		defer e.leadership.wait(true)
+		defer e.standBy()
 		if err := e.awaitRecords(ctx, won.Revision); err != nil {
 			logger.V(2).Info("Lease lost before the records were read", "err", err)
 			return
