@@ -30,7 +30,7 @@ import (
 // annotations, or the labels, is still found. One that has lost both is never deleted; where a handle wrote it,
 // Stats().Unmarked counts it. Nor is one whose labels name another owner or installation than its annotations do;
 // Stats().Contradicting counts it. Labels hold only a hash of a long key, so events of an object with such labels alone
-// do not reach its owner.
+// reach its owner only while that exists.
 //
 // An owner in another namespace does not count, see WithOwnersInOtherNamespaces; nor does one that never was, see
 // Stats.NeverWas.

@@ -173,11 +173,9 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.C
 	}
 	r.mu.Lock()
 	r.recorder = events
-	r.engine.SetWorkers(threadiness)
-	r.engine.SetRecorder(events)
-	if r.strict {
-		r.engine.RequireInstance()
-	}
+	r.engine.Change(func(o *engine.Options) {
+		o.Workers, o.Recorder, o.RequireInstance = threadiness, events, r.strict
+	})
 	r.mu.Unlock()
 	return r.controller.Run(ctx)
 }

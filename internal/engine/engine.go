@@ -18,6 +18,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -47,6 +48,7 @@ type Engine struct {
 	brake     *brake.Brake // nil without teardown, as is the next
 	teardown  *teardown.Teardown
 	keys      keytable.Table
+	hashes    owner.Hashes // of the primaries
 	life      lifecycle.Lifecycle
 	contexts  current.Config  // of reconciles
 	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
@@ -142,14 +144,8 @@ func (e *Engine) addSources() error {
 	return nil
 }
 
-// SetWorkers sets how many keys are reconciled at once, before run.
-func (e *Engine) SetWorkers(n int) { e.opts.Workers = n }
-
-// RequireInstance has what names no installation taken for another one's, before run.
-func (e *Engine) RequireInstance() { e.opts.RequireInstance = true }
-
-// SetRecorder says who takes events, before run.
-func (e *Engine) SetRecorder(r eventRecorder) { e.opts.Recorder = r }
+// Change changes options that are read while the engine runs, before run.
+func (e *Engine) Change(change func(*Options)) { change(&e.opts) }
 
 // Sources are all sources, the primary's first.
 func (e *Engine) Sources() []source.Source { return e.sources }

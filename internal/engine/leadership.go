@@ -27,11 +27,7 @@ func (l *leadership) wait(waits bool) {
 // secondaries that were listed before the primaries name owners of which nobody could tell yet.
 func (e *Engine) standBy() {
 	e.leadership.wait(true)
-	for _, key := range e.queue.Keys() {
-		if !e.primary.Exists(key) {
-			e.queue.CancelDue(key)
-		}
-	}
+	e.queue.CancelDueUnless(e.primary.Exists)
 }
 
 // Notice makes a key due because of something that a source told. A standby keeps keys that exist, so that it takes

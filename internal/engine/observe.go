@@ -34,6 +34,7 @@ func (o observer) Added(key string, initial bool, passes func() bool) {
 
 func (o observer) noteExists(key string) {
 	o.keys.ForgetDelete(key)
+	o.hashes.Note(key, true)
 	if o.brake != nil {
 		o.brake.Forget(key) // also where a predicate keeps the key from the queue
 	}
@@ -50,6 +51,7 @@ func (o observer) Changed(key string, passes func() bool) {
 
 // Deleted remembers what vanished and how. Predicates decide only about the hurry, because a teardown is owed anyway.
 func (o observer) Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool) {
+	o.hashes.Note(key, false)
 	o.keys.Change(key, func(s *keytable.State) {
 		s.NewlyDecodable, s.DeletedAnchor, s.Failures = false, nil, 0
 		s.Deleted = &keytable.ObservedDelete{

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -37,13 +36,6 @@ func (q *Queue) Remembered() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.entries)
-}
-
-// Keys are the keys of which the queue knows anything, in no order.
-func (q *Queue) Keys() []string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return slices.Collect(maps.Keys(q.entries))
 }
 
 // Pending returns why the next run of a key is due or delayed; a user's delay apart.
