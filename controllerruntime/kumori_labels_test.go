@@ -196,3 +196,32 @@ func TestKumoriALabelThatReadsLikeAHashIsNoKey(t *testing.T) {
 		t.Errorf("its owner is %q", key)
 	}
 }
+
+// TestKumoriDecomposeWorksBeforeRun, where the id of the installation is not known yet, and where the arguments of the
+// runtime were wrong.
+func TestKumoriDecomposeWorksBeforeRun(t *testing.T) {
+	w := newWorld(t)
+	named := configMap("of-an-installation", "")
+	entity.SetOwner(named, "Site", "home", "an-installation")
+	theirs := configMap("of-another-kind", "")
+	entity.SetOwner(theirs, "Shop", "home", "an-installation")
+	for name, c := range map[string]*custom{
+		"ready":      kumori{sites: w.sites()}.custom(nil),
+		"no primary": kumori{kind: "Site"}.custom(nil),
+	} {
+		for obj, want := range map[metav1.Object]string{
+			named: "home", labelled(configMap("labelled", ""), "home"): "home",
+			owned(configMap("owned", ""), "home"): "home", theirs: "", configMap("free", ""): "",
+		} {
+			for _, handed := range []any{obj, cache.DeletedFinalStateUnknown{Obj: obj}} {
+				got, key, err := c.DecomposeKubeSecondaryResource(handed)
+				if err != nil || got != obj || key != want {
+					t.Errorf("%s: %T of %s is %q's, %v; want %q", name, handed, obj.GetName(), key, err, want)
+				}
+			}
+		}
+		if _, _, err := c.DecomposeKubeSecondaryResource("no object"); err == nil {
+			t.Errorf("%s: no error for what is no object", name)
+		}
+	}
+}

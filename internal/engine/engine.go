@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/asyncwrites"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
@@ -77,7 +78,7 @@ type Engine struct {
 func New[T entity.IEntity](
 	name string, client entity.IEntityClient[T], reconcile Reconcile, opts Options,
 ) (*Engine, error) {
-	if err := checkNew(name, client, reconcile, opts.WithoutTeardown); err != nil {
+	if err := checkNew(name, client, reconcile, &opts); err != nil {
 		return nil, err
 	}
 	e := &Engine{
@@ -220,19 +221,17 @@ var errNoStatusBucket = errors.New("the primary has no status bucket, " +
 	"give its client a StatusBucket, or accept that with WithoutTeardown()")
 
 func checkNew[T entity.IEntity](
-	name string, primary entity.IEntityClient[T], reconcile Reconcile, withoutTeardown bool,
+	name string, primary entity.IEntityClient[T], reconcile Reconcile, opts *Options,
 ) error {
 	switch {
-	case name == "":
-		return errors.New("a controller needs a name; it is kept in the status bucket and must not change")
 	case guard.IsNil(primary):
 		return errors.New("the primary's client is nil")
 	case reconcile == nil:
 		return errors.New("the reconciler is nil")
-	case primary.Records() == nil && !withoutTeardown:
+	case primary.Records() == nil && !opts.WithoutTeardown:
 		return errNoStatusBucket
 	}
-	return nil
+	return errors.Join(checks.Name(name), opts.Clients.Check(primary))
 }
 
 // self stands for the controller in events about the runtime.

@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/natsversion": {},
 	"internal/conflict":    {"internal/backoff"},
 	"internal/guard":       {},
+	"internal/checks":      {},
 	"internal/denials":     {},
 	"internal/answers":     {},
 	"internal/secrets":     {},
@@ -74,7 +75,7 @@ var mayImport = map[string][]string{
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
 	"internal/prune":         {"internal/current"},
 	"internal/engine": {
-		"internal/asyncwrites", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
+		"internal/asyncwrites", "internal/checks", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
 		"internal/prune", "internal/resync",
 	},
 
