@@ -45,7 +45,7 @@ type Options struct {
 	Clients          checks.Clients // of the sources in NATS
 
 	// What the Kumori API does differently.
-	Garbage         func(sweep func()) // instead of the sweep
+	Garbage         func(ctx context.Context, sweep, skip func()) // instead of the sweep; it calls one of them
 	WithoutCascade  bool
 	RequireInstance bool          // what names no installation is another's
 	Attach          func(*Engine) // is given the engine

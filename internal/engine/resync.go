@@ -8,45 +8,41 @@ import (
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/resync"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
-// resync sweeps once, and from then on enqueues every primary once in each interval, spread over it, and sweeps again
-// at its end.
+// resync enqueues every primary once in each interval, spread over it.
 func (e *Engine) resync(ctx context.Context) {
-	e.collectGarbage(ctx)
-	interval := e.opts.ResyncInterval
-	if interval <= 0 {
-		<-ctx.Done()
-		return
-	}
 	due := func(key string) {
 		if e.primary.Exists(key) {
 			e.queue.Add(key, operation.Of(operation.Resync), queue.Background)
 		}
 	}
-	for resync.Once(ctx, interval, e.primary.Keys(), due) {
-		e.collectGarbage(ctx)
+	for interval := e.opts.ResyncInterval; interval > 0 && resync.Once(ctx, interval, e.primary.Keys(), due); {
 	}
 }
 
-// collectGarbage runs the sweep, or what the Kumori API has instead.
+// collect runs the sweep, or what the Kumori API has instead, now and at the end of each interval.
+func (e *Engine) collect(ctx context.Context) {
+	if e.opts.ResyncInterval <= 0 {
+		e.collectGarbage(ctx)
+		return
+	}
+	wait.UntilWithContext(ctx, e.collectGarbage, e.opts.ResyncInterval)
+}
+
 func (e *Engine) collectGarbage(ctx context.Context) {
 	e.remindOwed()
 	if e.opts.Garbage == nil {
 		e.sweep(ctx)
 		return
 	}
-	swept := false
-	e.callback(ctx, "GarbageSecondaries", func() {
-		e.opts.Garbage(func() {
-			swept = true
-			e.sweep(ctx)
-		})
+	e.opts.Garbage(ctx, func() { e.sweep(ctx) }, func() {
+		if e.brake != nil {
+			e.brake.Sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
+		}
 	})
-	if !swept && e.brake != nil {
-		e.brake.Sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
-	}
 }
 
 // remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a

@@ -52,6 +52,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
 	loops.Go(func() { e.resync(klog.NewContext(ctx, logger)) })
+	loops.Go(func() { e.collect(klog.NewContext(ctx, logger)) })
 	e.APIs.BeginTerm()
 	handOut, endHandOut := context.WithCancel(termCtx)
 	defer endHandOut()
