@@ -16,9 +16,9 @@ import (
 // that it names as its owner, with OperationSecondary. Cascade and sweep delete the entities whose owner is gone. Run
 // starts the client's cache; nothing is reconciled before it has synced.
 //
-// Give a client once; New refuses it twice, and the client of the primary without [WithSelfOwnership]. Who may write the
-// entities says who owns them. An owner in another namespace does not count; see WithOwnersInOtherNamespaces. Nor does
-// one that never was; see Stats.NeverWas.
+// Give a client once; New refuses it twice, and the client of the primary without [WithSelfOwnership]. Who may write
+// the entities says who owns them. An owner in another namespace does not count; see WithOwnersInOtherNamespaces. Nor
+// does one that never was; see Stats.NeverWas.
 func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption) Option {
 	return func(o *engine.Options) error {
 		if guard.IsNil(client) {
@@ -77,9 +77,9 @@ func Watches[T entity.IEntity](
 	}
 }
 
-// WithSelfOwnership lets the client of the primary be one of those of Owns, so that primaries own primaries: an event of
-// one enqueues the other that it names as its owner, and it is deleted with its owner. Without the option New refuses
-// that.
+// WithSelfOwnership lets the client of the primary be one of those of Owns, so that primaries own primaries: an event
+// of one enqueues the other that it names as its owner, and it is deleted with its owner. Without the option New
+// refuses that.
 func WithSelfOwnership() Option {
 	return func(o *engine.Options) error {
 		o.Clients.SelfOwnership = true

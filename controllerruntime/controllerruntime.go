@@ -63,10 +63,10 @@ type syncing struct {
 // kubeClientset is for events about Kubernetes objects; nil if there are none. Kubernetes informers are the caller's to
 // start. A resyncInterval of 0 means never.
 //
-// One client, or one informer, in two slots for secondaries is one source: HandleSecondary hears of each event once. The
-// same holds for tertiaries. What is a secondary and a tertiary is told to HandleSecondary once and to HandleTertiary
-// once. The primary's own client may be a tertiary; as a secondary it needs controller.WithSelfOwnership, see
-// WithOptions. Two clients of one bucket are two sources.
+// One client, or one informer, in two slots for secondaries is one source: HandleSecondary hears of each event once.
+// The same holds for tertiaries. What is a secondary and a tertiary is told to HandleSecondary once and to
+// HandleTertiary once. The primary's own client may be a tertiary; as a secondary it needs
+// controller.WithSelfOwnership, see WithOptions. Two clients of one bucket are two sources.
 func NewControllerRuntime[
 	TNatsPrim entity.IEntity,
 	TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4 entity.IEntity,

@@ -21,8 +21,8 @@ import (
 // EnqueueKey makes a key due now, for the given reason. See controller.Controller.Enqueue.
 //
 // A replica that waits for the lease keeps what is enqueued for OperationSecondary, OperationTertiary or
-// OperationExternal only if the primary exists, as an override of HandleSecondary enqueues it; what is owed to a primary
-// that is gone, its record tells when the replica leads. What is enqueued for another reason is kept.
+// OperationExternal only if the primary exists, as an override of HandleSecondary enqueues it; what is owed to a
+// primary that is gone, its record tells when the replica leads. What is enqueued for another reason is kept.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKey(key string, operation controller.Operation) {
 	r.enqueue(func() {
 		if isOfASource(operation) && !r.engine.Leads() {
@@ -150,8 +150,8 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Clean() {}
 // DecomposeKubeSecondaryResource returns the secondary, which it takes out of a DeletedFinalStateUnknown if need be,
 // and the key of the primary that owns it, as the annotations say, or the labels where these are gone. The key is "" if
 // the secondary names no owner, one of another kind, one of another installation, or the hash of a key that no primary
-// has. A secondary that names no installation is of this one, but for RequireInstance. An obj that is not an object with
-// metadata is an error.
+// has. A secondary that names no installation is of this one, but for RequireInstance. An obj that is not an object
+// with metadata is an error.
 //
 // It may be called at any time. The id of this installation is known once Run has begun; before, a secondary that names
 // an installation counts as one of this.

@@ -61,7 +61,8 @@ func allowed(number int, opt controller.Option) controller.Option {
 		if instead != "" {
 			return fmt.Errorf("option %d of WithOptions is %s", number, instead)
 		}
-		with.Workers, with.ResyncInterval, with.Recorder, with.Proofs = o.Workers, o.ResyncInterval, o.Recorder, o.Proofs
+		with.Workers, with.ResyncInterval = o.Workers, o.ResyncInterval
+		with.Recorder, with.Proofs = o.Recorder, o.Proofs
 		*o = with
 		return nil
 	}

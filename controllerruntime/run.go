@@ -22,10 +22,10 @@ import (
 const errPatience = 500 * time.Millisecond
 
 // Run starts threadiness workers (at least 1) and blocks until stopCh is closed. Then it waits, without limit, for the
-// workers to finish their current keys, and calls Clean. A fatal error ends Run; it is logged, with what to do, and sent
-// to errCh if somebody receives. So is what was wrong with the arguments of NewControllerRuntime and with the options.
-// errCh may be nil and never blocks Run for more than a moment. Errors that are retried are not sent. A runtime runs
-// once.
+// workers to finish their current keys, and calls Clean. A fatal error ends Run; it is logged, with what to do, and
+// sent to errCh if somebody receives. So is what was wrong with the arguments of NewControllerRuntime and with the
+// options. errCh may be nil and never blocks Run for more than a moment. Errors that are retried are not sent. A
+// runtime runs once.
 //
 // For a GarbageSecondaries that blocks Run waits ten seconds after the last worker. Then it leaves the call behind, in
 // its goroutine, calls Clean, and returns, with an error.

@@ -70,7 +70,8 @@ func (c *Clients) ownsItself(primary Client) error {
 	for _, client := range c.owned {
 		if Same(client, primary) {
 			return fmt.Errorf("the client of the primary, %[1]s, is one of the secondaries, so a %[1]s would own "+
-				"others, and go with its owner: say so with WithSelfOwnership(), or read them with Watches", primary.Kind())
+				"others, and go with its owner: say so with WithSelfOwnership(), or read them with Watches",
+				primary.Kind())
 		}
 	}
 	return nil

@@ -14,10 +14,7 @@ func (e *Engine) OwnersIn(s owner.Source) source.Mapper {
 	return func(_ context.Context, obj metav1.Object) ([]string, error) {
 		claim := e.Claim().In(s)
 		named, ours := claim.OwnerOf(obj)
-		key, hash := named.Key()
-		if ours && hash != "" {
-			key = e.hashes.KeyOf(hash, e.primary.Keys)
-		}
+		key := e.hashes.KeyOf(named, e.primary.Keys)
 		if !ours || !e.WellFormed(key) {
 			return nil, nil
 		}

@@ -64,10 +64,7 @@ func (e *Engine) BrakeState() (state brake.State) {
 	return state
 }
 
-// Degraded are the sources and buckets that do not work now, with the reason.
-func (e *Engine) Degraded() map[string]error { return e.health.Degraded() }
-
-// Health is what does not work now, for rooms above that report more.
+// Health is what does not work now, sources and buckets, with the reason. Rooms above may report more.
 func (e *Engine) Health() *health.Board { return e.health }
 
 // APIStats are those of the sources behind APIs, by kind.

@@ -14,8 +14,13 @@ type Hashes struct {
 	keys map[string]string // by hash; nil until the first question
 }
 
-// KeyOf returns the key of which that is the hash; "" if no primary has such a key. all are the keys that exist.
-func (h *Hashes) KeyOf(hash string, all func() []string) string {
+// KeyOf returns the key of an owner; "" if there is none, or only the hash of a key that no primary has. all are the
+// keys that exist.
+func (h *Hashes) KeyOf(named Named, all func() []string) string {
+	key, hash := named.Key()
+	if hash == "" {
+		return key
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.keys == nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestHashesFindTheKeysThatExist(t *testing.T) {
@@ -16,13 +17,14 @@ func TestHashesFindTheKeysThatExist(t *testing.T) {
 	all := func() []string { asked++; return []string{"home", "shop/home", long("long")} }
 	find := func(key, want string) {
 		t.Helper()
-		if got := hashes.KeyOf(entity.OwnerLabelValue(key), all); got != want {
+		labels := map[string]string{entity.OwnerKindLabel: "Site", entity.OwnerKeyLabel: entity.OwnerLabelValue(key)}
+		if got := hashes.KeyOf(owner.NamedBy(&metav1.ObjectMeta{Labels: labels}), all); got != want {
 			t.Errorf("of %q it finds %q, want %q", key, got, want)
 		}
 	}
 	find(long("long"), long("long"))
 	find("shop/home", "shop/home")
-	find("home", "") // which is no hash
+	find("home", "home") // which is no hash
 	find(long("none"), "")
 	hashes.Note(long("late"), true)
 	hashes.Note("shop/home", false)
