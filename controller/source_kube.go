@@ -134,7 +134,8 @@ func WithSourceName(name string) SourceOption {
 // set before is replaced: give it here instead. If the informer has been started already, nothing is set. What is wrong
 // then shows in the log only; Run asks the API server for the reason if the source does not sync.
 //
-// The Kumori API has no place for options. It leaves the handler of its informers alone, unless kube.New has set it.
+// The Kumori API has no place for options of sources. It leaves the handler of its informers alone, unless kube.New has
+// set it.
 func WithWatchErrorHandler(h cache.WatchErrorHandlerWithContext) SourceOption {
 	return func(o *sourceOptions) error {
 		if h == nil {
