@@ -156,7 +156,7 @@ func (p *player) refused(ctx context.Context, foo, deployment string, replicas i
 		return "", err
 	}
 	if *live.Spec.Replicas != replicas {
-		return "", fmt.Errorf("Deployment %s, which is not the Foo's, was changed", deployment)
+		return "", fmt.Errorf("the Deployment %s, which is not the Foo's, was changed", deployment)
 	}
 	events, err := recorder.List(ctx, p.js, recorder.Query{Kind: "Foo", Key: foo})
 	if err != nil {
