@@ -3,7 +3,9 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
@@ -40,8 +42,8 @@ type ControllerRuntime[
 	nameless   bool                              // the installation has no id, because there is no teardown
 	err        error                             // why Run cannot run
 
+	began    atomic.Bool // Run was called
 	mu       sync.Mutex
-	began    bool     // Run was called
 	early    []func() // what was enqueued before
 	strict   bool     // see RequireInstance
 	custom   IController
@@ -127,7 +129,9 @@ func NewControllerRuntime[
 // enqueued so far is enqueued again.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) build() error {
 	r.engine = nil
-	r.controller, r.err = controller.New(r.name, r.primary, controller.ReconcilerFunc(r.reconcile), r.opts...)
+	last := func(o *engine.Options) error { r.nameless = o.WithoutTeardown; return nil }
+	r.controller, r.err = controller.New(r.name, r.primary, controller.ReconcilerFunc(r.reconcile),
+		append(slices.Clip(r.opts), last)...)
 	if r.err == nil && r.primary.Kind() != r.kind {
 		r.err = fmt.Errorf("controller %q: its kind is %q, but its primary client's is %q; they must be equal",
 			r.name, r.kind, r.primary.Kind())

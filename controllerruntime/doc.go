@@ -29,10 +29,13 @@
 //     belongs to the primary, what another primary owns is refused, and writes end when the controller has to stop.
 //     [ControllerRuntime.Operations] says why the key is synced.
 //   - One client or informer in two slots of a sort tells each event once; in one for secondaries and one for
+//
 // tertiaries,
-//     once to each handler.
-//   - What blocks is bounded. A GarbageSecondaries that does not return shows in Stats().Degraded, stops no resync, and
-//     is left behind, with an error, ten seconds after the last worker has ended. Run returns then; the goroutine
+//
+//	  once to each handler.
+//	- What blocks is bounded. A GarbageSecondaries that does not return shows in Stats().Degraded, stops no resync, and
+//	  is left behind, with an error, ten seconds after the last worker has ended. Run returns then; the goroutine
+//
 // stays.
 //   - A replica that waits for the lease keeps the keys of primaries that exist, and no others.
 //   - What is wrong with the arguments is logged by Run, also where errCh is nil.

@@ -36,11 +36,11 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbage(ctx conte
 	done := make(chan struct{})
 	slow := time.AfterFunc(r.garbageSlow(), func() { r.reportGarbage(ctx, done) })
 	go func() {
-		defer func() { <-r.collecting }()
 		if err := guard.Call(func() error { r.customController().GarbageSecondaries(); return nil }); err != nil {
 			foreign.Logger(klog.FromContext(ctx)).Error(err, "GarbageSecondaries panicked; it is called again")
 		}
 		r.setSweep(nil)
+		<-r.collecting // before anybody learns of the end, who may look whether a call still runs
 		close(done)
 		if !slow.Stop() {
 			r.reportGarbage(ctx, done)

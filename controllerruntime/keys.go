@@ -41,7 +41,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) enqueue(do func()
 		}
 	}
 	r.mu.Lock()
-	if !r.began {
+	if !r.began.Load() {
 		r.early = append(r.early, ready)
 	}
 	r.mu.Unlock()
@@ -53,11 +53,19 @@ func isOfASource(op controller.Operation) bool {
 	return op == OperationSecondary || op == OperationTertiary || op == OperationExternal
 }
 
-// EnqueueKeyAfter makes a key due after a delay, which no event cancels. Of two delays for one key the shorter wins.
+// EnqueueKeyAfter makes a key due after a delay, which no event cancels. Of two delays for one key the shorter wins. A
+// replica that does not lead keeps no delay for the reasons that EnqueueKey names: the key, if it exists, is due when
+// the replica leads.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKeyAfter(
 	key string, operation controller.Operation, delay time.Duration,
 ) {
-	r.enqueue(func() { r.controller.EnqueueAfter(key, operation, delay) })
+	r.enqueue(func() {
+		if isOfASource(operation) && r.began.Load() && !r.engine.Leads() {
+			r.engine.Notice(key, ops.Of(operation), queue.Secondary)
+			return
+		}
+		r.controller.EnqueueAfter(key, operation, delay)
+	})
 }
 
 // Operations returns, inside SyncHandler, why the key is synced. At other times it is empty.

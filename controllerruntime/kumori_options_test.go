@@ -28,6 +28,7 @@ func TestKumoriOptionsOpenWhatHasNoArgument(t *testing.T) {
 		return errors.New("no")
 	})
 	c.EnqueueKey("early", controller.OperationManual) // stays, though the engine is made anew
+	c.EnqueueKeyAfter("late", controller.OperationSecondary, time.Millisecond)
 	var asked atomic.Int32
 	timing := controller.LeaseTiming{Duration: 5 * time.Second, RenewDeadline: 2 * time.Second,
 		RetryPeriod: 100 * time.Millisecond}

@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 )
@@ -71,6 +72,7 @@ func TestKumoriReplicaThatWaitsKeepsNoKeysThatAreGoneAlsoOfAnOverride(t *testing
 	waiting = kumori{sites: w.sites(), pages: w.pages()}.listening(func(obj any) {
 		if _, key, err := waiting.DecomposeKubeSecondaryResource(obj); err == nil && key != "" {
 			waiting.EnqueueKey(key, controller.OperationSecondary)
+			waiting.EnqueueKeyAfter(key, controller.OperationSecondary, time.Millisecond)
 		}
 	})
 	runKumori(t, waiting)
@@ -89,7 +91,9 @@ func TestKumoriReplicaThatWaitsKeepsNoKeysThatAreGoneAlsoOfAnOverride(t *testing
 	must(t, sites.Delete(ctx, "gone"))
 	must(t, pages.Create(ctx, owned(newPage("c", ""), "never-was")))
 	hears("c")
-	eventually(t, "and forgets what is gone", func() bool { return !pending("gone") && !pending("never-was") })
+	eventually(t, "and forgets what is gone", func() bool {
+		return !pending("gone") && !pending("never-was") && waiting.engine.Inside().Queue.Remembered() == 1
+	})
 	r.halt()
 	eventually(t, "what it kept is synced when it leads", func() bool {
 		return waiting.seen.with("home", controller.OperationSecondary) > 0

@@ -24,7 +24,7 @@ import (
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) WithOptions(opts ...controller.Option) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.began {
+	if r.began.Load() {
 		return fmt.Errorf("controller %q: WithOptions after Run has begun changes nothing: call it before Run", r.name)
 	}
 	for i, opt := range opts {

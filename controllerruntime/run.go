@@ -80,10 +80,11 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IControl
 	if guard.IsNil(r.custom) {
 		return nil, fmt.Errorf("controller %q: no custom controller: call SetCustomController before Run", r.name)
 	}
-	if r.began {
+	if r.began.Load() {
 		return nil, fmt.Errorf("controller %q: Run was called before; a runtime runs once: make a new one", r.name)
 	}
-	r.began, r.early = true, nil
+	r.began.Store(true)
+	r.early = nil
 	return r.custom, nil
 }
 

@@ -23,7 +23,7 @@ import (
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) kumoriOptions(o *engine.Options) error {
 	o.WithoutCascade = true
 	o.Garbage = r.garbage
-	o.Attach = func(e *engine.Engine) { r.engine, r.nameless = e, e.Inside().Options.WithoutTeardown }
+	o.Attach = func(e *engine.Engine) { r.engine = e }
 	return nil
 }
 
