@@ -28,16 +28,13 @@
 //   - [ControllerRuntime.Context] gives, inside SyncHandler, the context of the sync. Write with it: what is written
 //     belongs to the primary, what another primary owns is refused, and writes end when the controller has to stop.
 //     [ControllerRuntime.Operations] says why the key is synced.
-//   - One client or informer in two slots of a sort tells each event once; in one for secondaries and one for
-//
-// tertiaries,
-//
-//	  once to each handler.
-//	- What blocks is bounded. A GarbageSecondaries that does not return shows in Stats().Degraded, stops no resync, and
-//	  is left behind, with an error, ten seconds after the last worker has ended. Run returns then; the goroutine
-//
-// stays.
-//   - A replica that waits for the lease keeps the keys of primaries that exist, and no others.
+//   - One client or informer in two slots of a sort tells of each event once. In a slot for secondaries and one for
+//     tertiaries it tells each handler once.
+//   - What blocks is bounded. A GarbageSecondaries that does not return shows in Stats().Degraded, stops no resync, and
+//     is left behind, with an error, ten seconds after the last worker has ended. Run returns then; the goroutine
+//     stays.
+//   - A replica that waits for the lease keeps the keys of primaries that exist, and what was enqueued for another
+//     reason than a secondary, a tertiary or an external resource.
 //   - What is wrong with the arguments is logged by Run, also where errCh is nil.
 //
 // Objects that the original made name their owner by the labels kumori/ownerkind and kumori/ownerkey alone. They are
