@@ -21,7 +21,8 @@ type Controller[T entity.IEntity] struct {
 
 // New makes a controller; Run runs it. New itself starts nothing.
 //
-// The name is kept in the status bucket and must stay the same over restarts. Errors, logs and events carry it.
+// The name is kept in the status bucket and must stay the same over restarts. Errors, logs and events carry it. It has
+// 1 to 128 bytes of printable UTF-8.
 //
 // One status bucket serves one controller, and it is part of the primary client's configuration. So a client is the
 // primary of one controller only. It may be a source of other controllers, and anybody may read and write with it. Run

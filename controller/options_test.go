@@ -212,7 +212,8 @@ func TestEveryLimitOfAnOptionIsAccepted(t *testing.T) {
 		WithLogConstructor(func(base logr.Logger, _ Request) logr.Logger { return base }),
 		WithBrakeWindow(1), WithSweepDryRun(),
 		WithLeaseTiming(LeaseTiming{time.Second, 700 * time.Millisecond, 200 * time.Millisecond}),
-		WithPrimary(), WithPrimary(WithPredicate(PredicateFuncs{})), Owns(pages), Owns(pages), Watches(pages, noPages),
+		WithPrimary(), WithPrimary(WithPredicate(PredicateFuncs{})), Owns(pages), Owns(w.client("Draft", "drafts")),
+		Watches(pages, noPages),
 		OwnsKube(pods), WatchesKube(pods, noObjects),
 		OwnsExternal(external.Configure(&disks{},
 			external.Config{Interval: 1, Timeout: 1, Rate: 0.1, BackoffMin: 1, BackoffMax: 1, Settle: 1})))

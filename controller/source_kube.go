@@ -30,7 +30,7 @@ import (
 // annotations, or the labels, is still found. One that has lost both is never deleted; where a handle wrote it,
 // Stats().Unmarked counts it. Nor is one whose labels name another owner or installation than its annotations do;
 // Stats().Contradicting counts it. Labels hold only a hash of a long key, so events of an object with such labels alone
-// do not reach its owner.
+// reach its owner only while that exists.
 //
 // An owner in another namespace does not count, see WithOwnersInOtherNamespaces; nor does one that never was, see
 // Stats.NeverWas.
@@ -134,7 +134,8 @@ func WithSourceName(name string) SourceOption {
 // set before is replaced: give it here instead. If the informer has been started already, nothing is set. What is wrong
 // then shows in the log only; Run asks the API server for the reason if the source does not sync.
 //
-// The Kumori API has no place for options. It leaves the handler of its informers alone, unless kube.New has set it.
+// The Kumori API has no place for options of sources. It leaves the handler of its informers alone, unless kube.New has
+// set it.
 func WithWatchErrorHandler(h cache.WatchErrorHandlerWithContext) SourceOption {
 	return func(o *sourceOptions) error {
 		if h == nil {

@@ -16,8 +16,9 @@ import (
 // that it names as its owner, with OperationSecondary. Cascade and sweep delete the entities whose owner is gone. Run
 // starts the client's cache; nothing is reconciled before it has synced.
 //
-// Who may write the entities says who owns them. An owner in another namespace does not count; see
-// WithOwnersInOtherNamespaces. Nor does one that never was; see Stats.NeverWas.
+// Give a client once; New refuses it twice, and the client of the primary without [WithSelfOwnership]. Who may write
+// the entities says who owns them. An owner in another namespace does not count; see WithOwnersInOtherNamespaces. Nor
+// does one that never was; see Stats.NeverWas.
 func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption) Option {
 	return func(o *engine.Options) error {
 		if guard.IsNil(client) {
@@ -28,6 +29,7 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 			return err
 		}
 		so.needsTeardown(o)
+		o.Clients.Own(client)
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
 				Role: "Owns", Owner: e.Kind, Owned: true, Prune: so.prune, Open: so.open,
@@ -62,6 +64,7 @@ func Watches[T entity.IEntity](
 		if err := so.onlyForOwned(); err != nil {
 			return fmt.Errorf("Watches(%s): %w", client.Kind(), err)
 		}
+		o.Clients.Watch(client)
 		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
@@ -70,6 +73,16 @@ func Watches[T entity.IEntity](
 			s.SetSink(e.EventsOf(s, so.predicates, typed, OperationTertiary))
 			return s, nil
 		})
+		return nil
+	}
+}
+
+// WithSelfOwnership lets the client of the primary be one of those of Owns, so that primaries own primaries: an event
+// of one enqueues the other that it names as its owner, and it is deleted with its owner. Without the option New
+// refuses that.
+func WithSelfOwnership() Option {
+	return func(o *engine.Options) error {
+		o.Clients.SelfOwnership = true
 		return nil
 	}
 }

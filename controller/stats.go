@@ -164,7 +164,7 @@ func statsOf(e *engine.Engine) Stats {
 		s.Ready[len(s.Ready)-1-prio] = depth
 	}
 	s.Brake = BrakeState(e.BrakeState())
-	s.Degraded = e.Degraded()
+	s.Degraded = e.Health().Degraded()
 	s.BreakerOpened = c.BreakerOpened.Load()
 	for kind, api := range e.APIStats() {
 		if s.External == nil {

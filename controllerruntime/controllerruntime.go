@@ -3,23 +3,18 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/engine"
-	"github.com/nagi-runtime/nagi/internal/foreign"
-	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/recorder"
-	"github.com/nagi-runtime/nagi/recorder/kuberecorder"
-	"github.com/nats-io/nats.go/jetstream"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 )
 
 // ControllerRuntime is the engine under the API of the Kumori controllerruntime. It has one kind of primary, up to four
@@ -33,16 +28,24 @@ type ControllerRuntime[
 	TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4 entity.IEntity,
 	TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4 entity.IEntity,
 ] struct {
-	name          string
-	kubeClientset kubernetes.Interface
-	primary       entity.IEntityClient[TNatsPrim]
-	controller    *controller.Controller[TNatsPrim]
-	engine        *engine.Engine // the controller's
-	err           error          // why Run cannot run
+	name, kind     string
+	kubeClientset  kubernetes.Interface
+	primary        entity.IEntityClient[TNatsPrim]
+	resyncInterval time.Duration
+	patience       time.Duration // see garbagePatience
+	collecting     chan struct{} // holds an element while GarbageSecondaries runs
 
+	// What build makes of opts.
+	opts       []controller.Option
+	controller *controller.Controller[TNatsPrim] // nil if err is not
+	engine     *engine.Engine                    // the controller's
+	nameless   bool                              // the installation has no id, because there is no teardown
+	err        error                             // why Run cannot run
+
+	began    atomic.Bool // Run was called
 	mu       sync.Mutex
-	began    bool // Run was called
-	strict   bool // see RequireInstance
+	early    []func() // what was enqueued before
+	strict   bool     // see RequireInstance
 	custom   IController
 	recorder *recorder.Recorder // while Run runs
 	sweep    func()             // while garbage is collected
@@ -55,12 +58,17 @@ type syncing struct {
 	operations controller.Operations
 }
 
-// NewControllerRuntime makes a runtime. It never fails: Run reports what is wrong with the arguments, through its error
-// channel.
+// NewControllerRuntime makes a runtime. It never fails: Run reports what is wrong with the arguments, in the log and
+// through its error channel. WithOptions sets what has no argument.
 //
 // The name is kept in the status bucket and must stay the same over restarts. The kind must be the primary client's.
 // kubeClientset is for events about Kubernetes objects; nil if there are none. Kubernetes informers are the caller's to
 // start. A resyncInterval of 0 means never.
+//
+// One client, or one informer, in two slots for secondaries is one source: HandleSecondary hears of each event once.
+// The same holds for tertiaries. What is a secondary and a tertiary is told to HandleSecondary once and to
+// HandleTertiary once. The primary's own client may be a tertiary; as a secondary it needs
+// controller.WithSelfOwnership, see WithOptions. Two clients of one bucket are two sources.
 func NewControllerRuntime[
 	TNatsPrim entity.IEntity,
 	TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4 entity.IEntity,
@@ -88,34 +96,50 @@ func NewControllerRuntime[
 	r := &ControllerRuntime[
 		TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4,
 	]{
-		name: name, kubeClientset: kubeClientset, primary: primaryNatsClient, syncing: map[string]syncing{},
+		name: name, kind: kind, kubeClientset: kubeClientset, primary: primaryNatsClient, syncing: map[string]syncing{},
+		resyncInterval: resyncInterval, patience: garbagePatience, collecting: make(chan struct{}, 1),
 	}
-	opts := []controller.Option{
+	secondary := &role{name: secondaryRole, handle: r.handleSecondary}
+	tertiary := &role{name: tertiaryRole, handle: r.handleTertiary, update: r.handleTertiaryUpdate}
+	r.opts = []controller.Option{
 		controller.WithResyncInterval(resyncInterval), controller.WithGracePeriod(-1), r.kumoriOptions,
-		kumoriNats(secondaryNatsClient1, "secondary", r.handleSecondary),
-		kumoriNats(secondaryNatsClient2, "secondary", r.handleSecondary),
-		kumoriNats(secondaryNatsClient3, "secondary", r.handleSecondary),
-		kumoriNats(secondaryNatsClient4, "secondary", r.handleSecondary),
-		kumoriNats(terciaryNatsClient1, "tertiary", r.handleTertiary),
-		kumoriNats(terciaryNatsClient2, "tertiary", r.handleTertiary),
-		kumoriNats(terciaryNatsClient3, "tertiary", r.handleTertiary),
-		kumoriNats(terciaryNatsClient4, "tertiary", r.handleTertiary),
+		kumoriNats(secondary, secondaryNatsClient1),
+		kumoriNats(secondary, secondaryNatsClient2),
+		kumoriNats(secondary, secondaryNatsClient3),
+		kumoriNats(secondary, secondaryNatsClient4),
+		kumoriNats(tertiary, terciaryNatsClient1),
+		kumoriNats(tertiary, terciaryNatsClient2),
+		kumoriNats(tertiary, terciaryNatsClient3),
+		kumoriNats(tertiary, terciaryNatsClient4),
 	}
 	for i, informer := range secondarySharedInformers {
-		opts = append(opts, kumoriKube(informer, i, "secondary", r.handleSecondary))
+		r.opts = append(r.opts, kumoriKube(secondary, informer, i))
 	}
 	for i, informer := range terciarySharedInformers {
-		opts = append(opts, kumoriKube(informer, i, "tertiary", r.handleTertiary))
+		r.opts = append(r.opts, kumoriKube(tertiary, informer, i))
 	}
 	for _, client := range secondaryExternalClients {
-		opts = append(opts, kumoriExternal(client, r.handleSecondary))
+		r.opts = append(r.opts, kumoriExternal(client, r.handleSecondary))
 	}
-	r.controller, r.err = controller.New(name, primaryNatsClient, controller.ReconcilerFunc(r.reconcile), opts...)
-	if r.err == nil && primaryNatsClient.Kind() != kind {
-		r.err = fmt.Errorf("controller %q: its kind is %q, but its primary client's is %q; they must be equal",
-			name, kind, primaryNatsClient.Kind())
-	}
+	_ = r.build() // which Run returns
 	return r
+}
+
+// build makes the controller of the options there are, anew if there is one: nothing of it has been started. What was
+// enqueued so far is enqueued again.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) build() error {
+	r.engine = nil
+	last := func(o *engine.Options) error { r.nameless = o.WithoutTeardown; return nil }
+	r.controller, r.err = controller.New(r.name, r.primary, controller.ReconcilerFunc(r.reconcile),
+		append(slices.Clip(r.opts), last)...)
+	if r.err == nil && r.primary.Kind() != r.kind {
+		r.err = fmt.Errorf("controller %q: its kind is %q, but its primary client's is %q; they must be equal",
+			r.name, r.kind, r.primary.Kind())
+	}
+	for _, enqueue := range r.early {
+		enqueue()
+	}
+	return r.err
 }
 
 // SetCustomController sets the controller whose SyncHandler, HandleSecondary, GarbageSecondaries and Clean are called.
@@ -130,85 +154,6 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) customController(
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.custom
-}
-
-// errPatience is how long Run, when all has ended, waits for a receiver on errCh.
-const errPatience = 500 * time.Millisecond
-
-// Run starts threadiness workers (at least 1) and blocks until stopCh is closed. Then it waits, without limit, for the
-// workers to finish their current keys, and calls Clean. A fatal error ends Run; it is logged, and sent to errCh if
-// somebody receives. errCh may be nil and never blocks Run for more than a moment. Errors that are retried are not
-// sent. A runtime runs once.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Run(
-	threadiness int, stopCh <-chan struct{}, errCh chan<- error,
-) {
-	err := r.run(wait.ContextForChannel(stopCh), threadiness)
-	if err == nil {
-		return
-	}
-	foreign.Logger(klog.Background()).Error(err, "Controller failed", "controller", r.name)
-	timer := time.NewTimer(errPatience)
-	defer timer.Stop()
-	select {
-	case errCh <- err:
-	case <-timer.C: // nil, full, or nobody there; the log has it
-	}
-}
-
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.Context, threadiness int) error {
-	custom, err := r.begin()
-	if err != nil {
-		return err
-	}
-	defer r.clean(custom)
-	switch {
-	case r.err != nil:
-		return r.err
-	case threadiness < 1:
-		return fmt.Errorf("controller %q: threadiness is %d, at least 1 is needed", r.name, threadiness)
-	}
-	events, err := r.newRecorder()
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	r.recorder = events
-	r.engine.SetWorkers(threadiness)
-	r.engine.SetRecorder(events)
-	if r.strict {
-		r.engine.RequireInstance()
-	}
-	r.mu.Unlock()
-	return r.controller.Run(ctx)
-}
-
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IController, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if guard.IsNil(r.custom) {
-		return nil, fmt.Errorf("controller %q: no custom controller: call SetCustomController before Run", r.name)
-	}
-	if r.began {
-		return nil, fmt.Errorf("controller %q: Run was called before; a runtime runs once: make a new one", r.name)
-	}
-	r.began = true
-	return r.custom, nil
-}
-
-// clean ends Run. The custom controller may still record events in its Clean.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom IController) {
-	if err := guard.Call(func() error { custom.Clean(); return nil }); err != nil {
-		foreign.Logger(klog.Background()).Error(err, "Clean panicked", "controller", r.name)
-	}
-	r.mu.Lock()
-	events := r.recorder
-	r.recorder = nil
-	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), recorderPatience)
-	defer cancel()
-	if err := events.Close(ctx); err != nil {
-		foreign.Logger(klog.Background()).Info("Events lost at the end", "controller", r.name, "err", err)
-	}
 }
 
 // ReleaseBrake lets the deletes go that the brake holds; see controller.Controller.ReleaseBrake.
@@ -237,63 +182,4 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Stats() controlle
 	r.mu.Lock() // Run sets what it was told
 	defer r.mu.Unlock()
 	return r.controller.Stats()
-}
-
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) reconcile(
-	ctx context.Context, req controller.Request,
-) (controller.Result, error) {
-	r.mu.Lock()
-	r.syncing[req.Key] = syncing{ctx, req.Operations}
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		delete(r.syncing, req.Key)
-		r.mu.Unlock()
-	}()
-	return controller.Result{}, r.customController().SyncHandler(req.Key)
-}
-
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleSecondary(obj any) {
-	r.customController().HandleSecondary(obj)
-}
-
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleTertiary(obj any) {
-	if handler, ok := r.customController().(tertiaryHandler); ok {
-		handler.HandleTertiary(obj)
-	}
-}
-
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbage(sweep func()) {
-	r.mu.Lock()
-	r.sweep = sweep
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		r.sweep = nil
-		r.mu.Unlock()
-	}()
-	r.customController().GarbageSecondaries()
-}
-
-// recorderPatience is how long Run waits, when it ends, for events on their way.
-const recorderPatience = 2 * time.Second
-
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) newRecorder() (*recorder.Recorder, error) {
-	cfg := recorder.Config{Component: r.name, Scheme: scheme.Scheme}
-	if !guard.IsNil(r.kubeClientset) {
-		cfg.Kubernetes = kuberecorder.New(r.kubeClientset)
-	}
-	if client, ok := any(r.primary).(interface{ JetStream() jetstream.JetStream }); ok {
-		cfg.JetStream = client.JetStream()
-	}
-	events, err := recorder.New(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("controller %q: make the event recorder: %w", r.name, err)
-	}
-	for _, kind := range r.engine.Kinds() {
-		events.RegisterKind(kind)
-	}
-	var sample P
-	events.RegisterKind(r.primary.Kind(), sample)
-	return events, nil
 }

@@ -14,7 +14,9 @@ const (
 // *ControllerRuntime, writes SyncHandler, and overrides the methods that it wants to do differently.
 //
 // A custom controller may also have a method HandleTertiary(obj any). It is called with each tertiary that was added,
-// updated or deleted, as HandleSecondary is with secondaries; without it tertiaries enqueue nothing.
+// updated or deleted, as HandleSecondary is with secondaries; without it tertiaries enqueue nothing. It may have a
+// method HandleTertiaryUpdate(oldObj, newObj any), too. That is called instead of HandleTertiary for updates, those of
+// a status too, with the tertiary as it was and as it is: who was concerned only by the old one learns of it.
 type IController interface {
 	// Run runs the controller until stopCh is closed.
 	Run(threadiness int, stopCh <-chan struct{}, errCh chan<- error)
@@ -29,13 +31,21 @@ type IController interface {
 	// deleted before any list showed it. Objects of a Kubernetes informer belong to its cache and must not be modified.
 	HandleSecondary(obj any)
 	// GarbageSecondaries is called after the first sync and at each resync interval, to find secondaries whose owner is
-	// gone.
+	// gone. It has a goroutine of its own, and is not called again before it has returned. One that takes longer than
+	// ten seconds, or the interval, shows in Stats().Degraded and holds up nothing else. It should return soon after
+	// stopCh is closed: the end of Run waits ten seconds for it, and then leaves it behind.
 	GarbageSecondaries()
-	// Clean is called once, when Run ends, also if it failed. No worker runs any more.
+	// Clean is called once, when Run ends, also if it failed. No worker runs any more; a GarbageSecondaries that was
+	// left behind may.
 	Clean()
 }
 
 // tertiaryHandler is the optional part of a custom controller that hears of changes of tertiaries.
 type tertiaryHandler interface {
 	HandleTertiary(obj any)
+}
+
+// tertiaryUpdateHandler is the optional part of one that also hears what an updated tertiary was before.
+type tertiaryUpdateHandler interface {
+	HandleTertiaryUpdate(oldObj, newObj any)
 }

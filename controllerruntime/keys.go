@@ -9,6 +9,9 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	ops "github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,19 +19,53 @@ import (
 )
 
 // EnqueueKey makes a key due now, for the given reason. See controller.Controller.Enqueue.
+//
+// A replica that waits for the lease keeps what is enqueued for OperationSecondary, OperationTertiary or
+// OperationExternal only if the primary exists, as an override of HandleSecondary enqueues it; what is owed to a
+// primary that is gone, its record tells when the replica leads. What is enqueued for another reason is kept.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKey(key string, operation controller.Operation) {
-	if r.controller != nil {
+	r.enqueue(func() {
+		if isOfASource(operation) && !r.engine.Leads() {
+			r.engine.Notice(key, ops.Of(operation), queue.Secondary)
+			return
+		}
 		r.controller.Enqueue(key, operation)
-	}
+	})
 }
 
-// EnqueueKeyAfter makes a key due after a delay, which no event cancels. Of two delays for one key the shorter wins.
+// enqueue does it now, and before Run once more for each controller that build makes.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) enqueue(do func()) {
+	ready := func() {
+		if r.controller != nil {
+			do()
+		}
+	}
+	r.mu.Lock()
+	if !r.began.Load() {
+		r.early = append(r.early, ready)
+	}
+	r.mu.Unlock()
+	ready()
+}
+
+// isOfASource reports whether a reason is an event of something else than the primary.
+func isOfASource(op controller.Operation) bool {
+	return op == OperationSecondary || op == OperationTertiary || op == OperationExternal
+}
+
+// EnqueueKeyAfter makes a key due after a delay, which no event cancels. Of two delays for one key the shorter wins. A
+// replica that does not lead keeps no delay for the reasons that EnqueueKey names: the key, if it exists, is due when
+// the replica leads.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKeyAfter(
 	key string, operation controller.Operation, delay time.Duration,
 ) {
-	if r.controller != nil {
+	r.enqueue(func() {
+		if isOfASource(operation) && r.began.Load() && !r.engine.Leads() {
+			r.engine.Notice(key, ops.Of(operation), queue.Secondary)
+			return
+		}
 		r.controller.EnqueueAfter(key, operation, delay)
-	}
+	})
 }
 
 // Operations returns, inside SyncHandler, why the key is synced. At other times it is empty.
@@ -92,7 +129,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 		}
 	}
 	if key != "" {
-		r.engine.EnqueueOwner(key)
+		r.enqueue(func() { r.engine.EnqueueOwner(key) })
 	}
 }
 
@@ -120,9 +157,12 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Clean() {}
 
 // DecomposeKubeSecondaryResource returns the secondary, which it takes out of a DeletedFinalStateUnknown if need be,
 // and the key of the primary that owns it, as the annotations say, or the labels where these are gone. The key is "" if
-// the secondary names no owner, one of another kind, one of another installation, or only the hash of a key. A
-// secondary that names no installation is of this one, but for RequireInstance. An obj that is not an object with
-// metadata is an error.
+// the secondary names no owner, one of another kind, one of another installation, or the hash of a key that no primary
+// has. A secondary that names no installation is of this one, but for RequireInstance. An obj that is not an object
+// with metadata is an error.
+//
+// It may be called at any time. The id of this installation is known once Run has begun; before, a secondary that names
+// an installation counts as one of this.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSecondaryResource(
 	obj any,
 ) (secondaryResource metav1.Object, primaryKey string, err error) {
@@ -130,12 +170,24 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSeco
 	if !ok || guard.IsNil(secondaryResource) {
 		return nil, "", fmt.Errorf("controller %q: a secondary must be an object with metadata, got %T", r.name, obj)
 	}
-	if r.controller == nil {
-		return secondaryResource, "", nil
+	r.mu.Lock() // Run sets what it was told
+	defer r.mu.Unlock()
+	if r.engine == nil || r.engine.InstanceID() == "" && !r.nameless {
+		return secondaryResource, r.ownerOf(secondaryResource), nil
 	}
 	keys, err := r.engine.OwnersIn(everywhere{})(context.Background(), secondaryResource)
 	if err != nil || len(keys) == 0 {
 		return secondaryResource, "", err
 	}
 	return secondaryResource, keys[0], nil
+}
+
+// ownerOf is what the marks of a secondary say while the id of the installation is not known.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ownerOf(secondary metav1.Object) (key string) {
+	named, ours := owner.Claim{Kind: r.kind}.OwnerOf(secondary)
+	key, _ = named.Key()
+	if !ours || r.strict && named.Owner().Instance == "" || r.engine != nil && !r.engine.WellFormed(key) {
+		return ""
+	}
+	return key
 }

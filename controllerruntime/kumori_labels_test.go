@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -114,4 +115,113 @@ func TestKumoriHandleSecondaryAlsoGetsWhatHadAnotherLabel(t *testing.T) {
 		return c.seen.with("home", controller.OperationSecondary) > before &&
 			c.seen.with("other", controller.OperationSecondary) > 0
 	})
+}
+
+// rawLabelled names an owner in NATS as the original does there, where nothing checks what a label may hold.
+func rawLabelled(name, key string) *page {
+	p := newPage(name, "")
+	p.Labels = map[string]string{OwnerkindLabel: "Site", OwnerKeyLabel: key}
+	return p
+}
+
+// notALabelValue is a key that a label may not hold in Kubernetes.
+var notALabelValue = strings.Repeat("of-a-long-name-", 5) + "x"
+
+// TestKumoriOwnersThatLabelsAloneNameAreOwners of what is in NATS and in Kubernetes: their events reach them, they are
+// found by Decompose, OwnerOf and OwnedBy, and the sweep asks for those that are gone.
+func TestKumoriOwnersThatLabelsAloneNameAreOwners(t *testing.T) {
+	ctx := t.Context()
+	for _, key := range []string{"home", notALabelValue} {
+		t.Run(key, func(t *testing.T) {
+			w := newWorld(t)
+			sites, pages := w.sites(), w.pages()
+			server, informer := kubeInformer(t)
+			c := kumori{sites: sites, pages: pages, secondaries: []cache.SharedIndexInformer{informer},
+				resync: 50 * time.Millisecond}.custom(nil)
+			runKumori(t, c)
+			must(t, sites.Create(ctx, newSite(key, "")))
+			eventually(t, "the owner is synced", func() bool { return c.seen.count(key) > 0 })
+			woken := func() int { return c.seen.with(key, controller.OperationSecondary) }
+
+			before := woken()
+			must(t, pages.Create(ctx, rawLabelled("a", key)))
+			eventually(t, "the page's event reaches it", func() bool { return woken() > before })
+			before = woken()
+			server.Add(labelled(configMap("settings", ""), key))
+			eventually(t, "the config map's event reaches it", func() bool { return woken() > before })
+
+			for _, obj := range []metav1.Object{rawLabelled("a", key), labelled(configMap("settings", ""), "home")} {
+				want := obj.GetLabels()[OwnerKeyLabel]
+				if _, got, err := c.DecomposeKubeSecondaryResource(obj); err != nil || got != want {
+					t.Errorf("Decompose of %T finds %q, %v", obj, got, err)
+				}
+				if kind, got, ok := controller.OwnerOf(obj); !ok || kind != "Site" || got != want {
+					t.Errorf("OwnerOf of %T is %s %q, %v", obj, kind, got, ok)
+				}
+			}
+			owned, err := pages.Lister().OwnedBy("Site", key)
+			if must(t, err); len(owned) != 1 {
+				t.Errorf("the lister finds %d pages, want 1", len(owned))
+			}
+			for _, s := range c.engine.Sources()[1:] {
+				objects, err := s.(source.Owned).OwnedBy(key)
+				if must(t, err); len(objects) != 1 {
+					t.Errorf("%s finds %d objects, want 1", s, len(objects))
+				}
+			}
+			if c.Stats().Foreign > 0 {
+				t.Errorf("%d objects count as another installation's", c.Stats().Foreign)
+			}
+
+			must(t, sites.Delete(ctx, key))
+			eventually(t, "it is synced once it is gone", func() bool {
+				return c.seen.with(key, controller.OperationDelete) > 0 && c.Stats().TornDown > 0
+			})
+			garbage := c.seen.with(key, controller.OperationDelete)
+			eventually(t, "and again as long as there is garbage", func() bool {
+				return c.seen.with(key, controller.OperationDelete) > garbage
+			})
+		})
+	}
+}
+
+// TestKumoriALabelThatReadsLikeAHashIsNoKey: a primary of that name must not get what belongs to another one.
+func TestKumoriALabelThatReadsLikeAHashIsNoKey(t *testing.T) {
+	hash := entity.OwnerLabelValue(notALabelValue)
+	obj := rawLabelled("a", hash)
+	if !entity.IsOwnedBy(obj, "Site", notALabelValue) || entity.IsOwnedBy(obj, "Site", hash) {
+		t.Errorf("it is not of the one whose hash that is")
+	}
+	if _, key, ok := controller.OwnerOf(obj); ok {
+		t.Errorf("its owner is %q", key)
+	}
+}
+
+// TestKumoriDecomposeWorksBeforeRun, where the id of the installation is not known yet, and where the arguments of the
+// runtime were wrong.
+func TestKumoriDecomposeWorksBeforeRun(t *testing.T) {
+	w := newWorld(t)
+	named := configMap("of-an-installation", "")
+	entity.SetOwner(named, "Site", "home", "an-installation")
+	theirs := configMap("of-another-kind", "")
+	entity.SetOwner(theirs, "Shop", "home", "an-installation")
+	for name, c := range map[string]*custom{
+		"ready":      kumori{sites: w.sites()}.custom(nil),
+		"no primary": kumori{kind: "Site"}.custom(nil),
+	} {
+		for obj, want := range map[metav1.Object]string{
+			named: "home", labelled(configMap("labelled", ""), "home"): "home",
+			owned(configMap("owned", ""), "home"): "home", theirs: "", configMap("free", ""): "",
+		} {
+			for _, handed := range []any{obj, cache.DeletedFinalStateUnknown{Obj: obj}} {
+				got, key, err := c.DecomposeKubeSecondaryResource(handed)
+				if err != nil || got != obj || key != want {
+					t.Errorf("%s: %T of %s is %q's, %v; want %q", name, handed, obj.GetName(), key, err, want)
+				}
+			}
+		}
+		if _, _, err := c.DecomposeKubeSecondaryResource("no object"); err == nil {
+			t.Errorf("%s: no error for what is no object", name)
+		}
+	}
 }

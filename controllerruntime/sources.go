@@ -3,11 +3,13 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
@@ -29,10 +31,13 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) kumoriOptions(o *
 type handlerSink struct {
 	source fmt.Stringer
 	handle func(obj any)
+	update func(oldObj, newObj any) (handled bool) // nil handles none
 }
 
-func (s *handlerSink) call(ctx context.Context, obj any) {
-	if err := guard.Call(func() error { s.handle(obj); return nil }); err != nil {
+func (s *handlerSink) call(ctx context.Context, obj any) { s.guarded(ctx, func() { s.handle(obj) }) }
+
+func (s *handlerSink) guarded(ctx context.Context, call func()) {
+	if err := guard.Call(func() error { call(); return nil }); err != nil {
 		klog.FromContext(ctx).Error(err, "Handler of the custom controller panicked", "source", s.source.String())
 	}
 }
@@ -41,6 +46,13 @@ func (s *handlerSink) Created(ctx context.Context, obj metav1.Object, _ bool) { 
 
 // Updated also hands over the old object if it had another owner, who would otherwise not learn of its loss.
 func (s *handlerSink) Updated(ctx context.Context, oldObj, newObj metav1.Object) {
+	if s.update != nil {
+		handled := true // also where it panics
+		s.guarded(ctx, func() { handled = s.update(oldObj, newObj) })
+		if handled {
+			return
+		}
+	}
 	if entity.OwnerIndexValueOf(oldObj) != entity.OwnerIndexValueOf(newObj) {
 		s.call(ctx, oldObj)
 	}
@@ -49,35 +61,73 @@ func (s *handlerSink) Updated(ctx context.Context, oldObj, newObj metav1.Object)
 
 func (s *handlerSink) Deleted(ctx context.Context, obj any) { s.call(ctx, obj) }
 
-func kumoriNats[T entity.IEntity](client entity.IEntityClient[T], role string, handle func(any)) controller.Option {
+const (
+	secondaryRole = "secondary"
+	tertiaryRole  = "tertiary"
+)
+
+// role is what slots are for, and the clients and informers in them so far.
+type role struct {
+	name   string
+	handle func(obj any)
+	update func(oldObj, newObj any) (handled bool)
+	filled []any
+}
+
+// takes reports whether a slot is a source: it is not empty, and no slot before it has the same.
+func (r *role) takes(filling any) bool {
+	same := func(other any) bool { return checks.Same(filling, other) }
+	if guard.IsNil(filling) || slices.ContainsFunc(r.filled, same) {
+		return false
+	}
+	r.filled = append(r.filled, filling)
+	return true
+}
+
+func (r *role) owned() bool { return r.name == secondaryRole }
+
+func (r *role) sinkOf(s fmt.Stringer) *handlerSink {
+	return &handlerSink{source: s, handle: r.handle, update: r.update}
+}
+
+// noSource is for a slot that is none.
+func noSource(*engine.Options) error { return nil }
+
+func kumoriNats[T entity.IEntity](r *role, client entity.IEntityClient[T]) controller.Option {
+	if !r.takes(client) {
+		return noSource
+	}
 	return func(o *engine.Options) error {
-		if guard.IsNil(client) {
-			return nil // a slot that is not used
+		if r.owned() {
+			o.Clients.Own(client)
 		}
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
-				Role: role, Owner: e.Kind, Owned: role == "secondary", Open: true, Joined: true,
+				Role: r.name, Owner: e.Kind, Owned: r.owned(), Open: true, Joined: true,
 				Changed: e.SourceHealth, Resume: e.Resume,
 			})
-			s.SetSink(&handlerSink{source: s, handle: handle})
+			s.SetSink(r.sinkOf(s))
 			return s, nil
 		})
 		return nil
 	}
 }
 
-func kumoriKube(informer cache.SharedIndexInformer, number int, role string, handle func(any)) controller.Option {
+func kumoriKube(r *role, informer cache.SharedIndexInformer, number int) controller.Option {
+	if guard.IsNil(informer) {
+		return func(*engine.Options) error { return fmt.Errorf("%s shared informer %d is nil", r.name, number) }
+	}
+	if !r.takes(informer) {
+		return noSource
+	}
 	return func(o *engine.Options) error {
-		if guard.IsNil(informer) {
-			return fmt.Errorf("%s shared informer %d is nil", role, number)
-		}
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			host, n := e.KubeHost()
 			s := kubesource.New(informer, host, kubesource.Config{
-				Role: role, Number: n, Kind: e.Kind, Owned: role == "secondary", Open: true,
+				Role: r.name, Number: n, Kind: e.Kind, Owned: r.owned(), Open: true,
 				KeepWatchErrorHandler: true,
 			})
-			s.SetSink(&handlerSink{source: s, handle: handle})
+			s.SetSink(r.sinkOf(s))
 			return s, nil
 		})
 		return nil
@@ -92,7 +142,7 @@ func kumoriExternal(client external.IExternalClient, handle func(any)) controlle
 			return fmt.Errorf("secondary external client %s: %w", apisource.KindOf(inner), err)
 		}
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
-			s := e.APIs.New("secondary", inner, config)
+			s := e.APIs.New(secondaryRole, inner, config)
 			sink := &handlerSink{source: s, handle: func(obj any) { handle(obj.(*apisource.Object).Resource) }}
 			s.Handlers = apisource.Handlers{
 				Events: sink,

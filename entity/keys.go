@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,7 +111,7 @@ func (k keyspace) check(natsKey string) error {
 	case natsKey == "":
 		return fmt.Errorf("the key is empty")
 	case len(natsKey) > k.maxLength:
-		return fmt.Errorf("the key has %d characters, at most %d are taken (Config.MaxKeyLength)",
+		return fmt.Errorf("the key has %d bytes, at most %d are taken (Config.MaxKeyLength)",
 			len(natsKey), k.maxLength)
 	case natsKey[0] == '.' || natsKey[len(natsKey)-1] == '.' || strings.Contains(natsKey, ".."):
 		return fmt.Errorf("a key has no leading, trailing or double dot")
@@ -118,15 +119,23 @@ func (k keyspace) check(natsKey string) error {
 		return fmt.Errorf("keys that start with %q are reserved", ReservedPrefix)
 	}
 	for i := range len(natsKey) {
-		if !isKeyByte(natsKey[i]) {
-			return fmt.Errorf("character %q is not allowed, only letters, digits, '-', '_', '=' and '.' are",
-				natsKey[i])
+		if !isKeyByte(natsKey[i]) { // all before it are ASCII, so a character begins here
+			return fmt.Errorf("%s, only letters, digits, '-', '_', '=' and '.' are allowed", notInAKey(natsKey[i:]))
 		}
 	}
 	if !k.matches(natsKey) {
 		return fmt.Errorf("the key is outside of Config.Filter %q", strings.Join(k.filter, "."))
 	}
 	return nil
+}
+
+// notInAKey names the first character of rest, as who wrote it knows it.
+func notInAKey(rest string) string {
+	c, size := utf8.DecodeRuneInString(rest)
+	if c == utf8.RuneError && size == 1 {
+		return fmt.Sprintf("byte %#x is no UTF-8", rest[0])
+	}
+	return fmt.Sprintf("character %q is not allowed", c)
 }
 
 func isKeyByte(c byte) bool {

@@ -44,6 +44,24 @@ func TestKeysOfTheWrongShapeAreInvalid(t *testing.T) {
 	}
 }
 
+// TestAnErrorAboutAKeyNamesTheCharacter and not one of its bytes, and counts bytes where bytes count.
+func TestAnErrorAboutAKeyNamesTheCharacter(t *testing.T) {
+	k := newKeyspace(Config{Kind: "W", Bucket: "b", MaxKeyLength: 20, Filter: ">"})
+	for key, says := range map[string]string{
+		"café":         "character 'é' is not allowed",
+		"日本":           "character '日' is not allowed",
+		"a\nb":         "character '\\n' is not allowed",
+		"a\u202eb":     "character '\\u202e' is not allowed",
+		"a\uFFFDb":     "character '\uFFFD' is not allowed",
+		"caf\xe9":      "byte 0xe9 is no UTF-8",
+		"éééééééééééé": "the key has 24 bytes, at most 20",
+	} {
+		if err := k.check(key); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: error %v does not say %q", key, err, says)
+		}
+	}
+}
+
 func TestFiltersMatchAsSubjectsDo(t *testing.T) {
 	for _, c := range []struct {
 		filter, key string

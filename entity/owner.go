@@ -74,21 +74,42 @@ func names(annotation, label, value string) bool {
 	if annotation != "" {
 		return annotation == value
 	}
-	return label != "" && label == OwnerLabelValue(value)
+	return label != "" && IsOwnerLabel(label, value)
 }
 
-// OwnerOf returns the kind and key of the primary that obj names in its annotations; ok is false if it names none.
+// IsOwnerLabel reports whether the label of an owner's mark stands for value. It is OwnerLabelValue of it, or value
+// itself: the original Kumori runtime writes keys as they are, and a document in NATS may have any text in a label. A
+// value that reads like a hash is never its own label, so that no key stands for what another one owns.
+func IsOwnerLabel(label, value string) bool {
+	return label == value && !strings.HasPrefix(label, ownerHashPrefix) || label == OwnerLabelValue(value)
+}
+
+// OwnerOf returns the kind and key of the primary that obj names as its owner; ok is false if it names none. The
+// annotations say so, and where one is gone, or was never set as by the original Kumori runtime, its label does. ok is
+// false, too, where a label has only the hash of a kind or key: IsOwnedBy can tell whose such an object is.
 func OwnerOf(obj metav1.Object) (kind, key string, ok bool) {
-	annotations := obj.GetAnnotations()
-	kind, key = annotations[OwnerKindAnnotation], annotations[OwnerKeyAnnotation]
+	annotations, labels := obj.GetAnnotations(), obj.GetLabels()
+	kind = named(annotations[OwnerKindAnnotation], labels[OwnerKindLabel])
+	key = named(annotations[OwnerKeyAnnotation], labels[OwnerKeyLabel])
 	if kind == "" || key == "" {
 		return "", "", false
 	}
 	return kind, key, true
 }
 
-// InstanceOf returns the id of the installation that obj's owner belongs to; "" if obj names none.
-func InstanceOf(obj metav1.Object) string { return obj.GetAnnotations()[OwnerInstanceAnnotation] }
+// InstanceOf returns the id of the installation that obj's owner belongs to; "" if obj names none. It is in the
+// annotation, or where that is gone in the label.
+func InstanceOf(obj metav1.Object) string {
+	return named(obj.GetAnnotations()[OwnerInstanceAnnotation], obj.GetLabels()[OwnerInstanceLabel])
+}
+
+// named is what an annotation says, or where it is gone a label; "" if that is a hash.
+func named(annotation, label string) string {
+	if annotation == "" && !strings.HasPrefix(label, ownerHashPrefix) {
+		return label
+	}
+	return annotation
+}
 
 // SetOwner makes obj name its primary, in labels and annotations. An empty instance removes the instance's name. If obj
 // named another one, or none, its OwnerRevisionAnnotation goes, and its OwnerProofAnnotation. SetOwner replaces the maps

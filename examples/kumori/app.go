@@ -2,11 +2,13 @@ package main
 
 import "github.com/nagi-runtime/nagi/entity"
 
-// An App asks for an image that runs with the memory of a plan, and is reached under a host name.
+// An App asks for an image that runs with the memory of a plan, and for an endpoint under which it is reached. Two apps
+// may ask for the same endpoint; one gets it.
 type (
 	AppSpec struct {
-		Image string `json:"image"`
-		Plan  string `json:"plan"`
+		Image    string `json:"image"`
+		Plan     string `json:"plan"`
+		Endpoint string `json:"endpoint"`
 	}
 	AppStatus struct {
 		Host string `json:"host,omitempty"`

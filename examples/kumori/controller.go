@@ -29,6 +29,7 @@ type appController struct {
 	processes *entity.Client[*Process]
 	endpoints *entity.Client[*Endpoint]
 	plans     *entity.Client[*Plan]
+	js        jetstream.JetStream // for the scenario, which reads events
 }
 
 func newController(ctx context.Context, js jetstream.JetStream) (*appController, error) {
@@ -39,7 +40,7 @@ func newController(ctx context.Context, js jetstream.JetStream) (*appController,
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
-	c := &appController{apps: apps, processes: processes, endpoints: endpoints, plans: plans}
+	c := &appController{apps: apps, processes: processes, endpoints: endpoints, plans: plans, js: js}
 	c.runtime = nagi.NewControllerRuntime[*App, *Process, *Endpoint, none, none, *Plan, none, none, none](
 		"apps", "App",
 		nil, // a Kubernetes clientset, for events about Kubernetes objects
@@ -63,15 +64,16 @@ func (c *appController) close() {
 
 // SyncHandler makes the process and the endpoint of an app match the app and its plan. It looks at the state, not at
 // what happened, so it may be called at any time, and again after an error.
+//
+// It writes with the context of this sync. So what it writes is owned by the app, what another app owns is refused, and
+// all ends when the controller has to stop.
 func (c *appController) SyncHandler(key string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(c.Context(key), 5*time.Second)
 	defer cancel()
 
 	app, err := c.apps.Lister().Get(key)
 	if apierrors.IsNotFound(err) {
-		return errors.Join(
-			ignoreNotFound(c.processes.Delete(ctx, key)),
-			ignoreNotFound(c.endpoints.Delete(ctx, key)))
+		return errors.Join(deleteOwned(ctx, c.processes, key, ""), deleteOwned(ctx, c.endpoints, key, ""))
 	}
 	if err != nil {
 		return err
@@ -80,35 +82,53 @@ func (c *appController) SyncHandler(key string) error {
 	if err != nil {
 		return fmt.Errorf("plan of app %q: %w", key, err) // tried again later, or when the plan comes
 	}
-	return c.apply(ctx, app, plan)
+	err = c.apply(ctx, app, plan)
+	var owned *controller.AlreadyOwnedError
+	if errors.As(err, &owned) {
+		c.Event(app, corev1.EventTypeWarning, nagi.ReasonErrResourceExists,
+			fmt.Sprintf(nagi.MessageErrResourceExists, owned.Object))
+	}
+	return err // tried again later: the name may be free then
 }
 
 func (c *appController) apply(ctx context.Context, app *App, plan *Plan) error {
 	process := &Process{ObjectMeta: metav1.ObjectMeta{Name: app.Name}}
 	_, err := controller.CreateOrUpdate(ctx, c.processes, process, func(p *Process) error {
 		p.Spec = ProcessSpec{Image: app.Spec.Image, Memory: plan.Spec.Memory}
-		c.SetOwner(p, app.Name)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	endpoint := &Endpoint{ObjectMeta: metav1.ObjectMeta{Name: app.Name}}
+	endpoint := &Endpoint{ObjectMeta: metav1.ObjectMeta{Name: app.Spec.Endpoint}}
 	_, err = controller.CreateOrUpdate(ctx, c.endpoints, endpoint, func(e *Endpoint) error {
-		e.Spec.Host = app.Name + ".example.com"
-		c.SetOwner(e, app.Name)
+		e.Spec.Host = app.Spec.Endpoint + ".example.com"
 		return nil
 	})
-	if err != nil || app.Status.Host == endpoint.Spec.Host {
+	if err != nil {
 		return err
+	}
+	if err := deleteOwned(ctx, c.endpoints, app.Name, app.Spec.Endpoint); err != nil {
+		return err // of an app that asked for another one before
+	}
+	if app.Status.Host == endpoint.Spec.Host {
+		return nil
 	}
 	app.Status.Host = endpoint.Spec.Host
-	if err := c.apps.UpdateStatus(ctx, app); err != nil {
-		return err
-	}
 	c.Event(app, corev1.EventTypeNormal, nagi.ReasonResourceSynced,
 		fmt.Sprintf(nagi.MessageResourceSyncedCreated, app.Name))
-	return nil
+	return controller.SetStatus(ctx, app)
+}
+
+// deleteOwned deletes what an app owns of a kind, but for one name: there is no automatic cascade.
+func deleteOwned[T entity.IEntity](ctx context.Context, client *entity.Client[T], key, keep string) error {
+	owned, err := client.Lister().OwnedBy("App", key)
+	for _, obj := range owned {
+		if obj.GetName() != keep {
+			err = errors.Join(err, ignoreNotFound(client.Delete(ctx, obj.GetName())))
+		}
+	}
+	return err
 }
 
 // HandleTertiary enqueues the apps of a plan that changed.

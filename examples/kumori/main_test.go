@@ -19,10 +19,10 @@ func TestEveryStepHoldsAndIsPrintedWithRevisionAndLatency(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if last := lines[len(lines)-1]; last != "All 5 steps hold." {
+	if last := lines[len(lines)-1]; last != "All 7 steps hold." {
 		t.Errorf("last line %q", last)
 	}
-	for _, line := range lines[:5] {
+	for _, line := range lines[:7] {
 		if !strings.Contains(line, "revision") || !strings.HasSuffix(line, " ms") {
 			t.Errorf("line %q lacks revision or latency", line)
 		}

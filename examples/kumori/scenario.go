@@ -7,6 +7,9 @@ import (
 	"io"
 	"time"
 
+	"github.com/nagi-runtime/nagi/controller"
+	nagi "github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/recorder"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -27,8 +30,7 @@ func (c *appController) steps() []step {
 			name: `create plan "small" and app "shop"`,
 			do: func(ctx context.Context) error {
 				plan := &Plan{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: PlanSpec{Memory: 256}}
-				app := &App{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: AppSpec{Image: "shop:v1", Plan: "small"}}
-				return errors.Join(c.plans.Create(ctx, plan), c.apps.Create(ctx, app))
+				return errors.Join(c.plans.Create(ctx, plan), c.apps.Create(ctx, app("shop", "shop:v1")))
 			},
 			want: runs("shop:v1", 256),
 		},
@@ -52,10 +54,28 @@ func (c *appController) steps() []step {
 			want: runs("shop:v2", 512),
 		},
 		{
-			name: "delete the app",
+			name: `app "blog" wants the same endpoint`,
+			do:   func(ctx context.Context) error { return c.apps.Create(ctx, app("blog", "blog:v1")) },
+			want: c.refused,
+		},
+		{
+			name: `delete "shop"`,
 			do:   func(ctx context.Context) error { return c.apps.Delete(ctx, "shop") },
 			want: func(ctx context.Context) (string, error) { return c.gone(ctx, "shop") },
 		},
+		{
+			name: `the name is free, so "blog" gets it`,
+			do:   func(context.Context) error { return nil },
+			want: func(ctx context.Context) (string, error) { return c.runs(ctx, "blog", "blog:v1", 512) },
+		},
+	}
+}
+
+// app is an app of the small plan that wants the endpoint "www", as the others do.
+func app(name, image string) *App {
+	return &App{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       AppSpec{Image: image, Plan: "small", Endpoint: "www"},
 	}
 }
 
@@ -117,16 +137,38 @@ func (c *appController) runs(ctx context.Context, name, image string, memory int
 	if want := (ProcessSpec{Image: image, Memory: memory}); process.Spec != want {
 		return "", fmt.Errorf("process %q is %+v, want %+v", name, process.Spec, want)
 	}
-	endpoint, err := c.endpoints.Get(ctx, name)
+	endpoint, err := c.endpoints.Get(ctx, "www")
 	if err != nil {
 		return "", err
 	}
-	if host := name + ".example.com"; endpoint.Spec.Host != host || app.Status.Host != host {
-		return "", fmt.Errorf("endpoint %q has host %q and the status says %q, want %q",
-			name, endpoint.Spec.Host, app.Status.Host, host)
+	if _, owner, _ := controller.OwnerOf(endpoint); owner != name || app.Status.Host != endpoint.Spec.Host {
+		return "", fmt.Errorf("endpoint www is owned by %q and has host %q, and the status of %q says %q",
+			owner, endpoint.Spec.Host, name, app.Status.Host)
 	}
 	return fmt.Sprintf("app at revision %s, process at %s runs %s with %d MiB",
 		app.ResourceVersion, process.ResourceVersion, image, memory), nil
+}
+
+// refused reads live whether the endpoint stays with the shop, and the other app is told why it has none.
+func (c *appController) refused(ctx context.Context) (string, error) {
+	endpoint, err := c.endpoints.Get(ctx, "www")
+	if err != nil {
+		return "", err
+	}
+	if _, owner, _ := controller.OwnerOf(endpoint); owner != "shop" {
+		return "", fmt.Errorf("endpoint www is owned by %q", owner)
+	}
+	events, err := recorder.List(ctx, c.js, recorder.Query{Kind: "App", Key: "blog"})
+	if err != nil {
+		return "", err
+	}
+	for _, event := range events {
+		if event.Reason == nagi.ReasonErrResourceExists {
+			return fmt.Sprintf("endpoint stays with shop at revision %s, event %s", endpoint.ResourceVersion,
+				event.Reason), nil
+		}
+	}
+	return "", fmt.Errorf("no event %s among %d events", nagi.ReasonErrResourceExists, len(events))
 }
 
 // gone reads live whether nothing of an app is left: no document, no record, no process, no endpoint.
@@ -134,14 +176,17 @@ func (c *appController) gone(ctx context.Context, name string) (string, error) {
 	_, app := c.apps.Get(ctx, name)
 	_, record := c.apps.Record(ctx, name)
 	_, process := c.processes.Get(ctx, name)
-	_, endpoint := c.endpoints.Get(ctx, name)
-	for what, err := range map[string]error{"app": app, "record": record, "process": process, "endpoint": endpoint} {
+	for what, err := range map[string]error{"app": app, "record": record, "process": process} {
 		if err == nil {
 			return "", fmt.Errorf("%s %q is still there", what, name)
 		}
 		if !apierrors.IsNotFound(err) {
 			return "", err
 		}
+	}
+	endpoints, err := c.endpoints.Lister().OwnedBy("App", name)
+	if err != nil || len(endpoints) > 0 {
+		return "", errors.Join(fmt.Errorf("%q owns %d endpoints", name, len(endpoints)), err)
 	}
 	presence, err := c.apps.Confirm(ctx, name)
 	if err != nil {

@@ -71,8 +71,9 @@ func (c *fooController) close() {
 }
 
 // SyncHandler compares the actual state with the desired, and converges the two. It then updates the status of the Foo.
+// It writes with the context of this sync, which ends when the controller has to stop.
 func (c *fooController) SyncHandler(key string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(c.Context(key), 10*time.Second)
 	defer cancel()
 
 	foo, err := c.foos.Lister().Get(key)

@@ -17,7 +17,7 @@ func TestEveryStepHoldsAndIsPrinted(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if last := lines[len(lines)-1]; last != "All 7 steps hold." {
+	if last := lines[len(lines)-1]; last != "All 9 steps hold." {
 		t.Errorf("last line %q", last)
 	}
 }

@@ -20,6 +20,7 @@ import (
 // Names that the user's cluster is not likely to have.
 const (
 	fooName        = "nagi-sample"
+	rivalName      = "nagi-sample-rival"
 	deploymentName = "nagi-sample-web"
 	strangersName  = "nagi-sample-of-somebody-else"
 )
@@ -78,12 +79,22 @@ func (p *player) steps() []step {
 		{
 			name: "a Foo names a Deployment that is somebody else's",
 			do:   p.clash,
-			want: p.refused,
+			want: func(ctx context.Context) (string, error) { return p.refused(ctx, strangersName, strangersName, 1) },
 		},
 		{
-			name: "delete the Foos",
+			name: "a second Foo names the Deployment of the first",
+			do:   func(ctx context.Context) error { return p.c.foos.Create(ctx, foo(rivalName, deploymentName, 3)) },
+			want: func(ctx context.Context) (string, error) { return p.refused(ctx, rivalName, deploymentName, 5) },
+		},
+		{
+			name: "delete the first Foo, so the name is free",
+			do:   func(ctx context.Context) error { return p.c.foos.Delete(ctx, fooName) },
+			want: func(ctx context.Context) (string, error) { return p.runs(ctx, 3) },
+		},
+		{
+			name: "delete the other Foos",
 			do: func(ctx context.Context) error {
-				return errors.Join(p.c.foos.Delete(ctx, fooName), p.c.foos.Delete(ctx, strangersName))
+				return errors.Join(p.c.foos.Delete(ctx, rivalName), p.c.foos.Delete(ctx, strangersName))
 			},
 			want: p.gone,
 		},
@@ -138,15 +149,16 @@ func (p *player) clash(ctx context.Context) error {
 	return errors.Join(err, p.c.foos.Create(ctx, foo(strangersName, strangersName, 3)))
 }
 
-func (p *player) refused(ctx context.Context) (string, error) {
-	deployment, err := p.deployments.Get(ctx, strangersName, metav1.GetOptions{})
+// refused reads live whether a Foo was told that the Deployment which it names is not its own, and left it alone.
+func (p *player) refused(ctx context.Context, foo, deployment string, replicas int32) (string, error) {
+	live, err := p.deployments.Get(ctx, deployment, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
-	if *deployment.Spec.Replicas != 1 {
-		return "", fmt.Errorf("somebody else's Deployment was changed")
+	if *live.Spec.Replicas != replicas {
+		return "", fmt.Errorf("the Deployment %s, which is not the Foo's, was changed", deployment)
 	}
-	events, err := recorder.List(ctx, p.js, recorder.Query{Kind: "Foo", Key: strangersName})
+	events, err := recorder.List(ctx, p.js, recorder.Query{Kind: "Foo", Key: foo})
 	if err != nil {
 		return "", err
 	}
@@ -158,7 +170,7 @@ func (p *player) refused(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no event %s among %d events", nagi.ReasonErrResourceExists, len(events))
 }
 
-// gone reads live whether the Foo's Deployment is gone, and the other's is not.
+// gone reads live whether the Foos' Deployment is gone, and the other's is not.
 func (p *player) gone(ctx context.Context) (string, error) {
 	_, err := p.deployments.Get(ctx, deploymentName, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
@@ -167,11 +179,12 @@ func (p *player) gone(ctx context.Context) (string, error) {
 	if _, err := p.deployments.Get(ctx, strangersName, metav1.GetOptions{}); err != nil {
 		return "", fmt.Errorf("somebody else's Deployment: %w", err)
 	}
-	_, err = p.c.foos.Record(ctx, fooName)
-	if !apierrors.IsNotFound(err) {
-		return "", errors.Join(errors.New("the Foo's record is still there"), err)
+	for _, name := range []string{fooName, rivalName} {
+		if _, err = p.c.foos.Record(ctx, name); !apierrors.IsNotFound(err) {
+			return "", errors.Join(fmt.Errorf("the record of Foo %s is still there", name), err)
+		}
 	}
-	return "its Deployment is gone, the other one is not", nil
+	return "their Deployment is gone, the other one is not", nil
 }
 
 // play does and checks the steps one by one, until one fails or the controller does.

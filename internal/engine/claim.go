@@ -9,12 +9,12 @@ import (
 )
 
 // OwnersIn is the mapper of a source of secondaries: the owner, if it is of our kind, and neither of another
-// installation nor in a namespace that it must not be in. Who is named by a hash alone is not found.
+// installation nor in a namespace that it must not be in. Who is named by a hash alone is found while it exists.
 func (e *Engine) OwnersIn(s owner.Source) source.Mapper {
 	return func(_ context.Context, obj metav1.Object) ([]string, error) {
 		claim := e.Claim().In(s)
 		named, ours := claim.OwnerOf(obj)
-		key, _ := named.Key()
+		key := e.hashes.KeyOf(named, e.primary.Keys)
 		if !ours || !e.WellFormed(key) {
 			return nil, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/counts"
+	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/running"
 )
@@ -37,8 +38,8 @@ func (e *Engine) BrakeState() (state brake.State) {
 	return state
 }
 
-// Degraded are the sources and buckets that do not work now, with the reason.
-func (e *Engine) Degraded() map[string]error { return e.health.Degraded() }
+// Health is what does not work now, sources and buckets, with the reason. Rooms above may report more.
+func (e *Engine) Health() *health.Board { return e.health }
 
 // APIStats are those of the sources behind APIs, by kind.
 func (e *Engine) APIStats() map[string]apisource.Stats { return e.APIs.Stats() }

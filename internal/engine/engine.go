@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/asyncwrites"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/counts"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/foreign"
@@ -21,6 +22,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/observing"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/resync"
@@ -52,6 +54,7 @@ type Engine struct {
 	brake     *brake.Brake // nil without teardown, as is the next
 	teardown  *teardown.Teardown
 	keys      keytable.Table
+	hashes    owner.Hashes // of the primaries
 	life      lifecycle.Lifecycle
 	contexts  current.Config  // of reconciles
 	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
@@ -82,7 +85,7 @@ type Engine struct {
 func New[T entity.IEntity](
 	name string, client entity.IEntityClient[T], reconcile Reconcile, opts Options,
 ) (*Engine, error) {
-	if err := checkNew(name, client, reconcile, opts.WithoutTeardown); err != nil {
+	if err := checkNew(name, client, reconcile, &opts); err != nil {
 		return nil, err
 	}
 	e := &Engine{
@@ -108,12 +111,12 @@ func New[T entity.IEntity](
 		return nil, err
 	}
 	*observer = observing.Observer{
-		Host: e, Keys: &e.keys, Queue: e.queue, Counts: &e.stats, Reports: &e.reports, Brake: e.brake,
+		Host: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports, Brake: e.brake,
 		Records: e.records, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
 	}
 	e.prune()
 	e.sweeper = &resync.Sweeper{
-		Interval: opts.ResyncInterval, DryRun: opts.SweepDryRun, Garbage: opts.Garbage, Callback: e.callback,
+		Interval: opts.ResyncInterval, DryRun: opts.SweepDryRun, Garbage: opts.Garbage,
 		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,
 		Records: e.records, Brake: e.brake, Teardown: e.teardown,
 	}
@@ -159,14 +162,8 @@ func (e *Engine) addSources() error {
 	return nil
 }
 
-// SetWorkers sets how many keys are reconciled at once, before run.
-func (e *Engine) SetWorkers(n int) { e.opts.Workers = n }
-
-// RequireInstance has what names no installation taken for another one's, before run.
-func (e *Engine) RequireInstance() { e.opts.RequireInstance = true }
-
-// SetRecorder says who takes events, before run.
-func (e *Engine) SetRecorder(r eventRecorder) { e.opts.Recorder = r }
+// Change changes options that are read while the engine runs, before run.
+func (e *Engine) Change(change func(*Options)) { change(&e.opts) }
 
 // Sources are all sources, the primary's first.
 func (e *Engine) Sources() []source.Source { return e.sources }
@@ -233,19 +230,17 @@ var errNoStatusBucket = errors.New("the primary has no status bucket, " +
 	"give its client a StatusBucket, or accept that with WithoutTeardown()")
 
 func checkNew[T entity.IEntity](
-	name string, primary entity.IEntityClient[T], reconcile Reconcile, withoutTeardown bool,
+	name string, primary entity.IEntityClient[T], reconcile Reconcile, opts *Options,
 ) error {
 	switch {
-	case name == "":
-		return errors.New("a controller needs a name; it is kept in the status bucket and must not change")
 	case guard.IsNil(primary):
 		return errors.New("the primary's client is nil")
 	case reconcile == nil:
 		return errors.New("the reconciler is nil")
-	case primary.Records() == nil && !withoutTeardown:
+	case primary.Records() == nil && !opts.WithoutTeardown:
 		return errNoStatusBucket
 	}
-	return nil
+	return errors.Join(checks.Name(name), opts.Clients.Check(primary))
 }
 
 // self stands for the controller in events about the runtime.

@@ -23,6 +23,13 @@ func (l *leadership) wait(waits bool) {
 	l.waits = waits
 }
 
+// standBy begins the wait for the lease. What was due meanwhile and is gone is forgotten, as Notice does from now on:
+// secondaries that were listed before the primaries name owners of which nobody could tell yet.
+func (e *Engine) standBy() {
+	e.leadership.wait(true)
+	e.queue.CancelDueUnless(e.primary.Exists)
+}
+
 // Notice makes a key due because of something that a source told. A standby keeps keys that exist, so that it takes
 // over warm, and forgets those that are gone, or it would remember every key that ever was: their records and the
 // brake bring them back when its term begins. Then it returns false.

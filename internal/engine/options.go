@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
@@ -42,9 +43,10 @@ type Options struct {
 	SweepDryRun      bool
 	Predicates       source.Predicates // of the primary
 	Sources          []func(*Engine) (source.Source, error)
+	Clients          checks.Clients // of the sources in NATS
 
 	// What the Kumori API does differently.
-	Garbage         func(sweep func()) // instead of the sweep
+	Garbage         func(ctx context.Context, sweep, skip func()) // instead of the sweep; it calls one of them
 	WithoutCascade  bool
 	RequireInstance bool          // what names no installation is another's
 	Attach          func(*Engine) // is given the engine

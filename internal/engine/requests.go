@@ -23,9 +23,9 @@ func (e *Engine) EnqueueAfter(key string, op operation.Operation, d time.Duratio
 	e.queue.AddAfter(key, operation.Of(op)|operation.ByHand, queue.Live, d, queue.UserDelay)
 }
 
-// EnqueueOwner makes the owner of a secondary due.
+// EnqueueOwner makes the owner of a secondary due, unless Notice forgets it.
 func (e *Engine) EnqueueOwner(key string) {
-	e.queue.Add(key, operation.Of(operation.Secondary), queue.Secondary)
+	e.Notice(key, operation.Of(operation.Secondary), queue.Secondary)
 }
 
 // LastKnown returns a primary as it was last known: the document as it is, or, while its teardown is owed, as it last

@@ -140,7 +140,7 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	if e.records != nil {
 		// From here on, with the primary's cache complete, what is not in it is gone. Without a lease there is no other
 		// replica to wait for, and nothing that says what is owed.
-		e.leadership.wait(true)
+		e.standBy()
 	}
 	election, endElection := context.WithCancel(life)
 	elected := make(chan error, 1)

@@ -29,7 +29,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	defer cancel(nil)
 	if e.brake != nil {
 		e.leadership.wait(false)
-		defer e.leadership.wait(true)
+		defer e.standBy()
 		if err := e.awaitRecords(ctx, won.Revision); err != nil {
 			logger.V(2).Info("Lease lost before the records were read", "err", err)
 			return
@@ -52,7 +52,8 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		loops.Go(func() { e.brake.Run(klog.NewContext(ctx, logger)) })
 		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
-	loops.Go(func() { e.sweeper.Run(klog.NewContext(ctx, logger)) })
+	loops.Go(func() { e.sweeper.Resync(klog.NewContext(ctx, logger)) })
+	loops.Go(func() { e.sweeper.Collect(klog.NewContext(ctx, logger)) })
 	watch := running.Watch{
 		Table: &e.running, After: e.opts.StuckAfter, Kind: e.Kind, Workers: e.opts.Workers,
 		Board: e.health, Warn: e.warn,

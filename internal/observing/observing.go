@@ -12,6 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -32,6 +33,7 @@ type Host interface {
 type Observer struct {
 	Host
 	Keys    *keytable.Table
+	Hashes  *owner.Hashes // of the primaries
 	Queue   *queue.Queue
 	Counts  *counts.Counts
 	Reports *foreign.Reports
@@ -63,6 +65,7 @@ func (o *Observer) Added(key string, initial bool, passes func() bool) {
 
 func (o *Observer) noteExists(key string) {
 	o.Keys.ForgetDelete(key)
+	o.Hashes.Note(key, true)
 	if o.Brake != nil {
 		o.Brake.Forget(key) // also where a predicate keeps the key from the queue
 	}
@@ -79,6 +82,7 @@ func (o *Observer) Changed(key string, passes func() bool) {
 
 // Deleted remembers what vanished and how. Predicates decide only about the hurry, because a teardown is owed anyway.
 func (o *Observer) Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool) {
+	o.Hashes.Note(key, false)
 	o.Keys.Change(key, func(s *keytable.State) {
 		s.NewlyDecodable, s.DeletedAnchor, s.Failures = false, nil, 0
 		s.Deleted = &keytable.ObservedDelete{

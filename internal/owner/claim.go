@@ -32,7 +32,7 @@ func (m mark) is(value string) bool {
 	if m.annotation != "" {
 		return m.annotation == value
 	}
-	return m.label != "" && m.label == entity.OwnerLabelValue(value)
+	return m.label != "" && entity.IsOwnerLabel(m.label, value)
 }
 
 // denies reports whether m is there and names another value.
@@ -41,8 +41,7 @@ func (m mark) denies(value string) bool { return !m.none() && !m.is(value) }
 // contradicts lets a label say the value itself, as somebody may write it by hand; but not where it then says what
 // stands for another value.
 func (m mark) contradicts() bool {
-	byHand := m.annotation == m.label && !strings.HasPrefix(m.label, HashPrefix)
-	return m.annotation != "" && m.label != "" && !byHand && m.label != entity.OwnerLabelValue(m.annotation)
+	return m.annotation != "" && m.label != "" && !entity.IsOwnerLabel(m.label, m.annotation)
 }
 
 // Owner returns what is named. Where a label alone names the key, that may be a hash.

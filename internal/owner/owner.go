@@ -14,7 +14,8 @@ import (
 // Owner is a primary as an object names it. The zero value is none.
 type Owner struct{ Kind, Key, Instance string }
 
-// Of returns the owner that obj's annotations name; none if they lack the kind or the key.
+// Of returns the owner that obj names; none if it lacks the kind or the key, or has only a hash of one. See
+// entity.OwnerOf.
 func Of(obj metav1.Object) Owner {
 	kind, key, ok := entity.OwnerOf(obj)
 	if !ok {

@@ -7,6 +7,8 @@ package queue
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -209,6 +211,18 @@ func (q *Queue) CancelDue(key string) {
 		e.ops = 0
 	}
 	q.release(e)
+}
+
+// CancelDueUnless calls CancelDue for each key that is not kept.
+func (q *Queue) CancelDueUnless(keep func(key string) bool) {
+	q.mu.Lock()
+	keys := slices.Collect(maps.Keys(q.entries))
+	q.mu.Unlock()
+	for _, key := range keys {
+		if !keep(key) {
+			q.CancelDue(key)
+		}
+	}
 }
 
 // ShutDown ends the queue: Get returns, Add does nothing, no delay fires. Keys in progress stay so until Done. It may

@@ -12,6 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/teardown"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
@@ -24,10 +25,9 @@ type Primaries interface {
 
 // Sweeper makes the keys of a controller due whose turn has come, and sweeps.
 type Sweeper struct {
-	Interval  time.Duration // 0: one sweep, and no resync
-	DryRun    bool          // only reports
-	Garbage   func(sweep func())
-	Callback  func(ctx context.Context, name string, f func()) // calls what is the user's, such as Garbage
+	Interval  time.Duration                                 // 0: one sweep, and no resync
+	DryRun    bool                                          // only reports
+	Garbage   func(ctx context.Context, sweep, skip func()) // instead of the sweep, if set; it calls one of them
 	Primaries Primaries
 	Queue     *queue.Queue
 	Counts    *counts.Counts
@@ -39,42 +39,37 @@ type Sweeper struct {
 	owedBefore map[string]struct{} // see remindOwed
 }
 
-// Run sweeps once, and from then on enqueues every primary once in each interval, spread over it, and sweeps again
-// at its end.
-func (s *Sweeper) Run(ctx context.Context) {
-	s.collectGarbage(ctx)
-	interval := s.Interval
-	if interval <= 0 {
-		<-ctx.Done()
-		return
-	}
+// Resync enqueues every primary once in each interval, spread over it.
+func (s *Sweeper) Resync(ctx context.Context) {
 	due := func(key string) {
 		if s.Primaries.Exists(key) {
 			s.Queue.Add(key, operation.Of(operation.Resync), queue.Background)
 		}
 	}
-	for Once(ctx, interval, s.Primaries.Keys(), due) {
-		s.collectGarbage(ctx)
+	for s.Interval > 0 && Once(ctx, s.Interval, s.Primaries.Keys(), due) {
 	}
 }
 
-// collectGarbage runs the sweep, or what the Kumori API has instead.
+// Collect runs the sweep, or what the Kumori API has instead, now and at the end of each interval.
+func (s *Sweeper) Collect(ctx context.Context) {
+	if s.Interval <= 0 {
+		s.collectGarbage(ctx)
+		return
+	}
+	wait.UntilWithContext(ctx, s.collectGarbage, s.Interval)
+}
+
 func (s *Sweeper) collectGarbage(ctx context.Context) {
 	s.remindOwed()
 	if s.Garbage == nil {
 		s.sweep(ctx)
 		return
 	}
-	swept := false
-	s.Callback(ctx, "GarbageSecondaries", func() {
-		s.Garbage(func() {
-			swept = true
-			s.sweep(ctx)
-		})
+	s.Garbage(ctx, func() { s.sweep(ctx) }, func() {
+		if s.Brake != nil {
+			s.Brake.Sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
+		}
 	})
-	if !swept && s.Brake != nil {
-		s.Brake.Sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
-	}
 }
 
 // remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a

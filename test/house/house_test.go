@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"internal/guard":       {},
 	"internal/running":     {"internal/foreign", "internal/health"},
 	"internal/failures":    {"internal/foreign", "internal/guard"},
+	"internal/checks":      {},
 	"internal/denials":     {},
 	"internal/answers":     {},
 	"internal/secrets":     {},
@@ -83,8 +84,8 @@ var mayImport = map[string][]string{
 	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
 	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
-		"internal/asyncwrites", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
-		"internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
+		"internal/asyncwrites", "internal/checks", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle",
+		"internal/netpoll", "internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
 	},
 
 	// What users import.

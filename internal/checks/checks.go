@@ -1,0 +1,94 @@
+// Package checks refuses what no controller can be made of, before anything is made: a name that cannot be kept, and
+// clients that stand where they must not.
+//
+// The rule: an error says what is wrong and what to do instead. The room knows names and identities, and no documents.
+package checks
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MostName is how many bytes the name of a controller may have: what the API server of Kubernetes takes as the name of
+// a field manager, which it is by default.
+const MostName = 128
+
+// Name refuses a name that a controller cannot keep: it is in records, in the claim on the status bucket and in events,
+// and the field manager of what is applied in Kubernetes. JSON would keep another name than one that is not UTF-8.
+func Name(name string) error {
+	const rule = "a name has 1 to %d bytes of UTF-8, all of them printable: %s"
+	switch {
+	case name == "":
+		return errors.New("a controller needs a name; it is kept in the status bucket and must not change")
+	case len(name) > MostName:
+		return fmt.Errorf("the name has %d bytes; "+rule, len(name), MostName, "shorten it")
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the name is not UTF-8, so that another one would be kept; "+rule, MostName, "change it")
+	}
+	for _, c := range name {
+		if !unicode.IsPrint(c) {
+			return fmt.Errorf("the name contains %q, which is not printable; "+rule, c, MostName, "take it out")
+		}
+	}
+	return nil
+}
+
+// Client is a client as its identity, and the kind by which errors name it.
+type Client interface{ Kind() string }
+
+// Clients are those of a controller's sources. The zero value is none.
+type Clients struct {
+	SelfOwnership bool // the primary's client may be among the owned ones
+	owned         []Client
+	watched       []Client
+}
+
+// Own notes the client of secondaries.
+func (c *Clients) Own(client Client) { c.owned = append(c.owned, client) }
+
+// Watch notes the client of tertiaries.
+func (c *Clients) Watch(client Client) { c.watched = append(c.watched, client) }
+
+// Check refuses one client in two sources of a sort, and a primary that owns itself without SelfOwnership. A client may
+// be both owned and watched: primaries may read what others own.
+func (c *Clients) Check(primary Client) error {
+	return errors.Join(
+		twice(c.owned, "Owns(%[1]s) is given twice with one client, so each event of a %[1]s would come twice: "+
+			"take one away"),
+		twice(c.watched, "Watches(%[1]s) is given twice with one client: "+
+			"return the keys of both in one function, and take one away"),
+		c.ownsItself(primary))
+}
+
+func (c *Clients) ownsItself(primary Client) error {
+	if c.SelfOwnership {
+		return nil
+	}
+	for _, client := range c.owned {
+		if Same(client, primary) {
+			return fmt.Errorf("the client of the primary, %[1]s, is one of the secondaries, so a %[1]s would own "+
+				"others, and go with its owner: say so with WithSelfOwnership(), or read them with Watches",
+				primary.Kind())
+		}
+	}
+	return nil
+}
+
+func twice(clients []Client, message string) error {
+	for i, client := range clients {
+		for _, other := range clients[:i] {
+			if Same(client, other) {
+				return fmt.Errorf(message, client.Kind())
+			}
+		}
+	}
+	return nil
+}
+
+// Same reports whether two values are one: clients and informers are pointers, or values that can be compared.
+func Same(a, b any) bool {
+	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
