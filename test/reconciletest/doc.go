@@ -12,11 +12,8 @@
 //		ctx := t.Context()
 //		_, js := natstest.Connect(t, natstest.Start(t).URL())
 //		sites, err := entity.NewClient[*Site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites"})
-//		if err != nil {
-//			t.Fatal(err)
-//		}
-//		pages, err := entity.NewClient[*Page](ctx, js, entity.Config{Kind: "Page", Bucket: "pages"})
-//		if err != nil {
+//		pages, err2 := entity.NewClient[*Page](ctx, js, entity.Config{Kind: "Page", Bucket: "pages"})
+//		if err := errors.Join(err, err2); err != nil {
 //			t.Fatal(err)
 //		}
 //		run := reconciletest.New(t, sites, &Reconciler{sites, pages}, controller.Owns(pages))
