@@ -50,6 +50,9 @@ func (b *buckets) read(ctx context.Context) ([]change, error) {
 			b.streams[bucket] = known
 		}
 		changes, err := b.readBucket(ctx, bucket, known, info.State.LastSeq)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue // it was deleted just now
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read what was written to bucket %s: %w", bucket, err)
 		}

@@ -17,6 +17,9 @@ const (
 	// handlerPatience is how long the news of a delete may take from the cache to its handler. It is not always told.
 	handlerPatience = 2 * time.Second
 	lookAgain       = time.Millisecond
+	// cascadePatience is how long Delete goes on with a cascade of which something does not go.
+	cascadePatience = 2 * time.Second
+	cascadePause    = 10 * time.Millisecond
 )
 
 // caches are those of the controller's sources in NATS.

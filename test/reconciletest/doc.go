@@ -43,14 +43,23 @@
 //
 // # What is not
 //
-// There is no lease, no resync, no sweep, and no queue: nothing is reconciled because of an event or a retry. The brake
-// lets everything go, because it counts many keys, and here there is one. Handlers, mappers and predicates are called,
-// and make nothing due.
+// There is no lease, no resync, no sweep, and no queue: nothing is reconciled because of an event or a retry. A reconcile
+// is asked for by hand, as with Controller.Enqueue: so OperationDelete also reaches the reconciler for a key that was
+// never reconciled. The brake lets everything go, because it counts many keys, and here there is one. Handlers, mappers
+// and predicates are called, and make nothing due.
+//
+// All buckets of the account are read, message by message, to tell what was written: a test's buckets are small.
 //
 // # Kubernetes
 //
-// Handles of package kube work as in a controller, and client-go's fake dynamic client will do for CreateOrUpdate. It
-// knows no server-side apply, and gives objects no uid, without which nothing is deleted: a reactor can set one. The
-// informers are the test's: start them, and wait for them, before New. Own writes are waited for. What the test itself
-// writes with a Kubernetes client an informer may show later: wait for that before the next reconcile.
+// Handles of package kube work as in a controller. client-go's fake dynamic client will do for CreateOrUpdate and for
+// deletes, with [GiveIdentities]; it knows no server-side apply, so Apply needs a real API server. The informers are the
+// test's: start them, and wait for them, before New. Own writes are waited for. What the test itself writes with a
+// Kubernetes client an informer may show later: wait for that before the next reconcile.
+//
+// # APIs
+//
+// external.Reconcile works as in a controller. Before a teardown ends, it waits until the API has been listed anew, and
+// for as long as a list may be behind a write: give the client a short interval (external.Configure), and Reconcile a
+// short external.Settle, or Delete gives up before. An API that was away is called again after it has answered a list.
 package reconciletest

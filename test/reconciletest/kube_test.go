@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/reconciletest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/scheme"
-	clienttesting "k8s.io/client-go/testing"
 )
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -26,13 +26,15 @@ func kubeWorld(t *testing.T, there ...runtime.Object) (*world, *kube.Handle[*cor
 	t.Helper()
 	w := newWorld(t)
 	client := fake.NewSimpleDynamicClient(scheme.Scheme, there...)
-	client.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		created := action.(clienttesting.CreateAction).GetObject().(metav1.Object)
-		created.SetUID(types.UID(created.GetNamespace() + "/" + created.GetName())) // the fake gives none
-		return false, nil, nil
-	})
+	reconciletest.GiveIdentities(client)
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	informer := factory.ForResource(configMaps).Informer()
+	if err := informer.SetTransform(func(obj any) (any, error) {
+		time.Sleep(20 * time.Millisecond) // the cache is late
+		return obj, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	handle, err := kube.New[*corev1.ConfigMap](client, configMaps, informer, kube.WithFieldManager("sites"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +43,7 @@ func kubeWorld(t *testing.T, there ...runtime.Object) (*world, *kube.Handle[*cor
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	t.Cleanup(func() { stop(); factory.Shutdown() })
-	return w, handle, controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(client, configMaps)))
+	return w, handle, handle.Owns()
 }
 
 func configMap(name, greeting string) *corev1.ConfigMap {

@@ -130,7 +130,8 @@ func (r *Runner[T]) Delete(ctx context.Context, key string) Outcome[T] {
 		r.t.Fatalf("reconciletest: %v", err)
 	}
 	got := r.run(ctx, key, operation.Of(operation.Delete)|operation.ByHand)
-	for until := time.Now().Add(handlerPatience); got.again && time.Now().Before(until) && ctx.Err() == nil; {
+	for until := time.Now().Add(cascadePatience); got.again && time.Now().Before(until) && ctx.Err() == nil; {
+		time.Sleep(cascadePause)
 		more := r.run(ctx, key, operation.Of(operation.Resync)) // goes on with the cascade alone
 		more.Written, more.Events = append(got.Written, more.Written...), append(got.Events, more.Events...)
 		if errors.Is(more.Err, ErrNotReconciled) {
