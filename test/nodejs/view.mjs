@@ -57,16 +57,16 @@ async function eventOf(js, type, key, reason) {
   }
 }
 
-let step = "connect";
-async function check(name, f) {
-  step = name;
-  await f();
+// check runs one step. One that waits for a minute ends the program.
+async function check(name, step) {
+  const timer = setTimeout(() => {
+    console.error("for a minute nothing has come in:", name);
+    process.exit(1);
+  }, 60_000);
+  await step();
+  clearTimeout(timer);
   console.log("ok", name);
 }
-setTimeout(() => {
-  console.error("nothing came for a minute in:", step);
-  process.exit(1);
-}, 60_000).unref();
 
 const nc = await connect({ servers: process.argv[2] });
 const js = jetstream(nc);
