@@ -1,4 +1,5 @@
-# Needs Go and make; the race detector also needs a C compiler. Everything else is fetched by Go in pinned versions.
+# Needs Go and make; the race detector also needs a C compiler, and make nodejs Node.js with npm. Everything else is
+# fetched by Go and npm in pinned versions.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -54,12 +55,12 @@ help: ## show this
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
 .PHONY: ci
-ci: lint test e2e servers ## what has to pass before a change goes in
+ci: lint test e2e servers nodejs ## what has to pass before a change goes in
 
 .PHONY: test
 test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
 	$(race)
-	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -vE '/test/(rolling|servers)$$'); \
+	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -vE '/test/(nodejs|rolling|servers)$$'); \
 	set -x; GOGC=300 $(GO) test -race $(LINK) -vet=off -skip '$(SOAK)' -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -vxF "$$kube" || true; })
 
@@ -71,7 +72,7 @@ naps: ## make test with each test program stopped for 13 ms at a time, as a quot
 .PHONY: soak
 soak: ## the long tests that need no Kubernetes, and replicas of this code beside those of an earlier one; needs git's history
 	$(race)
-	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -vE '/test/(rolling|servers)$$'); \
+	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -vE '/test/(nodejs|rolling|servers)$$'); \
 	set -x; $(GO) test -race $(LINK) -run '$(SOAK)' -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
 	@test -z '$(ROLLING)' || (set -x; $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $(ROLLING))
 
@@ -90,6 +91,11 @@ e2e: kubetest ## all tests on a real Kubernetes API server, then those of the mo
 servers: ## the life cycle on nats-servers of several versions; they are built from Go modules, the first time for a minute or two
 	$(race)
 	$(GO) test -race -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./test/servers
+
+.PHONY: nodejs
+nodejs: ## a controller as programs in Node.js see it; needs node and npm, which fetches the NATS client
+	$(race)
+	$(GO) test -race -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./test/nodejs
 
 .PHONY: kubetest
 kubetest: ## builds the Kubernetes API server for tests; minutes, the first time

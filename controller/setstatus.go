@@ -31,8 +31,8 @@ import (
 func SetStatus(ctx context.Context, obj entity.IEntity) error {
 	r, ok := current.Of(ctx)
 	if !ok {
-		return fmt.Errorf("set the status of %q: this is no reconcile's context; use the client's UpdateStatus",
-			source.ObjectKey(obj))
+		return fmt.Errorf("set the status of %q: this is no reconcile's context; use the client's UpdateStatus, "+
+			"or in a unit test a Runner of package test/reconciletest", source.ObjectKey(obj))
 	}
 	return r.SetStatus(ctx, obj)
 }

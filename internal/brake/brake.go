@@ -128,6 +128,7 @@ type Brake struct {
 	prunes     prunes
 	known      knownStream
 
+	disarmed  bool   // see Disarm
 	running   bool   // between Start and the end of Run
 	requested bool   // the release key is to be looked at
 	ordered   string // the engagement that is to be released, or ""
@@ -163,6 +164,9 @@ func New(cfg Config) *Brake {
 		prunes:      newPrunes(cfg.Window),
 	}
 }
+
+// Disarm lets everything go from now on, where one key is reconciled by hand and there is nothing to count.
+func (b *Brake) Disarm() { b.disarmed = true }
 
 // unlock ends a change of the sets.
 func (b *Brake) unlock() {

@@ -27,7 +27,7 @@ const (
 func (b *Brake) Admit(key string) bool {
 	b.mu.Lock()
 	defer b.unlock()
-	if b.allowed.Has(key) {
+	if b.disarmed || b.allowed.Has(key) {
 		return true
 	}
 	if !b.held.Has(key) {

@@ -16,6 +16,8 @@
 //
 // A program without a testing.TB, an example or a TestMain, uses [New] and [Server.Close].
 //
+// Package reconciletest runs one reconcile by hand against such a server, for unit tests of reconcilers.
+//
 // # A cluster
 //
 // [StartCluster] runs several servers as one JetStream cluster and returns when a replicated stream can be created at

@@ -1,0 +1,24 @@
+package source
+
+import (
+	"github.com/nagi-runtime/nagi/natsinformer"
+)
+
+// Bucket is a bucket that a source watches, and its cache.
+type Bucket struct {
+	Name       string
+	Kind       string // of the entities; "" for their records
+	Filter     string // of the keys
+	Namespaced bool
+	Cache      natsinformer.Informer
+}
+
+// Buckets are those of the documents and, unless there are none, of the records.
+func (s *NATS[T]) Buckets() []Bucket {
+	cfg := s.client.Config()
+	of := []Bucket{{cfg.Bucket, cfg.Kind, cfg.Filter, cfg.Namespaced, s.client.Informer()}}
+	if records := s.client.Records(); records != nil {
+		of = append(of, Bucket{cfg.StatusBucket, "", cfg.Filter, cfg.Namespaced, records.Informer()})
+	}
+	return of
+}
