@@ -49,16 +49,8 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	var loops sync.WaitGroup
 	if e.brake != nil {
 		e.async.BeginTerm(termCtx)
-		loops.Go(func() { e.brake.Run(klog.NewContext(ctx, logger)) })
-		loops.Go(func() { e.claim.Keep(klog.NewContext(ctx, logger)) })
 	}
-	loops.Go(func() { e.sweeper.Resync(klog.NewContext(ctx, logger)) })
-	loops.Go(func() { e.sweeper.Collect(klog.NewContext(ctx, logger)) })
-	watch := running.Watch{
-		Table: &e.running, After: e.opts.StuckAfter, Kind: e.Kind, Workers: e.opts.Workers,
-		Board: e.health, Warn: e.warn,
-	}
-	loops.Go(func() { watch.Run(klog.NewContext(ctx, logger)) })
+	e.besideWorkers(klog.NewContext(ctx, logger), &loops)
 	e.APIs.BeginTerm()
 	handOut, endHandOut := context.WithCancel(termCtx)
 	defer endHandOut()
@@ -83,6 +75,21 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		loops.Wait()
 	}()
 	e.awaitReturn(life, election, returned)
+}
+
+// besideWorkers starts what runs beside the workers of a term until ctx ends.
+func (e *Engine) besideWorkers(ctx context.Context, loops *sync.WaitGroup) {
+	if e.brake != nil {
+		loops.Go(func() { e.brake.Run(ctx) })
+		loops.Go(func() { e.claim.Keep(ctx) })
+	}
+	loops.Go(func() { e.sweeper.Resync(ctx) })
+	loops.Go(func() { e.sweeper.Collect(ctx) })
+	watch := running.Watch{
+		Table: &e.running, After: e.opts.StuckAfter, Kind: e.Kind, Workers: e.opts.Workers,
+		Board: e.health, Warn: e.warn,
+	}
+	loops.Go(func() { watch.Run(ctx) })
 }
 
 // awaitReturn waits until all that ran in a term has returned. What does not shows as degraded, and ends Run after a
