@@ -92,7 +92,7 @@ func (l lister[T]) Get(key string) (T, error) {
 // get returns the shared document of a key, as cached or as this process wrote it since. The error is IsInvalid.
 func (g *generation[T]) get(key string) (obj T, found bool, err error) {
 	obj, revision, found := g.lookup(key)
-	if state, invalid := g.news.invalid.get(key); invalid && revision < state.revision {
+	if state, invalid := g.documents.news.invalid.get(key); invalid && revision < state.revision {
 		return obj, true, newInvalid(g.client.cfg.Kind, g.client.cfg.Bucket, key, "document",
 			fmt.Sprintf("revision %d: %v", state.revision, state.err))
 	}
