@@ -257,14 +257,20 @@ func TestAClosedClientIsToldSoAndNoMore(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForTheHandlersOfItsClient, while the cache goes on.
-func TestCloseWaitsForTheHandlersOfItsClient(t *testing.T) {
+// TestTheLastStopWaitsForTheHandlersOfItsClient, while the cache goes on, also for one that was removed just now.
+func TestTheLastStopWaitsForTheHandlersOfItsClient(t *testing.T) {
+	for _, remove := range []bool{false, true} {
+		t.Run(fmt.Sprintf("removed before: %v", remove), func(t *testing.T) { stopWaitsForHandlers(t, remove) })
+	}
+}
+
+func stopWaitsForHandlers(t *testing.T, remove bool) {
 	first, second := newPair(t, newServer(t))
 	start(t, second)
 	stop, err := first.Start()
 	must(t, err)
 	entered, leave, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	_, err = first.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+	handle, err := first.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
 		close(entered)
 		<-leave
 		close(left)
@@ -272,16 +278,22 @@ func TestCloseWaitsForTheHandlersOfItsClient(t *testing.T) {
 	must(t, err)
 	must(t, second.Create(t.Context(), website("a")))
 	<-entered
-	go func() {
-		time.Sleep(20 * time.Millisecond)
-		close(leave)
-	}()
-	stop()
-	select {
-	case <-left:
-	default:
-		t.Error("stop returned while a handler ran")
+	if remove {
+		must(t, first.Informer().RemoveEventHandler(handle))
 	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		stop()
+		select {
+		case <-left:
+		default:
+			t.Error("stop returned while a handler ran")
+		}
+	}()
+	eventually(t, "stop has begun", first.Informer().IsStopped)
+	close(leave)
+	<-stopped
 }
 
 // TestSharingClientsStartAndStopInAnyOrder leaves nothing behind, and no read fails while its client runs.

@@ -3,6 +3,7 @@ package entity
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -45,9 +46,10 @@ func (i *startingInformer) RunWithContext(ctx context.Context) {
 type sharedInformer struct {
 	startingInformer
 
-	mu       sync.Mutex
-	ended    bool
-	handlers map[cache.ResourceEventHandlerRegistration]struct{}
+	mu    sync.Mutex
+	ended bool
+	// handlers are those that were added and may still run; true: they were removed.
+	handlers map[cache.ResourceEventHandlerRegistration]bool
 }
 
 var errInformerEnded = errors.New("the handler was not added: the client of this informer was stopped by its last " +
@@ -56,7 +58,7 @@ var errInformerEnded = errors.New("the handler was not added: the client of this
 func newSharedInformer(informer natsinformer.Informer, start func() (stop func(), err error)) *sharedInformer {
 	return &sharedInformer{
 		startingInformer: startingInformer{Informer: informer, start: start},
-		handlers:         map[cache.ResourceEventHandlerRegistration]struct{}{},
+		handlers:         map[cache.ResourceEventHandlerRegistration]bool{},
 	}
 }
 
@@ -83,17 +85,38 @@ func (i *sharedInformer) AddEventHandlerWithOptions(
 	}
 	handle, err := i.Informer.AddEventHandlerWithOptions(h, options)
 	if err == nil {
-		i.handlers[handle] = struct{}{}
+		i.handlers[handle] = false
 	}
 	return handle, err
 }
 
-// RemoveEventHandler takes a handler off, as that of client-go does.
+// RemoveEventHandler takes a handler off, as that of client-go does: it does not wait for the handler. The stop of the
+// client's last user does.
 func (i *sharedInformer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
+	err := i.Informer.RemoveEventHandler(handle)
 	i.mu.Lock()
-	delete(i.handlers, handle)
-	i.mu.Unlock()
-	return i.Informer.RemoveEventHandler(handle)
+	defer i.mu.Unlock()
+	if _, known := i.handlers[handle]; known && err == nil {
+		i.handlers[handle] = true
+	}
+	maps.DeleteFunc(i.handlers, func(handle cache.ResourceEventHandlerRegistration, removed bool) bool {
+		return removed && hasEnded(handle)
+	})
+	return err
+}
+
+// hasEnded reports whether a handler that was removed does not run any more.
+func hasEnded(handle cache.ResourceEventHandlerRegistration) bool {
+	h, tells := handle.(interface{ ShutdownChan() <-chan struct{} })
+	if !tells {
+		return true
+	}
+	select {
+	case <-h.ShutdownChan():
+		return true
+	default:
+		return false
+	}
 }
 
 // IsStopped reports whether the client's last user has stopped.
@@ -104,7 +127,7 @@ func (i *sharedInformer) IsStopped() bool {
 	return ended || i.Informer.IsStopped()
 }
 
-// end takes off the handlers that are left, and waits for them.
+// end takes off the handlers that are left, and waits for all of them.
 func (i *sharedInformer) end() {
 	i.mu.Lock()
 	i.ended = true
