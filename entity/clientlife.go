@@ -51,6 +51,10 @@ func (c *Client[T]) untilClosed(hooks Hooks) (out Hooks) {
 // Informer returns the shared cache of documents: T without status, with resourceVersion and generation, and with the
 // index OwnerIndex. It runs while the client has users, see Start; its own Run counts as one. An informer cannot run
 // twice: after the last user has stopped, Informer returns another one, which needs its own handlers.
+//
+// A cache that clients share (WithStatusBucket) runs while one of them has users, and calls the handlers of all. Those
+// of a client are taken off when its own last user stops. Start the client before you add handlers: the cache may end
+// with another client until then, and the handlers with it.
 func (c *Client[T]) Informer() natsinformer.Informer { return c.generation().public }
 
 // Start adds a user of the caches; the first one starts the informers of documents and records. stop removes the user.

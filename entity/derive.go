@@ -5,6 +5,11 @@ import (
 	"fmt"
 )
 
+// SharesCacheWith reports whether one of the clients was derived from the other, or both from a third one, by
+// WithStatusBucket: then the listers of both read at once what was written through either. Clients that NewClient made
+// share nothing.
+func (c *Client[T]) SharesCacheWith(other *Client[T]) bool { return c.shared == other.shared }
+
 // WithStatusBucket returns another client of the same documents, with a status bucket of its own: for a second
 // controller over one bucket. Both share one cache of documents, so a process holds them once, and what is written
 // through one of them the listers of both have at once. Records, statuses, Lister reads of a status, UpdateStatus and

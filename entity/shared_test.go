@@ -117,6 +117,9 @@ func TestSharingClientsHaveOneConsumerOfDocuments(t *testing.T) {
 		Kind: "Website", Bucket: "websites", StatusBucket: "websites-third",
 	})
 	start(t, independent)
+	if !first.SharesCacheWith(second) || !second.SharesCacheWith(first) || independent.SharesCacheWith(first) {
+		t.Error("who shares with whom is told wrong")
+	}
 	eventually(t, "an independent client has one of its own", func() bool { return consumers(t, js, "websites") == 2 })
 }
 
