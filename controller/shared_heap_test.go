@@ -109,7 +109,7 @@ func heapChild(url, controllers, count string) (err error) {
 			select {
 			case err := <-ended:
 				return errors.Join(errors.New("the controller ended"), err)
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(250 * time.Millisecond):
 			}
 		}
 	}

@@ -58,8 +58,8 @@ func (c *Client[T]) untilClosed(hooks Hooks) (out Hooks) {
 func (c *Client[T]) Informer() natsinformer.Informer { return c.generation().public }
 
 // Start adds a user of the caches; the first one starts the informers of documents and records. stop removes the user.
-// With the last one it stops the informers and waits for them and their handlers, so a handler must not call it. stop
-// may be called more than once.
+// With the last one it stops the informers and waits for them and their handlers, so a handler must not call it. The
+// informer of documents goes on if a client that shares it has users. stop may be called more than once.
 func (c *Client[T]) Start() (stop func(), err error) {
 	for {
 		if c.closed.Load() {

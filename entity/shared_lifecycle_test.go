@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -337,5 +338,23 @@ func TestSharingClientsStartAndStopInAnyOrder(t *testing.T) {
 	start(t, second)
 	if _, err := second.Lister().Get("a"); err != nil {
 		t.Error(errors.Join(errors.New("after the other one was closed"), err))
+	}
+}
+
+// TestALostStatusBucketHoldsUpOnlyItsClient: the other one reads on.
+func TestALostStatusBucketHoldsUpOnlyItsClient(t *testing.T) {
+	js := newServer(t)
+	first, second := newPair(t, js)
+	must(t, js.DeleteStream(t.Context(), "KV_websites-audit"))
+	stop, err := second.Start()
+	must(t, err)
+	defer stop()
+	start(t, first)
+	must(t, second.Create(t.Context(), website("a")))
+	if _, err := first.Lister().Get("a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := second.Lister().Get("a"); err == nil || !strings.Contains(err.Error(), "websites-audit") {
+		t.Errorf("without its records, the other one reads: %v", err)
 	}
 }
