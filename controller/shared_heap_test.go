@@ -99,7 +99,8 @@ func heapChild(url, controllers, count string) (err error) {
 	}
 	for i, client := range clients {
 		c, err := New(fmt.Sprintf("controller-%d", i), client, ReconcilerFunc(
-			func(context.Context, Request) (Result, error) { return Result{}, nil }), WithWorkers(8))
+			func(context.Context, Request) (Result, error) { return Result{}, nil },
+		), WithWorkers(8), WithCacheSyncTimeout(10*time.Minute))
 		if err != nil {
 			return err
 		}
