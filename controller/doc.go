@@ -25,6 +25,8 @@
 // The user writes the document, the controller writes the status. They never share a key: the status bucket holds,
 // under the document's key, a record with status, conditions and the document that was reconciled last.
 //
+// Two controllers over one bucket need a status bucket each; [entity.Client.WithStatusBucket] makes the second client.
+//
 // The record is written before a key is first reconciled. So a record without a document is a delete that is still
 // owed: the controller was down, the tombstone has expired, or a crash came halfway. Then the reconciler runs with
 // [OperationDelete], the runtime deletes what the primary still owns, and the record goes last.

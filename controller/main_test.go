@@ -22,6 +22,8 @@ func TestMain(m *testing.M) {
 		err = externalChild(url, os.Getenv("NAGI_TEST_CLOUD"))
 	case "user":
 		err = userChild(os.Getenv("NAGI_BENCH_KEYS"))
+	case "heap":
+		err = heapChild(url, os.Getenv("NAGI_TEST_CONTROLLERS"), os.Getenv("NAGI_TEST_DOCUMENTS"))
 	case "teardown":
 		err = teardownChild(url, os.Getenv("NAGI_TEST_MOMENT"))
 	default:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"sync"
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
@@ -28,11 +27,13 @@ type Client[T IEntity] struct {
 	documents *bucket
 	async     *asyncWriter
 	records   *Records // nil without a status bucket
-	hooks     *hookSet
-	warnings  []string
+	hooks     *hookSet // the news of the status bucket
 
-	mu      sync.Mutex // guards starting and stopping
-	started bool       // ever
+	warnings         []string
+	documentWarnings int // so many of them, the first ones, are about the bucket of documents
+
+	shared  *sharing[T]
+	started bool // ever; guarded by shared.mu
 	current atomic.Pointer[generation[T]]
 	closed  atomic.Bool
 }
@@ -60,27 +61,30 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 	ids := newWriteIDs()
 	async := newAsyncWriter(js.Conn())
 	c := &Client[T]{js: js, cfg: cfg, keys: keys, codec: codec,
-		documents: newBucket(js, cfg.Bucket, ids, async), async: async, hooks: newHookSet()}
+		documents: newBucket(js, cfg.Bucket, ids, async), async: async, hooks: newHookSet(),
+		shared: newSharing[T](cfg.StatusBucket)}
 	settings, warnings, err := openBucket(ctx, js, c.documents, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
-	c.warnings = warnings
+	c.warnings, c.documentWarnings = warnings, len(warnings)
 	if c.cfg.MaxDocumentBytes, err = documentLimit(cfg, settings, js.Conn().MaxPayload(), cfg.Bucket); err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	if err := c.openRecords(ctx, ids); err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
-	for _, warning := range c.warnings {
-		foreign.Logger(klog.FromContext(ctx)).Info("Bucket settings could be better", "kind", cfg.Kind, "warning", warning)
-	}
-	generation, err := newGeneration(c)
-	if err != nil {
+	c.logWarnings(ctx, c.warnings)
+	if err := c.share(); err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
-	c.current.Store(generation)
 	return c, nil
+}
+
+func (c *Client[T]) logWarnings(ctx context.Context, warnings []string) {
+	for _, warning := range warnings {
+		foreign.Logger(klog.FromContext(ctx)).Info("Bucket settings could be better", "kind", c.cfg.Kind, "warning", warning)
+	}
 }
 
 func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
@@ -141,52 +145,6 @@ func (c *Client[T]) Record(ctx context.Context, key string) (*Record, error) {
 func (c *Client[T]) noStatus(key string) error {
 	return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "status",
 		"the client has no status bucket (Config.StatusBucket is \"-\")")
-}
-
-// Subscribe registers callbacks. Before it returns, it calls them for all that is invalid, in error or reserved at the
-// time. The callbacks must not call Subscribe, cancel, Start or stop.
-func (c *Client[T]) Subscribe(hooks Hooks) (cancel func()) {
-	cancel = c.hooks.subscribe(hooks)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if g := c.current.Load(); g != nil {
-		g.runReserved()
-	}
-	return cancel
-}
-
-// Informer returns the shared cache of documents: T without status, with resourceVersion and generation, and with the
-// index OwnerIndex. It runs while the client has users, see Start; its own Run counts as one. An informer cannot run
-// twice: after the last user has stopped, Informer returns another one, which needs its own handlers.
-func (c *Client[T]) Informer() natsinformer.Informer { return c.generation().public }
-
-// Start adds a user of the caches; the first one starts the informers of documents and records. stop removes the user.
-// With the last one it stops the informers and waits for them and their handlers, so a handler must not call it. stop
-// may be called more than once.
-func (c *Client[T]) Start() (stop func(), err error) {
-	for {
-		if c.closed.Load() {
-			return nil, fmt.Errorf("entity: the client of kind %s is closed", c.cfg.Kind)
-		}
-		if stop, err := c.generation().start(); err == nil {
-			return stop, nil
-		}
-		// The generation ended between the two calls; take the next one.
-	}
-}
-
-// Close stops the informers, used or not, and waits for them. Reads and writes that need no cache still work.
-func (c *Client[T]) Close() {
-	c.closed.Store(true)
-	c.mu.Lock()
-	g := c.current.Swap(nil)
-	c.mu.Unlock()
-	if g != nil {
-		g.news.setError(c.cfg.Bucket,
-			fmt.Errorf("the client of kind %s was closed, nothing is watched any more", c.cfg.Kind))
-		g.shutdown()
-	}
-	c.async.close()
 }
 
 func (c *Client[T]) decodeEntry(e natsinformer.Entry) (runtime.Object, error) {
@@ -293,10 +251,11 @@ func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint6
 	c.remember(ctx, d.key, d.sent, revision)
 }
 
-// remember shows an own write in the lister, and to who observes ctx. The caller must not change sent any more.
+// remember shows an own write in the listers of the clients that share the cache, and to what observes ctx. The caller
+// must not change sent any more.
 func (c *Client[T]) remember(ctx context.Context, key string, sent T, revision uint64) {
 	ownwrites.Tell(ctx, c.cfg.Bucket, sent)
-	if g := c.current.Load(); g != nil && g.running.Load() {
-		g.writes.put(ctx, key, revision, sent)
+	if d := c.runningDocuments(); d != nil {
+		d.writes.put(ctx, key, revision, sent)
 	}
 }

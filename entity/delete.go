@@ -86,9 +86,9 @@ func (c *Client[T]) deleteIf(ctx context.Context, key string, w write) error {
 	return nil
 }
 
-// forget shows an own delete in the lister.
+// forget shows an own delete in the listers of the clients that share the cache.
 func (c *Client[T]) forget(ctx context.Context, key string, marker uint64) {
-	if g := c.current.Load(); g != nil && g.running.Load() {
-		g.writes.delete(ctx, key, marker)
+	if d := c.runningDocuments(); d != nil {
+		d.writes.delete(ctx, key, marker)
 	}
 }

@@ -18,14 +18,36 @@
 // # Reading
 //
 // Get and Confirm ask the leader of the stream and cost a round trip. The Lister reads a cache that natsinformer fills;
-// the first read starts it. A read costs about a microsecond and returns copies. It sees every write of this process,
-// even before the cache has it. resourceVersion and generation are the document's sequence in the stream.
+// the first read starts it. A read costs about a microsecond and returns copies. It sees every write that has returned
+// in this process, through the same client or one that shares its cache (see below), even before the cache has it. What
+// others write arrives as an event: other processes, plain puts, and a client of the same bucket that another call of
+// NewClient made. resourceVersion and generation are the document's sequence in the stream.
 //
 // # Writing
 //
 // Every write is a compare-and-set and learns its sequence. Errors are apimachinery's: IsConflict, IsAlreadyExists,
 // IsNotFound and IsInvalid mean what they mean in Kubernetes. If an acknowledgement is lost, the client asks the leader
 // whether the write was applied. If the leader cannot tell, the error is ErrOutcomeUnknown; the client never guesses.
+//
+// # Two controllers over one bucket
+//
+// Each controller needs a status bucket of its own, and so a client of its own. Make the first client with NewClient, and
+// derive the second one from it:
+//
+//	sites, err := entity.NewClient[*Site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites"})
+//	audited, err := sites.WithStatusBucket(ctx, "sites-audit")
+//
+// The two share one cache of documents: the process holds each document once, and the server has one consumer. What is
+// written through one of them, the listers of both read at once. Two calls of NewClient make independent clients: each
+// has a cache of its own, and what one has written the other reads when its event has come, a moment later.
+// SharesCacheWith tells which is the case. Clients of different types never share.
+//
+// Records, statuses and reserved keys are not shared. A client joins documents with the statuses of its own status
+// bucket, and waits, in WaitReconciled, for the controller that writes there. So write the status of an object through
+// the client that read it. Who watches the bucket to learn of one controller's statuses takes that controller's client.
+//
+// The clients start, stop and close in any order. Handlers and hooks end with the client that they were given to, and
+// the cache with the last of the clients. A process that runs both controllers needs the permissions of both: Join them.
 //
 // # Documents of others
 //

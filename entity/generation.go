@@ -4,35 +4,35 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
 // generation is one life of a client's informers, from its first user to its last. client-go's informers cannot run
-// twice, so each start after a last stop makes a new generation.
+// twice, so each start after a last stop makes a new generation. Its records are its own. Its documents may have other
+// users, and go on for them.
 type generation[T IEntity] struct {
-	client  *Client[T]
-	docs    natsinformer.Informer
-	public  natsinformer.Informer // docs as users get it
-	writes  *overlay[T]
-	records *recordCache // nil without a status bucket
+	client    *Client[T]
+	documents *documentCache[T]
+	docs      natsinformer.Informer // that of documents
+	public    *sharedInformer       // docs as users get it
+	writes    *overlay[T]           // that of documents
+	records   *recordCache          // nil without a status bucket
 
 	running atomic.Bool
 	synced  atomic.Bool
-	users   int // guarded by client.mu
+	users   int // guarded by shared.mu
 	cancel  context.CancelFunc
 	ctx     context.Context // ends with the generation; its goroutines are counted in wg
 	wg      sync.WaitGroup
 
-	reserved bool // the informer of reserved keys was started; guarded by client.mu
-	news     *hookState
+	reserved bool       // the informer of reserved keys was started; guarded by shared.mu
+	news     *hookState // of the status bucket
 	health   recordHealth
 }
 
@@ -78,30 +78,21 @@ func (h *recordHealth) unreadableErr() error {
 	return fmt.Errorf("%w; and %d others, such as of %q", first.err, all-1, h.named[1:])
 }
 
+// newGeneration makes one with the current cache of documents, or a new one if there is none. The caller holds
+// shared.mu.
 func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
-	g := &generation[T]{client: c, news: c.hooks.renew()}
+	g := &generation[T]{client: c, news: c.hooks.renew(), documents: c.shared.current.Load()}
 	g.health.unreadable = newInvalidKeys()
-	docs, err := natsinformer.New(c.js, natsinformer.Config{
-		Bucket: c.cfg.Bucket,
-		Filter: c.cfg.Filter,
-		Decode: c.decodeEntry,
-		OnInvalid: func(e natsinformer.Entry, err error) {
-			g.news.setInvalid(c.keys.display(e.Key), e.Revision, err)
-		},
-		OnResolved: func(natsKey string) { g.news.setResolved(c.keys.display(natsKey)) },
-		Unseen: func(natsKey string, deleted uint64) runtime.Object {
-			return unseen(g.writes, c.keys, natsKey, deleted)
-		},
-		OnError:         func(err error) { g.news.setError(c.cfg.Bucket, err) },
-		Indexers:        cache.Indexers{OwnerIndex: ownerIndexFunc},
-		CompareInterval: c.cfg.CompareInterval,
-		DocumentsExpire: c.cfg.DocumentsExpire,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("informer of bucket %q: %w", c.cfg.Bucket, err)
+	if g.documents == nil {
+		var err error
+		if g.documents, err = newDocumentCache(c); err != nil {
+			return nil, err
+		}
+		c.shared.current.Store(g.documents)
 	}
-	g.docs, g.public = docs, &startingInformer{Informer: docs, start: g.start}
-	g.writes = newOverlay(docs, func(obj T) string { return OwnerIndexValueOf(obj) })
+	g.docs, g.writes = g.documents.informer, g.documents.writes
+	g.public = newSharedInformer(g.docs, g.start)
+	g.public.ended = c.closed.Load()
 	if c.records == nil {
 		return g, nil
 	}
@@ -153,83 +144,33 @@ func (g *generation[T]) recordNews(change func()) {
 	g.health.change(change, func(err error) { g.news.setError(g.client.cfg.StatusBucket, err) })
 }
 
-// run starts the informers. The caller holds client.mu.
+// run starts the informers. The caller holds shared.mu.
 func (g *generation[T]) run() {
 	g.ctx, g.cancel = context.WithCancel(
 		klog.NewContext(context.Background(),
 			foreign.Logger(klog.Background()).WithValues("kind", g.client.cfg.Kind)))
 	g.client.async.hold()
 	g.running.Store(true)
-	g.wg.Go(func() { g.docs.RunWithContext(g.ctx) })
+	g.documents.useLocked()
 	if g.records != nil {
 		g.wg.Go(func() { g.records.store.RunWithContext(g.ctx) })
 	}
 	g.runReserved()
 }
 
-// runReserved watches the reserved keys once a subscriber wants them. They have their own informer, because a filter
-// may exclude them from that of the records, and so that no event handler has to look at every record. The caller holds
-// client.mu.
-func (g *generation[T]) runReserved() {
-	c := g.client
-	if g.reserved || g.records == nil || !g.running.Load() || !c.hooks.wantsReserved() {
-		return
-	}
-	informer, err := natsinformer.New(c.js, natsinformer.Config{
-		Bucket:          c.cfg.StatusBucket,
-		Filter:          reservedFilter,
-		Decode:          decodeReserved,
-		CompareInterval: c.cfg.CompareInterval,
-	})
-	if err == nil {
-		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { g.reservedChanged(obj, false) },
-			UpdateFunc: func(_, obj any) { g.reservedChanged(obj, false) },
-			DeleteFunc: func(obj any) { g.reservedChanged(obj, true) },
-		})
-	}
-	if err != nil {
-		g.news.setError(c.cfg.StatusBucket,
-			fmt.Errorf("informer of reserved keys of bucket %q: %w", c.cfg.StatusBucket, err))
-		return
-	}
-	g.reserved = true
-	g.wg.Go(func() { informer.RunWithContext(g.ctx) })
-}
-
-func (g *generation[T]) reservedChanged(obj any, deleted bool) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	o, ok := obj.(*reservedObject)
-	if !ok {
-		return
-	}
-	if deleted {
-		// The informer passes the last object with the revision of the delete.
-		revision, err := strconv.ParseUint(o.ResourceVersion, 10, 64)
-		if err != nil {
-			revision = o.revision
-		}
-		g.news.setReserved(o.Name, revision, nil)
-		return
-	}
-	g.news.setReserved(o.Name, o.revision, o.value)
-}
-
 // start is Client.Start for this generation; it fails if the generation is over.
 func (g *generation[T]) start() (stop func(), err error) {
 	c := g.client
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.current.Load() != g {
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	if c.latest() != g {
 		return nil, fmt.Errorf("this informer of kind %s has been stopped by its last user: "+
 			"ask the client for another one", c.cfg.Kind)
 	}
 	return g.use(), nil
 }
 
-// use adds a user; the first one runs the informers. The caller holds client.mu.
+// use adds a user; the first one runs the informers. The caller holds shared.mu.
 func (g *generation[T]) use() (stop func()) {
 	g.client.started = true
 	g.users++
@@ -242,8 +183,8 @@ func (g *generation[T]) use() (stop func()) {
 // startLazily makes the lister a user until Close, if nobody has ever started the client. A client that was stopped
 // stays stopped: a late read must not restart the caches that their users have stopped.
 func (c *Client[T]) startLazily() (*generation[T], error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
 	if c.closed.Load() {
 		return nil, fmt.Errorf("entity: the client of kind %s is closed", c.cfg.Kind)
 	}
@@ -261,24 +202,34 @@ func (c *Client[T]) startLazily() (*generation[T], error) {
 
 // release removes one user; the last one stops the informers and waits for them.
 func (c *Client[T]) release(g *generation[T]) {
-	c.mu.Lock()
+	c.shared.mu.Lock()
 	g.users--
 	last := g.users == 0 && c.current.Load() == g
 	if last {
-		c.current.Store(nil)
+		c.dropLocked()
 	}
-	c.mu.Unlock()
+	c.shared.mu.Unlock()
 	if last {
-		g.shutdown()
+		g.awaitEnd()
 	}
 }
 
-func (g *generation[T]) shutdown() {
-	g.running.Store(false)
-	if g.cancel != nil {
+// dropLocked ends the current generation and returns it; nil if there is none. The caller holds shared.mu, and then
+// waits for the end.
+func (c *Client[T]) dropLocked() *generation[T] {
+	g := c.current.Swap(nil)
+	if g != nil && g.running.Swap(false) {
 		g.cancel()
+		g.documents.leaveLocked()
 	}
+	return g
+}
+
+// awaitEnd waits for the informers of a generation that was dropped, and for the handlers that it had.
+func (g *generation[T]) awaitEnd() {
 	g.wg.Wait()
+	g.public.end()
+	g.documents.awaitEnd()
 	if g.cancel != nil {
 		g.client.async.release()
 	}
@@ -288,16 +239,25 @@ func (g *generation[T]) shutdown() {
 // generation returns the current generation, or a new one if there is none. It panics if natsinformer refuses a
 // configuration that it took when the client was made.
 func (c *Client[T]) generation() *generation[T] {
-	if g := c.current.Load(); g != nil {
+	if g := c.latest(); g != nil {
 		return g
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
 	return c.generationLocked()
 }
 
+// latest returns the current generation; nil if there is none, or if it was never started and its cache of documents
+// has ended with another client.
+func (c *Client[T]) latest() *generation[T] {
+	if g := c.current.Load(); g != nil && g.documents == c.shared.current.Load() {
+		return g
+	}
+	return nil
+}
+
 func (c *Client[T]) generationLocked() *generation[T] {
-	if g := c.current.Load(); g != nil {
+	if g := c.latest(); g != nil {
 		return g
 	}
 	g, err := newGeneration(c)
@@ -306,33 +266,4 @@ func (c *Client[T]) generationLocked() *generation[T] {
 	}
 	c.current.Store(g)
 	return g
-}
-
-// startingInformer is an informer whose Run is a user of its client. It starts documents and records. When its context
-// ends, it releases them and returns.
-type startingInformer struct {
-	natsinformer.Informer
-	start func() (stop func(), err error)
-}
-
-// Run blocks until stopCh is closed. Prefer Client.Start.
-func (i *startingInformer) Run(stopCh <-chan struct{}) {
-	stop, err := i.start()
-	if err != nil {
-		klog.Background().Error(err, "Informer was not started")
-		return
-	}
-	defer stop()
-	<-stopCh
-}
-
-// RunWithContext blocks until the context ends. Prefer Client.Start.
-func (i *startingInformer) RunWithContext(ctx context.Context) {
-	stop, err := i.start()
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Informer was not started")
-		return
-	}
-	defer stop()
-	<-ctx.Done()
 }

@@ -98,6 +98,12 @@ func (h *hookSet) subscribe(hooks Hooks) (cancel func()) {
 	}
 }
 
+// barrier returns when no callback runs that began before.
+func (h *hookSet) barrier() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+}
+
 func (h *hookSet) wantsReserved() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -31,7 +31,8 @@ type IEntityClient[T IEntity] interface {
 	Delete(ctx context.Context, key string, opts ...DeleteOption) error
 	// Informer is the shared cache of documents. It runs while the client has users; see Start.
 	Informer() natsinformer.Informer
-	// Lister reads the cache, with statuses joined. It sees this process's own writes.
+	// Lister reads the cache, with statuses joined. It sees what was written through this client, or through one that
+	// shares its cache, at once.
 	Lister() Lister[T]
 
 	// Config is the configuration with its defaults filled in.
@@ -78,7 +79,8 @@ type Presence struct {
 	Expired bool
 }
 
-// Hooks are callbacks about a client's cache. Each may be nil and must return quickly. Calls for one key are in order.
+// Hooks are callbacks about a client's cache. Each may be nil and must return quickly. Calls for one key are in order;
+// those about documents and those about the status bucket may come at the same time.
 type Hooks struct {
 	// Invalid is called when the key's document does not decode, Resolved when it decodes again or is gone. The key is
 	// client-go's if the NATS key has the right shape. Else it is the NATS key, quoted if it looks like one of

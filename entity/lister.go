@@ -15,8 +15,8 @@ const listerSyncTimeout = 30 * time.Second
 // lister reads the current generation of a client's caches.
 type lister[T IEntity] struct{ client *Client[T] }
 
-// Lister reads the caches and returns copies: documents with their statuses, as this process wrote them or later. If
-// nobody has ever started the client, the first read starts it until Close. After the last user has stopped it, reads
+// Lister reads the caches and returns copies: documents with their statuses, as this client, or one that shares its
+// cache, wrote them or later. If nobody has ever started the client, the first read starts it until Close. After the last user has stopped it, reads
 // fail. A read waits for the first sync of the caches. It fails after 30 s, or at once if they cannot be filled.
 func (c *Client[T]) Lister() Lister[T] { return lister[T]{c} }
 
@@ -92,7 +92,7 @@ func (l lister[T]) Get(key string) (T, error) {
 // get returns the shared document of a key, as cached or as this process wrote it since. The error is IsInvalid.
 func (g *generation[T]) get(key string) (obj T, found bool, err error) {
 	obj, revision, found := g.lookup(key)
-	if state, invalid := g.news.invalid.get(key); invalid && revision < state.revision {
+	if state, invalid := g.documents.news.invalid.get(key); invalid && revision < state.revision {
 		return obj, true, newInvalid(g.client.cfg.Kind, g.client.cfg.Bucket, key, "document",
 			fmt.Sprintf("revision %d: %v", state.revision, state.err))
 	}

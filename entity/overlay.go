@@ -14,7 +14,7 @@ import (
 // overlayTTL bounds how long an own write hides the cache's version. It matters only while the informer cannot watch.
 const overlayTTL = 30 * time.Second
 
-// overlay holds this process's own writes to a bucket until the informer has them. V is the cached form.
+// overlay holds the own writes of an informer's clients until the informer has them. V is the cached form.
 type overlay[V any] struct {
 	*ownwrites.Overlay[ownWrite[V]]
 	informer natsinformer.Informer

@@ -112,7 +112,8 @@ func New[T entity.IEntity](
 	}
 	*observer = observing.Observer{
 		Host: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
-		Brake: e.brake, Records: e.records, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
+		Brake: e.brake, Records: e.records, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled,
+		LeaseRemoved: e.leaseRemoved,
 	}
 	e.prune()
 	e.sweeper = &resync.Sweeper{

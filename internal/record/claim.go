@@ -137,7 +137,8 @@ func (c *Claim) takeBucket(ctx context.Context) error {
 	}
 	if holder != c.controller {
 		return fmt.Errorf("controller %q: the status bucket %s belongs to controller %q; "+
-			"one status bucket serves one controller: give the client of this one another StatusBucket",
+			"one status bucket serves one controller: give the client of this one another StatusBucket; "+
+			"in one process derive it from the other client with WithStatusBucket, and they share one cache",
 			c.controller, c.bucket.name, holder)
 	}
 	return nil
