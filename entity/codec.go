@@ -19,13 +19,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// statusRevisionAnnotation is on joined objects only: the StatusRevision of the record when it was read. It is never
-// written to a bucket.
-const statusRevisionAnnotation = "nagi/status-revision"
-
-// internalAnnotations are never written, and ignored in documents that have them. natsinformer sets the second one on
-// the objects of delete handlers, and such an object may be created again.
-var internalAnnotations = []string{statusRevisionAnnotation, "natsinformer.nagi/deletion"}
+// internalAnnotations are never written, and ignored in documents that have them. Earlier versions set the first one on
+// objects that they had read. natsinformer sets the second one on the objects of delete handlers, and such an object may
+// be created again.
+var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion"}
 
 // codec turns documents into entities and back, with the semantics of encoding/json. It uses
 // github.com/go-json-experiment/json, which takes little more than half the time.
@@ -235,6 +232,7 @@ func checkUnstructuredMeta(content map[string]any) error {
 // clean removes what a document must not contain.
 func (c *codec[T]) clean(obj T) {
 	c.clearStatus(obj)
+	unmark(obj, c.kind)
 	obj.SetResourceVersion("")
 	obj.SetGeneration(0)
 	if obj.GetDeletionTimestamp() != nil || c.unstructured {
