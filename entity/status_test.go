@@ -191,10 +191,11 @@ func TestObjectsShowNothingOfTheRuntime(t *testing.T) {
 	client := newClient[*Website](t, js, websites)
 	untyped := newClient[*unstructured.Unstructured](t, js, websites)
 	start(t, client)
-	must(t, client.Create(t.Context(), website("a")))
 	first := website("a")
+	must(t, client.Create(t.Context(), first))
 	first.Status.Ready = true
 	must(t, client.UpdateStatus(t.Context(), first))
+	must(t, client.Informer().WaitKey(t.Context(), "a", uint64(first.Generation)))
 	heard := make(chan *Website, 10)
 	_, err := client.Records().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(record any) {
 		document, _, _ := client.Informer().GetStore().GetByKey("a")

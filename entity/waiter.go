@@ -5,10 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // waiter looks at one key again and again. Between two looks it waits for news of the key: from the client's caches if
@@ -103,6 +105,7 @@ func (w *waiter) watch(ctx context.Context) (ended []chan struct{}) {
 	if w.watchesDocument {
 		buckets = append(buckets, w.bucket)
 	}
+	ctx = klog.NewContext(ctx, logr.Discard()) // the looks tell what is wrong
 	for _, name := range buckets {
 		ctx, cancel := context.WithCancel(ctx)
 		informer, err := natsinformer.New(w.records.js, natsinformer.Config{
