@@ -295,15 +295,21 @@ func (w *waiter) brakeNote(ctx context.Context) string {
 	defer cancel()
 	value, _, err := w.records.GetReserved(ctx, brakeKey)
 	var state struct {
-		Engaged bool      `json:"engaged"`
-		Since   time.Time `json:"since"`
-		Reason  string    `json:"reason"`
+		Engaged    bool      `json:"engaged"`
+		Engagement string    `json:"engagement"`
+		Since      time.Time `json:"since"`
+		Reason     string    `json:"reason"`
+		Held       int       `json:"held"`
+		Swept      int       `json:"swept"`
+		Pruned     int       `json:"pruned"`
 	}
 	if err != nil || json.Unmarshal(value, &state) != nil || !state.Engaged {
 		return ""
 	}
-	return fmt.Sprintf("; the brake of its controller holds deletes back since %s: %s (nats kv put %s %s release lets "+
-		"them go)", state.Since.UTC().Format(time.RFC3339), foreign.Message(state.Reason), w.records.Bucket(), releaseKey)
+	return fmt.Sprintf("; the brake of its controller holds deletes back since %s: %s. Put back what is missing and "+
+		"should not be, then release the rest: nats kv put %s %s \"%s %d\"",
+		state.Since.UTC().Format(time.RFC3339), foreign.Message(state.Reason), w.records.Bucket(), releaseKey,
+		foreign.Text(state.Engagement), state.Held+state.Swept+state.Pruned)
 }
 
 // saysOf tells what a record says, for the error of a wait.

@@ -335,9 +335,9 @@ func TestWaitDeletedWaitsForTheTeardown(t *testing.T) {
 		must(t, client.Delete(t.Context(), "a"))
 		remains("its document is gone", "Synced")
 		_, err := client.Records().PutReserved(t.Context(), "_nagi.brake",
-			[]byte(`{"engaged":true,"since":"2026-01-02T03:04:05Z","reason":"too many"}`), 0)
+			[]byte(`{"engaged":true,"engagement":"E1","held":2,"swept":1,"since":"2026-01-02T03:04:05Z","reason":"too many"}`), 0)
 		must(t, err)
-		remains("its document is gone", "too many", "nats kv put websites-status _nagi.release")
+		remains("its document is gone", "too many", `nats kv put websites-status _nagi.release "E1 3"`)
 		rec, err := client.Record(t.Context(), "a")
 		must(t, err)
 		rec.Conditions = []metav1.Condition{
