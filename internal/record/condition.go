@@ -59,5 +59,6 @@ func noted(record *entity.Record, n Note, stream string) bool {
 	if record.Invalid != nil {
 		about = record.Invalid.Stream
 	}
-	return about == stream || IsAnchor(record) && n.Invalid == nil
+	// Earlier versions did not say which stream a note without an anchor is about.
+	return about == stream || about == "" || IsAnchor(record) && n.Invalid == nil
 }
