@@ -106,7 +106,7 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 	keys := c.keys
 	keys.bucket = b.name
 	c.records = &Records{
-		bucket: b, keys: keys, cfg: c.cfg, limit: limit, status: c.codec, secrets: c.codec.secrets,
+		bucket: b, js: c.js, keys: keys, cfg: c.cfg, limit: limit, status: c.codec, secrets: c.codec.secrets,
 		recent: newRecordLRU(), echoes: newEchoes(),
 		current: func() *recordCache {
 			if g := c.current.Load(); g != nil {

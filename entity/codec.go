@@ -13,20 +13,16 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/secrets"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// statusRevisionAnnotation is on joined objects only: the StatusRevision of the record when it was read. It is never
-// written to a bucket.
-const statusRevisionAnnotation = "nagi/status-revision"
-
-// internalAnnotations are never written, and ignored in documents that have them. natsinformer sets the second one on
-// the objects of delete handlers, and such an object may be created again.
-var internalAnnotations = []string{statusRevisionAnnotation, "natsinformer.nagi/deletion"}
+// internalAnnotations are never written, and ignored in documents that have them. Earlier versions set the first one on
+// objects that they had read. natsinformer sets the second one on the objects of delete handlers, and such an object may
+// be created again.
+var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion"}
 
 // codec turns documents into entities and back, with the semantics of encoding/json. It uses
 // github.com/go-json-experiment/json, which takes little more than half the time.
@@ -161,21 +157,23 @@ func (c *codec[T]) decode(natsKey string, revision uint64, data []byte) (T, erro
 	}
 	obj := c.new()
 	if err := c.parse(data, obj); err != nil {
-		return none, newInvalid(c.kind, c.keys.bucket, key, "document", err.Error())
+		return none, newInvalidDocument(c.kind, c.keys.bucket, key, err)
 	}
 	if got := obj.GetName(); got != "" && got != name {
-		return none, newInvalid(c.kind, c.keys.bucket, key, "metadata.name", fmt.Sprintf(
-			"the document says %s, and the key says %q: leave it out of the document, or make them equal",
-			foreign.Quote(got), name))
+		return none, newInvalidDocument(c.kind, c.keys.bucket, key, contradicted("metadata.name", name))
 	}
 	if got := obj.GetNamespace(); got != "" && got != namespace {
-		return none, newInvalid(c.kind, c.keys.bucket, key, "metadata.namespace", fmt.Sprintf(
-			"the document says %s, and the key says %q: leave it out of the document, or make them equal",
-			foreign.Quote(got), namespace))
+		return none, newInvalidDocument(c.kind, c.keys.bucket, key, contradicted("metadata.namespace", namespace))
 	}
 	c.clean(obj)
 	c.stamp(obj, namespace, name, revision)
 	return obj, nil
+}
+
+// contradicted is about metadata that says something else than the key.
+func contradicted(path, key string) error {
+	return &flaw{path: path, why: fmt.Sprintf(
+		"it is another one than that of the key, %q: leave it out of the document, or make them equal", key)}
 }
 
 // parse decodes data into obj. Its errors hold nothing of data, which may have secrets.
@@ -185,7 +183,7 @@ func (c *codec[T]) parse(data []byte, obj T) error {
 			"of the client that reads it", len(data), c.maxBytes)
 	}
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
-		return errors.New("it is no JSON object")
+		return &flaw{line: 1, column: 1, why: "it is no JSON object"}
 	}
 	if err := checkDepth(data); err != nil {
 		return err
@@ -207,25 +205,25 @@ func (c *codec[T]) parse(data []byte, obj T) error {
 func checkUnstructuredMeta(content map[string]any) error {
 	for _, field := range []string{"kind", "apiVersion"} {
 		if _, _, err := unstructured.NestedString(content, field); err != nil && content[field] != nil {
-			return fmt.Errorf("%s is no string", field)
+			return &flaw{path: field, why: "it is no string"}
 		}
 	}
 	meta, ok := content["metadata"].(map[string]any)
 	if !ok {
 		if content["metadata"] != nil {
-			return fmt.Errorf("metadata is no JSON object")
+			return &flaw{path: "metadata", why: "it is no JSON object"}
 		}
 		delete(content, "metadata")
 		return nil
 	}
 	for _, field := range []string{"name", "namespace"} {
 		if _, _, err := unstructured.NestedString(meta, field); err != nil && meta[field] != nil {
-			return fmt.Errorf("metadata.%s is no string", field)
+			return &flaw{path: "metadata." + field, why: "it is no string"}
 		}
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		if _, _, err := unstructured.NestedStringMap(meta, field); err != nil && meta[field] != nil {
-			return fmt.Errorf("metadata.%s is no JSON object of strings", field)
+			return &flaw{path: "metadata." + field, why: "it is no JSON object of strings"}
 		}
 	}
 	return nil
@@ -234,6 +232,7 @@ func checkUnstructuredMeta(content map[string]any) error {
 // clean removes what a document must not contain.
 func (c *codec[T]) clean(obj T) {
 	c.clearStatus(obj)
+	unmark(obj, c.kind)
 	obj.SetResourceVersion("")
 	obj.SetGeneration(0)
 	if obj.GetDeletionTimestamp() != nil || c.unstructured {

@@ -5,9 +5,7 @@ import (
 	stdjson "encoding/json"
 	"fmt"
 	"reflect"
-	"strconv"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -85,7 +83,7 @@ func (c *codec[T]) join(document T, rec *RecordObject) T {
 	if rec != nil {
 		statusRevision = rec.Record.StatusRevision
 	}
-	annotateStatusRevision(out, statusRevision)
+	markStatusRevision(out, c.kind, statusRevision)
 	return out
 }
 
@@ -105,34 +103,4 @@ func (c *codec[T]) joinStatus(document T, rec *RecordObject) T {
 	shallow.Elem().Set(reflect.ValueOf(document).Elem())
 	shallow.Elem().FieldByIndex(c.status).Set(reflect.ValueOf(rec.status).Elem())
 	return shallow.Interface().(T).DeepCopyObject().(T)
-}
-
-// annotateStatusRevision sets the annotation in place, so obj must own its annotations.
-func annotateStatusRevision(obj IEntity, revision uint64) {
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = make(map[string]string, 1)
-	}
-	annotations[statusRevisionAnnotation] = strconv.FormatUint(revision, 10)
-	obj.SetAnnotations(annotations)
-}
-
-// statusRevisionOf returns the status revision that obj was read with; ok is false if obj was not joined.
-func statusRevisionOf(obj IEntity) (revision uint64, ok bool) {
-	text, found := obj.GetAnnotations()[statusRevisionAnnotation]
-	if !found {
-		return 0, false
-	}
-	revision, err := strconv.ParseUint(text, 10, 64)
-	return revision, err == nil
-}
-
-// KeepMarks gives obj, which was made of before, the annotation that a joined object has, if obj lacks it: the revision
-// of the record that it was joined with. So what replaces all annotations of an object changes no more than its user's.
-// obj's map is replaced, not changed.
-func KeepMarks(before, obj metav1.Object) {
-	held, marked := before.GetAnnotations()[statusRevisionAnnotation]
-	if _, has := obj.GetAnnotations()[statusRevisionAnnotation]; marked && !has {
-		obj.SetAnnotations(withOwner(obj.GetAnnotations(), map[string]string{statusRevisionAnnotation: held}))
-	}
 }

@@ -137,6 +137,12 @@ func (r *Record) asDecoded(encoded []byte) (ok bool) {
 	valid(r.Controller)
 	valid(r.Stream)
 	valid(r.DeletionPolicy)
+	r.FirstSeen = r.FirstSeen.UTC().Round(0)
+	if r.Invalid != nil {
+		valid(r.Invalid.Stream)
+		valid(r.Invalid.Path)
+		valid(r.Invalid.Reason)
+	}
 	for i := range r.Conditions {
 		c := &r.Conditions[i]
 		if !c.LastTransitionTime.IsZero() {

@@ -259,6 +259,11 @@ func fill(t *testing.T, v reflect.Value) {
 	switch {
 	case v.Type() == reflect.TypeFor[metav1.Time]():
 		v.Set(reflect.ValueOf(metav1.NewTime(time.Unix(1, 2).UTC())))
+	case v.Type() == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.Unix(1, 0).UTC()))
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem())
 	case v.Type() == reflect.TypeFor[json.RawMessage]():
 		v.SetBytes([]byte(`{"a":1}`))
 	case v.Kind() == reflect.Struct:
@@ -299,6 +304,15 @@ func TestAnEchoIsWhatDecodingGives(t *testing.T) {
 			DocumentRevision: rapid.Uint64().Draw(t, "documentRevision"),
 			DeletionPolicy:   text.Draw(t, "policy"), Revision: 3,
 		}
+		if rapid.Bool().Draw(t, "seen") {
+			rec.FirstSeen = time.Unix(rapid.Int64Range(1, 1<<36).Draw(t, "firstSeen"), 0).UTC()
+		}
+		if rapid.Bool().Draw(t, "invalid") {
+			rec.Invalid = &InvalidDocument{
+				Revision: rapid.Uint64().Draw(t, "invalidRevision"), Stream: text.Draw(t, "invalidStream"),
+				Path: text.Draw(t, "path"), Line: rapid.Int().Draw(t, "line"), Reason: text.Draw(t, "why"),
+			}
+		}
 		for range rapid.IntRange(0, 3).Draw(t, "conditions") {
 			c := metav1.Condition{
 				Type: text.Draw(t, "type"), Status: metav1.ConditionStatus(text.Draw(t, "condition")),
@@ -337,6 +351,9 @@ func TestAnEchoIsWhatDecodingGives(t *testing.T) {
 		func(r *Record) *string { return &r.Controller },
 		func(r *Record) *string { return &r.Stream },
 		func(r *Record) *string { return &r.DeletionPolicy },
+		func(r *Record) *string { r.Invalid = &InvalidDocument{}; return &r.Invalid.Path },
+		func(r *Record) *string { r.Invalid = &InvalidDocument{}; return &r.Invalid.Stream },
+		func(r *Record) *string { r.Invalid = &InvalidDocument{}; return &r.Invalid.Reason },
 		func(r *Record) *string { return &r.Conditions[0].Type },
 		func(r *Record) *string { return (*string)(&r.Conditions[0].Status) },
 		func(r *Record) *string { return &r.Conditions[0].Reason },

@@ -24,6 +24,13 @@ const (
 	ReasonSuspended     = "Suspended"
 )
 
+// ConditionDeleting is True while the document is gone and the record stands, because the teardown waits for something
+// or fails. Its message is that of ConditionReconciled. A teardown that goes through has no such condition.
+const ConditionDeleting = "Deleting"
+
+// ReasonDeleted is the reason of a NotReconciledError about a document that is gone. No condition has it.
+const ReasonDeleted = "Deleted"
+
 // Record is what a controller keeps about an entity, under the same key in the status bucket: its status, and what is
 // owed to it. A record whose Controller is set is a teardown anchor: if the document is gone, a delete is still owed.
 type Record struct {
@@ -36,6 +43,12 @@ type Record struct {
 	ObservedRevision uint64 `json:"observedRevision,omitempty"`
 	// Stream is the identity of the stream that the revisions belong to; see StreamIdentity.
 	Stream string `json:"stream,omitempty"`
+	// FirstSeen is when a controller saw the primary for the first time, in seconds and UTC. It is kept until the teardown
+	// of the primary. In a record that an earlier version wrote it is missing until the next write.
+	FirstSeen time.Time `json:"firstSeen,omitzero"`
+	// Invalid says why the document is invalid while ConditionReconciled has ReasonInvalid; else it is nil. It must not be
+	// modified. A record that an earlier version wrote has none.
+	Invalid *InvalidDocument `json:"invalid,omitempty"`
 	// Conditions hold one of type ConditionReconciled, written on transitions.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Status is the user's part; nil or null means none.
@@ -60,8 +73,8 @@ type Record struct {
 // Anchor reports whether a teardown is owed when the document is gone.
 func (r *Record) Anchor() bool { return r.Controller != "" }
 
-// Clone returns a copy with its own conditions. The copies share Status and LastDocument, which are never changed in
-// place.
+// Clone returns a copy with its own conditions. The copies share Status, LastDocument and Invalid, which are never
+// changed in place.
 func (r *Record) Clone() *Record {
 	out := *r
 	out.Conditions = append([]metav1.Condition(nil), r.Conditions...)
@@ -88,7 +101,9 @@ func StreamIdentity(created time.Time) string {
 	return created.UTC().Format(time.RFC3339Nano)
 }
 
-func encodeRecord(rec *Record) ([]byte, error) { return jsonv1.Marshal(rec) }
+func encodeRecord(rec *Record) ([]byte, error) {
+	return jsonv1.Marshal(encodedRecord{rec, rec.Phase()})
+}
 
 func decodeRecord(data []byte, revision uint64) (*Record, error) {
 	rec := &Record{}

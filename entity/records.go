@@ -7,9 +7,11 @@ import (
 	"iter"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/secrets"
 	"github.com/nagi-runtime/nagi/natsinformer"
+	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -28,6 +30,7 @@ type Records struct {
 	controller atomic.Pointer[string]
 	// current returns the cache of the client's current generation, nil if there is none; open makes one then.
 	current func() *recordCache
+	js      jetstream.JetStream
 	open    func() *recordCache
 }
 
@@ -198,6 +201,7 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 		return write{}, err
 	}
 	rec.SchemaVersion = RecordSchemaVersion
+	rec.FirstSeen = rec.FirstSeen.UTC().Truncate(time.Second)
 	if rec.LastDocument, err = r.secrets.Drop(rec.LastDocument); err != nil {
 		return write{}, newInvalid(r.cfg.Kind, r.bucket.name, key, "lastDocument", err.Error())
 	}

@@ -32,13 +32,13 @@ func TestARecordHasThePinnedNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"schemaVersion": "1", "controller": `"c"`, "observedRevision": "5", "stream": `"s"`,
 		"status": `{"ready":true}`, "lastDocument": `{"spec":{}}`,
-		"statusRevision": "2", "documentRevision": "6",
+		"statusRevision": "2", "documentRevision": "6", "phase": `"Pending"`,
 	} {
 		if string(members[name]) != want {
 			t.Errorf("%s is %s, want %s", name, members[name], want)
 		}
 	}
-	if len(members) != 9 || !strings.Contains(string(members["conditions"]), `"type":"Reconciled"`) {
+	if len(members) != 10 || !strings.Contains(string(members["conditions"]), `"type":"Reconciled"`) {
 		t.Errorf("got %s", entry.Value())
 	}
 	if rec.Revision != entry.Revision() {

@@ -1,11 +1,15 @@
 package entity_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
 )
 
 func TestStatusIsJoinedAndLeavesTheDocumentAlone(t *testing.T) {
@@ -179,4 +183,58 @@ func TestAStatusOfAnotherShapeLeavesTheEntityReadable(t *testing.T) {
 	must(t, err)
 	got.Status.Ready = true
 	must(t, client.UpdateStatus(t.Context(), got))
+}
+
+// TestObjectsShowNothingOfTheRuntime, wherever they are read, and a status is still written over nobody else's.
+func TestObjectsShowNothingOfTheRuntime(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Website](t, js, websites)
+	untyped := newClient[*unstructured.Unstructured](t, js, websites)
+	start(t, client)
+	first := website("a")
+	must(t, client.Create(t.Context(), first))
+	first.Status.Ready = true
+	must(t, client.UpdateStatus(t.Context(), first))
+	must(t, client.Informer().WaitKey(t.Context(), "a", uint64(first.Generation)))
+	heard := make(chan *Website, 10)
+	_, err := client.Records().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(record any) {
+		document, _, _ := client.Informer().GetStore().GetByKey("a")
+		heard <- client.WithStatusOf(document.(*Website), record)
+	}})
+	must(t, err)
+	live, err := client.Get(t.Context(), "a")
+	must(t, err)
+	cached, err := client.Lister().Get("a")
+	must(t, err)
+	list, err := client.List(t.Context())
+	must(t, err)
+	cachedList, err := client.Lister().List(nil)
+	must(t, err)
+	raw, err := untyped.Get(t.Context(), "a")
+	must(t, err)
+	read := map[string]entity.IEntity{
+		"Get": live, "Lister.Get": cached, "List": list[0], "Lister.List": cachedList[0], "unstructured": raw,
+		"a handler": <-heard, "written": first, "a copy": cached.DeepCopyObject().(*Website), "a copy of unstructured": raw.DeepCopy(),
+	}
+	for what, obj := range read {
+		data, err := json.Marshal(obj)
+		must(t, err)
+		if obj.GetAnnotations() != nil || strings.Contains(string(data), "nagi") {
+			t.Errorf("%s shows %s", what, data)
+		}
+	}
+	other := website("a")
+	other.Status.URLs = []string{"theirs"}
+	must(t, client.UpdateStatus(t.Context(), other))
+	for what, obj := range read {
+		if site, ok := obj.(*Website); ok {
+			site.Status.URLs = []string{"mine"}
+			err = client.UpdateStatus(t.Context(), site)
+		} else {
+			u := obj.(*unstructured.Unstructured)
+			must(t, unstructured.SetNestedStringSlice(u.Object, []string{"mine"}, "status", "urls"))
+			err = untyped.UpdateStatus(t.Context(), u)
+		}
+		wantError(t, what, apierrors.IsConflict, err)
+	}
 }

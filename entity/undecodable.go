@@ -7,52 +7,128 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	kjson "sigs.k8s.io/json"
 )
 
-// whyUndecodable says why JSON does not decode into a type: where, and which type does not take it. Its words hold
-// nothing of the JSON itself, neither values nor names of members that the type does not have. Errors are shown to
-// others than the JSON, and writers of documents must not write logs.
+// flaw is what is wrong with JSON, and where. Its words hold nothing of the JSON itself, neither values nor names of
+// members that the type does not have. Errors are shown to others than the JSON, and writers of documents must not
+// write logs.
+type flaw struct {
+	path         string // as the type names it, see pathOf; "" if it is not known
+	line, column int    // from 1; 0 if they are not known
+	why          string // a sentence without the path
+}
+
+func (f *flaw) Error() string {
+	if f.path == "" {
+		return f.why
+	}
+	return f.path + ": " + f.why
+}
+
+// whyUndecodable says why JSON does not decode into a type: where, and which type does not take it.
 func whyUndecodable(data []byte, into reflect.Type, err error) error {
 	if syntax, ok := errors.AsType[*jsonv1.SyntaxError](err); ok {
-		return notJSON(data, syntax.Offset)
+		return notJSON(data, into, syntax.Offset)
 	}
 	if syntax, ok := errors.AsType[*stdjson.SyntaxError](err); ok {
-		return notJSON(data, syntax.Offset)
+		return notJSON(data, into, syntax.Offset)
 	}
 	if is, offset := kjson.SyntaxErrorOffset(err); is {
-		return notJSON(data, offset)
+		return notJSON(data, into, offset)
+	}
+	if misfit := findMisfit(data, into); misfit != nil {
+		return misfit
 	}
 	if mismatch, ok := errors.AsType[*jsonv1.UnmarshalTypeError](err); ok {
-		return mismatched(data, into, mismatch.Offset, mismatch.Value, mismatch.Type, mismatch.Field)
+		return mismatched(data, into, mismatch.Offset, mismatch.Value, mismatch.Type)
 	}
 	if mismatch, ok := errors.AsType[*stdjson.UnmarshalTypeError](err); ok {
-		return mismatched(data, into, mismatch.Offset, mismatch.Value, mismatch.Type, mismatch.Field)
+		return mismatched(data, into, mismatch.Offset, mismatch.Value, mismatch.Type)
 	}
-	return fmt.Errorf("%s does not take one of its values (%T)", typeName(into), err)
+	return &flaw{why: fmt.Sprintf("%s does not take one of its values (%T)", typeName(into), err)}
 }
 
-func notJSON(data []byte, offset int64) error {
+// notJSON is about a mistake in the byte before offset.
+func notJSON(data []byte, into reflect.Type, offset int64) error {
+	f := &flaw{path: pathOf(into, pointerAt(data, offset))}
 	if offset >= int64(len(data)) {
-		return fmt.Errorf("it is no valid JSON: it ends too early, after %d bytes", len(data))
+		f.line, f.column = lineOf(data, int64(len(data)))
+		f.why = fmt.Sprintf("it is no valid JSON at its end, %s", f.place(len(data)))
+		return f
 	}
-	return fmt.Errorf("it is no valid JSON: there is a mistake at %s", place(data, offset))
+	f.line, f.column = lineOf(data, offset-1)
+	f.why = fmt.Sprintf("it is no valid JSON from %s on", f.place(int(offset)-1))
+	return f
 }
 
-// place says where an offset is.
-func place(data []byte, offset int64) string {
-	offset = max(0, min(offset, int64(len(data))))
-	return fmt.Sprintf("byte %d (line %d)", offset, 1+bytes.Count(data[:offset], []byte("\n")))
+func (f *flaw) place(offset int) string {
+	return fmt.Sprintf("line %d, column %d, byte %d", f.line, f.column, offset)
 }
 
-// mismatched is about a value that the type of its field does not take. value begins with the kind of the value, which
-// may be followed by the value itself.
-func mismatched(data []byte, into reflect.Type, offset int64, value string, want reflect.Type, path string) error {
+// lineOf returns line and column of a byte, both from 1. Columns count characters, as editors do.
+func lineOf(data []byte, offset int64) (line, column int) {
+	before := data[:max(0, min(offset, int64(len(data))))]
+	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+}
+
+// pointerAt returns where in the JSON an offset is, as far as the JSON can be read until there.
+func pointerAt(data []byte, offset int64) jsontext.Pointer {
+	d := jsontext.NewDecoder(bytes.NewReader(data), lenient)
+	at := d.StackPointer()
+	for d.InputOffset() < offset {
+		if _, err := d.ReadToken(); err != nil {
+			break
+		}
+		at = d.StackPointer()
+	}
+	return at
+}
+
+var lenient = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// findMisfit decodes once more, to learn where a value is that its type does not take. It returns nil if that is not
+// what is wrong.
+func findMisfit(data []byte, into reflect.Type) error {
+	if into.Kind() == reflect.Map {
+		return nil
+	}
+	err := jsonv2.Unmarshal(data, reflect.New(into).Interface(),
+		jsonv1.DefaultOptionsV1(), jsonv1.ReportErrorsWithLegacySemantics(false))
+	misfit, ok := errors.AsType[*jsonv2.SemanticError](err)
+	if !ok {
+		return nil
+	}
+	offset := misfit.ByteOffset
+	for int(offset) < len(data) && bytes.IndexByte([]byte(" \t\r\n:,"), data[offset]) >= 0 {
+		offset++ // it is where the value before has ended
+	}
+	return newMisfit(data, into, offset, misfit.JSONPointer, misfit.JSONKind.String(), misfit.GoType)
+}
+
+// mismatched is about a value of which the end, or the beginning, is known. value begins with its kind, which may be
+// followed by the value itself.
+func mismatched(data []byte, into reflect.Type, offset int64, value string, want reflect.Type) error {
 	kind, _, _ := strings.Cut(value, " ")
+	return newMisfit(data, into, offset, pointerAt(data, offset), kind, want)
+}
+
+func newMisfit(
+	data []byte, into reflect.Type, offset int64, at jsontext.Pointer, kind string, want reflect.Type,
+) error {
 	switch kind {
-	case "number", "string", "bool", "array", "object", "null":
+	case "number", "string", "null":
+	case "bool", "true", "false":
+		kind = "bool"
+	case "array", "[":
+		kind = "array"
+	case "object", "{":
+		kind = "object"
 	default:
 		kind = "value"
 	}
@@ -60,10 +136,10 @@ func mismatched(data []byte, into reflect.Type, offset int64, value string, want
 	if want != nil {
 		wanted = typeName(want)
 	}
-	if field := knownPath(into, path); field != "" {
-		return fmt.Errorf("%s has a JSON %s at %s, and %s is wanted", field, kind, place(data, offset), wanted)
-	}
-	return fmt.Errorf("there is a JSON %s at %s where %s is wanted", kind, place(data, offset), wanted)
+	f := &flaw{path: pathOf(into, at)}
+	f.line, f.column = lineOf(data, offset)
+	f.why = fmt.Sprintf("there is a JSON %s at %s, where %s is wanted", kind, f.place(int(offset)), wanted)
+	return f
 }
 
 // typeName names a type of the program.
@@ -78,23 +154,36 @@ func typeName(t reflect.Type) string {
 	return t.Kind().String()
 }
 
-// knownPath returns as much of a path as names fields of the type, so that nothing of it is a name from a document.
-func knownPath(t reflect.Type, path string) string {
-	var known []string
-	for name := range strings.SplitSeq(path, ".") {
+// pathOf writes a place in a document as its readers do: spec.pages[2].title. A name that the type does not have, such
+// as a key of a map, is a star: nothing of it is a name from a document. It ends where the type says nothing more.
+func pathOf(t reflect.Type, at jsontext.Pointer) string {
+	var path strings.Builder
+	for name := range at.Tokens() {
 		for t != nil && t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
-		if t == nil || t.Kind() != reflect.Struct {
+		if t == nil {
 			break
 		}
-		field, ok := fieldNamed(t, name)
-		if !ok {
-			break
+		switch t.Kind() {
+		case reflect.Struct:
+			field, ok := fieldNamed(t, name)
+			if !ok {
+				return strings.TrimPrefix(path.String(), ".")
+			}
+			path.WriteString("." + name)
+			t = field
+		case reflect.Slice, reflect.Array:
+			path.WriteString("[" + name + "]")
+			t = t.Elem()
+		case reflect.Map:
+			path.WriteString(".*")
+			t = t.Elem()
+		default:
+			return strings.TrimPrefix(path.String(), ".")
 		}
-		known, t = append(known, name), field
 	}
-	return strings.Join(known, ".")
+	return strings.TrimPrefix(path.String(), ".")
 }
 
 // fieldNamed returns the type of the field with a JSON name, in the struct or in an inlined one.

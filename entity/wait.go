@@ -2,9 +2,13 @@ package entity
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,124 +17,347 @@ import (
 const (
 	waitPollMin = 10 * time.Millisecond
 	waitPollMax = time.Second
+	// watchAfter is when a wait begins to watch: most are over before a consumer would have been made.
+	watchAfter = 50 * time.Millisecond
 )
 
-// WaitReconciled blocks until the controller has reconciled this revision of the document, or a later one, and the
-// condition Reconciled is True. It fails if the controller gave the revision up (Terminal) or cannot decode it
-// (Invalid), if the client has no status bucket, and when the context ends. The error at the end of the context has
-// the controller's last report. It reads the cache if the client is started, else live, ever more rarely.
-func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key string, revision uint64) error {
-	records := client.Records()
-	if records == nil {
-		return newInvalid(client.Kind(), client.Config().Bucket, key, "status",
-			"the client has no status bucket, so nobody tells what was reconciled")
-	}
-	documents := &bucket{}
-	*documents = *records.bucket
-	documents.name = client.Config().Bucket
-	documents.stream = "KV_" + documents.name
-	var last *Record
-	for wait := waitPollMin; ; wait = min(2*wait, waitPollMax) {
-		if ctx.Err() != nil {
-			return waitEnded(ctx, client.Kind(), key, revision, last)
-		}
-		cursor := records.cursor()
-		rec, err := records.latest(ctx, key)
-		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			return err
-		}
-		if rec != nil {
-			last = rec
-			stream, err := currentStream(ctx, client, documents)
-			if err == nil {
-				if done, err := reconciled(client.Kind(), key, revision, stream, rec); done {
-					return err
-				}
-			} else if ctx.Err() == nil {
-				return err
-			}
-		}
-		records.waitForChange(ctx, cursor, wait)
-	}
+// A NotReconciledError says that a wait cannot succeed: the controller gave the revision up, may not or cannot reconcile
+// it, or its document is gone. Only another write of the document, or of a person, changes that.
+type NotReconciledError struct {
+	Kind, Key string
+	// Revision is what the reason is about: the revision that was waited for, or a later one.
+	Revision uint64
+	// Reason is ReasonTerminal, ReasonInvalid, ReasonSuspended or ReasonDeleted.
+	Reason string
+	// Message is the record's, for people.
+	Message string
+	// Invalid says where the document is invalid; nil if it is not, or its record does not say.
+	Invalid *InvalidDocument
 }
 
-// reconciled reports whether the record is final for the revision; err says why it was given up.
+func (e *NotReconciledError) Error() string {
+	todo := ""
+	switch e.Reason {
+	case ReasonTerminal:
+		todo = " It is not retried: change the document, or what the error is about, and then restart the controller."
+	case ReasonInvalid:
+		todo = " Mend the document."
+	case ReasonSuspended:
+		todo = " Remove the annotation to let it be reconciled."
+	}
+	return fmt.Sprintf("%s %s at revision %d is not reconciled: %s: %s.%s",
+		e.Kind, foreign.Quote(e.Key), e.Revision, e.Reason, e.Message, todo)
+}
+
+// WaitReconciled blocks until the controller has reconciled this revision of the document, or a later one, and the
+// condition Reconciled is True.
+//
+// It fails at once, with a *NotReconciledError, if this revision or a later one was given up (Terminal), does not decode
+// (Invalid), is Suspended, or if the document is gone. It also fails if the client has no status bucket, if a bucket
+// does not exist (any more), without the permission to read, and when the context ends. That last error has what the
+// controller reported last, such as why it is retrying.
+//
+// It needs the permissions of a RoleOperator or RoleReader. It reads the caches if the client is started; else it reads
+// live, and watches the key after some milliseconds if it may make consumers. Without that it asks about once a second.
+func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key string, revision uint64) error {
+	w, err := newWaiter(client, key)
+	if err != nil {
+		return err
+	}
+	if w.records == nil {
+		return w.noRecords()
+	}
+	var last *Record
+	seen := false // the document
+	err = w.until(ctx, func(ctx context.Context) (bool, error) {
+		rec, err := w.record(ctx)
+		if err != nil {
+			return false, err
+		}
+		stream := ""
+		if rec != nil {
+			if stream, err = w.stream(ctx); err != nil {
+				return false, err
+			}
+			last = rec
+			if done, err := reconciled(w.kind, key, revision, stream, rec); done {
+				return done, err
+			}
+		}
+		return false, w.stillThere(ctx, revision, stream, rec, &seen)
+	})
+	if ended, ok := errors.AsType[*waitEnded](err); ok {
+		return fmt.Errorf("waiting until %s %s is reconciled at revision %d: %s: %w",
+			w.kind, foreign.Quote(key), revision, saysOf(last), ended)
+	}
+	return err
+}
+
+// reconciled reports whether the record is final for the revision; err says why it was given up. What it says of an
+// older revision, or of another stream, is not.
 func reconciled(kind, key string, revision uint64, stream string, rec *Record) (done bool, err error) {
 	condition := meta.FindStatusCondition(rec.Conditions, ConditionReconciled)
-	if condition == nil || rec.Stream != stream {
+	if condition == nil {
+		return false, nil
+	}
+	about := rec.Stream
+	if rec.Invalid != nil {
+		about = rec.Invalid.Stream // an anchor may still be of the stream before
+	}
+	if about != stream {
 		return false, nil
 	}
 	if condition.Status == metav1.ConditionTrue {
 		return rec.ObservedRevision >= revision, nil
 	}
-	// An invalid revision is not reconciled, so only the condition names it.
-	if max(rec.ObservedRevision, uint64(condition.ObservedGeneration)) < revision {
+	// An invalid or suspended revision is not reconciled, so only the condition names it.
+	at := max(rec.ObservedRevision, uint64(condition.ObservedGeneration))
+	if rec.Invalid != nil {
+		at = rec.Invalid.Revision
+	}
+	if at < revision {
 		return false, nil
 	}
-	switch condition.Reason {
-	case ReasonTerminal, ReasonInvalid:
-		return true, fmt.Errorf("%s %q at revision %d is not reconciled and will not be retried: %s: %s",
-			kind, key, revision, condition.Reason, condition.Message)
+	reason := condition.Reason
+	if meta.IsStatusConditionTrue(rec.Conditions, ConditionDeleting) {
+		reason = ReasonDeleted
+	}
+	switch reason {
+	case ReasonTerminal, ReasonInvalid, ReasonSuspended, ReasonDeleted:
+		return true, &NotReconciledError{
+			Kind: kind, Key: key, Revision: at, Reason: reason, Message: condition.Message, Invalid: rec.Invalid,
+		}
 	}
 	return false, nil
 }
 
-func waitEnded(ctx context.Context, kind, key string, revision uint64, last *Record) error {
-	says := "it has no record: is its controller running?"
-	if last != nil {
-		says = fmt.Sprintf("its record is at revision %d of stream %s", last.ObservedRevision, last.Stream)
-		if condition := meta.FindStatusCondition(last.Conditions, ConditionReconciled); condition != nil {
-			says += fmt.Sprintf(", %s=%s (%s: %s)",
-				condition.Type, condition.Status, condition.Reason, condition.Message)
-		}
+// stillThere returns a NotReconciledError if the document was deleted since the revision was written. seen is whether
+// there was a document. One that never was may be about to be written.
+func (w *waiter) stillThere(ctx context.Context, revision uint64, stream string, rec *Record, seen *bool) error {
+	if w.documentCached() {
+		*seen = true
+		return nil
 	}
-	return fmt.Errorf("waiting until %s %q is reconciled at revision %d: %s: %w",
-		kind, key, revision, says, context.Cause(ctx))
-}
-
-// currentStream returns the identity of the documents' stream, from the cache if that knows it, else from the leader.
-func currentStream[T IEntity](ctx context.Context, client IEntityClient[T], documents *bucket) (string, error) {
-	if client.Records().current().isRunning() {
-		if created := client.Informer().Status().StreamCreated; !created.IsZero() {
-			return StreamIdentity(created), nil
-		}
-	}
-	info, err := documents.info(ctx, "")
+	now, err := w.confirm(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
-	return StreamIdentity(info.Created), nil
+	if now.Exists {
+		*seen = true
+		return nil
+	}
+	owed := rec != nil && rec.Anchor() && rec.Stream == stream && rec.DocumentRevision >= revision
+	if !*seen && !owed && (revision == 0 || now.Revision <= revision) {
+		return nil
+	}
+	return &NotReconciledError{
+		Kind: w.kind, Key: w.key, Revision: max(revision, now.Revision), Reason: ReasonDeleted,
+		Message: "its document was deleted",
+	}
 }
 
-// latest returns a record from the cache if that runs and has synced, else live.
-func (r *Records) latest(ctx context.Context, key string) (*Record, error) {
-	if c := r.current(); c.isRunning() && c.store.HasSynced() {
-		rec, _ := r.Cached(key)
-		return rec, nil
-	}
-	return r.Get(ctx, key)
+// WaitFor blocks until holds returns true for the record of a key. holds gets nil while there is no record. The record
+// may be a cached one: it must not be modified, and may have no LastDocument. An error of holds ends the wait. Else
+// WaitFor fails as WaitReconciled does, but not because of what a record says.
+func WaitFor[T IEntity](
+	ctx context.Context, client IEntityClient[T], key string, holds func(rec *Record) (bool, error),
+) error {
+	return waitFor(ctx, client, key, "its record is as wanted", holds)
 }
 
-func (r *Records) cursor() uint64 {
-	if c := r.current(); c.isRunning() {
-		return c.store.Cursor()
+func waitFor[T IEntity](
+	ctx context.Context, client IEntityClient[T], key, what string, holds func(rec *Record) (bool, error),
+) error {
+	w, err := newWaiter(client, key)
+	if err != nil {
+		return err
 	}
-	return 0
+	if w.records == nil {
+		return w.noRecords()
+	}
+	var last *Record
+	err = w.until(ctx, func(ctx context.Context) (bool, error) {
+		rec, err := w.record(ctx)
+		if err != nil {
+			return false, err
+		}
+		last = rec
+		ok, err := holds(rec)
+		if err != nil {
+			err = &final{err}
+		}
+		return ok, err
+	})
+	if ended, ok := errors.AsType[*waitEnded](err); ok {
+		return fmt.Errorf("waiting for %s %s until %s: %s: %w", w.kind, foreign.Quote(key), what, saysOf(last), ended)
+	}
+	return err
 }
 
-// waitForChange returns when the cache has moved on from cursor, or after wait.
-func (r *Records) waitForChange(ctx context.Context, cursor uint64, wait time.Duration) {
-	if c := r.current(); c.isRunning() && c.store.HasSynced() {
-		slice, cancel := context.WithTimeout(ctx, waitPollMax)
-		defer cancel()
-		if c.store.WaitCursor(slice, cursor+1) == nil || slice.Err() != nil {
-			return
+// WaitForCondition is WaitFor a condition of this type with this status: one of the record, or one of the field
+// "conditions" in the user's status. It does not ask which revision the condition is about.
+func WaitForCondition[T IEntity](
+	ctx context.Context, client IEntityClient[T], key, conditionType string, status metav1.ConditionStatus,
+) error {
+	what := fmt.Sprintf("its condition %s is %s", foreign.Text(conditionType), foreign.Text(string(status)))
+	return waitFor(ctx, client, key, what, func(rec *Record) (bool, error) {
+		return rec != nil && (meta.IsStatusConditionPresentAndEqual(rec.Conditions, conditionType, status) ||
+			meta.IsStatusConditionPresentAndEqual(conditionsOf(rec.Status), conditionType, status)), nil
+	})
+}
+
+// conditionsOf returns the conditions in a user's status, nil if it has none.
+func conditionsOf(status json.RawMessage) []metav1.Condition {
+	var with struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	if len(status) == 0 || json.Unmarshal(status, &with) != nil {
+		return nil
+	}
+	return with.Conditions
+}
+
+// WaitDeleted blocks until the document of a key is gone, and its record too: then what it owned is torn down. It deletes
+// nothing. It returns at once for what never was.
+//
+// It fails at once, with a *NotReconciledError, if the teardown was given up (Terminal). The error at the end of the
+// context says what is still there, and why if the controller or the brake tells. Else it fails as WaitReconciled does.
+func WaitDeleted[T IEntity](ctx context.Context, client IEntityClient[T], key string) error {
+	w, err := newWaiter(client, key)
+	if err != nil {
+		return err
+	}
+	w.watchesDocument = true
+	remains, owed := "nothing is known", false
+	err = w.until(ctx, func(ctx context.Context) (bool, error) {
+		if w.documentCached() {
+			remains = "its document is there: was it deleted?"
+			return false, nil
+		}
+		now, err := w.confirm(ctx)
+		if err != nil {
+			return false, err
+		}
+		if now.Exists {
+			remains = fmt.Sprintf("its document is there, at revision %d: was it deleted?", now.Revision)
+			return false, nil
+		}
+		rec, err := w.lastRecord(ctx)
+		if err != nil || rec == nil {
+			return err == nil, err
+		}
+		remains, owed = "its document is gone, and its teardown is not over: "+saysOf(rec), true
+		return false, w.gaveUp(rec)
+	})
+	if ended, ok := errors.AsType[*waitEnded](err); ok {
+		if owed {
+			remains += w.brakeNote(ctx)
+		}
+		return fmt.Errorf("waiting until %s %s is deleted: %s: %w", w.kind, foreign.Quote(key), remains, ended)
+	}
+	return err
+}
+
+// lastRecord is record for one that should go: of a delete the cache may not have heard.
+func (w *waiter) lastRecord(ctx context.Context) (*Record, error) {
+	if w.records == nil {
+		return nil, nil
+	}
+	if w.isCached() {
+		if rec, ok := w.records.Cached(w.key); ok {
+			return rec, nil
 		}
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	return w.records.read(ctx, w.key, w.natsKey)
+}
+
+// gaveUp returns an error if a record says that a teardown is not tried again.
+func (w *waiter) gaveUp(rec *Record) error {
+	deleting := meta.FindStatusCondition(rec.Conditions, ConditionDeleting)
+	if deleting == nil || deleting.Status != metav1.ConditionTrue || deleting.Reason != ReasonTerminal {
+		return nil
 	}
+	return &NotReconciledError{
+		Kind: w.kind, Key: w.key, Revision: uint64(deleting.ObservedGeneration), Reason: ReasonTerminal,
+		Message: "its teardown failed: " + deleting.Message,
+	}
+}
+
+// brakeKey is record.KeyBrake of internal/record, which imports this package.
+const brakeKey = ReservedPrefix + ".brake"
+
+// brakeNoteTimeout bounds how much longer than its context a wait takes, to tell of the brake.
+const brakeNoteTimeout = 500 * time.Millisecond
+
+// brakeNote says that the brake is engaged; "" if it is not, or that is not known. ctx may be over.
+func (w *waiter) brakeNote(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), brakeNoteTimeout)
+	defer cancel()
+	value, _, err := w.records.GetReserved(ctx, brakeKey)
+	var state struct {
+		Engaged    bool      `json:"engaged"`
+		Engagement string    `json:"engagement"`
+		Since      time.Time `json:"since"`
+		Reason     string    `json:"reason"`
+		Held       int       `json:"held"`
+		Swept      int       `json:"swept"`
+		Pruned     int       `json:"pruned"`
+	}
+	if err != nil || json.Unmarshal(value, &state) != nil || !state.Engaged {
+		return ""
+	}
+	return fmt.Sprintf("; the brake of its controller holds deletes back since %s: %s. Put back what is missing and "+
+		"should not be, then release the rest: nats kv put %s %s \"%s %d\"",
+		state.Since.UTC().Format(time.RFC3339), foreign.Message(state.Reason), w.records.Bucket(), releaseKey,
+		foreign.Text(state.Engagement), state.Held+state.Swept+state.Pruned)
+}
+
+// saysOf tells what a record says, for the error of a wait.
+func saysOf(rec *Record) string {
+	if rec == nil {
+		return "it has no record: is its controller running?"
+	}
+	says := fmt.Sprintf("its record is %s, at revision %d of stream %s", rec.Phase(), rec.ObservedRevision, rec.Stream)
+	if c := meta.FindStatusCondition(rec.Conditions, ConditionReconciled); c != nil {
+		says += fmt.Sprintf(", %s=%s (%s: %s)", c.Type, c.Status, c.Reason, c.Message)
+	}
+	return says
+}
+
+func (w *waiter) noRecords() error {
+	return newInvalid(w.kind, w.bucket, w.key, "status",
+		"the client has no status bucket, so nobody tells what was reconciled")
+}
+
+// waitEnded is why a wait ended before what it waited for: its context, and what was in the way at last, if anything.
+type waitEnded struct{ cause, last error }
+
+func (e *waitEnded) Error() string {
+	if e.last == nil || errors.Is(e.last, e.cause) {
+		return e.cause.Error()
+	}
+	return e.cause.Error() + "; the last look failed: " + e.last.Error()
+}
+
+func (e *waitEnded) Unwrap() []error {
+	if e.last == nil {
+		return []error{e.cause}
+	}
+	return []error{e.cause, e.last}
+}
+
+// final is an error that ends a wait, whatever it is.
+type final struct{ error }
+
+func (f *final) Unwrap() error { return f.error }
+
+// passes reports whether the error of a look is worth another one: nobody has answered. An answer is an answer.
+func passes(err error) bool {
+	if _, is := errors.AsType[*NotReconciledError](err); is {
+		return false
+	}
+	if _, is := errors.AsType[*final](err); is || errors.Is(err, ErrRefused) || errors.Is(err, nats.ErrConnectionClosed) {
+		return false
+	}
+	return !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err)
 }

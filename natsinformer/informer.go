@@ -28,6 +28,8 @@ type Informer interface {
 	// InvalidRevision returns the revision at which the key, as in NATS, exists and does not decode; zero if it decodes
 	// or is gone.
 	InvalidRevision(key string) uint64
+	// WhyInvalid returns InvalidRevision and, of that revision, the reason; nil if the key decodes or is gone.
+	WhyInvalid(key string) (revision uint64, reason error)
 	// Deleted returns the revision of the delete or purge that a key, as in NATS, has ended with; zero if it exists,
 	// never was, or has vanished without a message. The store may be about to follow.
 	Deleted(key string) (revision uint64)
@@ -150,6 +152,13 @@ func (i *informer) InvalidRevision(key string) uint64 {
 	i.src.mu.RLock()
 	defer i.src.mu.RUnlock()
 	return i.src.keys.invalid[key].entry.Revision
+}
+
+func (i *informer) WhyInvalid(key string) (revision uint64, reason error) {
+	i.src.mu.RLock()
+	defer i.src.mu.RUnlock()
+	bad := i.src.keys.invalid[key]
+	return bad.entry.Revision, bad.err
 }
 
 func (i *informer) Deleted(key string) uint64 {

@@ -59,17 +59,16 @@ func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
 		if rest > 0 { // of many invalid revisions in a row the record has the first, and then the last of each second
 			return lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: rest}
 		}
+		why := lifecycle.NotDecodable(v, e.primary.StreamID())
 		if first {
-			e.event(e.regarding(it.Key, v), eventWarning, entity.ReasonInvalid, notDecodable)
+			e.event(e.regarding(it.Key, v), eventWarning, entity.ReasonInvalid, why)
 		}
-		return e.life.MarkNotReconciled(t, it, v, entity.ReasonInvalid, notDecodable)
+		return e.life.MarkNotReconciled(t, it, v, entity.ReasonInvalid, why)
 	case e.keys.StaysParked(it.Key, v, it.Ops):
 		return lifecycle.Outcome{}
 	}
 	return e.handlePresent(t, it, v)
 }
-
-const notDecodable = "the document does not decode; it is reconciled once it does"
 
 // handlePresent reconciles a primary that exists.
 func (e *Engine) handlePresent(t *lifecycle.Term, it queue.Item, v view) lifecycle.Outcome {

@@ -58,7 +58,11 @@ func (r *RecordedLife) Present(t *Term, it queue.Item, v source.View) *Outcome {
 // MarkNotReconciled writes the reason into the condition of the record.
 func (r *RecordedLife) MarkNotReconciled(t *Term, it queue.Item, v source.View, reason, message string) Outcome {
 	condition := record.Condition(metav1.ConditionFalse, reason, message, cmp.Or(v.Refused, v.Revision))
-	err := r.Anchors.Annotate(t.Ctx, it.Key, v, condition)
+	note := record.Note{Condition: condition}
+	if reason == entity.ReasonInvalid {
+		note.Invalid = invalidDocument(v, message)
+	}
+	err := r.Anchors.Annotate(t.Ctx, it.Key, v, note)
 	if err != nil && !errors.Is(err, record.ErrLeftAlone) {
 		return Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
 	}
@@ -221,7 +225,8 @@ func (w *outcomeWrite) refused(ctx context.Context, err error) Outcome {
 		o.Ops = w.it.Ops
 		w.condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, err.Error(), w.view.Revision)
 	}
-	if err := w.Anchors.Annotate(ctx, w.it.Key, w.view, w.condition); err != nil && ctx.Err() == nil {
+	note := record.Note{Condition: w.condition}
+	if err := w.Anchors.Annotate(ctx, w.it.Key, w.view, note); err != nil && ctx.Err() == nil {
 		w.RecordsHealth.Failed(w.term.Ctx, err)
 	}
 	return o

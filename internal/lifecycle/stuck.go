@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,16 +81,17 @@ func (s *stuckTeardowns) setLocked(key string, err error) {
 	s.count.Store(int64(len(s.errs) + len(s.held)))
 }
 
-// annotateHeld says in the record for what a teardown waits, if there is one. The record stays what it is, an anchor.
-func (r *RecordedLife) annotateHeld(t *Term, key string, held error) {
+// annotateDeleting says in the record why a teardown does not go on, if there is one. The record stays what it is, an
+// anchor.
+func (r *RecordedLife) annotateDeleting(t *Term, key, reason string, why error) {
 	anchor := r.Anchors.Cached(key)
 	if !record.IsAnchor(anchor) {
 		return
 	}
-	condition := record.Condition(
-		metav1.ConditionFalse, entity.ReasonRetrying, held.Error(), anchor.DocumentRevision)
-	if err := r.Anchors.Annotate(t.Ctx, key, source.View{}, condition); err != nil && t.Ctx.Err() == nil {
-		t.Logger.Error(err, "Cannot say in the record for what the teardown waits; it goes on", "key", key)
+	condition := record.Condition(metav1.ConditionFalse, reason, why.Error(), anchor.DocumentRevision)
+	note := record.Note{Condition: condition, Deleting: true}
+	if err := r.Anchors.Annotate(t.Ctx, key, source.View{}, note); err != nil && t.Ctx.Err() == nil {
+		t.Logger.Error(err, "Cannot say in the record why the teardown does not go on; it is tried on", "key", key)
 	}
 }
 

@@ -23,17 +23,34 @@ func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
 	switch {
 	case o.Held != nil:
 		if r.noteHeld(t, it.Key, o.Held) {
-			r.annotateHeld(t, it.Key, o.Held)
+			r.annotateDeleting(t, it.Key, entity.ReasonRetrying, o.Held)
 		}
 	case o.Verdict == Failed && o.Where != inReconciler && stuck == nil: // one failure tells nothing
 	default:
 		r.noteStuck(t, it.Key, stuck)
 	}
+	r.noteFailed(t, it.Key, &o)
 	return o
 }
 
-// inReconciler is where a teardown fails that is the reconciler's fault.
-const inReconciler = "in the reconciler"
+// noteFailed says in the record why a teardown fails, for those who wait for its end. One failure tells nothing; and
+// where the leader was asked in vain, it cannot be told there.
+func (r *RecordedLife) noteFailed(t *Term, key string, o *Outcome) {
+	switch {
+	case t.Ctx.Err() != nil || o.Where == beforeTeardown:
+	case o.Verdict == Terminal:
+		r.annotateDeleting(t, key, entity.ReasonTerminal, o.Attempt.Err)
+	case o.Verdict == Failed && r.Keys.Of(key).Failures > 0:
+		r.annotateDeleting(t, key, entity.ReasonRetrying, o.Attempt.Err)
+	}
+}
+
+const (
+	// inReconciler is where a teardown fails that is the reconciler's fault.
+	inReconciler = "in the reconciler"
+	// beforeTeardown is where the leader is asked whether the document is gone.
+	beforeTeardown = "before the teardown"
+)
 
 func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	held := r.Anchors.Cached(it.Key)
@@ -56,7 +73,7 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	it.Ops = operation.Union(it.Ops, deleteOperation(it))
 	admitted, err := r.admitted(t, it, held)
 	if err != nil {
-		return r.interrupted(t, it, Attempt{Err: err}, "before the teardown")
+		return r.interrupted(t, it, Attempt{Err: err}, beforeTeardown)
 	}
 	if !admitted {
 		return Outcome{Verdict: NotReconciled}

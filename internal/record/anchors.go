@@ -77,6 +77,7 @@ func (a *Anchors) For(before *entity.Record, v source.View, stream string) (*ent
 	record.DocumentRevision = v.Revision
 	record.LastDocument = a.limited(document)
 	record.DeletionPolicy = source.DeletionPolicy(v.Object)
+	meta.RemoveStatusCondition(&record.Conditions, entity.ConditionDeleting)
 	return record, nil
 }
 
@@ -140,6 +141,7 @@ func (a *Anchors) next(before *entity.Record) *entity.Record {
 		record.Conditions = slices.Clone(before.Conditions)
 	}
 	record.Controller = a.Controller
+	noteSeen(&record)
 	return &record
 }
 
@@ -229,6 +231,9 @@ func (a *Anchors) merged(
 	record := *ours
 	record.Revision = theirs.Revision
 	record.Status, record.StatusRevision = theirs.Status, theirs.StatusRevision
+	if !theirs.FirstSeen.IsZero() {
+		record.FirstSeen = theirs.FirstSeen
+	}
 	record.Conditions = slices.Clone(theirs.Conditions)
 	if condition := meta.FindStatusCondition(ours.Conditions, entity.ConditionReconciled); condition != nil {
 		meta.SetStatusCondition(&record.Conditions, *condition)
@@ -240,43 +245,6 @@ func (a *Anchors) merged(
 		return nil, &StatusRefusedError{err}
 	}
 	return &record, nil
-}
-
-// Annotate notes why a primary is not reconciled (invalid, suspended). It makes no anchor, but brings one that is there
-// up to date: the deletion policy of a document that rests counts too.
-func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, condition metav1.Condition) error {
-	stream := a.Primary.StreamID()
-	behind := func(record *entity.Record) bool {
-		return IsAnchor(record) && v.Object != nil && !a.Covers(record, v, stream)
-	}
-	if cached := a.Cached(key); cached != nil && sameCondition(cached.Conditions, condition) {
-		if !behind(cached) {
-			return nil
-		}
-		if _, err := a.For(cached, v, stream); errors.Is(err, ErrUnrecordable) {
-			return nil // it cannot be brought up to date
-		}
-	}
-	record, err := a.Live(ctx, key)
-	if err != nil {
-		return err
-	}
-	if isUnknown(record) {
-		return fmt.Errorf("%w: nobody knows what the record of %s %q was", ErrLeftAlone, a.Kind, key)
-	}
-	if record == nil {
-		record = &entity.Record{} // no controller: never reconciled, no teardown owed
-	}
-	if behind(record) {
-		if with, err := a.For(record, v, stream); err == nil {
-			record = with
-		}
-	}
-	if !IsAnchor(record) {
-		record.Stream = stream // or nobody could tell which revision the condition is about
-	}
-	setCondition(record, condition)
-	return a.Put(ctx, key, record)
 }
 
 // StatusRefusedError is about a status that cannot be in the record: somebody else has updated it, or it is too large.

@@ -34,7 +34,31 @@ func sameCondition(conditions []metav1.Condition, want metav1.Condition) bool {
 	return want.Reason == entity.ReasonSynced || have.ObservedGeneration == want.ObservedGeneration
 }
 
+// setCondition sets the condition, and ends what an earlier one said besides.
 func setCondition(record *entity.Record, condition metav1.Condition) {
 	condition.LastTransitionTime = metav1.NewTime(time.Now())
 	meta.SetStatusCondition(&record.Conditions, condition)
+	meta.RemoveStatusCondition(&record.Conditions, entity.ConditionDeleting)
+	record.Invalid = nil
+}
+
+// setDeleting says that the condition is about the teardown of a primary that is gone.
+func setDeleting(record *entity.Record, condition metav1.Condition) {
+	condition.Type, condition.Status = entity.ConditionDeleting, metav1.ConditionTrue
+	condition.LastTransitionTime = metav1.NewTime(time.Now())
+	meta.SetStatusCondition(&record.Conditions, condition)
+}
+
+// noted tells whether a record has the note already. Of another stream even the same revision is another one.
+func noted(record *entity.Record, n Note, stream string) bool {
+	if !sameCondition(record.Conditions, n.Condition) ||
+		n.Deleting != meta.IsStatusConditionTrue(record.Conditions, entity.ConditionDeleting) {
+		return false
+	}
+	about := record.Stream
+	if record.Invalid != nil {
+		about = record.Invalid.Stream
+	}
+	// Earlier versions did not say which stream a note without an anchor is about.
+	return about == stream || about == "" || IsAnchor(record) && n.Invalid == nil
 }

@@ -35,6 +35,7 @@ type View struct {
 	Revision uint64
 	Object   metav1.Object
 	Refused  uint64 // the revision that does not decode, of one that is Invalid
+	Why      error  // it does not decode
 }
 
 // Suspended tells whether the document asks not to be reconciled.
@@ -168,11 +169,11 @@ func DeletionPolicy(document metav1.Object) string {
 func (s *Primary[T]) View(key string) View {
 	informer := s.informer()
 	item, exists, err := informer.GetStore().GetByKey(key)
-	refused := informer.InvalidRevision(natsKey(key))
+	refused, why := informer.WhyInvalid(natsKey(key))
 	if err != nil || !exists {
 		switch {
 		case refused != 0:
-			return View{Presence: Invalid, Refused: refused}
+			return View{Presence: Invalid, Refused: refused, Why: why}
 		case s.Exists(key):
 			return View{Presence: Arriving}
 		}
@@ -182,7 +183,7 @@ func (s *Primary[T]) View(key string) View {
 	v := View{Presence: Present, Object: obj}
 	v.Revision = uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
 	if refused != 0 {
-		v.Presence, v.Refused = Invalid, refused
+		v.Presence, v.Refused, v.Why = Invalid, refused, why
 	}
 	return v
 }
