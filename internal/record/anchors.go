@@ -112,7 +112,8 @@ func (a *Anchors) Outcome(
 	}
 	synced := condition.Status == metav1.ConditionTrue
 	observed := !synced || before.ObservedRevision == v.Revision
-	if !changed && observed && before.Stream == stream && sameCondition(before.Conditions, condition) {
+	if !changed && observed && before.Stream == stream && sameCondition(before.Conditions, condition) &&
+		SameWarnings(before.Conditions, v) {
 		return nil, nil
 	}
 	record, err := a.For(&with, v, stream)
@@ -123,6 +124,7 @@ func (a *Anchors) Outcome(
 		record.ObservedRevision = v.Revision
 	}
 	setCondition(record, condition)
+	setWarnings(record, v)
 	return record, nil
 }
 
@@ -233,6 +235,7 @@ func (a *Anchors) merged(
 	if condition := meta.FindStatusCondition(ours.Conditions, entity.ConditionReconciled); condition != nil {
 		meta.SetStatusCondition(&record.Conditions, *condition)
 	}
+	takeWarnings(&record, ours)
 	if status.IsIn(&record) {
 		return &record, nil // our own write, of which the answer was lost
 	}
@@ -249,7 +252,8 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, condi
 	behind := func(record *entity.Record) bool {
 		return IsAnchor(record) && v.Object != nil && !a.Covers(record, v, stream)
 	}
-	if cached := a.Cached(key); cached != nil && sameCondition(cached.Conditions, condition) {
+	if cached := a.Cached(key); cached != nil && sameCondition(cached.Conditions, condition) &&
+		SameWarnings(cached.Conditions, v) {
 		if !behind(cached) {
 			return nil
 		}
@@ -276,6 +280,7 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, condi
 		record.Stream = stream // or nobody could tell which revision the condition is about
 	}
 	setCondition(record, condition)
+	setWarnings(record, v)
 	return a.Put(ctx, key, record)
 }
 

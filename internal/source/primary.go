@@ -33,7 +33,8 @@ type View struct {
 	Presence Presence
 	Revision uint64
 	Object   metav1.Object
-	Refused  uint64 // the revision that does not decode, of one that is Invalid
+	Refused  uint64                   // the revision that does not decode, of one that is Invalid
+	Warned   *entity.DocumentWarnings // about the revision; nil: none
 }
 
 // Suspended tells whether the document asks not to be reconciled.
@@ -175,6 +176,7 @@ func (s *Primary[T]) View(key string) View {
 	obj := item.(metav1.Object)
 	v := View{Presence: Present, Object: obj}
 	v.Revision = uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
+	v.Warned = s.client.DocumentWarnings(key, v.Revision)
 	if refused != 0 {
 		v.Presence, v.Refused = Invalid, refused
 	}
