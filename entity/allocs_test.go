@@ -46,9 +46,9 @@ func TestAllocationsOfDecoding(t *testing.T) {
 		t.Fatal(err)
 	}
 	document := []byte(allocsDocument)
-	atMost(t, "decoding a document", 13, func() {
-		if _, err := c.decode("site-1", 7, document); err != nil {
-			t.Fatal(err)
+	atMost(t, "decoding a document", 13, func() { // and looking for what is odd
+		if _, odd, err := c.read("site-1", 7, document, true); err != nil || odd != nil {
+			t.Fatal(odd, err)
 		}
 	})
 }

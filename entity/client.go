@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
-	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -148,10 +146,10 @@ func (c *Client[T]) noStatus(key string) error {
 }
 
 func (c *Client[T]) decodeEntry(e natsinformer.Entry) (runtime.Object, error) {
-	return c.decodeStored(e.Key, e.Revision, e.Header, e.Value)
+	return c.decodeStored(e.Key, e.Revision, e.Header, e.Value, c.runningDocuments() != nil)
 }
 
-// DocumentOf encodes an entity as Create and Update would write it.
+// DocumentOf encodes an entity as Create would write it.
 func (c *Client[T]) DocumentOf(obj T) ([]byte, error) {
 	return c.codec.encodeOnly(obj, obj.GetName())
 }
@@ -173,6 +171,9 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 	if err != nil {
 		return err
 	}
+	if err := c.checkFinalizers(d.key, d.sent.GetFinalizers(), nil); err != nil {
+		return err
+	}
 	revision, err := c.documents.create(ctx, write{key: d.natsKey, value: d.data})
 	if conflict, ok := errors.AsType[*casError](err); ok {
 		return newAlreadyExists(c.cfg.Kind, c.cfg.Bucket, d.key, conflict.actual.live().revision())
@@ -185,7 +186,7 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 }
 
 // Update replaces the document if it is at obj's resourceVersion, and sets the new resourceVersion and generation. It
-// never touches the status. IsConflict if the document is at another revision, IsNotFound if there is none.
+// never touches the status. Members of objects that T does not know are kept, see the package comment. IsConflict if the document is at another revision, IsNotFound if there is none.
 func (c *Client[T]) Update(ctx context.Context, obj T) error {
 	d, err := c.prepare(obj)
 	if err != nil {
@@ -196,6 +197,9 @@ func (c *Client[T]) Update(ctx context.Context, obj T) error {
 		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, "metadata.resourceVersion",
 			fmt.Sprintf("%q is no revision: update what Get or a lister returned, or use Patch or Create",
 				obj.GetResourceVersion()))
+	}
+	if err := c.keep(ctx, &d, expected); err != nil {
+		return err
 	}
 	revision, err := c.documents.put(ctx, write{key: d.natsKey, value: d.data, expected: expected})
 	if conflict, ok := errors.AsType[*casError](err); ok {
@@ -210,52 +214,4 @@ func (c *Client[T]) Update(ctx context.Context, obj T) error {
 	}
 	c.wrote(ctx, obj, d, revision)
 	return nil
-}
-
-// draft is a document about to be written.
-type draft[T IEntity] struct {
-	key, natsKey string
-	data         []byte
-	sent         T // the copy that was encoded
-}
-
-func (c *Client[T]) prepare(obj T) (draft[T], error) {
-	var d draft[T]
-	if reflect.ValueOf(obj).IsNil() {
-		return d, newInvalid(c.cfg.Kind, c.cfg.Bucket, "", "object", "it is nil")
-	}
-	var err error
-	if d.key, err = c.keys.of(obj); err != nil {
-		return d, err
-	}
-	if d.natsKey, err = c.keys.toNATS(d.key); err != nil {
-		return d, err
-	}
-	if d.data, d.sent, err = c.codec.encode(obj, d.key); err != nil {
-		return d, err
-	}
-	return d, c.checkSize(d.key, d.data)
-}
-
-func (c *Client[T]) checkSize(key string, document []byte) error {
-	if len(document) > c.cfg.MaxDocumentBytes {
-		return newTooLarge(c.cfg.Kind, c.cfg.Bucket, key, len(document), c.cfg.MaxDocumentBytes, "the document")
-	}
-	return nil
-}
-
-// wrote sets obj's revision, and adds the write to the lister and to the context's log.
-func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint64) {
-	setRevision(obj, revision)
-	c.codec.stamp(d.sent, obj.GetNamespace(), obj.GetName(), revision)
-	c.remember(ctx, d.key, d.sent, revision)
-}
-
-// remember shows an own write in the listers of the clients that share the cache, and to what observes ctx. The caller
-// must not change sent any more.
-func (c *Client[T]) remember(ctx context.Context, key string, sent T, revision uint64) {
-	ownwrites.Tell(ctx, c.cfg.Bucket, sent)
-	if d := c.runningDocuments(); d != nil {
-		d.writes.put(ctx, key, revision, sent)
-	}
 }

@@ -13,9 +13,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/nagi-runtime/nagi/internal/members"
 	"github.com/nagi-runtime/nagi/internal/secrets"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -37,6 +39,10 @@ type codec[T IEntity] struct {
 	keys         keyspace
 	maxBytes     int             // of a document that is decoded
 	secrets      *secrets.Fields // nil: none
+	shape        *members.Shape  // what T knows of documents
+	keeps        bool            // there are documents with members that T does not know
+	strict       Strictness
+	groupVersion schema.GroupVersion // of apiVersion
 	unmarshal    func([]byte, any) error
 	marshal      func(any) ([]byte, error)
 }
@@ -50,8 +56,9 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	c := &codec[T]{
 		elem: t.Elem(), kind: cfg.Kind, apiVersion: cfg.APIVersion, keys: keys,
 		maxBytes:  cmp.Or(cfg.MaxDocumentBytes, DefaultMaxDocumentBytes),
-		unmarshal: unmarshalV1, marshal: marshalV1,
+		unmarshal: unmarshalV1, marshal: marshalV1, shape: members.Any(), strict: cfg.Strict,
 	}
+	c.groupVersion, _ = schema.ParseGroupVersion(cfg.APIVersion) // NewClient has checked it
 	if t == reflect.TypeFor[*None]() {
 		return nil, fmt.Errorf("entity: *entity.None of kind %s marks a slot that is not used: pass a nil client there",
 			cfg.Kind)
@@ -68,10 +75,13 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 		return nil, fmt.Errorf("entity: kind %s: %w", cfg.Kind, err)
 	}
 	c.status = statusField(c.elem)
+	embed := true
 	if reaches(c.elem, reflect.TypeFor[stdjson.Number](), map[reflect.Type]bool{}) {
 		// The library has its own Number and treats encoding/json's as a string.
-		c.unmarshal, c.marshal = stdjson.Unmarshal, stdjson.Marshal
+		c.unmarshal, c.marshal, embed = stdjson.Unmarshal, stdjson.Marshal, false
 	}
+	c.shape = members.Of(c.elem, members.Options{Embed: embed, Ignored: []string{"status"}})
+	c.keeps = !c.shape.KnowsAll()
 	if c.status != nil {
 		if zero, err := c.marshal(reflect.Zero(c.elem.FieldByIndex(c.status).Type).Interface()); err == nil {
 			c.noStatus = slices.Concat([]byte(`,"status":`), zero, []byte("}"))
@@ -150,24 +160,36 @@ func (c *codec[T]) hasStatus() bool { return c.unstructured || c.status != nil }
 // decode makes an entity from the document of a NATS key. The key gives name and namespace. decode ignores the
 // document's status, resourceVersion, generation and deletionTimestamp.
 func (c *codec[T]) decode(natsKey string, revision uint64, data []byte) (T, error) {
+	obj, _, err := c.read(natsKey, revision, data, false)
+	return obj, err
+}
+
+// read is decode, and tells what is odd about the document if looks says so. Then it refuses what Config.Strict does;
+// odd is told even so.
+func (c *codec[T]) read(natsKey string, revision uint64, data []byte, looks bool) (_ T, odd *oddity, err error) {
 	var none T
 	key, namespace, name, err := c.keys.fromNATS(natsKey)
 	if err != nil {
-		return none, err
+		return none, nil, err
 	}
 	obj := c.new()
 	if err := c.parse(data, obj); err != nil {
-		return none, newInvalidDocument(c.kind, c.keys.bucket, key, err)
+		return none, nil, newInvalidDocument(c.kind, c.keys.bucket, key, err)
 	}
 	if got := obj.GetName(); got != "" && got != name {
-		return none, newInvalidDocument(c.kind, c.keys.bucket, key, contradicted("metadata.name", name))
+		return none, nil, newInvalidDocument(c.kind, c.keys.bucket, key, contradicted("metadata.name", name))
 	}
 	if got := obj.GetNamespace(); got != "" && got != namespace {
-		return none, newInvalidDocument(c.kind, c.keys.bucket, key, contradicted("metadata.namespace", namespace))
+		return none, nil, newInvalidDocument(c.kind, c.keys.bucket, key, contradicted("metadata.namespace", namespace))
+	}
+	if looks {
+		if odd = c.look(key, data, obj); odd != nil && odd.refusal != nil {
+			return none, odd, odd.refusal
+		}
 	}
 	c.clean(obj)
 	c.stamp(obj, namespace, name, revision)
-	return obj, nil
+	return obj, odd, nil
 }
 
 // contradicted is about metadata that says something else than the key.

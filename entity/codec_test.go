@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"bytes"
 	stdjson "encoding/json"
 	"reflect"
 	"testing"
@@ -232,3 +233,36 @@ var benchmarkDocument = []byte(`{"kind":"K","metadata":{"name":"site-1","namespa
 	`"spec":{"host":"site-1.example.com","paths":["/a","/b","/c/d/e"],` +
 	`"replicas":3,"ports":{"http":80,"https":443}},` +
 	`"comment":"what the type does not know is skipped, and costs little"}`)
+
+// plainDocument is one of about 450 bytes of which all members are known.
+var plainDocument = bytes.Replace(benchmarkDocument, []byte(`"comment":"what the type does not know is skipped, and costs `+
+	`little"`), []byte(`"status":{"ready":true}`), 1)
+
+// BenchmarkStrict compares decoding with and without a look for what is odd.
+func BenchmarkStrict(b *testing.B) {
+	cfg := Config{Kind: "K", Bucket: "b", Namespaced: true}.withDefaults()
+	c, err := newCodec[*benchmarkObject](cfg, newKeyspace(cfg))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("look", func(b *testing.B) { // what with takes more than without
+		b.ReportAllocs()
+		for b.Loop() {
+			if !c.shape.Clean(plainDocument) {
+				b.Fatal("it is not clean")
+			}
+		}
+	})
+	for name, looks := range map[string]bool{"without": false, "with": true} {
+		for of, document := range map[string][]byte{"plain": plainDocument, "odd": benchmarkDocument} {
+			b.Run(of+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, _, err := c.read("shop.site-1", 1, document, looks); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -86,6 +86,9 @@ type Config struct {
 	// its document is reconciled. Members of metadata cannot be secret, and those of the status, which is in the record
 	// for others to read, neither.
 	SecretFields []string
+	// Strict says what becomes of documents that say something which nobody hears, such as a member that T does not
+	// know. The zero value is StrictWarn.
+	Strict Strictness
 	// CompareInterval is natsinformer.Config.CompareInterval of the client's informers.
 	CompareInterval time.Duration
 }
@@ -145,6 +148,9 @@ func (c Config) validate() error {
 	case c.TombstoneTTL < time.Second || c.TombstoneTTL%time.Second != 0:
 		return fmt.Errorf("entity: Config.TombstoneTTL of kind %s is %v: NATS counts in whole seconds, at least one",
 			c.Kind, c.TombstoneTTL)
+	case c.Strict > StrictRefuse:
+		return fmt.Errorf("entity: Config.Strict of kind %s is %v: it is StrictWarn, StrictOff or StrictRefuse",
+			c.Kind, c.Strict)
 	case c.CompareInterval < 0:
 		return fmt.Errorf("entity: Config.CompareInterval of kind %s is negative", c.Kind)
 	}

@@ -56,6 +56,32 @@
 // type was wanted. They never quote the document. Keys may have any bytes and any length; where an error or a hook
 // names a key that no entity can have, it is quoted and cut.
 //
+// # Members that the type does not know
+//
+// Update, and with it CreateOrUpdate, keeps members of objects that T does not know, at any depth, so that a binary of
+// yesterday does not erase the field of tomorrow. What the writer removed goes with all that is in it: the key of a map,
+// or a struct whose pointer is nil or which is left out. Lists are replaced as a whole, with what T does not know of
+// their elements. *unstructured.Unstructured, types with an UnmarshalJSON of their own and what an interface holds know
+// everything. It costs nothing where there are none. Of a revision that the client has not read itself, Update reads the
+// document from the leader first. Patch keeps all that it does not name.
+//
+// Config.Strict says what becomes of documents with unknown, double or wrongly cased members, text that is no UTF-8,
+// another kind or apiVersion, ownerReferences or finalizers. By default a controller says so in the record of its
+// primary (ConditionDocumentWarnings) and in an event; a controller without records says nothing. A typed write that
+// says another kind is always refused, and another apiVersion, too, if Config.APIVersion is set.
+//
+// # Metadata
+//
+//   - resourceVersion and generation are the sequence of the document in its stream. What a document says is ignored.
+//   - uid and creationTimestamp are what the document says, mostly nothing: NATS has neither, and nobody fills them in. A
+//     delete and a create that are seen late are an update. How old a primary is, the record's firstSeen says.
+//   - finalizers have no effect, and a write that adds one is refused: the record of a primary is its finalizer. When
+//     the document is deleted, the reconciler is called with OperationDelete, and the record goes after that has
+//     succeeded. Finalizers that a document has already are kept by Update, and warned about.
+//   - ownerReferences have no effect in NATS: owners are named by annotations and labels, see SetOwner of package
+//     controller. They are kept, and warned about.
+//   - deletionTimestamp is never set.
+//
 // # Versions of nats-server
 //
 // The server that leads a bucket's stream must be nats-server 2.9 or newer. NewClient refuses an older one, with the

@@ -19,7 +19,8 @@ type IEntityClient[T IEntity] interface {
 	List(ctx context.Context) ([]T, error)
 	// Create writes a new document and sets obj's resourceVersion. IsAlreadyExists if the key has a document.
 	Create(ctx context.Context, obj T) error
-	// Update replaces the document if it is at obj's resourceVersion, and sets the new one. It never touches status.
+	// Update replaces the document if it is at obj's resourceVersion, and sets the new one. It never touches status, and
+	// keeps the members of objects that T does not know.
 	Update(ctx context.Context, obj T) error
 	// Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set. Unknown fields survive.
 	Patch(ctx context.Context, key string, mergePatch []byte) error
@@ -41,6 +42,9 @@ type IEntityClient[T IEntity] interface {
 	Records() *Records
 	// Record reads the record of a key live. IsNotFound if it has none.
 	Record(ctx context.Context, key string) (*Record, error)
+	// DocumentWarnings returns what there is to warn about in a revision of a document that this client has read; nil if
+	// there is nothing, or Config.Strict is not StrictWarn. It does not talk to the server.
+	DocumentWarnings(key string, revision uint64) *DocumentWarnings
 	// CheckKey returns IsInvalid for a key that no entity of this client can have. It does not talk to the server.
 	CheckKey(key string) error
 	// WithStatusOf returns a copy of a cached document with the status of a record, as handlers of Records.Informer get
@@ -52,7 +56,7 @@ type IEntityClient[T IEntity] interface {
 	// Confirm asks the leader whether a key exists, for decisions that delete. It fails while the leader's last
 	// sequence is behind the informer's cursor.
 	Confirm(ctx context.Context, key string) (Presence, error)
-	// DocumentOf encodes an entity as Create and Update would write it. FromDocument decodes such a document into the
+	// DocumentOf encodes an entity as Create would write it. FromDocument decodes such a document into the
 	// entity of a key, as if it had been read at that revision. Neither talks to the server.
 	DocumentOf(obj T) ([]byte, error)
 	FromDocument(key string, revision uint64, document []byte) (T, error)

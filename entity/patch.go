@@ -36,14 +36,16 @@ func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) er
 				fmt.Sprintf("it is at revision %d, not %d as the patch demands", last.Revision, required))
 		}
 		var d draft[T]
+		var odd *oddity
 		var changed bool
-		if d, changed, err = c.patched(key, natsKey, last, mergePatch); err != nil || !changed {
+		if d, odd, changed, err = c.patched(key, natsKey, last, mergePatch); err != nil || !changed {
 			return err
 		}
 		var revision uint64
 		if revision, err = c.documents.put(
 			ctx, write{key: natsKey, value: d.data, expected: last.Revision},
 		); err == nil {
+			c.noteOddity(natsKey, revision, odd, false)
 			setRevision(d.sent, revision)
 			c.remember(ctx, key, d.sent, revision)
 			return nil
@@ -91,26 +93,31 @@ func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
 }
 
 // patched applies the patch to a stored document and checks the result as any document.
-func (c *Client[T]) patched(key, natsKey string, last *stored, patch []byte) (d draft[T], changed bool, err error) {
+func (c *Client[T]) patched(
+	key, natsKey string, last *stored, patch []byte,
+) (d draft[T], odd *oddity, changed bool, err error) {
 	if answers.Is(last.Header, last.Value) {
-		_, err = c.decodeStored(natsKey, last.Revision, last.Header, last.Value)
-		return d, false, err
+		_, err = c.decodeStored(natsKey, last.Revision, last.Header, last.Value, false)
+		return d, nil, false, err
 	}
 	result, err := mergePatch(last.Value, patch)
 	if err == nil {
 		result, err = cleanDocument(result)
 	}
 	if err != nil {
-		return d, false, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "document",
+		return d, nil, false, newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "document",
 			fmt.Sprintf("revision %d cannot be patched: %v", last.Revision, err))
 	}
 	before, err := cleanDocument(last.Value)
 	if err == nil && sameJSON(before, result) {
-		return d, false, nil
+		return d, nil, false, nil
 	}
-	if d.sent, err = c.codec.decode(natsKey, last.Revision, result); err != nil {
-		return d, false, err
+	if d.sent, odd, err = c.codec.read(natsKey, last.Revision, result, true); err != nil {
+		return d, nil, false, err
+	}
+	if err := c.checkFinalizers(key, d.sent.GetFinalizers(), finalizersOf(last.Value)); err != nil {
+		return d, nil, false, err
 	}
 	d.key, d.natsKey, d.data = key, natsKey, result
-	return d, true, c.checkSize(key, result)
+	return d, odd, true, c.checkSize(key, result)
 }

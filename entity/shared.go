@@ -20,12 +20,16 @@ type sharing[T IEntity] struct {
 	mu      sync.Mutex
 	current atomic.Pointer[documentCache[T]]
 	hooks   *hookSet // the news of documents
+	// oddities is what is known of the revisions that one of the clients has read.
+	oddities *oddities
 	// statusBuckets are those of the clients that are not closed. A second client of one would have another overlay.
 	statusBuckets map[string]bool
 }
 
 func newSharing[T IEntity](statusBucket string) *sharing[T] {
-	return &sharing[T]{hooks: newHookSet(), statusBuckets: map[string]bool{statusBucket: true}}
+	return &sharing[T]{
+		hooks: newHookSet(), oddities: newOddities(), statusBuckets: map[string]bool{statusBucket: true},
+	}
 }
 
 // claim takes a status bucket for one client.

@@ -16,13 +16,20 @@ import (
 var errAnswer = errors.New("it is an answer of the server that somebody had sent to this key, which nobody wrote")
 
 // decodeStored decodes what the server has in the place of a document.
-func (c *Client[T]) decodeStored(natsKey string, revision uint64, header nats.Header, value []byte) (T, error) {
+// cached says that the cache will have it.
+func (c *Client[T]) decodeStored(
+	natsKey string, revision uint64, header nats.Header, value []byte, cached bool,
+) (T, error) {
 	if answers.Is(header, value) {
 		var none T
 		return none, newInvalid(c.cfg.Kind, c.cfg.Bucket, c.keys.display(natsKey), "document",
 			errAnswer.Error()+"; put the document again")
 	}
-	return c.codec.decode(natsKey, revision, value)
+	obj, odd, err := c.codec.read(natsKey, revision, value, true)
+	if err == nil {
+		c.noteOddity(natsKey, revision, odd, cached)
+	}
+	return obj, err
 }
 
 // UnreadableRecordError says that a key of the status bucket holds no record that may be acted on: what is owed to the

@@ -148,6 +148,7 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.life = &lifecycle.RecordedLife{
 		Caller: e, Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
 		Primary: e.primary, RecordsHealth: e.recordsHealth, Health: e.health, Reports: &e.reports,
+		Warn: reconcileHost{e}.Warn,
 	}
 }
 

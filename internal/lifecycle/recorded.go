@@ -32,8 +32,11 @@ type RecordedLife struct {
 	RecordsHealth *health.Reporter
 	Health        *health.Board
 	Reports       *foreign.Reports
+	// Warn records an event about a primary.
+	Warn func(key, reason, message string)
 
-	stuck stuckTeardowns
+	stuck    stuckTeardowns
+	warnings warnings
 }
 
 // Present tells the brake, and writes an anchor again that somebody deleted.
@@ -179,6 +182,7 @@ func (r *RecordedLife) outcomeWrite(
 	w := &outcomeWrite{
 		RecordedLife: r, term: t, it: it, view: v,
 		condition: condition, failure: a.Err, record: record, status: status,
+		warnsAnew: warnsAnew(before, v),
 	}
 	return &RecordWrite{Answer: r.Records.PutAsync(it.Key, record), Next: w.answered}
 }
@@ -193,12 +197,14 @@ type outcomeWrite struct {
 	failure   error // of the attempt
 	record    *entity.Record
 	status    *entity.StatusChange // nil if it is in the record for certain
+	warnsAnew bool                 // the record says something else of the document than before
 }
 
 // answered writes again what was not written, in the context of its term.
 func (w *outcomeWrite) answered(ctx context.Context, err error) Outcome {
 	if err == nil {
 		w.Anchors.Written(w.term.Ctx, w.it.Key)
+		w.tell()
 		return Outcome{Verdict: Recorded}
 	}
 	again, cancel := context.WithCancel(w.term.Ctx)
@@ -214,6 +220,7 @@ func (w *outcomeWrite) answered(ctx context.Context, err error) Outcome {
 		return outcomeLost(err)
 	}
 	w.Anchors.Written(w.term.Ctx, w.it.Key)
+	w.tell()
 	return Outcome{Verdict: Recorded}
 }
 

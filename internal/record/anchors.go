@@ -113,7 +113,8 @@ func (a *Anchors) Outcome(
 	}
 	synced := condition.Status == metav1.ConditionTrue
 	observed := !synced || before.ObservedRevision == v.Revision
-	if !changed && observed && before.Stream == stream && sameCondition(before.Conditions, condition) {
+	if !changed && observed && before.Stream == stream && sameCondition(before.Conditions, condition) &&
+		SameWarnings(before.Conditions, v) {
 		return nil, nil
 	}
 	record, err := a.For(&with, v, stream)
@@ -124,6 +125,7 @@ func (a *Anchors) Outcome(
 		record.ObservedRevision = v.Revision
 	}
 	setCondition(record, condition)
+	setWarnings(record, v)
 	return record, nil
 }
 
@@ -238,6 +240,7 @@ func (a *Anchors) merged(
 	if condition := meta.FindStatusCondition(ours.Conditions, entity.ConditionReconciled); condition != nil {
 		meta.SetStatusCondition(&record.Conditions, *condition)
 	}
+	takeWarnings(&record, ours)
 	if status.IsIn(&record) {
 		return &record, nil // our own write, of which the answer was lost
 	}

@@ -32,7 +32,8 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, n Not
 	behind := func(record *entity.Record) bool {
 		return IsAnchor(record) && v.Object != nil && !a.Covers(record, v, stream)
 	}
-	if cached := a.Cached(key); cached != nil && noted(cached, n, stream) {
+	if cached := a.Cached(key); cached != nil && noted(cached, n, stream) &&
+		SameWarnings(cached.Conditions, v) {
 		if !behind(cached) {
 			return nil
 		}
@@ -60,6 +61,7 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, n Not
 	}
 	noteSeen(record)
 	setCondition(record, n.Condition)
+	setWarnings(record, v)
 	if n.Deleting {
 		setDeleting(record, n.Condition)
 	}

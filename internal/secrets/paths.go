@@ -3,9 +3,12 @@ package secrets
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/nagi-runtime/nagi/internal/members"
 )
 
 // With adds fields that are named by their paths, as in "spec.password", "spec.users[].token" for a member of each
@@ -137,41 +140,9 @@ func memberTypes(t reflect.Type, types map[string]reflect.Type, within map[refle
 
 // meant names the members that a misspelt one may be.
 func meant(step string, types map[string]reflect.Type) string {
-	best, least := "", 3
-	var names []string
-	for name := range types {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if d := distance(strings.ToLower(step), strings.ToLower(name)); d < least {
-			best, least = name, d
-		}
-	}
-	if best != "" {
+	names := slices.Sorted(maps.Keys(types))
+	if best := members.Nearest(step, names); best != "" {
 		return fmt.Sprintf(": is it %q?", best)
 	}
 	return ": it has " + strings.Join(names, ", ")
-}
-
-// distance is how many letters have to be inserted, removed or replaced to make a of b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0]++
-		for j := range len(b) {
-			above := row[j+1]
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(above+1, row[j]+1, before+cost)
-			before = above
-		}
-	}
-	return row[len(b)]
 }

@@ -16,33 +16,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Presence is what the cache knows of whether a primary exists.
-type Presence uint8
-
-// A primary that is Invalid exists. Of one that is Arriving the informer has read the document, and its event is on
-// the way to the store.
-const (
-	Absent Presence = iota
-	Present
-	Invalid
-	Arriving
-)
-
-// View is what the cache knows of a primary. The object must not be modified; it is nil where there is none that
-// decodes.
-type View struct {
-	Presence Presence
-	Revision uint64
-	Object   metav1.Object
-	Refused  uint64 // the revision that does not decode, of one that is Invalid
-	Why      error  // it does not decode
-}
-
-// Suspended tells whether the document asks not to be reconciled.
-func (v View) Suspended() bool {
-	return v.Object != nil && v.Object.GetAnnotations()[entity.SuspendAnnotation] == "true"
-}
-
 // Listener hears of the documents of primaries and of their records. passes asks the predicates whether the event may
 // make the key due.
 type Listener interface {
@@ -182,6 +155,7 @@ func (s *Primary[T]) View(key string) View {
 	obj := item.(metav1.Object)
 	v := View{Presence: Present, Object: obj}
 	v.Revision = uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
+	v.Warned = s.client.DocumentWarnings(key, v.Revision)
 	if refused != 0 {
 		v.Presence, v.Refused, v.Why = Invalid, refused, why
 	}

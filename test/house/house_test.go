@@ -32,7 +32,8 @@ var mayImport = map[string][]string{
 	"external":     {"internal/secrets"},
 	"recorder":     {"internal/denials", "internal/foreign"},
 	"entity": {
-		"natsinformer", "internal/answers", "internal/denials", "internal/foreign", "internal/ownwrites", "internal/secrets",
+		"natsinformer", "internal/answers", "internal/denials", "internal/foreign", "internal/members", "internal/ownwrites",
+		"internal/secrets",
 	},
 
 	"recorder/kuberecorder": {"recorder"},
@@ -46,7 +47,8 @@ var mayImport = map[string][]string{
 	"internal/checks":      {},
 	"internal/denials":     {},
 	"internal/answers":     {},
-	"internal/secrets":     {},
+	"internal/members":     {},
+	"internal/secrets":     {"internal/members"},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
 	"internal/netpoll":     {},

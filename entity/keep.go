@@ -1,0 +1,138 @@
+package entity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/members"
+)
+
+// keep adds to a draft what T does not know of the document that it replaces, and refuses finalizers that it adds. A
+// document without unknown members pays nothing: the client knows of what it has read that there are none. It asks the
+// leader about a revision that it has not read.
+func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) error {
+	finalizers := d.sent.GetFinalizers()
+	if !c.codec.keeps && len(finalizers) == 0 {
+		return nil
+	}
+	odd, known := c.oddityOf(d.key, d.natsKey, expected)
+	if !known {
+		var err error
+		if odd, err = c.askOddity(ctx, d, expected); err != nil {
+			return err
+		}
+	}
+	if odd == nil {
+		odd = &oddity{}
+	}
+	if err := c.checkFinalizers(d.key, finalizers, odd.finalizers); err != nil {
+		return err
+	}
+	if odd.unknown == nil {
+		return nil
+	}
+	merged, err := members.Merge(d.data, odd.unknown)
+	if err == nil {
+		err = checkDepth(merged)
+	}
+	if err != nil {
+		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, "document", fmt.Sprintf(
+			"the members that %v does not know cannot be kept: %s", c.codec.elem, c.codec.told(err)))
+	}
+	d.data = merged
+	return c.checkSize(d.key, d.data)
+}
+
+// oddityOf returns what is odd about a revision; known is false if the client has not read it.
+func (c *Client[T]) oddityOf(key, natsKey string, revision uint64) (odd *oddity, known bool) {
+	if odd, known = c.shared.oddities.of(natsKey, revision); known {
+		return odd, true
+	}
+	g := c.current.Load()
+	if odd != nil || g == nil || !g.running.Load() {
+		return nil, false
+	}
+	if _, cached, found := g.lookup(key); !found || cached != revision {
+		return nil, false
+	}
+	odd, known = c.shared.oddities.of(natsKey, revision) // it may just have been read
+	return odd, known || odd == nil
+}
+
+// askOddity asks the leader. If the document is at another revision, the write will be refused, whatever it keeps.
+func (c *Client[T]) askOddity(ctx context.Context, d *draft[T], revision uint64) (*oddity, error) {
+	last, err := c.documents.last(ctx, d.natsKey)
+	if err != nil {
+		return nil, fmt.Errorf("what is written over must be read, to keep the members that %v does not know: %w",
+			c.codec.elem, err)
+	}
+	if last.live() == nil || last.Revision != revision || answers.Is(last.Header, last.Value) {
+		return nil, nil
+	}
+	_, odd, _ := c.codec.read(d.natsKey, revision, last.Value, true) // of what does not decode nothing is kept
+	return odd, nil
+}
+
+func (c *Client[T]) checkFinalizers(key string, finalizers, before []string) error {
+	for _, finalizer := range finalizers {
+		if !slices.Contains(before, finalizer) {
+			return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "metadata.finalizers", "Nagi takes none: "+finalizersWhy+
+				"; do not add a finalizer, and clean up when the operation is OperationDelete or OperationPurge")
+		}
+	}
+	return nil
+}
+
+// checkType refuses a document that says that it is of another kind.
+func (c *Client[T]) checkType(key string, sent T) error {
+	if w := c.codec.otherType(sent); w != nil {
+		return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, w.path, w.why+
+			": leave it empty, or write with a client of that kind")
+	}
+	if c.cfg.Strict == StrictRefuse && len(sent.GetOwnerReferences()) > 0 {
+		return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "metadata.ownerReferences", ownerReferencesWhy)
+	}
+	return nil
+}
+
+// noteOddity notes what is odd about a revision that was read from the server, or written there. cached says that it is the
+// cache that has read it.
+func (c *Client[T]) noteOddity(natsKey string, revision uint64, odd *oddity, cached bool) {
+	if odd == nil {
+		c.shared.oddities.notePlain(natsKey, revision, cached)
+		return
+	}
+	odd.revision = revision
+	c.shared.oddities.note(natsKey, odd, c.isCached)
+}
+
+func (c *Client[T]) isCached(natsKey string) bool {
+	d := c.runningDocuments()
+	return d != nil && d.informer.Exists(natsKey)
+}
+
+// DocumentWarnings returns what there is to warn about in a revision of a document that this client has read; nil if
+// there is nothing, or Config.Strict is not StrictWarn.
+func (c *Client[T]) DocumentWarnings(key string, revision uint64) *DocumentWarnings {
+	if c.shared.oddities.count.Load() == 0 {
+		return nil
+	}
+	natsKey, err := c.keys.toNATS(key)
+	if err != nil {
+		return nil
+	}
+	return c.shared.oddities.warningsOf(natsKey, revision)
+}
+
+// finalizersOf returns those of a document as it is stored.
+func finalizersOf(document []byte) []string {
+	var in struct {
+		Metadata struct {
+			Finalizers []string `json:"finalizers"`
+		} `json:"metadata"`
+	}
+	_ = unmarshalV1(document, &in) // what does not decode has none
+	return in.Metadata.Finalizers
+}

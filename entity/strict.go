@@ -1,0 +1,206 @@
+package entity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/members"
+)
+
+// Strictness says what becomes of a document that decodes, but says something that nobody hears: a member that T does
+// not know, that is there twice, or whose name has another case; text that is no UTF-8; a kind or apiVersion that is not
+// the client's; ownerReferences and finalizers, which have no effect in NATS.
+type Strictness uint8
+
+const (
+	// StrictWarn is the default: the document counts, and a controller whose primary it is keeps a condition of type
+	// ConditionDocumentWarnings in the record, and records an event. See also IEntityClient.DocumentWarnings.
+	StrictWarn Strictness = iota
+	// StrictOff warns of nothing.
+	StrictOff
+	// StrictRefuse makes the document invalid.
+	StrictRefuse
+)
+
+// String is the name of the constant.
+func (s Strictness) String() string {
+	switch s {
+	case StrictWarn:
+		return "StrictWarn"
+	case StrictOff:
+		return "StrictOff"
+	case StrictRefuse:
+		return "StrictRefuse"
+	}
+	return fmt.Sprintf("Strictness(%d)", uint8(s))
+}
+
+// ConditionDocumentWarnings is the condition in the record of a document that says something which nobody hears. Its
+// status is True, its message names the paths. It goes when there is nothing left to warn about.
+const ConditionDocumentWarnings = "DocumentWarnings"
+
+// The reasons of ConditionDocumentWarnings.
+const (
+	ReasonUnknownMembers   = "UnknownMembers"   // T does not know them
+	ReasonMiscasedMembers  = "MiscasedMembers"  // their names have another case
+	ReasonDuplicateMembers = "DuplicateMembers" // they are there more than once
+	ReasonInvalidUTF8      = "InvalidUTF8"
+	ReasonOtherType        = "OtherType"       // kind or apiVersion are not the client's
+	ReasonOwnerReferences  = "OwnerReferences" // without effect
+	ReasonFinalizers       = "Finalizers"      // without effect
+	ReasonSeveralWarnings  = "Several"         // of these
+)
+
+// DocumentWarnings are what there is to warn about in one revision of a document.
+type DocumentWarnings struct {
+	// Reason is one of those of ConditionDocumentWarnings.
+	Reason string
+	// Message names the paths, and what was meant: "spec.Title: did you mean title?". It has no values of the document.
+	// Names of members are printable, and the whole is bounded.
+	Message string
+}
+
+// warning is about one member.
+type warning struct{ reason, path, why string }
+
+func (w warning) String() string { return w.path + ": " + w.why }
+
+// summary makes one of several warnings; more is how many there are besides. Nil if there are none.
+func summary(warnings []warning, more int) *DocumentWarnings {
+	if len(warnings) == 0 {
+		return nil
+	}
+	s := &DocumentWarnings{Reason: warnings[0].reason}
+	var text []string
+	for _, w := range warnings {
+		if w.reason != s.Reason {
+			s.Reason = ReasonSeveralWarnings
+		}
+		text = append(text, w.String())
+	}
+	if more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	s.Message = foreign.Message(strings.Join(text, "; "))
+	return s
+}
+
+// warningOf tells of an odd member.
+func (c *codec[T]) warningOf(p members.Problem) warning {
+	path := p.Path
+	if secret := c.secrets.Within(path); secret < len(path) { // the names below a secret may be secrets
+		return warning{ReasonUnknownMembers, pathText(path[:secret]), "something in it is odd; more is not told, because " +
+			"it is secret"}
+	}
+	w := warning{path: pathText(path)}
+	switch p.Kind {
+	case members.Miscased:
+		w.reason, w.why = ReasonMiscasedMembers, "did you mean "+p.Meant+"?"
+	case members.Duplicate:
+		w.reason, w.why = ReasonDuplicateMembers, "it is there more than once"
+	case members.InvalidUTF8:
+		w.reason, w.why = ReasonInvalidUTF8, "it is no valid UTF-8"
+	default:
+		w.reason, w.why = ReasonUnknownMembers, "nobody knows it"
+		if p.Meant != "" {
+			w.why += ", did you mean " + p.Meant + "?"
+		}
+	}
+	return w
+}
+
+// longestName is how much of the name of a member is shown.
+const longestName = 64
+
+func pathText(path []string) string {
+	var text strings.Builder
+	for i, name := range path {
+		if i > 0 && !strings.HasPrefix(name, "[") {
+			text.WriteByte('.')
+		}
+		if len(name) > longestName {
+			name = name[:longestName] + "…"
+		}
+		text.WriteString(foreign.Text(name))
+	}
+	return foreign.Text(text.String())
+}
+
+const (
+	finalizersWhy = "finalizers have no effect in NATS: the record of a primary is its finalizer. When the document is " +
+		"deleted, the reconciler is called with OperationDelete, and the record goes after that has succeeded"
+	ownerReferencesWhy = "they have no effect in NATS: owners are named by annotations, which SetOwner sets"
+)
+
+// oddity is what is odd about one revision of a document.
+type oddity struct {
+	revision   uint64
+	unknown    *members.Part // nil: none
+	forgotten  bool          // there are unknown members, which took too much memory
+	finalizers []string
+	warnings   *DocumentWarnings // nil: none
+	refusal    error             // why StrictRefuse refuses it
+}
+
+// look returns what is odd about a document that was decoded into obj, before it is stamped; nil if nothing is.
+func (c *codec[T]) look(key string, data []byte, obj T) *oddity {
+	finalizers, owners, otherType := obj.GetFinalizers(), obj.GetOwnerReferences(), c.otherType(obj)
+	if len(finalizers) == 0 && len(owners) == 0 && otherType == nil && c.shape.Clean(data) {
+		return nil
+	}
+	found, _ := c.shape.Look(data) // it was decoded
+	var warnings []warning
+	if otherType != nil {
+		warnings = append(warnings, *otherType)
+	}
+	if len(owners) > 0 {
+		warnings = append(warnings, warning{ReasonOwnerReferences, "metadata.ownerReferences", ownerReferencesWhy})
+	}
+	if len(finalizers) > 0 {
+		warnings = append(warnings, warning{ReasonFinalizers, "metadata.finalizers", finalizersWhy})
+	}
+	for _, p := range found.Problems {
+		warnings = append(warnings, c.warningOf(p))
+	}
+	if len(warnings) == 0 {
+		return nil // it only looked so
+	}
+	odd := &oddity{finalizers: slices.Clone(finalizers), unknown: found.Unknown}
+	switch c.strict {
+	case StrictWarn:
+		odd.warnings = summary(warnings, found.More)
+	case StrictRefuse:
+		first := warnings[0]
+		if more := len(warnings) - 1 + found.More; more > 0 {
+			first.why += fmt.Sprintf(" (and %d more)", more)
+		}
+		odd.refusal = newInvalid(c.kind, c.keys.bucket, key, first.path, first.why)
+	}
+	c.keepAlone(key, odd, obj)
+	return odd
+}
+
+// keepAlone looks which of the objects with unknown members are left out when obj is encoded. Of one that cannot be
+// encoded no update is written.
+func (c *codec[T]) keepAlone(key string, odd *oddity, obj T) {
+	if !odd.unknown.MayBeAlone() {
+		return
+	}
+	if encoded, err := c.encodeOnly(obj, key); err == nil {
+		_ = odd.unknown.KeepAlone(encoded) // it was encoded just now
+	}
+}
+
+// otherType is about a kind or apiVersion that is not the client's; nil if there is none. What is empty is none.
+func (c *codec[T]) otherType(obj T) *warning {
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	switch {
+	case gvk.Kind != "" && gvk.Kind != c.kind:
+		return &warning{ReasonOtherType, "kind", "it is another one than " + c.kind}
+	case c.apiVersion != "" && !gvk.GroupVersion().Empty() && gvk.GroupVersion() != c.groupVersion:
+		return &warning{ReasonOtherType, "apiVersion", "it is another one than " + c.apiVersion}
+	}
+	return nil
+}

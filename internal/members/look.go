@@ -1,0 +1,218 @@
+package members
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Kind is what is odd about a member.
+type Kind uint8
+
+const (
+	Unknown     Kind = iota // the type does not know it
+	Miscased                // it is known by another case of its name
+	Duplicate               // it is there more than once
+	InvalidUTF8             // its name or value is no valid UTF-8
+)
+
+// Problem is a member that is odd.
+type Problem struct {
+	Kind Kind
+	// Path leads to the member. Elements of arrays are "[0]".
+	Path []string
+	// Meant is the name that was meant; "" if that is not known.
+	Meant string
+}
+
+// MostProblems is how many problems are told of one document.
+const MostProblems = 8
+
+// Found is what Look found.
+type Found struct {
+	// Unknown are the members that the type does not know, but for those in elements of arrays. Nil means none.
+	Unknown *Part
+	// Problems are the first MostProblems; More is how many there are besides.
+	Problems []Problem
+	More     int
+}
+
+// Look finds what is odd in a document that decodes into the type. It is slow: see Clean.
+func (s *Shape) Look(document []byte) (Found, error) {
+	l := &looker{d: decoder(document)}
+	unknown, err := l.value(s.root, true)
+	l.Unknown = unknown
+	return l.Found, err
+}
+
+func decoder(document []byte) *jsontext.Decoder {
+	return jsontext.NewDecoder(bytes.NewReader(document),
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+type looker struct {
+	Found
+	d    *jsontext.Decoder
+	path []string // of the value that is looked at
+}
+
+func (l *looker) tell(kind Kind, meant string) {
+	if len(l.Problems) == MostProblems {
+		l.More++
+		return
+	}
+	l.Problems = append(l.Problems, Problem{Kind: kind, Path: slices.Clone(l.path), Meant: meant})
+}
+
+// value looks at the next value. keep says that the unknown members in it are kept.
+func (l *looker) value(n *node, keep bool) (*Part, error) {
+	kind := l.d.PeekKind()
+	switch {
+	case n != nil && kind == '{' && (n.structure || n.mapping):
+		return l.object(n, keep)
+	case n != nil && kind == '[' && n.list:
+		return nil, l.array(n)
+	}
+	raw, err := l.d.ReadValue()
+	if err == nil && !utf8.Valid(raw) {
+		l.tell(InvalidUTF8, "")
+	}
+	return nil, err
+}
+
+func (l *looker) array(n *node) error {
+	if _, err := l.d.ReadToken(); err != nil {
+		return err
+	}
+	for i := 0; l.d.PeekKind() != ']'; i++ {
+		l.path = append(l.path, "["+strconv.Itoa(i)+"]")
+		if _, err := l.value(n.each, false); err != nil {
+			return err
+		}
+		l.path = l.path[:len(l.path)-1]
+	}
+	_, err := l.d.ReadToken()
+	return err
+}
+
+// object looks at an object. Of several members with one name, what is unknown in the last one is kept.
+func (l *looker) object(n *node, keep bool) (*Part, error) {
+	if _, err := l.d.ReadToken(); err != nil {
+		return nil, err
+	}
+	o := &object{
+		node: n, keep: keep,
+		count: map[string]int{}, members: map[string]member{}, below: map[string]subpart{},
+	}
+	for l.d.PeekKind() != '}' {
+		quoted, err := l.d.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		quoted = quoted.Clone()
+		unquoted, _ := jsontext.AppendUnquote(nil, quoted) // it was read, so it is a string
+		l.path = append(l.path, string(unquoted))
+		if !utf8.Valid(quoted) {
+			l.tell(InvalidUTF8, "")
+		}
+		if err := l.member(o, string(unquoted), quoted); err != nil {
+			return nil, err
+		}
+		l.path = l.path[:len(l.path)-1]
+	}
+	_, err := l.d.ReadToken()
+	return o.part(), err
+}
+
+// object is one that is looked at.
+type object struct {
+	*node
+	keep    bool
+	count   map[string]int
+	order   []string // of the names
+	members map[string]member
+	below   map[string]subpart
+}
+
+func (o *object) part() *Part {
+	p := &Part{}
+	for _, name := range o.order {
+		if m, ok := o.members[name]; ok {
+			p.members = append(p.members, m)
+		}
+		if s, ok := o.below[name]; ok {
+			p.below = append(p.below, s)
+		}
+	}
+	if len(p.members) == 0 && len(p.below) == 0 {
+		return nil
+	}
+	return p
+}
+
+// member looks at a member whose name was read.
+func (l *looker) member(o *object, name string, quoted []byte) error {
+	at := field{name: name, below: o.each}
+	if o.structure {
+		i := o.find([]byte(name), 0)
+		if i < 0 {
+			if i = o.folded(name); i >= 0 {
+				l.tell(Miscased, o.fields[i].name)
+			}
+		}
+		if i < 0 && !o.knowsAll {
+			return l.unknown(o, name, quoted)
+		}
+		at.below = nil
+		if i >= 0 {
+			at = o.fields[i]
+		}
+	}
+	l.again(o, at.name)
+	isNull := l.d.PeekKind() == 'n'
+	below, err := l.value(at.below, o.keep)
+	switch {
+	case below != nil:
+		o.below[at.name] = subpart{name: at.name, part: below, mayOmit: at.mayOmit}
+	case !isNull || at.nullable || o.mapping: // which make the value anew
+		delete(o.below, at.name)
+	}
+	return err
+}
+
+func (l *looker) unknown(o *object, name string, quoted []byte) error {
+	meant := ""
+	if len(l.Problems) < MostProblems {
+		meant = Nearest(name, o.names())
+	}
+	l.tell(Unknown, meant)
+	l.again(o, name)
+	value, err := l.d.ReadValue()
+	if err == nil && !utf8.Valid(value) {
+		l.tell(InvalidUTF8, "")
+	}
+	if o.keep {
+		o.members[name] = member{name, quoted, bytes.Clone(value)}
+	}
+	return err
+}
+
+// again tells of a member that is there for the second time.
+func (l *looker) again(o *object, name string) {
+	switch o.count[name]++; o.count[name] {
+	case 1:
+		o.order = append(o.order, name)
+	case 2:
+		l.tell(Duplicate, "")
+	}
+}
+
+func (n *node) names() (names []string) {
+	for _, f := range n.fields {
+		names = append(names, f.name)
+	}
+	return names
+}

@@ -1,0 +1,183 @@
+package members
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Part are the members of a document that a type does not know. Nil has none. It is shared and not changed once it was
+// handed out, but by KeepAlone.
+type Part struct {
+	members []member
+	below   []subpart
+}
+
+// member is an unknown member as it was written.
+type member struct {
+	name          string
+	quoted, value []byte
+}
+
+// subpart are the unknown members in a known one.
+type subpart struct {
+	name    string
+	part    *Part
+	mayOmit bool
+	alone   bool // a document that T is encoded to does not have the known member
+}
+
+// Size is about how many bytes of memory the part takes.
+func (p *Part) Size() int {
+	if p == nil {
+		return 0
+	}
+	const each = 96
+	size := each
+	for _, m := range p.members {
+		size += each + len(m.name) + len(m.quoted) + len(m.value)
+	}
+	for _, s := range p.below {
+		size += each + len(s.name) + s.part.Size()
+	}
+	return size
+}
+
+// MayBeAlone reports whether there are unknown members in something that may be left out when the type is encoded,
+// because all that is known of it is zero. KeepAlone has to be told then.
+func (p *Part) MayBeAlone() bool {
+	return p != nil && slices.ContainsFunc(p.below, func(s subpart) bool { return s.mayOmit || s.part.MayBeAlone() })
+}
+
+// KeepAlone is told what the type is encoded to, of the document that the part is of. What is not there was zero, and
+// so nobody has removed it when it is not there the next time.
+func (p *Part) KeepAlone(encoded []byte) error {
+	d := decoder(encoded)
+	return p.keepAlone(d)
+}
+
+func (p *Part) keepAlone(d *jsontext.Decoder) error {
+	found := map[string]bool{}
+	below := p.byName()
+	err := objectMembers(d, func(name string, _ jsontext.Value) error {
+		part := below[name]
+		if part == nil || d.PeekKind() != '{' {
+			return d.SkipValue()
+		}
+		found[name] = true
+		return part.keepAlone(d)
+	})
+	for i := range p.below {
+		s := &p.below[i]
+		s.alone = s.mayOmit && !found[s.name]
+	}
+	return err
+}
+
+func (p *Part) byName() map[string]*Part {
+	below := make(map[string]*Part, len(p.below))
+	for _, s := range p.below {
+		below[s.name] = s.part
+	}
+	return below
+}
+
+// objectMembers calls f for each member of the next value, which is an object. f reads the value.
+func objectMembers(d *jsontext.Decoder, f func(name string, quoted jsontext.Value) error) error {
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() != '}' {
+		quoted, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		quoted = quoted.Clone()
+		unquoted, _ := jsontext.AppendUnquote(nil, quoted) // it was read, so it is a string
+		if err := f(string(unquoted), quoted); err != nil {
+			return err
+		}
+	}
+	_, err := d.ReadToken()
+	return err
+}
+
+// Merge returns a document, which is a JSON object, with the unknown members of a part. What the document has, stays as
+// it is. Members in an object that the document does not have are not kept, and neither are those of which the document
+// has something else in their place.
+func Merge(document []byte, unknown *Part) ([]byte, error) {
+	if unknown == nil {
+		return document, nil
+	}
+	var out bytes.Buffer
+	if err := unknown.merge(decoder(document), &out); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func (p *Part) merge(d *jsontext.Decoder, out *bytes.Buffer) error {
+	has := map[string]bool{}
+	below := p.byName()
+	out.WriteByte('{')
+	first := out.Len()
+	err := objectMembers(d, func(name string, quoted jsontext.Value) error {
+		has[name] = true
+		begin(out, first, quoted)
+		if part := below[name]; part != nil && d.PeekKind() == '{' {
+			return part.merge(d, out)
+		}
+		value, err := d.ReadValue()
+		out.Write(value)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p.rest(out, first, has, false)
+	return nil
+}
+
+// rest writes what an object does not have, and its end. all says that there was no object.
+func (p *Part) rest(out *bytes.Buffer, first int, has map[string]bool, all bool) {
+	for _, m := range p.members {
+		if !has[m.name] {
+			begin(out, first, m.quoted)
+			out.Write(m.value)
+		}
+	}
+	for _, s := range p.below {
+		if has[s.name] || !s.alone && !all {
+			continue
+		}
+		quoted, err := jsontext.AppendQuote(nil, s.name)
+		if err != nil {
+			continue // no field has such a name
+		}
+		begin(out, first, quoted)
+		out.WriteByte('{')
+		s.part.rest(out, out.Len(), nil, true)
+	}
+	out.WriteByte('}')
+}
+
+// begin writes the name of a member.
+func begin(out *bytes.Buffer, first int, quoted []byte) {
+	if out.Len() > first {
+		out.WriteByte(',')
+	}
+	out.Write(quoted)
+	out.WriteByte(':')
+}
+
+// Object is a JSON object of the unknown members, and of the objects that they are in.
+func (p *Part) Object() []byte {
+	var out bytes.Buffer
+	if p == nil {
+		p = &Part{}
+	}
+	out.WriteByte('{')
+	p.rest(&out, out.Len(), nil, true)
+	return out.Bytes()
+}

@@ -1,0 +1,34 @@
+package source
+
+import (
+	"github.com/nagi-runtime/nagi/entity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Presence is what the cache knows of whether a primary exists.
+type Presence uint8
+
+// A primary that is Invalid exists. Of one that is Arriving the informer has read the document, and its event is on
+// the way to the store.
+const (
+	Absent Presence = iota
+	Present
+	Invalid
+	Arriving
+)
+
+// View is what the cache knows of a primary. The object must not be modified; it is nil where there is none that
+// decodes.
+type View struct {
+	Presence Presence
+	Revision uint64
+	Object   metav1.Object
+	Refused  uint64                   // the revision that does not decode, of one that is Invalid
+	Why      error                    // it does not decode
+	Warned   *entity.DocumentWarnings // about the revision; nil: none
+}
+
+// Suspended tells whether the document asks not to be reconciled.
+func (v View) Suspended() bool {
+	return v.Object != nil && v.Object.GetAnnotations()[entity.SuspendAnnotation] == "true"
+}
