@@ -363,7 +363,7 @@ func TestWhatATeardownLeavesInAnotherNamespaceIsTold(t *testing.T) {
 	}
 }
 
-// TestABrakeThatOneObjectEngagesSaysWhose: somebody may have made up the revision that it carries.
+// TestABrakeThatOneObjectEngagesSaysWhose: somebody may have made up the revision that it carries, for an owner that was.
 func TestABrakeThatOneObjectEngagesSaysWhose(t *testing.T) {
 	t.Parallel()
 	w, writer := tenants(t)
@@ -375,12 +375,18 @@ func TestABrakeThatOneObjectEngagesSaysWhose(t *testing.T) {
 	s.Namespace = "ns2"
 	must(t, sites.Create(t.Context(), s))
 	eventuallyReason(t, sites, "ns2/site", entity.ReasonSynced)
-	forged := strings.Replace(string(ofNS1(c.Instance(), false)), "ns2/site", "ns1/ghost", 1)
+	was := newSite("was", "")
+	was.Namespace = "ns1"
+	must(t, sites.Create(t.Context(), was))
+	eventuallyReason(t, sites, "ns1/was", entity.ReasonSynced)
+	must(t, sites.Delete(t.Context(), "ns1/was"))
+	eventually(t, "it is torn down", noRecord(t, sites, "ns1/was"))
+	forged := strings.Replace(string(ofNS1(c.Instance(), false)), "ns2/site", "ns1/was", 1)
 	forged = strings.Replace(forged, `{"kumori`, `{"nagi/ownerrevision":"999@another","kumori`, 1)
 	forged = strings.Replace(forged, `{"nagi/ownerinstance`, `{"nagi/ownerrevision":"999@another","nagi/ownerinstance`, 1)
 	must(t, writer.Publish("$KV.pages.ns1.page", []byte(forged)))
 	eventually(t, "the brake is engaged", func() bool { return c.Stats().Brake.Engaged })
-	if reason := c.Stats().Brake.Reason; !strings.Contains(reason, `as "ns1/ghost"`) {
+	if reason := c.Stats().Brake.Reason; !strings.Contains(reason, `as "ns1/was"`) {
 		t.Errorf("it says %q", reason)
 	}
 }
