@@ -50,8 +50,8 @@ type Stats struct {
 	Orphaned int
 	// NeverWas is how many of Orphaned name an owner that, as far as anybody can tell, never was: it has neither a
 	// document nor a record, and the leader no marker of its delete; or it is no key that the bucket can have. They are
-	// never deleted, no reconciler is called for them, and the brake does not hold them, unless they carry a revision
-	// which tells that the bucket was restored. The log names each once.
+	// never deleted, no reconciler is called for them, and the brake does not hold them. The log names each once. If
+	// they carry a revision which tells that the bucket was restored, Degraded says so.
 	NeverWas int
 	// CrossNamespace is how many objects the last sweep found that name an owner in another namespace, in a source
 	// without WithOwnersInOtherNamespaces. They are never deleted, no primary is reconciled for them, and the log names

@@ -21,6 +21,7 @@ func floods() []attack {
 			}
 		}, after: func(a *attempt) {
 			a.fewLines()
+			a.allRecorded("ns1.flood")
 			a.fewRecords(3 * flood) // of each key that it is invalid, what may be written twice
 		}},
 		{name: "a flood of invalid revisions", may: "tenant1 writer operator", do: func(a *attempt) {
@@ -119,6 +120,25 @@ func (a *attempt) fewLines() {
 	if lines > most {
 		a.t.Errorf("%d lines of the log in %d s, want at most %d", lines, seconds, most)
 	}
+}
+
+// allRecorded waits until the replica that leads has nothing to do, and so has written all records of a flood: they are
+// not to count as those of the next attack.
+func (a *attempt) allRecorded(prefix string) {
+	if !a.allowed {
+		return
+	}
+	eventually(a.t, "all that is invalid is recorded", func() bool {
+		return len(a.keys("sites-status", prefix)) == flood
+	})
+	eventually(a.t, "nothing is left to do", func() bool {
+		for _, r := range a.replicas {
+			if s := r.Stats(); s.Leading {
+				return s.Ready == [3]int{} && s.Running == 0
+			}
+		}
+		return false
+	})
 }
 
 // fewRecords checks that no more than most records were written, beside what renews the lease.
