@@ -105,7 +105,7 @@ func TestWhatHasAnOwnerOrNeedsNoneIsNotWarnedAbout(t *testing.T) {
 		}
 		s.Spec.Title = "seen"
 		return Result{}, sites.Update(ctx, s)
-	}), Owns(pages), Owns(sites), WithEventRecorder(events))
+	}), Owns(pages), Owns(sites), WithSelfOwnership(), WithEventRecorder(events))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "")))
