@@ -74,7 +74,10 @@ func WithAdopt() WriteOption { return WriteOption(secondary.WithAdopt()) }
 // WithHandOverFrom moves to the primary what exactly that primary of this installation owns, by its kind and its key as
 // "name" or "namespace/name"; outside of a reconcile it moves it to whom obj or mutate names. What anybody else owns is
 // refused as without the option. An owner that is named without an installation counts as one of this installation.
-// The old owner is not asked: its reconciler must not want the entity any more, or it gets an *AlreadyOwnedError.
+// The old owner is not asked: its reconciler must not want the entity any more, or it gets an *AlreadyOwnedError. Under
+// WithPrune it must want it until it is moved, or it is deleted and made anew. Two primaries that hand over from each
+// other move it to and fro for ever. Two controllers are one installation only if [WithInstance] gives both the same
+// id.
 func WithHandOverFrom(ownerKind, ownerKey string) WriteOption {
 	return WriteOption(secondary.WithHandOverFrom(ownerKind, ownerKey))
 }

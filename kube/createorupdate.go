@@ -94,7 +94,7 @@ func (k *Handle[T]) CreateOrUpdateWith(
 		if err == nil {
 			return result, nil
 		}
-		foreign := isRefused(err)
+		refused, foreign := errors.AsType[*secondary.Refusal](err)
 		again := conflict.Is(err)
 		switch {
 		case foreign:
@@ -107,8 +107,8 @@ func (k *Handle[T]) CreateOrUpdateWith(
 		switch {
 		case again && conflict.Pause(ctx, tries):
 		case foreign:
-			claim.Tell(ctx, err)
-			return OperationResultNone, err
+			claim.Tell(ctx, refused.Err)
+			return OperationResultNone, refused.Err
 		case isBeingDeleted(err):
 			return OperationResultNone, err
 		default:
@@ -125,7 +125,7 @@ func (k *Handle[T]) createOrUpdate(
 	var before T
 	if existing != nil {
 		if err := k.mayTake(claim, manager, existing); err != nil {
-			return OperationResultNone, err
+			return OperationResultNone, &secondary.Refusal{Err: err}
 		}
 		var err error
 		if before, err = k.fromCache(existing); err != nil {
@@ -142,7 +142,7 @@ func (k *Handle[T]) createOrUpdate(
 			source.ObjectKey(obj), key)
 	}
 	if err := claim.Settle(was, obj, existing); err != nil {
-		return OperationResultNone, err
+		return OperationResultNone, &secondary.Refusal{Err: err}
 	}
 	k.prove(ctx, obj)
 	if existing == nil {

@@ -121,13 +121,6 @@ func (k *Handle[T]) exists(existing metav1.Object, wanted owner.Owner) error {
 	return secondary.NewResourceExistsError(k.what(), existing, wanted)
 }
 
-// isRefused reports whether err is about whose an object is.
-func isRefused(err error) bool {
-	_, exists := errors.AsType[*controller.ResourceExistsError](err)
-	_, owned := errors.AsType[*controller.AlreadyOwnedError](err)
-	return exists || owned
-}
-
 // beingDeleted is the error about an object that is being deleted, for what was written of it is not to last; nil for
 // any other, and for none.
 func (k *Handle[T]) beingDeleted(key string, obj metav1.Object) error {

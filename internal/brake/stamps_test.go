@@ -186,6 +186,24 @@ func TestAStampOfAnOwnerThatNeverWasIsReported(t *testing.T) {
 	}
 }
 
+// TestASweepReportsNothingAfterItsTerm: nobody would take it off the board of a replica that does not lead.
+func TestASweepReportsNothingAfterItsTerm(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.owns("ghost", "older", 1)
+		ctx, cancel := context.WithCancel(quiet(t))
+		w.onCompare = func() {
+			w.onCompare = nil
+			cancel()
+			w.halt()
+		}
+		w.b.Sweep(ctx, w.withStamps(unproved("ghost")))
+		if failing := w.board.Degraded(); len(failing) > 0 {
+			t.Errorf("after the term: %v", failing)
+		}
+		w.begin()
+	})
+}
+
 // wantReported wants a report that the stream may have gone back.
 func (w *world) wantReported(parts ...string) {
 	w.t.Helper()

@@ -56,6 +56,7 @@ type world struct {
 	told      []told
 	refused   []string // requests for a release, as told
 	onTell    func(brake.State)
+	onCompare func() // when somebody asks for the revisions of the documents
 
 	board *health.Board
 
@@ -479,6 +480,9 @@ func (p *primaries) Expired(key string) bool {
 }
 
 func (p *primaries) Revisions() iter.Seq[uint64] {
+	if f := p.onCompare; f != nil {
+		f()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Values(maps.Clone(p.docs))

@@ -204,7 +204,9 @@ func (e *Engine) forget(key string) {
 	source.ForgetNames(e.sources, key)
 }
 
-func (e *Engine) teller() telling.Teller { return telling.Teller{Warn: e.warn} }
+func (e *Engine) teller() telling.Teller {
+	return telling.Teller{Warn: e.warn, HasTold: e.keys.HasTold}
+}
 
 // report counts an attempt, logs its failure and tells the user's callback.
 func (e *Engine) report(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt) {

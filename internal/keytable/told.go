@@ -21,6 +21,10 @@ func (k *Table) IsNews(key, object, says string) (news bool) {
 	return news
 }
 
+// HasTold reports whether an event has told of an object that a key wanted and did not get, and nothing has changed
+// since.
+func (k *Table) HasTold(key string) bool { return k.Of(key).told != nil }
+
 // Succeeded forgets the failed attempts of a key, as far as they are over, and what its events said of them.
 func (s *State) Succeeded(pending bool) {
 	s.Unanswered, s.Parked, s.told = nil, nil, nil

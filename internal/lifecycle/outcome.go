@@ -99,10 +99,16 @@ type awaitsName interface {
 	AwaitsName()
 }
 
+// AwaitsName reports whether err is that of a key which wants a name that somebody else has.
+func AwaitsName(err error) bool {
+	_, ok := errors.AsType[awaitsName](err)
+	return ok
+}
+
 // failureOf is what the condition says of an attempt that failed. What has the name that a key wants may change from
 // one attempt to the next, and then the condition is written again, as for all that a key waits for.
 func failureOf(err error) string {
-	if _, ok := errors.AsType[awaitsName](err); ok {
+	if AwaitsName(err) {
 		return record.WaitsFor + "a name: " + err.Error()
 	}
 	return err.Error()

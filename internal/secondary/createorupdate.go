@@ -43,8 +43,8 @@ func CreateOrUpdate[T entity.IEntity](
 		conflict.Assign(obj, template.DeepCopyObject().(T))
 		result, err = createOrUpdate(ctx, client, obj, readLive, claim, mutate)
 	}
-	if refused, ok := errors.AsType[*refusal](err); ok {
-		err = refused.error
+	if refused, ok := errors.AsType[*Refusal](err); ok {
+		err = refused.Err
 		claim.Tell(ctx, err)
 	}
 	if err != nil {
@@ -56,15 +56,18 @@ func CreateOrUpdate[T entity.IEntity](
 // again reports whether a write is worth another try. The leader is asked before one is refused, since the cache may be
 // behind; and once more when the primary waits for the name, since it may have become free before.
 func again(ctx context.Context, claim Claim, err error, tries int) bool {
-	if _, refused := errors.AsType[*refusal](err); refused {
+	if _, refused := errors.AsType[*Refusal](err); refused {
 		return tries == 0 || claim.Await(ctx)
 	}
 	return conflict.Is(err)
 }
 
-// refusal marks the error of a write that is refused because of whose the entity is: mutate may return such an error,
+// Refusal marks the error of a write that is refused because of whose the object is: mutate may return such an error,
 // too, about something else.
-type refusal struct{ error }
+type Refusal struct{ Err error }
+
+// Error is that of the refusal.
+func (r *Refusal) Error() string { return r.Err.Error() }
 
 type readFrom bool
 
@@ -82,7 +85,7 @@ func createOrUpdate[T entity.IEntity](
 	switch {
 	case exists:
 		if err := claim.MayWrite(before); err != nil {
-			return Unchanged, &refusal{err}
+			return Unchanged, &Refusal{err}
 		}
 		conflict.Assign(obj, before)
 		before = before.DeepCopyObject().(T)
@@ -103,7 +106,7 @@ func createOrUpdate[T entity.IEntity](
 		entity.KeepMarks(before, obj)
 	}
 	if err := claim.Settle(was, obj, existing); err != nil {
-		return Unchanged, &refusal{err}
+		return Unchanged, &Refusal{err}
 	}
 	late := stamp(ctx, client.Config().Bucket, obj, existing)
 	if !exists {

@@ -12,9 +12,12 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 )
 
-// Teller tells of the failures of a controller's keys. Warn records a warning event about the primary of a key.
+// Teller tells of the failures of a controller's keys.
 type Teller struct {
+	// Warn records a warning event about the primary of a key.
 	Warn func(key, reason, message string)
+	// HasTold reports whether an event has told already which object a key wanted and did not get.
+	HasTold func(key string) bool
 }
 
 // Attempt tells of an attempt that failed.
@@ -33,7 +36,7 @@ func (e Teller) Attempt(t *lifecycle.Term, key string, a *lifecycle.Attempt) {
 		return
 	}
 	t.Logger.Error(a.Err, "Reconcile failed", values...)
-	if lifecycle.IsTerminal(a.Err) {
+	if lifecycle.IsTerminal(a.Err) || lifecycle.AwaitsName(a.Err) && e.HasTold(key) {
 		return // which has an event of its own
 	}
 	reason, message := failures.Reason(a.Err)

@@ -1,0 +1,59 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/source"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// listening is a reconcile of the site "home" that notes which names are waited for, and what is told.
+type listening struct {
+	current.Reconcile
+	awaited, told []string
+}
+
+func (*listening) Controller() string                       { return "sites" }
+func (*listening) MayOwn(source.Place, string) error        { return nil }
+func (*listening) Want(source.Place, string)                {}
+func (*listening) Prove(metav1.Object, ownerproof.Resource) {}
+func (l *listening) WarnOnce(object, _ string, _ string)    { l.told = append(l.told, object) }
+func (l *listening) AwaitName(_ source.Place, o string) bool {
+	l.awaited = append(l.awaited, o)
+	return true
+}
+func (*listening) Primary() current.Primary {
+	return current.Primary{Owner: owner.Owner{Kind: "Site", Key: "home", Instance: "here"}}
+}
+
+// TestWhatMutateDoesNotGetIsNotSaidOfTheObject: it may write another object, and return what came of that.
+func TestWhatMutateDoesNotGetIsNotSaidOfTheObject(t *testing.T) {
+	for name, refused := range map[string]error{
+		"owned": &controller.AlreadyOwnedError{Object: "other"}, "exists": &controller.ResourceExistsError{Key: "other"},
+	} {
+		client := fake.NewSimpleDynamicClient(scheme.Scheme)
+		k, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
+		must(t, err)
+		r, calls := &listening{}, 0
+		_, err = k.CreateOrUpdate(current.With(context.Background(), r), configMap("settings", ""),
+			func(*corev1.ConfigMap) error {
+				calls++
+				return refused
+			})
+		if !errors.Is(err, refused) || calls != 1 || len(r.awaited)+len(r.told) > 0 {
+			t.Errorf("%s: %v after %d calls; waits for %q, told of %q", name, err, calls, r.awaited, r.told)
+		}
+		if actions := client.Actions(); len(actions) > 1 {
+			t.Errorf("%s: it sent %v", name, actions)
+		}
+	}
+}
