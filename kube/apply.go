@@ -112,7 +112,10 @@ type configuration struct {
 
 func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption) (*configuration, error) {
 	var o applyOptions
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("option %d of Apply is nil", i+1)
+		}
 		opt(&o)
 	}
 	c := &configuration{
