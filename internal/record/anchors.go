@@ -240,7 +240,8 @@ func (a *Anchors) merged(
 	if condition := meta.FindStatusCondition(ours.Conditions, entity.ConditionReconciled); condition != nil {
 		meta.SetStatusCondition(&record.Conditions, *condition)
 	}
-	takeWarnings(&record, ours)
+	take(&record, ours, entity.ConditionDeleting)
+	take(&record, ours, entity.ConditionDocumentWarnings)
 	if status.IsIn(&record) {
 		return &record, nil // our own write, of which the answer was lost
 	}
