@@ -50,15 +50,15 @@ func (c *Client[T]) oddityOf(key, natsKey string, revision uint64) (odd *oddity,
 	if odd, known = c.shared.oddities.of(natsKey, revision); known {
 		return odd, true
 	}
-	g := c.current.Load()
-	if odd != nil || g == nil || !g.running.Load() {
+	d := c.runningDocuments()
+	if d == nil {
 		return nil, false
 	}
-	if _, cached, found := g.lookup(key); !found || cached != revision {
+	if _, cached, found := d.lookup(key); !found || cached != revision {
 		return nil, false
 	}
-	odd, known = c.shared.oddities.of(natsKey, revision) // it may just have been read
-	return odd, known || odd == nil
+	odd, _ = c.shared.oddities.of(natsKey, revision) // it may just have been read
+	return odd, odd == nil || !odd.forgotten
 }
 
 // askOddity asks the leader. If the document is at another revision, the write will be refused, whatever it keeps.
