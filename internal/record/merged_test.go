@@ -77,3 +77,32 @@ func TestATeardownIsToldOfAlthoughSomebodyUpdatesTheStatus(t *testing.T) {
 		t.Errorf("the record of a document that is there again says that it is deleted: %+v", records.record)
 	}
 }
+
+// TestAnAnchorSaysNothingOfARevisionThatIsNotThere, in a stream that was made again or went back: revision 90 was given
+// up, and who waits for revision 3 would be told so.
+func TestAnAnchorSaysNothingOfARevisionThatIsNotThere(t *testing.T) {
+	anchors := &record.Anchors{Controller: "c", Kind: "Site", Limit: 1 << 10, Primary: primary{}}
+	obj := &entity.Object[struct{}, struct{}]{}
+	for _, stream := range []string{"before", "s"} {
+		for _, reason := range []string{entity.ReasonTerminal, entity.ReasonRetrying, entity.ReasonSuspended} {
+			before := &entity.Record{
+				Controller: "c", Stream: stream, DocumentRevision: 90, ObservedRevision: 80,
+				Conditions: []metav1.Condition{record.Condition(metav1.ConditionFalse, reason, "why", 90)},
+			}
+			with, err := anchors.For(before, source.View{Object: obj, Revision: 3}, "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if with.Phase() != entity.PhasePending || len(with.Conditions) > 0 {
+				t.Errorf("%s in stream %s: %s, %+v", reason, stream, with.Phase(), with.Conditions)
+			}
+			with, err = anchors.For(before, source.View{Object: obj, Revision: 91}, stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if with.Phase() != entity.PhasePending || len(with.Conditions) != 1 {
+				t.Errorf("%s in the same stream: %s, %+v", reason, with.Phase(), with.Conditions)
+			}
+		}
+	}
+}
