@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/internal/members"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // keep adds to a draft what T does not know of the document that it replaces, and refuses finalizers that it adds. A
@@ -33,6 +34,10 @@ func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) erro
 	if odd.unknown == nil {
 		return nil
 	}
+	if odd.refusal != nil {
+		return fmt.Errorf("the document cannot be updated, because the members that %v does not know would be kept, and "+
+			"Config.Strict refuses them: remove them with a patch, or put another document: %w", c.codec.elem, odd.refusal)
+	}
 	merged, err := members.Merge(d.data, odd.unknown)
 	if err == nil {
 		err = checkDepth(merged)
@@ -50,15 +55,15 @@ func (c *Client[T]) oddityOf(key, natsKey string, revision uint64) (odd *oddity,
 	if odd, known = c.shared.oddities.of(natsKey, revision); known {
 		return odd, true
 	}
-	g := c.current.Load()
-	if odd != nil || g == nil || !g.running.Load() {
+	d := c.runningDocuments()
+	if d == nil {
 		return nil, false
 	}
-	if _, cached, found := g.lookup(key); !found || cached != revision {
+	if _, cached, found := d.lookup(key); !found || cached != revision {
 		return nil, false
 	}
-	odd, known = c.shared.oddities.of(natsKey, revision) // it may just have been read
-	return odd, known || odd == nil
+	odd, _ = c.shared.oddities.of(natsKey, revision) // it may just have been read
+	return odd, odd == nil || !odd.forgotten
 }
 
 // askOddity asks the leader. If the document is at another revision, the write will be refused, whatever it keeps.
@@ -88,13 +93,37 @@ func (c *Client[T]) checkFinalizers(key string, finalizers, before []string) err
 // checkType refuses a document that says that it is of another kind.
 func (c *Client[T]) checkType(key string, sent T) error {
 	if w := c.codec.otherType(sent); w != nil {
-		return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, w.path, w.why+
-			": leave it empty, or write with a client of that kind")
+		return c.refuseType(key, w)
 	}
 	if c.cfg.Strict == StrictRefuse && len(sent.GetOwnerReferences()) > 0 {
 		return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "metadata.ownerReferences", ownerReferencesWhy)
 	}
 	return nil
+}
+
+func (c *Client[T]) refuseType(key string, w *warning) error {
+	return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, w.path, w.why+
+		": leave it empty, or write with a client of that kind")
+}
+
+// checkPatchedType refuses a patch that makes a document say that it is of another kind. One that says so already may be
+// patched otherwise.
+func (c *Client[T]) checkPatchedType(key string, before, result []byte, sent T) error {
+	w := c.codec.otherType(sent)
+	if w == nil {
+		return nil
+	}
+	was, is := typeOf(before), typeOf(result)
+	if w.path == "kind" && was.Kind == is.Kind || w.path == "apiVersion" && was.APIVersion == is.APIVersion {
+		return nil
+	}
+	return c.refuseType(key, w)
+}
+
+// typeOf returns the type of a document as it is stored.
+func typeOf(document []byte) (t metav1.TypeMeta) {
+	_ = unmarshalV1(document, &t) // what does not decode has none
+	return t
 }
 
 // noteOddity notes what is odd about a revision that was read from the server, or written there. cached says that it is the

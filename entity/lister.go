@@ -102,8 +102,12 @@ func (g *generation[T]) get(key string) (obj T, found bool, err error) {
 // lookup is get, but returns the last good version of an invalid document. It reads own writes before the store: a
 // write that the overlay has dropped by then is in the store. The revision is that of the document or of an own delete.
 func (g *generation[T]) lookup(key string) (obj T, revision uint64, found bool) {
-	own, written := g.writes.Get(key)
-	item, exists, err := g.docs.GetStore().GetByKey(key)
+	return g.documents.lookup(key)
+}
+
+func (d *documentCache[T]) lookup(key string) (obj T, revision uint64, found bool) {
+	own, written := d.writes.Get(key)
+	item, exists, err := d.informer.GetStore().GetByKey(key)
 	if exists && err == nil {
 		obj, found = item.(T)
 	}

@@ -16,6 +16,9 @@ const (
 	oddFew = 1024
 	// plainChunks bounds how many revisions are remembered that are not odd, by 64.
 	plainChunks = 1 << 13
+	// freshFor is for how long at least a revision is known that the cache does not have. The bucket may be removed and
+	// made again, and then the same revision is another document. The cache notices.
+	freshFor = 30 * time.Second
 )
 
 // oddities are what a client knows of the revisions of documents that it has read or written. Most are not odd: those
@@ -29,6 +32,7 @@ type oddities struct {
 	prune   int               // at how many keys to look for those that are gone
 	plain   map[uint64]uint64 // revisions that are not odd, and were not read by the cache
 	earlier map[uint64]uint64 // the same, but older
+	turned  time.Time         // when plain became earlier
 }
 
 // oddKey has the two revisions of a document that were read last.
@@ -60,10 +64,20 @@ func (o *oddities) notePlain(natsKey string, revision uint64, cached bool) {
 	if cached {
 		return
 	}
-	if len(o.plain) >= plainChunks {
-		o.plain, o.earlier = map[uint64]uint64{}, o.plain
-	}
+	o.turn(len(o.plain) >= plainChunks)
 	o.plain[revision/64] |= 1 << (revision % 64)
+}
+
+// turn forgets revisions that are not odd: those that are not fresh, and if there are too many the older ones.
+func (o *oddities) turn(tooMany bool) {
+	age := time.Since(o.turned)
+	if age < freshFor && !tooMany {
+		return
+	}
+	o.plain, o.earlier, o.turned = map[uint64]uint64{}, o.plain, time.Now()
+	if age >= 2*freshFor {
+		o.earlier = map[uint64]uint64{}
+	}
 }
 
 func (o *oddities) drop(odd *oddity) *oddity {
@@ -151,16 +165,18 @@ func (o *oddities) forgetting(odd *oddity) *oddity {
 	return &without
 }
 
-// of returns what is odd about a revision, nil if nothing is. known is false where that is not known.
+// of returns what is odd about a revision, nil if nothing is. known is false where that is not known, or was read too
+// long ago to be known without the cache.
 func (o *oddities) of(natsKey string, revision uint64) (odd *oddity, known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	at := o.keys[natsKey]
 	for _, odd := range []*oddity{at.odd, at.other} {
 		if odd != nil && odd.revision == revision {
-			return odd, !odd.forgotten
+			return odd, !odd.forgotten && time.Since(at.noted) < freshFor
 		}
 	}
+	o.turn(false)
 	bit := uint64(1) << (revision % 64)
 	return nil, (o.plain[revision/64]|o.earlier[revision/64])&bit != 0
 }

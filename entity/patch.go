@@ -13,8 +13,8 @@ import (
 // Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set. If somebody wrote in between, it applies
 // the patch to that document. Members that T does not know survive. A patch that changes nothing writes nothing. A
 // metadata.resourceVersion in the patch is a precondition, as in Kubernetes: IsConflict if the document is at another
-// revision. IsInvalid if the patch has a status (use UpdateStatus), or if its result does not decode or names another
-// key. IsNotFound if there is no document.
+// revision. IsInvalid if the patch has a status (use UpdateStatus) or says another kind, or if its result does not
+// decode or names another key. IsNotFound if there is no document.
 func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) error {
 	natsKey, err := c.keys.toNATS(key)
 	if err != nil {
@@ -116,6 +116,9 @@ func (c *Client[T]) patched(
 		return d, nil, false, err
 	}
 	if err := c.checkFinalizers(key, d.sent.GetFinalizers(), finalizersOf(last.Value)); err != nil {
+		return d, nil, false, err
+	}
+	if err := c.checkPatchedType(key, last.Value, result, d.sent); err != nil {
 		return d, nil, false, err
 	}
 	d.key, d.natsKey, d.data = key, natsKey, result

@@ -251,3 +251,24 @@ func TestADerivedClientThatCannotBeMadeLeavesTheOtherAsItIs(t *testing.T) {
 	start(t, first)
 	must(t, first.Create(ctx, website("a")))
 }
+
+// TestTheLeaderIsNotAskedAboutWhatTheCacheOfASharingClientHas read.
+func TestTheLeaderIsNotAskedAboutWhatTheCacheOfASharingClientHas(t *testing.T) {
+	js := newServer(t)
+	reads := asked(t, js)
+	running := newClient[*Shop](t, js, shops)
+	idle, err := running.WithStatusBucket(t.Context(), "shops-idle")
+	must(t, err)
+	t.Cleanup(idle.Close)
+	revision := put(t, js, "s", `{"spec":{"title":"old"}}`)
+	start(t, running)
+	must(t, running.Informer().WaitKey(t.Context(), "s", revision))
+	shop, err := running.Lister().Get("s")
+	must(t, err)
+	reads.Store(0)
+	must(t, idle.Update(t.Context(), shop))
+	must(t, js.Conn().Flush())
+	if got := reads.Load(); got != 0 {
+		t.Errorf("%d reads of the leader", got)
+	}
+}

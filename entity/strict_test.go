@@ -212,3 +212,34 @@ func TestAWriteThatAddsAFinalizerIsRefused(t *testing.T) {
 	must(t, client.Update(t.Context(), shop))
 	wantShop(t, js, "s", `{"kind":"Shop","metadata":{},"spec":{"title":"patched"}}`)
 }
+
+func TestAPatchThatSaysAnotherKindIsRefused(t *testing.T) {
+	js := newServer(t)
+	client := newClient[*Shop](t, js, shops)
+	put(t, js, "s", `{"spec":{"title":"old"}}`)
+	wantError(t, "a patch to another kind", apierrors.IsInvalid, client.Patch(t.Context(), "s", []byte(`{"kind":"Other"}`)))
+	put(t, js, "s", `{"kind":"Other","spec":{"title":"old"}}`)
+	must(t, client.Patch(t.Context(), "s", []byte(`{"spec":{"title":"new"}}`)))
+	must(t, client.Patch(t.Context(), "s", []byte(`{"kind":"Shop"}`)))
+	must(t, client.Patch(t.Context(), "s", []byte(`{"kind":null}`)))
+}
+
+func TestAnUpdateThatLeavesADocumentRefusedIsRefused(t *testing.T) {
+	js := newServer(t)
+	cfg := shops
+	lax := newClient[*Shop](t, js, cfg)
+	cfg.Strict = entity.StrictRefuse
+	client := newClient[*Shop](t, js, cfg)
+	put(t, js, "s", `{"spec":{"title":"old","future":1}}`)
+	shop, err := lax.Get(t.Context(), "s")
+	must(t, err)
+	shop.Spec.Title = "new"
+	err = client.Update(t.Context(), shop)
+	wantError(t, "an update", apierrors.IsInvalid, err)
+	// Without what is kept an update mends it.
+	put(t, js, "s", `{"metadata":{"ownerReferences":[{"name":"x"}]},"spec":{"title":"old"}}`)
+	shop, err = lax.Get(t.Context(), "s")
+	must(t, err)
+	shop.OwnerReferences = nil
+	must(t, client.Update(t.Context(), shop))
+}

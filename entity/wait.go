@@ -263,9 +263,9 @@ func (w *waiter) lastRecord(ctx context.Context) (*Record, error) {
 	if w.records == nil {
 		return nil, nil
 	}
-	if w.isCached() {
-		if rec, ok := w.records.Cached(w.key); ok {
-			return rec, nil
+	if c := w.cache(); c != nil {
+		if rec := c.get(w.key); rec != nil {
+			return rec.Record, nil
 		}
 	}
 	return w.records.read(ctx, w.key, w.natsKey)

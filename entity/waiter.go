@@ -61,7 +61,7 @@ func (w *waiter) until(ctx context.Context, look func(context.Context) (done boo
 		}
 	}()
 	for pause := waitPollMin; ; pause = min(2*pause, waitPollMax) {
-		cursor := w.cursor()
+		before := w.sight()
 		done, err := look(ctx)
 		switch {
 		case err == nil && done:
@@ -71,31 +71,52 @@ func (w *waiter) until(ctx context.Context, look func(context.Context) (done boo
 		case err != nil && !passes(err):
 			return err
 		}
-		if !watching && time.Since(began) >= watchAfter && w.records != nil && !w.isCached() {
+		if !watching && time.Since(began) >= watchAfter && w.records != nil && w.cache() == nil {
 			watching, ended = true, w.watch(watch)
 		}
 		if watching {
 			pause = waitPollMax
 		}
-		w.wait(ctx, cursor, pause)
+		w.wait(ctx, before, pause)
 		if ctx.Err() != nil {
 			return &waitEnded{context.Cause(ctx), err}
 		}
 	}
 }
 
-// wait returns when there may be news, or after pause.
-func (w *waiter) wait(ctx context.Context, cursor uint64, pause time.Duration) {
+// wait returns when there may be news of the key since a sight, or after pause. News of other keys are none: a look may
+// ask the leader.
+func (w *waiter) wait(ctx context.Context, before sight, pause time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, pause)
 	defer cancel()
-	if w.isCached() {
-		_ = w.records.current().store.WaitCursor(ctx, cursor+1) // in time or not: a look tells
-		return
+	for c := w.cache(); c != nil; {
+		cursor := c.store.Cursor()
+		if w.sight() != before || c.store.WaitCursor(ctx, cursor+1) != nil {
+			return
+		}
 	}
 	select {
 	case <-w.news:
 	case <-ctx.Done():
 	}
+}
+
+// sight is what the client's caches say of the key.
+type sight struct {
+	cache    *recordCache // nil if they cannot be believed
+	record   uint64       // the revision of the record, 0 for none
+	document bool
+}
+
+func (w *waiter) sight() (s sight) {
+	if s.cache = w.cache(); s.cache == nil {
+		return s
+	}
+	if rec := s.cache.get(w.key); rec != nil {
+		s.record = rec.Record.Revision
+	}
+	s.document = w.documentCached()
+	return s
 }
 
 // watch watches the keys on the server until ctx ends, and then closes the channels. Without the permission it ends
@@ -145,27 +166,25 @@ func (w *waiter) wake() {
 	}
 }
 
-// isCached reports whether the client's caches can be believed.
-func (w *waiter) isCached() bool {
+// cache returns the cache of records if the client's caches can be believed, else nil. It may be over at any time.
+func (w *waiter) cache() *recordCache {
 	if w.records == nil {
-		return false
+		return nil
 	}
 	c := w.records.current()
-	return c.isRunning() && c.store.HasSynced() && c.store.Status().Err == nil
-}
-
-func (w *waiter) cursor() uint64 {
-	if w.isCached() {
-		return w.records.current().store.Cursor()
+	if !c.isRunning() || !c.store.HasSynced() || c.store.Status().Err != nil {
+		return nil
 	}
-	return 0
+	return c
 }
 
 // record returns the record from the cache, else live; nil if there is none.
 func (w *waiter) record(ctx context.Context) (*Record, error) {
-	if w.isCached() {
-		rec, _ := w.records.Cached(w.key)
-		return rec, nil
+	if c := w.cache(); c != nil {
+		if rec := c.get(w.key); rec != nil {
+			return rec.Record, nil
+		}
+		return nil, nil
 	}
 	rec, err := w.records.Get(ctx, w.key)
 	if apierrors.IsNotFound(err) {
@@ -176,7 +195,7 @@ func (w *waiter) record(ctx context.Context) (*Record, error) {
 
 // documentCached reports whether the cache knows that there is a document. Its delete, if any, will be news.
 func (w *waiter) documentCached() bool {
-	if !w.isCached() {
+	if w.cache() == nil {
 		return false
 	}
 	informer := w.informer()
@@ -185,7 +204,7 @@ func (w *waiter) documentCached() bool {
 
 // stream returns the identity of the documents' stream, from the cache if that knows it, else from the leader.
 func (w *waiter) stream(ctx context.Context) (string, error) {
-	if w.isCached() {
+	if w.cache() != nil {
 		status := w.informer().Status()
 		if status.Err == nil && !status.Relisting && !status.StreamCreated.IsZero() {
 			return StreamIdentity(status.StreamCreated), nil

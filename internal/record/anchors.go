@@ -73,6 +73,11 @@ func (a *Anchors) For(before *entity.Record, v source.View, stream string) (*ent
 	if record.Stream != stream || record.ObservedRevision > v.Revision {
 		record.ObservedRevision = 0 // of a stream that is no more, or of a revision that is not there
 	}
+	if of := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled); of != nil &&
+		(record.Stream != stream || uint64(of.ObservedGeneration) > v.Revision) {
+		meta.RemoveStatusCondition(&record.Conditions, entity.ConditionReconciled)
+		record.Invalid = nil
+	}
 	record.Stream = stream
 	record.DocumentRevision = v.Revision
 	record.LastDocument = a.limited(document)
@@ -237,10 +242,9 @@ func (a *Anchors) merged(
 		record.FirstSeen = theirs.FirstSeen
 	}
 	record.Conditions = slices.Clone(theirs.Conditions)
-	if condition := meta.FindStatusCondition(ours.Conditions, entity.ConditionReconciled); condition != nil {
-		meta.SetStatusCondition(&record.Conditions, *condition)
-	}
-	takeWarnings(&record, ours)
+	take(&record, ours, entity.ConditionReconciled)
+	take(&record, ours, entity.ConditionDeleting)
+	take(&record, ours, entity.ConditionDocumentWarnings)
 	if status.IsIn(&record) {
 		return &record, nil // our own write, of which the answer was lost
 	}

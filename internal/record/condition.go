@@ -62,3 +62,11 @@ func noted(record *entity.Record, n Note, stream string) bool {
 	// Earlier versions did not say which stream a note without an anchor is about.
 	return about == stream || about == "" || IsAnchor(record) && n.Invalid == nil
 }
+
+// take gives a record the condition of another one, or none if that has none.
+func take(record, from *entity.Record, conditionType string) {
+	meta.RemoveStatusCondition(&record.Conditions, conditionType)
+	if have := meta.FindStatusCondition(from.Conditions, conditionType); have != nil {
+		meta.SetStatusCondition(&record.Conditions, *have)
+	}
+}

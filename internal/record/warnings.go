@@ -36,11 +36,3 @@ func setWarnings(record *entity.Record, v source.View) {
 		})
 	}
 }
-
-// takeWarnings gives a record the warnings of another one.
-func takeWarnings(record, from *entity.Record) {
-	meta.RemoveStatusCondition(&record.Conditions, entity.ConditionDocumentWarnings)
-	if have := meta.FindStatusCondition(from.Conditions, entity.ConditionDocumentWarnings); have != nil {
-		meta.SetStatusCondition(&record.Conditions, *have)
-	}
-}
