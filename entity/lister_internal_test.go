@@ -36,7 +36,8 @@ func TestAnOwnWriteHidesNothingNewerThatTheStoreHas(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		g := &generation[*thing]{docs: docs, writes: newOverlay[*thing](docs, nil)}
+		writes := newOverlay[*thing](docs, nil)
+		g := &generation[*thing]{documents: &documentCache[*thing]{informer: docs, writes: writes}, writes: writes}
 		r := &recordCache{store: records, writes: newOverlay[*RecordObject](records, nil)}
 
 		g.writes.put(t.Context(), "k", own, document(own))
