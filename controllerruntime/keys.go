@@ -25,11 +25,14 @@ import (
 // primary that is gone, its record tells when the replica leads. What is enqueued for another reason is kept.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKey(key string, operation controller.Operation) {
 	r.enqueue(func() {
-		if isOfASource(operation) && !r.engine.Leads() {
+		switch {
+		case isOfASource(operation) && !r.engine.Leads():
 			r.engine.Notice(key, ops.Of(operation), queue.Secondary)
-			return
+		case operation == OperationSecondary:
+			r.engine.EnqueueFromHandler(key)
+		default:
+			r.controller.Enqueue(key, operation)
 		}
-		r.controller.Enqueue(key, operation)
 	})
 }
 
