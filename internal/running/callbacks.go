@@ -33,7 +33,8 @@ func (c *Callbacks) Watch(ctx context.Context, after time.Duration, board *healt
 			return
 		}
 		err := fmt.Errorf("%d callbacks have not returned within %v, the oldest that of %s; who called it stands "+
-			"still, which may be a worker. A callback must not block: hand over what takes time, and return", n, after, oldest.Key)
+			"still, which may be a worker. A callback must not block: hand over what takes time, and return",
+			n, after, oldest.Key)
 		board.Set(ctx, problemCallback, &health.Problem{Since: oldest.Since, Err: err})
 	}, nil)
 }
