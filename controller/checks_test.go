@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/entity"
 )
 
 // TestNewRefusesOneClientInTwoSources of a sort, and a primary that owns itself without saying so.
@@ -11,18 +13,28 @@ func TestNewRefusesOneClientInTwoSources(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	sites, pages, themes := w.sites(), w.pages(), w.client("Theme", "themes")
+	derived := func(client *entity.Client[*site], statusBucket string) *entity.Client[*site] {
+		other, err := client.WithStatusBucket(t.Context(), statusBucket)
+		must(t, err)
+		t.Cleanup(other.Close)
+		return other
+	}
+	sites2, pages2 := derived(sites, "sites-2"), derived(pages, "pages-2")
 	none := func(context.Context, *site) ([]string, error) { return nil, nil }
 	for name, test := range map[string]struct {
 		opts []Option
 		says string // "" if it is fine
 	}{
-		"owned twice":           {[]Option{Owns(pages), Owns(pages)}, "Owns(Page) is given twice with one client"},
-		"watched twice":         {[]Option{Watches(themes, none), Watches(themes, none)}, "Watches(Theme) is given twice"},
-		"a primary owned":       {[]Option{Owns(sites)}, "WithSelfOwnership()"},
-		"that says so":          {[]Option{Owns(sites), WithSelfOwnership()}, ""},
-		"a primary watched":     {[]Option{Watches(sites, none)}, ""},
-		"owned and watched":     {[]Option{Owns(pages), Watches(pages, none)}, ""},
-		"two clients, one kind": {[]Option{Owns(pages), Owns(w.client("Page", "more-pages"))}, ""},
+		"owned twice":                              {[]Option{Owns(pages), Owns(pages)}, "Owns(Page) is given twice with one client"},
+		"watched twice":                            {[]Option{Watches(themes, none), Watches(themes, none)}, "Watches(Theme) is given twice"},
+		"a primary owned":                          {[]Option{Owns(sites)}, "WithSelfOwnership()"},
+		"that says so":                             {[]Option{Owns(sites), WithSelfOwnership()}, ""},
+		"a primary watched":                        {[]Option{Watches(sites, none)}, ""},
+		"owned and watched":                        {[]Option{Owns(pages), Watches(pages, none)}, ""},
+		"owned through a derived client":           {[]Option{Owns(pages), Owns(pages2)}, ""},
+		"watched through a derived client":         {[]Option{Watches(pages2, none), Watches(pages, none)}, ""},
+		"a primary owned through a derived client": {[]Option{Owns(sites2)}, "WithSelfOwnership()"},
+		"two clients, one kind":                    {[]Option{Owns(pages), Owns(w.client("Page", "more-pages"))}, ""},
 	} {
 		_, err := New("sites", sites, (&calls{}).reconciler(nil), test.opts...)
 		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {

@@ -68,6 +68,29 @@ func TestAFailureOfAnotherKindIsTold(t *testing.T) {
 	})
 }
 
+// TestWhatFailsBesidesANameIsTold: the name that the primary does not get has an event of its own, the rest has none.
+func TestWhatFailsBesidesANameIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	must(t, pages.Create(t.Context(), foreignPage("home", "elsewhere")))
+	var told events
+	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+		_, err := CreateOrUpdate(ctx, pages, named(req.Key), titled("ours"))
+		return Result{}, errors.Join(err, errors.New("the database is away"))
+	}), Owns(pages), WithEventRecorder(&told))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "")))
+	eventually(t, "an event tells of the other error", func() bool {
+		failed := told.with("ReconcileFailed")
+		return len(failed) > 0 && strings.Contains(failed[0].message, "the database is away")
+	})
+	if n := len(told.with(ReasonAlreadyOwned)); n != 1 {
+		t.Errorf("%d events tell of the name, want 1", n)
+	}
+}
+
 func TestAPanicIsAnEventWithoutItsStack(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()

@@ -205,3 +205,24 @@ func TestAReconcileThatMakesOneSecondaryAfterAnotherIsNotSlowedDown(t *testing.T
 		t.Errorf("%d loops", n)
 	}
 }
+
+// TestWhatIsSuspendedLoopsNoMore: that is what an operator does about a loop.
+func TestWhatIsSuspendedLoopsNoMore(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	var told events
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, _ Request) (Result, error) {
+		_, err := CreateOrUpdate(ctx, pages, newPage("log", ""), func(p *page) error {
+			p.Spec.Title = time.Now().String()
+			return nil
+		})
+		return Result{}, err
+	}), Owns(pages), WithEventRecorder(&told))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "it loops", func() bool { return c.Stats().Looping == 1 })
+	must(t, sites.Patch(t.Context(), "home", []byte(`{"metadata":{"annotations":{"nagi/suspend":"true"}}}`)))
+	eventually(t, "it loops no more", func() bool { return c.Stats().Looping == 0 })
+}

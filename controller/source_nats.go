@@ -16,9 +16,9 @@ import (
 // that it names as its owner, with OperationSecondary. Cascade and sweep delete the entities whose owner is gone. Run
 // starts the client's cache; nothing is reconciled before it has synced.
 //
-// Give a client once; New refuses it twice, and the client of the primary without [WithSelfOwnership]. Who may write
-// the entities says who owns them. An owner in another namespace does not count; see WithOwnersInOtherNamespaces. Nor
-// does one that never was; see Stats.NeverWas.
+// Give a client once; New refuses it twice, and the client of the primary, or one that shares its cache, without
+// [WithSelfOwnership]. Who may write the entities says who owns them. An owner in another namespace does not count; see
+// WithOwnersInOtherNamespaces. Nor does one that never was; see Stats.NeverWas.
 func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption) Option {
 	return func(o *engine.Options) error {
 		if guard.IsNil(client) {
@@ -29,7 +29,7 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 			return err
 		}
 		so.needsTeardown(o)
-		o.Clients.Own(client)
+		o.Clients.Own(client, source.SharesCache(client))
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
 				Role: "Owns", Owner: e.Kind, Owned: true, Prune: so.prune, Open: so.open,

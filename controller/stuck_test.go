@@ -84,3 +84,24 @@ func TestNoReconcileIsStuckIfNobodyWantsToKnow(t *testing.T) {
 		t.Errorf("a negative duration: %v", err)
 	}
 }
+
+// TestACallbackThatDoesNotReturnIsDegraded: its worker stands still, and no reconcile runs that would show.
+func TestACallbackThatDoesNotReturnIsDegraded(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	release := make(chan struct{})
+	c, err := New("sites", sites, (&calls{}).reconciler(nil), WithStuckAfter(300*time.Millisecond),
+		WithOnResult(func(ReconcileResult) { hang(release) }))
+	must(t, err)
+	w.run(c)
+	began := time.Now()
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "it is degraded", func() bool { return c.Stats().Degraded["stuck callback"] != nil })
+	var problem *Problem
+	if err := c.Stats().Degraded["stuck callback"]; !errors.As(err, &problem) || problem.Since.Before(began) ||
+		!strings.Contains(err.Error(), "WithOnResult") {
+		t.Errorf("degraded: %v", err)
+	}
+	close(release)
+	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+}

@@ -25,11 +25,14 @@ import (
 // primary that is gone, its record tells when the replica leads. What is enqueued for another reason is kept.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKey(key string, operation controller.Operation) {
 	r.enqueue(func() {
-		if isOfASource(operation) && !r.engine.Leads() {
+		switch {
+		case isOfASource(operation) && !r.engine.Leads():
 			r.engine.Notice(key, ops.Of(operation), queue.Secondary)
-			return
+		case operation == OperationSecondary:
+			r.engine.EnqueueFromHandler(key)
+		default:
+			r.controller.Enqueue(key, operation)
 		}
-		r.controller.Enqueue(key, operation)
 	})
 }
 
@@ -77,7 +80,9 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Operations(key st
 
 // Context returns, inside SyncHandler, the context of this sync. It carries the logger, and ends when the controller
 // has to stop. With it controller.CreateOrUpdate, controller.SetStatus and the handles of package kube write for this
-// key, as in a reconcile. For a key that is not synced now it returns context.Background().
+// key, as in a reconcile. What is written under another context is anybody's: the next sync does not wait until the
+// caches show it, and a sync that wakes itself with it is not noticed. For a key that is not synced now it returns
+// context.Background().
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Context(key string) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()

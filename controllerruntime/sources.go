@@ -32,6 +32,13 @@ type handlerSink struct {
 	source fmt.Stringer
 	handle func(obj any)
 	update func(oldObj, newObj any) (handled bool) // nil handles none
+	note   func(before, after metav1.Object)       // is told of an event before; nil: nobody is
+}
+
+func (s *handlerSink) noted(before, after metav1.Object) {
+	if s.note != nil {
+		s.note(before, after)
+	}
 }
 
 func (s *handlerSink) call(ctx context.Context, obj any) { s.guarded(ctx, func() { s.handle(obj) }) }
@@ -42,10 +49,14 @@ func (s *handlerSink) guarded(ctx context.Context, call func()) {
 	}
 }
 
-func (s *handlerSink) Created(ctx context.Context, obj metav1.Object, _ bool) { s.call(ctx, obj) }
+func (s *handlerSink) Created(ctx context.Context, obj metav1.Object, _ bool) {
+	s.noted(nil, obj)
+	s.call(ctx, obj)
+}
 
 // Updated also hands over the old object if it had another owner, who would otherwise not learn of its loss.
 func (s *handlerSink) Updated(ctx context.Context, oldObj, newObj metav1.Object) {
+	s.noted(oldObj, newObj)
 	if s.update != nil {
 		handled := true // also where it panics
 		s.guarded(ctx, func() { handled = s.update(oldObj, newObj) })
@@ -59,7 +70,12 @@ func (s *handlerSink) Updated(ctx context.Context, oldObj, newObj metav1.Object)
 	s.call(ctx, newObj)
 }
 
-func (s *handlerSink) Deleted(ctx context.Context, obj any) { s.call(ctx, obj) }
+func (s *handlerSink) Deleted(ctx context.Context, obj any) {
+	if gone, ok := source.MetaObject(obj); ok {
+		s.noted(gone, nil)
+	}
+	s.call(ctx, obj)
+}
 
 const (
 	secondaryRole = "secondary"
@@ -86,8 +102,12 @@ func (r *role) takes(filling any) bool {
 
 func (r *role) owned() bool { return r.name == secondaryRole }
 
-func (r *role) sinkOf(s fmt.Stringer) *handlerSink {
-	return &handlerSink{source: s, handle: r.handle, update: r.update}
+func (r *role) sinkOf(e *engine.Engine, s fmt.Stringer) *handlerSink {
+	sink := &handlerSink{source: s, handle: r.handle, update: r.update}
+	if r.owned() {
+		sink.note = func(before, after metav1.Object) { e.TellOwners(s, before, after) }
+	}
+	return sink
 }
 
 // noSource is for a slot that is none.
@@ -99,14 +119,14 @@ func kumoriNats[T entity.IEntity](r *role, client entity.IEntityClient[T]) contr
 	}
 	return func(o *engine.Options) error {
 		if r.owned() {
-			o.Clients.Own(client)
+			o.Clients.Own(client, source.SharesCache(client))
 		}
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
 				Role: r.name, Owner: e.Kind, Owned: r.owned(), Open: true, Joined: true,
 				Changed: e.SourceHealth, Resume: e.Resume,
 			})
-			s.SetSink(r.sinkOf(s))
+			s.SetSink(r.sinkOf(e, s))
 			return s, nil
 		})
 		return nil
@@ -127,7 +147,7 @@ func kumoriKube(r *role, informer cache.SharedIndexInformer, number int) control
 				Role: r.name, Number: n, Kind: e.Kind, Owned: r.owned(), Open: true,
 				KeepWatchErrorHandler: true,
 			})
-			s.SetSink(r.sinkOf(s))
+			s.SetSink(r.sinkOf(e, s))
 			return s, nil
 		})
 		return nil

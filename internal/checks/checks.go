@@ -44,16 +44,20 @@ type Clients struct {
 	SelfOwnership bool // the primary's client may be among the owned ones
 	owned         []Client
 	watched       []Client
+	shares        []func(other any) bool // of the owned ones
 }
 
-// Own notes the client of secondaries.
-func (c *Clients) Own(client Client) { c.owned = append(c.owned, client) }
+// Own notes the client of secondaries, and which other clients have its cache, as those that are derived from it.
+func (c *Clients) Own(client Client, shares func(other any) bool) {
+	c.owned, c.shares = append(c.owned, client), append(c.shares, shares)
+}
 
 // Watch notes the client of tertiaries.
 func (c *Clients) Watch(client Client) { c.watched = append(c.watched, client) }
 
 // Check refuses one client in two sources of a sort, and a primary that owns itself without SelfOwnership. A client may
-// be both owned and watched: primaries may read what others own.
+// be both owned and watched: primaries may read what others own. Two that share a cache may both be owned: each has the
+// status of its own status bucket. But none may share the primary's: its documents are primaries.
 func (c *Clients) Check(primary Client) error {
 	return errors.Join(
 		twice(c.owned, "Owns(%[1]s) is given twice with one client, so each event of a %[1]s would come twice: "+
@@ -67,10 +71,11 @@ func (c *Clients) ownsItself(primary Client) error {
 	if c.SelfOwnership {
 		return nil
 	}
-	for _, client := range c.owned {
-		if Same(client, primary) {
-			return fmt.Errorf("the client of the primary, %[1]s, is one of the secondaries, so a %[1]s would own "+
-				"others, and go with its owner: say so with WithSelfOwnership(), or read them with Watches",
+	for i, client := range c.owned {
+		if Same(client, primary) || c.shares[i](primary) {
+			return fmt.Errorf("the client of the primary, %[1]s, or one that shares its cache, is one of the "+
+				"secondaries, so a %[1]s would own others, and go with its owner: say so with WithSelfOwnership(), or "+
+				"read them with Watches",
 				primary.Kind())
 		}
 	}

@@ -61,6 +61,7 @@ type Engine struct {
 	stats     counts.Counts
 	suspects  loops.Suspects
 	running   running.Table
+	callbacks running.Callbacks
 	reports   foreign.Reports // about keys that others wrote
 	async     *asyncwrites.Writes
 
@@ -211,7 +212,7 @@ func (o teardownOwner) LastSeen(key string) metav1.Object {
 
 // callback runs a callback of the user; its panic must not end the process.
 func (e *Engine) callback(ctx context.Context, name string, f func()) {
-	if err := guard.Call(func() error { f(); return nil }); err != nil {
+	if err := guard.Call(func() error { e.callbacks.Call(name, f); return nil }); err != nil {
 		foreign.Logger(klog.FromContext(ctx)).Error(err, "Callback panicked", "callback", name)
 	}
 }

@@ -18,6 +18,11 @@ func (e *Engine) Enqueue(key string, op operation.Operation) {
 	e.queue.Add(key, operation.Of(op)|operation.ByHand, queue.Live)
 }
 
+// EnqueueFromHandler is enqueue for a handler of secondaries. TellOwners was told of the event that it was given.
+func (e *Engine) EnqueueFromHandler(key string) {
+	e.queue.Add(key, operation.Of(operation.Secondary)|operation.ByHand|operation.ByHandler, queue.Live)
+}
+
 // EnqueueAfter is enqueue after a delay.
 func (e *Engine) EnqueueAfter(key string, op operation.Operation, d time.Duration) {
 	e.queue.AddAfter(key, operation.Of(op)|operation.ByHand, queue.Live, d, queue.UserDelay)

@@ -1,16 +1,39 @@
 package engine
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Trail implements source.Enqueuer.
 func (e *Engine) Trail(key string) *loops.Trail { return e.keys.Trail(key) }
+
+// TellOwners tells the owners that an object names of an event, where they may wake themselves. A source without a
+// mapper calls it before its handler.
+func (e *Engine) TellOwners(s fmt.Stringer, before, after metav1.Object) {
+	if !e.keys.Watches() {
+		return
+	}
+	told := ""
+	for _, obj := range []metav1.Object{before, after} {
+		if obj == nil {
+			continue
+		}
+		named, _ := e.Claim().OwnerOf(obj)
+		key := e.hashes.KeyOf(named, e.primary.Keys)
+		if trail := e.keys.Trail(key); trail != nil && key != told {
+			source.Tell(trail, s, before, after)
+			told = key
+		}
+	}
+}
 
 // beginWatched tells after which pause a key may be reconciled that has caused its own runs; 0: now.
 func (e *Engine) beginWatched(t *lifecycle.Term, it queue.Item, trail *loops.Trail, now time.Time) time.Duration {

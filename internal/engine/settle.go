@@ -38,7 +38,7 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 		e.settleTerminal(it, o)
 	case lifecycle.NotReconciled:
 		e.APIs.ForgetTurn(it.Key)
-		e.keys.ResetFailures(it.Key)
+		e.keys.Rest(it.Key)
 	case lifecycle.DocumentReturned:
 		e.settleDocumentReturned(it, o)
 	case lifecycle.RecordFailed:

@@ -90,6 +90,7 @@ func (e *Engine) besideWorkers(ctx context.Context, loops *sync.WaitGroup) {
 		Board: e.health, Warn: e.warn,
 	}
 	loops.Go(func() { watch.Run(ctx) })
+	loops.Go(func() { e.callbacks.Watch(ctx, e.opts.StuckAfter, e.health) })
 }
 
 // awaitReturn waits until all that ran in a term has returned. What does not shows as degraded, and ends Run after a

@@ -32,6 +32,11 @@ func (k *Table) Watch(key string) {
 	k.applyLocked(key, s, func(s *State) { s.Loop = loops.NewTrail(now) })
 }
 
+// Rest is for a key that is not reconciled for now: no failure of it counts, and it does not wake itself.
+func (k *Table) Rest(key string) {
+	k.Amend(key, func(s *State) { s.Failures, s.told, s.Loop, s.Looping = 0, nil, nil, false })
+}
+
 // Looping returns how many keys wake themselves.
 func (k *Table) Looping() int {
 	k.mu.Lock()
@@ -39,9 +44,12 @@ func (k *Table) Looping() int {
 	return k.looping
 }
 
+// Watches reports whether any key has a Loop. It takes no lock.
+func (k *Table) Watches() bool { return k.watched.Load() > 0 }
+
 // Trail returns the Loop of a key; nil if it has none. It takes no lock while no key has one.
 func (k *Table) Trail(key string) *loops.Trail {
-	if k.watched.Load() == 0 {
+	if !k.Watches() {
 		return nil
 	}
 	return k.Of(key).Loop

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -99,16 +100,23 @@ type awaitsName interface {
 	AwaitsName()
 }
 
-// AwaitsName reports whether err is that of a key which wants a name that somebody else has.
-func AwaitsName(err error) bool {
-	_, ok := errors.AsType[awaitsName](err)
-	return ok
+// OnlyAwaitsName reports whether err is that of a key which wants a name that somebody else has, and nothing else was
+// joined to it.
+func OnlyAwaitsName(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !OnlyAwaitsName(err) })
+	}
+	if _, ok := err.(awaitsName); ok {
+		return true
+	}
+	within := errors.Unwrap(err)
+	return within != nil && OnlyAwaitsName(within)
 }
 
 // failureOf is what the condition says of an attempt that failed. What has the name that a key wants may change from
 // one attempt to the next, and then the condition is written again, as for all that a key waits for.
 func failureOf(err error) string {
-	if AwaitsName(err) {
+	if _, ok := errors.AsType[awaitsName](err); ok {
 		return record.WaitsFor + "a name: " + err.Error()
 	}
 	return err.Error()

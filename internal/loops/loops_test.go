@@ -138,9 +138,13 @@ func TestWhatSomebodyElseDoesEndsTheLoop(t *testing.T) {
 			k.trail.Saw(Cause{Of: "another", Version: fmt.Sprint(k.revision)})
 			return secondary
 		},
-		"writes the primary":     func(*key) operation.Operations { return put },
-		"deletes the primary":    func(*key) operation.Operations { return operation.Of(operation.Delete) },
-		"changes a tertiary":     func(k *key) operation.Operations { k.trail.Saw(Cause{}); return operation.Of(operation.Tertiary) },
+		"writes the primary":  func(*key) operation.Operations { return put },
+		"deletes the primary": func(*key) operation.Operations { return operation.Of(operation.Delete) },
+		"changes a tertiary":  func(k *key) operation.Operations { k.trail.Saw(Cause{}); return operation.Of(operation.Tertiary) },
+		"calls a handler": func(k *key) operation.Operations {
+			k.trail.Saw(Cause{})
+			return secondary | operation.ByHand | operation.ByHandler
+		},
 		"asks for it by hand":    func(*key) operation.Operations { return secondary | operation.ByHand },
 		"asks for it":            func(*key) operation.Operations { return operation.Of(operation.Manual) },
 		"changes something else": func(*key) operation.Operations { return operation.Of(operation.External) },

@@ -160,7 +160,8 @@ func (t *Trail) judge(ops operation.Operations) (real, own bool) {
 			ownEvent = true
 		}
 	}
-	asked := ops.AskedFor() || ops.Has(operation.Delete) || ops.Has(operation.Purge) || ops.Has(operation.External)
+	asked := ops.Has(operation.Manual) || ops.Has(operation.Delete) || ops.Has(operation.Purge) ||
+		ops.Has(operation.External) || ops&operation.ByHand != 0 && ops&operation.ByHandler == 0
 	unexplained := ops.Has(operation.Put) && !ownPut ||
 		(ops.Has(operation.Secondary) || ops.Has(operation.Tertiary)) && !ownEvent
 	own = ownPut || ownEvent || t.short && ops.Has(operation.Requeue)

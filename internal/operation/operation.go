@@ -63,6 +63,10 @@ const (
 	// debounced nor ignored for a parked key.
 	ByHand Operations = 1 << 31
 
+	// ByHandler marks, beside ByHand, that it was a handler which was given the object of an event, as far as anybody
+	// can tell.
+	ByHandler Operations = 1 << 30
+
 	public   Operations = 1<<len(operationNames) - 1
 	document            = 1<<Put | 1<<Delete | 1<<Purge
 

@@ -16,7 +16,7 @@ type stuck struct {
 const look = time.Second
 
 // watch tells, until ctx ends, of each reconcile that has run for as long as after: once. Before that it tells how many
-// there are, whenever that or the oldest of them has changed, with the oldest.
+// there are, whenever that or the oldest of them has changed, with the oldest. tell may be nil.
 func (t *Table) watch(ctx context.Context, after time.Duration, count func(n int, oldest Run), tell func(stuck)) {
 	ticker := time.NewTicker(max(min(look, after/2), time.Millisecond))
 	defer ticker.Stop()
@@ -40,7 +40,7 @@ func (t *Table) watch(ctx context.Context, after time.Duration, count func(n int
 			count(n, oldest)
 			before, shown = n, oldest
 		}
-		if len(news) == 0 {
+		if len(news) == 0 || tell == nil {
 			continue
 		}
 		stacks := dump()

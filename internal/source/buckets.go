@@ -1,6 +1,7 @@
 package source
 
 import (
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
@@ -21,4 +22,13 @@ func (s *NATS[T]) Buckets() []Bucket {
 		of = append(of, Bucket{cfg.StatusBucket, "", cfg.Filter, cfg.Namespaced, records.Informer()})
 	}
 	return of
+}
+
+// SharesCache tells of another client whether it shares the cache of this one: one of them was derived from the other.
+func SharesCache[T entity.IEntity](client entity.IEntityClient[T]) func(other any) bool {
+	return func(other any) bool {
+		this, ok := client.(interface{ SharesCacheWith(*entity.Client[T]) bool })
+		that, isClient := other.(*entity.Client[T])
+		return ok && isClient && this.SharesCacheWith(that)
+	}
 }

@@ -19,8 +19,7 @@ func (m *Mappings) tell(key string, call *mapping) {
 	if trail == nil {
 		return
 	}
-	told, ok := call.events.Source.(Caused)
-	if !ok || call.retried || len(call.objects) > 2 {
+	if call.retried || len(call.objects) > 2 {
 		trail.Saw(loops.Cause{}) // nobody knows any more
 		return
 	}
@@ -30,6 +29,16 @@ func (m *Mappings) tell(key string, call *mapping) {
 		before, after = after, nil
 	case len(call.objects) == 2:
 		before = call.objects[0]
+	}
+	Tell(trail, call.events.Source, before, after)
+}
+
+// Tell tells a trail of an event of a source.
+func Tell(trail *loops.Trail, source any, before, after metav1.Object) {
+	told, ok := source.(Caused)
+	if !ok {
+		trail.Saw(loops.Cause{}) // nobody knows
+		return
 	}
 	if c, news := told.Cause(before, after); news {
 		trail.Saw(c)

@@ -36,7 +36,7 @@ func (e Teller) Attempt(t *lifecycle.Term, key string, a *lifecycle.Attempt) {
 		return
 	}
 	t.Logger.Error(a.Err, "Reconcile failed", values...)
-	if lifecycle.IsTerminal(a.Err) || lifecycle.AwaitsName(a.Err) && e.HasTold(key) {
+	if lifecycle.IsTerminal(a.Err) || lifecycle.OnlyAwaitsName(a.Err) && e.HasTold(key) {
 		return // which has an event of its own
 	}
 	reason, message := failures.Reason(a.Err)
