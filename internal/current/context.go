@@ -13,7 +13,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
-	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -67,8 +66,6 @@ type Context struct {
 
 	// Writes are those made under the context.
 	Writes ownwrites.Log
-	// Run is the place of the reconcile among those under way.
-	Run running.Run
 	// Recorded says that what comes of the reconcile is recorded, and the status that it sets with it.
 	Recorded bool
 

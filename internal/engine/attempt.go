@@ -10,7 +10,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -44,8 +43,7 @@ func (e *Engine) Call(
 		ctx, cancel = context.WithTimeoutCause(ctx, e.opts.ReconcileTimeout, ErrReconcileTimeout)
 	}
 	a.Number, a.Operations = state.Failures+1, operations
-	own.Run = running.Run{Key: it.Key, Since: start, Attempt: a.Number}
-	e.running.Begin(&own.Run)
+	run := e.running.Begin(it.Key, start, a.Number)
 	e.stats.Running.Add(1)
 	a.Err = guard.Call(func() (err error) {
 		a.Requeue, err = e.reconcile(ctx, it.Key, operations)
@@ -53,7 +51,7 @@ func (e *Engine) Call(
 	})
 	a.Took = time.Since(start)
 	e.stats.Running.Add(-1)
-	e.running.End(&own.Run)
+	e.running.End(run)
 	cancel()
 	if a.Err != nil && t.Ctx.Err() != nil && lifecycle.IsTerminal(a.Err) {
 		// It says nothing about the primary, so it must not park the key: nobody would record that it is.

@@ -111,10 +111,14 @@ func (a *Anchors) limited(document []byte) []byte {
 func (a *Anchors) Outcome(
 	before *entity.Record, v source.View, stream string, condition metav1.Condition, status *entity.StatusChange,
 ) (*entity.Record, error) {
-	with := *before
-	changed, err := status.Apply(&with)
-	if err != nil {
-		return nil, err
+	changed, with := false, before
+	if status != nil { // most attempts set none, and then nothing is copied
+		copied := *before
+		with = &copied
+		var err error
+		if changed, err = status.Apply(with); err != nil {
+			return nil, err
+		}
 	}
 	synced := condition.Status == metav1.ConditionTrue
 	observed := !synced || before.ObservedRevision == v.Revision
@@ -122,7 +126,7 @@ func (a *Anchors) Outcome(
 		SameWarnings(before.Conditions, v) {
 		return nil, nil
 	}
-	record, err := a.For(&with, v, stream)
+	record, err := a.For(with, v, stream)
 	if err != nil {
 		return nil, err
 	}

@@ -16,8 +16,7 @@ type Callbacks struct{ table Table }
 
 // Call calls f, the callback with that name.
 func (c *Callbacks) Call(name string, f func()) {
-	run := &Run{Key: name, Since: time.Now()}
-	c.table.Begin(run)
+	run := c.table.Begin(name, time.Now(), 1)
 	defer c.table.End(run)
 	f()
 }

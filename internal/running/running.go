@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Run is one reconcile under way. It belongs to its Table from Begin to End.
+// Run is one reconcile under way. It belongs to its Table, which gives it out from Begin to End.
 type Run struct {
 	Key     string
 	Since   time.Time
@@ -23,6 +23,7 @@ type Run struct {
 type Table struct {
 	mu             sync.Mutex
 	oldest, newest *Run // in the order in which they began
+	spare          *Run // to be used again: a Run costs no memory, and is warm
 	workers        []*Worker
 }
 
@@ -64,20 +65,27 @@ func (w *Worker) Leave() {
 	}
 }
 
-// Begin notes that r runs from now on.
-func (t *Table) Begin(r *Run) {
+// Begin notes that a reconcile runs since then.
+func (t *Table) Begin(key string, since time.Time, attempt int) *Run {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r.prev = t.newest
+	r := t.spare
+	if r != nil {
+		t.spare = r.next
+	} else {
+		r = &Run{}
+	}
+	*r = Run{Key: key, Since: since, Attempt: attempt, prev: t.newest}
 	if t.newest != nil {
 		t.newest.next = r
 	} else {
 		t.oldest = r
 	}
 	t.newest = r
+	return r
 }
 
-// End notes that r has returned.
+// End notes that r has returned. The caller uses it no more.
 func (t *Table) End(r *Run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +99,8 @@ func (t *Table) End(r *Run) {
 	} else {
 		t.newest = r.prev
 	}
-	r.prev, r.next = nil, nil
+	*r = Run{next: t.spare}
+	t.spare = r
 }
 
 // Longest is the reconcile that has run for longest; zero if none runs.

@@ -45,8 +45,7 @@ func work(t *Table, key string, attempt int, until <-chan struct{}) {
 	w := t.Worker()
 	defer w.Leave()
 	w.Take(key)
-	r := &Run{Key: key, Since: time.Now(), Attempt: attempt}
-	t.Begin(r)
+	r := t.Begin(key, time.Now(), attempt)
 	blocked(until)
 	t.End(r)
 }
@@ -141,8 +140,7 @@ func TestReconcilesThatEndInAnyOrderLeaveTheOthers(t *testing.T) {
 	var table Table
 	runs := make([]*Run, 5)
 	for i := range runs {
-		runs[i] = &Run{Key: fmt.Sprint(i)}
-		table.Begin(runs[i])
+		runs[i] = table.Begin(fmt.Sprint(i), time.Now(), 1)
 	}
 	for step, end := range []int{2, 0, 4, 1, 3} {
 		table.End(runs[end])
@@ -156,8 +154,15 @@ func TestReconcilesThatEndInAnyOrderLeaveTheOthers(t *testing.T) {
 func TestABeginAndAnEndAllocateNothing(t *testing.T) {
 	var table Table
 	w := table.Worker()
-	r := &Run{Key: "home"}
-	if n := testing.AllocsPerRun(100, func() { w.Take("home"); table.Begin(r); table.End(r) }); n != 0 {
+	now := time.Now()
+	once := func() {
+		w.Take("home")
+		first, second := table.Begin("home", now, 1), table.Begin("shop", now, 2)
+		table.End(first)
+		table.End(second)
+	}
+	once()
+	if n := testing.AllocsPerRun(100, once); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	"internal/kubesource":    {"internal/backoff", "internal/kubeerrors", "internal/owner", "internal/source"},
 	"internal/apisource":     {"external", "internal/record"},
 	"internal/brake":         {"internal/owner", "internal/record", "internal/queue"},
-	"internal/current":       {"internal/running", "internal/apisource", "internal/owner"},
+	"internal/current":       {"internal/apisource", "internal/owner"},
 	"internal/keytable":      {"internal/source", "internal/ownwrites", "internal/kubeerrors", "internal/failures"},
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
