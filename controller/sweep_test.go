@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // were makes the sites of these keys and deletes them again, as somebody does while no controller runs: the markers of
@@ -210,7 +211,8 @@ func TestManyOwnersThatNeverWereHideNoGarbage(t *testing.T) {
 	must(t, err)
 	for i := range ghosts {
 		name := fmt.Sprintf("ghost-%d", i)
-		_, err := w.js.PublishAsync("$KV.pages."+name, bytes.ReplaceAll(document, []byte("ghost-N"), []byte(name)))
+		_, err := w.js.PublishAsync("$KV.pages."+name, bytes.ReplaceAll(document, []byte("ghost-N"), []byte(name)),
+			jetstream.WithStallWait(time.Minute))
 		must(t, err)
 	}
 	<-w.js.PublishAsyncComplete()
