@@ -79,6 +79,7 @@ var mayImport = map[string][]string{
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
 	"internal/prune":         {"internal/current"},
+	"internal/attempts":      {"internal/current"},
 	"internal/counts":        {"internal/lifecycle"},
 	"internal/resync":        {"internal/counts"},
 	"internal/observing":     {"internal/counts"},
@@ -86,7 +87,7 @@ var mayImport = map[string][]string{
 	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
 	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
-		"internal/asyncwrites", "internal/checks", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle",
+		"internal/asyncwrites", "internal/attempts", "internal/checks", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle",
 		"internal/netpoll", "internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
 	},
 
