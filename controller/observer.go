@@ -17,6 +17,12 @@ type (
 	Ending    = attempts.Ending
 )
 
+// Attacher is an Observer that New tells whom it observes: the controller's name, and how to read its Stats.
+type Attacher interface {
+	Observer
+	Attach(name string, stats func() Stats)
+}
+
 // WithObserver tells o of each reconcile, also of those of a primary that is gone. It may be given several times: the
 // context of the first is the parent of that of the next. Begin and End must return quickly, since a worker waits for
 // them.

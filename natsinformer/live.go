@@ -56,6 +56,7 @@ func (w *worker) live(ctx context.Context, s *session) error {
 		}
 		if s.atEnd { // the end is behind that batch; the consumer may have looked further and found nothing for us
 			s.atEnd = false
+			w.behind.Store(0) // the server's count may have had messages that newer ones have replaced
 			w.cursor = max(w.cursor, s.scanned)
 			w.progress.release(w.cursor)
 		}
@@ -111,6 +112,10 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 		w.items = append(w.items, it)
 	}
 	w.decodeAll(w.items)
+	if n := len(w.items); n > 0 {
+		w.lastTaken.Store(w.items[n-1].created)
+		w.behind.Store(s.pending)
+	}
 	return nil
 }
 

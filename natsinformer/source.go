@@ -37,6 +37,10 @@ type source struct {
 	// removes, and how far its clock is ahead of ours.
 	expires, marks bool
 	ahead          time.Duration
+
+	// Of the message that was taken last: how many the server had behind it, and when it was stored, in nanoseconds.
+	behind    atomic.Uint64
+	lastTaken atomic.Int64
 }
 
 var (

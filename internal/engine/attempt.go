@@ -103,6 +103,9 @@ func (e *Engine) ownWritesMissing(t *lifecycle.Term, key string) time.Duration {
 		t.Logger.Info("Caches do not show the key's last writes yet, reconciling on what there is",
 			"key", key, "after", keytable.OwnWritesPatience)
 	}
+	if again > 0 {
+		e.stats.OwnWriteWaits.Add(1)
+	}
 	return again
 }
 
