@@ -68,9 +68,9 @@ type Status struct {
 	Lists, Resumes, Compares uint64
 	// Invalid counts the keys that exist but do not decode.
 	Invalid int
-	// Behind is how many messages the server had for the informer, when it sent the last one that was taken, that were
-	// not taken yet. Lag is how old the state is that the store shows: the age of that last message while more are to
-	// come, or for how long the informer cannot watch. It is zero where nothing is known to be missing.
+	// Behind is how many messages were not taken yet, by what the server said with the last one. Lag is how old the
+	// state is that the store shows: for how long the oldest of those messages may wait, or for how long the informer
+	// cannot watch. Both are zero where nothing is known to be missing.
 	Behind uint64
 	Lag    time.Duration
 }
@@ -217,8 +217,8 @@ func (i *informer) LastSyncResourceVersion() string {
 func (i *informer) Status() Status {
 	status := i.src.health.get()
 	status.Behind = i.src.behind.Load()
-	if created := i.src.lastTaken.Load(); status.Behind > 0 {
-		status.Lag = max(0, time.Since(time.Unix(0, created)))
+	if status.Behind > 0 {
+		status.Lag = max(0, time.Since(time.Unix(0, i.src.waits.Load())))
 	}
 	if status.Err != nil {
 		status.Lag = max(status.Lag, time.Since(status.Since))

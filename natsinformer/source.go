@@ -38,9 +38,9 @@ type source struct {
 	expires, marks bool
 	ahead          time.Duration
 
-	// Of the message that was taken last: how many the server had behind it, and when it was stored, in nanoseconds.
-	behind    atomic.Uint64
-	lastTaken atomic.Int64
+	// How many messages are not taken yet, and a time, in nanoseconds, since which the oldest of them waits; see lag.
+	behind atomic.Uint64
+	waits  atomic.Int64
 }
 
 var (

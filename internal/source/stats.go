@@ -17,8 +17,9 @@ type Stats struct {
 	Behind uint64
 	Lag    time.Duration
 	// Lists counts full lists. StreamChanges counts those that were made because the bucket's stream turned out to be
-	// another one, as after a restore. Resumes counts how often the watch went on from where it was.
-	Lists, StreamChanges, Resumes uint64
+	// another one, as after a restore, Doubts those that were made because something did not fit. Resumes counts how
+	// often the watch went on from where it was.
+	Lists, StreamChanges, Doubts, Resumes uint64
 }
 
 // watched are the caches that a source has taken into use.
@@ -42,9 +43,11 @@ func (s *NATS[T]) Stats(into map[string]Stats) {
 
 func statsOf(informer natsinformer.Informer, bucket string) Stats {
 	status := informer.Status()
+	others := status.Lists - min(status.Lists, status.StreamChanges)
 	return Stats{
 		Bucket: bucket, Invalid: status.Invalid, Behind: status.Behind, Lag: status.Lag,
-		Lists: status.Lists, StreamChanges: status.StreamChanges, Resumes: status.Resumes,
+		Lists: status.Lists, StreamChanges: status.StreamChanges,
+		Doubts: others - min(others, 1), Resumes: status.Resumes,
 	}
 }
 
