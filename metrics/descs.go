@@ -186,7 +186,8 @@ func collectEvents(out chan<- prometheus.Metric, name string, s recorder.Stats) 
 	name = label(name)
 	for destination, c := range map[string]recorder.Counts{"nats": s.NATS, "kubernetes": s.Kubernetes} {
 		for outcome, n := range map[string]uint64{
-			"published": c.Published, "merged": c.Merged, "filtered": c.Filtered, "dropped": c.Dropped, "failed": c.Failed,
+			"published": c.Published, "merged": c.Merged, "filtered": c.Filtered, "dropped": c.Dropped,
+			"failed": c.Failed,
 		} {
 			events.send(out, float64(n), name, destination, outcome)
 		}
