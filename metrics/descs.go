@@ -157,14 +157,14 @@ var (
 		}},
 	}
 
-	held = gauge("nagi_brake_held", "What the brake holds: deletes of primaries, owners of what a sweep found, primaries "+
-		"with something to prune.", "controller", "what")
+	held = gauge("nagi_brake_held", "What the brake holds: deletes of primaries, owners of what a sweep found, and "+
+		"primaries with something to prune.", "controller", "what")
 	lagMessages = gauge("nagi_source_lag_messages", "How many messages of the bucket were not read yet.",
 		"controller", "source")
 	lagSeconds = gauge("nagi_source_lag_seconds", "How old the state is that the cache of the bucket shows; 0 where "+
 		"nothing is known to be missing.", "controller", "source")
-	lists = counter("nagi_source_lists_total", "Full lists of a bucket: the first one, those of another stream, as after a "+
-		"restore, and those because of a doubt.", "controller", "source", "reason")
+	lists = counter("nagi_source_lists_total", "Full lists of a bucket: the first one, those of another stream, as "+
+		"after a restore, and those because of a doubt.", "controller", "source", "reason")
 	resumes = counter("nagi_source_resumes_total", "How often the watch of a bucket went on from where it was.",
 		"controller", "source")
 	invalid  = gauge("nagi_invalid_documents", "Keys of a bucket that exist and do not decode.", "controller", "source")

@@ -40,7 +40,7 @@ func newRestClient() *restClient {
 	}
 }
 
-var errTaken = errors.New("Kubernetes: client-go takes one receiver of its metrics in a process, and has another one: " +
+var errTaken = errors.New("Kubernetes: client-go takes one receiver of its metrics in a process, and has another: " +
 	"with controller-runtime, serve the metrics of its registry too; else call Kubernetes on one Metrics only")
 
 // Kubernetes makes client-go tell of the requests of all Kubernetes clients of the process: rest_client_requests_total,

@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	// What users import.
 	"controller":        {"internal/engine", "internal/rbac", "internal/secondary"},
 	"kube":              {"controller", "internal/kubeoverlay"},
-	"metrics":           {"controller"},
+	"metrics":           {"controller", "recorder"},
 	"probes":            {"controller"},
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 }
