@@ -59,6 +59,12 @@ var (
 		"Total number of reconciliation panics per controller", "controller")
 	reconcileTimeouts = counter("controller_runtime_reconcile_timeouts_total",
 		"Total number of reconciliation timeouts per controller", "controller")
+	reconcileTime = gauge("controller_runtime_reconcile_time_seconds",
+		"Length of time per reconciliation per controller", "controller")
+	queueDuration = gauge("workqueue_queue_duration_seconds",
+		"How long in seconds an item stays in workqueue before being requested", "name", "controller")
+	workDuration = gauge("workqueue_work_duration_seconds",
+		"How long in seconds processing an item from workqueue takes.", "name", "controller")
 	depth = gauge("workqueue_depth",
 		"Current depth of workqueue by workqueue and priority", "name", "controller", "priority")
 	longest = gauge("workqueue_longest_running_processor_seconds",

@@ -40,7 +40,6 @@ import (
 // Counters never go back: what a controller has counted stays after its end, and one that is made later with the same
 // name goes on from there. Two that run at once under one name, as replicas in a test, are added up.
 type Metrics struct {
-	histograms
 	rest *restClient
 
 	mu        sync.Mutex
@@ -56,8 +55,7 @@ type Recorder interface{ Stats() recorder.Stats }
 // New returns metrics without a controller. It registers nothing.
 func New() *Metrics {
 	return &Metrics{
-		histograms: newHistograms(), rest: newRestClient(),
-		byName: map[string]*series{}, recorders: map[string]Recorder{},
+		rest: newRestClient(), byName: map[string]*series{}, recorders: map[string]Recorder{},
 	}
 }
 
@@ -87,7 +85,7 @@ func (m *Metrics) attach(name string, stats func() controller.Stats) *series {
 	defer m.mu.Unlock()
 	s := m.byName[name]
 	if s == nil {
-		s = m.newSeries(name)
+		s = newSeries(name)
 		m.byName[name] = s
 	}
 	s.running = append(s.running, stats)
@@ -96,7 +94,6 @@ func (m *Metrics) attach(name string, stats func() controller.Stats) *series {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
-	m.histograms.describe(out)
 	m.rest.describe(out)
 	for _, d := range allDescs {
 		out <- d
@@ -105,7 +102,6 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(out chan<- prometheus.Metric) {
-	m.histograms.collect(out)
 	m.rest.collect(out)
 	m.mu.Lock()
 	defer m.mu.Unlock()

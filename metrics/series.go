@@ -18,11 +18,9 @@ type series struct {
 	told    map[string]bool  // what was degraded some time
 }
 
-func (m *Metrics) newSeries(name string) *series {
+func newSeries(name string) *series {
 	s := &series{name: label(name), told: map[string]bool{}}
-	s.observed.reconcile = m.histograms.reconcile.WithLabelValues(s.name)
-	s.observed.queued = m.histograms.queued.WithLabelValues(s.name, s.name)
-	s.observed.worked = m.histograms.worked.WithLabelValues(s.name, s.name)
+	s.queued, s.took = newDurations(queueBuckets), newDurations(reconcileBuckets, queueBuckets)
 	return s
 }
 
@@ -138,9 +136,7 @@ const mostDegraded = 100
 
 // collect sends the metrics of a controller.
 func (s *series) collect(out chan<- prometheus.Metric, total *controller.Stats) {
-	for i, name := range resultNames {
-		reconcileTotal.send(out, float64(s.results[i].Load()), s.name, name)
-	}
+	s.collectResults(out)
 	reconcileErrors.send(out, float64(s.results[failure].Load()), s.name)
 	terminalErrors.send(out, float64(s.terminals.Load()), s.name)
 	reconcilePanics.send(out, float64(s.panics.Load()), s.name)
@@ -166,6 +162,16 @@ func (s *series) collect(out chan<- prometheus.Metric, total *controller.Stats) 
 		available.send(out, boolean(!api.Away), s.name, label(kind))
 		apiWaiting.send(out, float64(api.Waiting), s.name, label(kind))
 		apiTurnedAway.send(out, float64(api.TurnedAway), s.name, label(kind))
+	}
+}
+
+// collectResults sends what the observers have counted of the reconciles.
+func (s *series) collectResults(out chan<- prometheus.Metric) {
+	s.queued.send(out, queueDuration.desc, queueBuckets, s.name, s.name)
+	s.took.send(out, workDuration.desc, queueBuckets, s.name, s.name)
+	s.took.send(out, reconcileTime.desc, reconcileBuckets, s.name)
+	for i, name := range resultNames {
+		reconcileTotal.send(out, float64(s.results[i].Load()), s.name, name)
 	}
 }
 

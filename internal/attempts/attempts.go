@@ -59,7 +59,7 @@ type Observers []Observer
 // Observed is one reconcile under observation. The zero value has no observers.
 type Observed struct {
 	observers Observers
-	few       [4]context.Context // of the first observers, so that nothing is allocated for them
+	few       [2]context.Context // of the first observers, so that nothing is allocated for them
 	more      []context.Context
 }
 
@@ -67,7 +67,7 @@ type Observed struct {
 func (all Observers) Begin(ctx context.Context, o *Observed, b Beginning) context.Context {
 	o.observers = all
 	for i, observer := range all {
-		ctx = begin(ctx, observer, b)
+		ctx = begin(ctx, observer, &b)
 		if i < len(o.few) {
 			o.few[i] = ctx
 		} else {
@@ -78,7 +78,7 @@ func (all Observers) Begin(ctx context.Context, o *Observed, b Beginning) contex
 }
 
 // End tells all observers, the last first.
-func (o *Observed) End(e Ending) {
+func (o *Observed) End(e *Ending) {
 	for i := len(o.observers) - 1; i >= 0; i-- {
 		if i < len(o.few) {
 			end(o.few[i], o.observers[i], e)
@@ -90,14 +90,14 @@ func (o *Observed) End(e Ending) {
 
 var errNoChild = errors.New("it returned a context that is no child of the one it was given; that one is used")
 
-func begin(ctx context.Context, o Observer, b Beginning) (child context.Context) {
+func begin(ctx context.Context, o Observer, b *Beginning) (child context.Context) {
 	defer func() {
 		if r := recover(); r != nil {
 			child = ctx
 			failed(ctx, guard.Recovered(r))
 		}
 	}()
-	child = o.Begin(ctx, b)
+	child = o.Begin(ctx, *b)
 	if child != ctx && (guard.IsNil(child) || child.Value(current.Key{}) != ctx.Value(current.Key{})) {
 		failed(ctx, errNoChild)
 		return ctx
@@ -105,13 +105,13 @@ func begin(ctx context.Context, o Observer, b Beginning) (child context.Context)
 	return child
 }
 
-func end(ctx context.Context, o Observer, e Ending) {
+func end(ctx context.Context, o Observer, e *Ending) {
 	defer func() {
 		if r := recover(); r != nil {
 			failed(ctx, guard.Recovered(r))
 		}
 	}()
-	o.End(ctx, e)
+	o.End(ctx, *e)
 }
 
 func failed(ctx context.Context, err error) {

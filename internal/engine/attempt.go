@@ -65,9 +65,10 @@ func (e *Engine) Call(
 	e.conclude(t, it.Key, state.Loop, own, &a)
 	if len(e.opts.Observers) > 0 {
 		_, panicked := a.Err.(*guard.Panic)
-		observed.End(attempts.Ending{
+		observed.End(&attempts.Ending{
 			Key: it.Key, Operations: operations, Attempt: a.Number, Took: a.Took, Err: a.Err, Panicked: panicked,
-			Terminal: a.Waits == nil && lifecycle.IsTerminal(a.Err), Waits: a.Waits != nil, RequeueAfter: a.Requeue,
+			Terminal: a.Err != nil && a.Waits == nil && lifecycle.IsTerminal(a.Err),
+			Waits:    a.Waits != nil, RequeueAfter: a.Requeue,
 		})
 	}
 	e.running.End(&own.Run) // an observer that does not return is a reconcile that is stuck
