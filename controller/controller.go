@@ -45,7 +45,13 @@ func New[T entity.IEntity](
 	if err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}
-	return &Controller[T]{engine: e, client: primary}, nil
+	c := &Controller[T]{engine: e, client: primary}
+	for _, observer := range o.Observers {
+		if a, ok := observer.(Attacher); ok {
+			a.Attach(name, c.Stats)
+		}
+	}
+	return c, nil
 }
 
 // reconcileWith is a Reconciler as the engine calls it; nil for nil.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // Stats are the counts and states of a controller at one moment. Counters start at 0 in New and only grow.
@@ -90,7 +91,22 @@ type Stats struct {
 	// away.
 	External      map[string]ExternalStats
 	BreakerOpened uint64
+	// Adds counts how often a key became due that was not due already, Delays how often one was added with a delay.
+	// Unfinished is how long the attempts under way have run so far, all together.
+	Adds, Delays uint64
+	Unfinished   time.Duration
+	// OwnWriteWaits counts how often a key was put back because the caches did not show its own last writes yet.
+	OwnWriteWaits uint64
+	// TeardownsOwed is how many primaries are gone and not torn down, as far as this replica has begun with them.
+	TeardownsOwed int
+	// Sources are the caches in NATS, by the name of the source.
+	Sources map[string]SourceStats
+	// Synced tells whether all sources have synced since Run began, Ended whether Run has returned.
+	Synced, Ended bool
 }
+
+// SourceStats is how a cache in NATS is doing.
+type SourceStats = source.Stats
 
 // Problem is an error of Stats.Degraded.
 type Problem = health.Problem
@@ -136,7 +152,8 @@ type ExternalStats struct {
 // statsOf reads the counts and states of an engine.
 func statsOf(e *engine.Engine) Stats {
 	c, queue := e.Counters(), e.QueueCounts()
-	failing, parked := e.KeyCounts()
+	failing, parked, owed := e.KeyCounts()
+	longest, unfinished := e.Longest()
 	s := Stats{
 		Reconciles: c.Reconciles.Load(), Failures: c.Failures.Load(), Terminals: c.Terminals.Load(),
 		ReconcileTime: time.Duration(c.ReconcileNanos.Load()),
@@ -153,7 +170,10 @@ func statsOf(e *engine.Engine) Stats {
 		MapperErrors: c.MapperErrors.Load(), RecordErrors: c.RecordErrors.Load(), LeaderErrors: c.LeaderErrors.Load(),
 	}
 	s.Looping, s.Loops = e.Looping(), c.Loops.Load()
-	longest := e.Longest()
+	s.Adds, s.Delays = e.QueueTotals()
+	s.Unfinished, s.OwnWriteWaits = unfinished, c.OwnWriteWaits.Load()
+	s.TeardownsOwed, s.Sources = owed, e.SourceStats()
+	s.Synced, s.Ended = e.Phase()
 	s.LongestRunning = LongestRunning{Key: longest.Key, Since: longest.Since, Attempt: longest.Attempt}
 	if swept := c.Ownerless.Load(); swept != nil {
 		s.Orphaned, s.Unmarked, s.Contradicting = swept.Orphaned, swept.Unmarked, swept.Contradicting

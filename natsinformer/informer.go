@@ -68,6 +68,11 @@ type Status struct {
 	Lists, Resumes, Compares uint64
 	// Invalid counts the keys that exist but do not decode.
 	Invalid int
+	// Behind is how many messages were not taken yet, by what the server said with the last one. Lag is how old the
+	// state is that the store shows: for how long the oldest of those messages may wait, or for how long the informer
+	// cannot watch. Both are zero where nothing is known to be missing.
+	Behind uint64
+	Lag    time.Duration
 }
 
 // informer is client-go's informer over our source.
@@ -209,4 +214,14 @@ func (i *informer) LastSyncResourceVersion() string {
 	return "0"
 }
 
-func (i *informer) Status() Status { return i.src.health.get() }
+func (i *informer) Status() Status {
+	status := i.src.health.get()
+	status.Behind = i.src.behind.Load()
+	if status.Behind > 0 {
+		status.Lag = max(0, time.Since(time.Unix(0, i.src.waits.Load())))
+	}
+	if status.Err != nil {
+		status.Lag = max(status.Lag, time.Since(status.Since))
+	}
+	return status
+}

@@ -56,6 +56,7 @@ func (w *worker) live(ctx context.Context, s *session) error {
 		}
 		if s.atEnd { // the end is behind that batch; the consumer may have looked further and found nothing for us
 			s.atEnd = false
+			w.behind.Store(0) // the server's count may have had messages that newer ones have replaced
 			w.cursor = max(w.cursor, s.scanned)
 			w.progress.release(w.cursor)
 		}
@@ -110,8 +111,21 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 		}
 		w.items = append(w.items, it)
 	}
+	n := len(w.items)
+	if n == 0 {
+		return nil
+	}
+	w.lag(w.items[0].created, s.pending+uint64(n)) // until they are decoded, which is the user's code
 	w.decodeAll(w.items)
+	w.lag(w.items[n-1].created, s.pending)
 	return nil
+}
+
+// lag notes how many messages there are to take, and since when the oldest of them may wait: what is behind a message is
+// not older than it is.
+func (w *worker) lag(created int64, behind uint64) {
+	w.waits.Store(created)
+	w.behind.Store(behind)
 }
 
 // apply puts a message into the state, and emits its event if it changes the store.

@@ -37,6 +37,10 @@ type source struct {
 	// removes, and how far its clock is ahead of ours.
 	expires, marks bool
 	ahead          time.Duration
+
+	// How many messages are not taken yet, and a time, in nanoseconds, since which the oldest of them waits; see lag.
+	behind atomic.Uint64
+	waits  atomic.Int64
 }
 
 var (

@@ -28,6 +28,7 @@ type Counts struct {
 	Terms                           atomic.Uint64
 	BreakerOpened                   atomic.Uint64
 	Loops                           atomic.Uint64
+	OwnWriteWaits                   atomic.Uint64
 }
 
 // Reconciled counts an attempt.

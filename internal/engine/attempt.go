@@ -6,9 +6,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/attempts"
+	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
@@ -45,29 +48,50 @@ func (e *Engine) Call(
 	a.Number, a.Operations = state.Failures+1, operations
 	run := e.running.Begin(it.Key, start, a.Number)
 	e.stats.Running.Add(1)
+	var observed attempts.Observed
+	if len(e.opts.Observers) > 0 {
+		ctx = e.opts.Observers.Begin(ctx, &observed, attempts.Beginning{
+			Key: it.Key, Operations: operations, Attempt: a.Number, Waited: start.Sub(it.Added),
+		})
+	}
 	a.Err = guard.Call(func() (err error) {
 		a.Requeue, err = e.reconcile(ctx, it.Key, operations)
 		return err
 	})
 	a.Took = time.Since(start)
 	e.stats.Running.Add(-1)
-	e.running.End(run)
+	e.conclude(t, it.Key, state.Loop, own, &a)
+	if len(e.opts.Observers) > 0 {
+		_, panicked := a.Err.(*guard.Panic)
+		observed.End(&attempts.Ending{
+			Key: it.Key, Operations: operations, Attempt: a.Number, Took: a.Took, Err: a.Err, Panicked: panicked,
+			Terminal: a.Err != nil && a.Waits == nil && lifecycle.IsTerminal(a.Err),
+			Waits:    a.Waits != nil, RequeueAfter: a.Requeue,
+		})
+	}
+	e.running.End(run) // an observer that does not return is a reconcile that is stuck
 	cancel()
+	return a, nil
+}
+
+// conclude says what came of the call of the reconciler.
+func (e *Engine) conclude(
+	t *lifecycle.Term, key string, trail *loops.Trail, own *current.Context, a *lifecycle.Attempt,
+) {
 	if a.Err != nil && t.Ctx.Err() != nil && lifecycle.IsTerminal(a.Err) {
 		// It says nothing about the primary, so it must not park the key: nobody would record that it is.
 		a.Err = fmt.Errorf("%v, after the term had ended: %w", a.Err, context.Cause(t.Ctx))
 	}
 	a.Wrote, a.Status = !own.Writes.Empty(), own.TakeStatus()
-	a.Waits = e.WaiterFor(it.Key, a.Err)
-	e.noteRun(it.Key, state.Loop, &a)
+	a.Waits = e.WaiterFor(key, a.Err)
+	e.noteRun(key, trail, a)
 	if after, what := own.Pending(); what != "" && a.Err == nil {
 		a.Pending = what
 		if a.Requeue <= 0 || after < a.Requeue {
 			a.Requeue = after
 		}
 	}
-	e.keys.KeepWrites(it.Key, &own.Writes)
-	return a, nil
+	e.keys.KeepWrites(key, &own.Writes)
 }
 
 // ownWritesMissing tells after which pause to look again for what the key's last reconcile wrote; 0 if it need not
@@ -77,6 +101,9 @@ func (e *Engine) ownWritesMissing(t *lifecycle.Term, key string) time.Duration {
 	if !shown && again == 0 && t.Ctx.Err() == nil {
 		t.Logger.Info("Caches do not show the key's last writes yet, reconciling on what there is",
 			"key", key, "after", keytable.OwnWritesPatience)
+	}
+	if again > 0 {
+		e.stats.OwnWriteWaits.Add(1)
 	}
 	return again
 }

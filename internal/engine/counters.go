@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/counts"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/running"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // Counters are those of the engine; they may be read at any time.
@@ -15,11 +18,20 @@ func (e *Engine) Counters() *counts.Counts { return &e.stats }
 // QueueCounts counts the keys in the queue.
 func (e *Engine) QueueCounts() queue.Counts { return e.queue.Counts() }
 
-// KeyCounts counts the keys whose last attempt failed, and those that are parked.
-func (e *Engine) KeyCounts() (failing, parked int) { return e.keys.Counts() }
+// QueueTotals counts how often a key became due, and how often one was added with a delay.
+func (e *Engine) QueueTotals() (adds, delays uint64) { return e.queue.Totals() }
 
-// Longest is the reconcile that has run for longest; zero if none runs.
-func (e *Engine) Longest() running.Run { return e.running.Longest() }
+// Phase tells whether all sources have synced, and whether Run has returned.
+func (e *Engine) Phase() (synced, ended bool) { return e.synced.Load(), e.ended.Load() }
+
+// SourceStats tells how the caches of the sources in NATS are doing, by name.
+func (e *Engine) SourceStats() map[string]source.Stats { return e.sources.Stats() }
+
+// KeyCounts counts the keys whose last attempt failed, those that are parked, and teardowns that are owed.
+func (e *Engine) KeyCounts() (failing, parked, owed int) { return e.keys.Counts() }
+
+// Longest is the reconcile that has run for longest, zero if none runs, and how long all have run together.
+func (e *Engine) Longest() (longest running.Run, all time.Duration) { return e.running.Longest() }
 
 // Looping counts the keys that wake themselves.
 func (e *Engine) Looping() int { return e.keys.Looping() }

@@ -72,6 +72,8 @@ type Engine struct {
 	claim      *record.Claim
 	garbled    *record.Garbled
 	started    atomic.Bool
+	synced     atomic.Bool // all sources have been
+	ended      atomic.Bool // Run has returned
 	leadership leadership
 	runs       atomic.Uint64 // numbers the reconciles that log something
 

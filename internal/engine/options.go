@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/nagi-runtime/nagi/internal/attempts"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/lease"
@@ -34,6 +35,7 @@ type Options struct {
 	Triggers         []<-chan struct{}
 	OnResult         func(Report)
 	OnBrake          func(brake.State)
+	Observers        attempts.Observers
 	OnSourceError    func(source string, err error)
 	ErrorPolicy      func(key string, err error, attempt int) (requeueAfter time.Duration)
 	LogConstructor   func(base logr.Logger, key string, operations operation.Operations) logr.Logger

@@ -27,6 +27,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if !e.started.CompareAndSwap(false, true) {
 		return fmt.Errorf("controller %q: Run was called before; a controller runs once: make a new one", e.name)
 	}
+	defer e.ended.Store(true)
 	logger := foreign.Logger(klog.FromContext(ctx)).WithValues("controller", e.name, "kind", e.Kind)
 	ctx = klog.NewContext(ctx, logger)
 	// life outlasts ctx: after a stop, what runs goes on with a live context, and the caches with it.
@@ -42,6 +43,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err == nil {
 		logger.Info("Caches synced", "sources", len(e.sources), "primaries", len(e.primary.Keys()),
 			"took", time.Since(began).Round(time.Millisecond))
+		e.synced.Store(true)
 		err = e.lead(ctx, life, endLife)
 	}
 	e.queue.ShutDown()

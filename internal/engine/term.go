@@ -96,7 +96,7 @@ func (e *Engine) besideWorkers(ctx context.Context, loops *sync.WaitGroup) {
 // awaitReturn waits until all that ran in a term has returned. What does not shows as degraded, and ends Run after a
 // while: this replica cannot apply for the lease again, so another process has to.
 func (e *Engine) awaitReturn(life, election context.Context, returned <-chan struct{}) {
-	const name = "end of the term"
+	const name = running.ProblemEndOfTerm
 	defer e.health.Set(life, name, nil)
 	look := time.NewTicker(returnPatience)
 	defer look.Stop()

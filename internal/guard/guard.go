@@ -25,11 +25,14 @@ func (p *Panic) Message() string { return fmt.Sprintf("panic: %v", p.Value) }
 func Call(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &Panic{Value: r, Stack: debug.Stack()}
+			err = Recovered(r)
 		}
 	}()
 	return f()
 }
+
+// Recovered is the error for what recover returned, with the stack; call it in the function that recovers.
+func Recovered(value any) *Panic { return &Panic{Value: value, Stack: debug.Stack()} }
 
 // IsNil also sees a nil pointer in an interface, which is what a variable that was never set becomes.
 func IsNil(v any) bool {

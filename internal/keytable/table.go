@@ -41,6 +41,8 @@ type State struct {
 	NewlyDecodable bool
 	// CleanUp is set once the reconciler of the delete has succeeded, while the rest of the teardown goes on.
 	CleanUp *CleanUp
+	// Owed is set from the first step of a teardown to its end.
+	Owed bool
 	// ContestedFrom is a revision of the primary. A delete of what it owned before may be under way, here or by an
 	// earlier leader; 0: none is.
 	ContestedFrom uint64
@@ -82,6 +84,7 @@ type Table struct {
 	most            int // keys since the map was made
 	failing, parked int
 	looping         int
+	owed            int
 	watching        int         // keys that have a Loop
 	tidied          time.Time   // the Loops, see Watch
 	writing         int         // keys that have writes
@@ -162,6 +165,9 @@ func (k *Table) tallyLocked(s *State, by int) {
 	if s.Parked != nil {
 		k.parked += by
 	}
+	if s.Owed {
+		k.owed += by
+	}
 	if s.Loop != nil {
 		k.watching += by
 	}
@@ -176,11 +182,12 @@ func (k *Table) tallyLocked(s *State, by int) {
 // Len returns the number of keys that have a State.
 func (k *Table) Len() int { return int(k.size.Load()) }
 
-// Counts returns how many keys failed in their last attempt, and how many are parked.
-func (k *Table) Counts() (failing, parked int) {
+// Counts returns how many keys failed in their last attempt, how many are parked, and how many teardowns are owed, as
+// far as this process has begun with them.
+func (k *Table) Counts() (failing, parked, owed int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.failing, k.parked
+	return k.failing, k.parked, k.owed
 }
 
 // Where lists the keys for whose State f returns true, in no order. f runs under the lock.
@@ -233,7 +240,12 @@ func (k *Table) ObserveDelete(key string, deleted ObservedDelete) {
 }
 
 // ForgetDelete forgets the delete of a key that exists again, or was torn down.
-func (k *Table) ForgetDelete(key string) { k.Amend(key, func(s *State) { s.Deleted = nil }) }
+func (k *Table) ForgetDelete(key string) {
+	k.Amend(key, func(s *State) { s.Deleted, s.Owed = nil, false })
+}
+
+// NoteOwed notes that the key's teardown is owed.
+func (k *Table) NoteOwed(key string) { k.Change(key, func(s *State) { s.Owed = true }) }
 
 // NoteDeletedAnchor remembers an anchor that somebody deleted; nil forgets it.
 func (k *Table) NoteDeletedAnchor(key string, anchor *entity.Record) {

@@ -51,7 +51,7 @@ func TestOnlyKeysThatFailTakeMemory(t *testing.T) {
 			keys.ResetFailures(key)
 		}
 	}
-	if failing, _ := keys.Counts(); failing != 1 || keys.Len() != 1 || len(keys.byKey) != 1 {
+	if failing, _, _ := keys.Counts(); failing != 1 || keys.Len() != 1 || len(keys.byKey) != 1 {
 		t.Errorf("%d keys fail, and %d are held; want the one that fails", failing, len(keys.byKey))
 	}
 }
@@ -96,7 +96,7 @@ func TestAStateThatBecomesZeroIsDropped(t *testing.T) {
 		for key := range states {
 			drop(&keys, key)
 		}
-		failing, parked := keys.Counts()
+		failing, parked, _ := keys.Counts()
 		if keys.Len() != 0 || len(keys.byKey) != 0 || failing != 0 || parked != 0 || keys.writing != 0 ||
 			keys.Looping() != 0 || keys.Trail("loop") != nil {
 			t.Errorf("after %s %d keys are held, %d fail, %d are parked, %d have writes",
@@ -142,7 +142,7 @@ func TestCountsAgreeWithTheStates(t *testing.T) {
 		step()
 		failing := len(keys.Where(func(s *State) bool { return s.Failures > 0 }))
 		parked := len(keys.Where(func(s *State) bool { return s.Parked != nil }))
-		if f, p := keys.Counts(); f != failing || p != parked {
+		if f, p, _ := keys.Counts(); f != failing || p != parked {
 			t.Errorf("after step %d: %d fail and %d are parked; counted: %d and %d", i, failing, parked, f, p)
 		}
 		if held := keys.Where(func(*State) bool { return true }); keys.Len() != len(held) {
@@ -191,7 +191,7 @@ func TestAKeyStaysParkedUntilItsPrimaryChangesOrItIsAskedFor(t *testing.T) {
 				t.Errorf("with %s it stays parked: %v, want %v", test.what, got, test.want)
 			}
 		}
-		if _, parked := keys.Counts(); parked == 1 != test.want || keys.Len() == 1 != test.want {
+		if _, parked, _ := keys.Counts(); parked == 1 != test.want || keys.Len() == 1 != test.want {
 			t.Errorf("with %s %d keys are parked, and %d are held", test.what, parked, keys.Len())
 		}
 	}

@@ -69,6 +69,9 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	if r.Keys.StaysParked(it.Key, source.View{}, it.Ops) || !owed && r.Brake.HoldsOrphans(it.Key) {
 		return Outcome{}
 	}
+	if owed {
+		r.Keys.NoteOwed(it.Key)
+	}
 	ordered := it.Ops.AskedFor() || it.Ops.Has(operation.Delete) || it.Ops.Has(operation.Purge)
 	it.Ops = operation.Union(it.Ops, deleteOperation(it))
 	admitted, err := r.admitted(t, it, held)

@@ -145,7 +145,7 @@ func (o *Observer) RecordDeleted(key string, exists bool, deleted any) {
 	// Torn down, by the replica that leads or by us. Our worker forgets the key itself when it has reported the end;
 	// but not if its term is over and another replica finished what it began.
 	if !o.Leads() || !o.Queue.Running(key) {
-		o.Keys.Amend(key, func(s *keytable.State) { s.Deleted, s.DeletedAnchor = nil, nil })
+		o.Keys.Amend(key, func(s *keytable.State) { s.Deleted, s.DeletedAnchor, s.Owed = nil, nil, false })
 	}
 }
 

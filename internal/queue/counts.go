@@ -31,6 +31,13 @@ func (q *Queue) Counts() Counts {
 	return c
 }
 
+// Totals counts how often a key became due that was not due already, and how often one was added with a delay.
+func (q *Queue) Totals() (adds, delays uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.adds, q.delays
+}
+
 // Remembered is the number of keys of which the queue knows anything.
 func (q *Queue) Remembered() int {
 	q.mu.Lock()

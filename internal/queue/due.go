@@ -25,6 +25,7 @@ func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.
 		return
 	}
 	e.ops, e.prio, e.readyAt = ops, prio, now
+	q.adds++
 	if e.running {
 		q.rerun++ // Done makes it ready
 		return

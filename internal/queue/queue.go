@@ -39,6 +39,8 @@ type Queue struct {
 	timers  timers
 	netpoll *netpoll // nil: none
 
+	adds    uint64 // how often a key became due
+	delays  uint64 // how often a key was added with a delay
 	running int
 	rerun   int           // of those, how many are due again
 	idle    chan struct{} // closed when running is 0; nil while nobody waits
@@ -102,6 +104,9 @@ func (q *Queue) AddAfter(key string, ops operation.Operations, prio Priority, d 
 	defer q.mu.Unlock()
 	if q.closed {
 		return
+	}
+	if d > 0 {
+		q.delays++
 	}
 	ops = ops.OrManual()
 	e := q.entry(key)

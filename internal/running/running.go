@@ -103,14 +103,17 @@ func (t *Table) End(r *Run) {
 	t.spare = r
 }
 
-// Longest is the reconcile that has run for longest; zero if none runs.
-func (t *Table) Longest() Run {
+// Longest is the reconcile that has run for longest, zero if none runs, and how long all have run together.
+func (t *Table) Longest() (longest Run, all time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.oldest == nil {
-		return Run{}
+	if t.oldest != nil {
+		longest = t.oldest.copy()
 	}
-	return t.oldest.copy()
+	for r := t.oldest; r != nil; r = r.next {
+		all += time.Since(r.Since)
+	}
+	return longest, all
 }
 
 func (r *Run) copy() Run { return Run{Key: r.Key, Since: r.Since, Attempt: r.Attempt} }

@@ -78,7 +78,7 @@ func TestEachReconcileThatRunsForTooLongIsToldOnceWithItsStack(t *testing.T) {
 		if stack := stuck[0].stack; !strings.Contains(stack, "running.blocked (running/running_test.go:") {
 			t.Errorf("the stack is %q", stack)
 		}
-		if longest := table.Longest(); longest.Key != "first" {
+		if longest, _ := table.Longest(); longest.Key != "first" {
 			t.Errorf("the longest is %v", longest)
 		}
 		time.Sleep(time.Hour)
@@ -96,7 +96,7 @@ func TestEachReconcileThatRunsForTooLongIsToldOnceWithItsStack(t *testing.T) {
 		if _, counts := got.all(); counts != "[1 first 2 first 1 second 0 ]" {
 			t.Errorf("counted %v", counts)
 		}
-		if longest := table.Longest(); longest != (Run{}) || len(table.workers) != 0 {
+		if longest, _ := table.Longest(); longest != (Run{}) || len(table.workers) != 0 {
 			t.Errorf("nothing runs, and the longest is %v of %d workers", longest, len(table.workers))
 		}
 	})
@@ -145,7 +145,7 @@ func TestReconcilesThatEndInAnyOrderLeaveTheOthers(t *testing.T) {
 	for step, end := range []int{2, 0, 4, 1, 3} {
 		table.End(runs[end])
 		want := []string{"0", "1", "1", "3", ""}[step]
-		if longest := table.Longest(); longest.Key != want {
+		if longest, _ := table.Longest(); longest.Key != want {
 			t.Errorf("after %d has ended %q is the longest, want %q", end, longest.Key, want)
 		}
 	}

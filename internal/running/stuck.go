@@ -34,7 +34,7 @@ func (t *Table) watch(ctx context.Context, after time.Duration, count func(n int
 		n, news := t.since(time.Now().Add(-after))
 		oldest := Run{}
 		if n > 0 {
-			oldest = t.Longest() // another one if it has returned by now: then the next look mends it
+			oldest, _ = t.Longest() // another one if it has returned by now: then the next look mends it
 		}
 		if n != before || oldest != shown {
 			count(n, oldest)

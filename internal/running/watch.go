@@ -13,6 +13,9 @@ import (
 const (
 	// ReasonStuck is the reason of the event about a reconcile that does not return.
 	ReasonStuck = "ReconcileStuck"
+	// ProblemEndOfTerm is the name under which a term is degraded that is over, and in which something goes on: until
+	// it returns nothing is reconciled.
+	ProblemEndOfTerm = "end of the term"
 	// problemStuck is the name under which such reconciles are degraded.
 	problemStuck = "stuck reconcile"
 )

@@ -30,6 +30,7 @@ type NATS[T entity.IEntity] struct {
 	release  []func()
 	health   health.Errors // by bucket
 	unowned  atomic.Bool   // an entity was written without an owner
+	watched  atomic.Pointer[watched]
 }
 
 // NATSConfig says what a source in NATS is for.
@@ -120,6 +121,11 @@ func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 		return fmt.Errorf("%s: %w", s, err)
 	}
 	s.release = append(s.release, stop)
+	now := watched{documents: s.client.Informer()}
+	if records := s.client.Records(); records != nil {
+		now.records, now.statusBucket = records.Informer(), records.Bucket()
+	}
+	s.watched.Store(&now)
 	return nil
 }
 

@@ -79,6 +79,7 @@ var mayImport = map[string][]string{
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
 	"internal/prune":         {"internal/current"},
+	"internal/attempts":      {"internal/current"},
 	"internal/counts":        {"internal/lifecycle"},
 	"internal/resync":        {"internal/counts"},
 	"internal/observing":     {"internal/counts"},
@@ -86,13 +87,15 @@ var mayImport = map[string][]string{
 	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
 	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
-		"internal/asyncwrites", "internal/checks", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle",
+		"internal/asyncwrites", "internal/attempts", "internal/checks", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle",
 		"internal/netpoll", "internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
 	},
 
 	// What users import.
 	"controller":        {"internal/engine", "internal/rbac", "internal/secondary"},
 	"kube":              {"controller", "internal/kubeoverlay"},
+	"metrics":           {"controller", "recorder"},
+	"probes":            {"controller"},
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 }
 
@@ -335,6 +338,28 @@ func TestNoRoomOfTheEngineReachesTheClientset(t *testing.T) {
 		for _, forbidden := range notBelow {
 			if dependency == forbidden || strings.HasPrefix(dependency, forbidden+"/") {
 				t.Errorf("the engine reaches %s", dependency)
+			}
+		}
+	}
+}
+
+// TestWhatIsNotAskedForIsNotBuilt: metrics and traces weigh on those alone who import them. net/http/pprof serves the
+// profiles on http.DefaultServeMux of each program that it is linked into.
+func TestWhatIsNotAskedForIsNotBuilt(t *testing.T) {
+	for path, unwanted := range map[string][]string{
+		"controller": {"github.com/prometheus/", "go.opentelemetry.io/", "net/http/pprof"},
+		"probes":     {"github.com/prometheus/", "go.opentelemetry.io/", "net/http/pprof"},
+		"metrics":    {"go.opentelemetry.io/", "net/http/pprof", clientset},
+	} {
+		out, err := exec.Command("go", "list", "-deps", module+"/"+path).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for dependency := range strings.Lines(string(out)) {
+			for _, prefix := range unwanted {
+				if strings.HasPrefix(dependency, prefix) {
+					t.Errorf("%s depends on %s", path, strings.TrimSpace(dependency))
+				}
 			}
 		}
 	}

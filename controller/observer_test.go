@@ -1,0 +1,180 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// watcher is an observer that notes what it is told, in the order of the calls of all watchers of a log.
+type watcher struct {
+	name  string
+	log   *watchLog
+	begin func(context.Context) context.Context
+	end   func()
+}
+
+type watchLog struct {
+	mu     sync.Mutex
+	lines  []string
+	ends   []Ending
+	begins []Beginning
+}
+
+type watcherKey string
+
+func (w *watcher) Begin(ctx context.Context, b Beginning) context.Context {
+	w.log.mu.Lock()
+	w.log.lines = append(w.log.lines, w.name+" begins "+b.Key)
+	w.log.begins = append(w.log.begins, b)
+	w.log.mu.Unlock()
+	if w.begin != nil {
+		return w.begin(ctx)
+	}
+	return context.WithValue(ctx, watcherKey(w.name), b.Key)
+}
+
+func (w *watcher) End(ctx context.Context, e Ending) {
+	w.log.mu.Lock()
+	w.log.lines = append(w.log.lines, fmt.Sprintf("%s ends %v", w.name, ctx.Value(watcherKey(w.name))))
+	w.log.ends = append(w.log.ends, e)
+	w.log.mu.Unlock()
+	if w.end != nil {
+		w.end()
+	}
+}
+
+func (l *watchLog) endings() []Ending {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ends)
+}
+
+// TestAnObserverIsToldOfEachReconcile and its context is that of the reconcile, in which helpers find the reconcile.
+func TestAnObserverIsToldOfEachReconcile(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	var log watchLog
+	first, second := &watcher{name: "first", log: &log}, &watcher{name: "second", log: &log}
+	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+		for _, name := range []string{"first", "second"} {
+			if got := ctx.Value(watcherKey(name)); got != req.Key {
+				t.Errorf("the reconcile's context has %v of the %s observer", got, name)
+			}
+		}
+		if req.Operations.Has(OperationDelete) {
+			return Result{}, nil
+		}
+		obj, err := sites.Lister().Get(req.Key)
+		if err != nil {
+			return Result{}, err
+		}
+		changed := obj.DeepCopy()
+		changed.Status.Ready = true
+		return Result{RequeueAfter: time.Hour}, SetStatus(ctx, changed)
+	}), WithObserver(first), WithObserver(second), WithReconcileTimeout(time.Minute))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "the reconcile was observed", func() bool { return len(log.endings()) == 2 })
+	want := []string{"first begins home", "second begins home", "second ends home", "first ends home"}
+	if !slices.Equal(log.lines, want) {
+		t.Errorf("told %q, want %q", log.lines, want)
+	}
+	b, e := log.begins[0], log.endings()[0]
+	if b.Attempt != 1 || !b.Operations.Has(OperationPut) || b.Waited <= 0 || b.Waited > patience {
+		t.Errorf("began %+v", b)
+	}
+	if e.Key != "home" || e.Attempt != 1 || e.Err != nil || e.Took <= 0 || e.RequeueAfter != time.Hour {
+		t.Errorf("ended %+v", e)
+	}
+	eventually(t, "the status that the reconcile set is written", func() bool {
+		obj, err := sites.Lister().Get("home")
+		return err == nil && obj.Status.Ready
+	})
+	must(t, sites.Delete(t.Context(), "home"))
+	eventually(t, "the teardown was observed", func() bool {
+		ends := log.endings()
+		return len(ends) >= 4 && ends[len(ends)-1].Operations.Has(OperationDelete)
+	})
+}
+
+// TestAnObserverHearsHowAReconcileFailed.
+func TestAnObserverHearsHowAReconcileFailed(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	var log watchLog
+	c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+		switch req.Key {
+		case "panics":
+			panic("oh")
+		case "parks":
+			return Result{}, TerminalError(errors.New("never"))
+		}
+		return Result{}, errors.New("not now")
+	}), WithObserver(&watcher{name: "it", log: &log}), WithBackoff(time.Hour, time.Hour))
+	must(t, err)
+	w.run(c)
+	for _, name := range []string{"fails", "panics", "parks"} {
+		must(t, sites.Create(t.Context(), newSite(name, "one")))
+	}
+	eventually(t, "all three were observed", func() bool { return len(log.endings()) == 3 })
+	for _, e := range log.endings() {
+		if e.Err == nil || e.Waits || e.Panicked != (e.Key == "panics") || e.Terminal != (e.Key == "parks") {
+			t.Errorf("ended %+v", e)
+		}
+	}
+}
+
+// TestWhatAnObserverDoesWrongHarmsNoReconcile: panics, and contexts that are none or a stranger's.
+func TestWhatAnObserverDoesWrongHarmsNoReconcile(t *testing.T) {
+	for name, observer := range map[string]*watcher{
+		"panic in Begin": {begin: func(context.Context) context.Context { panic("oh") }},
+		"panic in End":   {end: func() { panic("oh") }},
+		"nil context":    {begin: func(context.Context) context.Context { return nil }},
+		"other context":  {begin: func(context.Context) context.Context { return context.Background() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			sites := w.sites()
+			var log watchLog
+			observer.log, observer.name = &log, "wrong"
+			right := &watcher{name: "right", log: &log}
+			c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+				if ctx.Value(watcherKey("right")) != req.Key {
+					t.Error("the context of the other observer is lost")
+				}
+				obj, err := sites.Lister().Get(req.Key)
+				if err != nil {
+					return Result{}, err
+				}
+				obj = obj.DeepCopy()
+				obj.Status.Ready = true
+				return Result{}, SetStatus(ctx, obj)
+			}), WithObserver(observer), WithObserver(right))
+			must(t, err)
+			w.run(c)
+			must(t, sites.Create(t.Context(), newSite("home", "one")))
+			eventually(t, "the reconcile succeeded, and the other observer heard of it", func() bool {
+				obj, err := sites.Lister().Get("home")
+				ends := log.endings()
+				return err == nil && obj.Status.Ready && c.Stats().Reconciles > 0 && len(ends) >= 2 && ends[0].Err == nil
+			})
+			if s := c.Stats(); s.Failures > 0 {
+				t.Errorf("%d failures", s.Failures)
+			}
+		})
+	}
+}
+
+// TestNoObserverIsNil.
+func TestNoObserverIsNil(t *testing.T) {
+	w := newWorld(t)
+	if _, err := New("sites", w.sites(), ReconcilerFunc(nil), WithObserver(nil)); err == nil {
+		t.Error("a nil observer is taken")
+	}
+}

@@ -1,0 +1,36 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
+)
+
+// TestTotalsCountWhatBecameDueAndWhatWasDelayed, as the metrics of client-go's workqueue do: what is due already is not
+// added again, and a retry is what was added with a delay.
+func TestTotalsCountWhatBecameDueAndWhatWasDelayed(t *testing.T) {
+	q := New(Options{})
+	defer q.ShutDown()
+	want := func(step string, adds, delays uint64) {
+		t.Helper()
+		if a, d := q.Totals(); a != adds || d != delays {
+			t.Errorf("%s: %d adds and %d delays, want %d and %d", step, a, d, adds, delays)
+		}
+	}
+	put, retry := operation.Of(operation.Put), operation.Of(operation.Retry)
+	q.Add("a", put, Live)
+	q.Add("a", put, Live)
+	want("the second is the same run", 1, 0)
+	it, _ := q.Get(context.Background())
+	q.Add("a", put, Live)
+	want("behind a run in progress it is another one", 2, 0)
+	q.GiveBack(it)
+	q.Done("a")
+	want("what is given back joins it", 2, 0)
+	q.AddAfter("b", retry, Background, time.Hour, RetryDelay)
+	want("a delay", 2, 1)
+	q.Add("b", put, Live)
+	want("an event ends it", 3, 1)
+}

@@ -1,0 +1,211 @@
+package metrics
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// series are the metrics of the controllers of one name.
+type series struct {
+	name string // as a label
+	observed
+	running []func() controller.Stats
+	past    controller.Stats // the counters of those that have ended
+	longest float64          // of the last read: seconds
+	told    map[string]bool  // what was degraded some time
+}
+
+func newSeries(name string) *series {
+	s := &series{name: label(name), told: map[string]bool{}}
+	s.queued, s.took = newDurations(queueBuckets), newDurations(reconcileBuckets, queueBuckets)
+	return s
+}
+
+// longestLabel is more than any name has that a program gives. Names are the user's own, but not their length.
+const longestLabel = 256
+
+// label is a name as a label: what is no UTF-8 would make every scrape fail.
+func label(name string) string {
+	return strings.ToValidUTF8(name[:min(len(name), longestLabel)], "\uFFFD")
+}
+
+// read adds up the controllers that run and what those counted that have ended. Of the latter nothing else is kept.
+func (s *series) read() controller.Stats {
+	var states controller.Stats // of those that run
+	s.longest = 0
+	counters := copyOf(&s.past)
+	kept := s.running[:0]
+	for _, stats := range s.running {
+		now := stats()
+		if now.Ended {
+			addCounters(&s.past, &now)
+			addCounters(&counters, &now)
+			continue
+		}
+		kept = append(kept, stats)
+		addCounters(&counters, &now)
+		addStates(&states, &now)
+		if since := now.LongestRunning.Since; !since.IsZero() {
+			s.longest = max(s.longest, secondsSince(since))
+		}
+	}
+	clear(s.running[len(kept):])
+	s.running = kept
+	addStates(&counters, &states)
+	return counters
+}
+
+func copyOf(past *controller.Stats) controller.Stats {
+	c := *past
+	c.Sources = maps.Clone(past.Sources)
+	return c
+}
+
+func addCounters(to, s *controller.Stats) {
+	for _, c := range []struct{ to, more *uint64 }{
+		{&to.Terms, &s.Terms}, {&to.Adds, &s.Adds}, {&to.Delays, &s.Delays}, {&to.Loops, &s.Loops},
+		{&to.OwnWriteWaits, &s.OwnWriteWaits}, {&to.BrakeEngaged, &s.BrakeEngaged}, {&to.TornDown, &s.TornDown},
+		{&to.Cascaded, &s.Cascaded}, {&to.Pruned, &s.Pruned}, {&to.Sweeps, &s.Sweeps}, {&to.Foreign, &s.Foreign},
+		{&to.Malformed, &s.Malformed}, {&to.Invalid, &s.Invalid}, {&to.MapperErrors, &s.MapperErrors},
+		{&to.RecordErrors, &s.RecordErrors}, {&to.LeaderErrors, &s.LeaderErrors},
+		{&to.BreakerOpened, &s.BreakerOpened}, {&to.LeftUnproven, &s.LeftUnproven},
+	} {
+		*c.to += *c.more
+	}
+	for name, more := range s.Sources {
+		if to.Sources == nil {
+			to.Sources = map[string]controller.SourceStats{}
+		}
+		sum := to.Sources[name]
+		sum.Lists += more.Lists
+		sum.StreamChanges += more.StreamChanges
+		sum.Doubts += more.Doubts
+		sum.Resumes += more.Resumes
+		to.Sources[name] = sum
+	}
+}
+
+// addStates adds what is the case now. Of two that say different things the worse one counts.
+func addStates(to, s *controller.Stats) {
+	for _, c := range []struct{ to, more *int }{
+		{&to.Running, &s.Running}, {&to.Workers, &s.Workers}, {&to.Delayed, &s.Delayed},
+		{&to.Failing, &s.Failing}, {&to.Parked, &s.Parked}, {&to.Looping, &s.Looping}, {&to.Orphaned, &s.Orphaned},
+		{&to.TeardownsOwed, &s.TeardownsOwed}, {&to.Brake.Held, &s.Brake.Held}, {&to.Brake.Swept, &s.Brake.Swept},
+		{&to.Brake.Pruned, &s.Brake.Pruned}, {&to.Ready[0], &s.Ready[0]}, {&to.Ready[1], &s.Ready[1]},
+		{&to.Ready[2], &s.Ready[2]},
+	} {
+		*c.to += *c.more
+	}
+	to.OldestReady = max(to.OldestReady, s.OldestReady)
+	to.Unfinished += s.Unfinished
+	to.Leading = to.Leading || s.Leading
+	to.Synced = to.Synced || s.Synced
+	to.Brake.Engaged = to.Brake.Engaged || s.Brake.Engaged
+	for name, err := range s.Degraded {
+		if to.Degraded == nil {
+			to.Degraded = map[string]error{}
+		}
+		to.Degraded[name] = err
+	}
+	for name, more := range s.Sources {
+		if to.Sources == nil {
+			to.Sources = map[string]controller.SourceStats{}
+		}
+		sum := to.Sources[name]
+		sum.Behind, sum.Lag = max(sum.Behind, more.Behind), max(sum.Lag, more.Lag)
+		sum.Invalid = max(sum.Invalid, more.Invalid)
+		to.Sources[name] = sum
+	}
+	for kind, more := range s.External {
+		if to.External == nil {
+			to.External = map[string]controller.ExternalStats{}
+		}
+		sum := to.External[kind]
+		sum.Resources = max(sum.Resources, more.Resources)
+		sum.Waiting, sum.TurnedAway = sum.Waiting+more.Waiting, sum.TurnedAway+more.TurnedAway
+		sum.Away = sum.Away || more.Away
+		to.External[kind] = sum
+	}
+}
+
+// mostDegraded is how many names of what was degraded some time are shown as healthy later.
+const mostDegraded = 100
+
+// collect sends the metrics of a controller.
+func (s *series) collect(out chan<- prometheus.Metric, total *controller.Stats) {
+	s.collectResults(out)
+	reconcileErrors.send(out, float64(s.results[failure].Load()), s.name)
+	terminalErrors.send(out, float64(s.terminals.Load()), s.name)
+	reconcilePanics.send(out, float64(s.panics.Load()), s.name)
+	reconcileTimeouts.send(out, float64(s.timeouts.Load()), s.name)
+	for i, priority := range priorities {
+		depth.send(out, float64(total.Ready[i]), s.name, s.name, priority)
+	}
+	longest.send(out, s.longest, s.name, s.name)
+	for _, v := range queueValues {
+		v.send(out, v.of(total), s.name, s.name)
+	}
+	for _, v := range values {
+		v.send(out, v.of(total), s.name)
+	}
+	for _, v := range keyStates {
+		keys.send(out, v.of(total), s.name, v.state)
+	}
+	held.send(out, float64(total.Brake.Held), s.name, "deletes")
+	held.send(out, float64(total.Brake.Swept), s.name, "swept")
+	held.send(out, float64(total.Brake.Pruned), s.name, "pruned")
+	s.collectSources(out, total)
+	for kind, api := range total.External {
+		available.send(out, boolean(!api.Away), s.name, label(kind))
+		apiWaiting.send(out, float64(api.Waiting), s.name, label(kind))
+		apiTurnedAway.send(out, float64(api.TurnedAway), s.name, label(kind))
+	}
+}
+
+// collectResults sends what the observers have counted of the reconciles.
+func (s *series) collectResults(out chan<- prometheus.Metric) {
+	s.queued.send(out, queueDuration.desc, queueBuckets, s.name, s.name)
+	s.took.send(out, workDuration.desc, queueBuckets, s.name, s.name)
+	s.took.send(out, reconcileTime.desc, reconcileBuckets, s.name)
+	for i, name := range resultNames {
+		reconcileTotal.send(out, float64(s.results[i].Load()), s.name, name)
+	}
+}
+
+func (s *series) collectSources(out chan<- prometheus.Metric, total *controller.Stats) {
+	now := map[string]bool{} // by label: two names may become one
+	for name := range s.told {
+		now[name] = false
+	}
+	for name, source := range total.Sources {
+		name = label(name)
+		now[name] = false
+		lagMessages.send(out, float64(source.Behind), s.name, name)
+		lagSeconds.send(out, source.Lag.Seconds(), s.name, name)
+		invalid.send(out, float64(source.Invalid), s.name, name)
+		lists.send(out, float64(source.Lists-source.StreamChanges-source.Doubts), s.name, name, "first")
+		lists.send(out, float64(source.StreamChanges), s.name, name, "stream_changed")
+		lists.send(out, float64(source.Doubts), s.name, name, "doubt")
+		resumes.send(out, float64(source.Resumes), s.name, name)
+	}
+	for name := range total.Degraded {
+		name = label(name)
+		if len(s.told) < mostDegraded {
+			s.told[name] = true
+		}
+		now[name] = true
+	}
+	for name, is := range now {
+		degraded.send(out, boolean(is), s.name, name)
+	}
+}
+
+func boolean(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,142 @@
+// Package probes answers whether the controllers of a process are alive and ready, and serves that, and what else is
+// asked for, over HTTP.
+//
+//	p := probes.New()
+//	p.Add("sites", c)
+//	server := &probes.Server{Address: "0.0.0.0:8080", Handlers: p.Handlers()}
+//	err := server.Run(ctx)
+//
+// It is apart from package metrics: who wants health alone does not build Prometheus. To serve both with one listener,
+// add metrics.Metrics.Handler to Server.Handlers.
+package probes
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/running"
+)
+
+// Controller is what the probes read of a controller.Controller.
+type Controller interface{ Stats() controller.Stats }
+
+// Probes are those of the controllers of a process. New makes them; without a controller they are alive and ready. All
+// methods may be called concurrently. No probe sends a request to a server.
+type Probes struct {
+	mu     sync.Mutex
+	byName map[string]Controller
+}
+
+// New returns probes without a controller.
+func New() *Probes { return &Probes{byName: map[string]Controller{}} }
+
+// Add adds a controller. Another one of the same name takes its place.
+func (p *Probes) Add(name string, c Controller) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.byName[name] = c
+}
+
+// Problem is a reason why a probe fails.
+type Problem struct {
+	Controller string `json:"controller"`
+	// What does not work, such as "primary Site (bucket sites)", "synced" or "run".
+	What   string `json:"what"`
+	Reason string `json:"reason"`
+	// Since is when it began; absent if that is not known.
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// Answer is what a probe answers, as JSON: with status 200 if it is ok, else with 503.
+type Answer struct {
+	OK       bool      `json:"ok"`
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// stuckFor is how long a term may be over before what goes on in it counts as stuck. It is more than the 10 seconds
+// after which Run ends by itself, if no longer grace period was asked for.
+const stuckFor = 30 * time.Second
+
+// Alive fails if the process cannot go on and another one could: Run of a controller has returned, or a term is over
+// and for half a minute something in it has not returned, so that nothing is reconciled. That a server is away does not
+// fail it, and neither does a reconcile that takes long: a restart would mend nothing.
+func (p *Probes) Alive() Answer {
+	return p.ask(func(s *controller.Stats, problem func(what string, err error)) {
+		if s.Ended {
+			problem("run", errors.New("Run has returned: the controller does not work any more"))
+			return
+		}
+		err := s.Degraded[running.ProblemEndOfTerm]
+		if since, dated := errors.AsType[*controller.Problem](err); dated && time.Since(since.Since) >= stuckFor {
+			problem(running.ProblemEndOfTerm, err)
+		}
+	})
+}
+
+// Ready fails while a controller has not synced, or is degraded. A replica that waits for the lease is ready: it is
+// warm, and takes over when the leader goes.
+func (p *Probes) Ready() Answer {
+	return p.ask(func(s *controller.Stats, problem func(what string, err error)) {
+		switch {
+		case s.Ended:
+			problem("run", errors.New("Run has returned: the controller does not work any more"))
+			return
+		case !s.Synced:
+			problem("synced", errors.New("not all sources have synced yet"))
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.Degraded)) {
+			problem(name, s.Degraded[name])
+		}
+	})
+}
+
+// ask asks for what is wrong with each controller.
+func (p *Probes) ask(look func(s *controller.Stats, problem func(what string, err error))) Answer {
+	p.mu.Lock()
+	controllers := maps.Clone(p.byName)
+	p.mu.Unlock()
+	answer := Answer{OK: true}
+	for _, name := range slices.Sorted(maps.Keys(controllers)) {
+		stats := controllers[name].Stats()
+		look(&stats, func(what string, err error) {
+			problem := Problem{
+				Controller: foreign.Text(name), What: foreign.Text(what), Reason: foreign.Message(err.Error()),
+			}
+			if dated, ok := errors.AsType[*controller.Problem](err); ok {
+				problem.Since = &dated.Since
+			}
+			answer.OK, answer.Problems = false, append(answer.Problems, problem)
+		})
+	}
+	return answer
+}
+
+// Handlers are the probes by path: /healthz is Alive, /readyz is Ready.
+func (p *Probes) Handlers() map[string]http.Handler {
+	return map[string]http.Handler{"/healthz": handler(p.Alive), "/readyz": handler(p.Ready)}
+}
+
+func handler(probe func() Answer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, fmt.Sprintf("%s is not allowed here", r.Method), http.StatusMethodNotAllowed)
+			return
+		}
+		answer := probe()
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		if !answer.OK {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(answer) // who asked has gone
+	})
+}
