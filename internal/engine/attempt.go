@@ -51,10 +51,14 @@ func (e *Engine) Call(
 	e.running.Begin(&own.Run)
 	e.stats.Running.Add(1)
 	var observed attempts.Observed
+	caused := e.causes.Take(it.Key)
 	if len(e.opts.Observers) > 0 {
 		ctx = e.opts.Observers.Begin(ctx, &observed, attempts.Beginning{
+			Controller: e.name, Kind: e.Kind,
 			Key: it.Key, Operations: operations, Attempt: a.Number, Waited: start.Sub(it.Added),
+			Causes: caused.Causes, MoreCauses: caused.More,
 		})
+		a.Under = ctx
 	}
 	a.Err = guard.Call(func() (err error) {
 		a.Requeue, err = e.reconcile(ctx, it.Key, operations)
@@ -63,6 +67,9 @@ func (e *Engine) Call(
 	a.Took = time.Since(start)
 	e.stats.Running.Add(-1)
 	e.conclude(t, it.Key, state.Loop, own, &a)
+	if a.Err != nil && (a.Waits != nil || !lifecycle.IsTerminal(a.Err)) || a.Pending != "" {
+		e.causes.Return(it.Key, caused)
+	}
 	if len(e.opts.Observers) > 0 {
 		_, panicked := a.Err.(*guard.Panic)
 		observed.End(attempts.Ending{

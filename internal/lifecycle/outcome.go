@@ -73,6 +73,15 @@ type Attempt struct {
 	Pending    string               // what a helper waits for; the key is not reconciled yet
 	Status     *entity.StatusChange // nil if none was set
 	Waits      apisource.Waiter     // the error is no failure: the key has to wait for an API
+	Under      context.Context      // of the call, for what its record carries; nil if nobody observes it
+}
+
+// under is the context that the record of an attempt is written with.
+func (a *Attempt) under() context.Context {
+	if a.Under == nil {
+		return context.Background()
+	}
+	return a.Under
 }
 
 // OutcomeOf is the outcome of an attempt, as its error or its absence says. v is the primary as it was reconciled.

@@ -184,7 +184,7 @@ func (r *RecordedLife) outcomeWrite(
 		condition: condition, failure: a.Err, record: record, status: status,
 		warnsAnew: warnsAnew(before, v),
 	}
-	return &RecordWrite{Answer: r.Records.PutAsync(it.Key, record), Next: w.answered}
+	return &RecordWrite{Answer: r.Records.PutAsyncUnder(a.under(), it.Key, record), Next: w.answered}
 }
 
 // outcomeWrite is a write of what came of an attempt.

@@ -15,6 +15,7 @@ type Caused interface {
 
 // tell tells the trail of a key, if it has one, what makes it due.
 func (m *Mappings) tell(key string, call *mapping) {
+	m.enqueue.Caused(key, call.cause)
 	trail := m.enqueue.Trail(key)
 	if trail == nil {
 		return

@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
@@ -30,6 +32,7 @@ type NATS[T entity.IEntity] struct {
 	release  []func()
 	health   health.Errors // by bucket
 	unowned  atomic.Bool   // an entity was written without an owner
+	seen     *causes.Seen  // nil unless Traced
 }
 
 // NATSConfig says what a source in NATS is for.
@@ -42,11 +45,16 @@ type NATSConfig struct {
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
 	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: nobody waits
+	Traced  bool                                // somebody wants to know the causes of events
 }
 
 // NewNATS makes a source that tells the sink of the entities of a client. The sink is set with SetSink.
 func NewNATS[T entity.IEntity](client entity.IEntityClient[T], config NATSConfig) *NATS[T] {
-	return &NATS[T]{NATSConfig: config, client: client}
+	s := &NATS[T]{NATSConfig: config, client: client}
+	if s.Traced {
+		s.seen = &causes.Seen{}
+	}
+	return s
 }
 
 // SetSink says who takes the events. It must be called before Start.
@@ -63,9 +71,9 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 		return err
 	}
 	err := s.handlers.Add(s.client.Informer(), cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) { s.sink.Created(ctx, s.withStatus(obj), initial) },
+		AddFunc: func(obj any, initial bool) { s.sink.Created(s.caused(ctx, obj), s.withStatus(obj), initial) },
 		UpdateFunc: func(oldObj, newObj any) {
-			s.sink.Updated(ctx, s.withStatus(oldObj), s.withStatus(newObj))
+			s.sink.Updated(s.caused(ctx, newObj), s.withStatus(oldObj), s.withStatus(newObj))
 			if after := newObj.(metav1.Object); s.IsAwaited(after) && owner.Changed(oldObj.(metav1.Object), after) {
 				s.freed(after)
 			}
@@ -74,7 +82,7 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 			if _, ok := obj.(T); ok {
 				obj = s.withStatus(obj)
 			}
-			s.sink.Deleted(ctx, obj)
+			s.sink.Deleted(s.caused(ctx, obj), obj)
 			if gone, ok := MetaObject(obj); ok {
 				s.freed(gone)
 			}
@@ -95,6 +103,15 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 	})
 }
 
+// caused returns the context of an event of a document, with the write that it is of.
+func (s *NATS[T]) caused(ctx context.Context, event any) context.Context {
+	if s.seen == nil {
+		return ctx
+	}
+	obj, _ := MetaObject(event)
+	return causes.With(ctx, s.seen.Of(s.client.Config().Bucket, obj))
+}
+
 // freed is for an entity that is gone, or that another owns by now.
 func (s *NATS[T]) freed(obj metav1.Object) {
 	if s.Resume == nil {
@@ -113,6 +130,9 @@ func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 		}
 		s.health.Set(bucket, err)
 		s.Changed(ctx, s)
+	}
+	if s.seen != nil {
+		hooks.Arrived = s.seen.Note
 	}
 	s.release = append(s.release, s.client.Subscribe(hooks))
 	stop, err := s.client.Start()
@@ -137,6 +157,10 @@ func (s *NATS[T]) statusChanged(ctx context.Context, before, after any) {
 	cached, exists, err := s.client.Informer().GetStore().GetByKey(key)
 	if err != nil || !exists {
 		return
+	}
+	if s.seen != nil {
+		of, _ := MetaObject(cmp.Or(after, before))
+		ctx = causes.With(ctx, s.seen.Of(s.client.Config().StatusBucket, of))
 	}
 	if !s.Joined {
 		obj := cached.(metav1.Object)
