@@ -58,7 +58,7 @@ func (e *Engine) Call(
 			Key: it.Key, Operations: operations, Attempt: a.Number, Waited: start.Sub(it.Added),
 			Causes: caused.Causes, MoreCauses: caused.More,
 		})
-		a.Under = ctx
+		a.Under = attempts.Aftermath(t.Ctx, ctx)
 	}
 	a.Err = guard.Call(func() (err error) {
 		a.Requeue, err = e.reconcile(ctx, it.Key, operations)

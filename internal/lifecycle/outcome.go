@@ -73,13 +73,13 @@ type Attempt struct {
 	Pending    string               // what a helper waits for; the key is not reconciled yet
 	Status     *entity.StatusChange // nil if none was set
 	Waits      apisource.Waiter     // the error is no failure: the key has to wait for an API
-	Under      context.Context      // of the call, for what its record carries; nil if nobody observes it
+	Under      context.Context      // of what follows from it, within its term; nil if nobody observes reconciles
 }
 
-// under is the context that the record of an attempt is written with.
-func (a *Attempt) under() context.Context {
+// under is the context of what follows from an attempt.
+func (a *Attempt) under(t *Term) context.Context {
 	if a.Under == nil {
-		return context.Background()
+		return t.Ctx
 	}
 	return a.Under
 }
