@@ -11,8 +11,8 @@ import (
 // Observer is told of each reconcile, just before it begins and when it has ended; see WithObserver.
 type Observer = attempts.Observer
 
-// Beginning is a reconcile that is about to begin, Ending one that has ended. Cause is a write that made the key due, of
-// which a CauseTaker is told.
+// Beginning is a reconcile that is about to begin, Ending one that has ended. Cause is a write that made the key due,
+// of which a CauseTaker is told.
 type (
 	Beginning  = attempts.Beginning
 	Ending     = attempts.Ending

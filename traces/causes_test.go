@@ -23,7 +23,9 @@ import (
 
 func named(name string) *thing { return &thing{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
-func nothing(context.Context, controller.Request) (controller.Result, error) { return controller.Result{}, nil }
+func nothing(context.Context, controller.Request) (controller.Result, error) {
+	return controller.Result{}, nil
+}
 
 // putWith puts a document as any NATS client does, with these headers.
 func (w *world) putWith(key string, header nats.Header) {

@@ -1,8 +1,11 @@
-// Package traces follows what a write causes through controllers, with OpenTelemetry. One trace shows the put of a user,
-// the reconcile that it caused, what that wrote, the reconciles which that caused in turn, and so on to the last effect.
+// Package traces follows what a write causes through controllers, with OpenTelemetry. One trace shows the put of a
+// user, the reconcile that it caused, what that wrote, the reconciles which that caused in turn, and so on to the last
+// effect.
 //
 //	tracer := traces.New(provider)
-//	client, err := entity.NewClient[*Site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites", OnWrite: tracer.OnWrite})
+//	client, err := entity.NewClient[*Site](ctx, js, entity.Config{
+//		Kind: "Site", Bucket: "sites", OnWrite: tracer.OnWrite,
+//	})
 //	c, err := controller.New("sites", client, reconciler, controller.WithObserver(tracer))
 //
 // # Writes
@@ -56,5 +59,6 @@
 // # What a span shows
 //
 // Names of kinds, buckets and controllers, keys, numbers, and the text of errors; what others wrote is escaped and
-// bounded. Values of documents are shown only if an error of the reconciler has them, which then are in the record, too.
+// bounded. Values of documents are shown only if an error of the reconciler has them, and then they are in the record,
+// too.
 package traces

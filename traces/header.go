@@ -42,7 +42,7 @@ func read(c controller.Cause) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
 }
 
-// parentIn returns the parent of a reconcile that the newest write caused; one that is not valid if there is to be none.
+// parentIn returns the parent of a reconcile that the newest write caused; without a trace id if there is to be none.
 func (t *Tracer) parentIn(newest trace.SpanContext) trace.SpanContext {
 	if t.mode == separate || !newest.IsValid() {
 		return trace.SpanContext{}

@@ -31,14 +31,15 @@ const (
 // Option changes how a Tracer works.
 type Option func(*Tracer)
 
-// TrustHeaders makes a reconcile a child of the newest write that caused it, and lets the sampler see whether the header
-// of that write says that it was sampled. Use it where those who may write the documents may also say what is sampled.
+// TrustHeaders makes a reconcile a child of the newest write that caused it, and lets the sampler see whether the
+// header of that write says that it was sampled. Use it where those who may write the documents may also say what is
+// sampled.
 // To have the children and decide about sampling all the same, give the SDK's ParentBased sampler its options
 // WithRemoteParentSampled and WithRemoteParentNotSampled.
 func TrustHeaders() Option { return func(t *Tracer) { t.mode = trusted } }
 
-// SeparateTraces makes each reconcile begin a trace of its own, which is linked to the writes that caused it. Nothing in
-// the header of a write has any other effect.
+// SeparateTraces makes each reconcile begin a trace of its own, which is linked to the writes that caused it. Nothing
+// in the header of a write has any other effect.
 func SeparateTraces() Option { return func(t *Tracer) { t.mode = separate } }
 
 // New makes a Tracer whose spans go to the provider; nil is the global one of package otel. Who made the provider

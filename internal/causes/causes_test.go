@@ -86,7 +86,7 @@ func TestCausesComeBackWhileAKeyIsNotAsItShouldBe(t *testing.T) {
 	table.Add("k", cause(1))
 	first := table.Take("k")
 	table.Add("k", cause(2))
-	table.Return("k", first)
+	table.Settle("k", first, true)
 	s := table.Take("k")
 	if len(s.Causes) != 2 || s.Causes[0].Revision != 1 || s.Causes[1].Revision != 2 {
 		t.Fatalf("took %+v", s)
@@ -96,11 +96,16 @@ func TestCausesComeBackWhileAKeyIsNotAsItShouldBe(t *testing.T) {
 		if tries > 2*mostTries {
 			t.Fatal("it never ends")
 		}
-		table.Return("k", s)
+		table.Settle("k", s, true)
 		s = table.Take("k")
 	}
 	if tries != mostTries+1 {
 		t.Errorf("given to %d reconciles", tries-1)
+	}
+	table.Add("k", cause(3))
+	table.Settle("k", table.Take("k"), false)
+	if s = table.Take("k"); len(s.Causes) > 0 {
+		t.Errorf("a reconcile that is finished leaves %+v", s)
 	}
 }
 
@@ -153,7 +158,7 @@ func TestANilTableCostsNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		table.Add("k", c)
 		table.Remove("k", c)
-		table.Return("k", table.Take("k"))
+		table.Settle("k", table.Take("k"), true)
 		table.Forget("k")
 		table.Clear()
 	}); n > 0 {

@@ -106,10 +106,10 @@ func (t *Table) Take(key string) Set {
 	return *s
 }
 
-// Return gives back what Take returned, for the next reconcile of a key that is not as it should be. Causes that were
-// tried often are forgotten, so that a trace does not grow for ever.
-func (t *Table) Return(key string, s Set) {
-	if t == nil || len(s.Causes) == 0 || s.tries >= mostTries {
+// Settle ends the reconcile that was given what Take returned. If it is unfinished the next one of the key gets that
+// again. Causes that were tried often are forgotten, so that a trace does not grow for ever.
+func (t *Table) Settle(key string, s Set, unfinished bool) {
+	if t == nil || !unfinished || len(s.Causes) == 0 || s.tries >= mostTries {
 		return
 	}
 	t.mu.Lock()

@@ -54,9 +54,8 @@ func (e *Engine) Call(
 	caused := e.causes.Take(it.Key)
 	if len(e.opts.Observers) > 0 {
 		ctx = e.opts.Observers.Begin(ctx, &observed, attempts.Beginning{
-			Controller: e.name, Kind: e.Kind,
-			Key: it.Key, Operations: operations, Attempt: a.Number, Waited: start.Sub(it.Added),
-			Causes: caused.Causes, MoreCauses: caused.More,
+			Controller: e.name, Kind: e.Kind, Key: it.Key, Operations: operations, Attempt: a.Number,
+			Waited: start.Sub(it.Added), Causes: caused.Causes, MoreCauses: caused.More,
 		})
 		a.Under = attempts.Aftermath(t.Ctx, ctx)
 	}
@@ -67,9 +66,7 @@ func (e *Engine) Call(
 	a.Took = time.Since(start)
 	e.stats.Running.Add(-1)
 	e.conclude(t, it.Key, state.Loop, own, &a)
-	if a.Err != nil && (a.Waits != nil || !lifecycle.IsTerminal(a.Err)) || a.Pending != "" {
-		e.causes.Return(it.Key, caused)
-	}
+	e.causes.Settle(it.Key, caused, a.Unfinished())
 	if len(e.opts.Observers) > 0 {
 		_, panicked := a.Err.(*guard.Panic)
 		observed.End(attempts.Ending{

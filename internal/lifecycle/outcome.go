@@ -76,6 +76,11 @@ type Attempt struct {
 	Under      context.Context      // of what follows from it, within its term; nil if nobody observes reconciles
 }
 
+// Unfinished reports whether the key will be reconciled again for the same reasons.
+func (a *Attempt) Unfinished() bool {
+	return a.Err != nil && (a.Waits != nil || !IsTerminal(a.Err)) || a.Pending != ""
+}
+
 // under is the context of what follows from an attempt.
 func (a *Attempt) under(t *Term) context.Context {
 	if a.Under == nil {

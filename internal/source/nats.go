@@ -103,15 +103,6 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 	})
 }
 
-// caused returns the context of an event of a document, with the write that it is of.
-func (s *NATS[T]) caused(ctx context.Context, event any) context.Context {
-	if s.seen == nil {
-		return ctx
-	}
-	obj, _ := MetaObject(event)
-	return causes.With(ctx, s.seen.Of(s.client.Config().Bucket, obj))
-}
-
 // freed is for an entity that is gone, or that another owns by now.
 func (s *NATS[T]) freed(obj metav1.Object) {
 	if s.Resume == nil {
@@ -159,8 +150,7 @@ func (s *NATS[T]) statusChanged(ctx context.Context, before, after any) {
 		return
 	}
 	if s.seen != nil {
-		of, _ := MetaObject(cmp.Or(after, before))
-		ctx = causes.With(ctx, s.seen.Of(s.client.Config().StatusBucket, of))
+		ctx = s.causedIn(ctx, s.client.Config().StatusBucket, cmp.Or(after, before))
 	}
 	if !s.Joined {
 		obj := cached.(metav1.Object)

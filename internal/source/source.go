@@ -55,8 +55,8 @@ type Enqueuer interface {
 	Notice(key string, ops operation.Operations, prio queue.Priority) (due bool)
 	// Trail is what is to be told of the event before Notice; nil, as of most keys, if nothing is.
 	Trail(key string) *loops.Trail
-	// Caused is to be told before Notice of the write that the event is of, if that is known; NotCaused that it does not
-	// make the key due.
+	// Caused is to be told before Notice of the write that the event is of, if that is known; NotCaused that it does
+	// not make the key due.
 	Caused(key string, c *causes.Cause)
 	NotCaused(key string, c *causes.Cause)
 }

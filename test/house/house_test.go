@@ -96,6 +96,7 @@ var mayImport = map[string][]string{
 	"controller":        {"internal/engine", "internal/rbac", "internal/secondary"},
 	"kube":              {"controller", "internal/kubeoverlay"},
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
+	"traces":            {"controller"},
 }
 
 // Limits of a room, tests apart.
