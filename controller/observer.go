@@ -11,10 +11,13 @@ import (
 // Observer is told of each reconcile, just before it begins and when it has ended; see WithObserver.
 type Observer = attempts.Observer
 
-// Beginning is a reconcile that is about to begin, Ending one that has ended.
+// Beginning is a reconcile that is about to begin, Ending one that has ended. Cause is a write that made the key due,
+// of which a CauseTaker is told.
 type (
-	Beginning = attempts.Beginning
-	Ending    = attempts.Ending
+	Beginning  = attempts.Beginning
+	Ending     = attempts.Ending
+	Cause      = attempts.Cause
+	CauseTaker = attempts.CauseTaker
 )
 
 // Attacher is an Observer that New tells whom it observes: the controller's name, and how to read its Stats.

@@ -34,6 +34,7 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 			s := source.NewNATS(client, source.NATSConfig{
 				Role: "Owns", Owner: e.Kind, Owned: true, Prune: so.prune, Open: so.open,
 				Joined: len(so.predicates) > 0, Changed: e.SourceHealth, Resume: e.Resume,
+				Traced: e.Traced(),
 			})
 			s.SetSink(e.EventsOf(s, so.predicates, e.OwnersIn(s), OperationSecondary))
 			return s, nil
@@ -69,6 +70,7 @@ func Watches[T entity.IEntity](
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
 				Role: "Watches", Owner: e.Kind, Joined: true, Changed: e.SourceHealth, Resume: e.Resume,
+				Traced: e.Traced(),
 			})
 			s.SetSink(e.EventsOf(s, so.predicates, typed, OperationTertiary))
 			return s, nil

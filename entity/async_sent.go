@@ -106,8 +106,21 @@ func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duratio
 }
 
 // putAsync sends w and returns a function that waits for the outcome that put would have. It blocks while too many
-// writes are in flight.
-func (b *bucket) putAsync(w write) (wait func(context.Context) (uint64, error)) {
+// writes are in flight. under is for the write's hook only.
+func (b *bucket) putAsync(under context.Context, w write) (wait func(context.Context) (uint64, error)) {
+	if b.hook == nil {
+		return b.applyAsync(w)
+	}
+	done := b.hook.begin(under, &w)
+	outcome := b.applyAsync(w)
+	return func(ctx context.Context) (uint64, error) {
+		revision, err := outcome(ctx)
+		done(err)
+		return revision, err
+	}
+}
+
+func (b *bucket) applyAsync(w write) (wait func(context.Context) (uint64, error)) {
 	f, err := b.async.send(b.message(&w))
 	if err != nil {
 		return func(ctx context.Context) (uint64, error) { return b.settle(ctx, &w, false) }

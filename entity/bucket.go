@@ -64,6 +64,7 @@ type bucket struct {
 	rollups *atomic.Bool
 	ids     *writeIDs
 	async   *asyncWriter
+	hook    *writeHook // nil if nobody wants to know of writes
 }
 
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {

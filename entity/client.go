@@ -66,6 +66,11 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	c.warnings, c.documentWarnings = warnings, len(warnings)
+	room, err := roomIn(cfg, settings, js.Conn().MaxPayload(), cfg.Bucket)
+	if err != nil {
+		return nil, fmt.Errorf("entity: %w", err)
+	}
+	c.documents.hook = newWriteHook(cfg, keys, cfg.Bucket, room)
 	if c.cfg.MaxDocumentBytes, err = documentLimit(cfg, settings, js.Conn().MaxPayload(), cfg.Bucket); err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
@@ -95,14 +100,13 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 		return err
 	}
 	c.warnings = append(c.warnings, warnings...)
-	limited := c.cfg
-	limited.MaxDocumentBytes = 0
-	limit, err := messageLimit(limited, settings, c.js.Conn().MaxPayload(), b.name)
+	limit, err := roomIn(c.cfg, settings, c.js.Conn().MaxPayload(), b.name)
 	if err != nil {
 		return err
 	}
 	keys := c.keys
 	keys.bucket = b.name
+	b.hook = newWriteHook(c.cfg, keys, b.name, limit)
 	c.records = &Records{
 		bucket: b, js: c.js, keys: keys, cfg: c.cfg, limit: limit, status: c.codec, secrets: c.codec.secrets,
 		recent: newRecordLRU(), echoes: newEchoes(),

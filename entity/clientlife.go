@@ -10,7 +10,9 @@ import (
 // time. The callbacks must not call Subscribe, cancel, Start or stop.
 func (c *Client[T]) Subscribe(hooks Hooks) (cancel func()) {
 	ofDocuments := c.shared.hooks.subscribe(c.untilClosed(hooks))
-	ofStatus := c.hooks.subscribe(Hooks{Readable: hooks.Readable, Error: hooks.Error, Reserved: hooks.Reserved})
+	ofStatus := c.hooks.subscribe(Hooks{
+		Readable: hooks.Readable, Error: hooks.Error, Reserved: hooks.Reserved, Arrived: hooks.Arrived,
+	})
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
 	if g := c.current.Load(); g != nil {
@@ -42,6 +44,13 @@ func (c *Client[T]) untilClosed(hooks Hooks) (out Hooks) {
 		out.Error = func(bucket string, err error) {
 			if !c.closed.Load() {
 				hooks.Error(bucket, err)
+			}
+		}
+	}
+	if hooks.Arrived != nil {
+		out.Arrived = func(bucket string, entry natsinformer.Entry) {
+			if !c.closed.Load() {
+				hooks.Arrived(bucket, entry)
 			}
 		}
 	}

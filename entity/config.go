@@ -1,11 +1,13 @@
 package entity
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -89,6 +91,16 @@ type Config struct {
 	// Strict says what becomes of documents that say something which nobody hears, such as a member that T does not
 	// know. The zero value is StrictWarn.
 	Strict Strictness
+	// OnWrite is called before each message that the client sends for a document or a record, with the context of the
+	// call that writes it, and adds headers to the message, such as traceparent; package traces has one. It returns nil
+	// for none. done, if not nil, is called once, with what came of the message; a conflict that the client settles with
+	// another message is an error of the first.
+	//
+	// At most 4 headers are added, each with one value of at most 512 printable characters; names are those of letters,
+	// digits and dashes, and not those that begin with Nats-, KV- or Nagi-. A callback that returns others, or panics,
+	// is logged once, and the message is written without; so is one that would not fit with them. It must return
+	// quickly.
+	OnWrite func(ctx context.Context, w Write) (header nats.Header, done func(err error))
 	// CompareInterval is natsinformer.Config.CompareInterval of the client's informers.
 	CompareInterval time.Duration
 }

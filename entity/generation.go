@@ -105,6 +105,7 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		Unseen: func(natsKey string, deleted uint64) runtime.Object {
 			return unseen(g.records.writes, c.records.keys, natsKey, deleted)
 		},
+		Arrived:         func(e natsinformer.Entry) { g.news.arrived(c.cfg.StatusBucket, e) },
 		OnError:         func(err error) { g.recordNews(func() { g.health.watch = err }) },
 		CompareInterval: c.cfg.CompareInterval,
 	})

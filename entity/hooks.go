@@ -15,6 +15,8 @@ type hookSet struct {
 	next  int
 	subs  map[int]Hooks
 	state *hookState
+
+	listeners atomic.Int32 // of subs, those with Arrived
 }
 
 // hookState is what a new subscriber has to know: the invalid keys, the buckets that cannot be watched, and the
@@ -76,6 +78,9 @@ func (h *hookSet) subscribe(hooks Hooks) (cancel func()) {
 	id := h.next
 	h.next++
 	h.subs[id] = hooks
+	if hooks.Arrived != nil {
+		h.listeners.Add(1)
+	}
 	if hooks.Invalid != nil {
 		for key, state := range h.state.invalid.all() {
 			hooks.Invalid(key, state.revision, state.err)
@@ -94,6 +99,9 @@ func (h *hookSet) subscribe(hooks Hooks) (cancel func()) {
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		if _, subscribed := h.subs[id]; subscribed && hooks.Arrived != nil {
+			h.listeners.Add(-1)
+		}
 		delete(h.subs, id)
 	}
 }
@@ -113,6 +121,18 @@ func (h *hookSet) wantsReserved() bool {
 		}
 	}
 	return false
+}
+
+// arrived passes a message on. Mostly nobody listens, and then it costs nothing.
+func (s *hookState) arrived(bucket string, entry natsinformer.Entry) {
+	if s.hooks.listeners.Load() == 0 {
+		return
+	}
+	s.tell(func() {}, func(hooks Hooks) {
+		if hooks.Arrived != nil {
+			hooks.Arrived(bucket, entry)
+		}
+	})
 }
 
 func (s *hookState) setInvalid(key string, revision uint64, err error) {

@@ -97,6 +97,10 @@ type Hooks struct {
 	// Error is called when documents or records cannot be watched or a record is unreadable; bucket says which. It is
 	// called with nil when that is over.
 	Error func(bucket string, err error)
+	// Arrived is called for each message of the documents' and the status bucket that comes in while they are watched,
+	// markers of deletes too, before the handlers hear of it. It is for what objects do not keep, as headers. The key of
+	// the entry is as in NATS. It comes in the order of revisions of each bucket.
+	Arrived func(bucket string, entry natsinformer.Entry)
 	// Reserved is called for each revision of a reserved key (it starts with "_nagi") in the status bucket. value is
 	// nil for a delete.
 	Reserved func(name string, revision uint64, value []byte)

@@ -184,11 +184,19 @@ func (r *Records) Put(ctx context.Context, key string, rec *Record) error {
 // has returned. wait must be called once; it returns the error that Put would, and sets rec.Revision. PutAsync blocks
 // while a few thousand writes are in flight. Two writes of one key must not be in flight at once.
 func (r *Records) PutAsync(key string, rec *Record) (wait func(ctx context.Context) error) {
+	return r.PutAsyncUnder(context.Background(), key, rec)
+}
+
+// PutAsyncUnder is PutAsync with a context for Config.OnWrite, as of the reconcile that the record is about. That
+// context may have ended: it does not bound the write.
+func (r *Records) PutAsyncUnder(
+	under context.Context, key string, rec *Record,
+) (wait func(ctx context.Context) error) {
 	w, err := r.write(key, rec)
 	if err != nil {
 		return func(context.Context) error { return err }
 	}
-	outcome := r.bucket.putAsync(w)
+	outcome := r.bucket.putAsync(under, w)
 	return func(ctx context.Context) error {
 		revision, err := outcome(ctx)
 		return r.written(ctx, key, w, rec, revision, err)

@@ -189,6 +189,12 @@ func documentLimit(cfg Config, settings jetstream.StreamConfig, maxPayload int64
 	return limit, err
 }
 
+// roomIn returns the size of the largest value that fits a message of the bucket, whatever the configuration allows.
+func roomIn(cfg Config, settings jetstream.StreamConfig, maxPayload int64, name string) (int, error) {
+	cfg.MaxDocumentBytes = 0
+	return messageLimit(cfg, settings, maxPayload, name)
+}
+
 // messageLimit returns the size of the largest value that fits a message of the bucket, and that the configuration
 // allows.
 func messageLimit(cfg Config, settings jetstream.StreamConfig, maxPayload int64, name string) (int, error) {

@@ -85,6 +85,7 @@ func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
 		Unseen: func(natsKey string, deleted uint64) runtime.Object {
 			return unseen(d.writes, keys, natsKey, deleted)
 		},
+		Arrived:         func(e natsinformer.Entry) { d.news.arrived(cfg.Bucket, e) },
 		OnError:         func(err error) { d.news.setError(cfg.Bucket, err) },
 		Indexers:        cache.Indexers{OwnerIndex: ownerIndexFunc},
 		CompareInterval: cfg.CompareInterval,

@@ -23,10 +23,11 @@ const settleTimeout = time.Second
 type write struct {
 	key      string // as in NATS
 	value    []byte
-	expected uint64 // the key's last revision, marker or not; 0 if the key must have none
-	op       string // "", operationDelete or operationPurge
-	id       string // tells our message from another with the same content; set by the first send
-	echo     *echo  // of a record that this process's informer will get back, or nil
+	expected uint64      // the key's last revision, marker or not; 0 if the key must have none
+	op       string      // "", operationDelete or operationPurge
+	id       string      // tells our message from another with the same content; set by the first send
+	echo     *echo       // of a record that this process's informer will get back, or nil
+	header   nats.Header // that Config.OnWrite adds; may be nil
 }
 
 // casError says that the key was not at the expected revision. The write was not applied and never will be.
@@ -60,6 +61,9 @@ func (b *bucket) message(w *write) *nats.Msg {
 		jetstream.ExpectedLastSubjSeqHeader: values[0:1:1],
 		writeIDHeader:                       values[1:2:2],
 	}
+	for name, value := range w.header {
+		header[name] = value
+	}
 	if w.op != "" {
 		header[operationHeader] = []string{w.op}
 		if b.markerTTL != "" {
@@ -76,6 +80,13 @@ func (b *bucket) message(w *write) *nats.Msg {
 // put reads from the leader and sends again: a message can be applied only once under the same expectation. If that
 // does not settle it, the error is ErrOutcomeUnknown.
 func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
+	done := b.hook.begin(ctx, &w)
+	revision, err := b.apply(ctx, w)
+	done(err)
+	return revision, err
+}
+
+func (b *bucket) apply(ctx context.Context, w write) (uint64, error) {
 	if ctx.Err() != nil || !b.async.isHeld() {
 		return b.settle(ctx, &w, false)
 	}

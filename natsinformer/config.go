@@ -42,6 +42,10 @@ type Config struct {
 	// such as one that this process wrote and somebody deleted before the informer could read it, the handlers are told
 	// that it was added and deleted. It must return quickly, and may be nil.
 	Unseen func(key string, deleted uint64) runtime.Object
+	// Arrived is told of each entry that is watched, markers of deletes too, before its event; not of those that were
+	// there when the informer began. It is for what an object does not keep, such as headers. It is called in the order
+	// of revisions, must return quickly, and may be nil.
+	Arrived func(Entry)
 	// OnError is called when the informer cannot list or watch (the error names the subject or bucket and what to
 	// grant or create), and with nil when it works again. It must return quickly, and may be nil.
 	OnError func(error)

@@ -109,6 +109,9 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 				it.decode = false
 			}
 		}
+		if w.cfg.Arrived != nil && !w.initial && (it.decode || it.reason != "") {
+			w.cfg.Arrived(it.entry())
+		}
 		w.items = append(w.items, it)
 	}
 	n := len(w.items)

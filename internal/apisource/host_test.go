@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"slices"
 	"sync"
@@ -41,6 +42,10 @@ type controller struct {
 var _ Host = (*controller)(nil)
 
 func (*controller) Trail(string) *loops.Trail { return nil }
+
+func (*controller) Caused(string, *causes.Cause) {}
+
+func (*controller) NotCaused(string, *causes.Cause) {}
 
 // api is a client of resources of kind Disk.
 type api struct {

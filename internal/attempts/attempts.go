@@ -7,8 +7,10 @@ package attempts
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
@@ -29,12 +31,29 @@ type Observer interface {
 	End(ctx context.Context, e Ending)
 }
 
+// CauseTaker is an Observer that wants to know Beginning.Causes. Without one they are not kept.
+type CauseTaker interface {
+	Observer
+	// TakesCauses is asked once, when the controller is made.
+	TakesCauses() bool
+}
+
+// Cause is a message that made a key due, and that came with a trace.
+type Cause = causes.Cause
+
 // Beginning is a reconcile that is about to begin.
 type Beginning struct {
+	Controller string
+	Kind       string // of the primary
 	Key        string
 	Operations operation.Operations // why it is reconciled
 	Attempt    int                  // counts from 1; it goes up while attempts fail
 	Waited     time.Duration        // since the first reason, or since the delay of a retry or requeue was over
+	// Causes are writes that made the key due and came with a trace, the newest last, if a CauseTaker asked for them.
+	// They are the newest 16, and MoreCauses counts the others. An attempt that failed leaves them to the next. Writes
+	// from before the controller has started, or does lead, are not among them.
+	Causes     []Cause
+	MoreCauses int
 }
 
 // Ending is a reconcile that has ended.
@@ -55,6 +74,14 @@ type Ending struct {
 
 // Observers are those of one controller, the outermost first.
 type Observers []Observer
+
+// TakeCauses reports whether an observer wants to know causes.
+func (all Observers) TakeCauses() bool {
+	return slices.ContainsFunc(all, func(o Observer) bool {
+		taker, ok := o.(CauseTaker)
+		return ok && taker.TakesCauses()
+	})
+}
 
 // Observed is one reconcile under observation. The zero value has no observers.
 type Observed struct {

@@ -49,10 +49,13 @@ func (e *Engine) Call(
 	run := e.running.Begin(it.Key, start, a.Number)
 	e.stats.Running.Add(1)
 	var observed attempts.Observed
+	caused := e.causes.Take(it.Key)
 	if len(e.opts.Observers) > 0 {
 		ctx = e.opts.Observers.Begin(ctx, &observed, attempts.Beginning{
-			Key: it.Key, Operations: operations, Attempt: a.Number, Waited: start.Sub(it.Added),
+			Controller: e.name, Kind: e.Kind, Key: it.Key, Operations: operations, Attempt: a.Number,
+			Waited: start.Sub(it.Added), Causes: caused.Causes, MoreCauses: caused.More,
 		})
+		a.Under = attempts.Aftermath(t.Ctx, ctx)
 	}
 	a.Err = guard.Call(func() (err error) {
 		a.Requeue, err = e.reconcile(ctx, it.Key, operations)
@@ -61,6 +64,7 @@ func (e *Engine) Call(
 	a.Took = time.Since(start)
 	e.stats.Running.Add(-1)
 	e.conclude(t, it.Key, state.Loop, own, &a)
+	e.causes.Settle(it.Key, caused, a.Unfinished())
 	if len(e.opts.Observers) > 0 {
 		_, panicked := a.Err.(*guard.Panic)
 		observed.End(&attempts.Ending{

@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/asyncwrites"
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/counts"
 	"github.com/nagi-runtime/nagi/internal/current"
@@ -60,6 +61,7 @@ type Engine struct {
 	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
 	stats     counts.Counts
 	suspects  loops.Suspects
+	causes    *causes.Table // nil unless an observer wants to know them
 	running   running.Table
 	callbacks running.Callbacks
 	reports   foreign.Reports // about keys that others wrote
@@ -96,13 +98,17 @@ func New[T entity.IEntity](
 		queue:   queue.New(queue.Options{DebounceQuiet: opts.DebounceQuiet, DebounceMax: opts.DebounceMax}),
 		backoff: backoff.New(opts.BackoffMin, opts.BackoffMax),
 	}
+	if opts.Observers.TakeCauses() {
+		e.causes = causes.NewTable()
+	}
 	e.health = health.New(e.onSourceError())
 	e.recordsHealth = e.health.Reporter("records (bucket " + e.statusBucket + ")")
 	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
 		func() { e.enqueueAll(operation.Of(operation.Resync)) })
 	observer := &observing.Observer{}
-	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth)
+	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth,
+		e.Traced())
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
@@ -28,6 +29,7 @@ func (l *leadership) wait(waits bool) {
 func (e *Engine) standBy() {
 	e.leadership.wait(true)
 	e.queue.CancelDueUnless(e.primary.Exists)
+	e.causes.Clear()
 }
 
 // Notice makes a key due because of something that a source told. A standby keeps keys that exist, so that it takes
@@ -44,3 +46,18 @@ func (e *Engine) Notice(key string, ops operation.Operations, prio queue.Priorit
 	e.queue.Add(key, ops, prio)
 	return true
 }
+
+// Traced reports whether an observer wants to know the causes of reconciles.
+func (e *Engine) Traced() bool { return e.causes != nil }
+
+// Caused notes the write that is about to make a key due. A standby notes none: another replica reconciles it.
+func (e *Engine) Caused(key string, c *causes.Cause) {
+	e.leadership.mu.RLock()
+	defer e.leadership.mu.RUnlock()
+	if c != nil && !e.leadership.waits {
+		e.causes.Add(key, c)
+	}
+}
+
+// NotCaused takes that back.
+func (e *Engine) NotCaused(key string, c *causes.Cause) { e.causes.Remove(key, c) }

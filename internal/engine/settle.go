@@ -200,6 +200,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 // forget forgets what this process remembers of a key that is gone. A delay that the user asked for stays.
 func (e *Engine) forget(key string) {
 	e.keys.Forget(key)
+	e.causes.Forget(key)
 	e.APIs.Forget(key)
 	source.ForgetNames(e.sources, key)
 }

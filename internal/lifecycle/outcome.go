@@ -73,6 +73,20 @@ type Attempt struct {
 	Pending    string               // what a helper waits for; the key is not reconciled yet
 	Status     *entity.StatusChange // nil if none was set
 	Waits      apisource.Waiter     // the error is no failure: the key has to wait for an API
+	Under      context.Context      // of what follows from it, within its term; nil if nobody observes reconciles
+}
+
+// Unfinished reports whether the key will be reconciled again for the same reasons.
+func (a *Attempt) Unfinished() bool {
+	return a.Err != nil && (a.Waits != nil || !IsTerminal(a.Err)) || a.Pending != ""
+}
+
+// under is the context of what follows from an attempt.
+func (a *Attempt) under(t *Term) context.Context {
+	if a.Under == nil {
+		return t.Ctx
+	}
+	return a.Under
 }
 
 // OutcomeOf is the outcome of an attempt, as its error or its absence says. v is the primary as it was reconciled.

@@ -180,17 +180,18 @@ func (r *RecordedLife) outcomeWrite(
 		status = nil // whatever becomes of the record, it is not this status that keeps it from being written
 	}
 	w := &outcomeWrite{
-		RecordedLife: r, term: t, it: it, view: v,
+		RecordedLife: r, term: t, it: it, view: v, under: a.under(t),
 		condition: condition, failure: a.Err, record: record, status: status,
 		warnsAnew: warnsAnew(before, v),
 	}
-	return &RecordWrite{Answer: r.Records.PutAsync(it.Key, record), Next: w.answered}
+	return &RecordWrite{Answer: r.Records.PutAsyncUnder(w.under, it.Key, record), Next: w.answered}
 }
 
 // outcomeWrite is a write of what came of an attempt.
 type outcomeWrite struct {
 	*RecordedLife
 	term      *Term
+	under     context.Context // of the writes
 	it        queue.Item
 	view      source.View
 	condition metav1.Condition
@@ -207,7 +208,7 @@ func (w *outcomeWrite) answered(ctx context.Context, err error) Outcome {
 		w.tell()
 		return Outcome{Verdict: Recorded}
 	}
-	again, cancel := context.WithCancel(w.term.Ctx)
+	again, cancel := context.WithCancel(w.under)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	if ctx.Err() == nil {

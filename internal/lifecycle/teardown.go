@@ -198,7 +198,7 @@ func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
 // finish cleans up after a reconciler that has succeeded, now or, where a was not attempted, before: what is held up
 // by a finalizer is looked at again and again, and the reconciler has nothing more to do with it.
 func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
-	gone, held, err := r.Teardown.CleanUp(t.Ctx, it.Key)
+	gone, held, err := r.Teardown.CleanUp(a.under(t), it.Key)
 	if err != nil {
 		a.Err, a.Waits = err, r.Caller.WaiterFor(it.Key, err)
 		o := r.interrupted(t, it, a, "after the reconciler")

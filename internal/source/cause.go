@@ -1,6 +1,9 @@
 package source
 
 import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +18,7 @@ type Caused interface {
 
 // tell tells the trail of a key, if it has one, what makes it due.
 func (m *Mappings) tell(key string, call *mapping) {
+	m.enqueue.Caused(key, call.cause)
 	trail := m.enqueue.Trail(key)
 	if trail == nil {
 		return
@@ -71,4 +75,17 @@ func causeIn(informer natsinformer.Informer, kind string, before, after metav1.O
 		c.Version = of.GetResourceVersion() // of what was deleted it is that of the delete
 	}
 	return c
+}
+
+// caused returns the context of an event of a document, with the write that it is of, if somebody wants to know.
+func (s *NATS[T]) caused(ctx context.Context, event any) context.Context {
+	if s.seen == nil {
+		return ctx
+	}
+	return s.causedIn(ctx, s.client.Config().Bucket, event)
+}
+
+func (s *NATS[T]) causedIn(ctx context.Context, bucket string, event any) context.Context {
+	obj, _ := MetaObject(event)
+	return causes.With(ctx, s.seen.Of(bucket, obj))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -52,7 +53,8 @@ func (s *Events) Deleted(ctx context.Context, gone any) {
 	if !s.Passes(ctx, func() bool { return s.Predicates.Delete(obj) }) {
 		return
 	}
-	s.Mappings.call(ctx, &mapping{events: s, objects: []metav1.Object{obj}, prio: queue.Secondary, deleted: true})
+	s.Mappings.call(ctx, &mapping{events: s, objects: []metav1.Object{obj}, prio: queue.Secondary, deleted: true,
+		cause: causes.From(ctx)})
 }
 
 // Passes lets an event pass if its predicates panic: a superfluous reconcile is harmless, a lost event is not.
@@ -69,5 +71,5 @@ func (s *Events) Passes(ctx context.Context, ask func() bool) bool {
 }
 
 func (s *Events) enqueue(ctx context.Context, prio queue.Priority, objs ...metav1.Object) {
-	s.Mappings.call(ctx, &mapping{events: s, objects: objs, prio: prio})
+	s.Mappings.call(ctx, &mapping{events: s, objects: objs, prio: prio, cause: causes.From(ctx)})
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -21,6 +22,7 @@ type mapping struct {
 	prio    queue.Priority
 	retried bool
 	deleted bool
+	cause   *causes.Cause // of the newest state; nil if it is not known
 }
 
 // mappingID names the object of a mapping within its source.
@@ -136,6 +138,9 @@ func (m *Mappings) again(call *mapping) {
 	}
 	waits.objects = keepStates(append(older, newer...))
 	waits.prio = max(waits.prio, call.prio)
+	if !call.retried || waits.cause == nil {
+		waits.cause = call.cause
+	}
 }
 
 // makeUp is for a mapper that works again: it stands in for what was dropped.

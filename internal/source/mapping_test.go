@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -40,6 +41,10 @@ func (n *noticed) Notice(key string, ops operation.Operations, _ queue.Priority)
 type untracked struct{}
 
 func (untracked) Trail(string) *loops.Trail { return nil }
+
+func (untracked) Caused(string, *causes.Cause) {}
+
+func (untracked) NotCaused(string, *causes.Cause) {}
 
 func (n *noticed) of(key string) operation.Operations {
 	n.mu.Lock()

@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
@@ -31,6 +33,7 @@ type NATS[T entity.IEntity] struct {
 	health   health.Errors // by bucket
 	unowned  atomic.Bool   // an entity was written without an owner
 	watched  atomic.Pointer[watched]
+	seen     *causes.Seen // nil unless Traced
 }
 
 // NATSConfig says what a source in NATS is for.
@@ -43,11 +46,16 @@ type NATSConfig struct {
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
 	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: nobody waits
+	Traced  bool                                // somebody wants to know the causes of events
 }
 
 // NewNATS makes a source that tells the sink of the entities of a client. The sink is set with SetSink.
 func NewNATS[T entity.IEntity](client entity.IEntityClient[T], config NATSConfig) *NATS[T] {
-	return &NATS[T]{NATSConfig: config, client: client}
+	s := &NATS[T]{NATSConfig: config, client: client}
+	if s.Traced {
+		s.seen = &causes.Seen{}
+	}
+	return s
 }
 
 // SetSink says who takes the events. It must be called before Start.
@@ -64,9 +72,9 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 		return err
 	}
 	err := s.handlers.Add(s.client.Informer(), cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) { s.sink.Created(ctx, s.withStatus(obj), initial) },
+		AddFunc: func(obj any, initial bool) { s.sink.Created(s.caused(ctx, obj), s.withStatus(obj), initial) },
 		UpdateFunc: func(oldObj, newObj any) {
-			s.sink.Updated(ctx, s.withStatus(oldObj), s.withStatus(newObj))
+			s.sink.Updated(s.caused(ctx, newObj), s.withStatus(oldObj), s.withStatus(newObj))
 			if after := newObj.(metav1.Object); s.IsAwaited(after) && owner.Changed(oldObj.(metav1.Object), after) {
 				s.freed(after)
 			}
@@ -75,7 +83,7 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 			if _, ok := obj.(T); ok {
 				obj = s.withStatus(obj)
 			}
-			s.sink.Deleted(ctx, obj)
+			s.sink.Deleted(s.caused(ctx, obj), obj)
 			if gone, ok := MetaObject(obj); ok {
 				s.freed(gone)
 			}
@@ -115,6 +123,9 @@ func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 		s.health.Set(bucket, err)
 		s.Changed(ctx, s)
 	}
+	if s.seen != nil {
+		hooks.Arrived = s.seen.Note
+	}
 	s.release = append(s.release, s.client.Subscribe(hooks))
 	stop, err := s.client.Start()
 	if err != nil {
@@ -143,6 +154,9 @@ func (s *NATS[T]) statusChanged(ctx context.Context, before, after any) {
 	cached, exists, err := s.client.Informer().GetStore().GetByKey(key)
 	if err != nil || !exists {
 		return
+	}
+	if s.seen != nil {
+		ctx = s.causedIn(ctx, s.client.Config().StatusBucket, cmp.Or(after, before))
 	}
 	if !s.Joined {
 		obj := cached.(metav1.Object)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/natsinformer"
@@ -19,7 +20,9 @@ import (
 // Listener hears of the documents of primaries and of their records. passes asks the predicates whether the event may
 // make the key due.
 type Listener interface {
-	Trail(key string) *loops.Trail // of Enqueuer
+	Trail(key string) *loops.Trail // of Enqueuer, as are the next
+	Caused(key string, c *causes.Cause)
+	NotCaused(key string, c *causes.Cause)
 	Added(key string, initial bool, passes func() bool)
 	Changed(key string, passes func() bool)
 	Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool)
@@ -48,10 +51,10 @@ type Primary[T entity.IEntity] struct {
 // NewPrimary makes the source of a controller's primaries. Without records their changes are not listened to.
 func NewPrimary[T entity.IEntity](
 	client entity.IEntityClient[T], listener Listener, predicates Predicates, records bool,
-	changed func(context.Context, Source),
+	changed func(context.Context, Source), traced bool,
 ) *Primary[T] {
 	s := &Primary[T]{
-		NATS:     NewNATS(client, NATSConfig{Role: "primary", Changed: changed}),
+		NATS:     NewNATS(client, NATSConfig{Role: "primary", Changed: changed, Traced: traced}),
 		listener: listener, records: records,
 	}
 	s.events = &Events{Source: s, Predicates: predicates}
@@ -95,9 +98,9 @@ func (s *Primary[T]) Start(ctx context.Context) error {
 func (s *Primary[T]) added(ctx context.Context, obj metav1.Object, initial bool) {
 	key := ObjectKey(obj)
 	s.tell(key, nil, obj)
-	s.listener.Added(key, initial, func() bool {
+	s.listener.Added(key, initial, s.causedUnless(key, obj, func() bool {
 		return s.events.Passes(ctx, func() bool { return s.events.Predicates.Create(obj) })
-	})
+	}))
 }
 
 func (s *Primary[T]) changed(ctx context.Context, before, after metav1.Object) {
@@ -106,10 +109,27 @@ func (s *Primary[T]) changed(ctx context.Context, before, after metav1.Object) {
 	}
 	key := ObjectKey(after)
 	s.tell(key, before, after)
-	s.listener.Changed(key, func() bool {
+	s.listener.Changed(key, s.causedUnless(key, after, func() bool {
 		return askedOfRuntime(before, after) ||
 			s.events.Passes(ctx, func() bool { return s.events.Predicates.Update(before, after) })
-	})
+	}))
+}
+
+// causedUnless tells the listener of the write that an event is of, before it is told of the event, and takes that back
+// if the event does not pass.
+func (s *Primary[T]) causedUnless(key string, obj metav1.Object, passes func() bool) func() bool {
+	c := s.seen.Of(s.client.Config().Bucket, obj)
+	if c == nil {
+		return passes
+	}
+	s.listener.Caused(key, c)
+	return func() bool {
+		pass := passes()
+		if !pass {
+			s.listener.NotCaused(key, c)
+		}
+		return pass
+	}
 }
 
 func (s *Primary[T]) deleted(ctx context.Context, gone any) {
@@ -117,7 +137,9 @@ func (s *Primary[T]) deleted(ctx context.Context, gone any) {
 	if !ok {
 		return
 	}
-	s.listener.Deleted(ObjectKey(obj), obj, natsinformer.DeleteOf(obj), func() bool {
+	key := ObjectKey(obj)
+	s.listener.Caused(key, s.seen.Of(s.client.Config().Bucket, obj)) // a teardown is owed, whatever predicates say
+	s.listener.Deleted(key, obj, natsinformer.DeleteOf(obj), func() bool {
 		return s.events.Passes(ctx, func() bool { return s.events.Predicates.Delete(obj) })
 	})
 }

@@ -8,6 +8,7 @@ package source
 import (
 	"context"
 
+	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
@@ -54,6 +55,10 @@ type Enqueuer interface {
 	Notice(key string, ops operation.Operations, prio queue.Priority) (due bool)
 	// Trail is what is to be told of the event before Notice; nil, as of most keys, if nothing is.
 	Trail(key string) *loops.Trail
+	// Caused is to be told before Notice of the write that the event is of, if that is known; NotCaused that it does
+	// not make the key due.
+	Caused(key string, c *causes.Cause)
+	NotCaused(key string, c *causes.Cause)
 }
 
 // Mapper finds the primaries that an object concerns.

@@ -64,10 +64,11 @@ var mayImport = map[string][]string{
 	"internal/ownerproof":  {},
 
 	// Rooms of the engine.
+	"internal/causes": {"natsinformer"}, // the messages that the informers get
 	"internal/record": {"internal/answers", "internal/owner", "internal/source", "internal/backoff"},
 	// The reconcile's writes and the sources' events meet in it.
 	"internal/loops":         {"internal/mergediff", "internal/operation", "internal/guard", "internal/foreign"},
-	"internal/source":        {"internal/loops", "internal/guard", "internal/health", "internal/queue", "internal/owner"},
+	"internal/source":        {"internal/causes", "internal/loops", "internal/guard", "internal/health", "internal/queue", "internal/owner"},
 	"internal/owner":         {"entity", "internal/ownerproof"},
 	"internal/managedfields": {"entity"},
 	"internal/applied":       {"internal/managedfields", "internal/mergediff", "internal/owner"},
@@ -79,7 +80,7 @@ var mayImport = map[string][]string{
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
 	"internal/prune":         {"internal/current"},
-	"internal/attempts":      {"internal/current"},
+	"internal/attempts":      {"internal/current", "internal/causes"},
 	"internal/counts":        {"internal/lifecycle"},
 	"internal/resync":        {"internal/counts"},
 	"internal/observing":     {"internal/counts"},
@@ -97,6 +98,7 @@ var mayImport = map[string][]string{
 	"metrics":           {"controller", "recorder"},
 	"probes":            {"controller"},
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
+	"traces":            {"controller"},
 }
 
 // Limits of a room, tests apart.

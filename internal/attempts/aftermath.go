@@ -1,0 +1,27 @@
+package attempts
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/ownwrites"
+)
+
+// Aftermath returns the context of what follows from a reconcile that has ended: its record, and what a teardown
+// deletes. It has the life of its term, and the values that observers gave the reconcile, but is no reconcile.
+func Aftermath(term, reconcile context.Context) context.Context { return aftermath{term, reconcile} }
+
+type aftermath struct {
+	context.Context
+	reconcile context.Context
+}
+
+// Value implements context.Context.
+func (a aftermath) Value(key any) any {
+	switch key {
+	case current.Key{}, ownwrites.Key{}, ownwrites.ObserverKey{}, external.RuntimeKey{}:
+		return a.Context.Value(key)
+	}
+	return a.reconcile.Value(key)
+}

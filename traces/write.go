@@ -1,0 +1,26 @@
+package traces
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// OnWrite is for entity.Config.OnWrite. It makes a span of a message that is written in a trace, and the message
+// carries that span in its header.
+func (t *Tracer) OnWrite(ctx context.Context, w entity.Write) (nats.Header, func(error)) {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return nil, nil
+	}
+	name := w.Operation + " " + w.Kind
+	if w.Record {
+		name += " record"
+	}
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
+		attrKind.String(w.Kind), attrBucket.String(w.Bucket), attrKey.String(foreign.Text(w.Key)),
+	))
+	return headerOf(ctx), func(err error) { end(span, err) }
+}
