@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	"internal/answers":     {},
 	"internal/members":     {},
 	"internal/secrets":     {"internal/members"},
+	"internal/typeschema":  {"internal/guard", "internal/secrets"},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
 	"internal/netpoll":     {},
@@ -93,6 +94,7 @@ var mayImport = map[string][]string{
 	// What users import.
 	"controller":        {"internal/engine", "internal/rbac", "internal/secondary"},
 	"kube":              {"controller", "internal/kubeoverlay"},
+	"registry":          {"controller", "internal/typeschema"}, // it publishes what a controller's engine knows
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 }
 
