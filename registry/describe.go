@@ -100,6 +100,7 @@ func resourceOf(s source.Source) Resource {
 		if gvr, _, ok := s.Access(); ok {
 			return Resource{In: InKubernetes, Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource}
 		}
+		name, _, _ = strings.Cut(name, " (informer ")
 		return Resource{In: InKubernetes, Name: name}
 	case *apisource.Source:
 		return Resource{In: InExternal, Kind: name}

@@ -189,3 +189,7 @@ func (w *world) looked(denied func() int64) {
 	before := w.requests.Load() + denied()
 	w.eventually("they look again", func() bool { return w.requests.Load()+denied() >= before+30 })
 }
+
+func jetstreamKV(bucket string, metadata map[string]string) jetstream.KeyValueConfig {
+	return jetstream.KeyValueConfig{Bucket: bucket, Metadata: metadata, Storage: jetstream.MemoryStorage}
+}

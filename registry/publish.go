@@ -30,8 +30,8 @@ type Options struct {
 	// Columns are those of a list of the documents. The default are those of the markers +kubebuilder:printcolumn in
 	// Source, and DefaultColumns.
 	Columns []Column
-	// Source are the Go files of the package with the type of the documents, and of others whose types are in it. They have what is not in a binary otherwise: comments, and markers of kubebuilder
-	// (+kubebuilder:validation:Minimum=1).
+	// Source are the Go files of the package with the type of the documents, and of others whose types are in it. They
+	// have what is not in a binary otherwise: comments, and markers of kubebuilder (+kubebuilder:validation:Minimum=1).
 	//
 	//	//go:embed *.go
 	//	var Source embed.FS
@@ -41,8 +41,8 @@ type Options struct {
 	Source fs.FS
 	// BindOnly never makes the registry's bucket. Nor does a controller whose primary is BindOnly.
 	BindOnly bool
-	// Interval is how often the leader looks whether the entry is as it should be, because somebody may have deleted it,
-	// and how rarely it tries again at most where that fails. The default is DefaultInterval.
+	// Interval is how often the leader looks whether the entry is as it should be, as somebody may have deleted it, and
+	// how rarely at most it tries again where that fails. The default is DefaultInterval.
 	Interval time.Duration
 	// JetStream is what to publish with. The default is that of the primary's client.
 	JetStream jetstream.JetStream
