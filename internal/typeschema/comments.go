@@ -229,9 +229,23 @@ func unquoted(text string) string {
 	return text
 }
 
-// columns are those that markers on a type name.
-func (c comments) columns(t reflect.Type) (columns []Column) {
-	for _, m := range c.markersOf(t, "") {
+// root is the comment of the type of the documents. Where that is an instance of entity.Object, the user has named it
+// by an alias, which reflection does not know: its name is taken to be the kind.
+func (c comments) root(t reflect.Type, kind string) comment {
+	if of, ok := c[keyOf(t, "")]; ok {
+		return of
+	}
+	for name, of := range c {
+		if _, alias, _ := strings.Cut(name, "."); alias == kind {
+			return of
+		}
+	}
+	return comment{}
+}
+
+// columns are those that markers name.
+func columns(markers []marker) (columns []Column) {
+	for _, m := range markers {
 		if m.name != columnMarker {
 			continue
 		}

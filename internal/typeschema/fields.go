@@ -31,6 +31,23 @@ func (d *deriver) name(t reflect.Type) string {
 	return name
 }
 
+// shadowing are the fields of a struct that stand before those of the same name in structs embedded in it. The library
+// takes the last one of a name, and these once more after the others.
+func shadowing(t reflect.Type) (own []reflect.StructField) {
+	embeds := false
+	for f := range t.Fields() {
+		if f.Anonymous {
+			embeds = true
+		} else {
+			own = append(own, f)
+		}
+	}
+	if !embeds {
+		return nil
+	}
+	return own
+}
+
 // adapt makes a schema fit what encoding/json does with a type.
 func (d *deriver) adapt(s node, t reflect.Type) {
 	t = pointed(t)

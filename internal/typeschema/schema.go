@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
-	"strings"
 
 	"github.com/invopop/jsonschema"
 	"github.com/nagi-runtime/nagi/internal/guard"
@@ -72,8 +71,12 @@ func of(t reflect.Type, o Options) (Result, error) {
 		return Result{}, err
 	}
 	d.finish(root)
+	said := source.root(t, o.Kind)
+	if said.text != "" {
+		root["description"] = said.text
+	}
 	schema, err := json.Marshal(root)
-	return Result{Schema: schema, Columns: source.columns(t)}, err
+	return Result{Schema: schema, Columns: columns(said.markers)}, err
 }
 
 // node is a schema as JSON.
@@ -92,7 +95,7 @@ type deriver struct {
 func (d *deriver) reflect(t reflect.Type) (node, error) {
 	reflector := jsonschema.Reflector{
 		Anonymous: true, AllowAdditionalProperties: true, RequiredFromJSONSchemaTags: true,
-		Mapper: mapped, Namer: d.name, LookupComment: d.comment,
+		Mapper: mapped, Namer: d.name, LookupComment: d.comment, AdditionalFields: shadowing,
 	}
 	data, err := json.Marshal(reflector.ReflectFromType(t))
 	if err != nil {
@@ -124,130 +127,10 @@ func (d *deriver) hoist(root node, name string) node {
 	for member, value := range copied(def).(node) {
 		root[member] = value
 	}
-	delete(d.defs, name)
-	if refers(d.defs, name) || refers(root, name) { // a type that holds itself
-		d.defs[name] = def
-	}
-	if len(d.defs) == 0 {
-		delete(root, "$defs")
-	}
-	return root
-}
-
-func refers(schema any, name string) bool {
-	data, err := json.Marshal(schema)
-	return err != nil || bytes.Contains(data, []byte(`"`+refPrefix+name+`"`))
+	return root // the definition stays for a type that holds itself
 }
 
 const refPrefix = "#/$defs/"
-
-// finish says of the whole document what the type does not.
-func (d *deriver) finish(root node) {
-	if d.Kind != "" {
-		root["title"] = d.Kind
-	}
-	properties, _ := root["properties"].(node)
-	for name, value := range map[string]string{"kind": d.Kind, "apiVersion": d.APIVersion} {
-		if p, ok := properties[name].(node); ok && value != "" {
-			p["default"] = value
-			if d.Strict {
-				p["enum"] = []any{value, ""}
-			}
-		}
-	}
-	status := annotated(properties, "status")
-	if status != nil {
-		status["readOnly"] = true
-		delete(properties, "status") // what is in it is ignored, also where unknown members are refused
-	}
-	if d.Strict {
-		d.refuseUnknown(root, map[string]bool{})
-	}
-	for _, path := range d.SecretFields {
-		d.markSecret(root, strings.Split(strings.ReplaceAll(path, "[]", ".[]"), "."))
-	}
-	if status != nil {
-		properties["status"] = status
-	}
-}
-
-// refuseUnknown closes the objects whose members are known.
-func (d *deriver) refuseUnknown(schema any, seen map[string]bool) {
-	s, ok := schema.(node)
-	if !ok {
-		return
-	}
-	if name, ok := refName(s); ok && !seen[name] {
-		seen[name] = true
-		d.refuseUnknown(d.defs[name], seen)
-	}
-	properties, _ := s["properties"].(node)
-	for _, p := range properties {
-		d.refuseUnknown(p, seen)
-	}
-	if _, ok := s["additionalProperties"]; !ok && properties != nil {
-		s["additionalProperties"] = false
-	}
-	for _, member := range []string{"items", "additionalProperties"} {
-		d.refuseUnknown(s[member], seen)
-	}
-	alternatives, _ := s["anyOf"].([]any)
-	for _, alternative := range alternatives {
-		d.refuseUnknown(alternative, seen)
-	}
-}
-
-// markSecret marks what a path leads to. Where it leads through a definition, which others may use, it goes through a
-// copy.
-func (d *deriver) markSecret(s node, steps []string) {
-	if len(steps) == 0 {
-		s["writeOnly"], s[SecretExtension] = true, true
-		return
-	}
-	if alternatives, ok := s["anyOf"].([]any); ok { // with null
-		if first, ok := alternatives[0].(node); ok {
-			d.markSecret(first, steps)
-		}
-		return
-	}
-	if name, ok := refName(s); ok {
-		delete(s, "$ref")
-		def, _ := d.defs[name].(node)
-		for member, value := range copied(def).(node) {
-			if _, ok := s[member]; !ok {
-				s[member] = value
-			}
-		}
-	}
-	properties, _ := s["properties"].(node)
-	for name := range properties {
-		if strings.EqualFold(name, steps[0]) {
-			d.markSecret(annotated(properties, name), steps[1:])
-			return
-		}
-	}
-	each := "additionalProperties"
-	if steps[0] == "[]" {
-		each = "items"
-	}
-	if next := annotated(s, each); next != nil {
-		d.markSecret(next, steps[1:])
-	}
-}
-
-func refName(s node) (string, bool) {
-	ref, _ := s["$ref"].(string)
-	return strings.CutPrefix(ref, refPrefix)
-}
-
-// annotated returns a member that is a schema, to be changed; nil if there is none. A schema that is true becomes {}.
-func annotated(of node, member string) node {
-	if of[member] == true {
-		of[member] = node{}
-	}
-	s, _ := of[member].(node)
-	return s
-}
 
 // copied is a deep copy of JSON.
 func copied(value any) any {

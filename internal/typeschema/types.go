@@ -95,17 +95,17 @@ func metadata() *jsonschema.Schema {
 	add("annotations", strings())
 	add("finalizers", list(typed("string"), "Without effect in NATS."))
 	add("ownerReferences", list(typed("object"), "Without effect in NATS."))
-	const ignored = "Ignored in documents."
+	const noMeaning = "It has no meaning in a document."
 	for _, name := range []string{"generateName", "selfLink", "uid", "resourceVersion"} {
-		add(name, readOnly(described(typed("string"), ignored)))
+		add(name, readOnly(described(typed("string"), noMeaning)))
 	}
 	for _, name := range []string{"generation", "deletionGracePeriodSeconds"} {
-		add(name, readOnly(described(typed("integer"), ignored)))
+		add(name, readOnly(described(typed("integer"), noMeaning)))
 	}
 	for _, name := range []string{"creationTimestamp", "deletionTimestamp"} {
-		add(name, readOnly(described(orNull(&jsonschema.Schema{Type: "string", Format: "date-time"}), ignored)))
+		add(name, readOnly(described(orNull(&jsonschema.Schema{Type: "string", Format: "date-time"}), noMeaning)))
 	}
-	add("managedFields", readOnly(list(typed("object"), ignored)))
+	add("managedFields", readOnly(list(typed("object"), noMeaning)))
 	return &jsonschema.Schema{Type: "object", Properties: properties}
 }
 
