@@ -12,7 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/kube"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/tools/cache"
@@ -38,7 +38,7 @@ func TestWhatAControllerOwnsAndWatchesIsToldWhereverItIs(t *testing.T) {
 			return controller.Result{}, nil
 		}),
 		controller.OwnsKube(informer(), controller.WithDeleter(
-			kube.Deleter(fake.NewSimpleDynamicClient(runtime.NewScheme()), deployments))),
+			kube.Deleter(fake.NewSimpleDynamicClient(kuberuntime.NewScheme()), deployments))),
 		controller.WatchesKube(informer(), func(context.Context, metav1.Object) ([]string, error) { return nil, nil },
 			controller.WithSourceName("nodes")),
 		controller.OwnsExternal(disks{}),
