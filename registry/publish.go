@@ -42,7 +42,7 @@ type Options struct {
 	// BindOnly never makes the registry's bucket. Nor does a controller whose primary is BindOnly.
 	BindOnly bool
 	// Interval is how often the leader looks whether the entry is as it should be, as somebody may have deleted it, and
-	// how rarely at most it tries again where that fails. The default is DefaultInterval.
+	// how rarely at most it tries again where that fails: give or take a half. The default is DefaultInterval.
 	Interval time.Duration
 	// JetStream is what to publish with. The default is that of the primary's client.
 	JetStream jetstream.JetStream
