@@ -5,7 +5,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/rbac"
-	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -48,14 +47,19 @@ func (c *Controller[T]) Permissions(opts ...entity.PermissionOption) (Permission
 		}
 		err = all.add(s, opts)
 	}
+	for _, beside := range c.engine.Beside() {
+		if err == nil {
+			err = all.add(beside, opts)
+		}
+	}
 	if err != nil {
 		return Permissions{}, err
 	}
 	return all, nil
 }
 
-// add adds what a source needs, other than that of the primaries.
-func (p *Permissions) add(s source.Source, opts []entity.PermissionOption) error {
+// add adds what a source needs, other than that of the primaries, or what runs beside the reconciles.
+func (p *Permissions) add(s any, opts []entity.PermissionOption) error {
 	switch s := s.(type) {
 	case interface {
 		Rights(...entity.PermissionOption) (entity.PermissionSet, error)

@@ -35,11 +35,41 @@ func bucketSettings(cfg Config, name string) jetstream.StreamConfig {
 		AllowDirect:       true,
 		DenyDelete:        true,
 		AllowMsgTTL:       true,
+		Metadata:          bucketMetadata(cfg, name),
 	}
 	if cfg.AllowRollup && name == cfg.Bucket {
 		s.AllowRollup, s.SubjectDeleteMarkerTTL = true, cfg.TombstoneTTL
 	}
 	return s
+}
+
+// RegistryBucket is the bucket in which controllers say of what kinds they know; see package registry.
+const RegistryBucket = "nagi-kinds"
+
+// The metadata of a bucket that was created here, for who finds the bucket and wonders what it is. A bucket that exists
+// keeps what it has, and nothing depends on it.
+const (
+	// MetadataHolds is what the bucket holds: "documents" of a kind, their "records", or the "kinds" of the registry.
+	MetadataHolds = "nagi.holds"
+	// MetadataKind and MetadataAPIVersion are the kind of the documents.
+	MetadataKind       = "nagi.kind"
+	MetadataAPIVersion = "nagi.apiVersion"
+	// MetadataRegistry names RegistryBucket.
+	MetadataRegistry = "nagi.registry"
+)
+
+func bucketMetadata(cfg Config, name string) map[string]string {
+	if name == RegistryBucket {
+		return map[string]string{MetadataHolds: "kinds"}
+	}
+	m := map[string]string{MetadataHolds: "documents", MetadataKind: cfg.Kind, MetadataRegistry: RegistryBucket}
+	if name != cfg.Bucket {
+		m[MetadataHolds] = "records"
+	}
+	if cfg.APIVersion != "" {
+		m[MetadataAPIVersion] = cfg.APIVersion
+	}
+	return m
 }
 
 // openBucket binds to a bucket and checks its settings, which it never changes. It creates a missing bucket unless

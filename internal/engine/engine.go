@@ -133,6 +133,11 @@ func New[T entity.IEntity](
 	if opts.Attach != nil {
 		opts.Attach(e)
 	}
+	for _, beside := range opts.Beside {
+		if err := beside.Join(e); err != nil {
+			return nil, err
+		}
+	}
 	return e, nil
 }
 
@@ -178,6 +183,12 @@ func (e *Engine) Change(change func(*Options)) { change(&e.opts) }
 
 // Sources are all sources, the primary's first.
 func (e *Engine) Sources() []source.Source { return e.sources }
+
+// Beside is what runs while the engine leads, beside its work.
+func (e *Engine) Beside() []Beside { return e.opts.Beside }
+
+// Name is the controller's.
+func (e *Engine) Name() string { return e.name }
 
 // Kinds are the kinds of the entities in NATS that are sources, the primary's first.
 func (e *Engine) Kinds() (kinds []string) {

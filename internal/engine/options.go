@@ -46,12 +46,22 @@ type Options struct {
 	Predicates       source.Predicates // of the primary
 	Sources          []func(*Engine) (source.Source, error)
 	Clients          checks.Clients // of the sources in NATS
+	Beside           []Beside
 
 	// What the Kumori API does differently.
 	Garbage         func(ctx context.Context, sweep, skip func()) // instead of the sweep; it calls one of them
 	WithoutCascade  bool
 	RequireInstance bool          // what names no installation is another's
 	Attach          func(*Engine) // is given the engine
+}
+
+// Beside is something that runs while the engine leads, and has no part in its reconciles.
+type Beside interface {
+	// Join is called once, when the engine has its sources. Its error is one of New.
+	Join(e *Engine) error
+	// Run is called at the start of each term. The term is not over before it has returned, which it must do soon after
+	// ctx, the term's, has ended.
+	Run(ctx context.Context)
 }
 
 // DefaultOptions are the options of a controller that is given none.

@@ -83,6 +83,9 @@ func (e *Engine) besideWorkers(ctx context.Context, loops *sync.WaitGroup) {
 		loops.Go(func() { e.brake.Run(ctx) })
 		loops.Go(func() { e.claim.Keep(ctx) })
 	}
+	for _, beside := range e.opts.Beside {
+		loops.Go(func() { beside.Run(ctx) })
+	}
 	loops.Go(func() { e.sweeper.Resync(ctx) })
 	loops.Go(func() { e.sweeper.Collect(ctx) })
 	watch := running.Watch{

@@ -189,3 +189,6 @@ func structOf(t reflect.Type) reflect.Type {
 	}
 	return t
 }
+
+// IsMarked reports whether a field has the tag that makes it secret.
+func IsMarked(f reflect.StructField) bool { return f.Tag.Get(tagName) == marked }

@@ -5,7 +5,7 @@ go 1.26.0
 replace github.com/nagi-runtime/nagi => ../..
 
 require (
-	github.com/go-logr/logr v1.4.3
+	github.com/go-logr/logr v1.4.4
 	github.com/nagi-runtime/nagi v0.0.0-00010101000000-000000000000
 	github.com/nats-io/nats.go v1.55.0
 	k8s.io/api v0.37.2

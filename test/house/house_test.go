@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	"internal/answers":     {},
 	"internal/members":     {},
 	"internal/secrets":     {"internal/members"},
+	"internal/typeschema":  {"internal/guard", "internal/secrets"},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
 	"internal/netpoll":     {},
@@ -97,6 +98,7 @@ var mayImport = map[string][]string{
 	"kube":              {"controller", "internal/kubeoverlay"},
 	"metrics":           {"controller", "recorder"},
 	"probes":            {"controller"},
+	"registry":          {"controller", "internal/typeschema"}, // it publishes what a controller's engine knows
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 	"traces":            {"controller"},
 }
@@ -324,7 +326,23 @@ func TestARoomThatBreaksARuleIsNoticed(t *testing.T) {
 
 // TestNoRoomOfTheEngineReachesTheClientset, directly or through any module.
 func TestNoRoomOfTheEngineReachesTheClientset(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", module+"/internal/...", module+"/controller").Output()
+	doNotReach(t, []string{"internal/...", "controller"}, clientset, leaderElection,
+		"k8s.io/client-go/informers", "k8s.io/client-go/listers", "k8s.io/client-go/dynamic")
+}
+
+// TestOnlyTheRegistryReachesTheLibraryForSchemas.
+func TestOnlyTheRegistryReachesTheLibraryForSchemas(t *testing.T) {
+	doNotReach(t, []string{"entity", "controller", "kube", "controllerruntime"}, "github.com/invopop")
+}
+
+// doNotReach checks that packages of the module depend on none of those that are forbidden, nor on what is below them.
+func doNotReach(t *testing.T, packages []string, notBelow ...string) {
+	t.Helper()
+	args := []string{"list", "-deps"}
+	for _, path := range packages {
+		args = append(args, module+"/"+path)
+	}
+	out, err := exec.Command("go", args...).Output()
 	if err != nil {
 		var failed *exec.ExitError
 		if errors.As(err, &failed) {
@@ -332,14 +350,10 @@ func TestNoRoomOfTheEngineReachesTheClientset(t *testing.T) {
 		}
 		t.Fatal(err)
 	}
-	notBelow := []string{
-		clientset, leaderElection,
-		"k8s.io/client-go/informers", "k8s.io/client-go/listers", "k8s.io/client-go/dynamic",
-	}
 	for _, dependency := range strings.Fields(string(out)) {
 		for _, forbidden := range notBelow {
 			if dependency == forbidden || strings.HasPrefix(dependency, forbidden+"/") {
-				t.Errorf("the engine reaches %s", dependency)
+				t.Errorf("%v reach %s", packages, dependency)
 			}
 		}
 	}

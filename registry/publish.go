@@ -1,0 +1,236 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/klog/v2"
+)
+
+// DefaultInterval is Options.Interval where it is 0.
+const DefaultInterval = 10 * time.Minute
+
+// Options say how a controller publishes its kind. The zero value is fine.
+type Options struct {
+	// Version is that of the program. The default is that of the main module, as the binary has it.
+	Version string
+	// Columns are those of a list of the documents. The default are those of the markers +kubebuilder:printcolumn in
+	// Source, and DefaultColumns.
+	Columns []Column
+	// Source are the Go files of the package with the type of the documents, and of others whose types are in it. They
+	// have what is not in a binary otherwise: comments, and markers of kubebuilder (+kubebuilder:validation:Minimum=1).
+	//
+	//	//go:embed *.go
+	//	var Source embed.FS
+	//
+	// Without it the schema has what the types have themselves: the tags of github.com/invopop/jsonschema, and
+	// SwaggerDoc methods.
+	Source fs.FS
+	// BindOnly never makes the registry's bucket. Nor does a controller whose primary is BindOnly.
+	BindOnly bool
+	// Interval is how often the leader looks whether the entry is as it should be, as somebody may have deleted it, and
+	// how rarely at most it tries again where that fails: give or take a half. The default is DefaultInterval.
+	Interval time.Duration
+	// JetStream is what to publish with. The default is that of the primary's client.
+	JetStream jetstream.JetStream
+}
+
+// Publish makes a controller publish its kind in the registry, while it leads: what is there is written only if that
+// changes it, by compare-and-set, and what others wrote there stays. Where that cannot be done there is one warning in
+// the log, and nothing else happens: it is tried again with more and more time between, and no reconcile waits for it.
+//
+// New fails if the controller's client does not tell its connection and Options.JetStream does not either, and if a
+// column is invalid. A type of which no schema can be derived is published without, and warned about.
+//
+// [controller.Controller.Permissions] then includes what publishing needs, but not to make the bucket: see
+// [Permissions].
+func Publish(o Options) controller.Option {
+	return func(opts *engine.Options) error {
+		if o.Interval < 0 {
+			return fmt.Errorf("registry.Publish: Options.Interval is negative (%v)", o.Interval)
+		}
+		for _, column := range o.Columns {
+			if err := column.check(); err != nil {
+				return fmt.Errorf("registry.Publish: %w", err)
+			}
+		}
+		if o.Interval == 0 {
+			o.Interval = DefaultInterval
+		}
+		opts.Beside = append(opts.Beside, &publisher{Options: o})
+		return nil
+	}
+}
+
+// publisher publishes for one controller. It implements engine.Beside.
+type publisher struct {
+	Options
+	engine    *engine.Engine
+	primary   entity.Config
+	described Entry // all but what is known when it runs
+	schemaErr error
+
+	mu     sync.Mutex // of terms, of which one ends before the next begins
+	opened bool
+	warned string
+}
+
+// Join implements engine.Beside.
+func (p *publisher) Join(e *engine.Engine) error {
+	p.engine = e
+	primary, ok := e.Sources()[0].(natsSource)
+	if !ok {
+		return fmt.Errorf("registry.Publish: the primary (%v) is not in NATS", e.Sources()[0])
+	}
+	p.primary = primary.Config()
+	if p.JetStream == nil {
+		p.JetStream = primary.JetStream()
+	}
+	if p.JetStream == nil {
+		return errors.New("registry.Publish: the primary's client does not tell its connection, as one does whose " +
+			"JetStream method is hidden: give it as Options.JetStream")
+	}
+	p.primary.BindOnly = p.primary.BindOnly || p.BindOnly
+	p.described, p.schemaErr = p.describe(primary)
+	if key := Key(p.described.Kind, p.described.APIVersion); len(key) > longestKey {
+		return fmt.Errorf("registry.Publish: kind and group are too long for a key: %d bytes", len(key))
+	}
+	return nil
+}
+
+const longestKey = 1000
+
+// Rights are what publishing needs in NATS, if the bucket exists.
+func (p *publisher) Rights(opts ...entity.PermissionOption) (entity.PermissionSet, error) {
+	cfg := configOf(p.primary)
+	cfg.Filter = Key(p.described.Kind, p.described.APIVersion)
+	return entity.Permissions(cfg, entity.RoleOperator, opts...)
+}
+
+// isPut tells the lines of a permission set that are about values.
+func isPut(subject string) bool { return strings.Contains(subject, "$KV.") }
+
+const (
+	firstRetry = 2 * time.Second
+	mostWrites = 10 // attempts in a row, while others write the key
+)
+
+// Run implements engine.Beside: it looks, again and again, whether the entry is as it should be.
+func (p *publisher) Run(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened = false
+	logger := klog.FromContext(ctx)
+	if p.schemaErr != nil {
+		logger.Error(p.schemaErr, "The kind is published without a schema")
+		p.schemaErr = nil
+	}
+	for retry := min(firstRetry, p.Interval); ; {
+		err := guard.Call(func() error { return p.publish(ctx) })
+		if ctx.Err() != nil {
+			return
+		}
+		wait := p.Interval
+		if err != nil {
+			wait, retry = retry, min(2*retry, p.Interval)
+			p.warn(logger, err)
+		} else {
+			retry, p.warned = min(firstRetry, p.Interval), ""
+		}
+		if !pause(ctx, wait) {
+			return
+		}
+	}
+}
+
+// pause waits about that long, and returns false if ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// warn tells of what goes wrong, once as long as it is the same.
+func (p *publisher) warn(logger klog.Logger, err error) {
+	cause := strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1 // a sequence, a number of bytes
+		}
+		return r
+	}, err.Error())
+	if cause == p.warned {
+		return
+	}
+	p.warned = cause
+	logger.Error(err, "The kind could not be published in the registry: tools do not find it there, and nothing else "+
+		"is amiss. It is tried again, and not told again", "bucket", Bucket,
+		"key", Key(p.described.Kind, p.described.APIVersion))
+}
+
+// publish makes the entry what it should be.
+func (p *publisher) publish(ctx context.Context) error {
+	b := bucketOf(p.JetStream)
+	if !p.opened {
+		if err := b.open(ctx, p.primary); err != nil {
+			return err
+		}
+		p.opened = true
+	}
+	entry := p.described
+	entry.Controllers = slices.Clone(entry.Controllers)
+	entry.Controllers[0].Instance = p.engine.InstanceID()
+	key := Key(entry.Kind, entry.APIVersion)
+	for attempt := 1; ; attempt++ {
+		now, err := b.get(ctx, key)
+		if err == nil {
+			var value []byte
+			if value, err = merged(entry, now.value, time.Now()); err != nil || value == nil {
+				return err
+			}
+			err = b.put(ctx, key, value, now.revision)
+		}
+		switch {
+		case hasCode(err, codeStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse):
+			p.opened = false // and made the next time, if it may be
+		case errors.Is(err, errChanged) && attempt < mostWrites &&
+			pause(ctx, time.Duration(attempt)*10*time.Millisecond):
+			continue
+		}
+		return err
+	}
+}
+
+// version is that of the main module of this binary; "" if nobody said.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	if info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			return setting.Value
+		}
+	}
+	return ""
+}
