@@ -154,7 +154,7 @@ var (
 		{"parked", func(s *controller.Stats) float64 { return float64(s.Parked) }},
 		{"looping", func(s *controller.Stats) float64 { return float64(s.Looping) }},
 		{"held", func(s *controller.Stats) float64 { return float64(s.Brake.Held + s.Brake.Swept + s.Brake.Pruned) }},
-		{"torn_down", func(s *controller.Stats) float64 { return float64(s.TeardownsOwed) }},
+		{"teardown", func(s *controller.Stats) float64 { return float64(s.TeardownsOwed) }},
 		{"waiting", func(s *controller.Stats) (n float64) {
 			for _, api := range s.External {
 				n += float64(api.Waiting + api.TurnedAway)

@@ -268,11 +268,11 @@ func TestSeveralControllersShareARegistry(t *testing.T) {
 	sites, pages := w.client("Site", "sites"), w.client("Page", "pages")
 	first, err := controller.New("sites", sites, controller.ReconcilerFunc(outcomes), m.Controller(), controller.Owns(pages))
 	w.must(err)
-	second, err := controller.New("pages\xff", pages, controller.ReconcilerFunc(outcomes), m.Controller())
+	_, err = controller.New("pages\xff", pages, controller.ReconcilerFunc(outcomes), m.Controller())
 	if err == nil {
 		t.Fatal("a name that is no UTF-8 is taken")
 	}
-	second, err = controller.New("pages", pages, controller.ReconcilerFunc(outcomes), m.Controller())
+	second, err := controller.New("pages", pages, controller.ReconcilerFunc(outcomes), m.Controller())
 	w.must(err)
 	w.run(first)
 	w.run(second)
