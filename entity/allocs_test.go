@@ -5,7 +5,9 @@ package entity
 import (
 	"testing"
 
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -106,4 +108,14 @@ func TestAllocationsOfReadingFromTheCache(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestAllocationsOfTracesThatNobodyWants: a client without OnWrite, and messages that nobody listens to.
+func TestAllocationsOfTracesThatNobodyWants(t *testing.T) {
+	var none *writeHook
+	ctx, w := t.Context(), &write{key: "site-1"}
+	atMost(t, "a write without a hook", 0, func() { none.begin(ctx, w)(nil) })
+	news := newHookSet().renew()
+	entry := natsinformer.Entry{Key: "site-1", Header: nats.Header{"traceparent": {"x"}}}
+	atMost(t, "a message without a listener", 0, func() { news.arrived("websites", entry) })
 }

@@ -57,11 +57,9 @@ func TestOneReconcileForSeveralPutsLinksAllOfThem(t *testing.T) {
 					obj.Spec.Size = i + 1
 					must(t, orders.Update(ctx, obj))
 				})
+				// The server keeps one message of a key: what is replaced before it was sent never comes.
+				eventually(t, "the put came", func() bool { return orders.Informer().Cursor() >= uint64(obj.Generation) })
 			}
-			eventually(t, "the handler has seen the last put", func() bool {
-				got, err := orders.Lister().Get("one")
-				return err == nil && got.Spec.Size == puts && orders.Informer().Cursor() >= uint64(obj.Generation)
-			})
 			// An order of its own, after the others: when it waits, the events before it have been handled.
 			must(t, orders.Create(t.Context(), named("two")))
 			eventually(t, "the events have been handled", func() bool { return ready(c.Stats()) >= 1 })

@@ -67,6 +67,9 @@ func TestAStatusCarriesTheTraceBack(t *testing.T) {
 		if err != nil {
 			return controller.Result{}, err
 		}
+		for len(w.named("reconcile Order")) < 2 && ctx.Err() == nil { // the second is because of the workload itself
+			time.Sleep(time.Millisecond)
+		}
 		obj.Status.Ready = 1
 		return controller.Result{}, controller.SetStatus(ctx, obj)
 	})
