@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/natsversion": {},
 	"internal/conflict":    {"internal/backoff"},
 	"internal/guard":       {},
+	"internal/hosted":      {},
 	"internal/running":     {"internal/foreign", "internal/health"},
 	"internal/failures":    {"internal/foreign", "internal/guard"},
 	"internal/checks":      {},
@@ -86,14 +87,17 @@ var mayImport = map[string][]string{
 	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
 	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
-		"internal/asyncwrites", "internal/checks", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle",
-		"internal/netpoll", "internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
+		"internal/asyncwrites", "internal/checks", "internal/counts", "internal/current", "internal/hosted",
+		"internal/kubesource", "internal/lifecycle", "internal/netpoll", "internal/observing", "internal/running",
+		"internal/prune", "internal/resync", "internal/telling",
 	},
 
 	// What users import.
 	"controller":        {"internal/engine", "internal/rbac", "internal/secondary"},
 	"kube":              {"controller", "internal/kubeoverlay"},
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
+	// It makes clients and runs controllers of both APIs, which it knows by their Run alone.
+	"manager": {"controller", "recorder"},
 }
 
 // Limits of a room, tests apart.
