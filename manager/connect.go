@@ -130,7 +130,7 @@ func unanswered(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Op != "remote error" // an alert of TLS: the server refused
 	}
-	_, ok := errors.AsType[net.Error](err)
+	_, ok := errors.AsType[*net.DNSError](err)
 	return ok
 }
 

@@ -237,6 +237,8 @@ func authority(t *testing.T) (ca, cert, key string) {
 		write("key.pem", "EC PRIVATE KEY", keyDER)
 }
 
+func tlsOfTests() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
+
 func TestItConnectsWithTLS(t *testing.T) {
 	dir := isolated(t)
 	ca, cert, key := authority(t)
