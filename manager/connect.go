@@ -136,8 +136,6 @@ func unanswered(err error) bool {
 
 // connOptions are the options of the connection, those of the user last.
 func (c Config) connOptions(log klog.Logger, at target) ([]nats.Option, error) {
-	log = foreign.Logger(log).WithValues("from", at.from)
-	var refused string // why the last try to reconnect failed; nats.go calls the handlers one after the other
 	opts := []nats.Option{
 		nats.Name(c.Name),
 		nats.Timeout(connectTimeout),
@@ -147,33 +145,12 @@ func (c Config) connOptions(log klog.Logger, at target) ([]nats.Option, error) {
 		// Else nats.go closes the connection for good when a server refuses its user twice, as one whose credentials
 		// have expired. They may come back.
 		nats.IgnoreAuthErrorAbort(),
-		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
-			if err != nil { // nil if it was closed here
-				log.Info("The connection to NATS is lost, reconnecting", "err", err)
-			}
-		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			refused = ""
-			log.Info("Reconnected to NATS", "url", nc.ConnectedUrlRedacted(), "server", nc.ConnectedServerName())
-		}),
-		nats.ReconnectErrHandler(func(nc *nats.Conn, err error) {
-			if refused != err.Error() {
-				log.Info("Reconnecting to NATS fails, it is tried again", "err", err)
-				refused = err.Error()
-			}
-		}),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			if sub != nil {
-				log.Error(err, "NATS reports an error", "subject", sub.Subject)
-			} else {
-				log.Error(err, "NATS reports an error")
-			}
-		}),
 	}
 	who, err := c.whoOptions()
 	if err != nil {
 		return nil, err
 	}
+	opts = append(opts, (&connLog{log: foreign.Logger(log).WithValues("from", at.from)}).options()...)
 	opts = append(opts, who...)
 	opts = append(opts, c.tlsOptions()...)
 	if c.InboxPrefix != "" {

@@ -198,3 +198,9 @@ func blocking(name string) (Runnable, <-chan struct{}) {
 }
 
 var errBroken = errors.New("broken")
+
+func (m *Manager) isRunning() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state == running
+}
