@@ -30,8 +30,7 @@ func (c *registered) fill(ctx context.Context) error {
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%w: nothing is known of all that is in bucket %q", context.Cause(ctx), missing),
-				why)
+			return errors.Join(fmt.Errorf("%w: bucket %q", context.Cause(ctx), missing), why)
 		}
 	}
 	return nil
@@ -49,5 +48,6 @@ func (c *registered) missing() (bucket string, why error) {
 }
 
 func (c *registered) name() string {
-	return fmt.Sprintf("cache of %s (bucket %q, status bucket %q)", c.Kind(), c.Config().Bucket, c.Config().StatusBucket)
+	cfg := c.Config()
+	return fmt.Sprintf("cache of %s (bucket %q, status bucket %q)", cfg.Kind, cfg.Bucket, cfg.StatusBucket)
 }

@@ -58,7 +58,8 @@ func readContext(name string) (*cliContext, error) {
 	path := name
 	if !filepath.IsAbs(name) {
 		if strings.ContainsAny(name, `/\`) || strings.Contains(name, "..") {
-			return nil, fmt.Errorf("%q is neither the name of a context of the nats command line nor an absolute path", name)
+			return nil, fmt.Errorf("%q is neither the name of a context of the nats command line nor an absolute path",
+				name)
 		}
 		dir, err := contextsDir()
 		if err != nil {
@@ -86,7 +87,8 @@ func readContext(name string) (*cliContext, error) {
 func (c *cliContext) supported() error {
 	switch {
 	case c.UserJwt != "":
-		return fmt.Errorf("context %q has a user_jwt, which is not supported: give it a credentials file (creds)", c.name)
+		return fmt.Errorf("context %q has a user_jwt, which is not supported: give it a credentials file (creds)",
+			c.name)
 	case c.NSCLookup != "":
 		return fmt.Errorf("context %q looks its user up with nsc, which is not supported: "+
 			"write the credentials file with nsc generate creds, and give it that (creds)", c.name)

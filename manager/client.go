@@ -27,9 +27,9 @@ func WithoutCache() ClientOption { return func(o *clientOptions) { o.withoutCach
 // was added, unless WithoutCache is given.
 //
 // The clients of one bucket share one cache of its documents, and each reads at once what another wrote. The first one
-// for a bucket is made by entity.NewClient. A later one with another StatusBucket is derived from it: so each of several
-// controllers over one bucket has records of its own. One with the same StatusBucket is the same client: a source of one
-// controller that is the primary of another.
+// for a bucket is made by entity.NewClient. A later one with another StatusBucket is derived from it: so each of
+// several controllers over one bucket has records of its own. One with the same StatusBucket is the same client: a
+// source of one controller that is the primary of another.
 //
 // So what a later call says of a bucket must be what the first said, StatusBucket apart. If it is not, or if T is
 // another type, the error names the difference. To have a second cache after all, make the client with entity.NewClient
@@ -93,8 +93,8 @@ func clientOf[T entity.IEntity](
 	}
 	base, ok := first.cached.(*entity.Client[T])
 	if !ok {
-		return nil, fmt.Errorf("it has a client of type %T, and this one would be %T: clients of different types cannot "+
-			"share a cache; use one type, or make this client with entity.NewClient", first.cached, base)
+		return nil, fmt.Errorf("it has a client of type %T, and this one would be %T: clients of different types "+
+			"cannot share a cache; use one type, or make this client with entity.NewClient", first.cached, base)
 	}
 	if differ := cfg.Differences(first.asked); len(differ) > 0 {
 		return nil, fmt.Errorf("it has a client of which %s is not the same, and clients of one bucket share a cache: "+

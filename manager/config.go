@@ -73,8 +73,8 @@ type Config struct {
 	Options []nats.Option
 
 	// GracePeriod is how long Run may take to stop, as a whole; see Manager.Run. Set it to some seconds less than the
-	// process is given by who ends it, as terminationGracePeriodSeconds of Kubernetes, which is 30. The zero value means
-	// 25 s, a negative one no limit.
+	// process is given by who ends it, as terminationGracePeriodSeconds of Kubernetes, which is 30. The zero value
+	// means 25 s, a negative one no limit.
 	GracePeriod time.Duration
 	// CacheSyncTimeout is how long the caches may take to fill before Run fails. The zero value means 2 minutes.
 	CacheSyncTimeout time.Duration

@@ -141,7 +141,8 @@ func (c Config) connOptions(log klog.Logger, at target) ([]nats.Option, error) {
 		nats.Timeout(connectTimeout),
 		nats.PingInterval(c.PingInterval), nats.MaxPingsOutstanding(c.MaxPings),
 		nats.FlusherTimeout(writeTimeout), nats.ReconnectOnFlusherError(),
-		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectJitter, reconnectJitter),
+		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectJitter, reconnectJitter),
 		// Else nats.go closes the connection for good when a server refuses its user twice, as one whose credentials
 		// have expired. They may come back.
 		nats.IgnoreAuthErrorAbort(),

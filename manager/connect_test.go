@@ -181,8 +181,8 @@ func TestItConnectsWithCredentials(t *testing.T) {
 	mustSay(t, err, path+".not")
 }
 
-// TestExpiredCredentialsMayBeReplaced: the server refuses the user many times, and nats.go would give up for good at the
-// second.
+// TestExpiredCredentialsMayBeReplaced: the server refuses the user many times, and nats.go would give up for good at
+// the second.
 func TestExpiredCredentialsMayBeReplaced(t *testing.T) {
 	isolated(t)
 	s, credentials := operatorServer(t)

@@ -28,8 +28,8 @@ func (l *connLog) options() []nats.Option {
 	}
 }
 
-// failed is called for what goes wrong beside requests. While the connection is lost, that is a server which refuses the
-// user.
+// failed is called for what goes wrong beside requests. While the connection is lost, that is a server which refuses
+// the user.
 func (l *connLog) failed(nc *nats.Conn, sub *nats.Subscription, err error) {
 	switch {
 	case sub != nil:

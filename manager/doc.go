@@ -38,8 +38,8 @@
 //  4. nats://127.0.0.1:4222.
 //
 // A context gives all that it has: servers, user, TLS, inbox prefix, JetStream domain. What Config says beside it is
-// added; if both say something, and not the same, that is an error. A context that looks its user up with nsc, or holds a
-// user_jwt, is refused. NATS_URL is never combined with the user of a selected context: it would get another server's
+// added; if both say something, and not the same, that is an error. A context that looks its user up with nsc, or holds
+// a user_jwt, is refused. NATS_URL is never combined with the user of a selected context: it would get another server's
 // credentials.
 //
 // The connection reconnects for ever. A peer that is dead without a word is found within six seconds. Credentials files
@@ -47,13 +47,13 @@
 //
 // # One cache for each bucket
 //
-// [Client] makes clients that the manager closes. All clients of one bucket share one cache, and each reads at once what
-// another wrote. Each of two controllers over one bucket names a StatusBucket of its own.
+// [Client] makes clients that the manager closes. All clients of one bucket share one cache, and each reads at once
+// what another wrote. Each of two controllers over one bucket names a StatusBucket of its own.
 //
 // # Start and stop
 //
-// [Manager.Run] says in which order, and what happens if something fails. Sizes of time: Config.GracePeriod, 25 s unless
-// set, is for the whole stop; Kubernetes gives a process 30.
+// [Manager.Run] says in which order, and what happens if something fails. Sizes of time: Config.GracePeriod, 25 s
+// unless set, is for the whole stop; Kubernetes gives a process 30.
 //
 // # Who leads
 //

@@ -43,10 +43,11 @@ func (m *Manager) AddInformers(factories ...Informers) error {
 			return fmt.Errorf("manager: AddInformers: number %d is nil: leave it away", i+1)
 		}
 		number := len(m.factories) + len(added) + 1
-		one := factory{Informers: f, name: fmt.Sprintf("Kubernetes informers (number %d, %T)", number, f), wait: waitOf(f)}
+		name := fmt.Sprintf("Kubernetes informers (number %d, %T)", number, f)
+		one := factory{Informers: f, name: name, wait: waitOf(f)}
 		if one.wait == nil {
-			return fmt.Errorf("manager: AddInformers: number %d, a %T, has no WaitForCacheSync as client-go's factories "+
-				"have: make it a Runnable, and add it with Add", i+1, f)
+			return fmt.Errorf("manager: AddInformers: number %d, a %T, has no WaitForCacheSync as client-go's "+
+				"factories have: make it a Runnable, and add it with Add", i+1, f)
 		}
 		added = append(added, one)
 	}

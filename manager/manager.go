@@ -75,8 +75,8 @@ func (m *Manager) Conn() *nats.Conn { return m.conn }
 // JetStream is the JetStream context, in the domain that was configured, for clients that the manager does not close.
 func (m *Manager) JetStream() jetstream.JetStream { return m.js }
 
-// NewRecorder makes a recorder of events. Config.JetStream of a recorder defaults to the manager's. When all controllers
-// have stopped, and before the connection is drained, Run sends what was recorded and closes the recorder.
+// NewRecorder makes a recorder of events. Config.JetStream of a recorder defaults to the manager's. When all
+// controllers have stopped, and before the connection is drained, Run sends what was recorded and closes the recorder.
 func (m *Manager) NewRecorder(cfg recorder.Config) (*recorder.Recorder, error) {
 	if cfg.JetStream == nil {
 		cfg.JetStream = m.js

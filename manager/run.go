@@ -28,8 +28,8 @@ import (
 //
 // On a stop the contexts of all runnables end. Config.GracePeriod holds for the whole of what follows. Controllers let
 // running reconciles go on with a live context for their own grace period, but not longer than four fifths of the
-// manager's. What has not returned after nine tenths is named in the error and left behind. Then the functions of OnStop
-// are called, so events are sent, and clients and informers are closed, in at most five seconds each. Last the
+// manager's. What has not returned after nine tenths is named in the error and left behind. Then the functions of
+// OnStop are called, so events are sent, and clients and informers are closed, in at most five seconds each. Last the
 // connection is drained. If something was left behind it is closed instead, so that what goes on writes nothing any
 // more: let the process end then.
 //
