@@ -85,8 +85,7 @@ func TestADeadPeerIsFoundWithinSeconds(t *testing.T) {
 		more func(t *testing.T, nc *nats.Conn) // while it is dead
 	}{
 		{"idle", func(*testing.T, *nats.Conn) {}},
-		{"writing more than the kernel buffers", func(t *testing.T, nc *nats.Conn) {
-			// nats.go holds its lock while a write blocks, and then sends no pings.
+		{"writing all the time", func(t *testing.T, nc *nats.Conn) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			go func() {
