@@ -15,6 +15,7 @@ import (
 // Controller reconciles the primaries of one bucket. [New] makes one, [Controller.Run] runs it, once. All its methods
 // may be called concurrently.
 type Controller[T entity.IEntity] struct {
+	name   string
 	engine *engine.Engine
 	client entity.IEntityClient[T]
 }
@@ -45,7 +46,7 @@ func New[T entity.IEntity](
 	if err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}
-	c := &Controller[T]{engine: e, client: primary}
+	c := &Controller[T]{name: name, engine: e, client: primary}
 	for _, observer := range o.Observers {
 		if a, ok := observer.(Attacher); ok {
 			a.Attach(name, c.Stats)
@@ -83,6 +84,9 @@ func reconcileWith(r Reconciler) engine.Reconcile {
 // period, or ten seconds if that is longer, unless the grace period has no limit. Let the process end then, so that
 // another begins.
 func (c *Controller[T]) Run(ctx context.Context) error { return c.engine.Run(ctx) }
+
+// Name returns the name that the controller was made with.
+func (c *Controller[T]) Name() string { return c.name }
 
 // Enqueue makes a key due now, for the given reason. The key is reconciled even if nothing about it has changed.
 // OperationManual, Put, Delete and Purge also wake a parked key (see TerminalError); other reasons do not. Keys

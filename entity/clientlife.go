@@ -81,6 +81,9 @@ func (c *Client[T]) Start() (stop func(), err error) {
 	}
 }
 
+// Closed reports whether Close was called.
+func (c *Client[T]) Closed() bool { return c.closed.Load() }
+
 // Close stops the informers, used or not, and waits for them. Clients that share the cache of documents keep it; see
 // WithStatusBucket. Reads and writes that need no cache still work.
 func (c *Client[T]) Close() {

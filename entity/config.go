@@ -108,7 +108,9 @@ type Config struct {
 var bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 var filterToken = regexp.MustCompile(`^(\*|[-_=a-zA-Z0-9]+)$`)
 
-// withDefaults fills in the defaults that need no server.
+// WithDefaults returns the configuration with the defaults filled in that need no server, as NewClient does it.
+func (c Config) WithDefaults() Config { return c.withDefaults() }
+
 func (c Config) withDefaults() Config {
 	if c.StatusBucket == "" {
 		c.StatusBucket = c.Bucket + "-status"

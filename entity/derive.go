@@ -3,7 +3,24 @@ package entity
 import (
 	"context"
 	"fmt"
+	"reflect"
 )
+
+// Differences names the fields in which two configurations say different things, their defaults filled in. StatusBucket
+// is not among them: all other settings are the same for clients of which one was derived from the other.
+func (c Config) Differences(other Config) (fields []string) {
+	a, b := reflect.ValueOf(c.withDefaults()), reflect.ValueOf(other.WithDefaults())
+	for i := range a.NumField() {
+		name := a.Type().Field(i).Name
+		if name == "StatusBucket" || a.Field(i).Kind() == reflect.Slice && a.Field(i).Len()+b.Field(i).Len() == 0 {
+			continue
+		}
+		if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+			fields = append(fields, name)
+		}
+	}
+	return fields
+}
 
 // SharesCacheWith reports whether one of the clients was derived from the other, or both from a third one, by
 // WithStatusBucket: then the listers of both read at once what was written through either. Clients that NewClient made

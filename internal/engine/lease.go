@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/hosted"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nats-io/nuid"
@@ -24,7 +25,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 	if err != nil {
 		host = "unknown"
 	}
-	err = lease.Run(ctx, lease.Config{
+	cfg := lease.Config{
 		Store:    record.LeaseStore{Records: e.records},
 		Name:     e.statusBucket + "/" + record.KeyLease,
 		Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
@@ -37,8 +38,9 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		},
 		Removed: e.leaseRemoved,
 		Report:  e.leaseHealth.Report,
-	}, lead)
-	if err != nil {
+	}
+	apply := func(ctx context.Context) error { return lease.Run(ctx, cfg, lead) }
+	if err := hosted.WhileElected(ctx, apply); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	return nil

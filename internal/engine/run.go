@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/hosted"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/netpoll"
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -167,7 +168,7 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 		e.async.CloseSoon()
 	}
 	if stuck == nil {
-		stuck = e.drain(endLife)
+		stuck = e.drain(ctx, endLife)
 	}
 	endElection()
 	end := func() error {
@@ -186,13 +187,9 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 }
 
 // drain gives the running reconciles their grace period with a live context, and then ends it.
-func (e *Engine) drain(endLife context.CancelCauseFunc) error {
-	grace := context.Background()
-	if e.opts.GracePeriod >= 0 {
-		var cancel context.CancelFunc
-		grace, cancel = context.WithTimeout(grace, e.opts.GracePeriod)
-		defer cancel()
-	}
+func (e *Engine) drain(ctx context.Context, endLife context.CancelCauseFunc) error {
+	grace, cancelGrace := hosted.Grace(ctx, e.opts.GracePeriod)
+	defer cancelGrace()
 	if e.queue.WaitIdle(grace) == nil {
 		return nil
 	}

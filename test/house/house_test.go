@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/natsversion": {},
 	"internal/conflict":    {"internal/backoff"},
 	"internal/guard":       {},
+	"internal/hosted":      {},
 	"internal/running":     {"internal/foreign", "internal/health"},
 	"internal/failures":    {"internal/foreign", "internal/guard"},
 	"internal/checks":      {},
@@ -89,8 +90,9 @@ var mayImport = map[string][]string{
 	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
 	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
-		"internal/asyncwrites", "internal/attempts", "internal/checks", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle",
-		"internal/netpoll", "internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
+		"internal/asyncwrites", "internal/attempts", "internal/checks", "internal/counts", "internal/current",
+		"internal/hosted", "internal/kubesource", "internal/lifecycle", "internal/netpoll", "internal/observing", "internal/running",
+		"internal/prune", "internal/resync", "internal/telling",
 	},
 
 	// What users import.
@@ -101,6 +103,8 @@ var mayImport = map[string][]string{
 	"registry":          {"controller", "internal/typeschema"}, // it publishes what a controller's engine knows
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 	"traces":            {"controller"},
+	// It makes clients and runs controllers of both APIs, which it knows by their Run alone.
+	"manager": {"controller", "recorder"},
 }
 
 // Limits of a room, tests apart.

@@ -1,0 +1,53 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+var errSyncTimeout = errors.New("it was not filled in time (see Config.CacheSyncTimeout)")
+
+// cachePoll is how often a cache is asked whether it has synced.
+const cachePoll = 20 * time.Millisecond
+
+// fill starts a client's cache and waits until it has synced. It runs until the client is closed.
+func (c *registered) fill(ctx context.Context) error {
+	if _, err := c.Start(); err != nil {
+		if c.Closed() {
+			return nil // by its user: nobody wants it
+		}
+		return err
+	}
+	poll := time.NewTicker(cachePoll)
+	defer poll.Stop()
+	for !c.Closed() {
+		missing, why := c.missing()
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("%w: bucket %q", context.Cause(ctx), missing), why)
+		}
+	}
+	return nil
+}
+
+// missing is the bucket whose cache has not synced, and why; "" if there is none.
+func (c *registered) missing() (bucket string, why error) {
+	if documents := c.Informer(); !documents.HasSynced() {
+		return c.Config().Bucket, documents.Status().Err
+	}
+	if records := c.Records(); records != nil && !records.Informer().HasSynced() {
+		return c.Config().StatusBucket, records.Informer().Status().Err
+	}
+	return "", nil
+}
+
+func (c *registered) name() string {
+	cfg := c.Config()
+	return fmt.Sprintf("cache of %s (bucket %q, status bucket %q)", cfg.Kind, cfg.Bucket, cfg.StatusBucket)
+}
