@@ -53,7 +53,7 @@ func (e *Engine) Call(
 	})
 	a.Took = time.Since(start)
 	e.stats.Running.Add(-1)
-	e.running.End(&own.Run)
+	e.running.Keep(&own.Run, a.Took)
 	cancel()
 	if a.Err != nil && t.Ctx.Err() != nil && lifecycle.IsTerminal(a.Err) {
 		// It says nothing about the primary, so it must not park the key: nobody would record that it is.

@@ -36,6 +36,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 			return false
 		},
 		Removed: e.leaseRemoved,
+		Holder:  func(identity string) { e.leadership.holder.Store(&identity) },
 		Report:  e.leaseHealth.Report,
 	}, lead)
 	if err != nil {

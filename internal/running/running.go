@@ -24,6 +24,7 @@ type Table struct {
 	mu             sync.Mutex
 	oldest, newest *Run // in the order in which they began
 	workers        []*Worker
+	ended          *[endedKept]Ended // see Keep; nil before the first
 }
 
 // Worker is a goroutine that reconciles one key after another.
@@ -81,6 +82,10 @@ func (t *Table) Begin(r *Run) {
 func (t *Table) End(r *Run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.endLocked(r)
+}
+
+func (t *Table) endLocked(r *Run) {
 	if r.prev != nil {
 		r.prev.next = r.next
 	} else {

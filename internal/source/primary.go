@@ -182,6 +182,18 @@ func natsKey(key string) string { return strings.Replace(key, "/", ".", 1) }
 // Keys lists the keys in the cache, invalid ones excepted.
 func (s *Primary[T]) Keys() []string { return s.informer().GetStore().ListKeys() }
 
+// InvalidKeys lists the keys whose document does not decode, and those that no primary can have.
+func (s *Primary[T]) InvalidKeys() (keys []string) {
+	namespaced := s.client.Config().Namespaced
+	for key := range s.informer().Invalid() {
+		if namespaced {
+			key = strings.Replace(key, ".", "/", 1)
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
 // Exists tells whether the key is in the cache or invalid.
 func (s *Primary[T]) Exists(key string) bool { return s.informer().Exists(natsKey(key)) }
 
