@@ -80,8 +80,7 @@ func (e *Explanation) waits() string {
 	case Looping:
 		return fmt.Sprintf("Its reconcile wakes itself by its own writes, and is delayed until %s.", at(e.DueAt))
 	case Retry:
-		return fmt.Sprintf("It failed %d times in a row, and is tried again at %s: %s.",
-			e.Failures, at(e.DueAt), e.Error)
+		return fmt.Sprintf("It failed %s, and is tried again at %s: %s.", times(e.Failures), at(e.DueAt), e.Error)
 	case Requeue:
 		return fmt.Sprintf("Its last reconcile asked to be called again at %s.", at(e.DueAt))
 	case Debounced:
@@ -111,7 +110,7 @@ func (e *Explanation) beside() string {
 		fmt.Fprintf(&b, " Somebody asked for it at %s, too.", at(e.UserDueAt))
 	}
 	if e.State != Retry && e.State != Parked && e.Failures > 0 {
-		fmt.Fprintf(&b, " It failed %d times in a row, last: %s.", e.Failures, e.Error)
+		fmt.Fprintf(&b, " It failed %s: %s.", times(e.Failures), e.Error)
 	}
 	if e.Deleting && e.State != Deleting {
 		b.WriteString(" " + e.deleting())
@@ -120,14 +119,17 @@ func (e *Explanation) beside() string {
 }
 
 func (e *Explanation) deleting() string {
+	says := "Its document is gone, and its teardown goes on"
 	switch {
-	case e.StillThereAll > 0:
-		return fmt.Sprintf("Its document is gone, and its teardown goes on: %d of its objects are still there, "+
-			"such as %s.", e.StillThereAll, e.StillThere[0])
-	case e.DueAt.IsZero() && e.State == Deleting:
-		return "Its document is gone and a teardown is owed. Nobody was seen to delete it, so the brake decides first."
+	case e.State == Deleting && e.DueAt.IsZero():
+		says = "Its document is gone, and nobody was seen to delete it: the brake decides about its teardown"
+	case e.State == Held || e.State == Parked || e.State == Standby:
+		says = "Its document is gone, and its teardown is owed"
 	}
-	return "Its document is gone, and its teardown goes on."
+	if e.StillThereAll == 0 {
+		return says + "."
+	}
+	return fmt.Sprintf("%s; of what it owned %d are still there, such as %s.", says, e.StillThereAll, e.StillThere[0])
 }
 
 func (e *Explanation) invalid() string {
@@ -158,6 +160,13 @@ func revision(n uint64) string {
 		return "the teardown"
 	}
 	return fmt.Sprintf("revision %d", n)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times in a row", n)
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -5,9 +5,12 @@ import (
 	"time"
 )
 
-// endedKept is of how many keys the last run is kept. It bounds the memory; a key whose place another one took since
-// has none.
-const endedKept = 512
+// The last run is kept of as many keys as have place: each has one of a few places, and takes the oldest. That bounds
+// the memory.
+const (
+	endedSets   = 128
+	endedPlaces = 8
+)
 
 var endedSeed = maphash.MakeSeed()
 
@@ -20,25 +23,41 @@ type Ended struct {
 
 // Keep is End of a reconcile that took so long. It is kept for LastOf.
 func (t *Table) Keep(r *Run, took time.Duration) {
-	place := maphash.String(endedSeed, r.Key) % endedKept
+	set := maphash.String(endedSeed, r.Key) % endedSets
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.endLocked(r)
 	if t.ended == nil {
-		t.ended = &[endedKept]Ended{}
+		t.ended = &[endedSets][endedPlaces]Ended{}
 	}
-	t.ended[place] = Ended{Key: r.Key, At: r.Since.Add(took), Took: took}
+	places := &t.ended[set]
+	oldest := 0
+	for i := range places {
+		if places[i].Key == r.Key {
+			oldest = i
+			break
+		}
+		if places[i].At.Before(places[oldest].At) {
+			oldest = i
+		}
+	}
+	places[oldest] = Ended{Key: r.Key, At: r.Since.Add(took), Took: took}
 }
 
 // LastOf is the last run of a key that has ended; zero if it is not known any more.
 func (t *Table) LastOf(key string) Ended {
-	place := maphash.String(endedSeed, key) % endedKept
+	set := maphash.String(endedSeed, key) % endedSets
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ended == nil || t.ended[place].Key != key {
+	if t.ended == nil {
 		return Ended{}
 	}
-	return t.ended[place]
+	for _, ended := range t.ended[set] {
+		if ended.Key == key {
+			return ended
+		}
+	}
+	return Ended{}
 }
 
 // Of is the reconcile of a key that is under way; zero if none is.

@@ -24,7 +24,7 @@ type Table struct {
 	mu             sync.Mutex
 	oldest, newest *Run // in the order in which they began
 	workers        []*Worker
-	ended          *[endedKept]Ended // see Keep; nil before the first
+	ended          *[endedSets][endedPlaces]Ended // see Keep; nil before the first
 }
 
 // Worker is a goroutine that reconciles one key after another.
