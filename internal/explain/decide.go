@@ -19,15 +19,16 @@ func (f *facts) stateOf(stream string) (State, time.Time) {
 		return Stopped, time.Time{}
 	case f.run.Key != "":
 		return Running, f.run.Since
-	case q.Running && q.Due != 0:
-		return Handling, time.Time{}
-	case q.Running:
+	case q.Running && !v.Suspended() && v.Presence != source.Invalid: // of those a worker only writes what they are
+		if q.Due != 0 {
+			return Handling, time.Time{}
+		}
 		return Handling, q.ReadyAt
-	case !f.lead.Synced:
+	case !f.lead.Synced && !q.Running:
 		return Starting, time.Time{}
 	case !f.known():
 		return Unknown, time.Time{}
-	case !f.lead.Leads:
+	case !f.lead.Leads && !q.Running:
 		return Standby, time.Time{}
 	case v.Presence == source.Invalid || f.isUnrecordable():
 		return Invalid, f.condition(entity.ReasonInvalid)
