@@ -401,8 +401,12 @@ func (k *modelKey) around(from, to time.Time) string {
 // caused reports whether the driver did something of which no earlier run came. What it did last may have been handled
 // with what it did before, or each by itself.
 func (k *modelKey) caused(run *ranOnce) bool {
-	for i, first := range k.acted {
-		causes, earlier := 0, 0
+	before := slices.IndexFunc(k.acted, func(did action) bool { return did.at.After(run.entered) })
+	if before < 0 {
+		before = len(k.acted)
+	}
+	for i := max(0, before-3); i < before; i++ { // what came earlier has had its runs
+		first, causes, earlier := k.acted[i], 0, 0
 		for _, did := range k.acted[i:] {
 			if did.at.Before(run.entered) && run.ops.Has(did.op) {
 				causes++
@@ -418,9 +422,7 @@ func (k *modelKey) caused(run *ranOnce) bool {
 				earlier++
 			}
 		}
-		if run.ops.Has(first.op) && earlier < causes && !slices.ContainsFunc(k.acted[i:], func(did action) bool {
-			return did.op != first.op && did.at.Before(run.entered) // what came between has had its own runs
-		}) {
+		if run.ops.Has(first.op) && earlier < causes {
 			return true
 		}
 	}

@@ -40,15 +40,16 @@ const keysBatch = 1024
 
 // Keys returns the keys that have a State, in no order. It gives the lock back again and again, so keys that come and
 // go meanwhile may be among them or not.
-func (k *Table) Keys() (keys []string) {
-	if k.size.Load() == 0 {
-		return nil
-	}
+func (k *Table) Keys() (keys []string) { return k.keys(func() {}) }
+
+// keys calls between whenever it does not hold the lock.
+func (k *Table) keys(between func()) (keys []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for key := range k.byKey {
 		if keys = append(keys, key); len(keys)%keysBatch == 0 {
 			k.mu.Unlock() // a range over a map may go on after others have changed it
+			between()
 			k.mu.Lock()
 		}
 	}

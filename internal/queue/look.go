@@ -62,12 +62,16 @@ const keysBatch = 1024
 
 // Keys returns the keys of which the queue knows anything, in no order. It gives the lock back again and again, so keys
 // that come and go meanwhile may be among them or not.
-func (q *Queue) Keys() (keys []string) {
+func (q *Queue) Keys() (keys []string) { return q.keys(func() {}) }
+
+// keys calls between whenever it does not hold the lock.
+func (q *Queue) keys(between func()) (keys []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for key := range q.entries {
 		if keys = append(keys, key); len(keys)%keysBatch == 0 {
 			q.mu.Unlock() // a range over a map may go on after others have changed it
+			between()
 			q.mu.Lock()
 		}
 	}
