@@ -252,7 +252,6 @@ func atRest(t *testing.T, c *Controller[*site]) {
 	})
 }
 
-// TestExplainSaysThatAKeyHasToBeQuietFirst.
 func TestExplainSaysThatAKeyHasToBeQuietFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -268,7 +267,6 @@ func TestExplainSaysThatAKeyHasToBeQuietFirst(t *testing.T) {
 		Says: "It has changed, and is reconciled at T unless it changes again before."})
 }
 
-// TestExplainSaysThatNothingIsDueOfWhatAPredicateHeldBack.
 func TestExplainSaysThatNothingIsDueOfWhatAPredicateHeldBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -348,7 +346,6 @@ func TestExplainSaysThatAKeyWaitsForItsOwnWrites(t *testing.T) {
 	explained(t, c, "home", StateCalm)
 }
 
-// TestExplainSaysWhichAPIAKeyWaitsFor.
 func TestExplainSaysWhichAPIAKeyWaitsFor(t *testing.T) {
 	t.Parallel()
 	w := newCloudWorld(t, withInterval(notInATest), nil)
@@ -443,7 +440,6 @@ func TestExplainSaysWhatIsStillThereOfATeardown(t *testing.T) {
 	explained(t, c, "home", StateUnknown)
 }
 
-// TestExplainSaysWhatTheBrakeHolds.
 func TestExplainSaysWhatTheBrakeHolds(t *testing.T) {
 	t.Parallel()
 	m := newWorld(t).filled()
