@@ -301,6 +301,7 @@ var steps = map[string]func(k *modelKey){
 	},
 	"is deleted": func(k *modelKey) {
 		k.next.Store("succeeds")
+		k.act(OperationResync) // if the end of its record is told when it exists again
 		k.act(OperationDelete)
 		if err := k.kv("sites").Delete(k.t.Context(), k.key); err != nil {
 			k.t.Error(err)
@@ -405,7 +406,7 @@ func (k *modelKey) caused(run *ranOnce) bool {
 	if before < 0 {
 		before = len(k.acted)
 	}
-	for i := max(0, before-3); i < before; i++ { // what came earlier has had its runs
+	for i := max(0, before-4); i < before; i++ { // what came earlier has had its runs
 		first, causes, earlier := k.acted[i], 0, 0
 		for _, did := range k.acted[i:] {
 			if did.at.Before(run.entered) && run.ops.Has(did.op) {

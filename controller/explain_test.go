@@ -412,6 +412,7 @@ func TestExplainSaysWhatIsStillThereOfATeardown(t *testing.T) {
 	must(t, sites.Create(t.Context(), siteWithPages("home", 1)))
 	n := explained(t, c, "home", StateCalm).Revision
 	must(t, sites.Delete(t.Context(), "home"))
+	eventually(t, "its event has come", func() bool { return !c.Explain("home").DueAt.IsZero() })
 	e := explained(t, c, "home", StateDeleting)
 	if len(e.StillThere) != 1 {
 		t.Fatalf("still there: %v", e.StillThere)
