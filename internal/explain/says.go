@@ -122,8 +122,8 @@ func (e *Explanation) deleting() string {
 	says := "Its document is gone, and its teardown goes on"
 	switch {
 	case e.State == Deleting && e.DueAt.IsZero():
-		says = "Its document is gone, and its teardown is owed: its event is on the way, or nobody was seen to delete " +
-			"it and the brake decides"
+		says = "Its document is gone, and its teardown is owed: its event is on the way, or nobody was seen to " +
+			"delete it and the brake decides"
 	case e.State == Held || e.State == Parked || e.State == Standby:
 		says = "Its document is gone, and its teardown is owed"
 	}
