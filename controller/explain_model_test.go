@@ -207,7 +207,11 @@ func (k *modelKey) settle() {
 
 // steps are what a driver does, each with what Explain has to say, and what then has to happen.
 var steps = map[string]func(k *modelKey){
-	"calm": func(k *modelKey) { k.rests(StateCalm) },
+	"calm": func(k *modelKey) { // an event of what was done before may be late: checkWhatHappened knows
+		for range 5 {
+			k.ask()
+		}
+	},
 	"fails": func(k *modelKey) {
 		k.put("fails", false)
 		e := k.becomes(StateRetry)
@@ -547,5 +551,4 @@ func (m *model) brakes() {
 			k.becomes(StateUnknown)
 		}
 	}
-	back.rests(StateCalm)
 }
