@@ -11,7 +11,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/klog/v2"
 )
 
@@ -289,11 +288,5 @@ func (b *breaker) err() error {
 	return fmt.Errorf("the API of %s is away: %w", b.source.kind, b.reason)
 }
 
-// Message implements Waiter. It is always the same. If it said why the API is away, the records of all keys would be
-// written anew each time that the breaker opens. Stats and the log say why.
-func (b *breaker) Message() string {
-	return record.WaitsFor + "the API of " + b.source.kind + ", which is away"
-}
-
-// Away implements Waiter.
-func (b *breaker) Away() bool { return true }
+// Awaits implements Waiter.
+func (b *breaker) Awaits() (kind string, away bool) { return b.source.kind, true }

@@ -55,7 +55,7 @@ func TestAKeyWaitsWhileTheAPIIsAwayAndIsResumedWithAllItsOperations(t *testing.T
 		for _, op := range []operation.Operation{operation.Put, operation.Secondary} {
 			_, _, err := c.gate("home").Enter(t.Context())
 			waiter := c.set.WaiterFor("home", err)
-			if waiter == nil || !waiter.Away() {
+			if waiter == nil || !isAway(waiter) {
 				t.Fatalf("%v: it waits for %v", err, waiter)
 			}
 			waiter.Wait(queue.Item{Key: "home", Ops: operation.Of(op)}, err)
@@ -100,7 +100,7 @@ func TestACallThatWaitedForItsTurnIsRefusedIfTheAPIWentAwayMeanwhile(t *testing.
 				c.api.set(errAway)
 				c.gate("other").Report(errAway)
 				err := <-entered
-				if waiter := c.set.WaiterFor("home", err); waiter == nil || !waiter.Away() || !isRefusal(err) {
+				if waiter := c.set.WaiterFor("home", err); waiter == nil || !isAway(waiter) || !isRefusal(err) {
 					t.Errorf("it entered with %v and waits for %v, want a refusal", err, waiter)
 				}
 				if took := time.Since(start); took != 500*time.Millisecond {
@@ -179,7 +179,7 @@ func TestAKeyWhoseTurnWouldBeLongInComingComesBackLater(t *testing.T) {
 	inBubble(t, external.Config{Rate: 0.01, Burst: 1}, func(t *testing.T, c *controller) { // one turn, for the list
 		_, _, err := c.gate("home").Enter(t.Context())
 		waiter := c.set.WaiterFor("home", err)
-		if waiter == nil || waiter.Away() {
+		if waiter == nil || isAway(waiter) {
 			t.Fatalf("%v: it waits for %v", err, waiter)
 		}
 		waiter.Wait(queue.Item{Key: "home", Ops: operation.Of(operation.Put)}, err)
@@ -277,4 +277,9 @@ func (c *controller) gate(key string) external.Gate {
 		c.t.Fatal("nothing stands before the API")
 	}
 	return g
+}
+
+func isAway(w Waiter) bool {
+	_, away := w.Awaits()
+	return away
 }

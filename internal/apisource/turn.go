@@ -11,7 +11,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/internal/record"
 )
 
 // turnPatience is how long a worker is held for the turn of a call. Where an API is called more often than its rate
@@ -31,13 +30,8 @@ func (t *turnError) Error() string {
 // Wait implements Waiter.
 func (t *turnError) Wait(it queue.Item, _ error) { t.source.shared.Host.RetryAfter(it, t.after) }
 
-// Message implements Waiter.
-func (t *turnError) Message() string {
-	return record.WaitsFor + "a turn at the API of " + t.source.kind + ", whose rate is limited"
-}
-
-// Away implements Waiter.
-func (t *turnError) Away() bool { return false }
+// Awaits implements Waiter.
+func (t *turnError) Awaits() (kind string, away bool) { return t.source.kind, false }
 
 // turn waits for the turn of one call, however long, and returns the context of the call.
 func (s *Source) turn(ctx context.Context) (context.Context, context.CancelFunc, error) {

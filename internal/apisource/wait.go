@@ -12,10 +12,9 @@ import (
 type Waiter interface {
 	// Wait lets the key wait, with the operations of this attempt. err is the attempt's.
 	Wait(it queue.Item, err error)
-	// Message is what the key's condition says.
-	Message() string
-	// Away tells whether the key waits for an API that is away. If not, it waits for a turn under a rate limit.
-	Away() bool
+	// Awaits says for the API of which kind the key waits, and whether that is away. If not, the key waits for a turn
+	// under its rate limit.
+	Awaits() (kind string, away bool)
 }
 
 // refusal is the reason of a call that was not made because the breaker is open. It says nothing new about the API.

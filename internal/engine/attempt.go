@@ -73,7 +73,7 @@ func (e *Engine) Call(
 			Waits:    a.Waits != nil, RequeueAfter: a.Requeue,
 		})
 	}
-	e.running.End(run) // an observer that does not return is a reconcile that is stuck
+	e.running.Keep(run, a.Took) // an observer that does not return is a reconcile that is stuck
 	cancel()
 	return a, nil
 }

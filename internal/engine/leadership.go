@@ -11,8 +11,9 @@ import (
 
 // leadership is whether this replica works, waits for the lease, or stops.
 type leadership struct {
-	leads    atomic.Bool // a term has begun and is not over
-	stopping atomic.Bool // the controller stops
+	leads    atomic.Bool            // a term has begun and is not over
+	stopping atomic.Bool            // the controller stops
+	holder   atomic.Pointer[string] // who held the lease when it was read last; nil: it was not read
 
 	mu    sync.RWMutex
 	waits bool // for the lease, with warm caches

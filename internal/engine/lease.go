@@ -37,6 +37,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 			return false
 		},
 		Removed: e.leaseRemoved,
+		Holder:  func(identity string) { e.leadership.holder.Store(&identity) },
 		Report:  e.leaseHealth.Report,
 	}
 	apply := func(ctx context.Context) error { return lease.Run(ctx, cfg, lead) }

@@ -13,6 +13,7 @@ type primary interface {
 	source.Source
 	View(key string) view
 	Keys() []string
+	InvalidKeys() []string
 	CheckKey(key string) error
 	Exists(key string) bool
 	Confirm(ctx context.Context, key string) (entity.Presence, error)

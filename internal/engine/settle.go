@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/failures"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
@@ -31,6 +32,8 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 	case lifecycle.Anchored:
 		e.queue.AddAfter(it.Key, it.Ops, queue.Secondary, 0, queue.RetryDelay)
 	case lifecycle.Waiting:
+		kind, away := o.Attempt.Waits.Awaits()
+		e.keys.NoteAwaits(it.Key, kind, away)
 		o.Attempt.Waits.Wait(queue.Item{Key: it.Key, Ops: o.Ops, Prio: it.Prio, Added: it.Added}, o.Attempt.Err)
 	case lifecycle.Failed:
 		e.settleFailure(t, it, o)
@@ -100,7 +103,9 @@ func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	e.keys.Change(it.Key, func(s *keytable.State) {
 		s.Failures++
 		failures = s.Failures
-		o.Attempt.News = s.Told.Tell(time.Now(), failures, o.Attempt.Err)
+		var message string
+		message, o.Attempt.News = s.Told.Tell(time.Now(), failures, o.Attempt.Err)
+		s.Fails(lifecycle.WithoutOwners(message, o.Attempt.Err))
 		if unanswered != nil {
 			s.Unanswered = unanswered
 		}
@@ -139,9 +144,13 @@ func (e *Engine) chosenDelay(
 
 func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 	parked := o.Parked
-	e.keys.Change(it.Key, func(s *keytable.State) { s.Parked, s.Failures = &parked, 0 })
-	o.Attempt.News = true
+	parked.Since = time.Now()
 	_, message := failures.Reason(o.Attempt.Err)
+	e.keys.Change(it.Key, func(s *keytable.State) {
+		s.Parked, s.Failures = &parked, 0
+		s.Fails(lifecycle.WithoutOwners(message, o.Attempt.Err))
+	})
+	o.Attempt.News = true
 	e.event(o.Subject, eventWarning, entity.ReasonTerminal, message)
 	e.APIs.Attempted(it.Key, false)
 }
@@ -164,6 +173,7 @@ func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecy
 			s.Parked = nil
 		}
 		s.RecordFailures++
+		s.Fails(foreign.Message(o.Err.Error()), false)
 		failures = s.RecordFailures
 	})
 	delay := e.backoff.Delay(failures)
@@ -189,6 +199,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	e.keys.Change(it.Key, func(s *keytable.State) {
 		s.Parked = nil // or nothing would ever say that it is
 		s.Refusals++
+		s.Fails(foreign.Message(o.Err.Error()), false)
 		refusals = s.Refusals
 	})
 	delay := e.backoff.Delay(refusals)

@@ -30,6 +30,7 @@ func (e *Engine) work(t *lifecycle.Term) {
 		}
 		worker.Take(it.Key)
 		it = e.APIs.Take(it)
+		e.keys.EndAwaits(it.Key)
 		o := e.handle(t, it)
 		e.settle(t, it, &o)
 		worker.Take("")

@@ -32,15 +32,17 @@ type Told struct {
 	at   time.Time
 }
 
-// Tell reports whether the failure is to be told; attempt counts from 1. Then it notes that it was.
-func (t *Told) Tell(now time.Time, attempt int, err error) bool {
-	kind := kindOf(err)
+// Tell reports whether the failure is to be told; attempt counts from 1. Then it notes that it was. message is that of
+// Reason.
+func (t *Told) Tell(now time.Time, attempt int, err error) (message string, news bool) {
+	_, message = Reason(err)
+	kind := kindOf(message)
 	another := kind != t.kind && now.Sub(t.at) >= changePause
 	if !Doubled(attempt) && !another {
-		return false
+		return message, false
 	}
 	t.kind, t.at = kind, now
-	return true
+	return message, true
 }
 
 // Doubled reports whether attempts have doubled since they were told last: at 1, 2, 4, 8 and so on.
@@ -56,9 +58,8 @@ func Reason(err error) (reason, message string) {
 
 var seed = maphash.MakeSeed()
 
-// kindOf is the same for errors that differ in their numbers alone: a revision, a port, a duration, an address.
-func kindOf(err error) uint64 {
-	_, message := Reason(err)
+// kindOf is the same for messages that differ in their numbers alone: a revision, a port, a duration, an address.
+func kindOf(message string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	digit := false

@@ -17,7 +17,7 @@ func TestTheSameFailureIsToldEachTimeThatTheAttemptsHaveDoubled(t *testing.T) {
 		var attempts []int
 		for attempt := 1; attempt <= 100; attempt++ {
 			err := fmt.Errorf("dial 10.0.0.%d:4222: refused after %v", attempt, time.Duration(attempt)*time.Millisecond)
-			if told.Tell(time.Now(), attempt, err) {
+			if _, news := told.Tell(time.Now(), attempt, err); news {
 				attempts = append(attempts, attempt)
 			}
 			time.Sleep(time.Minute)
@@ -35,7 +35,7 @@ func TestAnotherFailureIsToldButNotMoreThanOneASecond(t *testing.T) {
 		kinds := []error{errors.New("refused"), errors.New("not allowed")}
 		n := 0
 		for attempt := 1; attempt <= 1000; attempt++ {
-			if told.Tell(time.Now(), attempt, kinds[attempt%2]) {
+			if _, news := told.Tell(time.Now(), attempt, kinds[attempt%2]); news {
 				n++
 			}
 			time.Sleep(10*time.Millisecond + time.Microsecond)

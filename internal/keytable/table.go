@@ -29,8 +29,12 @@ type State struct {
 	Failures, RecordFailures, Refusals int
 	// Told is what was told of Failures; it is zero when they are.
 	Told failures.Told
+	// Trouble is the last error, while any of the counts above is not 0, and while the key is parked.
+	Trouble Trouble
 	// Parked is set after a terminal error, until the primary changes.
 	Parked *Parked
+	// Awaits is what the key waits for without having failed, from when it began to until it is handed out.
+	Awaits Awaits
 	// Deleted is the delete of the primary, as this process observed it, until the teardown is over.
 	Deleted *ObservedDelete
 	// DeletedAnchor is an anchor that somebody deleted by hand, until it is written again. A reconcile would write it
@@ -66,6 +70,24 @@ type State struct {
 type Parked struct {
 	Presence source.Presence
 	Object   metav1.Object
+	Since    time.Time
+}
+
+func (p *Parked) isAt(v source.View) bool { return p.Presence == v.Presence && p.Object == v.Object }
+
+// Trouble is an error in words that may be shown to everybody who may ask about the key.
+type Trouble struct {
+	Error string
+	Since time.Time // of the first error since all went well
+	// AwaitsName says that the key wants a name that somebody else has.
+	AwaitsName bool
+}
+
+// Awaits is the API that a key waits for: it is Away, or the key waits for a turn under its rate limit.
+type Awaits struct {
+	Kind  string
+	Away  bool
+	Since time.Time
 }
 
 // Unanswered names the API server that did not answer. Server is 0 if the error does not tell.
@@ -77,7 +99,7 @@ const manyKeys = 10_000
 // Table holds the State of the keys that have one. The zero Table is ready for use. While it is empty, reads take no
 // lock. A State that becomes zero is dropped. All methods may be called concurrently.
 type Table struct {
-	size, watched atomic.Int64 // of byKey, and watching
+	size, watched, awaited atomic.Int64 // of byKey, watching, and awaiting
 
 	mu              sync.Mutex
 	byKey           map[string]*State
@@ -86,6 +108,7 @@ type Table struct {
 	looping         int
 	owed            int
 	watching        int         // keys that have a Loop
+	awaiting        int         // keys that have Awaits
 	tidied          time.Time   // the Loops, see Watch
 	writing         int         // keys that have writes
 	wrote           []keyWrites // those to look at whether the caches show them, the oldest first
@@ -140,6 +163,9 @@ func (k *Table) applyLocked(key string, s *State, f func(*State)) {
 	f(s)
 	if s.Failures == 0 {
 		s.Told = failures.Told{}
+		if s.RecordFailures+s.Refusals == 0 && s.Parked == nil {
+			s.Trouble = Trouble{}
+		}
 	}
 	k.tallyLocked(s, 1)
 	if *s == (State{}) {
@@ -156,6 +182,7 @@ func (k *Table) applyLocked(key string, s *State, f func(*State)) {
 	}
 	k.size.Store(int64(len(k.byKey)))
 	k.watched.Store(int64(k.watching))
+	k.awaited.Store(int64(k.awaiting))
 }
 
 func (k *Table) tallyLocked(s *State, by int) {
@@ -176,6 +203,9 @@ func (k *Table) tallyLocked(s *State, by int) {
 	}
 	if s.writes != nil {
 		k.writing += by
+	}
+	if s.Awaits.Kind != "" {
+		k.awaiting += by
 	}
 }
 
@@ -212,7 +242,7 @@ func (k *Table) StaysParked(key string, v source.View, ops operation.Operations)
 	if parked == nil {
 		return false
 	}
-	if *parked == (Parked{v.Presence, v.Object}) && !ops.WakesParked() {
+	if parked.isAt(v) && !ops.WakesParked() {
 		return true
 	}
 	k.Amend(key, func(s *State) { s.Parked = nil })

@@ -185,7 +185,7 @@ func TestAKeyStaysParkedUntilItsPrimaryChangesOrItIsAskedFor(t *testing.T) {
 		if keys.StaysParked("a", test.view, test.ops) {
 			t.Error("a key is parked that never was")
 		}
-		keys.Change("a", func(s *State) { s.Parked = &Parked{same.Presence, same.Object} })
+		keys.Change("a", func(s *State) { s.Parked = &Parked{Presence: same.Presence, Object: same.Object} })
 		for range 2 { // what woke once is not parked again
 			if got := keys.StaysParked("a", test.view, test.ops); got != test.want {
 				t.Errorf("with %s it stays parked: %v, want %v", test.what, got, test.want)

@@ -60,6 +60,9 @@ type Config struct {
 	// Removed may tell that the key was seen to vanish: the holder looks at once. It may be nil.
 	Removed <-chan struct{}
 
+	// Holder is told who holds the lease, each time that the key was read or written; "" if nobody does. It may be nil.
+	Holder func(identity string)
+
 	// Report is called after requests, by one goroutine at a time: nil if the lease was written, or is another's, else
 	// why it cannot be read or written. A read before a write tells nothing. It may be nil.
 	Report func(ctx context.Context, err error)
@@ -259,10 +262,13 @@ func (e *elector) store(ctx context.Context, r record, revision uint64) (version
 	return version{record: r, revision: revision, at: sent}, err
 }
 
-// known notes that the key, or its delete marker, is or was at a revision.
+// known notes that the key, or its delete marker, is at a revision.
 func (e *elector) known(revision uint64, r record) {
 	if revision != 0 {
 		e.leaveAlone = max(e.leaveAlone, e.Timing.Duration, r.duration())
+		if e.Holder != nil {
+			e.Holder(r.HolderIdentity)
+		}
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -125,6 +127,41 @@ func OnlyAwaitsName(err error) bool {
 	}
 	within := errors.Unwrap(err)
 	return within != nil && OnlyAwaitsName(within)
+}
+
+// awaitsAPI is what the condition says of a key that waits for an API. It is always the same. If it said why the API is
+// away, the records of all keys would be written anew each time that it goes away. Stats and the log say why.
+func awaitsAPI(kind string, away bool) string {
+	if away {
+		return record.WaitsFor + "the API of " + kind + ", which is away"
+	}
+	return record.WaitsFor + "a turn at the API of " + kind + ", whose rate is limited"
+}
+
+// ownedByOthers stands for the text of an error that names an owner.
+const ownedByOthers = "a name that it wants is somebody else's; use another name"
+
+// WithoutOwners returns message, which is the text of err, without what it says of the owners of names that somebody
+// else has. names is true if err is about such a name.
+func WithoutOwners(message string, err error) (without string, names bool) {
+	if _, ok := err.(awaitsName); ok {
+		without = strings.ReplaceAll(message, foreign.Message(err.Error()), ownedByOthers)
+		if without == message { // it was cut short, or is there in other words
+			without = ownedByOthers
+		}
+		return without, true
+	}
+	switch within := err.(type) {
+	case interface{ Unwrap() error }:
+		return WithoutOwners(message, within.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range within.Unwrap() {
+			one := false
+			message, one = WithoutOwners(message, err)
+			names = names || one
+		}
+	}
+	return message, names
 }
 
 // failureOf is what the condition says of an attempt that failed. What has the name that a key wants may change from

@@ -135,8 +135,10 @@ func (r *RecordedLife) WriteOutcome(
 	case came == Waiting:
 		// A primary that is reconciled stays so while it waits for a turn, or a resync of all would write each record
 		// twice.
-		if a.Waits.Away() || !anchors.Reconciled(before, v) {
-			condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, a.Waits.Message(), v.Revision)
+		kind, away := a.Waits.Awaits()
+		if away || !anchors.Reconciled(before, v) {
+			waits := awaitsAPI(kind, away)
+			condition = record.Condition(metav1.ConditionFalse, entity.ReasonRetrying, waits, v.Revision)
 		}
 	case came == Terminal:
 		condition = record.Condition(metav1.ConditionFalse, entity.ReasonTerminal, a.Err.Error(), v.Revision)

@@ -24,6 +24,7 @@ const (
 type timer struct {
 	entry *entry
 	due   time.Duration // on the queue's clock
+	since time.Duration // when it was set first
 	seq   uint64        // equal dues fire in the order in which they were set
 	index int           // in the heap
 	ops   operation.Operations
@@ -64,6 +65,7 @@ func (ts *timers) set(t *timer, due, now time.Duration) {
 	ts.seq++
 	t.due, t.seq = due, ts.seq
 	if t.index < 0 {
+		t.since = now
 		heap.Push(&ts.heap, t)
 	} else {
 		heap.Fix(&ts.heap, t.index)

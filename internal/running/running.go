@@ -25,6 +25,7 @@ type Table struct {
 	oldest, newest *Run // in the order in which they began
 	spare          *Run // to be used again: a Run costs no memory, and is warm
 	workers        []*Worker
+	ended          *[endedSets][endedPlaces]Ended // see Keep; nil before the first
 }
 
 // Worker is a goroutine that reconciles one key after another.
@@ -89,6 +90,10 @@ func (t *Table) Begin(key string, since time.Time, attempt int) *Run {
 func (t *Table) End(r *Run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.endLocked(r)
+}
+
+func (t *Table) endLocked(r *Run) {
 	if r.prev != nil {
 		r.prev.next = r.next
 	} else {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +16,8 @@ type nameSource interface {
 	AwaitName(object, primary string) (news bool)
 	// ForgetNames forgets all names that a primary waits for.
 	ForgetNames(primary string)
+	// AwaitedBy returns the names that a primary waits for, in no order.
+	AwaitedBy(primary string) (objects []string)
 }
 
 // AwaitName has a primary wait for somebody's object in a place to go. If that is news the primary has to look at the
@@ -33,6 +36,23 @@ func ForgetNames(sources []Source, primary string) {
 	for _, s := range sources {
 		if s, ok := s.(nameSource); ok {
 			s.ForgetNames(primary)
+		}
+	}
+}
+
+// AwaitedNames iterates over the names that a primary waits for, each with the source that it is in.
+func AwaitedNames(sources []Source, primary string) iter.Seq2[Source, string] {
+	return func(yield func(Source, string) bool) {
+		for _, s := range sources {
+			named, ok := s.(nameSource)
+			if !ok {
+				continue
+			}
+			for _, object := range named.AwaitedBy(primary) {
+				if !yield(s, object) {
+					return
+				}
+			}
 		}
 	}
 }
@@ -88,6 +108,16 @@ func (n *Names) Freed(obj metav1.Object) (primaries []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.removeLocked(n.byObject, n.byPrimary, ObjectKey(obj))
+}
+
+// AwaitedBy implements nameSource.
+func (n *Names) AwaitedBy(primary string) (objects []string) {
+	if n.size.Load() == 0 {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.byPrimary[primary].UnsortedList()
 }
 
 // ForgetNames implements nameSource.

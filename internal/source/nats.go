@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -18,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -284,33 +282,4 @@ func (s *NATS[T]) Remove(ctx context.Context, obj metav1.Object) error {
 		return nil
 	}
 	return err
-}
-
-// ObjectKey is client-go's key of an object: "name" or "namespace/name".
-func ObjectKey(obj metav1.Object) string {
-	return cache.ObjectName{Namespace: obj.GetNamespace(), Name: obj.GetName()}.String()
-}
-
-// StoreObjects lists what a cache holds. The objects must not be modified.
-func StoreObjects(store cache.Store) []metav1.Object {
-	items := store.List()
-	objects := make([]metav1.Object, 0, len(items))
-	for _, item := range items {
-		if obj, ok := item.(metav1.Object); ok {
-			objects = append(objects, obj)
-		}
-	}
-	return objects
-}
-
-// IsReserved tells whether a key of the status bucket is one of the runtime's own.
-func IsReserved(key string) bool { return strings.HasPrefix(key, entity.ReservedPrefix) }
-
-// MetaObject unwraps what an informer hands to its handlers.
-func MetaObject(obj any) (metav1.Object, bool) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	accessor, err := meta.Accessor(obj)
-	return accessor, err == nil
 }

@@ -144,22 +144,6 @@ func (s *Primary[T]) deleted(ctx context.Context, gone any) {
 	})
 }
 
-// askedOfRuntime tells whether what the document asks of the runtime has changed. That is no business of predicates.
-func askedOfRuntime(before, after metav1.Object) bool {
-	old, now := before.GetAnnotations(), after.GetAnnotations()
-	return old[entity.DeletionPolicyAnnotation] != now[entity.DeletionPolicyAnnotation] ||
-		old[entity.SuspendAnnotation] != now[entity.SuspendAnnotation]
-}
-
-// longestPolicy is more than any deletion policy has. What a document says goes into its record.
-const longestPolicy = 64
-
-// DeletionPolicy is what a document says is to become of what its primary owns.
-func DeletionPolicy(document metav1.Object) string {
-	policy := document.GetAnnotations()[entity.DeletionPolicyAnnotation]
-	return policy[:min(len(policy), longestPolicy)]
-}
-
 // View tells what the cache knows of a key.
 func (s *Primary[T]) View(key string) View {
 	informer := s.informer()
@@ -203,6 +187,18 @@ func natsKey(key string) string { return strings.Replace(key, "/", ".", 1) }
 
 // Keys lists the keys in the cache, invalid ones excepted.
 func (s *Primary[T]) Keys() []string { return s.informer().GetStore().ListKeys() }
+
+// InvalidKeys lists the keys whose document does not decode, and those that no primary can have.
+func (s *Primary[T]) InvalidKeys() (keys []string) {
+	namespaced := s.client.Config().Namespaced
+	for key := range s.informer().Invalid() {
+		if namespaced {
+			key = strings.Replace(key, ".", "/", 1)
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
 
 // Exists tells whether the key is in the cache or invalid.
 func (s *Primary[T]) Exists(key string) bool { return s.informer().Exists(natsKey(key)) }

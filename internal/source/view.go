@@ -32,3 +32,19 @@ type View struct {
 func (v View) Suspended() bool {
 	return v.Object != nil && v.Object.GetAnnotations()[entity.SuspendAnnotation] == "true"
 }
+
+// askedOfRuntime tells whether what the document asks of the runtime has changed. That is no business of predicates.
+func askedOfRuntime(before, after metav1.Object) bool {
+	old, now := before.GetAnnotations(), after.GetAnnotations()
+	return old[entity.DeletionPolicyAnnotation] != now[entity.DeletionPolicyAnnotation] ||
+		old[entity.SuspendAnnotation] != now[entity.SuspendAnnotation]
+}
+
+// longestPolicy is more than any deletion policy has. What a document says goes into its record.
+const longestPolicy = 64
+
+// DeletionPolicy is what a document says is to become of what its primary owns.
+func DeletionPolicy(document metav1.Object) string {
+	policy := document.GetAnnotations()[entity.DeletionPolicyAnnotation]
+	return policy[:min(len(policy), longestPolicy)]
+}

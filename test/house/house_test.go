@@ -87,12 +87,13 @@ var mayImport = map[string][]string{
 	"internal/resync":        {"internal/counts"},
 	"internal/observing":     {"internal/counts"},
 	"internal/telling":       {"internal/lifecycle"},
+	"internal/explain":       {"internal/lifecycle", "internal/running"},
 	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
 	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
 		"internal/asyncwrites", "internal/attempts", "internal/checks", "internal/counts", "internal/current",
-		"internal/hosted", "internal/kubesource", "internal/lifecycle", "internal/netpoll", "internal/observing", "internal/running",
-		"internal/prune", "internal/resync", "internal/telling",
+		"internal/explain", "internal/hosted", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
+		"internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
 	},
 
 	// What users import.

@@ -1,0 +1,70 @@
+package controller
+
+import (
+	"iter"
+
+	"github.com/nagi-runtime/nagi/internal/explain"
+)
+
+// KeyState is what a key does now, in one word: one of the constants below.
+type KeyState = explain.State
+
+// The states of keys. Of several things that are true at once the state is the one that decides what happens next.
+const (
+	StateMalformed    = explain.Malformed    // the bucket cannot have such a key
+	StateUnknown      = explain.Unknown      // there is neither a document nor a record, and nothing is due
+	StateStopped      = explain.Stopped      // Run was not called, or has ended
+	StateStarting     = explain.Starting     // the caches are not complete, or the term has not begun
+	StateStandby      = explain.Standby      // another replica works: see Leader
+	StateRunning      = explain.Running      // Reconcile is called: see RunningSince
+	StateHandling     = explain.Handling     // a worker writes its record, or deletes what it owned
+	StateInvalid      = explain.Invalid      // its document does not decode: see Invalid
+	StateUnreadable   = explain.Unreadable   // its record cannot be read, and nothing happens until it is mended
+	StateSuspended    = explain.Suspended    // its document asks not to be reconciled
+	StateHeld         = explain.Held         // the brake holds its delete
+	StateParked       = explain.Parked       // the last attempt failed for good: see Error and ParkedRevision
+	StateReady        = explain.Ready        // it waits for a worker: see ReadySince and Priority
+	StateAPI          = explain.API          // it waits for an external API that is away: see AwaitsAPI
+	StateTurn         = explain.Turn         // it waits for a turn under a rate limit: see AwaitsTurn
+	StateOwnWrites    = explain.OwnWrites    // it waits until the caches show what its last reconcile wrote
+	StateName         = explain.Name         // it wants a name that somebody else has, and is tried again: see DueAt
+	StateLooping      = explain.Looping      // its own writes wake it again and again, and it is delayed
+	StateRetry        = explain.Retry        // it failed, and is tried again: see DueAt, Failures and Error
+	StateRequeue      = explain.Requeue      // the last reconcile asked for it with RequeueAfter: see DueAt
+	StateDebounced    = explain.Debounced    // it changed a moment ago, and has to be quiet first: see DueAt
+	StateDeleting     = explain.Deleting     // its document is gone, and its teardown goes on: see StillThere
+	StateDelayed      = explain.Delayed      // only an EnqueueAfter is pending: see UserDueAt
+	StateArriving     = explain.Arriving     // the caches are about to show its document or its record
+	StateUnreconciled = explain.Unreconciled // nothing is due: its event is on the way, or a predicate held it back
+	StateCalm         = explain.Calm         // its document is reconciled as it is, and nothing is due
+)
+
+// Explanation says why a key is where it is. The services API sends it as it is. See the package it comes from.
+type Explanation = explain.Explanation
+
+// Explain says what becomes of a key, and why. It asks no server, and may be called at any time, by several goroutines.
+func (c *Controller[T]) Explain(key string) Explanation { return c.engine.Explainer().Explain(key) }
+
+// Keys explains the keys that are in one of the states, in the order of the alphabet; without states all that are
+// known. No lock is held while it goes on. A key that comes meanwhile may be missing; one that has left the state is
+// left out.
+func (c *Controller[T]) Keys(states ...KeyState) iter.Seq[Explanation] {
+	return c.KeysAfter("", states...)
+}
+
+// KeysAfter is Keys from behind a key on, to go on where a page has ended.
+func (c *Controller[T]) KeysAfter(key string, states ...KeyState) iter.Seq[Explanation] {
+	return c.engine.Explainer().Each(key, states...)
+}
+
+// TopKeys returns the n first of Keys in an order, such as OldestFirst: the ten that wait longest for a worker are
+// c.TopKeys(10, OldestFirst, StateReady), the ten that fail most c.TopKeys(10, MostFailingFirst).
+func (c *Controller[T]) TopKeys(n int, order func(a, b Explanation) int, states ...KeyState) []Explanation {
+	return explain.Top(c.Keys(states...), n, order)
+}
+
+// OldestFirst orders by how long keys have been in their state; those of which that is not known come last.
+func OldestFirst(a, b Explanation) int { return explain.OldestFirst(a, b) }
+
+// MostFailingFirst orders by how often keys failed in a row.
+func MostFailingFirst(a, b Explanation) int { return explain.MostFailingFirst(a, b) }

@@ -1,0 +1,23 @@
+package engine
+
+import "github.com/nagi-runtime/nagi/internal/explain"
+
+// Explainer explains the keys of this controller.
+func (e *Engine) Explainer() *explain.Explainer {
+	return &explain.Explainer{
+		Queue: e.queue, Keys: &e.keys, Running: &e.running, Primary: e.primary, WellFormed: e.WellFormed,
+		Sources: e.sources, Lead: e.leading, Records: e.records, Brake: e.brake, Teardown: e.teardown,
+	}
+}
+
+// leading tells whether this replica works.
+func (e *Engine) leading() explain.Lead {
+	lead := explain.Lead{Started: e.started.Load(), Leads: e.Leads(), Stopped: e.queue.Closed()}
+	e.leadership.mu.RLock()
+	lead.Synced = lead.Leads || e.leadership.waits
+	e.leadership.mu.RUnlock()
+	if holder := e.leadership.holder.Load(); holder != nil {
+		lead.Holder = *holder
+	}
+	return lead
+}

@@ -1,0 +1,133 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+)
+
+// mostNamed is how many objects an answer names.
+const mostNamed = 10
+
+// Explain says what becomes of a key.
+func (x *Explainer) Explain(key string) Explanation {
+	if !x.WellFormed(key) {
+		e := Explanation{Key: foreign.Text(key), State: Malformed}
+		e.Says = e.sentence()
+		return e
+	}
+	f := x.look(key)
+	stream := x.Primary.StreamID()
+	e := Explanation{Key: key, Revision: f.view.Revision, Leading: f.lead.Leads, Leader: foreign.Text(f.lead.Holder)}
+	e.State, e.Since = f.stateOf(stream)
+	f.addDue(&e)
+	f.addTrouble(&e, stream)
+	f.addRecord(&e, stream)
+	if last := x.Running.LastOf(key); e.ReconciledRevision > 0 || f.unrecorded && !last.At.IsZero() {
+		if !last.At.IsZero() {
+			e.ReconciledAt, e.Took = last.At, last.Took
+		}
+	}
+	if f.failures() > 0 && f.keys.Trouble.AwaitsName {
+		e.AwaitsNames = x.namesFor(key)
+	}
+	if e.Deleting = f.owed(); e.Deleting && x.Teardown != nil {
+		e.StillThere, e.StillThereAll = x.Teardown.StillThere(key, mostNamed)
+	}
+	e.WokenBy = wokenBy[e.State]
+	e.Says = e.sentence()
+	return e
+}
+
+// namesFor names what the key wants and somebody else has.
+func (x *Explainer) namesFor(key string) (names []string) {
+	for s, object := range source.AwaitedNames(x.Sources, key) {
+		names = append(names, s.String()+" "+foreign.Quote(object))
+	}
+	slices.Sort(names)
+	return names[:min(len(names), mostNamed)]
+}
+
+var priorities = [queue.Priorities]string{
+	queue.Background: "background", queue.Secondary: "secondary", queue.Live: "live",
+}
+
+// addDue says what of the key is due, runs, or is delayed.
+func (f *facts) addDue(e *Explanation) {
+	q := &f.queue
+	if q.Due != 0 {
+		e.Priority, e.Reasons, e.ReadySince = priorities[q.Prio], q.Due.String(), q.ReadyAt
+	}
+	if f.run.Key != "" {
+		e.RunningSince, e.Attempt = f.run.Since, f.run.Attempt
+	}
+	if q.Wait.IsSet() {
+		e.DueAt, e.Reasons = q.Wait.Due, q.Wait.Ops.String()
+	}
+	if q.User.IsSet() {
+		e.UserDueAt = q.User.Due
+	}
+}
+
+// addTrouble says what is wrong with the key, and what it waits for.
+func (f *facts) addTrouble(e *Explanation, stream string) {
+	k := &f.keys
+	if e.Failures = f.failures(); e.Failures > 0 {
+		e.Error, e.FailingSince = k.Trouble.Error, k.Trouble.Since
+	}
+	if e.Parked = f.staysParked(); e.Parked {
+		e.Error, e.FailingSince = k.Trouble.Error, k.Trouble.Since
+		e.ParkedRevision = f.view.Revision
+	}
+	switch {
+	case f.view.Presence == source.Invalid:
+		why := entity.WhyInvalid(f.view.Why)
+		why.Revision, why.Stream = f.view.Refused, stream
+		e.Invalid = &why
+	case f.isUnrecordable():
+		e.Invalid = f.record.Invalid
+	}
+	e.Suspended = f.view.Suspended()
+	e.Held = f.held
+	e.AwaitsWrites = !k.AwaitsWrites().IsZero()
+	e.Looping = k.Looping
+	switch resumed := f.queue.Running || f.queue.Due != 0; {
+	case resumed || k.Awaits.Kind == "":
+	case k.Awaits.Away:
+		e.AwaitsAPI = k.Awaits.Kind
+	default:
+		e.AwaitsTurn = k.Awaits.Kind
+	}
+}
+
+// awaitsName is how a condition begins that names the owner of something.
+const awaitsName = record.WaitsFor + "a name"
+
+// addRecord says what the record says. Messages are told where they say what is waited for: others may name owners.
+func (f *facts) addRecord(e *Explanation, stream string) {
+	if f.record == nil {
+		return
+	}
+	if f.record.Stream == stream {
+		e.ReconciledRevision = f.record.ObservedRevision
+	}
+	c := f.reconciledCondition()
+	if deleting := f.deletingCondition(); deleting != nil && f.view.Presence == source.Absent {
+		c = deleting
+	}
+	if c == nil {
+		return
+	}
+	e.Recorded, e.ReconciledAt = foreign.Text(c.Reason), c.LastTransitionTime.Time
+	switch {
+	case strings.HasPrefix(c.Message, awaitsName):
+		e.RecordedMessage = awaitsName + " that somebody else has"
+	case strings.HasPrefix(c.Message, record.WaitsFor):
+		e.RecordedMessage = foreign.Message(c.Message)
+	}
+}

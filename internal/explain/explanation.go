@@ -1,0 +1,91 @@
+// Package explain says of any key what becomes of it: why it waits, and for what.
+//
+// The rule: nothing is kept for it that nobody needs otherwise, and nothing is asked of a server. An answer is what
+// queue, caches and tables say at one moment. Two looks that agree make an answer; while a key moves it is looked at
+// again. It tells nothing of what belongs to others: no owners, no documents, no ids.
+package explain
+
+import (
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+)
+
+// State is what a key does now, in one word. Package controller says what each means.
+type State string
+
+// The states, see package controller.
+const (
+	Malformed    State = "malformed"
+	Unknown      State = "unknown"
+	Stopped      State = "stopped"
+	Starting     State = "starting"
+	Standby      State = "standby"
+	Running      State = "running"
+	Handling     State = "handling"
+	Invalid      State = "invalid"
+	Unreadable   State = "unreadable"
+	Suspended    State = "suspended"
+	Held         State = "held"
+	Parked       State = "parked"
+	Ready        State = "ready"
+	API          State = "api"
+	Turn         State = "turn"
+	OwnWrites    State = "ownwrites"
+	Name         State = "name"
+	Looping      State = "looping"
+	Retry        State = "retry"
+	Requeue      State = "requeue"
+	Debounced    State = "debounced"
+	Deleting     State = "deleting"
+	Delayed      State = "delayed"
+	Arriving     State = "arriving"
+	Unreconciled State = "unreconciled"
+	Calm         State = "calm"
+)
+
+// Explanation says why a key is where it is. Fields that say nothing are zero; several may be set at once. Texts are
+// printable and bounded. They name no owner of what others have, and hold no values of documents, but for what a
+// reconciler puts into its errors.
+type Explanation struct {
+	Key      string    `json:"key"`
+	State    State     `json:"state"`
+	Since    time.Time `json:"since,omitzero"`     // of the state, where that is known
+	Says     string    `json:"says"`               // the same in plain words
+	Revision uint64    `json:"revision,omitempty"` // of the document that decoded last
+
+	Priority     string    `json:"priority,omitempty"`    // of a run that is due: live, secondary or background
+	Reasons      string    `json:"reasons,omitempty"`     // of the next run, as "Put|Secondary"
+	ReadySince   time.Time `json:"readySince,omitzero"`   // a run is due; of a key that runs it is the next one
+	RunningSince time.Time `json:"runningSince,omitzero"` // Reconcile is called
+	Attempt      int       `json:"attempt,omitempty"`     // of the call under way; counts from 1
+	DueAt        time.Time `json:"dueAt,omitzero"`        // the end of a delay: retry, requeue, quiet and the like
+	WokenBy      string    `json:"wokenBy,omitempty"`     // what makes it due before that
+	UserDueAt    time.Time `json:"userDueAt,omitzero"`    // the end of an EnqueueAfter
+
+	Failures       int                     `json:"failures,omitempty"` // in a row: attempts, or writes of its record
+	Error          string                  `json:"error,omitempty"`    // the last
+	FailingSince   time.Time               `json:"failingSince,omitzero"`
+	Parked         bool                    `json:"parked,omitempty"`
+	ParkedRevision uint64                  `json:"parkedRevision,omitempty"` // 0 for a teardown
+	Invalid        *entity.InvalidDocument `json:"invalid,omitempty"`
+	Suspended      bool                    `json:"suspended,omitempty"`
+	Held           bool                    `json:"held,omitempty"`
+	AwaitsWrites   bool                    `json:"awaitsWrites,omitempty"`
+	AwaitsAPI      string                  `json:"awaitsAPI,omitempty"`   // its kind
+	AwaitsTurn     string                  `json:"awaitsTurn,omitempty"`  // the kind of its API
+	AwaitsNames    []string                `json:"awaitsNames,omitempty"` // with their sources, ten at most
+	Looping        bool                    `json:"looping,omitempty"`
+	Deleting       bool                    `json:"deleting,omitempty"`
+	StillThere     []string                `json:"stillThere,omitempty"`    // what it owned, by the caches, ten at most
+	StillThereAll  int                     `json:"stillThereAll,omitempty"` // how many they are
+
+	Leading bool   `json:"leading"`          // this replica works
+	Leader  string `json:"leader,omitempty"` // who held the lease when it was read last: host, process, a random part
+
+	Recorded           string        `json:"recorded,omitempty"`           // the reason in the record's condition
+	RecordedMessage    string        `json:"recordedMessage,omitempty"`    // if it says what the key waits for
+	ReconciledRevision uint64        `json:"reconciledRevision,omitempty"` // the last one
+	ReconciledAt       time.Time     `json:"reconciledAt,omitzero"`        // else when the condition last changed
+	Took               time.Duration `json:"took,omitempty"`               // nanoseconds; of keys reconciled lately
+}

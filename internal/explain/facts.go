@@ -1,0 +1,112 @@
+package explain
+
+import (
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/running"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/teardown"
+)
+
+// Explainer explains the keys of one controller. Its methods may be called concurrently, at any time.
+type Explainer struct {
+	Queue      *queue.Queue
+	Keys       *keytable.Table
+	Running    *running.Table
+	Primary    Primary
+	WellFormed func(key string) bool
+	Sources    []source.Source
+	Lead       func() Lead
+
+	Records  *entity.Records // nil without teardown, as are the next
+	Brake    *brake.Brake
+	Teardown *teardown.Teardown
+}
+
+// Primary is the source of the primaries.
+type Primary interface {
+	View(key string) source.View
+	Keys() []string
+	InvalidKeys() []string
+	StreamID() string
+}
+
+// Lead is whether this replica works. Holder is who held the lease when that was read last; "" if it is not known.
+type Lead struct {
+	Started, Synced, Leads, Stopped bool
+	Holder                          string
+}
+
+// facts is what is known of a key at one moment.
+type facts struct {
+	lead   Lead
+	queue  queue.Known
+	run    running.Run
+	view   source.View
+	keys   keytable.State
+	record *entity.Record
+	// unrecorded says that the controller keeps no records, unreadable that there is one and it cannot be read.
+	unrecorded, unreadable bool
+	held                   bool // the brake holds the key's delete
+	heldSince              time.Time
+}
+
+// mostLooks is how often a key is looked at that does not stand still. After that the last look has to do.
+const mostLooks = 8
+
+// look returns what is known of a key. Each room has its own lock, so a key may move between two of them. If two looks
+// at everything agree, the key stood still between the end of the first and the begin of the second.
+func (x *Explainer) look(key string) facts {
+	now := x.lookOnce(key)
+	for range mostLooks {
+		before := now
+		if now = x.lookOnce(key); now.agree(&before) {
+			break
+		}
+	}
+	return now
+}
+
+func (x *Explainer) lookOnce(key string) facts {
+	f := facts{lead: x.Lead(), queue: x.Queue.Look(key)}
+	if f.queue.Running {
+		f.run = x.Running.Of(key)
+	}
+	f.keys = x.Keys.Of(key)
+	f.view = x.Primary.View(key)
+	if x.Records == nil {
+		f.unrecorded = true
+		return f
+	}
+	f.record, _ = x.Records.Cached(key)
+	f.unreadable = x.Records.Unreadable(key)
+	if f.view.Presence == source.Absent {
+		f.held = x.Brake.Holds(key) || f.record == nil && x.Brake.HoldsOrphans(key)
+		if f.held {
+			f.heldSince = x.Brake.State().Since
+		}
+	}
+	return f
+}
+
+func (f *facts) agree(before *facts) bool {
+	return f.queue == before.queue && f.run == before.run && f.keys == before.keys && f.record == before.record &&
+		f.view.Presence == before.view.Presence && f.view.Revision == before.view.Revision &&
+		f.view.Refused == before.view.Refused && f.lead == before.lead && f.held == before.held
+}
+
+// known reports whether anything at all is known of the key.
+func (f *facts) known() bool {
+	return f.view.Presence != source.Absent || f.record != nil || f.unreadable || f.held || f.queue != queue.Known{} ||
+		f.keys != keytable.State{}
+}
+
+// owed reports whether the document is gone and its teardown is owed.
+func (f *facts) owed() bool {
+	return f.view.Presence == source.Absent &&
+		(f.record != nil && f.record.Anchor() || f.keys.Deleted != nil || f.keys.CleanUp != nil)
+}

@@ -1,0 +1,141 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/running"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// documents are primaries that all exist, at revision 5. meanwhile is called at each look.
+type documents struct {
+	keys      []string
+	meanwhile func()
+}
+
+func (d *documents) View(string) source.View {
+	if d.meanwhile != nil {
+		d.meanwhile()
+	}
+	return source.View{Presence: source.Present, Revision: 5, Object: &metav1.ObjectMeta{}}
+}
+func (d *documents) Keys() []string        { return d.keys }
+func (d *documents) InvalidKeys() []string { return nil }
+func (d *documents) StreamID() string      { return "" }
+
+// explainer explains keys of a controller without records.
+func explainer(t *testing.T, d *documents) *Explainer {
+	q := queue.New(queue.Options{})
+	t.Cleanup(q.ShutDown)
+	return &Explainer{
+		Queue: q, Keys: &keytable.Table{}, Running: &running.Table{}, Primary: d,
+		WellFormed: func(string) bool { return true }, Lead: func() Lead { return leading },
+	}
+}
+
+// TestAKeyThatMovesBetweenTwoRoomsIsLookedAtAgain: the queue is asked before it runs and fails, the table after that or
+// before, and no answer mixes them.
+func TestAKeyThatMovesBetweenTwoRoomsIsLookedAtAgain(t *testing.T) {
+	d := &documents{}
+	x := explainer(t, d)
+	x.Queue.Add("home", put, queue.Live)
+	d.meanwhile = func() {
+		d.meanwhile = nil
+		it, _ := x.Queue.Get(context.Background())
+		x.Keys.Change(it.Key, func(s *keytable.State) {
+			s.Failures++
+			s.Fails("no rights", false)
+		})
+		x.Queue.AddAfter(it.Key, operation.Of(operation.Retry), queue.Background, time.Hour, queue.RetryDelay)
+		x.Queue.Done(it.Key)
+	}
+	if e := x.Explain("home"); e.State != Retry || e.Failures != 1 || e.DueAt.IsZero() || !e.ReadySince.IsZero() {
+		t.Errorf("explained as %+v", e)
+	}
+}
+
+func TestAKeyThatNeverStandsStillIsExplainedAllTheSame(t *testing.T) {
+	d := &documents{}
+	x := explainer(t, d)
+	looks := 0
+	d.meanwhile = func() {
+		looks++
+		x.Keys.Change("home", func(s *keytable.State) { s.Failures++ })
+	}
+	if e := x.Explain("home"); e.State == "" || looks > mostLooks+1 {
+		t.Errorf("after %d looks: %+v", looks, e)
+	}
+}
+
+// TestManyKeysAreExplainedWithoutALock: who iterates may do whatever they like with the controller, and pages go on
+// where the last has ended.
+func TestManyKeysAreExplainedWithoutALock(t *testing.T) {
+	const n = 100_000
+	d := &documents{}
+	x := explainer(t, d)
+	for i := range n {
+		key := fmt.Sprintf("site-%06d", i)
+		d.keys = append(d.keys, key)
+		if i%2 == 0 {
+			x.Queue.Add(key, put, queue.Background)
+		}
+	}
+	ready, last := 0, ""
+	for e := range x.Each("", Ready) {
+		if ready++; e.Key <= last {
+			t.Fatalf("%s after %s", e.Key, last)
+		}
+		last = e.Key
+		x.Keys.Change(e.Key, func(s *keytable.State) { s.Failures = 1 }) // any of these would wait for a lock for ever
+		x.Queue.Add("new-"+e.Key, put, queue.Live)
+	}
+	if ready != n/2 {
+		t.Errorf("%d keys are ready, want %d", ready, n/2)
+	}
+	var page []string
+	for e := range x.Each("site-099996", Ready, Calm) {
+		page = append(page, e.Key+" "+string(e.State))
+	}
+	if want := []string{"site-099997 calm", "site-099998 ready", "site-099999 calm"}; !slices.Equal(page, want) {
+		t.Errorf("the last page is %v, want %v", page, want)
+	}
+}
+
+// TestKeysAreLookedForWhereTheyCanBe: a key that waits in the table alone is found by its state.
+func TestKeysAreLookedForWhereTheyCanBe(t *testing.T) {
+	x := explainer(t, &documents{keys: []string{"api", "calm"}})
+	x.Keys.NoteAwaits("api", "Disk", true)
+	for _, states := range [][]State{{API}, {API, Parked}, {API, Retry}} {
+		var keys []string
+		for e := range x.Each("", states...) {
+			keys = append(keys, e.Key)
+		}
+		if !slices.Equal(keys, []string{"api"}) {
+			t.Errorf("%v: %v", states, keys)
+		}
+	}
+}
+
+// BenchmarkExplain is the cost of one answer.
+func BenchmarkExplain(b *testing.B) {
+	d := &documents{}
+	q := queue.New(queue.Options{})
+	defer q.ShutDown()
+	x := &Explainer{
+		Queue: q, Keys: &keytable.Table{}, Running: &running.Table{}, Primary: d,
+		WellFormed: func(string) bool { return true }, Lead: func() Lead { return leading },
+	}
+	x.Queue.Add("home", put, queue.Live)
+	b.ReportAllocs()
+	for b.Loop() {
+		x.Explain("home")
+	}
+}

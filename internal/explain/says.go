@@ -1,0 +1,176 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// wokenBy says what makes a key due earlier than its delay, or though it rests, by state.
+var wokenBy = map[State]string{
+	Retry:      "a change of the document or of what it owns or watches, Enqueue, the end of an outage",
+	Name:       "the name that it wants being free, a change of the document, Enqueue",
+	Requeue:    "a change of the document or of what it owns or watches, Enqueue",
+	Looping:    "a change that somebody else makes",
+	Parked:     "a new revision of the document, its delete, Enqueue with Manual, Put, Delete or Purge, a restart",
+	Invalid:    "a revision that decodes, the delete of the document",
+	Suspended:  "a revision without the annotation nagi/suspend, the delete of the document",
+	Held:       "a release of the brake, the document being back",
+	API:        "the API answering again, a change of the document or of what it owns or watches, Enqueue",
+	Turn:       "a change of the document or of what it owns or watches, Enqueue",
+	OwnWrites:  "nothing earlier: it is looked at again every half second, and goes on after five at the latest",
+	Debounced:  "a change of what it owns or watches, Enqueue",
+	Delayed:    "a change of the document or of what it owns or watches, Enqueue",
+	Deleting:   "what it owned being gone",
+	Calm:       "a change of the document or of what it owns or watches, a resync, Enqueue",
+	Unreadable: "its record being mended or deleted",
+}
+
+// sentence says in plain words what the state is.
+func (e *Explanation) sentence() string {
+	return e.first() + e.beside()
+}
+
+func (e *Explanation) first() string {
+	switch e.State {
+	case Malformed:
+		return "No document of this bucket can have such a key; nothing is done about it."
+	case Unknown:
+		return "There is neither a document nor a record of this key, and nothing is due."
+	case Stopped:
+		return "The controller does not run here; nothing is done about any key."
+	case Starting:
+		return "The controller starts: its caches are not complete yet, or its term has not begun."
+	case Standby:
+		return "This replica waits for the lease" + e.leader() + ". Ask the replica that leads."
+	case Running:
+		return fmt.Sprintf("The reconciler runs since %s, attempt %d.", at(e.RunningSince), e.Attempt)
+	case Handling:
+		return "A worker has the key: its record is read or written, or what it owned is deleted. The reconciler " +
+			"does not run."
+	case Invalid:
+		return e.invalid()
+	case Unreadable:
+		return "Its record cannot be read, so the key is not reconciled until the record is mended or deleted."
+	case Suspended:
+		return "Its document asks not to be reconciled (annotation nagi/suspend)."
+	case Held:
+		return "Its delete was not seen, and the brake holds it until a release, or until the document is back."
+	case Parked:
+		return fmt.Sprintf("The reconcile of %s failed for good: %s.", revision(e.ParkedRevision), e.Error)
+	}
+	return e.waits()
+}
+
+func (e *Explanation) waits() string {
+	switch e.State {
+	case Ready:
+		return fmt.Sprintf("It waits for a worker since %s (priority %s), because of %s.",
+			at(e.ReadySince), e.Priority, e.Reasons)
+	case API:
+		return fmt.Sprintf("It waits since %s for the API of %s, which is away.", at(e.Since), e.AwaitsAPI)
+	case Turn:
+		return fmt.Sprintf("It waits for a turn at the API of %s, whose rate is limited, until %s.",
+			e.AwaitsTurn, at(e.DueAt))
+	case OwnWrites:
+		return fmt.Sprintf("It waits since %s until the caches show what its last reconcile wrote.", at(e.Since))
+	case Name:
+		return fmt.Sprintf("It wants a name that somebody else has, and is tried again at %s.", at(e.DueAt))
+	case Looping:
+		return fmt.Sprintf("Its reconcile wakes itself by its own writes, and is delayed until %s.", at(e.DueAt))
+	case Retry:
+		return fmt.Sprintf("It failed %s, and is tried again at %s: %s.", times(e.Failures), at(e.DueAt), e.Error)
+	case Requeue:
+		return fmt.Sprintf("Its last reconcile asked to be called again at %s.", at(e.DueAt))
+	case Debounced:
+		return fmt.Sprintf("It has changed, and is reconciled at %s unless it changes again before.", at(e.DueAt))
+	case Deleting:
+		return e.deleting()
+	case Delayed:
+		return fmt.Sprintf("Somebody asked for it with EnqueueAfter: it is due at %s.", at(e.UserDueAt))
+	case Arriving:
+		return "The caches are about to show its document or its record."
+	case Unreconciled:
+		return fmt.Sprintf("%s was not reconciled, and nothing is due: its event is on the way, or a predicate held "+
+			"it back.", capital(revision(e.Revision)))
+	}
+	return fmt.Sprintf("It is as it should be: nothing is due%s.", e.last())
+}
+
+// beside says what is true at the same time.
+func (e *Explanation) beside() string {
+	var b strings.Builder
+	if e.State == Running || e.State == Handling {
+		if !e.ReadySince.IsZero() {
+			fmt.Fprintf(&b, " It is due again, because of %s.", e.Reasons)
+		}
+	}
+	if e.State != Delayed && !e.UserDueAt.IsZero() {
+		fmt.Fprintf(&b, " Somebody asked for it at %s, too.", at(e.UserDueAt))
+	}
+	if e.State != Retry && e.State != Parked && e.Failures > 0 {
+		fmt.Fprintf(&b, " It failed %s: %s.", times(e.Failures), e.Error)
+	}
+	if e.Deleting && e.State != Deleting {
+		b.WriteString(" " + e.deleting())
+	}
+	return b.String()
+}
+
+func (e *Explanation) deleting() string {
+	says := "Its document is gone, and its teardown goes on"
+	switch {
+	case e.State == Deleting && e.DueAt.IsZero():
+		says = "Its document is gone, and its teardown is owed: its event is on the way, or nobody was seen to " +
+			"delete it and the brake decides"
+	case e.State == Held || e.State == Parked || e.State == Standby:
+		says = "Its document is gone, and its teardown is owed"
+	}
+	if e.StillThereAll == 0 {
+		return says + "."
+	}
+	return fmt.Sprintf("%s; of what it owned %d are still there, such as %s.", says, e.StillThereAll, e.StillThere[0])
+}
+
+func (e *Explanation) invalid() string {
+	place := ""
+	if e.Invalid.Path != "" {
+		place = e.Invalid.Path + ": "
+	}
+	return fmt.Sprintf("%s is invalid: %s%s. It is not reconciled until that is mended.",
+		capital(revision(e.Invalid.Revision)), place, e.Invalid.Reason)
+}
+
+func (e *Explanation) leader() string {
+	if e.Leader == "" {
+		return ""
+	}
+	return ", which " + e.Leader + " holds"
+}
+
+func (e *Explanation) last() string {
+	if e.ReconciledRevision == 0 {
+		return ""
+	}
+	return "; " + revision(e.ReconciledRevision) + " is reconciled"
+}
+
+func revision(n uint64) string {
+	if n == 0 {
+		return "the teardown"
+	}
+	return fmt.Sprintf("revision %d", n)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times in a row", n)
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// at is a time as a sentence has it.
+func at(t time.Time) string { return cmp.Or(t, time.Time{}).UTC().Format("2006-01-02T15:04:05.000Z") }

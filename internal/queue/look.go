@@ -1,0 +1,79 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
+)
+
+// Known is what the queue knows of one key at one moment. The zero Known says that there is nothing to come.
+type Known struct {
+	// Running says that a worker has the key: between Get and Done.
+	Running bool
+	// Due is why the next run is due; empty: it is not. Of a key that is Running it is due again. ReadyAt is since
+	// when, and Prio its priority.
+	Due     operation.Operations
+	Prio    Priority
+	ReadyAt time.Time
+	// Wait delays the next run: a retry, a requeue, or quiet. User is a user's EnqueueAfter.
+	Wait, User Delay
+}
+
+// Delay is one delay of a key. The zero Delay is none.
+type Delay struct {
+	Ops        operation.Operations // not empty
+	Kind       DelayKind
+	Since, Due time.Time // Since is when the delay was set, or the key first changed
+}
+
+// IsSet reports whether there is a delay.
+func (d Delay) IsSet() bool { return d.Ops != 0 }
+
+// IsQuiet reports whether a changed key has to be quiet first.
+func (d Delay) IsQuiet() bool { return d.IsSet() && d.Kind == quietDelay }
+
+// Look returns what the queue knows of a key.
+func (q *Queue) Look(key string) (k Known) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[key]
+	if e == nil {
+		return Known{}
+	}
+	k = Known{Running: e.running, Due: e.ops, Prio: e.prio, Wait: q.delayOf(e.wait), User: q.delayOf(e.user)}
+	if e.ops != 0 || e.running {
+		k.ReadyAt = q.epoch.Add(e.readyAt)
+	}
+	if k.Wait.IsQuiet() {
+		k.Wait.Since = q.epoch.Add(e.added)
+	}
+	return k
+}
+
+func (q *Queue) delayOf(t *timer) Delay {
+	if t == nil {
+		return Delay{}
+	}
+	return Delay{Ops: t.ops, Kind: t.kind, Since: q.epoch.Add(t.since), Due: q.epoch.Add(t.due)}
+}
+
+// keysBatch is how many keys are read under one hold of the lock.
+const keysBatch = 1024
+
+// Keys returns the keys of which the queue knows anything, in no order. It gives the lock back again and again, so keys
+// that come and go meanwhile may be among them or not.
+func (q *Queue) Keys() (keys []string) { return q.keys(func() {}) }
+
+// keys calls between whenever it does not hold the lock.
+func (q *Queue) keys(between func()) (keys []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for key := range q.entries {
+		if keys = append(keys, key); len(keys)%keysBatch == 0 {
+			q.mu.Unlock() // a range over a map may go on after others have changed it
+			between()
+			q.mu.Lock()
+		}
+	}
+	return keys
+}
