@@ -5,12 +5,9 @@ import (
 	"time"
 )
 
-// The last run is kept of as many keys as have place: each has one of a few places, and takes the oldest. That bounds
-// the memory.
-const (
-	endedSets   = 128
-	endedPlaces = 8
-)
+// endedPlaces is of how many keys the last run is kept. Each key has one place, and a later run of another key that has
+// the same takes it: that bounds the memory, and costs next to nothing.
+const endedPlaces = 1024
 
 var endedSeed = maphash.MakeSeed()
 
@@ -23,40 +20,27 @@ type Ended struct {
 
 // Keep is End of a reconcile that took so long. It is kept for LastOf.
 func (t *Table) Keep(r *Run, took time.Duration) {
-	set := maphash.String(endedSeed, r.Key) % endedSets
+	place := endedPlace(r.Key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key, at := r.Key, r.Since.Add(took)
-	t.endLocked(r)
 	if t.ended == nil {
-		t.ended = &[endedSets][endedPlaces]Ended{}
+		t.ended = &[endedPlaces]Ended{}
 	}
-	places := &t.ended[set]
-	oldest := 0
-	for i := range places {
-		if places[i].Key == key {
-			oldest = i
-			break
-		}
-		if places[i].At.Before(places[oldest].At) {
-			oldest = i
-		}
-	}
-	places[oldest] = Ended{Key: key, At: at, Took: took}
+	t.ended[place] = Ended{Key: r.Key, At: r.Since.Add(took), Took: took}
+	t.endLocked(r)
 }
+
+func endedPlace(key string) uint64 { return maphash.String(endedSeed, key) % endedPlaces }
 
 // LastOf is the last run of a key that has ended; zero if it is not known any more.
 func (t *Table) LastOf(key string) Ended {
-	set := maphash.String(endedSeed, key) % endedSets
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended == nil {
 		return Ended{}
 	}
-	for _, ended := range t.ended[set] {
-		if ended.Key == key {
-			return ended
-		}
+	if ended := t.ended[endedPlace(key)]; ended.Key == key {
+		return ended
 	}
 	return Ended{}
 }

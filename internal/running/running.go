@@ -25,7 +25,7 @@ type Table struct {
 	oldest, newest *Run // in the order in which they began
 	spare          *Run // to be used again: a Run costs no memory, and is warm
 	workers        []*Worker
-	ended          *[endedSets][endedPlaces]Ended // see Keep; nil before the first
+	ended          *[endedPlaces]Ended // see Keep; nil before the first
 }
 
 // Worker is a goroutine that reconciles one key after another.
