@@ -7,12 +7,18 @@ import (
 )
 
 // Differences names the fields in which two configurations say different things, their defaults filled in. StatusBucket
-// is not among them: all other settings are the same for clients of which one was derived from the other.
+// is not among them: all other settings are the same for clients of which one was derived from the other. Of functions it can only tell whether both are set.
 func (c Config) Differences(other Config) (fields []string) {
 	a, b := reflect.ValueOf(c.withDefaults()), reflect.ValueOf(other.WithDefaults())
 	for i := range a.NumField() {
 		name := a.Type().Field(i).Name
 		if name == "StatusBucket" || a.Field(i).Kind() == reflect.Slice && a.Field(i).Len()+b.Field(i).Len() == 0 {
+			continue
+		}
+		if a.Field(i).Kind() == reflect.Func {
+			if a.Field(i).IsNil() != b.Field(i).IsNil() {
+				fields = append(fields, name)
+			}
 			continue
 		}
 		if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {

@@ -124,12 +124,12 @@ func (c *cliContext) contradicts(cfg Config, t target) error {
 		{"Key", cfg.Key, "key", c.Key},
 	} {
 		if f.ours != "" && f.theirs != "" && f.ours != f.theirs {
-			errs = append(errs, fmt.Errorf("Config.%s is %q, and %s is %q: leave one of them empty",
+			errs = append(errs, fmt.Errorf("field Config.%s is %q, and %s is %q: leave one of them empty",
 				f.field, f.ours, of(f.member), f.theirs))
 		}
 	}
 	if cfg.Domain != "" && c.JSAPIPrefix != "" || cfg.APIPrefix != "" && c.JSDomain != "" {
-		errs = append(errs, fmt.Errorf("Config says where JetStream is by Domain (%q) or APIPrefix (%q), "+
+		errs = append(errs, fmt.Errorf("the Config says where JetStream is by Domain (%q) or APIPrefix (%q), "+
 			"and context %q by the other of them: leave the one of Config empty", cfg.Domain, cfg.APIPrefix, c.name))
 	}
 	if cfg.TLS != nil && (c.CA != "" || c.Cert != "") {

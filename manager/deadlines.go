@@ -34,14 +34,15 @@ var (
 // newDeadlines starts them. A negative grace period has no limit; what comes last is bounded all the same, see last.
 func newDeadlines(grace time.Duration) *deadlines {
 	d := &deadlines{}
+	if grace < 0 {
+		d.cancel, d.leave, d.end = context.Background(), context.Background(), context.Background()
+		return d
+	}
 	d.cancel, d.leave, d.end = d.after(grace*8/10), d.after(grace*9/10), d.after(grace)
 	return d
 }
 
 func (d *deadlines) after(period time.Duration) context.Context {
-	if period < 0 {
-		return context.Background()
-	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), period, errGraceOver)
 	d.cancels = append(d.cancels, cancel)
 	return ctx

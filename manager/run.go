@@ -91,7 +91,6 @@ type life struct {
 	results    chan result
 	going      map[string]int // how many of each name have not returned
 	disconnect chan nats.Status
-	stopping   bool
 	errs       []error // the first failure first
 }
 
