@@ -8,12 +8,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
-// StartSources, Handle, Settle and Brake are for package reconciletest, which takes the steps of a worker by hand.
-func (e *Engine) StartSources(ctx, life context.Context) error                  { return e.startSources(ctx, life) }
-func (e *Engine) Handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome     { return e.handle(t, it) }
-func (e *Engine) Settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) { e.settle(t, it, o) }
-func (e *Engine) Brake() *brake.Brake                                           { return e.brake }
-
 func (e *Engine) newBrake() *brake.Brake {
 	return brake.New(brake.Config{
 		Primaries:   lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys},

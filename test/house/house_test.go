@@ -86,8 +86,9 @@ var mayImport = map[string][]string{
 	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
 	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
-		"internal/asyncwrites", "internal/checks", "internal/counts", "internal/current", "internal/kubesource", "internal/lifecycle",
-		"internal/netpoll", "internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
+		"internal/asyncwrites", "internal/checks", "internal/counts", "internal/current", "internal/kubesource",
+		"internal/lifecycle", "internal/netpoll", "internal/observing", "internal/running", "internal/prune",
+		"internal/resync", "internal/telling",
 	},
 
 	// What users import.
