@@ -176,7 +176,9 @@ func (a *alarmed) told(alarm alarm) (name string, reason error) {
 	return name, reason
 }
 
-// TestSoakAStreamWithoutALeaderIsToldInTime: two of three servers are gone, and the third answers nothing.
+// TestSoakAStreamWithoutALeaderIsToldInTime: two of three servers are gone, and the third answers nothing. A watch whose
+// consumer is on the third one still gets heartbeats, and misses nothing, since no write is accepted. Then it is the
+// lease that cannot be renewed.
 func TestSoakAStreamWithoutALeaderIsToldInTime(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	_, js := natstest.Connect(t, cluster.URLs())
@@ -193,10 +195,14 @@ func TestSoakAStreamWithoutALeaderIsToldInTime(t *testing.T) {
 	for _, i := range down {
 		cluster.Stop(i)
 	}
-	struck := time.Now()
+	struck, limit := time.Now(), knownWithin
 	eventually(t, "it is told", func() bool {
-		for name := range c.Stats().Degraded {
-			if strings.HasPrefix(name, "primary Site") {
+		for name, reason := range c.Stats().Degraded {
+			watch, lease := strings.HasPrefix(name, "primary Site"), strings.HasPrefix(name, "lease")
+			if (watch || lease) && strings.Contains(reason.Error(), "sites") {
+				if !watch {
+					limit += time.Second // its write waits two seconds for an acknowledgement, and begins a bit later
+				}
 				return true
 			}
 		}
@@ -204,8 +210,8 @@ func TestSoakAStreamWithoutALeaderIsToldInTime(t *testing.T) {
 	})
 	took := time.Since(struck)
 	t.Logf("told after %v: %v", took.Round(time.Millisecond), c.Stats().Degraded)
-	if took > knownWithin {
-		t.Errorf("told after %v, want within %v", took, knownWithin)
+	if took > limit {
+		t.Errorf("told after %v, want within %v", took, limit)
 	}
 	for _, i := range down {
 		must(t, cluster.Start(i))

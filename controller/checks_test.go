@@ -25,8 +25,12 @@ func TestNewRefusesOneClientInTwoSources(t *testing.T) {
 		opts []Option
 		says string // "" if it is fine
 	}{
-		"owned twice":                              {[]Option{Owns(pages), Owns(pages)}, "Owns(Page) is given twice with one client"},
-		"watched twice":                            {[]Option{Watches(themes, none), Watches(themes, none)}, "Watches(Theme) is given twice"},
+		"owned twice": {
+			[]Option{Owns(pages), Owns(pages)}, "Owns(Page) is given twice with one client",
+		},
+		"watched twice": {
+			[]Option{Watches(themes, none), Watches(themes, none)}, "Watches(Theme) is given twice",
+		},
 		"a primary owned":                          {[]Option{Owns(sites)}, "WithSelfOwnership()"},
 		"that says so":                             {[]Option{Owns(sites), WithSelfOwnership()}, ""},
 		"a primary watched":                        {[]Option{Watches(sites, none)}, ""},

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,18 +63,23 @@ func slowed(t *testing.T, told *events, seen *calls, c *Controller[*site]) event
 	return loops[0]
 }
 
-func TestASecondaryThatChangesWithEachReconcileIsToldAndSlowedDownUntilSomebodyElseChangesSomething(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	var told events
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+// everNew reconciles a site to a page that has another title each time.
+func everNew(pages *entity.Client[*page]) func(context.Context, Request) (Result, error) {
+	return func(ctx context.Context, _ Request) (Result, error) {
 		_, err := CreateOrUpdate(ctx, pages, newPage("home-page", ""), func(p *page) error {
 			p.Spec.Title = fmt.Sprintf("secret-%d", time.Now().UnixNano())
 			return nil
 		})
 		return Result{}, err
-	}), Owns(pages), WithEventRecorder(&told))
+	}
+}
+
+func TestASecondaryThatChangesWithEachReconcileIsToldAndSlowedDownUntilSomebodyElseChangesSomething(t *testing.T) {
+	w := newWorld(t)
+	sites, pages := w.sites(), w.pages()
+	var told events
+	var seen calls
+	c, err := New("sites", sites, seen.reconciler(everNew(pages)), Owns(pages), WithEventRecorder(&told))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
@@ -210,15 +216,7 @@ func TestAReconcileThatMakesOneSecondaryAfterAnotherIsNotSlowedDown(t *testing.T
 func TestWhatIsSuspendedLoopsNoMore(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
-	var told events
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, _ Request) (Result, error) {
-		_, err := CreateOrUpdate(ctx, pages, newPage("log", ""), func(p *page) error {
-			p.Spec.Title = time.Now().String()
-			return nil
-		})
-		return Result{}, err
-	}), Owns(pages), WithEventRecorder(&told))
+	c, err := New("sites", sites, ReconcilerFunc(everNew(pages)), Owns(pages))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))

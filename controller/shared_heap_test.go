@@ -70,7 +70,8 @@ func fillSites(t *testing.T, js jetstream.JetStream, documents int) {
 		_, err := js.PublishAsync("$KV.sites."+heapSite(i), fmt.Appendf(nil, `{"metadata":{`+
 			`"labels":{"app":"shop","team":"team-%[1]d","tier":"front"},`+
 			`"annotations":{"example/contact":"team-%[1]d@example.com","example/docs":"https://docs.example.com/%[1]d"}},`+
-			`"spec":{"title":"%[2]s","pages":%[1]d}}`, i, strings.Repeat("a title ", 25)), jetstream.WithStallWait(time.Minute))
+			`"spec":{"title":"%[2]s","pages":%[1]d}}`, i, strings.Repeat("a title ", 25)),
+			jetstream.WithStallWait(time.Minute))
 		must(t, err)
 	}
 	<-js.PublishAsyncComplete()

@@ -32,7 +32,7 @@ type handlerSink struct {
 	source fmt.Stringer
 	handle func(obj any)
 	update func(oldObj, newObj any) (handled bool) // nil handles none
-	note   func(before, after metav1.Object)       // is told of an event before; nil: nobody is
+	note   func(before, after metav1.Object)       // is called with each event before the handler; may be nil
 }
 
 func (s *handlerSink) noted(before, after metav1.Object) {

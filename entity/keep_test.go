@@ -217,7 +217,8 @@ func TestTheLeaderIsAskedOnlyAboutARevisionThatTheClientHasNotRead(t *testing.T)
 		}
 	}
 	for of, document := range map[string]string{"plain": `{"spec":{"title":"old"}}`, "odd": shopOfTomorrow} {
-		live, idle, cached := newClient[*Shop](t, js, shops), newClient[*Shop](t, js, shops), newClient[*Shop](t, js, shops)
+		live, idle := newClient[*Shop](t, js, shops), newClient[*Shop](t, js, shops)
+		cached := newClient[*Shop](t, js, shops)
 		start(t, cached)
 		revision := put(t, js, "s", document)
 		must(t, cached.Informer().WaitKey(t.Context(), "s", revision))

@@ -47,7 +47,7 @@ type Clients struct {
 	shares        []func(other any) bool // of the owned ones
 }
 
-// Own notes the client of secondaries, and which other clients have its cache, as those that are derived from it.
+// Own notes the client of secondaries. shares tells of another client whether it shares the cache of this one.
 func (c *Clients) Own(client Client, shares func(other any) bool) {
 	c.owned, c.shares = append(c.owned, client), append(c.shares, shares)
 }

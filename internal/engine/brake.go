@@ -6,13 +6,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/telling"
 )
-
-// StartSources, Handle, Settle and Brake are for package reconciletest, which takes the steps of a worker by hand.
-func (e *Engine) StartSources(ctx, life context.Context) error                  { return e.startSources(ctx, life) }
-func (e *Engine) Handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome     { return e.handle(t, it) }
-func (e *Engine) Settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) { e.settle(t, it, o) }
-func (e *Engine) Brake() *brake.Brake                                           { return e.brake }
 
 func (e *Engine) newBrake() *brake.Brake {
 	return brake.New(brake.Config{
@@ -28,7 +23,7 @@ func (e *Engine) newBrake() *brake.Brake {
 		Backlog:     func() bool { return e.queue.Counts().Ready[queue.Background] > 0 },
 		Tell:        e.brakeChanged,
 		Refused: func(_ context.Context, message string) {
-			e.event(e.self(), eventWarning, "BrakeReleaseIgnored", message)
+			e.events.Self(telling.EventWarning, "BrakeReleaseIgnored", message)
 		},
 		Board: e.health,
 	})
@@ -36,13 +31,13 @@ func (e *Engine) newBrake() *brake.Brake {
 
 // brakeChanged tells the counters, the user's callback and the event recorder that the brake engaged or went off.
 func (e *Engine) brakeChanged(ctx context.Context, state brake.State, message string) {
-	eventType, reason := eventNormal, "BrakeReleased"
+	eventType, reason := telling.EventNormal, "BrakeReleased"
 	if state.Engaged {
-		eventType, reason = eventWarning, "BrakeEngaged"
+		eventType, reason = telling.EventWarning, "BrakeEngaged"
 		e.stats.BrakeEngaged.Add(1)
 	}
 	if f := e.opts.OnBrake; f != nil {
 		e.callback(ctx, "WithOnBrake", func() { f(state) })
 	}
-	e.event(e.self(), eventType, reason, message)
+	e.events.Self(eventType, reason, message)
 }

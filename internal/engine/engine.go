@@ -30,6 +30,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/teardown"
+	"github.com/nagi-runtime/nagi/internal/telling"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -64,6 +65,7 @@ type Engine struct {
 	causes    *causes.Table // nil unless an observer wants to know them
 	running   running.Table
 	callbacks running.Callbacks
+	events    telling.Events
 	reports   foreign.Reports // about keys that others wrote
 	async     *asyncwrites.Writes
 
@@ -109,6 +111,10 @@ func New[T entity.IEntity](
 	observer := &observing.Observer{}
 	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth,
 		e.Traced())
+	e.events = telling.Events{
+		Name: name, Kind: e.Kind, Recorder: opts.Recorder, View: e.primary.View, LastSeen: e.lastSeen,
+		Callback: func(name string, f func()) { e.callback(context.Background(), name, f) },
+	}
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()
@@ -222,11 +228,18 @@ func (e *Engine) newTeardown() *teardown.Teardown {
 // teardownOwner implements teardown.Owner.
 type teardownOwner struct{ *Engine }
 
-func (o teardownOwner) LastSeen(key string) metav1.Object {
-	if deleted := o.keys.Of(key).Deleted; deleted != nil {
+func (o teardownOwner) LastSeen(key string) metav1.Object { return o.lastSeen(key) }
+
+// lastSeen is the primary that was deleted, until its teardown is over; nil if none is known.
+func (e *Engine) lastSeen(key string) metav1.Object {
+	if deleted := e.keys.Of(key).Deleted; deleted != nil {
 		return deleted.Object
 	}
 	return nil
+}
+
+func (e *Engine) warn(key, reason, message string) {
+	e.events.Primary(key, telling.EventWarning, reason, message)
 }
 
 // callback runs a callback of the user; its panic must not end the process.
@@ -263,14 +276,6 @@ func checkNew[T entity.IEntity](
 		return errNoStatusBucket
 	}
 	return errors.Join(checks.Name(name), opts.Clients.Check(primary))
-}
-
-// self stands for the controller in events about the runtime.
-func (e *Engine) self() *entity.Object[struct{}, struct{}] {
-	self := &entity.Object[struct{}, struct{}]{}
-	self.Kind = "Controller"
-	self.Name = e.name
-	return self
 }
 
 func resourceOf(kind string) schema.GroupResource { return schema.GroupResource{Resource: kind} }

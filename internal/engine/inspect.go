@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/teardown"
@@ -31,3 +34,17 @@ func (e *Engine) Inside() Insides {
 		Records: e.records, Options: &e.opts, Started: &e.started,
 	}
 }
+
+// What follows is for package reconciletest, which takes the steps of a worker by hand.
+
+// StartSources starts the sources and waits until they have synced; see Run.
+func (e *Engine) StartSources(ctx, life context.Context) error { return e.startSources(ctx, life) }
+
+// Handle brings one key one step further, as a worker does.
+func (e *Engine) Handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome { return e.handle(t, it) }
+
+// Settle acts on what Handle returned.
+func (e *Engine) Settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) { e.settle(t, it, o) }
+
+// Brake is the brake; nil without teardown.
+func (e *Engine) Brake() *brake.Brake { return e.brake }

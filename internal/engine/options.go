@@ -13,7 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"k8s.io/apimachinery/pkg/runtime"
+	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
 // Options are how an engine works. What each means is said at the option of package controller that sets it.
@@ -39,7 +39,7 @@ type Options struct {
 	OnSourceError    func(source string, err error)
 	ErrorPolicy      func(key string, err error, attempt int) (requeueAfter time.Duration)
 	LogConstructor   func(base logr.Logger, key string, operations operation.Operations) logr.Logger
-	Recorder         eventRecorder
+	Recorder         telling.Recorder
 	WithoutTeardown  bool
 	TeardownOptions  []string // options given that mean nothing without teardown
 	SweepDryRun      bool
@@ -87,17 +87,6 @@ func DefaultOptions() Options {
 type Reconcile func(
 	ctx context.Context, key string, operations operation.Operations,
 ) (requeueAfter time.Duration, err error)
-
-// eventRecorder takes events about primaries and about the controller. It must not block.
-type eventRecorder interface {
-	Event(object runtime.Object, eventtype, reason, message string)
-}
-
-// The types of events. They are those of k8s.io/api/core/v1, which takes long to compile and is not needed otherwise.
-const (
-	eventNormal  = "Normal"
-	eventWarning = "Warning"
-)
 
 // Report is what is told of an attempt.
 type Report struct {

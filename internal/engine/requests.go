@@ -18,7 +18,7 @@ func (e *Engine) Enqueue(key string, op operation.Operation) {
 	e.queue.Add(key, operation.Of(op)|operation.ByHand, queue.Live)
 }
 
-// EnqueueFromHandler is enqueue for a handler of secondaries. TellOwners was told of the event that it was given.
+// EnqueueFromHandler is Enqueue for a handler of secondaries. The source calls TellOwners with the event first.
 func (e *Engine) EnqueueFromHandler(key string) {
 	e.queue.Add(key, operation.Of(operation.Secondary)|operation.ByHand|operation.ByHandler, queue.Live)
 }

@@ -15,8 +15,8 @@ import (
 // Trail implements source.Enqueuer.
 func (e *Engine) Trail(key string) *loops.Trail { return e.keys.Trail(key) }
 
-// TellOwners tells the owners that an object names of an event, where they may wake themselves. A source without a
-// mapper calls it before its handler.
+// TellOwners tells the trails of an object's owners of an event of that object. A source without a mapper calls it
+// before its handler; elsewhere the mapper's call does it.
 func (e *Engine) TellOwners(s fmt.Stringer, before, after metav1.Object) {
 	if !e.keys.Watches() {
 		return

@@ -151,7 +151,7 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 		s.Fails(lifecycle.WithoutOwners(message, o.Attempt.Err))
 	})
 	o.Attempt.News = true
-	e.event(o.Subject, eventWarning, entity.ReasonTerminal, message)
+	e.events.Record(o.Subject, telling.EventWarning, entity.ReasonTerminal, message)
 	e.APIs.Attempted(it.Key, false)
 }
 

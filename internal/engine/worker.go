@@ -1,15 +1,13 @@
 package engine
 
 import (
-	"context"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
+	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
 // arrivingPause is when a worker looks again for a document that the cache is about to have.
@@ -62,7 +60,7 @@ func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
 		}
 		why := lifecycle.NotDecodable(v, e.primary.StreamID())
 		if first {
-			e.event(e.regarding(it.Key, v), eventWarning, entity.ReasonInvalid, why)
+			e.events.Of(it.Key, v, telling.EventWarning, entity.ReasonInvalid, why)
 		}
 		return e.life.MarkNotReconciled(t, it, v, entity.ReasonInvalid, why)
 	case e.keys.StaysParked(it.Key, v, it.Ops):
@@ -87,34 +85,6 @@ func (e *Engine) handlePresent(t *lifecycle.Term, it queue.Item, v view) lifecyc
 	}
 	o.Write = e.life.WriteOutcome(t, it, v, anchor, o.Verdict, a)
 	return o
-}
-
-func (e *Engine) event(obj any, eventType, reason, message string) {
-	if r, ok := obj.(runtime.Object); ok && e.opts.Recorder != nil {
-		e.callback(context.Background(), "WithEventRecorder", func() {
-			e.opts.Recorder.Event(r, eventType, reason, message)
-		})
-	}
-}
-
-// warn records a warning event about the primary with that key, which may be gone.
-func (e *Engine) warn(key, reason, message string) {
-	v := e.primary.View(key)
-	if deleted := e.keys.Of(key).Deleted; v.Object == nil && deleted != nil {
-		v.Object = deleted.Object
-	}
-	e.event(e.regarding(key, v), eventWarning, reason, message)
-}
-
-// regarding is the object of an event: the primary as it was last known, or what stands for one that never was.
-func (e *Engine) regarding(key string, v view) any {
-	if v.Object != nil {
-		return v.Object
-	}
-	primary := &entity.Object[struct{}, struct{}]{}
-	primary.Kind = e.Kind
-	primary.Namespace, primary.Name, _ = cache.SplitMetaNamespaceKey(key) // it is well formed
-	return primary
 }
 
 // WellFormed tells whether the bucket can have such a key. Of one that it cannot have nothing can be read or written,

@@ -32,7 +32,7 @@ func (k *Table) Watch(key string) {
 	k.applyLocked(key, s, func(s *State) { s.Loop = loops.NewTrail(now) })
 }
 
-// Rest is for a key that is not reconciled for now: no failure of it counts, and it does not wake itself.
+// Rest forgets the failures and the Loop of a key that is not reconciled for now.
 func (k *Table) Rest(key string) {
 	k.Amend(key, func(s *State) { s.Failures, s.told, s.Loop, s.Looping = 0, nil, nil, false })
 }

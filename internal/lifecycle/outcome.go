@@ -120,7 +120,8 @@ type awaitsName interface {
 // joined to it.
 func OnlyAwaitsName(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !OnlyAwaitsName(err) })
+		errs := joined.Unwrap()
+		return len(errs) > 0 && !slices.ContainsFunc(errs, func(err error) bool { return !OnlyAwaitsName(err) })
 	}
 	if _, ok := err.(awaitsName); ok {
 		return true

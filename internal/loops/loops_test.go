@@ -140,7 +140,10 @@ func TestWhatSomebodyElseDoesEndsTheLoop(t *testing.T) {
 		},
 		"writes the primary":  func(*key) operation.Operations { return put },
 		"deletes the primary": func(*key) operation.Operations { return operation.Of(operation.Delete) },
-		"changes a tertiary":  func(k *key) operation.Operations { k.trail.Saw(Cause{}); return operation.Of(operation.Tertiary) },
+		"changes a tertiary": func(k *key) operation.Operations {
+			k.trail.Saw(Cause{})
+			return operation.Of(operation.Tertiary)
+		},
 		"calls a handler": func(k *key) operation.Operations {
 			k.trail.Saw(Cause{})
 			return secondary | operation.ByHand | operation.ByHandler

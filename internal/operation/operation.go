@@ -63,8 +63,8 @@ const (
 	// debounced nor ignored for a parked key.
 	ByHand Operations = 1 << 31
 
-	// ByHandler marks, beside ByHand, that it was a handler which was given the object of an event, as far as anybody
-	// can tell.
+	// ByHandler marks, beside ByHand, what a handler of events asks for. The key's trail knows the event, which may be
+	// the key's own doing, so the request alone does not end a loop.
 	ByHandler Operations = 1 << 30
 
 	public   Operations = 1<<len(operationNames) - 1

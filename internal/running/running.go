@@ -23,7 +23,7 @@ type Run struct {
 type Table struct {
 	mu             sync.Mutex
 	oldest, newest *Run // in the order in which they began
-	spare          *Run // to be used again: a Run costs no memory, and is warm
+	spare          *Run // used ones, linked by next: Begin allocates only if there is none
 	workers        []*Worker
 	ended          *[endedPlaces]Ended // see Keep; nil before the first
 }

@@ -5,10 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // flood is how many keys or revisions an attack writes that tries to drown the controller.
