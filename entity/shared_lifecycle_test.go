@@ -271,7 +271,8 @@ func stopWaitsForHandlers(t *testing.T, remove bool) {
 	stop, err := first.Start()
 	must(t, err)
 	entered, leave, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	handle, err := first.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+	informer := first.Informer() // after the stop there is another one
+	handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
 		close(entered)
 		<-leave
 		close(left)
@@ -280,7 +281,7 @@ func stopWaitsForHandlers(t *testing.T, remove bool) {
 	must(t, second.Create(t.Context(), website("a")))
 	<-entered
 	if remove {
-		must(t, first.Informer().RemoveEventHandler(handle))
+		must(t, informer.RemoveEventHandler(handle))
 	}
 	stopped := make(chan struct{})
 	go func() {
@@ -292,7 +293,7 @@ func stopWaitsForHandlers(t *testing.T, remove bool) {
 			t.Error("stop returned while a handler ran")
 		}
 	}()
-	eventually(t, "stop has begun", first.Informer().IsStopped)
+	eventually(t, "stop has begun", informer.IsStopped)
 	close(leave)
 	<-stopped
 }

@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/internal/foreign"
@@ -127,6 +128,11 @@ func (r *Records) unreadableText(natsKey string, revision uint64, why error) str
 // Unreadable reports whether a key holds what is no record, see UnreadableRecordError, as far as the cache knows.
 // Cached still has the last good one, if the cache had one.
 func (r *Records) Unreadable(key string) bool {
+	c := r.current()
+	// Each reconcile asks, and mostly there is none.
+	if !c.isRunning() || !c.store.IsInvalid(strings.Replace(key, "/", ".", 1)) {
+		return false
+	}
 	_, unreadable := r.presence(key)
 	return unreadable
 }

@@ -37,10 +37,10 @@ func (e *Engine) work(t *lifecycle.Term) {
 
 // handle brings one key one step further.
 func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
-	if !e.WellFormed(it.Key) {
+	v := e.primary.View(it.Key)
+	if v.Presence != source.Present && !e.WellFormed(it.Key) {
 		return lifecycle.Outcome{Verdict: lifecycle.Malformed}
 	}
-	v := e.primary.View(it.Key)
 	switch v.Presence {
 	case source.Arriving:
 		// Its event will be sooner.

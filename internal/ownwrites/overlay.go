@@ -47,6 +47,7 @@ type Overlay[W any] struct {
 	groups  map[string]map[string]struct{} // group → keys
 	order   []turn                         // oldest first; one is stale if its key has another turn by now, or none
 	turns   uint64
+	tidies  bool // tidy is going to run
 }
 
 type entry[W any] struct {
@@ -98,7 +99,26 @@ func (o *Overlay[W]) Add(key string, write W) Added[W] {
 		}
 		o.groups[group][key] = struct{}{}
 	}
+	if !o.tidies {
+		o.tidies = true
+		time.AfterFunc(tidyAfter, o.tidy)
+	}
 	return added
+}
+
+// tidyAfter is how long the last writes of a burst are held though the cache shows them.
+const tidyAfter = time.Second
+
+// tidy drops what no later Add drops, so that readers take no lock again. It comes again while writes are held, which
+// is until their TTL at most.
+func (o *Overlay[W]) tidy() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.countLocked()
+	o.pruneLocked(time.Now())
+	if o.tidies = len(o.entries) > 0; o.tidies {
+		time.AfterFunc(tidyAfter, o.tidy)
+	}
 }
 
 // Prune drops the oldest writes, up to the first one that the cache does not show. Add does it too.

@@ -269,3 +269,33 @@ func TestAReaderAlwaysFindsTheLastOwnWrite(t *testing.T) {
 		t.Errorf("%d writes and %d turns are held of what the cache has", n, turns)
 	}
 }
+
+// TestTheLastWritesAreDroppedToo, without a later Add: while an overlay holds any, each reader locks it.
+func TestTheLastWritesAreDroppedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &fakeCache{}
+		o := overlayOver(c)
+		o.Add("a", write{revision: 1})
+		o.Add("b", write{revision: 2})
+		time.Sleep(10 * time.Second)
+		if n := o.Len(); n != 2 {
+			t.Errorf("%d writes are held that the cache does not show, want 2", n)
+		}
+		c.advance(1)
+		time.Sleep(2 * time.Second)
+		if n := o.Len(); n != 1 {
+			t.Errorf("%d writes are held, want the one that the cache does not show", n)
+		}
+		o.Add("a", write{revision: 3})
+		c.advance(3)
+		time.Sleep(2 * time.Second)
+		if n := o.Len(); n != 0 {
+			t.Errorf("%d writes are held that the cache shows", n)
+		}
+		o.Add("c", write{revision: 4})
+		time.Sleep(ttl + 2*time.Second)
+		if n := o.Len(); n != 0 {
+			t.Errorf("%d writes are held after their TTL", n)
+		}
+	})
+}
