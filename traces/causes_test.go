@@ -339,3 +339,38 @@ func (c *counting) Begin(ctx context.Context, b controller.Beginning) context.Co
 	}
 	return c.Tracer.Begin(ctx, b)
 }
+
+// TestAKeyThatIsNotReconciledHasNoCauses: while it is suspended or parked they would pile up, and then say nothing of
+// the reconcile that comes at last.
+func TestAKeyThatIsNotReconciledHasNoCauses(t *testing.T) {
+	w := newWorld(t, sdktrace.AlwaysSample())
+	orders, workloads := w.client("Order"), w.client("Workload")
+	c := w.run(orders, func(_ context.Context, req controller.Request) (controller.Result, error) {
+		if req.Operations.Has(controller.OperationManual) {
+			return controller.Result{}, nil
+		}
+		return controller.Result{}, controller.TerminalError(errors.New("never"))
+	}, controller.Watches(workloads, func(_ context.Context, obj *thing) ([]string, error) {
+		return []string{obj.Name}, nil
+	}))
+	suspended := named("suspended")
+	suspended.Annotations = map[string]string{entity.SuspendAnnotation: "true"}
+	w.inSpan("user", func(ctx context.Context) { must(t, orders.Create(ctx, suspended)) })
+	must(t, orders.Create(t.Context(), named("parked")))
+	w.await("reconcile Order", 1)
+	for _, name := range []string{"suspended", "parked"} {
+		w.inSpan("user", func(ctx context.Context) { must(t, workloads.Create(ctx, named(name))) })
+	}
+	must(t, workloads.Create(t.Context(), named("last"))) // its event comes after theirs
+	eventually(t, "the events have been handled", func() bool {
+		return c.Stats().Adds >= 5 && c.Explain("last").State == controller.StateUnknown
+	})
+	suspended.Annotations = nil
+	must(t, orders.Update(t.Context(), suspended))
+	c.Enqueue("parked", controller.OperationManual)
+	for _, s := range w.await("reconcile Order", 3) {
+		if len(s.Links) > 0 {
+			t.Errorf("%v has the links %v", s.Attributes, s.Links)
+		}
+	}
+}

@@ -65,6 +65,9 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 	if o.Verdict == lifecycle.TornDown || o.Verdict == lifecycle.NothingOwed {
 		e.forget(it.Key) // after the report: the user's callback may still ask for the last known object
 	}
+	if o.Rests() {
+		e.causes.Forget(it.Key)
+	}
 	if o.Write == nil {
 		e.queue.Done(it.Key)
 		return
