@@ -18,7 +18,7 @@ func entry(revision uint64, header nats.Header) natsinformer.Entry {
 }
 
 func at(revision uint64) metav1.Object {
-	return &metav1.ObjectMeta{ResourceVersion: strconv.FormatUint(revision, 10)}
+	return &metav1.ObjectMeta{Name: "home", ResourceVersion: strconv.FormatUint(revision, 10)}
 }
 
 // TestSeenTellsTheTraceOfARevision, of its own bucket, and of no other.
@@ -38,6 +38,30 @@ func TestSeenTellsTheTraceOfARevision(t *testing.T) {
 	s.Note("a", entry(7, nil)) // of a stream that was created anew
 	if c := s.Of("a", at(7)); c != nil {
 		t.Errorf("still has %+v", *c)
+	}
+}
+
+// TestAnInferredDeleteIsOfNoOtherKeysTrace: its revision is the cursor, which is of a message of another key.
+func TestAnInferredDeleteIsOfNoOtherKeysTrace(t *testing.T) {
+	for key, of := range map[string]metav1.ObjectMeta{
+		"home": {Name: "home"}, "shop.home": {Namespace: "shop", Name: "home"}, "shop.a.b": {Namespace: "shop", Name: "a.b"},
+		"a.b": {Name: "a.b"},
+	} {
+		var s Seen
+		s.Note("a", natsinformer.Entry{Key: key, Revision: 7, Header: nats.Header{"traceparent": {parent}}})
+		of.ResourceVersion = "7"
+		if c := s.Of("a", &of); c == nil || c.Key != key {
+			t.Errorf("%s: got %+v", key, c)
+		}
+		for _, other := range []metav1.ObjectMeta{
+			{Name: "other"}, {Namespace: "shop", Name: "other"}, {Namespace: "other", Name: "home"}, {Name: "hom"},
+			{Namespace: "shop", Name: "ahome"}, {Namespace: "shop", Name: "homes"}, {Namespace: "shop"}, {},
+		} {
+			other.ResourceVersion = "7"
+			if c := s.Of("a", &other); c != nil {
+				t.Errorf("%s: %s/%s is in the trace of %+v", key, other.Namespace, other.Name, c)
+			}
+		}
 	}
 }
 
