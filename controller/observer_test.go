@@ -178,3 +178,39 @@ func TestNoObserverIsNil(t *testing.T) {
 		t.Error("a nil observer is taken")
 	}
 }
+
+// TestAReconcileHasNotWaitedWhileAnotherReplicaLed: the key was reconciled then, and nothing waited for a worker.
+func TestAReconcileHasNotWaitedWhileAnotherReplicaLed(t *testing.T) {
+	w := newWorld(t)
+	timing := WithLeaseTiming(LeaseTiming{Duration: 5 * time.Second, RenewDeadline: 2 * time.Second,
+		RetryPeriod: 50 * time.Millisecond})
+	var seen calls
+	sites := w.sites()
+	leader, err := New("sites", sites, seen.reconciler(nil), timing)
+	must(t, err)
+	r := w.run(leader)
+	eventually(t, "the first leads", func() bool { return leader.Stats().Leading })
+	var log watchLog
+	begun := make(chan time.Time, 1)
+	second := &watcher{name: "second", log: &log, begin: func(ctx context.Context) context.Context {
+		select {
+		case begun <- time.Now():
+		default:
+		}
+		return ctx
+	}}
+	waiting, err := New("sites", w.sites(), seen.reconciler(nil), timing, WithObserver(second))
+	must(t, err)
+	w.run(waiting)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventually(t, "the second knows it", func() bool { return remembers(waiting)["queue"] == 1 })
+	time.Sleep(time.Second) // on standby
+	handedOver := time.Now()
+	r.halt()
+	began := <-begun
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if b := log.begins[0]; b.Waited > began.Sub(handedOver) {
+		t.Errorf("it waited %v of the %v since the first stopped", b.Waited, began.Sub(handedOver))
+	}
+}

@@ -48,7 +48,9 @@ type Beginning struct {
 	Key        string
 	Operations operation.Operations // why it is reconciled
 	Attempt    int                  // counts from 1; it goes up while attempts fail
-	Waited     time.Duration        // since the first reason, or since the delay of a retry or requeue was over
+	// Waited is for how long, since the first reason, or since the delay of a retry or requeue was over. It begins with
+	// the term: what became due while another replica led has not waited for this one.
+	Waited time.Duration
 	// Causes are writes that made the key due and came with a trace, the newest last, if a CauseTaker asked for them.
 	// They are the newest 16, and MoreCauses counts the others. An attempt that failed leaves them to the next. Writes
 	// from before the controller has started, or does lead, are not among them.

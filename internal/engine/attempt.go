@@ -53,7 +53,7 @@ func (e *Engine) Call(
 	if len(e.opts.Observers) > 0 {
 		ctx = e.opts.Observers.Begin(ctx, &observed, attempts.Beginning{
 			Controller: e.name, Kind: e.Kind, Key: it.Key, Operations: operations, Attempt: a.Number,
-			Waited: start.Sub(it.Added), Causes: caused.Causes, MoreCauses: caused.More,
+			Waited: t.Waited(it.Added, start), Causes: caused.Causes, MoreCauses: caused.More,
 		})
 		a.Under = attempts.Aftermath(t.Ctx, ctx)
 	}
