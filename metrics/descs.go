@@ -144,8 +144,8 @@ type keyState struct {
 }
 
 var (
-	keys = gauge("nagi_keys", "Keys by state. A key may be in several: one that is failing is delayed, too.",
-		"controller", "state")
+	keys = gauge("nagi_keys", "Keys by state. A key may be in several: one that is failing is delayed, too. Of "+
+		"failing, parked, looping and teardown only the replica that leads tells.", "controller", "state")
 	keyStates = []keyState{
 		{"ready", func(s *controller.Stats) float64 { return float64(s.Ready[0] + s.Ready[1] + s.Ready[2]) }},
 		{"running", func(s *controller.Stats) float64 { return float64(s.Running) }},
