@@ -123,8 +123,8 @@ func TestHeadersThatAreNoTraceContextAreIgnored(t *testing.T) {
 			t.Errorf("%v: links %v, parent %v", header, s.Links, s.Parent)
 		}
 	}
-	w.putWith("good", nats.Header{"traceparent": {sampled}, "tracestate": {"garbage,,,=\x01" + strings.Repeat("x", 600)}})
 	all := w.named("reconcile Order")
+	w.putWith("good", nats.Header{"traceparent": {sampled}, "tracestate": {"garbage,,,=\x01" + strings.Repeat("x", 600)}})
 	s := w.await("reconcile Order", len(all)+1)
 	if last := s[len(s)-1]; len(last.Links) != 1 || last.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
 		t.Errorf("a bad tracestate spoils the traceparent: %v", last.Links)
@@ -146,10 +146,10 @@ func TestTheHeaderDoesNotSayWhatIsSampled(t *testing.T) {
 		"not sampled, all wanted":   {unsampled, sdktrace.AlwaysSample(), nil, true},
 		"trusted and sampled":       {sampled, sdktrace.NeverSample(), []traces.Option{traces.TrustHeaders()}, true},
 		"trusted and not sampled":   {unsampled, sdktrace.AlwaysSample(), []traces.Option{traces.TrustHeaders()}, false},
-		"separate, none wanted":     {sampled, sdktrace.NeverSample(), []traces.Option{traces.SeparateTraces()}, false},
-		"separate, all wanted":      {unsampled, sdktrace.AlwaysSample(), []traces.Option{traces.SeparateTraces()}, true},
-		"separate, id is chosen":    {chosen, sdktrace.TraceIDRatioBased(1e-9), []traces.Option{traces.SeparateTraces()}, false},
+		"the id is chosen":          {chosen, sdktrace.TraceIDRatioBased(1e-9), nil, false},
 		"sampled, ratio takes none": {sampled, sdktrace.TraceIDRatioBased(1e-9), nil, false},
+		"continued, none wanted":    {sampled, sdktrace.NeverSample(), []traces.Option{traces.ContinueTraces()}, false},
+		"continued, all wanted":     {unsampled, sdktrace.AlwaysSample(), []traces.Option{traces.ContinueTraces()}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, sdktrace.ParentBased(test.root), test.opts...)
@@ -169,7 +169,7 @@ func TestTheHeaderDoesNotSayWhatIsSampled(t *testing.T) {
 
 // TestAnAttemptThatFailedHandsItsCausesOn, and its span has the error, printable and bounded.
 func TestAnAttemptThatFailedHandsItsCausesOn(t *testing.T) {
-	w := newWorld(t, sdktrace.AlwaysSample())
+	w := newWorld(t, sdktrace.AlwaysSample(), traces.ContinueTraces())
 	orders := w.client("Order")
 	var runs atomic.Int32
 	w.run(orders, func(context.Context, controller.Request) (controller.Result, error) {

@@ -60,7 +60,7 @@ func (w *world) hasPath(want string) {
 
 // TestAStatusCarriesTheTraceBack to the owner, which is reconciled because its secondary became ready.
 func TestAStatusCarriesTheTraceBack(t *testing.T) {
-	w := newWorld(t, sdktrace.AlwaysSample())
+	w := newWorld(t, sdktrace.AlwaysSample(), traces.ContinueTraces())
 	orders, workloads := w.client("Order"), w.client("Workload")
 	w.run(workloads, func(ctx context.Context, req controller.Request) (controller.Result, error) {
 		obj, err := workloads.Lister().Get(req.Key)
