@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -218,3 +219,35 @@ func TestAReconcileHasNotWaitedWhileAnotherReplicaLed(t *testing.T) {
 		t.Errorf("it waited %v of the %v since the first stopped", b.Waited, began.Sub(handedOver))
 	}
 }
+
+// TestATerminalErrorThatCameTooLateIsStillTheOneThatItWas, to errors.Is and errors.As, but parks nothing.
+func TestATerminalErrorThatCameTooLateIsStillTheOneThatItWas(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	var log watchLog
+	unwell := &pathError{"no rights"}
+	begun := make(chan struct{})
+	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
+		close(begun)
+		<-ctx.Done()
+		return Result{}, TerminalError(fmt.Errorf("late: %w", unwell))
+	}), WithObserver(&watcher{name: "it", log: &log}), slowRenewal)
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	<-begun
+	w.leaseTo("another", 5*time.Minute)
+	eventually(t, "it has ended", func() bool { return len(log.endings()) > 0 })
+	e := log.endings()[0]
+	if as, ok := errors.AsType[*pathError](e.Err); !ok || as != unwell || !errors.Is(e.Err, unwell) {
+		t.Errorf("it is no longer what it was: %v", e.Err)
+	}
+	if e.Terminal || !errors.Is(e.Err, ErrLeaseLost) || !strings.HasSuffix(e.Err.Error(), ErrLeaseLost.Error()) ||
+		!strings.HasPrefix(e.Err.Error(), "terminal error: late: no rights, after the term had ended: ") {
+		t.Errorf("terminal: %v, %v", e.Terminal, e.Err)
+	}
+}
+
+type pathError struct{ says string }
+
+func (e *pathError) Error() string { return e.says }
