@@ -24,8 +24,8 @@ type Stats struct {
 	Ready       [3]int
 	Delayed     int
 	OldestReady time.Duration
-	// Failing is the number of keys whose last attempt failed, Parked the number of keys parked by a terminal error. These,
-	// Looping and TeardownsOwed are 0 while this replica does not lead: the one that does has its own.
+	// Failing is the number of keys whose last attempt failed, Parked the number of keys parked by a terminal error.
+	// These, Looping and TeardownsOwed are 0 while this replica does not lead: the one that does has its own.
 	Failing, Parked int
 	// Looping is the number of keys whose reconcile wakes itself by its own writes, again and again, and is delayed.
 	// Loops counts how often that was noticed; an event on the primary says what keeps changing.

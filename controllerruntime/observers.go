@@ -7,8 +7,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/engine"
 )
 
-// attachLater keeps New from telling observers whom they observe: each call of WithOptions makes another controller, and
-// only one of them runs. Run tells them.
+// attachLater keeps New from telling observers whom they observe: each call of WithOptions makes another controller,
+// and only one of them runs. Run tells them.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) attachLater(o *engine.Options) {
 	r.attachers = nil
 	o.Observers = slices.Clone(o.Observers)

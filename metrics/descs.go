@@ -168,8 +168,8 @@ var (
 	lagMessages = gauge("nagi_source_lag_messages", "How many messages of the bucket were not read yet.",
 		"controller", "source")
 	lagSeconds = gauge("nagi_source_lag_seconds", "How old the state is that the cache of the bucket shows; 0 where "+
-		"nothing is known to be missing. The server's clock is compared with this one's, so it is off by as much as they "+
-		"differ, and never less than 0.", "controller", "source")
+		"nothing is known to be missing. The server's clock is compared with this one's, so it is off by as much as "+
+		"they differ, and never less than 0.", "controller", "source")
 	lists = counter("nagi_source_lists_total", "Full lists of a bucket: the first one, those of another stream, as "+
 		"after a restore, and those because of a doubt.", "controller", "source", "reason")
 	resumes = counter("nagi_source_resumes_total", "How often the watch of a bucket went on from where it was.",

@@ -31,11 +31,11 @@ const (
 // Option changes how a Tracer works.
 type Option func(*Tracer)
 
-// ContinueTraces makes a reconcile go on with the trace of the newest write that caused it, so that one trace shows what
-// a put has caused, to the last effect. The sampler decides as for a span without a parent, and does not see whether the
-// header of the write says that it was sampled. But a sampler that looks at trace ids, such as TraceIDRatioBased, decides
-// what the id says, and who writes a document chooses the id: use it where those who may write the documents may also
-// say what is sampled, or where the sampler does not look at ids.
+// ContinueTraces makes a reconcile go on with the trace of the newest write that caused it, so that one trace shows
+// what a put has caused, to the last effect. The sampler decides as for a span without a parent, and does not see
+// whether the header of the write says that it was sampled. But a sampler that looks at trace ids, such as
+// TraceIDRatioBased, decides what the id says, and who writes a document chooses the id: use it where those who may
+// write the documents may also say what is sampled, or where the sampler does not look at ids.
 func ContinueTraces() Option { return func(t *Tracer) { t.mode = continued } }
 
 // TrustHeaders makes a reconcile a child of the newest write that caused it, and lets the sampler see whether the

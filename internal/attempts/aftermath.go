@@ -14,8 +14,8 @@ func Aftermath(term, reconcile context.Context) context.Context {
 	return aftermath{term, context.WithoutCancel(reconcile)}
 }
 
-// aftermath has its values of the reconcile without its life, by which package context would else tell when it ends, and
-// why.
+// aftermath has its values of the reconcile without its life, by which package context would else tell when it ends,
+// and why.
 type aftermath struct {
 	context.Context
 	values context.Context
