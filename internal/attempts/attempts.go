@@ -53,7 +53,9 @@ type Beginning struct {
 	Waited time.Duration
 	// Causes are writes that made the key due and came with a trace, the newest last, if a CauseTaker asked for them.
 	// They are the newest 16, and MoreCauses counts the others. An attempt that failed leaves them to the next. Writes
-	// from before the controller has started, or does lead, are not among them.
+	// from before the controller has started, or does lead, are not among them, and neither are those that came while
+	// the key was suspended, invalid, parked or held. Where thousands of keys wait the oldest lose theirs. Observers
+	// share the slice: they may keep it, and not change it.
 	Causes     []Cause
 	MoreCauses int
 }
