@@ -503,3 +503,39 @@ func TestExplainOfAReplicaThatWaitsNamesWhoLeads(t *testing.T) {
 			first.Explain("home").State == StateStandby
 	})
 }
+
+// TestAReplicaThatLostTheLeaseSaysNothingOfItsOldFailures: the one that leads has its own.
+func TestAReplicaThatLostTheLeaseSaysNothingOfItsOldFailures(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	c, err := New("sites", sites, scripted(sites, newGate()), WithResyncInterval(0), WithLeaseTiming(quickLease),
+		WithBackoff(time.Hour, time.Hour))
+	must(t, err)
+	w.run(c)
+	must(t, sites.Create(t.Context(), newSite("parked", "parks")))
+	must(t, sites.Create(t.Context(), newSite("failing", "fails")))
+	explained(t, c, "parked", StateParked)
+	explained(t, c, "failing", StateRetry)
+	if s := c.Stats(); s.Parked != 1 || s.Failing != 1 {
+		t.Errorf("while it leads %d keys are parked and %d fail", s.Parked, s.Failing)
+	}
+	w.leaseTo("somebody", 5*time.Minute)
+	eventually(t, "it knows who leads now", func() bool { return c.Explain("parked").Leader == "somebody" })
+	if s := c.Stats(); s.Leading || s.Parked+s.Failing+s.Looping+s.TeardownsOwed > 0 {
+		t.Errorf("leads: %v; %d keys are parked and %d fail", s.Leading, s.Parked, s.Failing)
+	}
+	const says = "This replica waits for the lease, which somebody holds. Ask the replica that leads."
+	for _, key := range []string{"parked", "failing"} {
+		e := c.Explain(key)
+		if e.State != StateStandby || e.Failures > 0 || e.Parked || e.Error != "" || !e.FailingSince.IsZero() ||
+			e.Says != says {
+			t.Errorf("%s is explained as %+v", key, e)
+		}
+	}
+	w.leaseTo("", time.Second)
+	explained(t, c, "parked", StateParked)
+	if s := c.Stats(); s.Parked != 1 {
+		t.Errorf("when it leads again %d keys are parked", s.Parked)
+	}
+}

@@ -85,8 +85,8 @@ func WithReconcileTimeout(d time.Duration) Option {
 }
 
 // WithStuckAfter sets after what time a reconcile that has not returned is stuck: Stats().Degraded says so, and, once,
-// the log, with the stack of its goroutine, and an event on the primary. A callback, as that of WithOnResult, that has
-// not returned by then is degraded, too. The default is a minute; 0 means never.
+// the log, with the stack of its goroutine, and an event on the primary. A callback, as that of WithOnResult or OnWrite
+// of entity.Config, that has not returned by then is degraded, too. The default is a minute; 0 means never.
 func WithStuckAfter(d time.Duration) Option {
 	return func(o *engine.Options) error { return notNegative("WithStuckAfter", d, &o.StuckAfter) }
 }

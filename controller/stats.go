@@ -25,6 +25,7 @@ type Stats struct {
 	Delayed     int
 	OldestReady time.Duration
 	// Failing is the number of keys whose last attempt failed, Parked the number of keys parked by a terminal error.
+	// These, Looping and TeardownsOwed are 0 while this replica does not lead: the one that does has its own.
 	Failing, Parked int
 	// Looping is the number of keys whose reconcile wakes itself by its own writes, again and again, and is delayed.
 	// Loops counts how often that was noticed; an event on the primary says what keeps changing.
@@ -174,6 +175,9 @@ func statsOf(e *engine.Engine) Stats {
 	s.Unfinished, s.OwnWriteWaits = unfinished, c.OwnWriteWaits.Load()
 	s.TeardownsOwed, s.Sources = owed, e.SourceStats()
 	s.Synced, s.Ended = e.Phase()
+	if !s.Leading {
+		s.Failing, s.Parked, s.Looping, s.TeardownsOwed = 0, 0, 0, 0
+	}
 	s.LongestRunning = LongestRunning{Key: longest.Key, Since: longest.Since, Attempt: longest.Attempt}
 	if swept := c.Ownerless.Load(); swept != nil {
 		s.Orphaned, s.Unmarked, s.Contradicting = swept.Orphaned, swept.Unmarked, swept.Contradicting

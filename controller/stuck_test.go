@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go"
 )
 
 // hang is where a reconcile of these tests does not return from.
@@ -104,4 +108,53 @@ func TestACallbackThatDoesNotReturnIsDegraded(t *testing.T) {
 	}
 	close(release)
 	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+}
+
+// TestAnOnWriteThatDoesNotReturnWhileARecordIsWrittenIsDegraded: no reconcile runs that would show.
+func TestAnOnWriteThatDoesNotReturnWhileARecordIsWrittenIsDegraded(t *testing.T) {
+	for name, test := range map[string]struct {
+		before  bool  // the document is there before the controller, so that the key is one of a backlog
+		writes  int32 // of records, before the one that hangs
+		atTheir string
+	}{
+		"of the backlog": {before: true, writes: 0, atTheir: "begin"},
+		"ahead of it":    {writes: 0, atTheir: "begin"},
+		"of what came":   {writes: 1, atTheir: "begin"},
+		"at its end":     {writes: 1, atTheir: "end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			release := make(chan struct{})
+			var records atomic.Int32
+			sites := w.client("Site", "sites", func(cfg *entity.Config) {
+				cfg.OnWrite = func(_ context.Context, w entity.Write) (nats.Header, func(error)) {
+					if !w.Record || records.Add(1) != test.writes+1 {
+						return nil, nil
+					}
+					if test.atTheir == "begin" {
+						hang(release)
+						return nil, nil
+					}
+					return nil, func(error) { hang(release) }
+				}
+			})
+			if test.before {
+				must(t, sites.Create(t.Context(), newSite("home", "one")))
+			}
+			c, err := New("sites", sites, (&calls{}).reconciler(nil), WithStuckAfter(300*time.Millisecond))
+			must(t, err)
+			w.run(c)
+			eventually(t, "it leads", func() bool { return c.Stats().Leading })
+			if !test.before {
+				must(t, sites.Create(t.Context(), newSite("home", "one")))
+			}
+			eventually(t, "it is degraded", func() bool { return c.Stats().Degraded["stuck callback"] != nil })
+			if err := c.Stats().Degraded["stuck callback"]; !strings.Contains(err.Error(), "Config.OnWrite") {
+				t.Errorf("degraded: %v", err)
+			}
+			close(release)
+			eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 && c.Stats().Reconciles > 0 })
+		})
+	}
 }

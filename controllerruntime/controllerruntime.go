@@ -40,6 +40,7 @@ type ControllerRuntime[
 	controller *controller.Controller[TNatsPrim] // nil if err is not
 	engine     *engine.Engine                    // the controller's
 	nameless   bool                              // the installation has no id, because there is no teardown
+	attachers  []controller.Attacher             // are told of the controller when it runs
 	err        error                             // why Run cannot run
 
 	began    atomic.Bool // Run was called
@@ -129,7 +130,11 @@ func NewControllerRuntime[
 // enqueued so far is enqueued again.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) build() error {
 	r.engine = nil
-	last := func(o *engine.Options) error { r.nameless = o.WithoutTeardown; return nil }
+	last := func(o *engine.Options) error {
+		r.nameless = o.WithoutTeardown
+		r.attachLater(o)
+		return nil
+	}
 	r.controller, r.err = controller.New(r.name, r.primary, controller.ReconcilerFunc(r.reconcile),
 		append(slices.Clip(r.opts), last)...)
 	if r.err == nil && r.primary.Kind() != r.kind {

@@ -10,8 +10,8 @@ import (
 // WithOptions gives the runtime options of package controller, before Run: WithLeaseTiming, WithInstance, WithBackoff,
 // WithErrorPolicy, WithReconcileTimeout, WithCacheSyncTimeout, WithDebounce, WithBrakeWindow, WithOnBrake,
 // WithSweepDryRun, WithOnResult, WithOnSourceError, WithLogConstructor, WithReconcileAllOn, WithPrimary,
-// WithoutTeardown, WithSelfOwnership. It may be called several times; where two options say the same thing the later
-// one holds.
+// WithoutTeardown, WithSelfOwnership, WithObserver. It may be called several times; where two options say the same
+// thing the later one holds. An observer such as that of package metrics is told of the controller when Run begins.
 //
 // With WithGracePeriod Run waits that long for SyncHandler after the stop, and not without limit; then the context that
 // [ControllerRuntime.Context] gave ends, and what does not return is left behind, with an error.

@@ -71,6 +71,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.C
 		o.Workers, o.Recorder, o.RequireInstance = threadiness, events, r.strict
 	})
 	r.mu.Unlock()
+	r.attach()
 	return errors.Join(r.controller.Run(ctx), r.garbageLeftBehind())
 }
 

@@ -99,7 +99,7 @@ type Config struct {
 	// At most 4 headers are added, each with one value of at most 512 printable characters; names are those of letters,
 	// digits and dashes, and not those that begin with Nats-, KV- or Nagi-. A callback that returns others, or panics,
 	// is logged once, and the message is written without; so is one that would not fit with them. It must return
-	// quickly.
+	// quickly, and so must done: the Stats of a controller that stands still in one say so (controller.WithStuckAfter).
 	OnWrite func(ctx context.Context, w Write) (header nats.Header, done func(err error))
 	// CompareInterval is natsinformer.Config.CompareInterval of the client's informers.
 	CompareInterval time.Duration

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
 )
@@ -85,7 +86,7 @@ func (h *writeHook) guarded(ctx context.Context, call func()) {
 			h.complain(ctx, fmt.Errorf("panic: %v", r))
 		}
 	}()
-	call()
+	running.CallIn(ctx, "Config.OnWrite", call) // so that a controller says so that stands still in it
 }
 
 func (h *writeHook) complain(ctx context.Context, err error) {

@@ -144,8 +144,8 @@ type keyState struct {
 }
 
 var (
-	keys = gauge("nagi_keys", "Keys by state. A key may be in several: one that is failing is delayed, too.",
-		"controller", "state")
+	keys = gauge("nagi_keys", "Keys by state. A key may be in several: one that is failing is delayed, too. Of "+
+		"failing, parked, looping and teardown only the replica that leads tells.", "controller", "state")
 	keyStates = []keyState{
 		{"ready", func(s *controller.Stats) float64 { return float64(s.Ready[0] + s.Ready[1] + s.Ready[2]) }},
 		{"running", func(s *controller.Stats) float64 { return float64(s.Running) }},
@@ -168,7 +168,8 @@ var (
 	lagMessages = gauge("nagi_source_lag_messages", "How many messages of the bucket were not read yet.",
 		"controller", "source")
 	lagSeconds = gauge("nagi_source_lag_seconds", "How old the state is that the cache of the bucket shows; 0 where "+
-		"nothing is known to be missing.", "controller", "source")
+		"nothing is known to be missing. The server's clock is compared with this one's, so it is off by as much as "+
+		"they differ, and never less than 0.", "controller", "source")
 	lists = counter("nagi_source_lists_total", "Full lists of a bucket: the first one, those of another stream, as "+
 		"after a restore, and those because of a doubt.", "controller", "source", "reason")
 	resumes = counter("nagi_source_resumes_total", "How often the watch of a bucket went on from where it was.",

@@ -38,7 +38,8 @@ import (
 // concurrently. A scrape reads the controllers' Stats, and sends no request to a server.
 //
 // Counters never go back: what a controller has counted stays after its end, and one that is made later with the same
-// name goes on from there. Two that run at once under one name, as replicas in a test, are added up.
+// name goes on from there. Two that run at once under one name, as replicas in a test, are added up. Gauges end with
+// the last controller of their name, so that no alert fires for what does not run any more.
 type Metrics struct {
 	rest *restClient
 

@@ -134,34 +134,41 @@ func addStates(to, s *controller.Stats) {
 // mostDegraded is how many names of what was degraded some time are shown as healthy later.
 const mostDegraded = 100
 
+// send sends a metric. Of controllers that have all ended there are counters only: a gauge says what is.
+func (s *series) send(out chan<- prometheus.Metric, m metric, value float64, labels ...string) {
+	if m.kind == prometheus.CounterValue || len(s.running) > 0 {
+		m.send(out, value, labels...)
+	}
+}
+
 // collect sends the metrics of a controller.
 func (s *series) collect(out chan<- prometheus.Metric, total *controller.Stats) {
 	s.collectResults(out)
-	reconcileErrors.send(out, float64(s.results[failure].Load()), s.name)
-	terminalErrors.send(out, float64(s.terminals.Load()), s.name)
-	reconcilePanics.send(out, float64(s.panics.Load()), s.name)
-	reconcileTimeouts.send(out, float64(s.timeouts.Load()), s.name)
+	s.send(out, reconcileErrors, float64(s.results[failure].Load()), s.name)
+	s.send(out, terminalErrors, float64(s.terminals.Load()), s.name)
+	s.send(out, reconcilePanics, float64(s.panics.Load()), s.name)
+	s.send(out, reconcileTimeouts, float64(s.timeouts.Load()), s.name)
 	for i, priority := range priorities {
-		depth.send(out, float64(total.Ready[i]), s.name, s.name, priority)
+		s.send(out, depth, float64(total.Ready[i]), s.name, s.name, priority)
 	}
-	longest.send(out, s.longest, s.name, s.name)
+	s.send(out, longest, s.longest, s.name, s.name)
 	for _, v := range queueValues {
-		v.send(out, v.of(total), s.name, s.name)
+		s.send(out, v.metric, v.of(total), s.name, s.name)
 	}
 	for _, v := range values {
-		v.send(out, v.of(total), s.name)
+		s.send(out, v.metric, v.of(total), s.name)
 	}
 	for _, v := range keyStates {
-		keys.send(out, v.of(total), s.name, v.state)
+		s.send(out, keys, v.of(total), s.name, v.state)
 	}
-	held.send(out, float64(total.Brake.Held), s.name, "deletes")
-	held.send(out, float64(total.Brake.Swept), s.name, "swept")
-	held.send(out, float64(total.Brake.Pruned), s.name, "pruned")
+	s.send(out, held, float64(total.Brake.Held), s.name, "deletes")
+	s.send(out, held, float64(total.Brake.Swept), s.name, "swept")
+	s.send(out, held, float64(total.Brake.Pruned), s.name, "pruned")
 	s.collectSources(out, total)
 	for kind, api := range total.External {
-		available.send(out, boolean(!api.Away), s.name, label(kind))
-		apiWaiting.send(out, float64(api.Waiting), s.name, label(kind))
-		apiTurnedAway.send(out, float64(api.TurnedAway), s.name, label(kind))
+		s.send(out, available, boolean(!api.Away), s.name, label(kind))
+		s.send(out, apiWaiting, float64(api.Waiting), s.name, label(kind))
+		s.send(out, apiTurnedAway, float64(api.TurnedAway), s.name, label(kind))
 	}
 }
 
@@ -171,7 +178,7 @@ func (s *series) collectResults(out chan<- prometheus.Metric) {
 	s.took.send(out, workDuration.desc, queueBuckets, s.name, s.name)
 	s.took.send(out, reconcileTime.desc, reconcileBuckets, s.name)
 	for i, name := range resultNames {
-		reconcileTotal.send(out, float64(s.results[i].Load()), s.name, name)
+		s.send(out, reconcileTotal, float64(s.results[i].Load()), s.name, name)
 	}
 }
 
@@ -183,13 +190,13 @@ func (s *series) collectSources(out chan<- prometheus.Metric, total *controller.
 	for name, source := range total.Sources {
 		name = label(name)
 		now[name] = false
-		lagMessages.send(out, float64(source.Behind), s.name, name)
-		lagSeconds.send(out, source.Lag.Seconds(), s.name, name)
-		invalid.send(out, float64(source.Invalid), s.name, name)
-		lists.send(out, float64(source.Lists-source.StreamChanges-source.Doubts), s.name, name, "first")
-		lists.send(out, float64(source.StreamChanges), s.name, name, "stream_changed")
-		lists.send(out, float64(source.Doubts), s.name, name, "doubt")
-		resumes.send(out, float64(source.Resumes), s.name, name)
+		s.send(out, lagMessages, float64(source.Behind), s.name, name)
+		s.send(out, lagSeconds, source.Lag.Seconds(), s.name, name)
+		s.send(out, invalid, float64(source.Invalid), s.name, name)
+		s.send(out, lists, float64(source.Lists-source.StreamChanges-source.Doubts), s.name, name, "first")
+		s.send(out, lists, float64(source.StreamChanges), s.name, name, "stream_changed")
+		s.send(out, lists, float64(source.Doubts), s.name, name, "doubt")
+		s.send(out, resumes, float64(source.Resumes), s.name, name)
 	}
 	for name := range total.Degraded {
 		name = label(name)
@@ -199,7 +206,7 @@ func (s *series) collectSources(out chan<- prometheus.Metric, total *controller.
 		now[name] = true
 	}
 	for name, is := range now {
-		degraded.send(out, boolean(is), s.name, name)
+		s.send(out, degraded, boolean(is), s.name, name)
 	}
 }
 

@@ -123,8 +123,8 @@ func TestHeadersThatAreNoTraceContextAreIgnored(t *testing.T) {
 			t.Errorf("%v: links %v, parent %v", header, s.Links, s.Parent)
 		}
 	}
-	w.putWith("good", nats.Header{"traceparent": {sampled}, "tracestate": {"garbage,,,=\x01" + strings.Repeat("x", 600)}})
 	all := w.named("reconcile Order")
+	w.putWith("good", nats.Header{"traceparent": {sampled}, "tracestate": {"garbage,,,=\x01" + strings.Repeat("x", 600)}})
 	s := w.await("reconcile Order", len(all)+1)
 	if last := s[len(s)-1]; len(last.Links) != 1 || last.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
 		t.Errorf("a bad tracestate spoils the traceparent: %v", last.Links)
@@ -146,10 +146,10 @@ func TestTheHeaderDoesNotSayWhatIsSampled(t *testing.T) {
 		"not sampled, all wanted":   {unsampled, sdktrace.AlwaysSample(), nil, true},
 		"trusted and sampled":       {sampled, sdktrace.NeverSample(), []traces.Option{traces.TrustHeaders()}, true},
 		"trusted and not sampled":   {unsampled, sdktrace.AlwaysSample(), []traces.Option{traces.TrustHeaders()}, false},
-		"separate, none wanted":     {sampled, sdktrace.NeverSample(), []traces.Option{traces.SeparateTraces()}, false},
-		"separate, all wanted":      {unsampled, sdktrace.AlwaysSample(), []traces.Option{traces.SeparateTraces()}, true},
-		"separate, id is chosen":    {chosen, sdktrace.TraceIDRatioBased(1e-9), []traces.Option{traces.SeparateTraces()}, false},
+		"the id is chosen":          {chosen, sdktrace.TraceIDRatioBased(1e-9), nil, false},
 		"sampled, ratio takes none": {sampled, sdktrace.TraceIDRatioBased(1e-9), nil, false},
+		"continued, none wanted":    {sampled, sdktrace.NeverSample(), []traces.Option{traces.ContinueTraces()}, false},
+		"continued, all wanted":     {unsampled, sdktrace.AlwaysSample(), []traces.Option{traces.ContinueTraces()}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, sdktrace.ParentBased(test.root), test.opts...)
@@ -169,7 +169,7 @@ func TestTheHeaderDoesNotSayWhatIsSampled(t *testing.T) {
 
 // TestAnAttemptThatFailedHandsItsCausesOn, and its span has the error, printable and bounded.
 func TestAnAttemptThatFailedHandsItsCausesOn(t *testing.T) {
-	w := newWorld(t, sdktrace.AlwaysSample())
+	w := newWorld(t, sdktrace.AlwaysSample(), traces.ContinueTraces())
 	orders := w.client("Order")
 	var runs atomic.Int32
 	w.run(orders, func(context.Context, controller.Request) (controller.Result, error) {
@@ -338,4 +338,39 @@ func (c *counting) Begin(ctx context.Context, b controller.Beginning) context.Co
 		c.most.Store(max(c.most.Load(), n))
 	}
 	return c.Tracer.Begin(ctx, b)
+}
+
+// TestAKeyThatIsNotReconciledHasNoCauses: while it is suspended or parked they would pile up, and then say nothing of
+// the reconcile that comes at last.
+func TestAKeyThatIsNotReconciledHasNoCauses(t *testing.T) {
+	w := newWorld(t, sdktrace.AlwaysSample())
+	orders, workloads := w.client("Order"), w.client("Workload")
+	c := w.run(orders, func(_ context.Context, req controller.Request) (controller.Result, error) {
+		if req.Operations.Has(controller.OperationManual) {
+			return controller.Result{}, nil
+		}
+		return controller.Result{}, controller.TerminalError(errors.New("never"))
+	}, controller.Watches(workloads, func(_ context.Context, obj *thing) ([]string, error) {
+		return []string{obj.Name}, nil
+	}))
+	suspended := named("suspended")
+	suspended.Annotations = map[string]string{entity.SuspendAnnotation: "true"}
+	w.inSpan("user", func(ctx context.Context) { must(t, orders.Create(ctx, suspended)) })
+	must(t, orders.Create(t.Context(), named("parked")))
+	w.await("reconcile Order", 1)
+	for _, name := range []string{"suspended", "parked"} {
+		w.inSpan("user", func(ctx context.Context) { must(t, workloads.Create(ctx, named(name))) })
+	}
+	must(t, workloads.Create(t.Context(), named("last"))) // its event comes after theirs
+	eventually(t, "the events have been handled", func() bool {
+		return c.Stats().Adds >= 5 && c.Explain("last").State == controller.StateUnknown
+	})
+	suspended.Annotations = nil
+	must(t, orders.Update(t.Context(), suspended))
+	c.Enqueue("parked", controller.OperationManual)
+	for _, s := range w.await("reconcile Order", 3) {
+		if len(s.Links) > 0 {
+			t.Errorf("%v has the links %v", s.Attributes, s.Links)
+		}
+	}
 }

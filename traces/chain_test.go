@@ -39,11 +39,11 @@ const wholeTree = `put Order
     put Order record
 `
 
-// TestOneTraceShowsAPutThroughThreeControllers to the call of an API, whether reconciles are children of the put or only
-// linked to it. The whole tree is compared.
+// TestOneTraceShowsAPutThroughThreeControllers to the call of an API, if that is wanted, whether reconciles are children
+// of the put or only linked to it. By default links show the same through several traces. The whole tree is compared.
 func TestOneTraceShowsAPutThroughThreeControllers(t *testing.T) {
 	for name, opts := range map[string][]traces.Option{
-		"by default": nil, "trusted": {traces.TrustHeaders()}, "separate": {traces.SeparateTraces()},
+		"by default": nil, "continued": {traces.ContinueTraces()}, "trusted": {traces.TrustHeaders()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, sdktrace.ParentBased(sdktrace.AlwaysSample()), opts...)
@@ -64,7 +64,7 @@ func TestOneTraceShowsAPutThroughThreeControllers(t *testing.T) {
 			}
 			for _, s := range spans {
 				inTrace := s.SpanContext.TraceID() == user.TraceID()
-				wantIn := name != "separate" || s.Name == "user" || s.Name == "put Order"
+				wantIn := name != "by default" || s.Name == "user" || s.Name == "put Order"
 				if inTrace != wantIn {
 					t.Errorf("%s: in the user's trace: %v", s.Name, inTrace)
 				}

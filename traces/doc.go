@@ -1,6 +1,7 @@
-// Package traces follows what a write causes through controllers, with OpenTelemetry. One trace shows the put of a
-// user, the reconcile that it caused, what that wrote, the reconciles which that caused in turn, and so on to the last
-// effect.
+// Package traces follows what a write causes through controllers, with OpenTelemetry: from the put of a user to the
+// reconcile that it caused, what that wrote, the reconciles which that caused in turn, and so on to the last effect.
+// Each reconcile is a trace of its own that is linked to what caused it; with [ContinueTraces] or [TrustHeaders] all of
+// it is one trace.
 //
 //	tracer := traces.New(provider)
 //	client, err := entity.NewClient[*Site](ctx, js, entity.Config{
@@ -26,21 +27,21 @@
 //
 // # Whose traces, and who samples
 //
-// Who may write a document may write its headers. So they are bounded, read strictly (anything else counts as none),
-// and by default they do not say what is sampled. There are three ways; all of them link:
+// Who may write a document may write its headers, and so choose a trace id. So they are bounded, read strictly
+// (anything else counts as none), and by default they say nothing of what is sampled. There are three ways; all of them
+// link:
 //
-//   - By default a reconcile goes on with the trace of the newest write, but the sampler of the provider decides as for
-//     a span without a parent. So the sampled flag of the header has no effect. The span has a link and no parent. A
-//     sampler that looks at trace ids, such as TraceIDRatioBased, decides alike in all controllers, so that a trace is
-//     whole; but a writer who chooses the id can choose one that it takes.
+//   - By default each reconcile begins a trace of its own, and nothing in a header has any effect but the link.
+//   - With [ContinueTraces] a reconcile goes on with the trace of the newest write, but the sampler of the provider
+//     decides as for a span without a parent. So the sampled flag of the header has no effect. The span has a link and
+//     no parent. A sampler that looks at trace ids, such as TraceIDRatioBased, decides alike in all controllers, so
+//     that a trace is whole; but a writer who chooses the id can choose one that it takes.
 //   - With [TrustHeaders] a reconcile is a child of the newest write, and the sampler sees the flag of the header. A
 //     sampler that is ParentBased, as is the default of the SDK, then does what the flag says.
-//   - With [SeparateTraces] each reconcile begins a trace of its own, and nothing in a header has any effect but the
-//     link.
 //
-// A trace that has passed through 32 reconciles, one caused by the other, is not continued: the next reconcile begins
-// another one and is linked. So two controllers that wake each other make no trace without an end. The count is the
-// member nagi of tracestate.
+// A trace that has passed through 32 reconciles, one caused by the other, is not continued by either option: the next
+// reconcile begins another one and is linked. So two controllers that wake each other make no trace without an end. The
+// count is the member nagi of tracestate.
 //
 // A NATS server whose account has a destination for message traces (msg_trace) makes traces of its own of a message
 // with a sampled traceparent. That is a setting of the account, and off by default.

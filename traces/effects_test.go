@@ -60,7 +60,7 @@ func (w *world) hasPath(want string) {
 
 // TestAStatusCarriesTheTraceBack to the owner, which is reconciled because its secondary became ready.
 func TestAStatusCarriesTheTraceBack(t *testing.T) {
-	w := newWorld(t, sdktrace.AlwaysSample())
+	w := newWorld(t, sdktrace.AlwaysSample(), traces.ContinueTraces())
 	orders, workloads := w.client("Order"), w.client("Workload")
 	w.run(workloads, func(ctx context.Context, req controller.Request) (controller.Result, error) {
 		obj, err := workloads.Lister().Get(req.Key)
@@ -257,5 +257,50 @@ func TestAWriteThatFailedSaysSo(t *testing.T) {
 	})
 	if s := w.named("delete Order"); len(s) != 1 || s[0].Status.Description == "" || len(s[0].Events) != 1 {
 		t.Errorf("got %+v", s)
+	}
+}
+
+// faulty is a provider whose tracers panic when a reconcile begins.
+type faulty struct{ trace.TracerProvider }
+
+type faultyTracer struct{ trace.Tracer }
+
+func (p faulty) Tracer(name string, opts ...trace.TracerOption) trace.Tracer {
+	return faultyTracer{p.TracerProvider.Tracer(name, opts...)}
+}
+
+func (faultyTracer) Start(context.Context, string, ...trace.SpanStartOption) (context.Context, trace.Span) {
+	panic("oh")
+}
+
+// around is an observer with spans of its own, and tells whether each still records at the end.
+type around struct {
+	trace.Tracer
+	records chan bool
+}
+
+func (o around) Begin(ctx context.Context, _ controller.Beginning) context.Context {
+	ctx, _ = o.Tracer.Start(ctx, "around")
+	return ctx
+}
+
+func (o around) End(ctx context.Context, _ controller.Ending) {
+	span := trace.SpanFromContext(ctx)
+	o.records <- span.IsRecording()
+	span.End()
+}
+
+// TestATracerThatPanicsTouchesNobodysSpan.
+func TestATracerThatPanicsTouchesNobodysSpan(t *testing.T) {
+	w := newWorld(t, sdktrace.AlwaysSample())
+	orders := w.client("Order")
+	o := around{w.provider.Tracer("user"), make(chan bool, 1)}
+	w.run(orders, nothing, controller.WithObserver(o), controller.WithObserver(traces.New(faulty{w.provider})))
+	must(t, orders.Create(t.Context(), named("one")))
+	if !<-o.records {
+		t.Error("it ended the span of another observer")
+	}
+	if s := w.await("around", 1)[0]; len(s.Attributes) > 0 {
+		t.Errorf("it has the attributes %v", s.Attributes)
 	}
 }

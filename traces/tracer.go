@@ -23,13 +23,20 @@ var _ controller.CauseTaker = (*Tracer)(nil)
 type mode uint8
 
 const (
-	continued mode = iota // the reconcile is in it, and the sampler decides as for a root
+	separate  mode = iota // the reconcile has another trace
+	continued             // the reconcile is in it, and the sampler decides as for a root
 	trusted               // the reconcile is a child of the write
-	separate              // the reconcile has another trace
 )
 
 // Option changes how a Tracer works.
 type Option func(*Tracer)
+
+// ContinueTraces makes a reconcile go on with the trace of the newest write that caused it, so that one trace shows
+// what a put has caused, to the last effect. The sampler decides as for a span without a parent, and does not see
+// whether the header of the write says that it was sampled. But a sampler that looks at trace ids, such as
+// TraceIDRatioBased, decides what the id says, and who writes a document chooses the id: use it where those who may
+// write the documents may also say what is sampled, or where the sampler does not look at ids.
+func ContinueTraces() Option { return func(t *Tracer) { t.mode = continued } }
 
 // TrustHeaders makes a reconcile a child of the newest write that caused it, and lets the sampler see whether the
 // header of that write says that it was sampled. Use it where those who may write the documents may also say what is
@@ -38,12 +45,9 @@ type Option func(*Tracer)
 // WithRemoteParentSampled and WithRemoteParentNotSampled.
 func TrustHeaders() Option { return func(t *Tracer) { t.mode = trusted } }
 
-// SeparateTraces makes each reconcile begin a trace of its own, which is linked to the writes that caused it. Nothing
-// in the header of a write has any other effect.
-func SeparateTraces() Option { return func(t *Tracer) { t.mode = separate } }
-
 // New makes a Tracer whose spans go to the provider; nil is the global one of package otel. Who made the provider
-// flushes and stops it, after the controllers have stopped.
+// flushes and stops it, after the controllers have stopped. Without an option each reconcile begins a trace of its own,
+// which is linked to the writes that caused it.
 func New(provider trace.TracerProvider, opts ...Option) *Tracer {
 	if provider == nil {
 		provider = otel.GetTracerProvider()

@@ -1,6 +1,7 @@
 // Tracing shows what one put causes: an order makes a workload, which makes a volume, which makes a disk behind an API.
 // Three controllers do that, one after the other, and a single trace shows it all, from the put to the call of the API,
-// and back again as each becomes ready. It is printed as a tree.
+// and back again as each becomes ready. It is printed as a tree. The option traces.TrustHeaders makes it one trace;
+// without it each reconcile has a trace of its own, which is linked.
 //
 //	go run ./examples/tracing               # ends by itself, with exit code 0, or 1 and what went wrong
 //	go run ./examples/tracing -url nats://…  # on your own server
@@ -67,7 +68,9 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	defer func() { err = errors.Join(err, provider.Shutdown(context.WithoutCancel(ctx))) }()
 
-	w, err := newWorld(ctx, js, traces.New(provider, traces.TrustHeaders())) // only this program writes here
+	// One trace for all is an option, and here only this program writes. By default each reconcile begins a trace that is
+	// linked to its cause, because a header is what any writer of a document says.
+	w, err := newWorld(ctx, js, traces.New(provider, traces.TrustHeaders()))
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,15 @@ import (
 
 // Aftermath returns the context of what follows from a reconcile that has ended: its record, and what a teardown
 // deletes. It has the life of its term, and the values that observers gave the reconcile, but is no reconcile.
-func Aftermath(term, reconcile context.Context) context.Context { return aftermath{term, reconcile} }
+func Aftermath(term, reconcile context.Context) context.Context {
+	return aftermath{term, context.WithoutCancel(reconcile)}
+}
 
+// aftermath has its values of the reconcile without its life, by which package context would else tell when it ends,
+// and why.
 type aftermath struct {
 	context.Context
-	reconcile context.Context
+	values context.Context
 }
 
 // Value implements context.Context.
@@ -23,5 +27,8 @@ func (a aftermath) Value(key any) any {
 	case current.Key{}, ownwrites.Key{}, ownwrites.ObserverKey{}, external.RuntimeKey{}:
 		return a.Context.Value(key)
 	}
-	return a.reconcile.Value(key)
+	if value := a.values.Value(key); value != nil {
+		return value
+	}
+	return a.Context.Value(key)
 }

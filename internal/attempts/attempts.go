@@ -27,7 +27,7 @@ type Observer interface {
 	// ctx or a child of it; anything else is not taken, and logged.
 	Begin(ctx context.Context, b Beginning) context.Context
 	// End is called when the reconciler has returned or panicked, and with the context that Begin returned. That
-	// context may have ended: for its values it is still good.
+	// context may have ended: for its values it is still good. If Begin panicked End is not called.
 	End(ctx context.Context, e Ending)
 }
 
@@ -48,10 +48,14 @@ type Beginning struct {
 	Key        string
 	Operations operation.Operations // why it is reconciled
 	Attempt    int                  // counts from 1; it goes up while attempts fail
-	Waited     time.Duration        // since the first reason, or since the delay of a retry or requeue was over
+	// Waited is for how long, since the first reason, or since the delay of a retry or requeue was over. It begins with
+	// the term: what became due while another replica led has not waited for this one.
+	Waited time.Duration
 	// Causes are writes that made the key due and came with a trace, the newest last, if a CauseTaker asked for them.
 	// They are the newest 16, and MoreCauses counts the others. An attempt that failed leaves them to the next. Writes
-	// from before the controller has started, or does lead, are not among them.
+	// from before the controller has started, or does lead, are not among them, and neither are those that came while
+	// the key was suspended, invalid, parked or held. Where thousands of keys wait the oldest lose theirs. Observers
+	// share the slice: they may keep it, and not change it.
 	Causes     []Cause
 	MoreCauses int
 }
@@ -86,7 +90,7 @@ func (all Observers) TakeCauses() bool {
 // Observed is one reconcile under observation. The zero value has no observers.
 type Observed struct {
 	observers Observers
-	few       [2]context.Context // of the first observers, so that nothing is allocated for them
+	few       [2]context.Context // of the first observers, so that nothing is allocated for them; nil: it has not begun
 	more      []context.Context
 }
 
@@ -94,11 +98,14 @@ type Observed struct {
 func (all Observers) Begin(ctx context.Context, o *Observed, b Beginning) context.Context {
 	o.observers = all
 	for i, observer := range all {
-		ctx = begin(ctx, observer, &b)
+		child := begin(ctx, observer, &b)
 		if i < len(o.few) {
-			o.few[i] = ctx
+			o.few[i] = child
 		} else {
-			o.more = append(o.more, ctx)
+			o.more = append(o.more, child)
+		}
+		if child != nil {
+			ctx = child
 		}
 	}
 	return ctx
@@ -117,10 +124,11 @@ func (o *Observed) End(e *Ending) {
 
 var errNoChild = errors.New("it returned a context that is no child of the one it was given; that one is used")
 
+// begin returns nil if the observer panicked.
 func begin(ctx context.Context, o Observer, b *Beginning) (child context.Context) {
 	defer func() {
 		if r := recover(); r != nil {
-			child = ctx
+			child = nil
 			failed(ctx, guard.Recovered(r))
 		}
 	}()
@@ -133,6 +141,9 @@ func begin(ctx context.Context, o Observer, b *Beginning) (child context.Context
 }
 
 func end(ctx context.Context, o Observer, e *Ending) {
+	if ctx == nil {
+		return
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			failed(ctx, guard.Recovered(r))

@@ -18,7 +18,7 @@ func entry(revision uint64, header nats.Header) natsinformer.Entry {
 }
 
 func at(revision uint64) metav1.Object {
-	return &metav1.ObjectMeta{ResourceVersion: strconv.FormatUint(revision, 10)}
+	return &metav1.ObjectMeta{Name: "home", ResourceVersion: strconv.FormatUint(revision, 10)}
 }
 
 // TestSeenTellsTheTraceOfARevision, of its own bucket, and of no other.
@@ -38,6 +38,30 @@ func TestSeenTellsTheTraceOfARevision(t *testing.T) {
 	s.Note("a", entry(7, nil)) // of a stream that was created anew
 	if c := s.Of("a", at(7)); c != nil {
 		t.Errorf("still has %+v", *c)
+	}
+}
+
+// TestAnInferredDeleteIsOfNoOtherKeysTrace: its revision is the cursor, which is of a message of another key.
+func TestAnInferredDeleteIsOfNoOtherKeysTrace(t *testing.T) {
+	for key, of := range map[string]metav1.ObjectMeta{
+		"home": {Name: "home"}, "shop.home": {Namespace: "shop", Name: "home"}, "shop.a.b": {Namespace: "shop", Name: "a.b"},
+		"a.b": {Name: "a.b"},
+	} {
+		var s Seen
+		s.Note("a", natsinformer.Entry{Key: key, Revision: 7, Header: nats.Header{"traceparent": {parent}}})
+		of.ResourceVersion = "7"
+		if c := s.Of("a", &of); c == nil || c.Key != key {
+			t.Errorf("%s: got %+v", key, c)
+		}
+		for _, other := range []metav1.ObjectMeta{
+			{Name: "other"}, {Namespace: "shop", Name: "other"}, {Namespace: "other", Name: "home"}, {Name: "hom"},
+			{Namespace: "shop", Name: "ahome"}, {Namespace: "shop", Name: "homes"}, {Namespace: "shop"}, {},
+		} {
+			other.ResourceVersion = "7"
+			if c := s.Of("a", &other); c != nil {
+				t.Errorf("%s: %s/%s is in the trace of %+v", key, other.Namespace, other.Name, c)
+			}
+		}
 	}
 }
 
@@ -123,8 +147,8 @@ func TestATableForgets(t *testing.T) {
 	table.Remove("k", cause(1))
 	table.Add("gone", cause(1))
 	table.Forget("gone")
-	if len(table.now)+len(table.old) > 0 {
-		t.Errorf("has %v and %v", table.now, table.old)
+	if keys, causes, bytes := table.sizes(); keys+causes+bytes > 0 {
+		t.Errorf("has %+v", table)
 	}
 	table.Add("k", cause(1))
 	table.Clear()
@@ -133,21 +157,88 @@ func TestATableForgets(t *testing.T) {
 	}
 }
 
-// TestATableIsBounded: of many keys that wait the oldest lose their causes.
-func TestATableIsBounded(t *testing.T) {
-	table := NewTable()
-	const keys = 5 * mostKeys
-	for i := range keys {
-		table.Add(fmt.Sprint(i), cause(uint64(i)))
-		if kept := len(table.now) + len(table.old); kept > 2*mostKeys {
-			t.Fatalf("%d keys", kept)
+// sizes is what a table holds of all keys together.
+func (t *Table) sizes() (keys, causes, bytes int) {
+	of := func(key string, s Set) {
+		keys++
+		causes += len(s.Causes)
+		bytes += len(key)
+		for _, c := range s.Causes {
+			bytes += len(c.Bucket) + len(c.Key) + len(c.TraceParent) + len(c.TraceState)
 		}
 	}
-	if s := table.Take(fmt.Sprint(keys - 1)); len(s.Causes) != 1 {
-		t.Errorf("the newest key has %+v", s)
+	for _, sets := range []map[string]Set{t.now.sets, t.old.sets} {
+		for key, s := range sets {
+			of(key, s)
+		}
 	}
-	if s := table.Take("0"); len(s.Causes) > 0 {
-		t.Errorf("the oldest key has %+v", s)
+	for key := range t.more {
+		keys++
+		bytes += len(key)
+	}
+	return keys, causes, bytes
+}
+
+// TestATableIsBounded by what all keys have together, and not only by how many they are: the oldest lose their causes
+// first, and those are counted.
+func TestATableIsBounded(t *testing.T) {
+	long := strings.Repeat("x", longestState)
+	for name, c := range map[string]Cause{
+		"short": *cause(0), "long": {Bucket: "a", Key: strings.Repeat("k", 1000), TraceParent: parent, TraceState: long},
+	} {
+		table := NewTable()
+		const all = 5000
+		for i := range all {
+			c.Revision = uint64(i)
+			for range Most {
+				c.Revision += all
+				table.Add(fmt.Sprint(i), &c)
+			}
+			if i%1000 > 0 {
+				continue
+			}
+			if keys, causes, bytes := table.sizes(); keys > mostCauses*3/2 || causes > mostCauses || bytes > mostBytes*3/2 {
+				t.Fatalf("%s: %d keys with %d causes in %d bytes", name, keys, causes, bytes)
+			}
+		}
+		if s := table.Take(fmt.Sprint(all - 1)); len(s.Causes) != Most {
+			t.Errorf("%s: the newest key has %+v", name, s)
+		}
+		if s := table.Take("0"); len(s.Causes)+s.More > 0 {
+			t.Errorf("%s: the oldest key has %+v", name, s)
+		}
+	}
+}
+
+// TestAKeyThatLostItsCausesHasTheirNumber.
+func TestAKeyThatLostItsCausesHasTheirNumber(t *testing.T) {
+	table := NewTable()
+	for i := range uint64(3) {
+		table.Add("k", cause(i))
+	}
+	for i := range mostCauses {
+		table.Add(fmt.Sprint(i), cause(uint64(i)))
+	}
+	table.Add("k", cause(7))
+	if s := table.Take("k"); len(s.Causes) != 1 || s.More != 3 {
+		t.Errorf("took %+v", s)
+	}
+	if s := table.Take("k"); len(s.Causes)+s.More > 0 {
+		t.Errorf("took %+v a second time", s)
+	}
+}
+
+// TestWhatWasTakenStaysAsItIs: an observer may keep it.
+func TestWhatWasTakenStaysAsItIs(t *testing.T) {
+	table := NewTable()
+	table.Add("k", cause(1))
+	table.Add("k", cause(2))
+	taken := table.Take("k")
+	table.Settle("k", taken, true)
+	table.Remove("k", cause(1))
+	table.Add("k", cause(3))
+	if len(taken.Causes) != 2 || taken.Causes[0].Revision != 1 || taken.Causes[1].Revision != 2 {
+		t.Errorf("it became %+v", taken)
 	}
 }
 

@@ -64,7 +64,8 @@ func (s *Seen) Note(bucket string, entry natsinformer.Entry) {
 	slot.Store(c)
 }
 
-// Of returns the cause of an event that shows obj, which was read from the bucket; nil if there is none.
+// Of returns the cause of an event that shows obj, which was read from the bucket; nil if there is none. A delete that
+// was inferred has none: its revision is that of whatever message came last.
 func (s *Seen) Of(bucket string, obj metav1.Object) *Cause {
 	if s == nil || obj == nil {
 		return nil
@@ -74,10 +75,23 @@ func (s *Seen) Of(bucket string, obj metav1.Object) *Cause {
 		return nil
 	}
 	c := s.slot(bucket, revision).Load()
-	if c == nil || c.Revision != revision || c.Bucket != bucket {
+	if c == nil || c.Revision != revision || c.Bucket != bucket || !c.isOf(obj) {
 		return nil
 	}
 	return c
+}
+
+// isOf reports whether the key is that of obj, as entities have it: "name" or "namespace.name".
+func (c *Cause) isOf(obj metav1.Object) bool {
+	key, namespace := c.Key, obj.GetNamespace()
+	if namespace != "" {
+		before, after, found := strings.Cut(key, ".")
+		if !found || before != namespace {
+			return false
+		}
+		key = after
+	}
+	return key == obj.GetName()
 }
 
 type contextKey struct{}

@@ -8,50 +8,89 @@ import (
 const (
 	// Most is how many causes of one reconcile are kept, the newest ones.
 	Most = 16
-	// mostKeys bounds the keys that have causes. What is due is reconciled soon, so there are few, unless many keys
-	// wait: of those the oldest lose theirs.
-	mostKeys = 32 << 10
+	// mostCauses and mostBytes bound what all keys have together. What is due is reconciled soon, so that is little,
+	// unless many keys wait: of those the oldest lose their causes, and the numbers of the last that did are kept.
+	mostCauses = 16 << 10
+	mostBytes  = 8 << 20
 	// mostTries is how many reconciles the same causes are given to, while the key is not as it should be.
 	mostTries = 10
 )
 
-// Set is what made a key due.
+// Set is what made a key due. Nobody changes its Causes: who took them may keep them.
 type Set struct {
 	Causes []Cause // the oldest first
 	More   int     // how many older ones there were
 	tries  int     // to how many reconciles they were given
 }
 
-func (s *Set) keep(causes []Cause) {
-	if excess := len(causes) - Most; excess > 0 {
-		s.More += excess
-		causes = slices.Clone(causes[excess:])
+// with is s and newer causes.
+func (s Set) with(newer ...Cause) Set {
+	all := slices.Concat(s.Causes, newer)
+	excess := max(0, len(all)-Most)
+	s.More, s.Causes = s.More+excess, all[excess:]
+	return s
+}
+
+// perKey and perCause are about what a key and a cause take beside their text.
+const perKey, perCause = 128, 96
+
+func (s Set) bytes(key string) int {
+	n := perKey + len(key)
+	for i := range s.Causes {
+		c := &s.Causes[i]
+		n += perCause + len(c.Bucket) + len(c.Key) + len(c.TraceParent) + len(c.TraceState)
 	}
-	s.Causes = causes
+	return n
+}
+
+// generation has the causes of keys that became due at about the same time.
+type generation struct {
+	sets          map[string]Set
+	causes, bytes int
+}
+
+func (g *generation) drop(key string) {
+	s, ok := g.sets[key]
+	if !ok {
+		return
+	}
+	delete(g.sets, key)
+	g.causes -= len(s.Causes)
+	g.bytes -= s.bytes(key)
 }
 
 // Table has the causes of the keys that are due. A nil Table keeps none.
 type Table struct {
 	mu       sync.Mutex
-	now, old map[string]*Set // old is dropped when now is full
+	now, old generation     // each has half of what may be kept; old is dropped when now is full
+	more     map[string]int // how many causes the keys had that were dropped last
 }
 
 // NewTable returns an empty table.
-func NewTable() *Table { return &Table{now: map[string]*Set{}} }
+func NewTable() *Table { return &Table{now: generation{sets: map[string]Set{}}} }
 
-func (t *Table) of(key string) *Set {
-	if s := t.now[key]; s != nil {
+func (t *Table) of(key string) Set {
+	if s, ok := t.now.sets[key]; ok {
 		return s
 	}
-	return t.old[key]
+	if s, ok := t.old.sets[key]; ok {
+		return s
+	}
+	return Set{More: t.more[key]}
 }
 
-func (t *Table) set(key string, s *Set) {
-	if t.now[key] == nil && len(t.now) >= mostKeys {
-		t.now, t.old = map[string]*Set{}, t.now
+func (t *Table) set(key string, s Set) {
+	t.forget(key)
+	if t.now.causes+len(s.Causes) > mostCauses/2 || t.now.bytes+s.bytes(key) > mostBytes/2 {
+		t.more = make(map[string]int, len(t.old.sets))
+		for key, s := range t.old.sets {
+			t.more[key] = s.More + len(s.Causes)
+		}
+		t.old, t.now = t.now, generation{sets: map[string]Set{}}
 	}
-	delete(t.old, key)
-	t.now[key] = s
+	t.now.sets[key] = s
+	t.now.causes += len(s.Causes)
+	t.now.bytes += s.bytes(key)
 }
 
 // Add notes that c is about to make a key due.
@@ -62,13 +101,10 @@ func (t *Table) Add(key string, c *Cause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.of(key)
-	if s == nil {
-		s = &Set{}
-	}
 	if slices.Contains(s.Causes, *c) { // it concerned the key as it was before, and as it is now
 		return
 	}
-	s.keep(append(s.Causes, *c))
+	s = s.with(*c)
 	s.tries = 0
 	t.set(key, s)
 }
@@ -81,13 +117,15 @@ func (t *Table) Remove(key string, c *Cause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.of(key)
-	if s == nil {
+	at := slices.Index(s.Causes, *c)
+	if at < 0 {
 		return
 	}
-	s.Causes = slices.DeleteFunc(s.Causes, func(other Cause) bool { return other == *c })
-	if len(s.Causes) == 0 {
+	if s.Causes = slices.Concat(s.Causes[:at], s.Causes[at+1:]); len(s.Causes) == 0 {
 		t.forget(key)
+		return
 	}
+	t.set(key, s)
 }
 
 // Take returns what made a key due, for its reconcile, and forgets it.
@@ -98,12 +136,9 @@ func (t *Table) Take(key string) Set {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.of(key)
-	if s == nil {
-		return Set{}
-	}
 	t.forget(key)
 	s.tries++
-	return *s
+	return s
 }
 
 // Settle ends the reconcile that was given what Take returned. If it is unfinished the next one of the key gets that
@@ -114,15 +149,14 @@ func (t *Table) Settle(key string, s Set, unfinished bool) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	both := &Set{More: s.More, Causes: s.Causes, tries: s.tries}
-	if newer := t.of(key); newer != nil {
-		both.More, both.tries = s.More+newer.More, newer.tries
-		both.keep(slices.Concat(s.Causes, newer.Causes))
+	if newer := t.of(key); len(newer.Causes) > 0 {
+		s = s.with(newer.Causes...)
+		s.More, s.tries = s.More+newer.More, newer.tries
 	}
-	t.set(key, both)
+	t.set(key, s)
 }
 
-// Forget forgets a key that is gone.
+// Forget forgets a key that is gone, or that is not reconciled for now.
 func (t *Table) Forget(key string) {
 	if t == nil {
 		return
@@ -139,10 +173,11 @@ func (t *Table) Clear() {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.now, t.old = map[string]*Set{}, nil
+	t.now, t.old, t.more = generation{sets: map[string]Set{}}, generation{}, nil
 }
 
 func (t *Table) forget(key string) {
-	delete(t.now, key)
-	delete(t.old, key)
+	t.now.drop(key)
+	t.old.drop(key)
+	delete(t.more, key)
 }

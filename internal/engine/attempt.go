@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -53,7 +52,7 @@ func (e *Engine) Call(
 	if len(e.opts.Observers) > 0 {
 		ctx = e.opts.Observers.Begin(ctx, &observed, attempts.Beginning{
 			Controller: e.name, Kind: e.Kind, Key: it.Key, Operations: operations, Attempt: a.Number,
-			Waited: start.Sub(it.Added), Causes: caused.Causes, MoreCauses: caused.More,
+			Waited: t.Waited(it.Added, start), Causes: caused.Causes, MoreCauses: caused.More,
 		})
 		a.Under = attempts.Aftermath(t.Ctx, ctx)
 	}
@@ -83,8 +82,7 @@ func (e *Engine) conclude(
 	t *lifecycle.Term, key string, trail *loops.Trail, own *current.Context, a *lifecycle.Attempt,
 ) {
 	if a.Err != nil && t.Ctx.Err() != nil && lifecycle.IsTerminal(a.Err) {
-		// It says nothing about the primary, so it must not park the key: nobody would record that it is.
-		a.Err = fmt.Errorf("%v, after the term had ended: %w", a.Err, context.Cause(t.Ctx))
+		a.Err = lifecycle.TooLate(a.Err, context.Cause(t.Ctx))
 	}
 	a.Wrote, a.Status = !own.Writes.Empty(), own.TakeStatus()
 	a.Waits = e.WaiterFor(key, a.Err)

@@ -53,9 +53,12 @@ func (e *Engine) Traced() bool { return e.causes != nil }
 
 // Caused notes the write that is about to make a key due. A standby notes none: another replica reconciles it.
 func (e *Engine) Caused(key string, c *causes.Cause) {
+	if c == nil {
+		return
+	}
 	e.leadership.mu.RLock()
 	defer e.leadership.mu.RUnlock()
-	if c != nil && !e.leadership.waits {
+	if !e.leadership.waits {
 		e.causes.Add(key, c)
 	}
 }

@@ -65,6 +65,9 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 	if o.Verdict == lifecycle.TornDown || o.Verdict == lifecycle.NothingOwed {
 		e.forget(it.Key) // after the report: the user's callback may still ask for the last known object
 	}
+	if o.Rests() {
+		e.causes.Forget(it.Key)
+	}
 	if o.Write == nil {
 		e.queue.Done(it.Key)
 		return
@@ -158,7 +161,7 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 // settleDocumentReturned looks again soon: the event that says so may be here already, and this covers a cache that
 // is behind.
 func (e *Engine) settleDocumentReturned(it queue.Item, o *lifecycle.Outcome) {
-	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.CleanUp = 0, nil })
+	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.CleanUp, s.Owed = 0, nil, false })
 	o.Attempt.NextDue = time.Now().Add(teardown.CheckInterval)
 	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, teardown.CheckInterval, queue.RetryDelay)
 	e.APIs.Attempted(it.Key, false)

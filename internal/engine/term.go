@@ -55,7 +55,9 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	handOut, endHandOut := context.WithCancel(termCtx)
 	defer endHandOut()
 	defer context.AfterFunc(runCtx, endHandOut)()
-	t := &lifecycle.Term{Ctx: termCtx, RunCtx: runCtx, HandOut: handOut, Lease: won, Logger: logger}
+	t := &lifecycle.Term{
+		Ctx: termCtx, RunCtx: runCtx, HandOut: handOut, Lease: won, Logger: logger, Began: time.Now(),
+	}
 	e.leadership.leads.Store(true)
 	for range e.opts.Workers {
 		loops.Go(func() { e.work(t) })

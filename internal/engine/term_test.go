@@ -40,3 +40,17 @@ func TestNothingIsDoneInATermWhoseLeaseIsOver(t *testing.T) {
 		t.Errorf("%d calls", calls)
 	}
 }
+
+// TestATeardownThatEndedBecauseTheDocumentReturnedIsNotOwed, whether or not the event of that came before.
+func TestATeardownThatEndedBecauseTheDocumentReturnedIsNotOwed(t *testing.T) {
+	e := &Engine{queue: queue.New(queue.Options{}), APIs: apisource.NewSet(apisource.Config{})}
+	defer e.queue.ShutDown()
+	term := &lifecycle.Term{Ctx: t.Context(), RunCtx: t.Context(), HandOut: t.Context()}
+	e.queue.Add("home", operation.Of(operation.Delete), queue.Live)
+	it, _ := e.queue.Get(t.Context())
+	e.keys.NoteOwed(it.Key)
+	e.settle(term, it, &lifecycle.Outcome{Verdict: lifecycle.DocumentReturned})
+	if _, _, owed := e.keys.Counts(); owed != 0 || e.queue.Counts().Delayed != 1 {
+		t.Errorf("%d teardowns are owed, and %d keys are looked at again", owed, e.queue.Counts().Delayed)
+	}
+}

@@ -90,7 +90,8 @@ func (f *facts) addTrouble(e *Explanation, stream string) {
 		why.Revision, why.Stream = f.view.Refused, stream
 		e.Invalid = &why
 	case f.isUnrecordable():
-		e.Invalid = f.record.Invalid
+		why := *f.record.Invalid
+		e.Invalid = &why
 	}
 	e.Suspended = f.view.Suspended()
 	e.Held = f.held

@@ -77,6 +77,10 @@ func (x *Explainer) lookOnce(key string) facts {
 		f.run = x.Running.Of(key)
 	}
 	f.keys = x.Keys.Of(key)
+	if !f.lead.Leads && !f.queue.Running {
+		// What came of runs is of an earlier term. The replica that leads knows better.
+		f.keys = keytable.State{Deleted: f.keys.Deleted, CleanUp: f.keys.CleanUp}
+	}
 	f.view = x.Primary.View(key)
 	if x.Records == nil {
 		f.unrecorded = true

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -14,15 +15,31 @@ import (
 // turn comes: one that came later is missing, and one that has left the state meanwhile is left out.
 func (x *Explainer) Each(after string, states ...State) iter.Seq[Explanation] {
 	return func(yield func(Explanation) bool) {
-		keys := slices.DeleteFunc(x.candidates(states), func(key string) bool { return key <= after })
+		keys, malformed := x.shown(x.candidates(states))
+		keys = slices.DeleteFunc(keys, func(key string) bool { return key <= after })
 		slices.Sort(keys)
 		for _, key := range slices.Compact(keys) {
-			e := x.Explain(key)
+			e := x.Explain(cmp.Or(malformed[key], key))
 			if (len(states) == 0 && e.State != Unknown || slices.Contains(states, e.State)) && !yield(e) {
 				return
 			}
 		}
 	}
+}
+
+// shown replaces malformed keys by what answers call them, which is where a page goes on, and tells which they are.
+func (x *Explainer) shown(keys []string) (shown []string, malformed map[string]string) {
+	for i, key := range keys {
+		if x.WellFormed(key) {
+			continue
+		}
+		if malformed == nil {
+			malformed = map[string]string{}
+		}
+		keys[i] = foreign.Text(key)
+		malformed[keys[i]] = key
+	}
+	return keys, malformed
 }
 
 // inQueue are the states of keys of which the queue knows something.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -121,6 +123,42 @@ func TestKeysAreLookedForWhereTheyCanBe(t *testing.T) {
 		if !slices.Equal(keys, []string{"api"}) {
 			t.Errorf("%v: %v", states, keys)
 		}
+	}
+}
+
+// TestPagesHaveEachMalformedKeyOnce: they are shown as text, and whoever goes on knows nothing else of them.
+func TestPagesHaveEachMalformedKeyOnce(t *testing.T) {
+	long := strings.Repeat("z", 10_000)
+	x := explainer(t, &documents{keys: []string{"b", "\x01", "a\n", "a\\", "~\x7f", long, "home", "\xff", "é\x00"}})
+	x.WellFormed = func(key string) bool { return key == "b" || key == "home" }
+	var all, pages []string
+	for e := range x.Each("") {
+		all = append(all, e.Key)
+	}
+	for after, more := "", true; more && len(pages) < 20; {
+		more = false
+		for e := range x.Each(after) {
+			pages = append(pages, e.Key)
+			after, more = e.Key, true
+			break
+		}
+	}
+	if len(all) != 9 || !slices.Equal(pages, all) || !slices.IsSorted(all) {
+		t.Errorf("the pages have %q, all are %q", pages, all)
+	}
+}
+
+// TestAnAnswerIsTheCallersOwn: what it says of an invalid document is no part of a cache.
+func TestAnAnswerIsTheCallersOwn(t *testing.T) {
+	f := facts{
+		view:   source.View{Presence: source.Present, Revision: 5},
+		record: &entity.Record{Invalid: &entity.InvalidDocument{Revision: 5, Reason: "too large"}},
+	}
+	var e Explanation
+	f.addTrouble(&e, "")
+	e.Invalid.Reason = "changed"
+	if got := f.record.Invalid.Reason; got != "too large" {
+		t.Errorf("the record says %q", got)
 	}
 }
 

@@ -55,6 +55,17 @@ type Outcome struct {
 	Write   *RecordWrite         // under way: the key is not done before it is answered
 }
 
+// Rests reports whether the key is not reconciled, and is not due again before something happens.
+func (o *Outcome) Rests() bool {
+	switch o.Verdict {
+	case Nothing:
+		return o.Write == nil
+	case NotReconciled, Malformed:
+		return true
+	}
+	return false
+}
+
 // RecordWrite is a write of the key's record that is under way. Next makes of its answer what the hand-out comes to;
 // without an answer to wait for it is called at once.
 type RecordWrite struct {

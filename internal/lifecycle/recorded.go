@@ -109,7 +109,7 @@ func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.R
 // anchorAhead writes a key's anchor while many keys wait. One that fails is written again in turn.
 func (r *RecordedLife) anchorAhead(t *Term, it queue.Item, record *entity.Record) *RecordWrite {
 	return &RecordWrite{
-		Answer: r.Records.PutAsync(it.Key, record),
+		Answer: r.Records.PutAsyncUnder(t.Ctx, it.Key, record),
 		Next: func(_ context.Context, err error) Outcome {
 			if err != nil {
 				t.Logger.V(4).Info("Anchor written ahead failed, will be written in turn", "key", it.Key, "err", err)

@@ -16,6 +16,15 @@ type Term struct {
 	HandOut context.Context // ends with Ctx or RunCtx, maybe a moment later
 	Lease   *lease.Term     // nil without a status bucket
 	Logger  klog.Logger
+	Began   time.Time // when the work did
+}
+
+// Waited is how long what is due since then has waited for a worker: before the term there was none.
+func (t *Term) Waited(since, now time.Time) time.Duration {
+	if since.Before(t.Began) {
+		since = t.Began
+	}
+	return now.Sub(since)
 }
 
 // Over tells whether no new reconcile may start now. It asks the clock, too: after a pause of the process the end of

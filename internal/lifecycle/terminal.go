@@ -1,6 +1,9 @@
 package lifecycle
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 type terminalError struct{ err error }
 
@@ -19,4 +22,21 @@ func TerminalError(err error) error {
 func IsTerminal(err error) bool {
 	_, is := errors.AsType[*terminalError](err)
 	return is
+}
+
+// TooLate is a terminal error that came after the term had ended, because of cause. It is not terminal: it says nothing
+// about the primary, and nobody would record that the key is parked. To errors.Is and errors.As it is else what it was.
+func TooLate(err, cause error) error {
+	return fmt.Errorf("%w, after the term had ended: %w", notTerminal{err}, cause)
+}
+
+// notTerminal hides that an error is terminal.
+type notTerminal struct{ err error }
+
+func (e notTerminal) Error() string        { return e.err.Error() }
+func (e notTerminal) Is(target error) bool { return errors.Is(e.err, target) }
+
+func (e notTerminal) As(target any) bool {
+	_, terminal := target.(**terminalError)
+	return !terminal && errors.As(e.err, target)
 }

@@ -21,6 +21,22 @@ func (c *Callbacks) Call(name string, f func()) {
 	f()
 }
 
+type callbacksKey struct{}
+
+// Into returns a context under which CallIn calls as c does.
+func (c *Callbacks) Into(ctx context.Context) context.Context {
+	return context.WithValue(ctx, callbacksKey{}, c)
+}
+
+// CallIn calls f, the callback with that name, of somebody who does not know for whom the context is.
+func CallIn(ctx context.Context, name string, f func()) {
+	if c, ok := ctx.Value(callbacksKey{}).(*Callbacks); ok {
+		c.Call(name, f)
+		return
+	}
+	f()
+}
+
 // Watch degrades, until ctx ends, what waits for a callback that has run for as long as after; 0: nothing.
 func (c *Callbacks) Watch(ctx context.Context, after time.Duration, board *health.Board) {
 	if after <= 0 {

@@ -13,7 +13,8 @@ type Stats struct {
 	// Invalid is how many keys exist that do not decode.
 	Invalid int
 	// Behind is how many messages the server had that were not taken yet, when it last said so. Lag is how old the
-	// state is that the cache shows; zero where nothing is known to be missing.
+	// state is that the cache shows, by the server's clock and ours, and never negative; zero where nothing is known to
+	// be missing.
 	Behind uint64
 	Lag    time.Duration
 	// Lists counts full lists. StreamChanges counts those that were made because the bucket's stream turned out to be

@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"entity": {
 		"natsinformer", "internal/answers", "internal/denials", "internal/foreign", "internal/members", "internal/ownwrites",
 		"internal/secrets",
+		"internal/running", // a controller watches for a callback of the client that does not return
 	},
 
 	"recorder/kuberecorder": {"recorder"},
