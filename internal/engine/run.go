@@ -225,7 +225,16 @@ func (e *Engine) reconcileAllOn(ctx context.Context, trigger <-chan struct{}) {
 
 // enqueueAll makes all primaries due.
 func (e *Engine) enqueueAll(ops operation.Operations) {
+	e.EnqueueAll(ops, func(string) bool { return true })
+}
+
+// EnqueueAll makes all primaries due that are among some, after all else, and returns how many they are.
+func (e *Engine) EnqueueAll(ops operation.Operations, among func(key string) bool) (n int) {
 	for _, key := range e.primary.Keys() {
-		e.queue.Add(key, ops, queue.Background)
+		if among(key) {
+			e.queue.Add(key, ops, queue.Background)
+			n++
+		}
 	}
+	return n
 }
