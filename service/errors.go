@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -60,9 +58,4 @@ func asError(err error) *Error {
 		code = codeConflict
 	}
 	return refuse(code, "%v", foreign.Error(err))
-}
-
-// denies reports whether an error of a connection says that it may not publish to a subject.
-func denies(err error, subject string) bool {
-	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), subject)
 }

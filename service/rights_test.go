@@ -257,3 +257,11 @@ func TestTheServicesRights(t *testing.T) {
 		}
 	}
 }
+
+// TestADeniedSubscriptionIsTold: else nobody would know why nothing is answered.
+func TestADeniedSubscriptionIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(w.service(func(c *Config) { c.Conn = w.conn("pinger") }))
+	w.eventually("it is told", func() bool { return w.log.have("refuses subscriptions of the service") })
+}

@@ -14,7 +14,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-	"github.com/nats-io/nuid"
 	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
 )
@@ -131,6 +130,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 			}
 		}
 		registered = next
+		s.lookAtSubscriptions(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -201,23 +201,4 @@ func (s *Service) drain(closed <-chan nats.Status) error {
 		}
 	}
 	return nil
-}
-
-// lookAtRights warns of a connection that may publish elsewhere than to inboxes: the library answers PING, INFO and
-// STATS to whatever subject is named. It sends a message to nobody, which the server should refuse.
-func (s *Service) lookAtRights(ctx context.Context) {
-	probe := s.cfg.Prefix + ".probe." + nuid.Next()
-	nc := s.cfg.Conn
-	if err := nc.Publish(probe, nil); err != nil {
-		return
-	}
-	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if nc.FlushWithContext(bounded) != nil || denies(nc.LastError(), probe) {
-		return
-	}
-	set, _ := s.cfg.Permissions()
-	klog.FromContext(ctx).Info("The user of the service's connection may publish to other subjects than inboxes, so "+
-		"that who may ask the services API can have its answers written anywhere, to a bucket for instance: confine "+
-		"the user", "permissions", set.NATS())
 }
