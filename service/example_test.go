@@ -68,7 +68,7 @@ func Example() {
 			return err
 		}
 		for {
-			answer, err := m.Conn().Request("nagi.sites.read.explain", []byte(`{"key":"home"}`), time.Second)
+			answer, err := m.Conn().Request("nagi.sites.read.explain", []byte(`{"key":"home"}`), 10*time.Second)
 			var e controller.Explanation
 			if err == nil {
 				err = json.Unmarshal(answer.Data, &e)

@@ -75,8 +75,7 @@ func (e *Engine) ReleaseBrake(ctx context.Context) error {
 	return nil
 }
 
-// RequestRelease stores a request for a release as an operator's put does: the brake judges what it names. There is a
-// brake.
+// RequestRelease stores a request for a release, as an operator's put does: the brake judges what it names.
 func (e *Engine) RequestRelease(ctx context.Context, r record.Release) error {
 	return record.JSON[record.Release](e.reserved, record.KeyRelease).Store(ctx, r)
 }
