@@ -9,8 +9,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/internal/record"
-	"github.com/nagi-runtime/nagi/internal/telling"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -74,11 +72,3 @@ func (e *Engine) ReleaseBrake(ctx context.Context) error {
 	}
 	return nil
 }
-
-// RequestRelease stores a request for a release, as an operator's put does: the brake judges what it names.
-func (e *Engine) RequestRelease(ctx context.Context, r record.Release) error {
-	return record.JSON[record.Release](e.reserved, record.KeyRelease).Store(ctx, r)
-}
-
-// Events records events about primaries and the controller.
-func (e *Engine) Events() *telling.Events { return &e.events }
