@@ -52,6 +52,11 @@ func New[T entity.IEntity](
 			a.Attach(name, c.Stats)
 		}
 	}
+	for _, beside := range o.Beside {
+		if b, ok := beside.(interface{ Serves(controller any) }); ok {
+			b.Serves(c)
+		}
+	}
 	return c, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
@@ -40,4 +41,9 @@ func (e *Engine) brakeChanged(ctx context.Context, state brake.State, message st
 		e.callback(ctx, "WithOnBrake", func() { f(state) })
 	}
 	e.events.Self(eventType, reason, message)
+}
+
+// RequestRelease stores a request for a release, as an operator's put does: the brake judges what it names.
+func (e *Engine) RequestRelease(ctx context.Context, r record.Release) error {
+	return record.JSON[record.Release](e.reserved, record.KeyRelease).Store(ctx, r)
 }

@@ -107,7 +107,7 @@ func New[T entity.IEntity](
 	e.recordsHealth = e.health.Reporter("records (bucket " + e.statusBucket + ")")
 	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
-		func() { e.enqueueAll(operation.Of(operation.Resync)) })
+		func() { e.EnqueueAll(operation.Of(operation.Resync), nil) })
 	observer := &observing.Observer{}
 	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth,
 		e.Traced())

@@ -218,14 +218,18 @@ func (e *Engine) reconcileAllOn(ctx context.Context, trigger <-chan struct{}) {
 			if !open {
 				return
 			}
-			e.enqueueAll(operation.Of(operation.Manual))
+			e.EnqueueAll(operation.Of(operation.Manual), nil)
 		}
 	}
 }
 
-// enqueueAll makes all primaries due.
-func (e *Engine) enqueueAll(ops operation.Operations) {
+// EnqueueAll makes all primaries due, after all else, or those among some. It returns how many they are.
+func (e *Engine) EnqueueAll(ops operation.Operations, among func(key string) bool) (n int) {
 	for _, key := range e.primary.Keys() {
-		e.queue.Add(key, ops, queue.Background)
+		if among == nil || among(key) {
+			e.queue.Add(key, ops, queue.Background)
+			n++
+		}
 	}
+	return n
 }

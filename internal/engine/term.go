@@ -43,7 +43,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	}
 	if e.stats.Terms.Add(1) > 1 {
 		// What happened while another replica led, or nobody did, went by us.
-		e.enqueueAll(operation.Of(operation.Resync))
+		e.EnqueueAll(operation.Of(operation.Resync), nil)
 	}
 	logger.Info("Leading", "term", e.stats.Terms.Load(), "workers", e.opts.Workers)
 	var loops sync.WaitGroup

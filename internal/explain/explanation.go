@@ -44,6 +44,13 @@ const (
 	Calm         State = "calm"
 )
 
+// States are all that there are.
+var States = []State{
+	Malformed, Unknown, Stopped, Starting, Standby, Running, Handling, Invalid, Unreadable, Suspended, Held, Parked,
+	Ready, API, Turn, OwnWrites, Name, Looping, Retry, Requeue, Debounced, Deleting, Delayed, Arriving, Unreconciled,
+	Calm,
+}
+
 // Explanation says why a key is where it is. Fields that say nothing are zero; several may be set at once. Texts are
 // printable and bounded. They name no owner of what others have, and hold no values of documents, but for what a
 // reconciler puts into its errors.

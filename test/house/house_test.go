@@ -105,6 +105,7 @@ var mayImport = map[string][]string{
 	"registry":          {"controller", "internal/typeschema"}, // it publishes what a controller's engine knows
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 	"traces":            {"controller"},
+	"service":           {"controller"}, // it asks engines, and acts on them
 	// It makes clients and runs controllers of both APIs, which it knows by their Run alone.
 	"manager": {"controller", "recorder"},
 }

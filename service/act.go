@@ -1,0 +1,131 @@
+package service
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/telling"
+	"k8s.io/klog/v2"
+)
+
+// The reasons of the events that say what was done for a request. They are about the primary, or the controller.
+const (
+	ReasonReconcile    = "ReconcileRequested"
+	ReasonUnpark       = "UnparkRequested"
+	ReasonResync       = "ResyncRequested"
+	ReasonSuspend      = "SuspendRequested"
+	ReasonResume       = "ResumeRequested"
+	ReasonBrakeRelease = "BrakeReleaseRequested"
+	ReasonBrakeRestore = "BrakeRestoreRequested"
+)
+
+// Done is the answer to "reconcile", "unpark", "suspend" and "resume".
+type Done struct {
+	Key string `json:"key"`
+	// Changed tells whether the document was changed, by suspend or resume; or that the key was made due.
+	Changed bool `json:"changed"`
+}
+
+// did notes in the log and as an event that something was done for a request; key is "" for the controller.
+func (r *request) did(ctx context.Context, key, reason, what string) {
+	message := fmt.Sprintf("%s, as %s asked over the services API", what, r.from)
+	klog.FromContext(ctx).Info("Done for a request", "key", key, "what", what, "from", r.from)
+	if key == "" {
+		r.engine.Events().Self(telling.EventNormal, reason, message)
+		return
+	}
+	r.engine.Events().Primary(key, telling.EventNormal, reason, message)
+}
+
+// useless says why to enqueue a key would do nothing, by its state.
+var useless = map[controller.KeyState]string{
+	controller.StateSuspended:  "its document asks not to be reconciled: resume it",
+	controller.StateInvalid:    "its document is invalid: mend that",
+	controller.StateUnreadable: "its record cannot be read: mend or delete the record",
+	controller.StateHeld:       "the brake holds its delete: release the brake, or put the document back",
+}
+
+// enqueued makes a key due, if that can have an effect.
+func (r *request) enqueued(
+	ctx context.Context, reason, what string, check func(controller.Explanation) error,
+) (any, error) {
+	key, err := r.key()
+	if err != nil {
+		return nil, err
+	}
+	e := r.engine.Explainer().Explain(key)
+	if e.State == controller.StateUnknown {
+		return nil, refuse(codeNotFound, "there is neither a document nor a record of %s", foreign.Quote(key))
+	}
+	if why := useless[e.State]; why != "" {
+		return nil, refuse(codeConflict, "%s would not be reconciled: %s", foreign.Quote(key), why)
+	}
+	if err := check(e); err != nil {
+		return nil, err
+	}
+	r.engine.Enqueue(key, operation.Manual)
+	r.did(ctx, key, reason, what)
+	return &Done{Key: key, Changed: true}, nil
+}
+
+func reconcile(ctx context.Context, r *request) (any, error) {
+	return r.enqueued(ctx, ReasonReconcile, "is reconciled", func(e controller.Explanation) error {
+		if e.Parked {
+			return refuse(codeConflict, "%s is parked, as its reconcile failed for good: unpark it to try again",
+				foreign.Quote(e.Key))
+		}
+		return nil
+	})
+}
+
+func unpark(ctx context.Context, r *request) (any, error) {
+	const what = "is tried again though it failed for good"
+	return r.enqueued(ctx, ReasonUnpark, what, func(e controller.Explanation) error {
+		if !e.Parked {
+			return refuse(codeConflict, "%s is not parked: it is %s", foreign.Quote(e.Key), e.State)
+		}
+		return nil
+	})
+}
+
+// Resynced is the answer to "resync".
+type Resynced struct {
+	// Count is how many keys were made due.
+	Count int `json:"count"`
+}
+
+func resync(ctx context.Context, r *request) (any, error) {
+	if err := r.decode(&struct{}{}); err != nil {
+		return nil, err
+	}
+	n := r.engine.EnqueueAll(operation.Of(operation.Resync), r.has)
+	r.did(ctx, "", ReasonResync, fmt.Sprintf("%d keys are reconciled (%v)", n, r.scope))
+	return &Resynced{Count: n}, nil
+}
+
+func suspend(ctx context.Context, r *request) (any, error) {
+	return r.setSuspended(ctx, true, ReasonSuspend, "its document was suspended")
+}
+
+func resume(ctx context.Context, r *request) (any, error) {
+	return r.setSuspended(ctx, false, ReasonResume, "its document was resumed")
+}
+
+// setSuspended changes the document, with the rights of the controller's client.
+func (r *request) setSuspended(ctx context.Context, suspended bool, reason, what string) (any, error) {
+	key, err := r.key()
+	if err != nil {
+		return nil, err
+	}
+	changed, err := r.primary.Suspend(ctx, key, suspended)
+	if err != nil {
+		return nil, err
+	}
+	if changed {
+		r.did(ctx, key, reason, what)
+	}
+	return &Done{Key: key, Changed: changed}, nil
+}

@@ -1,0 +1,209 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/record"
+)
+
+const many = 12
+
+// braked is a controller whose brake holds the deletes of many sites, which vanished while it did not run.
+func (w *world) braked(opts ...controller.Option) *controlled {
+	w.Helper()
+	s := w.service()
+	c := w.controller("sites", s, sitesConfig, opts...)
+	stop := w.run(c)
+	for i := range many {
+		w.put("sites", fmt.Sprintf("shop.s%03d", i), `{}`)
+	}
+	w.eventually("all are calm", func() bool {
+		for i := range many {
+			if c.Explain(fmt.Sprintf("shop/s%03d", i)).State != controller.StateCalm {
+				return false
+			}
+		}
+		return true
+	})
+	stop()
+	stream, err := w.js.Stream(w.Context(), "KV_sites")
+	w.must(err)
+	w.must(stream.Purge(w.Context()))
+	s = w.service()
+	c = w.controller("sites", s, sitesConfig, opts...)
+	c.halt = w.run(c)
+	w.run(s)
+	w.answers("nagi.sites.read.stats")
+	w.eventually("the brake holds all", func() bool { return c.Stats().Brake.Held == many })
+	return c
+}
+
+func TestABrakeIsReleasedByItsNumbers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	recorded := &events{}
+	c := w.braked(controller.WithEventRecorder(recorded))
+	admin := w.js.Conn()
+	first := ask[BrakeList](w, admin, "nagi.sites.read.brake-list", `{"limit":7}`)
+	rest := ask[BrakeList](w, admin, "nagi.sites.read.brake-list", `{"after":"`+first.Next+`"}`)
+	if len(first.Keys) != 7 || len(rest.Keys) != many-7 || rest.Next != "" || first.Keys[0] != "shop/s000" {
+		t.Errorf("%+v, then %+v", first, rest)
+	}
+	now := first.Brake
+	if !now.Engaged || now.Count != many || now.Held != many || now.Engagement == "" || now.Reason == "" {
+		t.Fatalf("%+v", now)
+	}
+	for _, body := range []string{
+		fmt.Sprintf(`{"engagement":"other","count":%d}`, many), fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many-1),
+		fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many+1),
+	} {
+		e := refused(w, admin, "nagi.sites.act.brake-release", body, 409)
+		if e.Brake == nil || e.Brake.Engagement != now.Engagement || e.Brake.Count != many {
+			t.Errorf("%s: %+v", body, e)
+		}
+	}
+	for _, body := range []string{``, `{}`, fmt.Sprintf(`{"engagement":%q}`, now.Engagement), `{"count":12}`} {
+		refused(w, admin, "nagi.sites.act.brake-release", body, 400)
+	}
+	if s := c.Stats(); s.Brake.Held != many || s.TornDown != 0 {
+		t.Fatalf("%+v", s.Brake)
+	}
+	body := fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many)
+	if r := ask[BrakeReleased](w, admin, "nagi.sites.act.brake-release", body); !r.Released || r.Count != many {
+		t.Errorf("%+v", r)
+	}
+	w.eventually("all are torn down", func() bool { return c.Stats().TornDown == many })
+	if !recorded.have("Controller /sites BrakeReleaseRequested", fmt.Sprint(many), now.Engagement) {
+		t.Errorf("no event: %v", recorded)
+	}
+	if e := refused(w, admin, "nagi.sites.act.brake-release", body, 409); e.Brake == nil || e.Brake.Engaged {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestAReleaseLetsGoNoMoreThanItNames: the brake judges the request, by what it holds then.
+func TestAReleaseLetsGoNoMoreThanItNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	recorded := &events{}
+	c := w.braked(controller.WithEventRecorder(recorded))
+	now := c.Stats().Brake
+	w.must(c.served().engine.RequestRelease(t.Context(), record.Release{Engagement: now.Engagement, Count: many - 1}))
+	w.eventually("it is ignored", func() bool { return recorded.have("BrakeReleaseIgnored") })
+	if s := c.Stats(); s.Brake.Held != many || s.TornDown != 0 {
+		t.Errorf("%+v", s.Brake)
+	}
+}
+
+func TestAControllerWithoutTeardownHasNoBrake(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.service()
+	sites := w.client(sitesConfig)
+	c, err := controller.New("sites", sites, (&reconciles{}).reconciler(sites), s.Controller(), controller.WithoutTeardown())
+	w.must(err)
+	w.run(c)
+	w.run(s)
+	w.answers("nagi.sites.read.stats")
+	for _, subject := range []string{"read.brake-list", "read.brake-vanished", "act.brake-release", "act.brake-restore"} {
+		e := refused(w, w.js.Conn(), "nagi.sites."+subject, `{"engagement":"x","count":1}`, 501)
+		if !strings.Contains(e.Description, "WithoutTeardown") {
+			t.Errorf("%+v", e)
+		}
+	}
+	if s := ask[Stats](w, w.js.Conn(), "nagi.sites.read.stats", ""); s.Brake != nil {
+		t.Errorf("%+v", s)
+	}
+}
+
+// vanishing restores what is in it.
+type vanishing struct {
+	mu       sync.Mutex
+	all      []Vanished
+	asked    int
+	err      error
+	listings chan struct{} // a listing waits for an element; nil: it does not
+}
+
+func (v *vanishing) ListVanished(ctx context.Context) ([]Vanished, error) {
+	if v.listings != nil {
+		select {
+		case <-v.listings:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.all, nil
+}
+
+func (v *vanishing) RestoreVanished(_ context.Context, engagement string, count int) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked++
+	if v.err != nil {
+		return 1, v.err
+	}
+	restored := len(v.all)
+	v.all = nil
+	return restored, nil
+}
+
+func TestVanishedDocumentsAreRestoredByTheirNumber(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	recorded := &events{}
+	c := w.braked(controller.WithEventRecorder(recorded))
+	admin := w.js.Conn()
+	engagement := c.Stats().Brake.Engagement
+	body := func(engagement string, count int) string {
+		return fmt.Sprintf(`{"engagement":%q,"count":%d}`, engagement, count)
+	}
+	c.served().restorer = nil
+	for _, subject := range []string{"read.brake-vanished", "act.brake-restore"} {
+		if subject == "read.brake-vanished" {
+			refused(w, admin, "nagi.sites."+subject, ``, 501)
+			continue
+		}
+		refused(w, admin, "nagi.sites."+subject, body(engagement, 1), 501)
+	}
+
+	v := &vanishing{}
+	for i := range 6 {
+		v.all = append(v.all, Vanished{Key: fmt.Sprintf("shop/s%d", i), Revision: uint64(i + 1)})
+	}
+	v.all[5].NotRestorable = "no document"
+	c.served().restorer = v
+	page := ask[BrakeVanished](w, admin, "nagi.sites.read.brake-vanished", `{"limit":4}`)
+	rest := ask[BrakeVanished](w, admin, "nagi.sites.read.brake-vanished", `{"after":"`+page.Next+`"}`)
+	if page.Count != 5 || page.NotRestorable != 1 || page.Engagement != engagement || len(page.Vanished) != 4 ||
+		len(rest.Vanished) != 2 || rest.Next != "" {
+		t.Errorf("%+v, then %+v", page, rest)
+	}
+	refused(w, admin, "nagi.sites.act.brake-restore", `{"count":5}`, 400)
+	for _, wrong := range []string{body("x", 5), body(engagement, 4), body(engagement, 6), body(engagement, 0)} {
+		e := refused(w, admin, "nagi.sites.act.brake-restore", wrong, 409)
+		if e.Restorable == nil || *e.Restorable != 5 || e.Brake == nil || e.Brake.Engagement != engagement || v.asked != 0 {
+			t.Errorf("%s: %+v, asked %d times", wrong, e, v.asked)
+		}
+	}
+	v.err = errors.New("the server is full")
+	if e := refused(w, admin, "nagi.sites.act.brake-restore", body(engagement, 5), 500); !strings.Contains(e.Description,
+		"1 of 5") || !strings.Contains(e.Description, "full") {
+		t.Errorf("%+v", e)
+	}
+	v.err = nil
+	if r := ask[BrakeRestored](w, admin, "nagi.sites.act.brake-restore", body(engagement, 5)); r.Count != 6 || v.asked != 2 {
+		t.Errorf("%+v, asked %d times", r, v.asked)
+	}
+	if !recorded.have("Controller /sites BrakeRestoreRequested") {
+		t.Errorf("no event: %v", recorded)
+	}
+}

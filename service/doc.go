@@ -1,0 +1,27 @@
+// Package service makes the controllers of a process reachable over NATS, with the services API: what waits and why is
+// asked for, and a key is reconciled, resumed or unparked, wherever NATS reaches. No port of HTTP is needed.
+//
+//	nc, err := nats.Connect(url, nats.UserInfo("nagi-service", secret)) // a connection of its own
+//	svc, err := service.New(service.Config{Conn: nc})
+//	c, err := controller.New("sites", sites, reconciler, svc.Controller())
+//	err = m.Add(c, svc) // a manager.Manager; or run both: c.Run(ctx), svc.Run(ctx)
+//
+// A process has one service, which "nats micro ls" lists, with a group for each controller. A request is
+//
+//	nats req nagi.sites.read.explain '{"key":"home"}'
+//
+// Subjects are <prefix>.<controller>.<read or act>.<verb>, and with a namespace at the end that verb for this namespace
+// alone. So the permissions of a user's subjects say who may do what: verb and namespace are never taken from the body.
+// docs/service.md has the verbs, docs/service.schema.json their requests and answers.
+//
+// The replica that leads a controller answers for it; who asks need not know which that is. Only "about" is answered by
+// any replica.
+//
+// # The connection
+//
+// A responder's answer goes to whatever subject the request names for it, with the rights of the responder. So the
+// service has a connection of its own, whose user may publish to inboxes and nowhere else ([Config.Permissions]). The
+// service itself refuses to answer elsewhere, too, and does nothing for such a request. But PING, INFO and STATS of the
+// services API are answered by the library, wherever the request says: against that only the permissions help, and
+// [Service.Run] warns where they are missing. Do not give the user allow_responses, which allows every answer.
+package service

@@ -1,0 +1,234 @@
+package service
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nats-io/nats.go/micro"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// schemaVersion is that of requests and answers; another one would not be understood.
+	schemaVersion = "1"
+	// requestTimeout bounds what a request may take.
+	requestTimeout = 5 * time.Second
+	// restoreTimeout is for thousands of documents, of which each is read and written.
+	restoreTimeout = 2 * time.Minute
+	// longestBody is more than any request needs, in bytes.
+	longestBody = 64 << 10
+)
+
+// The two kinds of access, which are tokens of the subject.
+const (
+	read = "read"
+	act  = "act"
+)
+
+// verb is something that can be asked of a controller.
+type verb struct {
+	name, access string
+	whole        bool          // it is about the whole controller, and never about one namespace
+	standby      bool          // a replica that does not lead answers, too
+	timeout      time.Duration // 0: requestTimeout
+	do           func(ctx context.Context, r *request) (answer any, err error)
+}
+
+func (v *verb) leaderOnly() bool { return !v.standby }
+
+// verbs are all that there are.
+func verbs() []*verb {
+	return []*verb{
+		{name: "about", access: read, whole: true, standby: true, do: about},
+		{name: "stats", access: read, whole: true, do: stats},
+		{name: "explain", access: read, do: explainKey},
+		{name: "keys", access: read, do: listKeys},
+		{name: "brake-list", access: read, whole: true, do: listBrake},
+		{name: "brake-vanished", access: read, whole: true, do: listVanished},
+		{name: "reconcile", access: act, do: reconcile},
+		{name: "unpark", access: act, do: unpark},
+		{name: "resync", access: act, do: resync},
+		{name: "suspend", access: act, do: suspend},
+		{name: "resume", access: act, do: resume},
+		{name: "brake-release", access: act, whole: true, do: releaseBrake},
+		{name: "brake-restore", access: act, whole: true, do: restore, timeout: restoreTimeout},
+	}
+}
+
+// request is a request that may be done.
+type request struct {
+	*served
+	scope
+	verb *verb
+	body []byte
+	from string // who asks, in words
+	room int    // how many bytes an answer may have
+}
+
+// scope is the keys that a request is about: those of a namespace, or all.
+type scope struct {
+	confined  bool
+	namespace string
+}
+
+// prefix begins the keys of the scope.
+func (s scope) prefix() string {
+	if s.confined {
+		return s.namespace + "/"
+	}
+	return ""
+}
+
+func (s scope) has(key string) bool { return strings.HasPrefix(key, s.prefix()) }
+
+// String names the scope in sentences.
+func (s scope) String() string {
+	if s.confined {
+		return "namespace " + s.namespace
+	}
+	return "all keys"
+}
+
+// decode reads the body. An empty one is {}; a member that is not known is an error, so that one which is misspelt, or
+// a namespace, does not pass unseen.
+func (r *request) decode(into any) error {
+	if len(r.body) > longestBody {
+		return refuse(codeBadRequest, "the body has %d bytes, more than %d", len(r.body), longestBody)
+	}
+	if len(bytes.TrimSpace(r.body)) == 0 {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(r.body))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if _, rest := decoder.Token(); err == nil && !errors.Is(rest, io.EOF) {
+		err = errors.New("something follows the JSON object")
+	}
+	if err != nil {
+		return refuse(codeBadRequest, "the body is not that of a request to %s: %s", r.verb.name,
+			foreign.Message(err.Error()))
+	}
+	return nil
+}
+
+// handler answers the requests to an endpoint.
+func (s *Service) handler(ctx context.Context, c *served, v *verb, confined bool) micro.Handler {
+	logger := klog.FromContext(ctx).WithValues("controller", c.name(), "verb", v.name)
+	ctx = klog.NewContext(context.WithoutCancel(ctx), logger) // what was asked before the stop is answered
+	return micro.HandlerFunc(func(req micro.Request) {
+		if !s.cfg.mayAnswer(req.Reply()) {
+			s.dropped.Do(func() {
+				logger.Info("A request wants its answer elsewhere than in an inbox, and is dropped; so are others, "+
+					"without a word (see Config.Inboxes)", "reply", foreign.Text(req.Reply()))
+			})
+			return
+		}
+		r := &request{
+			served: c, verb: v, body: req.Data(), from: callerOf(req), room: int(s.cfg.Conn.MaxPayload()) - headroom,
+		}
+		if confined {
+			subject := req.Subject()
+			r.scope = scope{confined: true, namespace: subject[strings.LastIndexByte(subject, '.')+1:]}
+		}
+		bounded, cancel := context.WithTimeout(ctx, cmp.Or(v.timeout, requestTimeout))
+		defer cancel()
+		var data []byte
+		err := guard.Call(func() (err error) {
+			data, err = s.answer(bounded, r)
+			return err
+		})
+		if err != nil {
+			err = s.respondError(logger, req, err)
+		} else {
+			err = req.Respond(data)
+		}
+		if err != nil {
+			logger.Error(err, "An answer was not sent")
+		}
+	})
+}
+
+// headroom is what a message may have beside the data, of the server's max_payload: headers, its own and those that
+// servers add.
+const headroom = 1 << 10
+
+// answer does what is asked, if it may be done now.
+func (s *Service) answer(ctx context.Context, r *request) ([]byte, error) {
+	limiter := s.reading
+	if r.verb.access == act {
+		limiter = s.acting
+	}
+	if !limiter.Allow() {
+		return nil, refuse(codeTooMany, "too many requests to %s: this process takes %v in a second, from all who "+
+			"ask; try again later", r.verb.access, float64(limiter.Limit()))
+	}
+	if r.confined && !namespaceName.MatchString(r.namespace) {
+		return nil, refuse(codeBadRequest, "%s is no namespace: want letters, digits, '-', '_' and '='",
+			foreign.Quote(r.namespace))
+	}
+	if lead := r.engine.Explainer().Lead(); !r.verb.standby && (!lead.Leads || lead.Stopped) {
+		refused := refuse(codeNotLeading, "controller %q does not lead here, or stops: ask again", r.name())
+		if lead.Holder != "" {
+			refused.Leader = foreign.Text(lead.Holder)
+			refused.Description = strings.TrimSuffix(refused.Description, ": ask again") +
+				"; when it was looked at last, the leader was " + refused.Leader + ": ask again"
+		}
+		return nil, refused
+	}
+	answer, err := r.verb.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(answer)
+	if err == nil && len(data) > r.room {
+		err = refuse(codeTooLarge, "the answer has %d bytes, and a message of this server has room for %d",
+			len(data), r.room)
+	}
+	return data, err
+}
+
+func (s *Service) respondError(logger klog.Logger, req micro.Request, err error) error {
+	told := asError(err)
+	if told.Code == codeInternal {
+		logger.Error(err, "A request failed")
+	}
+	data, err := json.Marshal(told)
+	if err != nil {
+		return err
+	}
+	return req.Error(strconv.Itoa(told.Code), told.Description, data)
+}
+
+// callerOf says who asks. A server tells that of requests that come from another account, by an import of the service;
+// who shares an account with the service can write what it likes into the header, but cannot name such a reply.
+func callerOf(req micro.Request) string {
+	const unknown = "a user whom the server does not name"
+	if !strings.HasPrefix(req.Reply(), imported) {
+		return unknown
+	}
+	var info struct {
+		Account string `json:"acc"`
+		User    string `json:"user"`
+		Name    string `json:"name_tag"`
+	}
+	if err := json.Unmarshal([]byte(req.Headers().Get("Nats-Request-Info")), &info); err != nil || info.Account == "" {
+		return unknown
+	}
+	who := "a user"
+	switch {
+	case info.Name != "":
+		who = "user " + foreign.Quote(info.Name)
+	case info.User != "":
+		who = "user " + foreign.Quote(info.User)
+	}
+	return who + " of account " + foreign.Quote(info.Account)
+}

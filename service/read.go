@@ -1,0 +1,277 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/explain"
+	"github.com/nagi-runtime/nagi/internal/foreign"
+)
+
+// About is the answer to "about".
+type About struct {
+	Controller   string `json:"controller"`
+	Kind         string `json:"kind"`
+	APIVersion   string `json:"apiVersion,omitempty"`
+	Bucket       string `json:"bucket"`
+	StatusBucket string `json:"statusBucket,omitempty"`
+	Namespaced   bool   `json:"namespaced"`
+	// Leading tells whether the replica that answers leads. Leader is who led when it read the lease last: host,
+	// process and a random part.
+	Leading bool   `json:"leading"`
+	Leader  string `json:"leader,omitempty"`
+	// Read and Act are the verbs.
+	Read []string `json:"read"`
+	Act  []string `json:"act"`
+}
+
+func about(_ context.Context, r *request) (any, error) {
+	if err := r.decode(&struct{}{}); err != nil {
+		return nil, err
+	}
+	cfg := r.primary.Config()
+	a := &About{
+		Controller: r.name(), Kind: cfg.Kind, APIVersion: cfg.APIVersion, Bucket: cfg.Bucket,
+		Namespaced: cfg.Namespaced, Leading: r.engine.Leads(), Leader: foreign.Text(r.leader()),
+	}
+	if cfg.StatusBucket != entity.NoStatusBucket {
+		a.StatusBucket = cfg.StatusBucket
+	}
+	for _, v := range verbs() {
+		if v.access == read {
+			a.Read = append(a.Read, v.name)
+		} else {
+			a.Act = append(a.Act, v.name)
+		}
+	}
+	return a, nil
+}
+
+// KeyRequest is the request of the verbs about one key. The key is client-go's: "name", or "namespace/name".
+type KeyRequest struct {
+	Key string `json:"key"`
+}
+
+// key reads the key that a request is about. It is in the scope, and the bucket can have it.
+func (r *request) key() (string, error) {
+	var of KeyRequest
+	if err := r.decode(&of); err != nil {
+		return "", err
+	}
+	switch {
+	case of.Key == "":
+		return "", refuse(codeBadRequest, `a key is needed: {"key":"home"}, or {"key":"namespace/home"}`)
+	case !r.has(of.Key):
+		return "", refuse(codeElsewhere, "key %s is not in %v, which the subject names: the namespace of the subject "+
+			"says which keys may be asked about", foreign.Quote(of.Key), r.scope)
+	case !r.engine.WellFormed(of.Key):
+		return "", refuse(codeBadRequest, "the bucket can have no key %s", foreign.Quote(of.Key))
+	}
+	return of.Key, nil
+}
+
+func explainKey(_ context.Context, r *request) (any, error) {
+	key, err := r.key()
+	if err != nil {
+		return nil, err
+	}
+	e := r.explained(r.engine.Explainer().Explain(key))
+	if data, err := json.Marshal(e); err == nil && len(data) > r.room {
+		e = short(&e)
+	}
+	return &e, nil
+}
+
+// explained is an explanation as who asks may see it: of other replicas those learn who may ask about all keys.
+func (r *request) explained(e controller.Explanation) controller.Explanation {
+	if r.confined {
+		e.Leader = ""
+	}
+	return e
+}
+
+// short is what is told where the whole does not fit into a message.
+func short(e *controller.Explanation) controller.Explanation {
+	return controller.Explanation{
+		Key: e.Key, State: e.State, Since: e.Since, Revision: e.Revision, Failures: e.Failures, Leading: e.Leading,
+		Says: "All that there is to say does not fit into a message of this server.",
+	}
+}
+
+// KeysRequest is the request of "keys".
+type KeysRequest struct {
+	// States are those to list; none means all.
+	States []controller.KeyState `json:"states,omitempty"`
+	// After is the Next of the page before.
+	After string `json:"after,omitempty"`
+	// Limit is how many keys a page has at most. The zero value means 100; more than 1000 are not given.
+	Limit int `json:"limit,omitempty"`
+}
+
+// Keys is the answer to "keys": a page of them, in the order of the alphabet.
+type Keys struct {
+	Keys []controller.Explanation `json:"keys"`
+	// Next is to be given as After for the next page; without it this is the last one.
+	Next string `json:"next,omitempty"`
+}
+
+const (
+	pageKeys    = 100
+	longestPage = 1000
+)
+
+func listKeys(_ context.Context, r *request) (any, error) {
+	var of KeysRequest
+	if err := r.decode(&of); err != nil {
+		return nil, err
+	}
+	for _, state := range of.States {
+		if !slices.Contains(explain.States, state) {
+			return nil, refuse(codeBadRequest, "there is no state %s", foreign.Quote(string(state)))
+		}
+	}
+	p, err := r.newPage(of.Limit, 0)
+	if err != nil {
+		return nil, err
+	}
+	answer := &Keys{Keys: []controller.Explanation{}}
+	for e := range r.engine.Explainer().Each(max(of.After, r.prefix()), of.States...) {
+		if !r.has(e.Key) {
+			break // they are in the order of the alphabet
+		}
+		if r.confined && !r.engine.WellFormed(e.Key) {
+			continue // it only looks as if it were in the namespace
+		}
+		e = r.explained(e)
+		if !p.fits(&e) {
+			if len(answer.Keys) > 0 {
+				answer.Next = answer.Keys[len(answer.Keys)-1].Key
+				break
+			}
+			e = short(&e)
+			p.fits(&e)
+		}
+		answer.Keys = append(answer.Keys, e)
+	}
+	return answer, nil
+}
+
+// page is how much more an answer can take.
+type page struct{ items, bytes int }
+
+// frameBytes is more than the frame of a page and the key of the next one have, in bytes.
+const frameBytes = 1536
+
+// newPage is for a page of so many items, in an answer that has something else beside them, of beside bytes.
+func (r *request) newPage(limit, beside int) (*page, error) {
+	if limit < 0 {
+		return nil, refuse(codeBadRequest, "a limit of %d: want 1 to %d, or none", limit, longestPage)
+	}
+	return &page{items: min(cmp.Or(limit, pageKeys), longestPage), bytes: r.room - beside - frameBytes}, nil
+}
+
+// next ends a page whose last item has this key, since another one does not fit.
+func (r *request) next(n int, last func() string) (string, error) {
+	if n == 0 {
+		return "", refuse(codeTooLarge, "a message of this server, of %d bytes, has no room for one item",
+			r.room+headroom)
+	}
+	return last(), nil
+}
+
+// fits reports whether an item fits into the page, and takes its place.
+func (p *page) fits(item any) bool {
+	data, err := json.Marshal(item)
+	if err != nil || p.items == 0 || len(data)+1 > p.bytes {
+		return false
+	}
+	p.items, p.bytes = p.items-1, p.bytes-len(data)-1
+	return true
+}
+
+// Stats is the answer to "stats": what package controller says of its Stats, as far as an operator asks for it.
+type Stats struct {
+	Controller string `json:"controller"`
+	Leading    bool   `json:"leading"`
+	Synced     bool   `json:"synced"`
+	Terms      uint64 `json:"terms"`
+
+	Reconciles       uint64  `json:"reconciles"`
+	Failures         uint64  `json:"failures"`
+	Terminals        uint64  `json:"terminals"`
+	ReconcileSeconds float64 `json:"reconcileSeconds"`
+
+	Workers        int      `json:"workers"`
+	Running        int      `json:"running"`
+	LongestRunning *Longest `json:"longestRunning,omitempty"`
+	// ReadyLive, ReadySecondary and ReadyBackground are the keys that wait for a worker, by priority.
+	ReadyLive          int     `json:"readyLive"`
+	ReadySecondary     int     `json:"readySecondary"`
+	ReadyBackground    int     `json:"readyBackground"`
+	OldestReadySeconds float64 `json:"oldestReadySeconds"`
+	Delayed            int     `json:"delayed"`
+	Failing            int     `json:"failing"`
+	Parked             int     `json:"parked"`
+	Looping            int     `json:"looping"`
+	TeardownsOwed      int     `json:"teardownsOwed"`
+
+	TornDown uint64 `json:"tornDown"`
+	Cascaded uint64 `json:"cascaded"`
+	Pruned   uint64 `json:"pruned"`
+	Sweeps   uint64 `json:"sweeps"`
+	Orphaned int    `json:"orphaned"`
+
+	// Degraded is what does not work now.
+	Degraded []Problem `json:"degraded"`
+	Brake    *Brake    `json:"brake,omitempty"`
+}
+
+// Longest is the reconcile that has run for longest.
+type Longest struct {
+	Key     string    `json:"key"`
+	Since   time.Time `json:"since"`
+	Attempt int       `json:"attempt"`
+}
+
+// Problem is something that does not work.
+type Problem struct {
+	What  string    `json:"what"`
+	Since time.Time `json:"since,omitzero"`
+	Says  string    `json:"says"`
+}
+
+func stats(_ context.Context, r *request) (any, error) {
+	if err := r.decode(&struct{}{}); err != nil {
+		return nil, err
+	}
+	s := r.stats()
+	answer := &Stats{
+		Controller: r.name(), Leading: s.Leading, Synced: s.Synced, Terms: s.Terms,
+		Reconciles: s.Reconciles, Failures: s.Failures, Terminals: s.Terminals,
+		ReconcileSeconds: s.ReconcileTime.Seconds(), Workers: s.Workers, Running: s.Running,
+		ReadyLive: s.Ready[0], ReadySecondary: s.Ready[1], ReadyBackground: s.Ready[2],
+		OldestReadySeconds: s.OldestReady.Seconds(), Delayed: s.Delayed, Failing: s.Failing, Parked: s.Parked,
+		Looping: s.Looping, TeardownsOwed: s.TeardownsOwed, TornDown: s.TornDown, Cascaded: s.Cascaded,
+		Pruned: s.Pruned, Sweeps: s.Sweeps, Orphaned: s.Orphaned, Degraded: []Problem{},
+	}
+	if l := s.LongestRunning; l.Key != "" {
+		answer.LongestRunning = &Longest{Key: foreign.Text(l.Key), Since: l.Since, Attempt: l.Attempt}
+	}
+	if r.hasBrake() == nil {
+		answer.Brake = r.brake()
+	}
+	for _, what := range slices.Sorted(maps.Keys(s.Degraded)) {
+		problem := Problem{What: foreign.Text(what), Says: foreign.Message(s.Degraded[what].Error())}
+		if p, ok := s.Degraded[what].(*controller.Problem); ok {
+			problem.Since = p.Since
+		}
+		answer.Degraded = append(answer.Degraded, problem)
+	}
+	return answer, nil
+}

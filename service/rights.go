@@ -1,0 +1,52 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+	"k8s.io/klog/v2"
+)
+
+// lookAtRights warns of a connection that may publish elsewhere than to inboxes: the library answers PING, INFO and
+// STATS to whatever subject is named. It sends a message to nobody, which the server should refuse.
+func (s *Service) lookAtRights(ctx context.Context) {
+	probe := s.cfg.Prefix + ".probe." + nuid.Next()
+	if s.cfg.Conn.Publish(probe, nil) != nil || !s.flushed(ctx) || s.denied(" for Publish to ", probe) {
+		return
+	}
+	s.tell(ctx, "The user of the service's connection may publish to other subjects than inboxes: who may ask the "+
+		"services API can have answers written anywhere, to a bucket for instance. Confine the user")
+}
+
+// lookAtSubscriptions tells of one that the server refuses: nobody else would.
+func (s *Service) lookAtSubscriptions(ctx context.Context) {
+	if s.flushed(ctx) && s.denied(" for Subscription to ", "") {
+		s.tell(ctx, "The server refuses subscriptions of the service, so some requests are not answered. Grant the "+
+			"user what is missing: "+s.cfg.Conn.LastError().Error())
+	}
+}
+
+func (s *Service) tell(ctx context.Context, what string) {
+	set, _ := s.cfg.Permissions()
+	klog.FromContext(ctx).Error(nil, what, "permissions", set.NATS())
+}
+
+// flushed waits until the server has seen all that was sent; false if it is away.
+func (s *Service) flushed(ctx context.Context) bool {
+	if !s.cfg.Conn.IsConnected() {
+		return false
+	}
+	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return s.cfg.Conn.FlushWithContext(bounded) == nil
+}
+
+// denied reports whether the last that the server has said is that it denies something.
+func (s *Service) denied(what, subject string) bool {
+	err := s.cfg.Conn.LastError()
+	return errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), what) &&
+		strings.Contains(err.Error(), subject)
+}

@@ -1,0 +1,267 @@
+package service
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nats-io/nats.go"
+)
+
+const short500 = 500 * time.Millisecond
+
+// denied checks that the server takes no such request of a user.
+func (w *world) denied(nc *nats.Conn, subject, body string) {
+	w.Helper()
+	_, err := nc.Request(subject, []byte(body), short500)
+	if err == nil {
+		w.Errorf("%s is answered", subject)
+	}
+	if last := nc.LastError(); !errors.Is(last, nats.ErrPermissionViolation) || !strings.Contains(last.Error(), subject) {
+		w.Errorf("%s: the server says %v", subject, last)
+	}
+}
+
+func TestSubjectsSayWhoMayDoWhat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, c := w.sites()
+	w.put("sites", "shop.home", `{}`)
+	w.put("sites", "bank.home", `{}`)
+	w.eventually("both are calm", func() bool {
+		return c.Explain("shop/home").State == controller.StateCalm && c.Explain("bank/home").State == controller.StateCalm
+	})
+	const shopHome, bankHome = `{"key":"shop/home"}`, `{"key":"bank/home"}`
+
+	reader := w.conn("reader")
+	for _, subject := range []string{"nagi.sites.read.explain", "nagi.sites.read.explain.bank"} {
+		if e := ask[controller.Explanation](w, reader, subject, bankHome); e.State != controller.StateCalm {
+			t.Errorf("%s: %+v", subject, e)
+		}
+	}
+	w.denied(reader, "nagi.sites.act.reconcile", bankHome)
+	w.denied(reader, "nagi.sites.act.reconcile.bank", bankHome)
+	w.denied(reader, "nagi.sites.act.brake-release", `{}`)
+
+	shop := w.conn("shop")
+	ask[controller.Explanation](w, shop, "nagi.sites.read.explain.shop", shopHome)
+	ask[Done](w, shop, "nagi.sites.act.reconcile.shop", shopHome)
+	w.eventually("it is reconciled", func() bool { return c.count("shop/home", controller.OperationManual) == 1 })
+	for _, subject := range []string{
+		"nagi.sites.read.explain", "nagi.sites.read.explain.bank", "nagi.sites.read.keys", "nagi.sites.read.stats",
+		"nagi.sites.act.reconcile", "nagi.sites.act.reconcile.bank", "nagi.sites.act.resync", "nagi.sites.act.brake-release",
+	} {
+		w.denied(shop, subject, shopHome)
+	}
+
+	nothing := w.conn("nothing")
+	w.denied(nothing, "nagi.sites.read.about", "")
+	w.denied(nothing, "nagi.sites.read.explain.shop", shopHome)
+	w.denied(nothing, "nagi.sites.act.reconcile.shop", shopHome)
+	if n := c.count("bank/home", controller.OperationManual); n != 0 {
+		t.Errorf("bank/home was reconciled by hand %d times", n)
+	}
+}
+
+// TestTheBodyNamesNoOtherNamespace than the subject does.
+func TestTheBodyNamesNoOtherNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, c := w.sites()
+	w.put("sites", "shop.home", `{}`)
+	w.put("sites", "bank.home", `{}`)
+	w.eventually("both are calm", func() bool { return c.Explain("bank/home").State == controller.StateCalm })
+	shop := w.conn("shop")
+	for _, body := range []string{`{"key":"bank/home"}`, `{"key":"bank/none"}`, `{"key":"shopping/home"}`, `{"key":"shop"}`} {
+		for _, verb := range []string{"read.explain", "act.reconcile", "act.unpark", "act.suspend", "act.resume"} {
+			e := refused(w, shop, "nagi.sites."+verb+".shop", body, 403)
+			if strings.Contains(e.Description, "neither a document") {
+				t.Errorf("%s tells whether %s exists: %v", verb, body, e.Description)
+			}
+		}
+	}
+	for _, body := range []string{
+		`{"key":"shop/home","namespace":"bank"}`, `{"key":"shop/home"} {"key":"bank/home"}`, `{"key":7}`, `[]`, `{"key":""}`,
+		`{`, `{"key":"shop/a b"}`, `{"key":"shop/a/b"}`, `{"key":"shop/` + strings.Repeat("x", 100<<10) + `"}`,
+	} {
+		refused(w, shop, "nagi.sites.act.suspend.shop", body, 400)
+	}
+	if n := c.count("bank/home", controller.OperationManual); n != 0 || w.value("sites", "bank.home") != "{}" {
+		t.Errorf("bank/home was reconciled by hand %d times, and is %s", n, w.value("sites", "bank.home"))
+	}
+	for _, subject := range []string{"nagi.sites.read.keys.a+b", "nagi.sites.act.resync.a$"} {
+		refused(w, w.js.Conn(), subject, "", 400)
+	}
+}
+
+func TestANamespaceSeesOnlyItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, c := w.sites()
+	for _, key := range []string{"bank.a", "shop.a", "shop.b", "shop.c", "shop-2.a", "shopping.a", "zoo.a"} {
+		w.put("sites", key, `{"spec":{"title":"terminal"}}`)
+	}
+	w.put("sites", "shop/x.y", `{}`) // no key that the bucket can have, which looks like one of the namespace
+	w.eventually("all are parked", func() bool { return c.Stats().Parked == 7 })
+	shop := w.conn("shop")
+	list := func(body string) (keys []string, next string) {
+		t.Helper()
+		page := ask[Keys](w, shop, "nagi.sites.read.keys.shop", body)
+		for _, e := range page.Keys {
+			if e.Leader != "" {
+				t.Errorf("%s tells of the replica %s", e.Key, e.Leader)
+			}
+			keys = append(keys, e.Key)
+		}
+		return keys, page.Next
+	}
+	for body, want := range map[string]string{
+		`{}`: "shop/a shop/b shop/c ", `{"states":["parked"]}`: "shop/a shop/b shop/c ", `{"states":["calm"]}`: "",
+		`{"limit":2}`: "shop/a shop/b next shop/b", `{"limit":2,"after":"shop/b"}`: "shop/c ",
+		`{"after":"bank/a"}`: "shop/a shop/b shop/c ", `{"after":"zoo"}`: "", `{"limit":3}`: "shop/a shop/b shop/c ",
+	} {
+		keys, next := list(body)
+		got := strings.Join(append(keys, ""), " ")
+		if next != "" {
+			got += "next " + next
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", body, got, want)
+		}
+	}
+	w.eventually("who may ask about all keys sees what is malformed, too", func() bool {
+		return len(ask[Keys](w, w.js.Conn(), "nagi.sites.read.keys", `{}`).Keys) == 8
+	})
+	if n := ask[Resynced](w, shop, "nagi.sites.act.resync.shop", ``); n.Count != 3 {
+		t.Errorf("resynced %+v", n)
+	}
+}
+
+// TestAnAnswerGoesToInboxesOnly: not into a bucket, whoever asks; and what asks for that is not done.
+func TestAnAnswerGoesToInboxesOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.service(func(c *Config) { c.Conn = w.conn("admin") }) // the code alone has to refuse
+	c := w.controller("sites", s, sitesConfig)
+	w.run(c)
+	w.run(s)
+	w.answers("nagi.sites.read.stats")
+	w.put("sites", "shop.home", `{}`)
+	w.eventually("it is calm", func() bool { return c.Explain("shop/home").State == controller.StateCalm })
+	for _, reply := range []string{
+		"$KV.sites-status._nagi.release", "$KV.sites.shop.other", "nagi.sites.act.resync", "_INBOX", "_INBOX.", "_INBOXES.x",
+		"$JS.API.STREAM.DELETE.KV_sites", "",
+	} {
+		for _, verb := range []string{"read.about", "read.explain", "act.reconcile", "act.suspend", "read.nothing"} {
+			msg := nats.NewMsg("nagi.sites." + verb)
+			msg.Reply, msg.Data = reply, []byte(`{"key":"shop/home"}`)
+			if err := w.js.Conn().PublishMsg(msg); err != nil && reply != "_INBOX." {
+				t.Fatal(reply, err)
+			}
+		}
+	}
+	w.answers("nagi.sites.read.about") // after those before it
+	for _, verb := range []string{"read.explain", "act.reconcile", "act.suspend"} {
+		refused(w, w.js.Conn(), "nagi.sites."+verb, `{}`, 400)
+	}
+	if n := c.count("shop/home", controller.OperationManual); n != 0 {
+		t.Errorf("it was reconciled by hand %d times", n)
+	}
+	for bucket, key := range map[string]string{"sites-status": "_nagi.release", "sites": "shop.other"} {
+		if value := w.value(bucket, key); value != "" {
+			t.Errorf("%s has %s: %s", bucket, key, value)
+		}
+	}
+	if value := w.value("sites", "shop.home"); value != "{}" {
+		t.Errorf("shop/home is %s", value)
+	}
+	if !w.log.have("wants its answer elsewhere") || !w.log.have("may publish to other subjects than inboxes") {
+		t.Errorf("the log: %s", strings.Join(w.log.all, "\n"))
+	}
+}
+
+// TestThePermissionsGuardWhatTheLibraryAnswers, which has no other guard: PING, INFO and STATS.
+func TestThePermissionsGuardWhatTheLibraryAnswers(t *testing.T) {
+	t.Parallel()
+	attack := func(w *world) {
+		pinger := w.conn("pinger")
+		for _, subject := range []string{"$SRV.PING", "$SRV.INFO.nagi", "$SRV.STATS"} {
+			w.must(pinger.PublishRequest(subject, "$KV.sites.shop.other", nil))
+		}
+		w.must(pinger.Flush())
+		// A subscription has one goroutine: a request after those is answered after them.
+		for _, subject := range []string{"$SRV.PING", "$SRV.INFO.nagi", "$SRV.STATS"} {
+			_, err := pinger.Request(subject, nil, 10*time.Second)
+			w.must(err)
+		}
+	}
+	w := newWorld(t)
+	w.sites()
+	attack(w)
+	if value := w.value("sites", "shop.other"); value != "" {
+		t.Errorf("the key holds %s", value)
+	}
+	if w.log.have("may publish to other subjects") {
+		t.Error("it warns of a connection that is confined")
+	}
+
+	w = newWorld(t)
+	s := w.service(func(c *Config) { c.Conn = w.conn("admin") })
+	w.run(w.controller("sites", s, sitesConfig))
+	w.run(s)
+	w.answers("nagi.sites.read.stats") // the library's STATS races with the making of a service
+	if !w.log.have("may publish to other subjects than inboxes") {
+		t.Error("it does not warn")
+	}
+	attack(w)
+	if w.value("sites", "shop.other") == "" {
+		t.Error("the library does not answer everywhere any more: the permissions may not be needed")
+	}
+}
+
+func TestTheServicesConnectionIsItsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	client := w.client(sitesConfig)
+	s := w.service(func(c *Config) { c.Conn = w.js.Conn() })
+	_, err := controller.New("sites", client, (&reconciles{}).reconciler(client), s.Controller())
+	if err == nil || !strings.Contains(err.Error(), "connection of its own") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestTheServicesRightsAreEnough, and each is needed: a probe of the rights themselves is in lookAtRights.
+func TestTheServicesRights(t *testing.T) {
+	set, err := Config{Prefix: "nagi.staging", Name: "x", Inboxes: []string{"_INBOX", "_INBOX_alice"}}.Permissions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, _ := json.Marshal(set)
+	const want = `{"publish":["_INBOX.\u003e","_INBOX_alice.\u003e","_R_.\u003e"],"subscribe":["$SRV.*.x","$SRV.*.x.*",` +
+		`"$SRV.INFO","$SRV.PING","$SRV.STATS","nagi.staging.*.act.\u003e","nagi.staging.*.read.\u003e"]}`
+	if string(data) != want {
+		t.Errorf("%s", data)
+	}
+	for _, cfg := range []Config{
+		{Prefix: "a b"}, {Prefix: "$JS"}, {Prefix: "a.*"}, {Prefix: "a..b"}, {Inboxes: []string{"$KV"}}, {Inboxes: []string{""}},
+		{Inboxes: []string{"nagi"}}, {Name: "a b"}, {ReadRate: -1}, {ActRate: -1},
+	} {
+		if _, err := cfg.Permissions(); err == nil {
+			t.Errorf("%+v is fine", cfg)
+		}
+		if _, err := New(cfg); err == nil {
+			t.Errorf("a service of %+v is fine", cfg)
+		}
+	}
+}
+
+// TestADeniedSubscriptionIsTold: else nobody would know why nothing is answered.
+func TestADeniedSubscriptionIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(w.service(func(c *Config) { c.Conn = w.conn("pinger") }))
+	w.eventually("it is told", func() bool { return w.log.have("refuses subscriptions of the service") })
+}

@@ -1,0 +1,108 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// served is one controller of a service. It implements engine.Beside.
+type served struct {
+	service  *Service
+	engine   *engine.Engine
+	primary  primary
+	stats    func() controller.Stats
+	restorer Restorer // nil if the controller is none
+}
+
+// primary is what is needed of the source of a controller's primaries.
+type primary interface {
+	Config() entity.Config
+	JetStream() jetstream.JetStream
+	// Suspend says in the document whether it is to be reconciled, and whether that changed it.
+	Suspend(ctx context.Context, key string, suspended bool) (changed bool, err error)
+}
+
+func (c *served) name() string { return c.engine.Name() }
+
+// Join implements engine.Beside.
+func (c *served) Join(e *engine.Engine) error {
+	p, ok := e.Sources()[0].(primary)
+	if !ok {
+		return fmt.Errorf("service.Controller: the primary (%v) is not in NATS", e.Sources()[0])
+	}
+	if js := p.JetStream(); js != nil && js.Conn() == c.service.cfg.Conn {
+		return errors.New("service.Controller: the controller's client uses the connection of the service: a caller " +
+			"could have the service's answers written to whatever subject the controller may write to. Give the " +
+			"service a connection of its own, of another user")
+	}
+	c.engine, c.primary = e, p
+	return c.service.add(c)
+}
+
+// Serves is given the controller of the engine, before it runs.
+func (c *served) Serves(of any) {
+	if s, ok := of.(interface{ Stats() controller.Stats }); ok {
+		c.stats = s.Stats
+	}
+	c.restorer = restorerOf(of)
+}
+
+// Run implements engine.Beside: it is called for each term.
+func (c *served) Run(ctx context.Context) {
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for !c.engine.Leads() { // its workers are about to be started
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+	c.service.changed()
+	<-ctx.Done()
+	for c.engine.Leads() { // the engine is about to say that it does no more
+		<-look.C
+	}
+	c.service.changed()
+}
+
+// Rights are what suspend and resume need beside what the controller has.
+func (c *served) Rights(opts ...entity.PermissionOption) (entity.PermissionSet, error) {
+	return entity.Permissions(c.primary.Config(), entity.RoleWriter, opts...)
+}
+
+// leader is who held the lease when it was read last; "" if that is not known.
+func (c *served) leader() string { return c.engine.Explainer().Lead().Holder }
+
+// hasBrake refuses a controller that has none.
+func (c *served) hasBrake() error {
+	if guard.IsNil(c.engine.Brake()) {
+		return refuse(codeNotThere, "controller %q has no brake: it was made WithoutTeardown, and deletes nothing by "+
+			"itself", c.name())
+	}
+	return nil
+}
+
+// token is a name as a token of a subject: bytes other than letters, digits, '-' and '_' are '=' and two hexadecimal
+// digits.
+func token(name string) string {
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "=%02X", c)
+		}
+	}
+	return b.String()
+}

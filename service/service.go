@@ -1,0 +1,204 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"golang.org/x/time/rate"
+	"k8s.io/klog/v2"
+)
+
+// Service is the controllers of a process in the services API. [New] makes one, [Service.Controller] adds a controller,
+// and [Service.Run] runs it, once. All methods may be called concurrently.
+type Service struct {
+	cfg     Config
+	reading *rate.Limiter
+	acting  *rate.Limiter
+	dropped rate.Sometimes // how often a request is logged that wants its answer elsewhere
+	started atomic.Bool
+	changes chan struct{} // gets an element when a controller begins or ends to lead
+
+	mu     sync.Mutex
+	served []*served
+}
+
+// New makes a service without a controller. It sends nothing. The error says what is wrong with cfg.
+func New(cfg Config) (*Service, error) {
+	cfg = cfg.withDefaults()
+	err := cfg.validate()
+	if cfg.Conn == nil {
+		err = errors.Join(errors.New("Config.Conn is needed: a connection of the service's own, "+
+			"of a user with the rights of Config.Permissions"), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("service: %w", err)
+	}
+	limit := func(perSecond float64) *rate.Limiter {
+		return rate.NewLimiter(rate.Limit(perSecond), max(1, int(2*perSecond)))
+	}
+	return &Service{
+		cfg: cfg, reading: limit(cfg.ReadRate), acting: limit(cfg.ActRate),
+		dropped: rate.Sometimes{Interval: time.Minute}, changes: make(chan struct{}, 1),
+	}, nil
+}
+
+// Name is that of the service, for a manager.
+func (s *Service) Name() string { return "service " + s.cfg.Name }
+
+// Controller is the option with which controller.New, or WithOptions of the Kumori API, makes a controller reachable.
+// Each controller needs a call of its own, before Service.Run. New fails if another controller of this service has the
+// same name, or if the controller's client uses the connection of the service.
+//
+// [controller.Controller.Permissions] then includes the right to write documents, for suspend and resume.
+func (s *Service) Controller() controller.Option {
+	c := &served{service: s}
+	return func(o *engine.Options) error {
+		if s.started.Load() {
+			return errors.New("service.Controller: the service runs already: make all controllers before")
+		}
+		o.Beside = append(o.Beside, c)
+		return nil
+	}
+}
+
+// add adds a controller, or takes the engine that it was made anew with.
+func (s *Service) add(c *served) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.served {
+		if other != c && other.name() == c.name() {
+			return fmt.Errorf("service.Controller: there are two controllers with the name %q, which a request could "+
+				"not tell apart", c.name())
+		}
+	}
+	if !slices.Contains(s.served, c) {
+		s.served = append(s.served, c)
+	}
+	return nil
+}
+
+func (s *Service) controllers() []*served {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.served)
+}
+
+// changed has Run look again who leads.
+func (s *Service) changed() {
+	select {
+	case s.changes <- struct{}{}:
+	default:
+	}
+}
+
+// stopPatience is how long requests may take at the end of Run.
+const stopPatience = 10 * time.Second
+
+// Run answers requests until ctx ends. Those under way are answered; then the connection is drained and closed, and
+// Run returns nil. While the server is away Run waits, and goes on when it is back. It returns an error if the
+// connection is closed before ctx ends, or if the service cannot be made.
+func (s *Service) Run(ctx context.Context) (err error) {
+	if s.started.Swap(true) {
+		return errors.New("service: Run was called before: a service runs once")
+	}
+	logger := foreign.Logger(klog.FromContext(ctx)).WithValues("service", s.cfg.Name)
+	ctx = klog.NewContext(ctx, logger)
+	nc := s.cfg.Conn
+	closed := nc.StatusChanged(nats.CLOSED)
+	defer nc.RemoveStatusListener(closed)
+	defer func() { err = errors.Join(err, s.drain(closed)) }()
+	s.lookAtRights(ctx)
+	var registered micro.Service
+	for {
+		next, err := s.register(ctx)
+		if err != nil {
+			return fmt.Errorf("service %q: %w", s.cfg.Name, err)
+		}
+		if registered != nil { // what it has taken, it answers
+			if err := registered.Stop(); err != nil && !nc.IsClosed() {
+				logger.Error(err, "The service cannot give up its earlier subscriptions")
+			}
+		}
+		registered = next
+		s.lookAtSubscriptions(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.changes:
+		case <-closed:
+			return fmt.Errorf("service %q: its connection was closed: %w", s.cfg.Name,
+				errors.Join(nats.ErrConnectionClosed, nc.LastError()))
+		}
+	}
+}
+
+// register makes the service with what is to be answered now. The library can add endpoints and cannot remove any, so
+// the service is made anew when that changes.
+func (s *Service) register(ctx context.Context) (micro.Service, error) {
+	svc, err := micro.AddService(s.cfg.Conn, micro.Config{
+		Name: s.cfg.Name, Version: s.cfg.Version, Description: s.cfg.Description,
+		Metadata: map[string]string{"nagi.service": schemaVersion},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range s.controllers() {
+		group := svc.AddGroup(s.cfg.Prefix + "." + token(c.name()))
+		for _, v := range verbs() {
+			if v.leaderOnly() && !c.engine.Leads() {
+				continue
+			}
+			if err := s.addEndpoints(ctx, group, c, v); err != nil {
+				return nil, errors.Join(err, svc.Stop())
+			}
+		}
+	}
+	return svc, nil
+}
+
+func (s *Service) addEndpoints(ctx context.Context, group micro.Group, c *served, v *verb) error {
+	subjects := map[string]bool{v.access + "." + v.name: false}
+	if !v.whole && c.primary.Config().Namespaced {
+		subjects[v.access+"."+v.name+".*"] = true
+	}
+	for subject, confined := range subjects {
+		err := group.AddEndpoint(v.name, s.handler(ctx, c, v, confined), micro.WithEndpointSubject(subject),
+			micro.WithEndpointMetadata(map[string]string{"controller": c.name(), "access": v.access}))
+		if err != nil {
+			return fmt.Errorf("endpoint %s of controller %q: %w", subject, c.name(), err)
+		}
+	}
+	return nil
+}
+
+// drain ends the connection when what was asked is answered.
+func (s *Service) drain(closed <-chan nats.Status) error {
+	nc := s.cfg.Conn
+	defer nc.Close()
+	if !nc.IsConnected() {
+		return nil // nobody hears an answer
+	}
+	if err := nc.Drain(); err != nil {
+		return fmt.Errorf("service %q: drain its connection: %w", s.cfg.Name, err)
+	}
+	patience := time.NewTimer(stopPatience)
+	defer patience.Stop()
+	for !nc.IsClosed() {
+		select {
+		case <-closed:
+		case <-patience.C:
+			return fmt.Errorf("service %q: requests were not answered within %v of the stop", s.cfg.Name, stopPatience)
+		}
+	}
+	return nil
+}
