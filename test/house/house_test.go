@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"internal/conflict":    {"internal/backoff"},
 	"internal/guard":       {},
 	"internal/hosted":      {},
+	"internal/signals":     {},
 	"internal/running":     {"internal/foreign", "internal/health"},
 	"internal/failures":    {"internal/foreign", "internal/guard"},
 	"internal/checks":      {},
@@ -88,16 +89,18 @@ var mayImport = map[string][]string{
 	"internal/observing":     {"internal/counts"},
 	"internal/telling":       {"internal/lifecycle"},
 	"internal/explain":       {"internal/lifecycle", "internal/running"},
+	"internal/restore":       {"internal/explain"},
 	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
 	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
 	"internal/engine": {
 		"internal/asyncwrites", "internal/attempts", "internal/checks", "internal/counts", "internal/current",
 		"internal/explain", "internal/hosted", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
-		"internal/observing", "internal/running", "internal/prune", "internal/resync", "internal/telling",
+		"internal/observing", "internal/running", "internal/prune", "internal/restore", "internal/resync",
+		"internal/telling",
 	},
 
 	// What users import.
-	"controller":        {"internal/engine", "internal/rbac", "internal/secondary"},
+	"controller":        {"internal/engine", "internal/rbac", "internal/secondary", "internal/signals"},
 	"kube":              {"controller", "internal/kubeoverlay"},
 	"metrics":           {"controller", "recorder"},
 	"probes":            {"controller"},
