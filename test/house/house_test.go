@@ -87,7 +87,7 @@ var mayImport = map[string][]string{
 	"internal/counts":        {"internal/lifecycle"},
 	"internal/resync":        {"internal/counts"},
 	"internal/observing":     {"internal/counts"},
-	"internal/telling":       {"internal/lifecycle"},
+	"internal/telling":       {"internal/lifecycle", "internal/kubesource"},
 	"internal/explain":       {"internal/lifecycle", "internal/running"},
 	"internal/restore":       {"internal/explain"},
 	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
