@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -227,6 +228,35 @@ func TestARestoreThatWasStoppedFinishesLater(t *testing.T) {
 	})
 	can, _ := m.listed()
 	if again, err := m.c.RestoreVanished(t.Context(), m.engagement(), len(can)); err != nil || again != len(can) {
+		t.Errorf("%d restored, error %v", again, err)
+	}
+	m.isBack()
+}
+
+// TestARestoreEndsWithTheTermAndGoesOnInTheNext: the process stops in the middle, and another finishes.
+func TestARestoreEndsWithTheTermAndGoesOnInTheNext(t *testing.T) {
+	t.Parallel()
+	m := newWorld(t).vanished()
+	engagement, stopped := m.engagement(), make(chan struct{})
+	var once sync.Once
+	m.meddle(func(string) {
+		once.Do(func() {
+			m.r.stop()
+			<-m.r.done
+			close(stopped)
+		})
+		<-stopped
+	})
+	n, err := m.c.RestoreVanished(t.Context(), engagement, many)
+	if err == nil || n == 0 || n == many || !strings.Contains(err.Error(), "does not lead any more") {
+		t.Fatalf("%d restored, error %v", n, err)
+	}
+	m = m.away().massed()
+	eventually(t, "the brake holds the rest", func() bool {
+		state := m.c.Stats().Brake
+		return state.Engaged && state.Held == many-n
+	})
+	if again, err := m.c.RestoreVanished(t.Context(), engagement, many-n); err != nil || again != many-n {
 		t.Errorf("%d restored, error %v", again, err)
 	}
 	m.isBack()

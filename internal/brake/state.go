@@ -40,7 +40,7 @@ func (s State) Err(bucket string) error {
 		return nil
 	}
 	return &health.Problem{Since: s.Since, Err: fmt.Errorf("nothing is deleted that nobody was seen to delete: %s. "+
-		"Put back what is missing and should not be, then release the rest: ReleaseBrake, or %s",
+		"Put back what is missing and should not be (RestoreVanished), then release the rest: ReleaseBrake, or %s",
 		s.Reason, s.command(bucket))}
 }
 

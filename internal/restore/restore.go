@@ -154,7 +154,7 @@ func (r *Restorer) Restore(ctx context.Context, engagement string, count int) (r
 	failed := failures(list, errs)
 	klog.FromContext(ctx).Info("Documents that had vanished were restored", "controller", r.Controller, "kind", r.Kind,
 		"engagement", engagement, "restored", run.restored, "notRestored", len(failed))
-	if run.restored > 0 {
+	if run.restored > 0 && r.Lead().Leads {
 		bounded, cancel := context.WithTimeout(ctx, shows)
 		defer cancel()
 		_ = r.Primary.Await(bounded, run.highest) // so that the next list has the rest; else it is late
