@@ -515,7 +515,7 @@ func TestDocumentsThatComeBackDisengageTheBrake(t *testing.T) {
 func TestTheBrakeIsLoud(t *testing.T) {
 	t.Parallel()
 	events := record.NewFakeRecorder(100)
-	m := newWorld(t).filled(WithEventRecorder(events), WithBrakeWindow(time.Minute))
+	m := newWorld(t).filled(WithEventRecorder(butLease{events}), WithBrakeWindow(time.Minute))
 	m.emptied("sites")
 	m.holds(many)
 	state := m.c.Stats().Brake

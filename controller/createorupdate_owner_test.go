@@ -67,7 +67,7 @@ func TestCreateOrUpdateTakesOverNothingThatNamesNoOwner(t *testing.T) {
 	w.put("pages", "home", `{"spec":{"title":"theirs"},"unknown":{"by":"hand"}}`)
 	theirs := w.raw("pages", "home")
 	events, outcome := record.NewFakeRecorder(1000), make(chan error, 1000)
-	c, err := New("sites", sites, homePage(pages, outcome), Owns(pages), WithEventRecorder(events))
+	c, err := New("sites", sites, homePage(pages, outcome), Owns(pages), WithEventRecorder(butLease{events}))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "")))

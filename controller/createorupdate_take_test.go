@@ -137,7 +137,7 @@ func TestMutateMovesNothing(t *testing.T) {
 	w := newWorld(t)
 	sites, pages := w.sites(), w.pages()
 	events := record.NewFakeRecorder(100)
-	in := w.inside(sites, Owns(pages), WithEventRecorder(events))
+	in := w.inside(sites, Owns(pages), WithEventRecorder(butLease{events}))
 	move := func(name string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := CreateOrUpdate(ctx, pages, named(name), func(p *page) error {
@@ -201,7 +201,7 @@ func TestARefusalIsToldOnce(t *testing.T) {
 		attempts.Add(1)
 		_, err := CreateOrUpdate(ctx, pages, named(req.Key), titled("ours"))
 		return Result{}, err
-	}), WithEventRecorder(events), WithBackoff(time.Millisecond, 5*time.Millisecond))
+	}), WithEventRecorder(butLease{events}), WithBackoff(time.Millisecond, 5*time.Millisecond))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "")))

@@ -19,8 +19,9 @@ type EventRecorder interface {
 }
 
 // WithEventRecorder has the runtime record events about primaries (attempts that fail, panics, terminal errors,
-// invalid documents, a reconcile that wakes itself or is stuck) and about itself (the brake). Of failures in a row the
-// first is an event, and then each time that the attempts have doubled, or another error comes.
+// invalid documents, a reconcile that wakes itself or is stuck) and about itself: the brake, the lease won and lost, an
+// API or another source that goes away and comes back. Of failures in a row the first is an event, and then each time
+// that the attempts have doubled, or another error comes. What comes and goes is told of after pauses.
 // Package recorder makes a recorder that knows NATS entities. The default records no events.
 func WithEventRecorder(r EventRecorder) Option {
 	return func(o *engine.Options) error {

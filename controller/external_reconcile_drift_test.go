@@ -59,14 +59,14 @@ func TestAResourceThatWasThereBeforeIsLeftAsItIsWhereDriftIsReportedOrIgnored(t 
 	}{"report": {external.DriftReport, true}, "ignore": {external.DriftIgnore, false}} {
 		t.Run(name, func(t *testing.T) {
 			recorder := record.NewFakeRecorder(1000)
-			w := newCloudWorld(t, quick, with(external.Drift(test.policy)), WithEventRecorder(recorder))
+			w := newCloudWorld(t, quick, with(external.Drift(test.policy)), WithEventRecorder(butLease{recorder}))
 			r := w.run(w.c)
 			eventually(t, "its instance is known", func() bool { return w.c.Instance() != "" })
 			r.halt() // while it runs, it would sweep a disk whose site does not exist yet
 			w.cloud.Add(w.diskFor("home", ""))
 			w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 99 })
 			must(t, w.sites.Create(t.Context(), sized("home", 1)))
-			w.controller(with(external.Drift(test.policy)), WithEventRecorder(recorder))
+			w.controller(with(external.Drift(test.policy)), WithEventRecorder(butLease{recorder}))
 			w.run(w.c)
 			eventually(t, "reconciled", func() bool { return w.reconciled("home") })
 			if w.cloud.Of("home") != "=99" {

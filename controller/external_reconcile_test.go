@@ -471,7 +471,7 @@ func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *te
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := toolsrecord.NewFakeRecorder(1000)
-			w := newCloudWorld(t, quick, with(external.Drift(test.policy)), WithEventRecorder(recorder))
+			w := newCloudWorld(t, quick, with(external.Drift(test.policy)), WithEventRecorder(butLease{recorder}))
 			w.run(w.c)
 			must(t, w.sites.Create(t.Context(), sized("home", 1)))
 			eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })

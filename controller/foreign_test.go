@@ -79,7 +79,7 @@ func TestForeignTextIsNeverShownRaw(t *testing.T) {
 	var log terminal
 	sites, events := w.sites(), record.NewFakeRecorder(100)
 	c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(50*time.Millisecond),
-		WithEventRecorder(events))
+		WithEventRecorder(butLease{events}))
 	must(t, err)
 	w.run(log.of(c))
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
@@ -176,7 +176,7 @@ func TestAKeyThatStaysInvalidIsReportedOnce(t *testing.T) {
 	var seen calls
 	var log terminal
 	sites, events := w.sites(), record.NewFakeRecorder(10_000)
-	c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(0), WithEventRecorder(events),
+	c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(0), WithEventRecorder(butLease{events}),
 		WithWorkers(4))
 	must(t, err)
 	w.run(log.of(c))

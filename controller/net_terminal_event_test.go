@@ -20,7 +20,7 @@ func TestATerminalErrorIsAnEvent(t *testing.T) {
 			return Result{}, TerminalError(errHopeless)
 		}
 		return Result{}, TerminalError(errDone)
-	}), WithEventRecorder(events))
+	}), WithEventRecorder(butLease{events}))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "")))

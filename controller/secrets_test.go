@@ -196,7 +196,7 @@ func TestNoCopyOfADocumentHoldsItsSecrets(t *testing.T) {
 		_, err = external.Reconcile(ctx, external.Driver[safe, safe](driver), safe{len(v.Spec.Title), v.Spec.Password},
 			external.Settle(0))
 		return Result{}, err
-	}), WithEventRecorder(events), WithResyncInterval(0))
+	}), WithEventRecorder(butLease{events}), WithResyncInterval(0))
 	must(t, err)
 	running := w.run(loggedRun{c, heard})
 	must(t, vaults.Create(t.Context(), vaultOf("a")))

@@ -23,7 +23,7 @@ func TestRecordConditionAndEventSayWhereADocumentIsInvalid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	sites, events := w.sites(), record.NewFakeRecorder(10)
-	c, err := New("sites", sites, new(calls).reconciler(nil), WithResyncInterval(0), WithEventRecorder(events))
+	c, err := New("sites", sites, new(calls).reconciler(nil), WithResyncInterval(0), WithEventRecorder(butLease{events}))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))

@@ -48,7 +48,7 @@ func TestASecondaryThatIsWrittenWithoutAnOwnerIsWarnedAbout(t *testing.T) {
 				}
 				return Result{}, nil
 			}), Owns(pages), Owns(routes), Watches(themes,
-				func(context.Context, *theme) ([]string, error) { return nil, nil }), WithEventRecorder(events))
+				func(context.Context, *theme) ([]string, error) { return nil, nil }), WithEventRecorder(butLease{events}))
 			must(t, err)
 			w.run(logging{c, log.logger()})
 			for _, key := range []string{"home", "shop"} {
@@ -105,7 +105,7 @@ func TestWhatHasAnOwnerOrNeedsNoneIsNotWarnedAbout(t *testing.T) {
 		}
 		s.Spec.Title = "seen"
 		return Result{}, sites.Update(ctx, s)
-	}), Owns(pages), Owns(sites), WithSelfOwnership(), WithEventRecorder(events))
+	}), Owns(pages), Owns(sites), WithSelfOwnership(), WithEventRecorder(butLease{events}))
 	must(t, err)
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "")))

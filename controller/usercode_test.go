@@ -45,7 +45,7 @@ func TestAnInvalidDocumentIsAnEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	events := record.NewFakeRecorder(10)
-	c, err := New("sites", w.sites(), new(calls).reconciler(nil), WithResyncInterval(0), WithEventRecorder(events))
+	c, err := New("sites", w.sites(), new(calls).reconciler(nil), WithResyncInterval(0), WithEventRecorder(butLease{events}))
 	must(t, err)
 	w.run(c)
 	w.put("sites", "home", `{}`)

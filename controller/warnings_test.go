@@ -16,7 +16,7 @@ func TestWhatNobodyHearsIsInTheRecordAndInOneEvent(t *testing.T) {
 	w := newWorld(t)
 	events := record.NewFakeRecorder(1000)
 	var seen calls
-	c, sites, _ := w.runningSites(&seen, WithEventRecorder(events))
+	c, sites, _ := w.runningSites(&seen, WithEventRecorder(butLease{events}))
 	warned := func() *metav1.Condition {
 		kept, err := sites.Record(t.Context(), "home")
 		must(t, err)
@@ -70,7 +70,7 @@ func TestManyDocumentsWithWarningsMakeFewEvents(t *testing.T) {
 	w := newWorld(t)
 	events := record.NewFakeRecorder(1000)
 	var seen calls
-	c, sites, _ := w.runningSites(&seen, WithEventRecorder(events))
+	c, sites, _ := w.runningSites(&seen, WithEventRecorder(butLease{events}))
 	for i := range 300 {
 		w.put("sites", fmt.Sprintf("odd-%d", i), `{"spec":{"Title":"t"}}`)
 	}

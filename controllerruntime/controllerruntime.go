@@ -169,6 +169,26 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ReleaseBrake(ctx 
 	return r.controller.ReleaseBrake(ctx)
 }
 
+// ListVanished lists the primaries whose documents vanished; see controller.Controller.ListVanished.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ListVanished(
+	ctx context.Context,
+) ([]controller.Vanished, error) {
+	if r.controller == nil {
+		return nil, r.err
+	}
+	return r.controller.ListVanished(ctx)
+}
+
+// RestoreVanished puts their documents back; see controller.Controller.RestoreVanished.
+func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) RestoreVanished(
+	ctx context.Context, engagement string, count int,
+) (restored int, err error) {
+	if r.controller == nil {
+		return 0, r.err
+	}
+	return r.controller.RestoreVanished(ctx, engagement, count)
+}
+
 // LastKnown returns a primary as it was last known, for a SyncHandler that cleans up after it; see
 // controller.Controller.LastKnown.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) LastKnown(ctx context.Context, key string) (P, error) {

@@ -15,6 +15,8 @@ import (
 // never change it.
 type statusDecoder interface {
 	decodeStatus(raw []byte) any
+	// tellsOf reports whether a document has all the unknown members that warnings of ConditionDocumentWarnings name.
+	tellsOf(document []byte, warnings string) bool
 }
 
 // decodeStatus returns nil for no status, and for one that does not decode into T's. It may be of another version, and

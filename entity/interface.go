@@ -60,6 +60,12 @@ type IEntityClient[T IEntity] interface {
 	// entity of a key, as if it had been read at that revision. Neither talks to the server.
 	DocumentOf(obj T) ([]byte, error)
 	FromDocument(key string, revision uint64, document []byte) (T, error)
+	// WholeDocumentOf is DocumentOf with the members that T does not know, of an entity that the cache has. It does not
+	// talk to the server.
+	WholeDocumentOf(obj T) ([]byte, error)
+	// CreateDocument writes a document as it is under a key that has none, and returns its revision. IsAlreadyExists if
+	// the key has a document, IsInvalid if the document does not decode.
+	CreateDocument(ctx context.Context, key string, document []byte) (revision uint64, err error)
 	// Subscribe registers callbacks for news that event handlers do not get; cancel removes them.
 	Subscribe(Hooks) (cancel func())
 }

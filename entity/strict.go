@@ -103,7 +103,7 @@ func (c *codec[T]) warningOf(p members.Problem) warning {
 	case members.InvalidUTF8:
 		w.reason, w.why = ReasonInvalidUTF8, "it is no valid UTF-8"
 	default:
-		w.reason, w.why = ReasonUnknownMembers, "nobody knows it"
+		w.reason, w.why = ReasonUnknownMembers, unknownWhy
 		if p.Meant != "" {
 			w.why += ", did you mean " + p.Meant + "?"
 		}
@@ -129,6 +129,7 @@ func pathText(path []string) string {
 }
 
 const (
+	unknownWhy    = "nobody knows it"
 	finalizersWhy = "finalizers have no effect in NATS: the record of a primary is its finalizer. When the document is " +
 		"deleted, the reconciler is called with OperationDelete, and the record goes after that has succeeded"
 	ownerReferencesWhy = "they have no effect in NATS: owners are named by annotations, which SetOwner sets"

@@ -40,7 +40,7 @@ func (s State) Err(bucket string) error {
 		return nil
 	}
 	return &health.Problem{Since: s.Since, Err: fmt.Errorf("nothing is deleted that nobody was seen to delete: %s. "+
-		"Put back what is missing and should not be, then release the rest: ReleaseBrake, or %s",
+		"Put back what is missing and should not be (RestoreVanished), then release the rest: ReleaseBrake, or %s",
 		s.Reason, s.command(bucket))}
 }
 
@@ -175,9 +175,9 @@ func (b *Brake) leave(ctx context.Context) {
 	b.mu.Lock()
 	b.running = false
 	b.unlock()
-	b.Board.Set(ctx, onBoard, nil)
-	b.Board.Set(ctx, b.requestsOnBoard(), nil)
-	b.Board.Set(ctx, b.restoreOnBoard(), nil)
+	for _, name := range []string{onBoard, b.requestsOnBoard(), b.restoreOnBoard()} {
+		b.Board.Leave(ctx, name, func() error { return nil })
+	}
 }
 
 // showPause is the shortest time between two writes of the state because of what is held.

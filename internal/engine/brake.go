@@ -7,6 +7,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
@@ -46,4 +47,18 @@ func (e *Engine) brakeChanged(ctx context.Context, state brake.State, message st
 // RequestRelease stores a request for a release, as an operator's put does: the brake judges what it names.
 func (e *Engine) RequestRelease(ctx context.Context, r record.Release) error {
 	return record.JSON[record.Release](e.reserved, record.KeyRelease).Store(ctx, r)
+}
+
+// onProblem tells the event recorder, and the user's callback, of what does not work; nil if there is neither.
+func (e *Engine) onProblem() (tell func(ctx context.Context, name string, err error)) {
+	if f := e.opts.OnSourceError; f != nil {
+		tell = func(ctx context.Context, name string, err error) {
+			e.callback(ctx, "WithOnSourceError", func() { f(name, err) })
+		}
+	}
+	if e.opts.Recorder == nil {
+		return tell
+	}
+	sources := func() source.Group { return e.sources }
+	return (&telling.Outages{Self: e.events.Self, Sources: sources, StatusBucket: e.statusBucket}).Before(tell)
 }

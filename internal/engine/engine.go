@@ -103,9 +103,9 @@ func New[T entity.IEntity](
 	if opts.Observers.TakeCauses() {
 		e.causes = causes.NewTable()
 	}
-	e.health = health.New(e.onSourceError())
-	e.recordsHealth = e.health.Reporter("records (bucket " + e.statusBucket + ")")
-	e.leaseHealth = e.health.Reporter("lease (bucket " + e.statusBucket + ")")
+	e.health = health.New(e.onProblem())
+	e.recordsHealth = e.health.Reporter(telling.RecordsOf(e.statusBucket))
+	e.leaseHealth = e.health.Reporter(telling.LeaseOf(e.statusBucket))
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
 		func() { e.EnqueueAll(operation.Of(operation.Resync), nil) })
 	observer := &observing.Observer{}
@@ -246,17 +246,6 @@ func (e *Engine) warn(key, reason, message string) {
 func (e *Engine) callback(ctx context.Context, name string, f func()) {
 	if err := guard.Call(func() error { e.callbacks.Call(name, f); return nil }); err != nil {
 		foreign.Logger(klog.FromContext(ctx)).Error(err, "Callback panicked", "callback", name)
-	}
-}
-
-// onSourceError is the user's callback for what does not work; nil if there is none.
-func (e *Engine) onSourceError() func(ctx context.Context, name string, err error) {
-	f := e.opts.OnSourceError
-	if f == nil {
-		return nil
-	}
-	return func(ctx context.Context, name string, err error) {
-		e.callback(ctx, "WithOnSourceError", func() { f(name, err) })
 	}
 }
 

@@ -40,6 +40,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		Holder:  func(identity string) { e.leadership.holder.Store(&identity) },
 		Report:  e.leaseHealth.Report,
 	}
+	lead = e.events.Terms(ctx, cfg.Identity, lead)
 	apply := func(ctx context.Context) error { return lease.Run(ctx, cfg, lead) }
 	if err := hosted.WhileElected(ctx, apply); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/restore"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -71,4 +72,15 @@ func (e *Engine) ReleaseBrake(ctx context.Context) error {
 		return fmt.Errorf("controller %q: release the brake: %w", e.name, err)
 	}
 	return nil
+}
+
+// Restorer restores the documents whose deletes the brake holds, with what creates a document; nil without teardown.
+func (e *Engine) Restorer(create func(context.Context, string, []byte) (uint64, error)) *restore.Restorer {
+	if e.brake == nil {
+		return nil
+	}
+	return &restore.Restorer{
+		Controller: e.name, Kind: e.Kind, Brake: e.brake, Records: e.records, Anchors: e.anchors, Primary: e.primary,
+		Create: create, Lead: e.leading,
+	}
 }

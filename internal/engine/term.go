@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// returnPatience is how long reconciles may take to return when the lease was lost before that shows as degraded.
+	// returnPatience is how long what runs may take to return when the lease was lost before that shows as degraded.
 	returnPatience = time.Second
 	// writePatience is more than a write of a record takes that nobody answers.
 	writePatience = 20 * time.Second
@@ -117,15 +117,12 @@ func (e *Engine) awaitReturn(life, election context.Context, returned <-chan str
 			return
 		case <-look.C:
 		}
-		running, patience := e.stats.Running.Load() > 0, max(e.opts.GracePeriod, stuckPatience)
-		err := fmt.Errorf("controller %q: the term is over, and the reconciles of %q go on although their context "+
-			"was cancelled: nothing is reconciled here before they return", e.name, e.queue.RunningKeys(10))
-		if !running {
+		reconciles, patience := e.stats.Running.Load() > 0, max(e.opts.GracePeriod, stuckPatience)
+		if !reconciles {
 			patience += writePatience
-			err = fmt.Errorf("controller %q: the term is over, and a callback has not returned, or a write of a "+
-				"record is not answered: nothing is reconciled here before", e.name)
 		}
-		if running || time.Since(lost) > writePatience {
+		err := running.EndOfTerm(e.name, reconciles, e.queue.RunningKeys(10))
+		if reconciles || election.Err() == nil { // else Run ends, and no other term is to begin
 			e.health.Set(life, name, err)
 		}
 		if time.Since(lost) > patience && !told && e.opts.GracePeriod >= 0 && life.Err() == nil {

@@ -47,6 +47,16 @@ func (b *Board) Set(ctx context.Context, name string, err error) {
 // Change reports what now returns. It asks under a lock: of two reports at once the one that is noted last is the
 // newer, so that nothing stays on the board that works again. now must not report itself.
 func (b *Board) Change(ctx context.Context, name string, now func() error) {
+	b.change(ctx, name, now, "Source works again")
+}
+
+// Leave is Change at the end of a term, whose problems are the next leader's to report: nothing is known to work again,
+// and the log does not say so.
+func (b *Board) Leave(ctx context.Context, name string, now func() error) {
+	b.change(ctx, name, now, "Source is reported here no more: the term is over, and the next leader reports it")
+}
+
+func (b *Board) change(ctx context.Context, name string, now func() error, gone string) {
 	b.reporting.Lock()
 	defer b.reporting.Unlock()
 	err := foreign.Error(now()) // part of it may be what somebody else wrote
@@ -55,7 +65,7 @@ func (b *Board) Change(ctx context.Context, name string, now func() error) {
 	}
 	logger := foreign.Logger(klog.FromContext(ctx))
 	if err == nil {
-		logger.Info("Source works again", "source", name)
+		logger.Info(gone, "source", name)
 	} else {
 		logger.Error(err, "Source degraded, the rest goes on", "source", name)
 	}

@@ -326,3 +326,28 @@ func TestTheBoardShowsCleanText(t *testing.T) {
 		t.Errorf("%d lines", len(lines))
 	}
 }
+
+// TestWhatATermLeavesIsNotSaidToWorkAgain: it is the next leader's to report. The callback is told that it is over here.
+func TestWhatATermLeavesIsNotSaidToWorkAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		var told told
+		ctx := logged(t, &lines)
+		b := health.New(told.add)
+		b.Set(ctx, "brake", errAway)
+		b.Leave(ctx, "brake", func() error { return nil })
+		b.Leave(ctx, "brake", func() error { return nil })
+		b.Set(ctx, "teardown", errAway)
+		b.Leave(ctx, "teardown", func() error { return errAway }) // another term has reported already
+		if all := strings.Join(lines, "\n"); strings.Contains(all, "works again") || len(lines) != 3 {
+			t.Errorf("the log says %s", all)
+		}
+		if d := b.Degraded(); len(d) != 1 || d["teardown"] == nil {
+			t.Errorf("degraded: %v", d)
+		}
+		ended, end := context.WithCancel(ctx)
+		end()
+		b.Run(ended)
+		told.want(t, "brake: away", "brake works", "teardown: away")
+	})
+}

@@ -104,7 +104,7 @@ func (r *RecordedLife) forgetStuck(t *Term) {
 		s.count.Store(0)
 	}
 	s.mu.Unlock()
-	r.Health.Change(t.Ctx, "teardown", r.oneStuck)
+	r.Health.Leave(t.Ctx, "teardown", r.oneStuck)
 }
 
 func (r *RecordedLife) oneStuck() error {

@@ -214,7 +214,7 @@ func (s *Primary[T]) Confirm(ctx context.Context, key string) (entity.Presence, 
 // Encode makes the document of an object in the cache.
 func (s *Primary[T]) Encode(obj runtime.Object) (document []byte, err error) {
 	err = guard.Call(func() (err error) { // the user's types may have methods for it
-		document, err = s.client.DocumentOf(obj.(T))
+		document, err = s.client.WholeDocumentOf(obj.(T))
 		return err
 	})
 	return document, err

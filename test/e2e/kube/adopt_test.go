@@ -92,7 +92,7 @@ func TestWhatIsSomebodyElsesIsNeverTouched(t *testing.T) {
 		})
 		refused("CreateOrUpdate on nobody's", nobodys, err)
 		return nil
-	}, maps.Owns(), controller.WithEventRecorder(recorder)))
+	}, maps.Owns(), controller.WithEventRecorder(butLease{recorder})))
 }
 
 // TestAdoptOrFailTakesWhatNobodyOwns: then Apply can write the object, and it goes with its new owner.

@@ -1,0 +1,25 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/internal/restore"
+)
+
+// Vanished is a primary whose document is gone although nobody was seen to delete it, and whose delete the brake holds:
+// key, revision, since when, and why it cannot be restored, if so. It has nothing of the document.
+type Vanished = restore.Vanished
+
+// ListVanished lists the primaries whose documents vanished, and whose deletes the brake holds, in the order of keys.
+// Those that [Controller.RestoreVanished] cannot put back say why in NotRestorable. Only the replica that leads knows.
+func (c *Controller[T]) ListVanished(ctx context.Context) ([]Vanished, error) {
+	return c.engine.Restorer(c.client.CreateDocument).List(ctx)
+}
+
+// RestoreVanished puts the documents back of all that ListVanished lists as restorable, from the last documents in
+// their records. engagement is BrakeState.Engagement, count how many they are: if either is another one by now, the
+// error names what it is, and nothing is put back. A document that is there by now stays as it is. The error names the
+// keys that were not restored, and why; the others are. When all are back the brake goes off by itself.
+func (c *Controller[T]) RestoreVanished(ctx context.Context, engagement string, count int) (restored int, err error) {
+	return c.engine.Restorer(c.client.CreateDocument).Restore(ctx, engagement, count)
+}

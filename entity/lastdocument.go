@@ -1,0 +1,106 @@
+package entity
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/internal/members"
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// WholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
+// that T does not know. The LastDocument of a record is made so. Where those members have taken too much memory to be
+// kept in it (64 MiB for all documents together) they are missing; Records.LastDocumentLacks finds that out.
+func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
+	document, err := c.DocumentOf(obj)
+	if err != nil || !c.codec.keeps || c.shared.oddities.count.Load() == 0 {
+		return document, err
+	}
+	key, err := c.keys.of(obj)
+	if err != nil {
+		return document, nil
+	}
+	natsKey, err := c.keys.toNATS(key)
+	if err != nil {
+		return document, nil
+	}
+	odd, _ := c.oddityOf(key, natsKey, uint64(obj.GetGeneration()))
+	if odd == nil || odd.unknown == nil {
+		return document, nil
+	}
+	whole, err := members.Merge(document, odd.unknown)
+	if err != nil || checkDepth(whole) != nil || len(whole) > max(c.cfg.LastDocumentLimit, 0) {
+		return document, nil // what T knows is enough to clean up after it
+	}
+	return whole, nil
+}
+
+// CreateDocument writes a document as it is, such as the LastDocument of a record, under a key that has none. Members
+// that T does not know are written, too. It returns the revision. IsAlreadyExists if the key has a document, IsInvalid
+// if the document does not decode into the entity of that key.
+func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []byte) (revision uint64, err error) {
+	natsKey, err := c.keys.toNATS(key)
+	if err != nil {
+		return 0, err
+	}
+	sent, odd, err := c.codec.read(natsKey, 0, document, true)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.checkSize(key, document); err != nil {
+		return 0, err
+	}
+	revision, err = c.documents.create(ctx, write{key: natsKey, value: bytes.Clone(document)})
+	if conflict, ok := errors.AsType[*casError](err); ok {
+		return 0, newAlreadyExists(c.cfg.Kind, c.cfg.Bucket, key, conflict.actual.live().revision())
+	}
+	if err != nil {
+		return 0, err
+	}
+	c.noteOddity(natsKey, revision, odd, false)
+	setRevision(sent, revision)
+	c.remember(ctx, key, sent, revision)
+	return revision, nil
+}
+
+// LastDocumentLacks says, for people, what the LastDocument of a record does not have of the document that it is made
+// of; "" if it is whole. There may be none at all. The record is one that Get returned: cached ones have no LastDocument.
+func (r *Records) LastDocumentLacks(rec *Record) string {
+	switch of := meta.FindStatusCondition(rec.Conditions, ConditionDocumentWarnings); {
+	case len(rec.LastDocument) == 0:
+		return fmt.Sprintf("the record has no last document: it was larger than Config.LastDocumentLimit (%d bytes), or "+
+			"did not fit into the record, or was never reconciled", max(r.cfg.LastDocumentLimit, 0))
+	case r.secrets != nil:
+		return fmt.Sprintf("the last document in the record comes without the fields of %s that are secret "+
+			"(Config.SecretFields)", r.cfg.Kind)
+	case of == nil || of.ObservedGeneration != int64(rec.DocumentRevision):
+	case of.Reason != ReasonUnknownMembers && of.Reason != ReasonSeveralWarnings:
+	case !r.status.tellsOf(rec.LastDocument, of.Message):
+		return "the document had members that the Go type does not know, and the last document in the record comes " +
+			"without some of them: they are in arrays, or too large, or an older version wrote it"
+	}
+	return ""
+}
+
+// tellsOf implements statusDecoder. Of warnings that do not name all members, and of names that look like several
+// warnings, it says that they are not there.
+func (c *codec[T]) tellsOf(document []byte, warnings string) bool {
+	found, err := c.shape.Look(document)
+	if err != nil {
+		return false
+	}
+	has := map[string]bool{}
+	for _, p := range found.Problems {
+		has[c.warningOf(p).String()] = true
+	}
+	for _, said := range strings.Split(warnings, "; ") {
+		notAll := strings.HasPrefix(said, "and ") && strings.HasSuffix(said, " more") || strings.Contains(said, "…")
+		if notAll || strings.Contains(said, ": "+unknownWhy) && !has[said] {
+			return false
+		}
+	}
+	return true
+}

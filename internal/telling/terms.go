@@ -1,0 +1,33 @@
+package telling
+
+import (
+	"context"
+	"sync"
+
+	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/lease"
+)
+
+// The reasons of events about the lease.
+const (
+	reasonWon  = "LeaseWon"
+	reasonLost = "LeaseLost"
+)
+
+// Terms returns lead with an event about the controller when a term begins, and one at once when the lease was lost,
+// which is when a term ends before ctx does. Each term has the same text, so that a lease that goes to and fro is one
+// event with a count.
+func (e *Events) Terms(
+	ctx context.Context, identity string, lead func(context.Context, *lease.Term),
+) func(context.Context, *lease.Term) {
+	return func(term context.Context, won *lease.Term) {
+		e.Self(EventNormal, reasonWon, identity+" holds the lease and works")
+		var led sync.WaitGroup
+		led.Go(func() { lead(term, won) }) // it returns only when the term is over
+		<-term.Done()
+		if ctx.Err() == nil {
+			e.Self(EventWarning, reasonLost, identity+" works no more: "+foreign.Message(context.Cause(term).Error()))
+		}
+		led.Wait()
+	}
+}
