@@ -184,7 +184,7 @@ func (l *life) runAll() {
 	}
 	host := hosted.Host{Grace: l.grace}
 	if l.m.lease != nil {
-		host.Elect, l.endLease = l.m.lead(l.ctx)
+		l.endLease = l.m.lead(l.ctx, &host)
 	}
 	ctx := hosted.With(l.ctx, host)
 	for _, r := range l.m.runnables {
