@@ -26,7 +26,8 @@ import (
 //
 // Runnables that are no controllers, and controllers WithoutTeardown, run in every process.
 type Lease struct {
-	// Bucket is the KV bucket of leases. It is created if it is missing, unless BindOnly.
+	// Bucket is the KV bucket of leases. It is created if it is missing, unless BindOnly. What the process needs to read
+	// and write its key is in Manager.Permissions and Config.LeasePermissions.
 	Bucket   string
 	BindOnly bool
 	Replicas int
