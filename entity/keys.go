@@ -90,6 +90,16 @@ func (c *Client[T]) CheckKey(key string) error {
 	return err
 }
 
+// CheckKey is CheckKey of a client that was made with c, before there is one. It also says what is wrong with c.
+func (c Config) CheckKey(key string) error {
+	c = c.withDefaults()
+	if err := c.validate(); err != nil {
+		return err
+	}
+	_, err := newKeyspace(c).toNATS(key)
+	return err
+}
+
 // of returns the client-go key that obj's metadata give.
 func (k keyspace) of(obj metav1.Object) (string, error) {
 	if obj.GetName() == "" {

@@ -16,6 +16,9 @@ import (
 // reservedFilter matches the reserved keys.
 const reservedFilter = ReservedPrefix + ".>"
 
+// reservedKind is what errors call reserved keys.
+const reservedKind = "reserved key"
+
 // GetReserved reads a reserved key of the status bucket live. name starts with "_nagi.". IsNotFound if there is none;
 // revision is then that of its delete marker, or 0 if it has none. What a server wrote there as an answer is recognised
 // by answers.Is: of a forwarded message, which has its mark in the headers, answers.Text is returned.
@@ -23,17 +26,7 @@ func (r *Records) GetReserved(ctx context.Context, name string) (value []byte, r
 	if err := r.checkReserved(name); err != nil {
 		return nil, 0, err
 	}
-	last, err := r.bucket.last(ctx, name)
-	if err != nil {
-		return nil, 0, err
-	}
-	if last.live() == nil {
-		return nil, last.revision(), newNotFound("reserved key", r.bucket.name, name)
-	}
-	if answers.Is(last.Header, last.Value) {
-		return []byte(answers.Text), last.Revision, nil
-	}
-	return last.Value, last.Revision, nil
+	return r.bucket.getRaw(ctx, reservedKind, name)
 }
 
 // PutReserved writes a reserved key if it is at this revision; 0 means that there must be none. It returns the new
@@ -42,15 +35,7 @@ func (r *Records) PutReserved(ctx context.Context, name string, value []byte, re
 	if err := r.checkReserved(name); err != nil {
 		return 0, err
 	}
-	if len(value) > r.limit {
-		return 0, newTooLarge("reserved key", r.bucket.name, name, len(value), r.limit, "the value")
-	}
-	put := r.bucket.put
-	if revision == 0 {
-		put = r.bucket.create
-	}
-	seq, err := put(ctx, write{key: name, value: value, expected: revision})
-	return seq, r.reservedConflict(name, err)
+	return r.bucket.putRaw(ctx, reservedKind, name, value, revision, r.limit)
 }
 
 // DeleteReserved removes a reserved key if it is at this revision. IsConflict if it is at another one, IsNotFound if
@@ -61,29 +46,21 @@ func (r *Records) DeleteReserved(ctx context.Context, name string, revision uint
 	}
 	_, err := r.bucket.put(ctx, write{key: name, expected: revision, op: operationPurge})
 	if conflict, ok := errors.AsType[*casError](err); ok && conflict.actual.live() == nil {
-		return newNotFound("reserved key", r.bucket.name, name)
+		return newNotFound(reservedKind, r.bucket.name, name)
 	}
-	return r.reservedConflict(name, err)
-}
-
-func (r *Records) reservedConflict(name string, err error) error {
-	if conflict, ok := errors.AsType[*casError](err); ok {
-		return newConflict("reserved key", r.bucket.name, name,
-			fmt.Sprintf("it is at revision %d, not %d", conflict.actual.live().revision(), conflict.expected))
-	}
-	return err
+	return r.bucket.rawConflict(reservedKind, name, err)
 }
 
 func (r *Records) checkReserved(name string) error {
 	want := fmt.Sprintf("want %q and then letters, digits, '-', '_', '=' and dots between them", ReservedPrefix+".")
 	rest, ok := strings.CutPrefix(name, ReservedPrefix+".")
 	if !ok {
-		return newInvalid("reserved key", r.bucket.name, name, "name", want)
+		return newInvalid(reservedKind, r.bucket.name, name, "name", want)
 	}
 	// Config.MaxKeyLength is for the user's keys. A reserved key may contain one of them, and is longer.
 	plain := keyspace{maxLength: maxKeyLengthLimit - len(ReservedPrefix+".")}
 	if err := plain.check(rest); err != nil {
-		return newInvalid("reserved key", r.bucket.name, name, "name", want+": "+err.Error())
+		return newInvalid(reservedKind, r.bucket.name, name, "name", want+": "+err.Error())
 	}
 	return nil
 }

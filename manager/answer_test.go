@@ -31,6 +31,48 @@ func TestAServerThatIsAwayIsNamedWithoutItsPassword(t *testing.T) {
 	}
 }
 
+// TestNoPartOfAPasswordIsTold, whatever the URL is and whatever comes of parsing it. Each password is of zebra, quark and
+// 7777, with what breaks it between.
+func TestNoPartOfAPasswordIsTold(t *testing.T) {
+	for _, url := range []string{
+		"nats://ann:zebra,quark@127.0.0.1:1", "nats://ann:7777,quark@127.0.0.1:1", "ann:zebra,quark@127.0.0.1:1",
+		"nats://ann:zebra#quark@127.0.0.1:1", "nats://ann:7777#quark@127.0.0.1:1", "nats://ann:7777/quark@127.0.0.1:1",
+		"nats://ann:7777?quark@127.0.0.1:1", "nats://ann:zebra%zzquark@127.0.0.1:1", "nats://ann:zebra quark@127.0.0.1:1",
+		"nats://ann:zebra", "ann:zebra", "nats://ann:zebra@", "nats://zebra@:4222", "nats://ann:zebra[quark@127.0.0.1:1",
+		"nats://ann:\x7fzebra@127.0.0.1:1", "nats:/ann:zebra@127.0.0.1:1", "nats//ann:zebra@127.0.0.1:1",
+		"zebra@127.0.0.1:x", "://ann:zebra@127.0.0.1", "nats://127.0.0.1:1,nats://ann:zebra,quark@127.0.0.1:1",
+		"nats://ann:zebra@127.0.0.1:1,nats://bob:7777#quark@127.0.0.1:1", "nats://ann:zebra,r@quark,x@127.0.0.1:1",
+		"nats://bob:zebra@127.0.0.1:1,nats://ann:7777,quark@127.0.0.1:1", "nats://ann:zebra@127.0.0.1:1/#quark",
+		"ftp://ann:zebra@127.0.0.1:1", "nats://ann:zebra@[::1", "nats://ann:zebra@127.0.0.1:1,nats://bob:quark@127.0.0.1:2",
+		"nats://zebra@127.0.0.1:1", "nats://ann:zebra@quark@127.0.0.1:1", "ws://ann:7777/quark@127.0.0.1:1",
+		"127.0.0.1:1,zebra@127.0.0.1:1", "nats:ann:zebra@127.0.0.1:1", "nats://ann:zebra%40quark@127.0.0.1:1",
+	} {
+		t.Run(url, func(t *testing.T) {
+			dir := isolated(t)
+			writeContext(t, dir, "nasty", map[string]any{"url": url}, false)
+			ctx, log := withLog(t.Context())
+			for from, cfg := range map[string]Config{"Config.URL": {URL: url}, "Config.Context": {Context: "nasty"}} {
+				cfg.WaitForServer = 20 * time.Millisecond
+				_, err := New(ctx, cfg)
+				mustSay(t, err, from)
+				for _, part := range []string{"zebra", "quark", "7777"} {
+					if strings.Contains(err.Error()+log.text(), part) {
+						t.Errorf("it tells %q: %v\n%s", part, err, log.text())
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestAUserInSomeOfTheURLsIsAnError(t *testing.T) {
+	isolated(t)
+	for _, url := range []string{"nats://127.0.0.1:1,nats://ann:x@127.0.0.1:2", "nats://ann:x@127.0.0.1:1,127.0.0.1:2"} {
+		_, err := New(silent(t.Context()), Config{URL: url})
+		mustSay(t, err, "Config.URL", "all of them", "%2C")
+	}
+}
+
 func TestItWaitsForAServerAndSaysForWhom(t *testing.T) {
 	isolated(t)
 	s := startServer(t)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -50,4 +53,43 @@ func (c *registered) missing() (bucket string, why error) {
 func (c *registered) name() string {
 	cfg := c.Config()
 	return fmt.Sprintf("cache of %s (bucket %q, status bucket %q)", cfg.Kind, cfg.Bucket, cfg.StatusBucket)
+}
+
+// Synced says which caches Run has not filled yet; nil when all are, and so what was added is started. It is for a
+// readiness probe: see AddCheck of package probes.
+func (m *Manager) Synced() error {
+	missing := m.unfilled.names()
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("not filled yet: %s", strings.Join(missing, ", "))
+}
+
+// notBegun stands for all caches before Run.
+const notBegun = "all caches (Run was not called)"
+
+// unfilled are the names of caches that are not filled yet, each as often as there are such caches.
+type unfilled struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (u *unfilled) add(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.list = append(u.list, name)
+}
+
+func (u *unfilled) remove(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if i := slices.Index(u.list, name); i >= 0 {
+		u.list = slices.Delete(u.list, i, i+1)
+	}
+}
+
+func (u *unfilled) names() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.list)
 }

@@ -1,16 +1,32 @@
 package manager
 
 import (
+	"strings"
+	"time"
+
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
 )
 
 // connLog says what becomes of the connection. nats.go calls handlers one after the other.
+//
+// While it is lost each reason why a try to reconnect failed is told once. Servers that are away for different reasons
+// take turns: that the reason has changed is told again with longer and longer pauses.
 type connLog struct {
 	log klog.Logger
-	// refused is why the last try to reconnect failed: each reason is told once.
-	refused string
+
+	reasons map[string]bool // that were told since the connection was lost
+	last    string          // the one that was told last
+	at      time.Time       // when that was
+	pause   time.Duration   // before a change is told again
 }
+
+const (
+	// mostReasons are told at once: some texts are new each time.
+	mostReasons = 5
+	firstPause  = time.Minute
+	mostPause   = time.Hour
+)
 
 func (l *connLog) options() []nats.Option {
 	return []nats.Option{
@@ -20,7 +36,7 @@ func (l *connLog) options() []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			l.refused = ""
+			l.reconnected()
 			l.log.Info("Reconnected to NATS", "url", nc.ConnectedUrlRedacted(), "server", nc.ConnectedServerName())
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.notReconnected(err) }),
@@ -42,8 +58,32 @@ func (l *connLog) failed(nc *nats.Conn, sub *nats.Subscription, err error) {
 }
 
 func (l *connLog) notReconnected(err error) {
-	if l.refused != err.Error() {
-		l.refused = err.Error()
-		l.log.Error(err, "Reconnecting to NATS fails, it is tried again")
+	reason := withoutNumbers(err.Error())
+	isNew := !l.reasons[reason] && len(l.reasons) < mostReasons
+	if !isNew && (reason == l.last || time.Since(l.at) < l.pause) {
+		return
 	}
+	if l.reasons == nil {
+		l.reasons, l.pause = map[string]bool{}, firstPause
+	}
+	if isNew {
+		l.reasons[reason] = true
+	} else {
+		l.pause = min(2*l.pause, mostPause)
+	}
+	l.last, l.at = reason, time.Now()
+	l.log.Error(err, "Reconnecting to NATS fails, it is tried again")
+}
+
+// reconnected forgets why it was not.
+func (l *connLog) reconnected() { l.reasons, l.last = nil, "" }
+
+// withoutNumbers makes one reason of those that differ in ports or counts.
+func withoutNumbers(text string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
 }

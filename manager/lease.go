@@ -3,18 +3,20 @@ package manager
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/internal/hosted"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nats-io/nuid"
+	"k8s.io/klog/v2"
 )
 
 // Lease makes the controllers of a process lead together: of several processes with the same lease, one holds it, and
@@ -24,11 +26,14 @@ import (
 //
 // Runnables that are no controllers, and controllers WithoutTeardown, run in every process.
 type Lease struct {
-	// Bucket is the KV bucket of leases. It is created if it is missing, unless BindOnly.
+	// Bucket is the KV bucket of leases. It is created if it is missing, unless BindOnly. What the process needs to read
+	// and write its key is in Manager.Permissions and Config.LeasePermissions.
 	Bucket   string
 	BindOnly bool
 	Replicas int
-	// Key of the lease in the bucket. The zero value means Config.Name, so replicas must have the same.
+	// Key of the lease in the bucket, of letters, digits, '-', '_', '=' and dots between them. The zero value means
+	// Config.Name, so replicas must have the same; bytes that no key has are then written as '=' and two hexadecimal
+	// digits, and a name of more than 200 bytes is cut, with a hash of the whole.
 	Key string
 	// Timing of the lease; the zero value means 15 s, 10 s, 2 s, as client-go has it.
 	Timing controller.LeaseTiming
@@ -36,7 +41,7 @@ type Lease struct {
 
 func (l *Lease) withDefaults(name string) *Lease {
 	filled := *l
-	filled.Key = cmp.Or(l.Key, name)
+	filled.Key = cmp.Or(l.Key, keyOf(name))
 	filled.Timing = cmp.Or(l.Timing, controller.LeaseTiming(engine.DefaultOptions().Lease))
 	return &filled
 }
@@ -45,27 +50,54 @@ func (l *Lease) validate() error {
 	if l.Bucket == "" {
 		return errors.New("Config.Lease.Bucket is empty: name the bucket of leases, which replicas share")
 	}
+	if err := l.bucket().CheckKey("any"); err != nil {
+		return fmt.Errorf("Config.Lease: %w", err)
+	}
+	if err := l.bucket().CheckKey(l.Key); err != nil {
+		return fmt.Errorf("Config.Lease.Key, which is Config.Name unless it is set: %w", err)
+	}
 	if err := lease.Timing(l.Timing).Validate(); err != nil {
 		return fmt.Errorf("Config.Lease.Timing %+v: %w", l.Timing, err)
 	}
 	return nil
 }
 
-// leaseDocument has the record of package lease as its spec, as a Lease of coordination.k8s.io has its own.
-type leaseDocument = entity.Object[leaseRecord, struct{}]
-
-// leaseRecord is lease's record, field by field.
-type leaseRecord struct {
-	HolderIdentity       *string `json:"holderIdentity,omitempty"`
-	LeaseDurationSeconds *int    `json:"leaseDurationSeconds,omitempty"`
-	AcquireTime          string  `json:"acquireTime,omitempty"`
-	RenewTime            string  `json:"renewTime,omitempty"`
-	LeaderTransitions    int     `json:"leaderTransitions,omitempty"`
-	Strategy             string  `json:"strategy,omitempty"`
-	PreferredHolder      string  `json:"preferredHolder,omitempty"`
+// bucket is the bucket of leases, as package entity knows it.
+func (l *Lease) bucket() entity.Config {
+	return entity.Config{
+		Kind: "Lease", Bucket: l.Bucket, BindOnly: l.BindOnly, Replicas: l.Replicas,
+		StatusBucket: entity.NoStatusBucket,
+	}
 }
 
-// leaseStore keeps the lease as a document. It is a lease.Store.
+// keyOf is the default key of a process: its name, or what stands for it where a key cannot have it.
+func keyOf(name string) string {
+	rest := ""
+	if len(name) > mostOfName {
+		rest = fmt.Sprintf("=-%x", sha256.Sum256([]byte(name)))
+		name = name[:mostOfName]
+	}
+	var key strings.Builder
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_' && i > 0,
+			c == '.' && i > 0 && i < len(name)-1 && name[i-1] != '.':
+			key.WriteByte(c)
+		default:
+			fmt.Fprintf(&key, "=%02X", c)
+		}
+	}
+	return key.String() + rest
+}
+
+// mostOfName is how many bytes of a name are in a default key.
+const mostOfName = 200
+
+// leaseDocument is what the client of the bucket of leases would decode, which it never does.
+type leaseDocument = entity.Object[struct{}, struct{}]
+
+// leaseStore keeps the lease in a key, in the form that controllers' own leases have. It is a lease.Store.
 type leaseStore struct {
 	client *entity.Client[*leaseDocument]
 	key    string
@@ -73,46 +105,22 @@ type leaseStore struct {
 
 // openLease opens the bucket of leases.
 func (m *Manager) openLease(ctx context.Context) error {
-	cfg := m.cfg.Lease
-	client, err := entity.NewClient[*leaseDocument](ctx, m.js, entity.Config{
-		Kind: "Lease", Bucket: cfg.Bucket, BindOnly: cfg.BindOnly, Replicas: cfg.Replicas,
-		StatusBucket: entity.NoStatusBucket,
-	})
+	client, err := entity.NewClient[*leaseDocument](ctx, m.js, m.cfg.Lease.bucket())
 	if err != nil {
 		return fmt.Errorf("bucket of Config.Lease: %w", err)
 	}
-	m.lease = &leaseStore{client, cfg.Key}
+	m.lease = &leaseStore{client, m.cfg.Lease.Key}
 	return nil
 }
 
 // Load implements lease.Store.
 func (s *leaseStore) Load(ctx context.Context) (value []byte, revision uint64, err error) {
-	found, err := s.client.Get(ctx, s.key)
-	if err != nil {
-		return nil, 0, err
-	}
-	if revision, err = strconv.ParseUint(found.ResourceVersion, 10, 64); err != nil {
-		return nil, 0, err
-	}
-	value, err = json.Marshal(found.Spec)
-	return value, revision, err
+	return s.client.GetRaw(ctx, s.key)
 }
 
 // Store implements lease.Store.
 func (s *leaseStore) Store(ctx context.Context, value []byte, revision uint64) (uint64, error) {
-	document := &leaseDocument{}
-	document.Name = s.key
-	if err := json.Unmarshal(value, &document.Spec); err != nil {
-		return 0, err
-	}
-	write := s.client.Create
-	if revision != 0 {
-		document.ResourceVersion, write = strconv.FormatUint(revision, 10), s.client.Update
-	}
-	if err := write(ctx, document); err != nil {
-		return 0, err
-	}
-	return strconv.ParseUint(document.ResourceVersion, 10, 64)
+	return s.client.PutRaw(ctx, s.key, value, revision)
 }
 
 // election tells the controllers of a process whether it may lead.
@@ -124,49 +132,58 @@ type election struct {
 }
 
 // lead applies for the lease of the process until end is called, which gives it back.
-func (m *Manager) lead(ctx context.Context) (
-	elect func(context.Context) (context.Context, func(), error), end func(context.Context) error,
-) {
-	log := logger(ctx)
-	host, err := os.Hostname()
+func (m *Manager) lead(ctx context.Context, host *hosted.Host) (end func(context.Context) error) {
+	name := m.cfg.Lease.Bucket + "/" + m.cfg.Lease.Key
+	log := logger(ctx).WithValues("bucket", m.cfg.Lease.Bucket, "key", m.cfg.Lease.Key)
+	machine, err := os.Hostname()
 	if err != nil {
-		host = "unknown"
+		machine = "unknown"
 	}
 	e := &election{began: make(chan struct{})}
+	known := hosted.NewLease("lease (bucket " + m.cfg.Lease.Bucket + ")")
+	host.Elect, host.Lease = e.elect, known
 	// The lease outlasts the stop: it is given back when the controllers have returned.
 	leading, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var told string
+	cfg := lease.Config{
+		Store: m.lease, Name: name, Timing: lease.Timing(m.cfg.Lease.Timing),
+		Identity:     fmt.Sprintf("%s_%d_%s", machine, os.Getpid(), nuid.Next()),
+		AbsentIsFree: true, // the controllers' own leases keep replicas apart
+		Holder:       known.Held,
+		Report:       reportLease(log, known),
+	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- lease.Run(leading, lease.Config{
-			Store: m.lease, Name: m.cfg.Lease.Bucket + "/" + m.cfg.Lease.Key, Timing: lease.Timing(m.cfg.Lease.Timing),
-			Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
-			Report: func(_ context.Context, err error) {
-				text := ""
-				if err != nil {
-					text = err.Error()
-				}
-				if text != told && err != nil {
-					log.Error(err, "The lease of the process cannot be read or written", "bucket", m.cfg.Lease.Bucket,
-						"key", m.cfg.Lease.Key)
-				}
-				told = text
-			},
-		}, func(term context.Context, _ *lease.Term) {
-			log.Info("This process leads", "bucket", m.cfg.Lease.Bucket, "key", m.cfg.Lease.Key)
+		ended <- lease.Run(leading, cfg, func(term context.Context, _ *lease.Term) {
+			log.Info("This process leads")
 			e.serve(term)
 			if leading.Err() == nil {
-				log.Info("The lease of the process was lost", "bucket", m.cfg.Lease.Bucket, "key", m.cfg.Lease.Key)
+				log.Info("The lease of the process was lost")
 			}
 		})
 	}()
-	return e.elect, func(ctx context.Context) error {
+	return func(ctx context.Context) error {
 		stop()
 		select {
 		case err := <-ended:
 			return err
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		}
+	}
+}
+
+// reportLease tells each change of why the lease cannot be read or written: the log, and the controllers that wait.
+func reportLease(log klog.Logger, known *hosted.Lease) func(context.Context, error) {
+	told := ""
+	return func(_ context.Context, err error) {
+		known.Report(err)
+		switch {
+		case err == nil && told != "":
+			told = ""
+			log.Info("The lease of the process can be read and written again")
+		case err != nil && told != err.Error():
+			told = err.Error()
+			log.Error(err, "The lease of the process cannot be read or written")
 		}
 	}
 }

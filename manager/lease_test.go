@@ -2,13 +2,19 @@ package manager
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/probes"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 func quickLease() *Lease {
@@ -22,28 +28,41 @@ type replica struct {
 	*run
 	m      *Manager
 	leads  [2]func() bool
-	begins atomic.Int64 // reconciles
+	stats  [2]func() controller.Stats
+	why    func() controller.Explanation // of a key of the first
+	begins atomic.Int64                  // reconciles
 }
 
 func startReplica(t *testing.T, url string, lease *Lease) *replica {
 	t.Helper()
+	return startReplicaIn(t, silent(context.Background()), url, lease)
+}
+
+// startReplicaIn starts a replica whose logger is that of ctx.
+func startReplicaIn(t *testing.T, ctx context.Context, url string, lease *Lease) *replica {
+	t.Helper()
 	m := open(t, Config{URL: url, Lease: lease, GracePeriod: 5 * time.Second})
 	p := &replica{m: m}
-	for i, cfg := range []entity.Config{sites(), {Kind: "Page", Bucket: "pages"}} {
+	for i, cfg := range []entity.Config{{Kind: "Site", Bucket: "sites"}, {Kind: "Page", Bucket: "pages"}} {
 		c, err := controller.New(fmt.Sprint("c", i), client(t, m, cfg), controller.ReconcilerFunc(
 			func(context.Context, controller.Request) (controller.Result, error) {
 				p.begins.Add(1)
 				return controller.Result{}, nil
 			}), controller.WithLeaseTiming(quickLease().Timing))
 		must(t, err)
-		p.leads[i] = func() bool { return c.Stats().Leading }
+		p.leads[i], p.stats[i] = func() bool { return c.Stats().Leading }, c.Stats
 		must(t, m.Add(c))
+		if i == 0 {
+			p.why = func() controller.Explanation { return c.Explain("home") }
+		}
 	}
-	p.run = start(t, m)
+	p.run = startIn(t, ctx, m)
 	return p
 }
 
 func (p *replica) leadsAll() bool  { return p.leads[0]() && p.leads[1]() }
+func (p *replica) leader() string  { return p.why().Leader }
+func (p *replica) terms() uint64   { return p.stats[0]().Terms + p.stats[1]().Terms }
 func (p *replica) leadsNone() bool { return !p.leads[0]() && !p.leads[1]() }
 
 func TestWithALeaseOfTheProcessAllControllersLeadTogether(t *testing.T) {
@@ -63,7 +82,7 @@ func TestWithALeaseOfTheProcessAllControllersLeadTogether(t *testing.T) {
 	third := startReplica(t, s.URL(), quickLease())
 	kv, err := second.m.JetStream().KeyValue(t.Context(), "leases")
 	must(t, err)
-	_, err = kv.PutString(t.Context(), "fleet", `{"spec":{"holderIdentity":"somebody","leaseDurationSeconds":2}}`)
+	_, err = kv.PutString(t.Context(), "fleet", `{"holderIdentity":"somebody","leaseDurationSeconds":2}`)
 	must(t, err)
 	eventually(t, "nobody leads", func() bool { return second.leadsNone() && third.leadsNone() })
 	eventually(t, "one leads again, with both", func() bool {
@@ -94,4 +113,191 @@ func TestAReplicaWithoutAManagerIsKeptApart(t *testing.T) {
 	must(t, old.stop())
 	eventually(t, "the new one leads", renewed.leadsAll)
 	must(t, renewed.stop())
+}
+
+// leases is the bucket of leases, made as the first replica makes it, and a function that puts a value there.
+func leases(t *testing.T, url string) (kv jetstream.KeyValue, put func(value string)) {
+	t.Helper()
+	m := open(t, Config{URL: url, Lease: quickLease()})
+	kv, err := m.JetStream().KeyValue(t.Context(), "leases")
+	must(t, err)
+	return kv, func(value string) {
+		t.Helper()
+		_, err := kv.PutString(t.Context(), "fleet", value)
+		must(t, err)
+	}
+}
+
+// garbled are values that are no lease.
+var garbled = map[string]string{
+	"text": "mine", "nothing": "", "a list": "[1]", "answer": `{"stream":"KV_leases","seq":12}`,
+	"a document": `{"metadata":{"name":"fleet"},"spec":{}}`, "null": "null",
+}
+
+func TestGarbageInTheLeaseOfTheProcessIsToldAndTakenOver(t *testing.T) {
+	isolated(t)
+	s := startServer(t)
+	kv, put := leases(t, s.URL())
+	for name, value := range garbled {
+		t.Run(name, func(t *testing.T) {
+			put(value)
+			began := time.Now()
+			ctx, log := withLog(context.Background())
+			p := startReplicaIn(t, ctx, s.URL(), quickLease())
+			eventually(t, "it is told", func() bool { return strings.Contains(log.text(), "holds no lease") })
+			eventually(t, "it shows in health", func() bool {
+				err := p.stats[1]().Degraded["lease (bucket leases)"]
+				return err != nil && strings.Contains(err.Error(), "holds no lease") || p.leadsAll()
+			})
+			eventually(t, "it is taken over", p.leadsAll)
+			if took := time.Since(began); took < quickLease().Timing.Duration {
+				t.Errorf("it was taken over after %v, before the holder could write it again", took)
+			}
+			// Its holder writes over what comes later, and goes on.
+			terms := p.terms()
+			put(value)
+			eventually(t, "the lease is written again", func() bool {
+				entry, err := kv.Get(t.Context(), "fleet")
+				return err == nil && strings.Contains(string(entry.Value()), "holderIdentity")
+			})
+			must(t, p.stop())
+			if got := p.terms(); got != terms {
+				t.Errorf("%d terms after %d", got, terms)
+			}
+		})
+	}
+}
+
+// TestADeletedLeaseOfTheProcessIsFreeAtOnce, for who comes then, and for who has waited.
+func TestADeletedLeaseOfTheProcessIsFreeAtOnce(t *testing.T) {
+	isolated(t)
+	s := startServer(t)
+	kv, put := leases(t, s.URL())
+	slow := quickLease()
+	slow.Timing = controller.LeaseTiming{
+		Duration: time.Hour, RenewDeadline: 30 * time.Minute, RetryPeriod: 100 * time.Millisecond,
+	}
+	held := `{"holderIdentity":"somebody who is gone","leaseDurationSeconds":3600}`
+	put(held)
+	must(t, kv.Delete(t.Context(), "fleet"))
+	p := startReplica(t, s.URL(), slow)
+	eventually(t, "who comes then leads", p.leadsAll)
+	must(t, p.stop())
+
+	put(held)
+	waiting := startReplica(t, s.URL(), slow)
+	eventually(t, "it has seen who leads", func() bool { return waiting.leader() == "somebody who is gone" })
+	must(t, kv.Delete(t.Context(), "fleet"))
+	eventually(t, "who has waited leads", waiting.leadsAll)
+	must(t, waiting.stop())
+}
+
+// holderOf is who holds the lease of the process, as its key says.
+func holderOf(t *testing.T, kv jetstream.KeyValue) string {
+	t.Helper()
+	entry, err := kv.Get(t.Context(), "fleet")
+	must(t, err)
+	var record struct{ HolderIdentity string }
+	must(t, json.Unmarshal(entry.Value(), &record))
+	return record.HolderIdentity
+}
+
+func TestAStandbyTellsWhichProcessLeads(t *testing.T) {
+	isolated(t)
+	s := startServer(t)
+	first := startReplica(t, s.URL(), quickLease())
+	eventually(t, "the first leads", first.leadsAll)
+	kv, err := first.m.JetStream().KeyValue(t.Context(), "leases")
+	must(t, err)
+	must(t, client(t, first.m, entity.Config{Kind: "Site", Bucket: "sites"}).Create(t.Context(), newSite("home", "Home")))
+	holder := holderOf(t, kv)
+	second := startReplica(t, s.URL(), quickLease())
+	eventually(t, "the second knows", func() bool {
+		why := second.why()
+		return why.State == controller.StateStandby && why.Leader == holder && strings.Contains(why.Says, holder)
+	})
+	must(t, first.stop())
+	eventually(t, "the second leads, by its own lease", func() bool { return second.leadsAll() && second.leader() != holder })
+	must(t, second.stop())
+}
+
+// TestALeaseOfTheProcessThatCannotBeHadShows in each controller, and in what probes and metrics make of that.
+func TestALeaseOfTheProcessThatCannotBeHadShows(t *testing.T) {
+	const problem = "lease (bucket leases)"
+	for name, denied := range map[string]string{
+		"written": "$KV.leases.>", "read": "$JS.API.STREAM.MSG.GET.KV_leases",
+	} {
+		t.Run("not "+name, func(t *testing.T) {
+			isolated(t)
+			var granted atomic.Bool
+			s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+				rights := &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{">"}}}
+				if !granted.Load() {
+					rights.Publish.Deny = []string{denied}
+				}
+				o.Users = []*server.User{{Username: "fleet", Password: "x", Permissions: rights}}
+			}))
+			ctx, log := withLog(context.Background())
+			p := startReplicaIn(t, ctx, strings.Replace(s.URL(), "//", "//fleet:x@", 1), quickLease())
+			probe := probes.New()
+			for i, stats := range p.stats {
+				probe.Add(fmt.Sprint("c", i), controllerOf(stats))
+				eventually(t, "it shows", func() bool { return stats().Degraded[problem] != nil })
+			}
+			if problems := probe.Ready().Problems; len(problems) != 2 || problems[0].What != problem ||
+				!strings.Contains(problems[0].Reason, "leases") {
+				t.Errorf("not ready because of %+v", problems)
+			}
+			if n := strings.Count(log.text(), "The lease of the process cannot be read or written"); n != 1 {
+				t.Errorf("the log tells it %d times:\n%s", n, log.text())
+			}
+			granted.Store(true)
+			must(t, s.Restart())
+			eventually(t, "it leads", p.leadsAll)
+			eventually(t, "all is well", func() bool { return probe.Ready().OK })
+			must(t, p.stop())
+		})
+	}
+}
+
+type controllerOf func() controller.Stats
+
+func (c controllerOf) Stats() controller.Stats { return c() }
+
+func TestAKeyThatTheBucketOfLeasesCannotHaveIsAnError(t *testing.T) {
+	for _, key := range []string{
+		"my fleet", "*", ">", "a.*", "a/b", ".a", "a..b", "flöte", "_nagi.lease", strings.Repeat("x", 2000),
+	} {
+		_, err := New(silent(t.Context()), Config{URL: "nats://127.0.0.1:1", Lease: &Lease{Bucket: "leases", Key: key}})
+		mustSay(t, err, "Config.Lease.Key")
+	}
+	for _, bucket := range []string{"a b", "a.b", "*"} {
+		_, err := New(silent(t.Context()), Config{URL: "nats://127.0.0.1:1", Lease: &Lease{Bucket: bucket}})
+		mustSay(t, err, "Config.Lease", "Config.Bucket")
+	}
+}
+
+// TestTheDefaultKeyOfTheLeaseIsLegalWhateverTheProgramIsCalled, and two names have two keys.
+func TestTheDefaultKeyOfTheLeaseIsLegalWhateverTheProgramIsCalled(t *testing.T) {
+	names := []string{
+		"sites", "sites.v2", "a=b", "my fleet", "my=20fleet", "my_fleet", "*", ">", "a.>", ".hidden", "a..b", "a.", "flöte",
+		"_nagi", "a/b", `a\b`, "\x00", "\xff", "sites.exe", strings.Repeat("x", 3000), strings.Repeat("x", 3001),
+	}
+	of := map[string]string{}
+	for _, name := range names {
+		cfg := Config{Name: name, Lease: &Lease{Bucket: "leases"}}.withDefaults()
+		key := cfg.Lease.Key
+		if err := cfg.validate(); err != nil {
+			t.Errorf("%q has the key %q: %v", name, key, err)
+		}
+		if other, taken := of[key]; taken {
+			t.Errorf("%q and %q have the same key %q", name, other, key)
+		}
+		of[key] = name
+	}
+	for key, name := range map[string]string{"sites": "sites", "sites.v2": "sites.v2", "my=20fleet": "my fleet"} {
+		if got := (Config{Name: name, Lease: &Lease{Bucket: "leases"}}).withDefaults().Lease.Key; got != key {
+			t.Errorf("%q has the key %q, want %q", name, got, key)
+		}
+	}
 }

@@ -21,7 +21,9 @@ type Manager struct {
 	conn    *nats.Conn
 	js      jetstream.JetStream
 	clients registry
-	lease   *leaseStore // nil without a lease of the process
+
+	unfilled unfilled    // the caches that Run is to fill
+	lease    *leaseStore // nil without a lease of the process
 
 	mu        sync.Mutex
 	state     state
@@ -61,6 +63,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m := &Manager{cfg: cfg, conn: conn, js: js}
 	m.clients.js = js
+	m.unfilled.add(notBegun)
 	if cfg.Lease != nil {
 		if err := m.openLease(ctx); err != nil {
 			return nil, errors.Join(fmt.Errorf("manager: %w", err), m.Close(context.WithoutCancel(ctx)))

@@ -19,8 +19,9 @@ import (
 // Run runs what was added, until ctx ends or something fails. It installs no handler of signals: give it the context of
 // controller.SignalContext, which ends with SIGINT or SIGTERM. A manager runs once.
 //
-// First the caches of the clients and the Kubernetes informers are filled. When all are, the rest is started, all at
-// once. A controller that waits for its lease counts as started.
+// First what says so is started (see [First]), as a server of probes does. Then the caches of the clients and the
+// Kubernetes informers are filled. When all are, the rest is started, all at once. A controller that waits for its lease
+// counts as started.
 //
 // The first failure stops all, also while others are starting. Run then returns an error with the name of what failed,
 // and after that what failed during the stop. A panic of a runnable is such a failure, with its stack. One that returns
@@ -40,6 +41,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	l := newLife(ctx, m)
 	defer l.stop()
+	l.startFirst()
 	l.fillCaches()
 	l.runAll()
 	err := l.end()
@@ -70,6 +72,7 @@ func (m *Manager) begin() error {
 
 // result is how something ended.
 type result struct {
+	of   map[string]int
 	name string
 	err  error
 }
@@ -89,13 +92,15 @@ type life struct {
 	endLease     func(context.Context) error // nil without a lease of the process
 
 	results    chan result
-	going      map[string]int // how many of each name have not returned
+	filling    map[string]int // caches that are filled: how many of each name have not returned
+	going      map[string]int // the runnables, likewise
 	disconnect chan nats.Status
 	errs       []error // the first failure first
 }
 
 func newLife(ctx context.Context, m *Manager) *life {
-	l := &life{m: m, log: logger(ctx), going: map[string]int{}, disconnect: m.conn.StatusChanged(nats.CLOSED)}
+	l := &life{m: m, log: logger(ctx), disconnect: m.conn.StatusChanged(nats.CLOSED)}
+	l.filling, l.going = map[string]int{}, map[string]int{}
 	l.results = make(chan result, len(m.runnables)+len(m.factories)+len(m.clients.caches()))
 	l.ctx, l.stop = context.WithCancel(ctx)
 	l.grace, l.endGrace = context.WithCancel(context.Background())
@@ -103,22 +108,23 @@ func newLife(ctx context.Context, m *Manager) *life {
 	return l
 }
 
-// launch runs something. Its result comes whichever way it ends.
-func (l *life) launch(ctx context.Context, name string, run func(context.Context) error) {
-	l.going[name]++
+// launch runs something, one of l.filling or l.going. Its result comes whichever way it ends.
+func (l *life) launch(ctx context.Context, of map[string]int, name string, run func(context.Context) error) {
+	of[name]++
 	results := l.results
 	go func() {
 		err := errGoexit // stays if run ends its goroutine
-		defer func() { results <- result{name, err} }()
+		defer func() { results <- result{of, name, err} }()
 		err = guard.Call(func() error { return run(ctx) })
 	}()
 }
 
 var errGoexit = errors.New("it ended its goroutine by runtime.Goexit, as a test's FailNow does")
 
-// collect takes results until nothing goes on any more, or ctx ends.
-func (l *life) collect(ctx context.Context) {
-	for len(l.going) > 0 && ctx.Err() == nil {
+// collect takes results until nothing of these goes on any more, or ctx ends.
+func (l *life) collect(ctx context.Context, of ...map[string]int) {
+	goesOn := func(of map[string]int) bool { return len(of) > 0 }
+	for slices.ContainsFunc(of, goesOn) && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case r := <-l.results:
@@ -131,8 +137,8 @@ func (l *life) collect(ctx context.Context) {
 }
 
 func (l *life) returned(r result) {
-	if l.going[r.name]--; l.going[r.name] == 0 {
-		delete(l.going, r.name)
+	if r.of[r.name]--; r.of[r.name] == 0 {
+		delete(r.of, r.name)
 	}
 	stopped := l.ctx.Err() != nil
 	switch {
@@ -158,19 +164,41 @@ func (l *life) fail(name string, err error) {
 	}
 }
 
+// startFirst starts what does not wait for the caches.
+func (l *life) startFirst() {
+	ctx := hosted.With(l.ctx, hosted.Host{Grace: l.grace})
+	for _, r := range l.m.runnables {
+		if r.startsFirst() {
+			l.log.V(2).Info("Starting", "what", r.name, "before", "the caches are filled")
+			l.launch(ctx, l.going, r.name, r.Run)
+		}
+	}
+}
+
 // fillCaches fills the caches of clients and the Kubernetes informers.
 func (l *life) fillCaches() {
 	began := time.Now()
 	bounded, cancel := context.WithTimeoutCause(l.ctx, l.m.cfg.CacheSyncTimeout, errSyncTimeout)
 	defer cancel()
 	caches := l.m.clients.caches()
+	fill := func(name string, fill func(context.Context) error) {
+		l.m.unfilled.add(name)
+		l.launch(bounded, l.filling, name, func(ctx context.Context) error {
+			err := fill(ctx)
+			if err == nil {
+				l.m.unfilled.remove(name)
+			}
+			return err
+		})
+	}
 	for _, c := range caches {
-		l.launch(bounded, c.name(), c.fill)
+		fill(c.name(), c.fill)
 	}
 	for _, f := range l.m.factories {
-		l.launch(bounded, f.name, func(ctx context.Context) error { return f.sync(ctx, l.informing.Done()) })
+		fill(f.name, func(ctx context.Context) error { return f.sync(ctx, l.informing.Done()) })
 	}
-	l.collect(l.ctx)
+	l.m.unfilled.remove(notBegun)
+	l.collect(l.ctx, l.filling)
 	if l.ctx.Err() == nil {
 		l.log.Info("Caches filled", "clients", len(caches), "informerFactories", len(l.m.factories),
 			"took", time.Since(began).Round(time.Millisecond))
@@ -184,27 +212,30 @@ func (l *life) runAll() {
 	}
 	host := hosted.Host{Grace: l.grace}
 	if l.m.lease != nil {
-		host.Elect, l.endLease = l.m.lead(l.ctx)
+		l.endLease = l.m.lead(l.ctx, &host)
 	}
 	ctx := hosted.With(l.ctx, host)
 	for _, r := range l.m.runnables {
-		l.log.V(2).Info("Starting", "what", r.name)
-		l.launch(ctx, r.name, r.Run)
+		if !r.startsFirst() {
+			l.log.V(2).Info("Starting", "what", r.name)
+			l.launch(ctx, l.going, r.name, r.Run)
+		}
 	}
 	l.log.Info("Running", "name", l.m.cfg.Name, "runnables", len(l.m.runnables))
-	l.collect(l.ctx)
+	l.collect(l.ctx, l.going)
 }
 
 // end stops all and gives everything back, within the grace period.
 func (l *life) end() error {
-	l.log.Info("Stopping", "name", l.m.cfg.Name, "going", len(l.going), "gracePeriod", l.m.cfg.GracePeriod)
+	l.log.Info("Stopping", "name", l.m.cfg.Name, "going", len(l.filling)+len(l.going), "gracePeriod", l.m.cfg.GracePeriod)
 	l.stop()
 	ending := newDeadlines(l.m.cfg.GracePeriod)
 	defer ending.stop()
 	defer context.AfterFunc(ending.cancel, l.endGrace)()
-	l.collect(ending.leave)
+	l.collect(ending.leave, l.filling, l.going)
 	l.endGrace()
 	left := slices.Sorted(maps.Keys(l.going))
+	left = append(left, slices.Sorted(maps.Keys(l.filling))...)
 	if len(left) > 0 {
 		l.errs = append(l.errs, fmt.Errorf("what did not return within nine tenths of the grace period of %v was left "+
 			"behind: %s", l.m.cfg.GracePeriod, strings.Join(left, ", ")))

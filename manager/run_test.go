@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,9 +17,11 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/probes"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -54,6 +60,131 @@ func TestCachesAreFilledBeforeTheRestStarts(t *testing.T) {
 	must(t, start(t, m).wait())
 	if saw := <-seen; saw != "true true 300 false" {
 		t.Error(saw)
+	}
+}
+
+// slowInformers do not sync before they may.
+type slowInformers struct{ synced chan struct{} }
+
+func (slowInformers) Start(<-chan struct{}) {}
+func (slowInformers) Shutdown()             {}
+func (s slowInformers) WaitForCacheSync(stopCh <-chan struct{}) map[reflect.Type]bool {
+	select {
+	case <-s.synced:
+	case <-stopCh:
+	}
+	return nil
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	response, err := http.Get(url)
+	must(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	return response.StatusCode, string(text)
+}
+
+// TestProbesAreAnsweredWhileCachesFill: a process that fills its caches for a minute lives, and is not ready.
+func TestProbesAreAnsweredWhileCachesFill(t *testing.T) {
+	isolated(t)
+	m := open(t, Config{URL: startServer(t).URL()})
+	sites, pages := client(t, m, sites()), client(t, m, entity.Config{Kind: "Page", Bucket: "pages"})
+	must(t, m.JetStream().DeleteStream(t.Context(), "KV_pages"))
+	c, err := controller.New("sites", sites, controller.ReconcilerFunc(
+		func(context.Context, controller.Request) (controller.Result, error) { return controller.Result{}, nil }),
+		controller.Watches(pages, func(context.Context, *site) ([]string, error) { return nil, nil }))
+	must(t, err)
+	slow := slowInformers{make(chan struct{})}
+	must(t, m.AddInformers(slow))
+	probe := probes.New()
+	probe.Add("sites", c)
+	probe.AddCheck("caches of the manager", m.Synced)
+	listening := make(chan string, 1)
+	server := &probes.Server{Address: ":0", Handlers: probe.Handlers(), Listening: func(_ string, address net.Addr) {
+		listening <- address.String()
+	}}
+	must(t, m.Add(c, server))
+	r := start(t, m)
+	var at string
+	select {
+	case at = <-listening:
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing listens while the caches fill")
+	}
+	if status, body := get(t, "http://"+at+"/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz: %d %s", status, body)
+	}
+	eventually(t, "/readyz says what is missing", func() bool {
+		status, body := get(t, "http://"+at+"/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "caches of the manager") &&
+			strings.Contains(body, "pages") && strings.Contains(body, "Kubernetes informers") && !strings.Contains(body, "sites-status")
+	})
+	close(slow.synced)
+	_, err = m.JetStream().CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "pages"})
+	must(t, err)
+	eventually(t, "it is ready", func() bool { status, _ := get(t, "http://"+at+"/readyz"); return status == http.StatusOK })
+	if !c.Stats().Leading {
+		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+	}
+	http.DefaultClient.CloseIdleConnections()
+	must(t, r.stop())
+}
+
+// TestWhatStartsFirstIsStoppedWithTheRest, and its failure stops the filling of caches.
+func TestWhatStartsFirstIsStoppedWithTheRest(t *testing.T) {
+	isolated(t)
+	m := open(t, Config{URL: startServer(t).URL()})
+	slow := slowInformers{make(chan struct{})}
+	must(t, m.AddInformers(slow))
+	rest, started := blocking("rest")
+	first := &firstOf{started: make(chan struct{}), end: make(chan error, 1)}
+	must(t, m.Add(rest, first))
+	r := start(t, m)
+	first.wait(t)
+	first.end <- errBroken
+	mustSay(t, r.wait(), "*manager.firstOf", "broken")
+	select {
+	case <-started:
+		t.Error("the rest was started")
+	default:
+	}
+
+	m = open(t, Config{URL: startServer(t).URL()})
+	first = &firstOf{started: make(chan struct{}), end: make(chan error, 1)}
+	first.end <- nil // it is done before the caches are filled, and the others go on
+	rest, started = blocking("rest")
+	must(t, m.AddInformers(slow))
+	must(t, m.Add(first, rest))
+	r = start(t, m)
+	first.wait(t)
+	close(slow.synced)
+	<-started
+	must(t, r.stop())
+}
+
+type firstOf struct {
+	started chan struct{}
+	end     chan error
+}
+
+func (f *firstOf) StartsFirst() bool { return true }
+func (f *firstOf) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-f.started:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it was not started while the caches fill")
+	}
+}
+func (f *firstOf) Run(ctx context.Context) error {
+	close(f.started)
+	select {
+	case err := <-f.end:
+		return err
+	case <-ctx.Done():
+		return nil
 	}
 }
 

@@ -18,6 +18,14 @@ type Runnable interface {
 	Run(ctx context.Context) error
 }
 
+// First is a Runnable that may say that it starts before the caches are filled, which may take minutes: a server of
+// liveness probes, which would else have the process killed for it (probes.Server does). It ends with the others. It is
+// not for controllers: Config.Lease does not hold for what starts first.
+type First interface {
+	Runnable
+	StartsFirst() bool
+}
+
 // Func makes a function a Runnable, with the name that errors and logs give it.
 func Func(name string, run func(ctx context.Context) error) Runnable {
 	if run == nil {
@@ -38,6 +46,11 @@ func (f *function) Name() string                  { return f.name }
 type named struct {
 	Runnable
 	name string
+}
+
+func (n named) startsFirst() bool {
+	first, ok := n.Runnable.(First)
+	return ok && first.StartsFirst()
 }
 
 // nameOf is the name that a runnable says it has, or its type.

@@ -59,11 +59,13 @@ func (c Config) locate() (target, error) {
 	return c.atURLs(nats.DefaultURL, "the default, as Config.URL, Config.Context and "+urlVariable+" are empty")
 }
 
-// atURLs splits a list of URLs, as nats.go does, and checks each. nats.go's own error would show the password.
+// atURLs splits a list of URLs, as nats.go does, and checks each. Nothing that is no URL is told: what stands there may
+// be a part of a password, which a comma, a # or a / has cut off. Nor is nats.go asked, whose error would tell it.
 func (c Config) atURLs(list, from string) (target, error) {
 	t := target{from: from}
-	who := c.who()
+	number, withUser := 0, 0
 	for _, u := range strings.Split(list, ",") {
+		number++
 		u = strings.TrimSpace(u)
 		if u == "" {
 			continue
@@ -71,20 +73,46 @@ func (c Config) atURLs(list, from string) (target, error) {
 		if !strings.Contains(u, "://") {
 			u = "nats://" + u
 		}
-		parsed, err := url.Parse(u)
-		if err != nil || parsed.Hostname() == "" {
-			return target{}, fmt.Errorf("%s: %q is no URL of a server: write one as nats://host:4222, "+
-				"with special characters of a password as %%XX", from, redacted(u))
+		parsed, ok := parseURL(u)
+		if !ok {
+			return target{}, fmt.Errorf("%s: number %d of what commas part is no URL of a server: write it as "+
+				"nats://host:4222, and %s", from, number, writeSpecial)
 		}
-		if parsed.User != nil && len(t.urls) == 0 {
-			who = append(who, "the user in "+from)
+		if parsed.User != nil {
+			withUser++
 		}
 		t.urls = append(t.urls, u)
 	}
-	if len(t.urls) == 0 {
+	switch {
+	case len(t.urls) == 0:
 		return target{}, fmt.Errorf("%s %q names no server: write one as nats://host:4222", from, list)
+	case withUser > 0 && withUser < len(t.urls):
+		return target{}, fmt.Errorf("%s: %d of the %d URLs have a user: give it to all of them, or to none and "+
+			"set Config.User; and %s", from, withUser, len(t.urls), writeSpecial)
+	}
+	who := c.who()
+	if withUser > 0 {
+		who = append(who, "the user in "+from)
 	}
 	return t, checkWho(who)
+}
+
+const writeSpecial = "write special characters of a password as %XX: a comma as %2C, # as %23, / as %2F, @ as %40"
+
+// parseURL parses the URL of a server. It takes nothing that may be a user or password which a special character has
+// put elsewhere.
+func parseURL(u string) (parsed *url.URL, ok bool) {
+	parsed, err := url.Parse(u)
+	if err != nil || parsed.Hostname() == "" || strings.ContainsAny(u, "?#") {
+		return nil, false
+	}
+	switch parsed.Scheme {
+	case "nats", "tls":
+		return parsed, parsed.Path == "" || parsed.Path == "/"
+	case "ws", "wss":
+		return parsed, !strings.Contains(parsed.Path, "@")
+	}
+	return nil, false
 }
 
 // inContext reads a context of the nats command line, and refuses one that contradicts Config.
@@ -98,24 +126,18 @@ func (c Config) inContext(name, from string) (target, error) {
 	return t, errors.Join(err, found.contradicts(c, t))
 }
 
-// redacted is a URL as logs and errors may show it. nats.go takes a user without a password for a token.
+// redacted is a URL of atURLs as logs and errors may show it. nats.go takes a user without a password for a token.
 func redacted(u string) string {
-	parsed, err := url.Parse(u)
-	switch {
-	case err == nil && parsed.User == nil:
-		return u
-	case err == nil:
-		if _, hasPassword := parsed.User.Password(); !hasPassword {
-			parsed.User = url.User("xxxxx")
+	parsed, ok := parseURL(u)
+	if !ok {
+		return "xxxxx"
+	}
+	if parsed.User != nil {
+		shown := url.User("xxxxx")
+		if _, hasPassword := parsed.User.Password(); hasPassword {
+			shown = url.UserPassword(parsed.User.Username(), "xxxxx")
 		}
-		return parsed.Redacted()
+		parsed.User = shown
 	}
-	scheme, rest, found := strings.Cut(u, "://")
-	if !found {
-		scheme, rest = "nats", u
-	}
-	if at := strings.LastIndex(rest, "@"); at >= 0 {
-		rest = "xxxxx" + rest[at:]
-	}
-	return scheme + "://" + rest
+	return parsed.String()
 }

@@ -8,6 +8,21 @@
 //
 // It is apart from package metrics: who wants health alone does not build Prometheus. To serve both with one listener,
 // add metrics.Metrics.Handler to Server.Handlers.
+//
+// A manager starts the server before it fills its caches: /healthz answers from then on, and /readyz says what is
+// missing, also of the manager's own caches with
+//
+//	p.AddCheck("caches", m.Synced)
+//
+// Before that the process connects (manager.Config.WaitForServer) and makes its clients, and nothing listens yet. So in
+// Kubernetes a startupProbe is to give it the time that this may take, and holds the other probes back meanwhile:
+//
+//	startupProbe:   {httpGet: {path: /healthz, port: 8080}, periodSeconds: 2, failureThreshold: 60}
+//	livenessProbe:  {httpGet: {path: /healthz, port: 8080}, periodSeconds: 10, timeoutSeconds: 5}
+//	readinessProbe: {httpGet: {path: /readyz, port: 8080}, periodSeconds: 5}
+//
+// Two minutes here: more than WaitForServer. Do not let the startupProbe ask /readyz, or a process whose NATS is away
+// is killed again and again.
 package probes
 
 import (
@@ -22,6 +37,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/running"
 )
 
@@ -33,10 +49,13 @@ type Controller interface{ Stats() controller.Stats }
 type Probes struct {
 	mu     sync.Mutex
 	byName map[string]Controller
+	checks map[string]func() error
 }
 
 // New returns probes without a controller.
-func New() *Probes { return &Probes{byName: map[string]Controller{}} }
+func New() *Probes {
+	return &Probes{byName: map[string]Controller{}, checks: map[string]func() error{}}
+}
 
 // Add adds a controller. Another one of the same name takes its place.
 func (p *Probes) Add(name string, c Controller) {
@@ -45,9 +64,19 @@ func (p *Probes) Add(name string, c Controller) {
 	p.byName[name] = c
 }
 
+// AddCheck adds what else has to be well before the process is ready, such as Manager.Synced of package manager: an error
+// says what is missing. It does not count for whether the process is alive. It is called for each probe, perhaps by
+// several goroutines, and must return at once. Another one of the same name takes its place.
+func (p *Probes) AddCheck(name string, check func() error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.checks[name] = check
+}
+
 // Problem is a reason why a probe fails.
 type Problem struct {
-	Controller string `json:"controller"`
+	// Controller is its name; "" for a check.
+	Controller string `json:"controller,omitempty"`
 	// What does not work, such as "primary Site (bucket sites)", "synced" or "run".
 	What   string `json:"what"`
 	Reason string `json:"reason"`
@@ -81,10 +110,10 @@ func (p *Probes) Alive() Answer {
 	})
 }
 
-// Ready fails while a controller has not synced, or is degraded. A replica that waits for the lease is ready: it is
+// Ready fails while a controller has not synced, or is degraded, or a check of AddCheck fails. A replica that waits for the lease is ready: it is
 // warm, and takes over when the leader goes.
 func (p *Probes) Ready() Answer {
-	return p.ask(func(s *controller.Stats, problem func(what string, err error)) {
+	answer := p.ask(func(s *controller.Stats, problem func(what string, err error)) {
 		switch {
 		case s.Ended:
 			problem("run", errors.New("Run has returned: the controller does not work any more"))
@@ -96,6 +125,15 @@ func (p *Probes) Ready() Answer {
 			problem(name, s.Degraded[name])
 		}
 	})
+	p.mu.Lock()
+	checks := maps.Clone(p.checks)
+	p.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(checks)) {
+		if err := guard.Call(checks[name]); err != nil {
+			answer.add("", name, err)
+		}
+	}
+	return answer
 }
 
 // ask asks for what is wrong with each controller.
@@ -106,17 +144,19 @@ func (p *Probes) ask(look func(s *controller.Stats, problem func(what string, er
 	answer := Answer{OK: true}
 	for _, name := range slices.Sorted(maps.Keys(controllers)) {
 		stats := controllers[name].Stats()
-		look(&stats, func(what string, err error) {
-			problem := Problem{
-				Controller: foreign.Text(name), What: foreign.Text(what), Reason: foreign.Message(err.Error()),
-			}
-			if dated, ok := errors.AsType[*controller.Problem](err); ok {
-				problem.Since = &dated.Since
-			}
-			answer.OK, answer.Problems = false, append(answer.Problems, problem)
-		})
+		look(&stats, func(what string, err error) { answer.add(name, what, err) })
 	}
 	return answer
+}
+
+func (a *Answer) add(name, what string, err error) {
+	problem := Problem{
+		Controller: foreign.Text(name), What: foreign.Text(what), Reason: foreign.Message(err.Error()),
+	}
+	if dated, ok := errors.AsType[*controller.Problem](err); ok {
+		problem.Since = &dated.Since
+	}
+	a.OK, a.Problems = false, append(a.Problems, problem)
 }
 
 // Handlers are the probes by path: /healthz is Alive, /readyz is Ready.

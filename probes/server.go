@@ -39,6 +39,10 @@ const (
 	stopTimeout    = 5 * time.Second
 )
 
+// StartsFirst has a manager (package manager) start the server before it fills its caches: a process that does that for a
+// minute is alive.
+func (s *Server) StartsFirst() bool { return true }
+
 // Run serves until ctx ends, and returns when the listeners are closed and no request is answered any more. Requests
 // under way have 5 seconds then. Without an address it only waits. It returns an error if it cannot listen, such as on
 // a port that is in use, or if a listener breaks.

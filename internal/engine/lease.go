@@ -41,8 +41,10 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		Report:  e.leaseHealth.Report,
 	}
 	lead = e.events.Terms(ctx, cfg.Identity, lead)
-	apply := func(ctx context.Context) error { return lease.Run(ctx, cfg, lead) }
-	if err := hosted.WhileElected(ctx, apply); err != nil {
+	if err := hosted.WhileElected(ctx, hosted.Candidate{
+		Apply:  func(ctx context.Context) error { return lease.Run(ctx, cfg, lead) },
+		Health: e.health.Set, Holder: cfg.Holder,
+	}); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	return nil

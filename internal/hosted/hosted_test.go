@@ -18,7 +18,8 @@ func TestWithoutAHostTheControllersWordHolds(t *testing.T) {
 			t.Errorf("the grace period was %v", took)
 		}
 		calls := 0
-		if err := WhileElected(t.Context(), func(context.Context) error { calls++; return nil }); err != nil || calls != 1 {
+		apply := Candidate{Apply: func(context.Context) error { calls++; return nil }}
+		if err := WhileElected(t.Context(), apply); err != nil || calls != 1 {
 			t.Error(err, calls)
 		}
 	})
@@ -54,7 +55,7 @@ func TestItAppliesOncePerTermOfTheHost(t *testing.T) {
 		terms++
 		return ctx, func() { released++ }, nil
 	}}
-	err := WhileElected(With(ctx, host), func(context.Context) error {
+	err := WhileElected(With(ctx, host), Candidate{Apply: func(context.Context) error {
 		if released != terms-1 {
 			t.Errorf("%d terms, and %d are released", terms, released)
 		}
@@ -62,13 +63,70 @@ func TestItAppliesOncePerTermOfTheHost(t *testing.T) {
 			stop()
 		}
 		return nil
-	})
+	}})
 	if err != nil || terms != 3 || released != 3 {
 		t.Error(err, terms, released)
 	}
 
 	broken := errors.New("broken")
-	if err := WhileElected(With(t.Context(), host), func(context.Context) error { return broken }); err != broken {
+	failing := Candidate{Apply: func(context.Context) error { return broken }}
+	if err := WhileElected(With(t.Context(), host), failing); err != broken {
 		t.Error(err)
 	}
+}
+
+// TestACandidateIsToldOfTheLeaseOfTheProcess: of its health always, and of its holder while it waits. When it applies
+// for a lease of its own, that one tells.
+func TestACandidateIsToldOfTheLeaseOfTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := NewLease("lease (bucket leases)")
+		unread := errors.New("unread")
+		known.Report(unread)
+		known.Held("another")
+		elected, over := make(chan struct{}), make(chan struct{})
+		host := Host{Lease: known, Elect: func(ctx context.Context) (context.Context, func(), error) {
+			select {
+			case <-elected:
+				return ctx, func() {}, nil
+			case <-ctx.Done():
+				return nil, nil, ctx.Err()
+			}
+		}}
+		var health error
+		var holder string
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- WhileElected(With(ctx, host), Candidate{
+				Apply:  func(context.Context) error { <-over; return nil },
+				Health: func(_ context.Context, name string, err error) { health = err },
+				Holder: func(identity string) { holder = identity },
+			})
+		}()
+		is := func(when string, wantHealth error, wantHolder string) {
+			t.Helper()
+			synctest.Wait()
+			if health != wantHealth || holder != wantHolder {
+				t.Errorf("%s: health %v, holder %q", when, health, holder)
+			}
+		}
+		is("at first", unread, "another")
+		known.Report(nil)
+		known.Held("a third")
+		is("while it waits", nil, "a third")
+		elected <- struct{}{}
+		synctest.Wait()
+		known.Held("this process")
+		known.Report(unread)
+		is("while it applies", unread, "a third")
+		close(over)
+		is("when it waits again", unread, "this process")
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		known.Report(nil)
+		known.Held("nobody asks")
+		is("after the end", unread, "this process")
+	})
 }

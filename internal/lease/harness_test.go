@@ -202,6 +202,7 @@ type replica struct {
 	timing   Timing
 	removed  chan struct{}
 	existed  bool
+	absent   bool          // Config.AbsentIsFree
 	lingers  time.Duration // how long lead goes on after its context has ended
 	stop     func()        // ends Run's context
 	returned chan struct{} // closed when Run has returned
@@ -238,7 +239,7 @@ func (r *replica) runUntil(t *testing.T, ctx context.Context) {
 	e := elector{
 		Config: Config{
 			Store: r.link, Name: "bucket/lease", Identity: r.id, Timing: r.timing, Removed: r.removed, Report: r.report,
-			Existed: func() bool { return r.existed },
+			Existed: func() bool { return r.existed }, AbsentIsFree: r.absent,
 		},
 		random: rand.Float64,
 	}

@@ -57,6 +57,9 @@ type Config struct {
 	Timing   Timing
 	// Existed tells of an absent key whether there must have been a holder. It may be nil.
 	Existed func() bool
+	// AbsentIsFree says that an absent key is free at once, also one that has vanished. It is for a lease beside which
+	// something else keeps the holders apart: the last one may not know yet.
+	AbsentIsFree bool
 	// Removed may tell that the key was seen to vanish: the holder looks at once. It may be nil.
 	Removed <-chan struct{}
 
@@ -169,6 +172,8 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 // wait is for how long the key must stay as it is before this replica takes it.
 func (e *elector) wait(now version) time.Duration {
 	switch holder := now.record.HolderIdentity; {
+	case now.revision == 0 && e.AbsentIsFree:
+		return 0
 	case now.revision == 0, now.garbled != nil:
 		return e.leaveAlone
 	case holder == "" || holder == e.Identity:

@@ -210,3 +210,25 @@ func TestAHolderThatIsToldThatTheLeaseVanishedLooksAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestWhereAbsentIsFreeItIsTakenAtOnce, with a marker or without, by who comes then and by who has waited.
+func TestWhereAbsentIsFreeItIsTakenAtOnce(t *testing.T) {
+	for name, vanish := range map[string]func(*key){"with a marker": (*key).remove, "without": (*key).vanish} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *key) {
+				first := firstLeads(t, k)
+				first.use(lost, lost)
+				second := k.join("second")
+				second.absent = true
+				second.run(t)
+				after(3 * time.Second)
+				vanish(k)
+				gone := time.Now()
+				after(20 * time.Second)
+				if took := second.last(t).began.Sub(gone); took > 2*usual.retry(1) {
+					t.Errorf("the second led after %v", took)
+				}
+			})
+		})
+	}
+}
