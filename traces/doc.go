@@ -56,6 +56,9 @@
 //
 // [Driver] makes spans of the calls of an external driver; its HTTP client can be instrumented in the same way.
 //
+// A sampler sees the name of a span, which has the kind, and the links of a reconcile. Attributes are added to spans that
+// are recorded: in most systems most are not.
+//
 // # What a span shows
 //
 // Names of kinds, buckets and controllers, keys, numbers, and the text of errors; what others wrote is escaped and
