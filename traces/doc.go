@@ -56,8 +56,8 @@
 //
 // [Driver] makes spans of the calls of an external driver; its HTTP client can be instrumented in the same way.
 //
-// A sampler sees the name of a span, which has the kind, and the links of a reconcile. Attributes are added to spans that
-// are recorded: in most systems most are not.
+// Of a reconcile or a write a sampler sees the name of the span, which has the kind, and the links. The attributes are
+// added to spans that are recorded: in most systems most are not.
 //
 // # What a span shows
 //
