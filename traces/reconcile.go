@@ -25,10 +25,13 @@ const (
 	attrName       = attribute.Key("nagi.name")
 )
 
-// Begin implements controller.Observer. It starts the span of a reconcile. Samplers see its name and its links. All else
-// is told only of a span that is recorded: most are not, and then nothing here costs as much as the attributes.
+// Begin implements controller.Observer. It starts the span of a reconcile. Samplers see its name and its links. All
+// else is told only of a span that is recorded: most are not, and then nothing here costs as much as the attributes.
 func (t *Tracer) Begin(ctx context.Context, b controller.Beginning) context.Context {
 	links, newest := linksTo(b.Causes)
+	if t.onlyCaused && len(links) == 0 {
+		return untraced(ctx)
+	}
 	opts := started
 	if len(links) > 0 {
 		opts = append(opts[:len(opts):len(opts)], trace.WithLinks(links...))
