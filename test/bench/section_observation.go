@@ -85,6 +85,7 @@ func observedDispatch(ctx context.Context, b *bench, c *chapter, nats *natsServe
 	b.sayCosts("the engine alone", cost)
 	c.reachCost(cost, watchedMetrics, dispatchMayCost, "the engine alone")
 	c.reachCost(cost, watchedBoth, dispatchMayCost, "the engine alone")
+	c.reachCost(cost, watchedCaused, dispatchMayCost, "the engine alone")
 	return nil
 }
 

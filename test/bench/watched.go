@@ -17,6 +17,7 @@ type watched struct {
 	metrics bool
 	traces  bool
 	sampled float64 // the share of traces that is recorded
+	caused  bool    // only reconciles that a traced write caused have traces
 }
 
 const (
@@ -24,6 +25,7 @@ const (
 	watchedMetrics = "Nagi, metrics"
 	watchedTraces  = "Nagi, traces, one in a hundred recorded"
 	watchedBoth    = "Nagi, metrics and traces, one in a hundred recorded"
+	watchedCaused  = "Nagi, metrics and traces of what traced writes cause, one in a hundred recorded"
 	watchedAll     = "Nagi, metrics and traces, all recorded"
 )
 
@@ -32,6 +34,7 @@ var watches = []watched{
 	{name: watchedMetrics, metrics: true},
 	{name: watchedTraces, traces: true, sampled: 0.01},
 	{name: watchedBoth, metrics: true, traces: true, sampled: 0.01},
+	{name: watchedCaused, metrics: true, traces: true, caused: true, sampled: 0.01},
 	{name: watchedAll, metrics: true, traces: true, sampled: 1},
 }
 
@@ -55,10 +58,14 @@ func (w watched) apply(opts []controller.Option, clients ...*entity.Config) []co
 		opts = append(opts, metrics.New().Controller())
 	}
 	if w.traces {
+		var how []traces.Option
+		if w.caused {
+			how = append(how, traces.OnlyCaused())
+		}
 		tracer := traces.New(sdktrace.NewTracerProvider(
 			sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(w.sampled))),
 			sdktrace.WithSpanProcessor(dropped{}),
-		))
+		), how...)
 		opts = append(opts, controller.WithObserver(tracer))
 		for _, config := range clients {
 			config.OnWrite = tracer.OnWrite
