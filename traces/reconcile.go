@@ -25,24 +25,35 @@ const (
 	attrName       = attribute.Key("nagi.name")
 )
 
-// Begin implements controller.Observer. It starts the span of a reconcile.
+// Begin implements controller.Observer. It starts the span of a reconcile. Samplers see its name and its links. All
+// else is told only of a span that is recorded: most are not, and then nothing here costs as much as the attributes.
 func (t *Tracer) Begin(ctx context.Context, b controller.Beginning) context.Context {
 	links, newest := linksTo(b.Causes)
-	opts := make([]trace.SpanStartOption, 0, 4)
-	opts = append(opts, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...), trace.WithAttributes(
-		attrController.String(b.Controller), attrKind.String(b.Kind), attrKey.String(foreign.Text(b.Key)),
-		attrOperations.String(b.Operations.String()), attrAttempt.Int(b.Attempt), attrWait.Float64(b.Waited.Seconds()),
-		attrCauses.Int(len(b.Causes)+b.MoreCauses),
-	))
-	parent := t.parentIn(newest)
-	if parent.HasTraceID() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
-	} else {
-		opts = append(opts, trace.WithNewRoot()) // and not in a span around Controller.Run
+	if t.onlyCaused && len(links) == 0 {
+		return untraced(ctx)
 	}
-	ctx, _ = t.tracer.Start(ctx, "reconcile "+b.Kind, opts...)
+	opts := started
+	if len(links) > 0 {
+		opts = append(opts[:len(opts):len(opts)], trace.WithLinks(links...))
+	}
+	if parent := t.parentIn(newest); parent.HasTraceID() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
+	} else if trace.SpanContextFromContext(ctx).HasTraceID() { // a span around Controller.Run is no parent
+		opts = append(opts[:len(opts):len(opts)], trace.WithNewRoot())
+	}
+	ctx, span := t.tracer.Start(ctx, "reconcile "+b.Kind, opts...)
+	if span.IsRecording() {
+		span.SetAttributes(
+			attrController.String(b.Controller), attrKind.String(b.Kind), attrKey.String(foreign.Text(b.Key)),
+			attrOperations.String(b.Operations.String()), attrAttempt.Int(b.Attempt),
+			attrWait.Float64(b.Waited.Seconds()), attrCauses.Int(len(b.Causes)+b.MoreCauses),
+		)
+	}
 	return ctx
 }
+
+// started are the options of each span of a reconcile.
+var started = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}
 
 // linksTo returns a link for each write whose headers are valid, and the newest of these.
 func linksTo(causes []controller.Cause) (links []trace.Link, newest trace.SpanContext) {
@@ -62,6 +73,10 @@ func linksTo(causes []controller.Cause) (links []trace.Link, newest trace.SpanCo
 // End implements controller.Observer. It ends the span.
 func (t *Tracer) End(ctx context.Context, e controller.Ending) {
 	span := trace.SpanFromContext(ctx)
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
 	span.SetAttributes(attrOutcome.String(outcomeOf(e)))
 	if e.RequeueAfter > 0 {
 		span.SetAttributes(attrRequeue.Float64(e.RequeueAfter.Seconds()))
@@ -71,7 +86,6 @@ func (t *Tracer) End(ctx context.Context, e controller.Ending) {
 	} else if e.Err != nil {
 		failed(span, e.Err)
 	}
-	span.End()
 }
 
 func outcomeOf(e controller.Ending) string {

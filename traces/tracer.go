@@ -13,8 +13,9 @@ const scope = "github.com/nagi-runtime/nagi/traces"
 // Tracer makes the spans of clients, controllers and drivers. One serves a whole process. Its methods may be called
 // concurrently.
 type Tracer struct {
-	tracer trace.Tracer
-	mode   mode
+	tracer     trace.Tracer
+	onlyCaused bool
+	mode       mode
 }
 
 var _ controller.CauseTaker = (*Tracer)(nil)

@@ -19,8 +19,12 @@ func (t *Tracer) OnWrite(ctx context.Context, w entity.Write) (nats.Header, func
 	if w.Record {
 		name += " record"
 	}
-	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-		attrKind.String(w.Kind), attrBucket.String(w.Bucket), attrKey.String(foreign.Text(w.Key)),
-	))
+	ctx, span := t.tracer.Start(ctx, name, written...)
+	if span.IsRecording() {
+		span.SetAttributes(attrKind.String(w.Kind), attrBucket.String(w.Bucket), attrKey.String(foreign.Text(w.Key)))
+	}
 	return headerOf(ctx), func(err error) { end(span, err) }
 }
+
+// written are the options of each span of a write.
+var written = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer)}

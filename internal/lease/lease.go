@@ -67,7 +67,8 @@ type Config struct {
 	Holder func(identity string)
 
 	// Report is called after requests, by one goroutine at a time: nil if the lease was written, or is another's, else
-	// why it cannot be read or written. A read before a write tells nothing. It may be nil.
+	// why it cannot be read or written. A read before a write tells nothing. Run ends with nil, for nobody else would
+	// take back what was reported last. It may be nil.
 	Report func(ctx context.Context, err error)
 }
 
@@ -114,7 +115,9 @@ func (e *elector) run(ctx context.Context, lead func(context.Context, *Term)) {
 		}
 		e.hold(ctx, won, lead)
 	}
-	e.giveBack(context.WithoutCancel(ctx))
+	ending := context.WithoutCancel(ctx)
+	e.giveBack(ending)
+	e.report(ending, nil)
 }
 
 // version is one revision of the key.

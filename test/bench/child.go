@@ -45,6 +45,7 @@ var roles = map[string]role{
 	"engine":     roleEngine,
 	"cache":      roleCache,
 	"scale":      roleScale,
+	"watched":    roleWatched,
 }
 
 // serveChild reads the configuration, then request after request. It ends when in ends, also when the parent dies.

@@ -24,6 +24,8 @@ type controllerConfig struct {
 	Boundaries    bool
 	ClientGoQueue bool
 	Workers       int
+	// Watched is the name of one of watches; "" is not observed.
+	Watched string
 }
 
 // underTest is a controller that runs.

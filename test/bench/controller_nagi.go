@@ -40,11 +40,18 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c := &nagiController{cfg: cfg, seen: seen, cancel: cancel, ended: make(chan error, 1)}
-	if c.sites, err = entity.NewClient[*v1.Website](ctx, js,
-		entity.Config{Kind: "Website", Bucket: cfg.Place, Namespaced: cfg.Boundaries}); err != nil {
+	w, err := watchedAs(cfg.Watched)
+	if err != nil {
 		return nil, err
 	}
-	opts := []controller.Option{controller.WithWorkers(cfg.Workers), controller.WithResyncInterval(resyncInterval)}
+	primaries := entity.Config{Kind: "Website", Bucket: cfg.Place, Namespaced: cfg.Boundaries}
+	secondaries := entity.Config{Kind: "ConfigMap", Bucket: cfg.Place + "-secondaries", Namespaced: cfg.Boundaries}
+	opts := w.apply([]controller.Option{
+		controller.WithWorkers(cfg.Workers), controller.WithResyncInterval(resyncInterval),
+	}, &primaries, &secondaries)
+	if c.sites, err = entity.NewClient[*v1.Website](ctx, js, primaries); err != nil {
+		return nil, err
+	}
 	if cfg.WithoutTeardown {
 		opts = append(opts, controller.WithoutTeardown())
 	}
@@ -59,10 +66,7 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 		}
 		opts = append(opts, c.kube.Owns())
 	default:
-		c.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{
-			Kind: "ConfigMap", Bucket: cfg.Place + "-secondaries", Namespaced: cfg.Boundaries,
-		})
-		if err != nil {
+		if c.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, secondaries); err != nil {
 			return nil, err
 		}
 		opts = append(opts, controller.Owns(c.configMaps))

@@ -1,9 +1,10 @@
 // Bench measures Nagi beside the tools that a user would pick instead, on the same work and in the same run, and writes
 // a report in Markdown.
 //
-//	make bench                                     # everything, into docs/benchmarks.md; some 25 minutes on two cores
-//	go run . -scale 0.5 -out ../../docs/benchmarks.md   # in this directory: half the sizes, in some 13 minutes
+//	make bench                                     # everything, into docs/benchmarks.md; some 30 minutes on two cores
+//	go run . -scale 0.5 -out ../../docs/benchmarks.md   # in this directory: half the sizes, in some 16 minutes
 //	go run . -scale 0.01 -only job,engine          # two sections, small, to the terminal
+//	go run . -only observation                     # what metrics and traces cost; some 5 minutes
 //
 // Each part runs in its own process: the NATS server (JetStream, file storage), the API server (kube-apiserver and
 // etcd, from package kubetest), and each controller. Their CPU seconds and memory are read from the kernel. This

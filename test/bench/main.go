@@ -30,6 +30,7 @@ var sections = []section{
 	{"fanin", runFanIn},
 	{"restart", runRestart},
 	{"scale", runScale},
+	{"observation", runObservation},
 }
 
 func main() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,7 @@ type natsUser struct {
 	js        jetstream.JetStream
 	bucket    string
 	namespace string // with a dot at its end; "" in a bucket without namespaces
+	traced    bool   // its writes carry a traceparent
 }
 
 func (u *natsUser) write(ctx context.Context, name string, i int) error {
@@ -71,7 +73,11 @@ func (u *natsUser) write(ctx context.Context, name string, i int) error {
 	if err != nil {
 		return err
 	}
-	_, err = u.js.Publish(ctx, "$KV."+u.bucket+"."+u.namespace+name, data)
+	m := &nats.Msg{Subject: "$KV." + u.bucket + "." + u.namespace + name, Data: data}
+	if u.traced {
+		m.Header = nats.Header{"traceparent": {fmt.Sprintf("00-%016x%016x-%016x-00", rand.Uint64(), rand.Uint64(), 1)}}
+	}
+	_, err = u.js.PublishMsg(ctx, m)
 	return err
 }
 

@@ -1,0 +1,128 @@
+package manager_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/manager"
+	"github.com/nagi-runtime/nagi/metrics"
+	"github.com/nagi-runtime/nagi/probes"
+	"github.com/nagi-runtime/nagi/registry"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+type websiteSpec struct {
+	Title string `json:"title"`
+}
+
+type websiteStatus struct {
+	Published bool `json:"published"`
+}
+
+type Website = entity.Object[websiteSpec, websiteStatus]
+
+type websiteReconciler struct{ websites *entity.Client[*Website] }
+
+func (r *websiteReconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
+	website, err := r.websites.Lister().Get(req.Key)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	website.Status.Published = true
+	return controller.Result{}, controller.SetStatus(ctx, website)
+}
+
+// address is where the example serves. In production it is "0.0.0.0:8080".
+var address = "127.0.0.1:0"
+
+func run(ctx context.Context) error {
+	m, err := manager.New(ctx, manager.Config{Name: "websites", WaitForServer: time.Minute})
+	if err != nil {
+		return err
+	}
+	defer m.Close(context.Background()) // after Run it does nothing
+	websites, err := manager.Client[*Website](ctx, m, entity.Config{Kind: "Website", Bucket: "websites"})
+	if err != nil {
+		return err
+	}
+	seen, health := metrics.New(), probes.New()
+	c, err := controller.New("websites", websites, &websiteReconciler{websites},
+		controller.WithWorkers(8), seen.Controller(), registry.Publish(registry.Options{}))
+	if err != nil {
+		return err
+	}
+	health.Add("websites", c)
+	handlers := health.Handlers()
+	handlers["/metrics"] = seen.Handler()
+	if err := m.Add(c, &probes.Server{Address: address, Handlers: handlers}); err != nil {
+		return err
+	}
+	return m.Run(ctx)
+}
+
+func main() {
+	ctx, cancel := controller.SignalContext(context.Background())
+	defer cancel()
+	if err := run(ctx); err != nil {
+		klog.Fatal(err)
+	}
+}
+
+// The functions main and run are the whole main.go of a controller in production, with metrics, probes and an entry in
+// the registry of kinds. Here run has a server of its own, and somebody who puts a document.
+func Example_production() {
+	_ = main
+	server, err := natstest.New()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	before := os.Getenv("NATS_URL")
+	defer os.Setenv("NATS_URL", before)
+	os.Setenv("NATS_URL", server.URL())
+	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+
+	fmt.Println("reconciled, with error", publish(ctx, server.URL()))
+	stop()
+	fmt.Println("stopped, with error", <-ended)
+	// Output:
+	// reconciled, with error <nil>
+	// stopped, with error <nil>
+}
+
+// publish puts a website and waits until it is published.
+func publish(ctx context.Context, url string) error {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	websites, err := entity.NewClient[*Website](ctx, js, entity.Config{Kind: "Website", Bucket: "websites"})
+	if err != nil {
+		return err
+	}
+	defer websites.Close()
+	shop := &Website{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: websiteSpec{Title: "Shop"}}
+	if err := websites.Create(ctx, shop); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return entity.WaitReconciled(ctx, websites, "shop", uint64(shop.Generation))
+}

@@ -1,0 +1,40 @@
+package manager
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+// TestAReplicaThatWasCutOffIsWellAgain when it waits for the lease of the process, which another replica has by then.
+func TestAReplicaThatWasCutOffIsWellAgain(t *testing.T) {
+	isolated(t)
+	s := startServer(t)
+	network := natstest.StartProxy(t, s.URL())
+	cut := startReplica(t, network.URL(), quickLease())
+	eventually(t, "the first one leads", cut.leadsAll)
+	other := startReplica(t, s.URL(), quickLease())
+	network.Refuse()
+	eventually(t, "the other one leads", other.leadsAll)
+	eventually(t, "the first one does not", cut.leadsNone)
+	network.Resume()
+	eventually(t, "nothing is degraded any more", func() bool { return len(degraded(cut.m)) == 0 })
+	if !other.leadsAll() || !cut.leadsNone() {
+		t.Error("it leads again")
+	}
+	must(t, cut.stop())
+	must(t, other.stop())
+}
+
+// degraded names what does not work in the controllers of a manager.
+func degraded(m *Manager) (names []string) {
+	for _, r := range m.runnables {
+		if c, ok := r.Runnable.(interface{ Stats() controller.Stats }); ok {
+			names = append(names, slices.Sorted(maps.Keys(c.Stats().Degraded))...)
+		}
+	}
+	return names
+}
