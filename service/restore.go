@@ -3,18 +3,12 @@ package service
 import (
 	"context"
 	"fmt"
-	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
 )
 
-// Vanished is a document that is gone without anybody having been seen to delete it, and whose delete the brake holds.
-type Vanished struct {
-	Key string `json:"key"`
-	// Revision is that of the document that would be put back.
-	Revision uint64    `json:"revision,omitempty"`
-	Since    time.Time `json:"since,omitzero"`
-	// NotRestorable says why it cannot be put back; "" if it can.
-	NotRestorable string `json:"notRestorable,omitempty"`
-}
+// Vanished is a document that is gone.
+type Vanished = controller.Vanished
 
 // Restorer is a controller that can put vanished documents back.
 type Restorer interface {
