@@ -75,6 +75,16 @@ func merged(m Entry, value []byte, now time.Time) ([]byte, error) {
 	return out, nil
 }
 
+// contains reports whether an entry has a part of a controller.
+func contains(value []byte, c Controller) bool {
+	entry := object{}
+	if value == nil || json.Unmarshal(value, &entry) != nil {
+		return false
+	}
+	parts, err := partsOf(entry["controllers"])
+	return err == nil && slices.ContainsFunc(parts, func(p part) bool { return p.is(c) })
+}
+
 // describing are the members of the entry that one controller says for all.
 func describing(m Entry) map[string]any {
 	members := map[string]any{
