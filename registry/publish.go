@@ -55,8 +55,8 @@ type Options struct {
 // New fails if the controller's client does not tell its connection and Options.JetStream does not either, and if a
 // column is invalid. A type of which no schema can be derived is published without, and warned about.
 //
-// Replicas of a controller without a lease (controller.WithoutTeardown) all work, and all publish. Each says once what it
-// is, when it starts, so who started last is heard; after that it writes only if its controller is not in the entry.
+// Replicas of a controller without a lease (controller.WithoutTeardown) all work, and all publish. Each says once what
+// it is, when it starts, so who started last is heard; after that it writes only if its controller is not in the entry.
 //
 // [controller.Controller.Permissions] then includes what publishing needs, but not to make the bucket: see
 // [Permissions].

@@ -43,6 +43,8 @@ var mayImport = map[string][]string{
 	"internal/conflict":    {"internal/backoff"},
 	"internal/guard":       {},
 	"internal/hosted":      {},
+	"internal/connlog":     {},
+	"internal/deadlines":   {"internal/guard"},
 	"internal/running":     {"internal/foreign", "internal/health"},
 	"internal/failures":    {"internal/foreign", "internal/guard"},
 	"internal/checks":      {},
@@ -105,7 +107,7 @@ var mayImport = map[string][]string{
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 	"traces":            {"controller"},
 	// It makes clients and runs controllers of both APIs, which it knows by their Run alone.
-	"manager": {"controller", "recorder"},
+	"manager": {"controller", "recorder", "internal/connlog", "internal/deadlines"},
 }
 
 // Limits of a room, tests apart.
