@@ -246,3 +246,28 @@ func TestAConnectionOfTheUserStaysOpen(t *testing.T) {
 		t.Error("the connection was closed")
 	}
 }
+
+const notReconnected = "Reconnecting to NATS fails"
+
+func TestDeadServersDoNotFillTheLog(t *testing.T) {
+	isolated(t)
+	s := startServer(t)
+	urls := []string{s.URL()}
+	for range 3 {
+		dead := natstest.Start(t)
+		dead.Stop()
+		urls = append(urls, dead.URL())
+	}
+	ctx, log := withLog(t.Context())
+	m, err := New(ctx, Config{URL: strings.Join(urls, ",")})
+	must(t, err)
+	defer m.Close(context.Background())
+	s.Stop()
+	eventually(t, "told that it does not reconnect", func() bool { return strings.Contains(log.text(), notReconnected) })
+	time.Sleep(4 * time.Second) // some twenty tries
+	if n := strings.Count(log.text(), notReconnected); n > 4 {
+		t.Errorf("%d lines:\n%s", n, log.text())
+	}
+	must(t, s.Start())
+	eventually(t, "connected again", m.Conn().IsConnected)
+}

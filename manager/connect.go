@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/connlog"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -151,7 +152,7 @@ func (c Config) connOptions(log klog.Logger, at target) ([]nats.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, (&connLog{log: foreign.Logger(log).WithValues("from", at.from)}).options()...)
+	opts = append(opts, connlog.Options(foreign.Logger(log).WithValues("from", at.from))...)
 	opts = append(opts, who...)
 	opts = append(opts, c.tlsOptions()...)
 	if c.InboxPrefix != "" {

@@ -58,8 +58,8 @@
 // # Who leads
 //
 // Each controller holds a lease of its own, as without a manager: several processes may share the controllers between
-// them. With Config.Lease all controllers of a process lead together. What is no controller runs in each process.
-// A standby tells in Explain who leads. A lease that cannot be read or written, or whose key holds something else, shows
+// them. With Config.Lease all controllers of a process lead together. What is no controller runs in each process. A
+// standby tells in Explain who leads. A lease that cannot be read or written, or whose key holds something else, shows
 // in Stats.Degraded of each controller of the process, as "lease (bucket …)", and so in probes and metrics.
 //
 // # What it may do in NATS

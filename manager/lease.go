@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
@@ -26,8 +25,8 @@ import (
 //
 // Runnables that are no controllers, and controllers WithoutTeardown, run in every process.
 type Lease struct {
-	// Bucket is the KV bucket of leases. It is created if it is missing, unless BindOnly. What the process needs to read
-	// and write its key is in Manager.Permissions and Config.LeasePermissions.
+	// Bucket is the KV bucket of leases. It is created if it is missing, unless BindOnly. What the process needs to
+	// read and write its key is in Manager.Permissions and Config.LeasePermissions.
 	Bucket   string
 	BindOnly bool
 	Replicas int
@@ -123,14 +122,6 @@ func (s *leaseStore) Store(ctx context.Context, value []byte, revision uint64) (
 	return s.client.PutRaw(ctx, s.key, value, revision)
 }
 
-// election tells the controllers of a process whether it may lead.
-type election struct {
-	mu      sync.Mutex
-	term    context.Context // nil or over while this process does not lead
-	began   chan struct{}   // closed when the next term begins
-	members sync.WaitGroup  // of the term
-}
-
 // lead applies for the lease of the process until end is called, which gives it back.
 func (m *Manager) lead(ctx context.Context, host *hosted.Host) (end func(context.Context) error) {
 	name := m.cfg.Lease.Bucket + "/" + m.cfg.Lease.Key
@@ -139,9 +130,9 @@ func (m *Manager) lead(ctx context.Context, host *hosted.Host) (end func(context
 	if err != nil {
 		machine = "unknown"
 	}
-	e := &election{began: make(chan struct{})}
+	e := hosted.NewElection()
 	known := hosted.NewLease("lease (bucket " + m.cfg.Lease.Bucket + ")")
-	host.Elect, host.Lease = e.elect, known
+	host.Elect, host.Lease = e.Elect, known
 	// The lease outlasts the stop: it is given back when the controllers have returned.
 	leading, stop := context.WithCancel(context.WithoutCancel(ctx))
 	cfg := lease.Config{
@@ -155,7 +146,7 @@ func (m *Manager) lead(ctx context.Context, host *hosted.Host) (end func(context
 	go func() {
 		ended <- lease.Run(leading, cfg, func(term context.Context, _ *lease.Term) {
 			log.Info("This process leads")
-			e.serve(term)
+			e.Serve(term)
 			if leading.Err() == nil {
 				log.Info("The lease of the process was lost")
 			}
@@ -184,42 +175,6 @@ func reportLease(log klog.Logger, known *hosted.Lease) func(context.Context, err
 		case err != nil && told != err.Error():
 			told = err.Error()
 			log.Error(err, "The lease of the process cannot be read or written")
-		}
-	}
-}
-
-// serve is one term: it returns when the term is over and no controller works on in it.
-func (e *election) serve(term context.Context) {
-	e.mu.Lock()
-	e.term = term
-	close(e.began)
-	e.began = make(chan struct{})
-	e.mu.Unlock()
-	<-term.Done()
-	e.mu.Lock()
-	e.term = nil // no member joins any more
-	e.mu.Unlock()
-	e.members.Wait()
-}
-
-// elect waits for a term and joins it.
-func (e *election) elect(ctx context.Context) (term context.Context, release func(), err error) {
-	for {
-		e.mu.Lock()
-		began := e.began
-		if e.term != nil && e.term.Err() == nil {
-			e.members.Add(1)
-			// It carries what ctx does, the logger and the host, and ends with either.
-			member, cancel := context.WithCancelCause(ctx)
-			stop := context.AfterFunc(e.term, func() { cancel(context.Canceled) })
-			e.mu.Unlock()
-			return member, func() { stop(); cancel(nil); e.members.Done() }, nil
-		}
-		e.mu.Unlock()
-		select {
-		case <-began:
-		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/nagi-runtime/nagi/internal/deadlines"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nats-io/nats.go"
@@ -126,29 +127,29 @@ func (m *Manager) Close(ctx context.Context) error {
 	case closed:
 		return nil
 	}
-	ending := newDeadlines(m.cfg.GracePeriod)
-	defer ending.stop()
-	ending.boundBy(ctx)
+	ending := deadlines.New(m.cfg.GracePeriod)
+	defer ending.Stop()
+	ending.BoundBy(ctx)
 	return errors.Join(m.callHooks(ending), m.release(ending, false))
 }
 
 // callHooks calls what OnStop was given, the last first.
-func (m *Manager) callHooks(ending *deadlines) error {
+func (m *Manager) callHooks(ending *deadlines.Deadlines) error {
 	m.mu.Lock()
 	m.state = closed // another hook would not be called
 	hooks := slices.Clone(m.hooks)
 	m.mu.Unlock()
 	var errs []error
 	for _, h := range slices.Backward(hooks) {
-		errs = append(errs, ending.last(h.name, h.call))
+		errs = append(errs, ending.Last(h.name, h.call))
 	}
 	return errors.Join(errs...)
 }
 
 // release gives back clients and connection. Where something was left behind the connection is closed at once, so that
 // it writes nothing any more.
-func (m *Manager) release(ending *deadlines, leftBehind bool) error {
-	closing := ending.last("clients", func(context.Context) error {
+func (m *Manager) release(ending *deadlines.Deadlines, leftBehind bool) error {
+	closing := ending.Last("clients", func(context.Context) error {
 		m.clients.close()
 		if m.lease != nil {
 			m.lease.client.Close()
@@ -159,7 +160,7 @@ func (m *Manager) release(ending *deadlines, leftBehind bool) error {
 }
 
 // disconnect drains the connection, if it is the manager's.
-func (m *Manager) disconnect(ending *deadlines, leftBehind bool) error {
+func (m *Manager) disconnect(ending *deadlines.Deadlines, leftBehind bool) error {
 	if m.cfg.Conn != nil {
 		return nil
 	}
@@ -167,7 +168,7 @@ func (m *Manager) disconnect(ending *deadlines, leftBehind bool) error {
 	if leftBehind || !m.conn.IsConnected() {
 		return nil // what is buffered for a server that is away is lost with the process
 	}
-	return ending.last("connection to NATS", func(ctx context.Context) error {
+	return ending.Last("connection to NATS", func(ctx context.Context) error {
 		gone := m.conn.StatusChanged(nats.CLOSED)
 		defer m.conn.RemoveStatusListener(gone)
 		if err := m.conn.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {

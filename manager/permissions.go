@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Permissions returns what the process needs: all that its controllers do (see Permissions of a controller), and to read
-// and write the key of Config.Lease. Asked is what was added and has a method Permissions, as a controller has. It
+// Permissions returns what the process needs: all that its controllers do (see Permissions of a controller), and to
+// read and write the key of Config.Lease. Asked is what was added and has a method Permissions, as a controller has. It
 // assumes that the buckets exist, which is what entity.RoleBootstrap is for, and for that of leases
 // [Config.LeasePermissions].
 //
@@ -51,10 +51,11 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 	return all, nil
 }
 
-// LeasePermissions returns what Config.Lease needs in NATS: for entity.RoleController to read and write its key, and for
-// entity.RoleBootstrap to make the bucket, once, before all others, which bind. Without a lease that is nothing. Who may
-// write the key can keep the process from leading, and no more than that: the controllers' own leases keep two replicas
-// apart. The default prefix of the inbox is that of entity.Permissions; for a controller's role "_INBOX_controller".
+// LeasePermissions returns what Config.Lease needs in NATS: for entity.RoleController to read and write its key, and
+// for entity.RoleBootstrap to make the bucket, once, before all others, which bind. Without a lease that is nothing.
+// Who may write the key can keep the process from leading, and no more than that: the controllers' own leases keep two
+// replicas apart. The default prefix of the inbox is that of entity.Permissions; for a controller's role
+// "_INBOX_controller".
 func (c Config) LeasePermissions(role entity.Role, opts ...entity.PermissionOption) (entity.PermissionSet, error) {
 	if role != entity.RoleController && role != entity.RoleBootstrap {
 		return entity.PermissionSet{}, fmt.Errorf("manager: there are permissions of a lease for the roles %q and %q, "+

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/deadlines"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/hosted"
@@ -20,8 +21,8 @@ import (
 // controller.SignalContext, which ends with SIGINT or SIGTERM. A manager runs once.
 //
 // First what says so is started (see [First]), as a server of probes does. Then the caches of the clients and the
-// Kubernetes informers are filled. When all are, the rest is started, all at once. A controller that waits for its lease
-// counts as started.
+// Kubernetes informers are filled. When all are, the rest is started, all at once. A controller that waits for its
+// lease counts as started.
 //
 // The first failure stops all, also while others are starting. Run then returns an error with the name of what failed,
 // and after that what failed during the stop. A panic of a runnable is such a failure, with its stack. One that returns
@@ -227,12 +228,13 @@ func (l *life) runAll() {
 
 // end stops all and gives everything back, within the grace period.
 func (l *life) end() error {
-	l.log.Info("Stopping", "name", l.m.cfg.Name, "going", len(l.filling)+len(l.going), "gracePeriod", l.m.cfg.GracePeriod)
+	l.log.Info("Stopping", "name", l.m.cfg.Name, "going", len(l.filling)+len(l.going),
+		"gracePeriod", l.m.cfg.GracePeriod)
 	l.stop()
-	ending := newDeadlines(l.m.cfg.GracePeriod)
-	defer ending.stop()
-	defer context.AfterFunc(ending.cancel, l.endGrace)()
-	l.collect(ending.leave, l.filling, l.going)
+	ending := deadlines.New(l.m.cfg.GracePeriod)
+	defer ending.Stop()
+	defer context.AfterFunc(ending.Cancel, l.endGrace)()
+	l.collect(ending.Leave, l.filling, l.going)
 	l.endGrace()
 	left := slices.Sorted(maps.Keys(l.going))
 	left = append(left, slices.Sorted(maps.Keys(l.filling))...)
@@ -241,12 +243,12 @@ func (l *life) end() error {
 			"behind: %s", l.m.cfg.GracePeriod, strings.Join(left, ", ")))
 	}
 	if l.endLease != nil {
-		l.errs = append(l.errs, ending.last("lease of the process", l.endLease))
+		l.errs = append(l.errs, ending.Last("lease of the process", l.endLease))
 	}
 	l.errs = append(l.errs, l.m.callHooks(ending))
 	l.endInforming()
 	for _, f := range l.m.factories {
-		l.errs = append(l.errs, ending.last(f.name, func(context.Context) error { f.Shutdown(); return nil }))
+		l.errs = append(l.errs, ending.Last(f.name, func(context.Context) error { f.Shutdown(); return nil }))
 	}
 	if l.disconnect != nil {
 		l.m.conn.RemoveStatusListener(l.disconnect)

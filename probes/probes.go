@@ -64,9 +64,9 @@ func (p *Probes) Add(name string, c Controller) {
 	p.byName[name] = c
 }
 
-// AddCheck adds what else has to be well before the process is ready, such as Manager.Synced of package manager: an error
-// says what is missing. It does not count for whether the process is alive. It is called for each probe, perhaps by
-// several goroutines, and must return at once. Another one of the same name takes its place.
+// AddCheck adds what else has to be well before the process is ready, such as Manager.Synced of package manager: an
+// error says what is missing. It does not count for whether the process is alive. It is called for each probe, perhaps
+// by several goroutines, and must return at once. Another one of the same name takes its place.
 func (p *Probes) AddCheck(name string, check func() error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,8 +110,8 @@ func (p *Probes) Alive() Answer {
 	})
 }
 
-// Ready fails while a controller has not synced, or is degraded, or a check of AddCheck fails. A replica that waits for the lease is ready: it is
-// warm, and takes over when the leader goes.
+// Ready fails while a controller has not synced, or is degraded, or a check of AddCheck fails. A replica that waits for
+// the lease is ready: it is warm, and takes over when the leader goes.
 func (p *Probes) Ready() Answer {
 	answer := p.ask(func(s *controller.Stats, problem func(what string, err error)) {
 		switch {

@@ -39,8 +39,8 @@ const (
 	stopTimeout    = 5 * time.Second
 )
 
-// StartsFirst has a manager (package manager) start the server before it fills its caches: a process that does that for a
-// minute is alive.
+// StartsFirst has a manager (package manager) start the server before it fills its caches: a process that does that for
+// a minute is alive.
 func (s *Server) StartsFirst() bool { return true }
 
 // Run serves until ctx ends, and returns when the listeners are closed and no request is answered any more. Requests

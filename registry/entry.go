@@ -30,7 +30,9 @@ type Entry struct {
 	StatusBucket string `json:"statusBucket,omitempty"`
 	// Namespaced says that keys are "<namespace>.<name>".
 	Namespaced bool `json:"namespaced"`
-	// DescribedBy names the controller that said what apiVersion, statusBucket, schema, secretFields and columns are.
+	// DescribedBy names the controller that said what apiVersion, statusBucket, schema, secretFields and columns are:
+	// the first that published, until its part is gone. A controller with another name and the same status bucket is
+	// the same one, renamed, and takes its place.
 	DescribedBy string `json:"describedBy"`
 	// Schema is the JSON Schema (draft 2020-12) of a document, with the status that a record holds. It is nil for kinds
 	// that the controller itself knows at run time only.

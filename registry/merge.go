@@ -23,7 +23,11 @@ type part struct {
 	members      object
 }
 
-func (p part) is(c Controller) bool { return p.Name == c.Name && p.StatusBucket == c.StatusBucket }
+// is reports whether a part is that of a controller. A status bucket is that of one controller, so a part with it and
+// another name is of the name that this controller had before. Without a status bucket only the name tells.
+func (p part) is(c Controller) bool {
+	return p.StatusBucket == c.StatusBucket && (c.StatusBucket != "" || p.Name == c.Name)
+}
 
 // merged puts what a controller says into what the key holds, nil for nothing. It returns nil if that changes nothing.
 // Members that nobody here knows stay, and so do the parts of other controllers.
@@ -69,6 +73,16 @@ func merged(m Entry, value []byte, now time.Time) ([]byte, error) {
 		return nil, nil
 	}
 	return out, nil
+}
+
+// contains reports whether an entry has a part of a controller.
+func contains(value []byte, c Controller) bool {
+	entry := object{}
+	if value == nil || json.Unmarshal(value, &entry) != nil {
+		return false
+	}
+	parts, err := partsOf(entry["controllers"])
+	return err == nil && slices.ContainsFunc(parts, func(p part) bool { return p.is(c) })
 }
 
 // describing are the members of the entry that one controller says for all.
@@ -143,23 +157,27 @@ func partsOf(list json.RawMessage) (parts []part, err error) {
 	return parts, nil
 }
 
-// withPart puts the part of a controller in its place, in the order of names. It keeps since while the controller is
-// the same in name, installation and version.
+// withPart puts the part of a controller in its place, in the order of names, and takes out those of its former names.
+// It keeps since while the controller is the same in name, installation and version.
 func withPart(parts []part, c Controller, now time.Time) ([]part, error) {
-	at := slices.IndexFunc(parts, func(p part) bool { return p.is(c) })
+	at := slices.IndexFunc(parts, func(p part) bool { return p.is(c) && p.Name == c.Name })
+	if at < 0 {
+		at = slices.IndexFunc(parts, func(p part) bool { return p.is(c) })
+	}
 	if at < 0 {
 		at = len(parts)
-		parts = append(parts, part{Name: c.Name, StatusBucket: c.StatusBucket, members: object{}})
+		parts = append(parts, part{StatusBucket: c.StatusBucket, members: object{}})
 	}
+	parts[at].Name = c.Name
 	members := parts[at].members
 	c.Since = now.UTC().Truncate(time.Second)
 	var before struct {
-		Instance, Version string
-		Since             time.Time
+		Name, Instance, Version string
+		Since                   time.Time
 	}
 	data, err := encoded(members)
 	if err == nil && json.Unmarshal(data, &before) == nil && !before.Since.IsZero() &&
-		before.Instance == c.Instance && before.Version == c.Version {
+		before.Name == c.Name && before.Instance == c.Instance && before.Version == c.Version {
 		c.Since = before.Since
 	}
 	data, err = encoded(c)
@@ -175,6 +193,10 @@ func withPart(parts []part, c Controller, now time.Time) ([]part, error) {
 	}
 	for name, value := range said {
 		members[name] = value
+	}
+	self := parts[at]
+	if c.StatusBucket != "" {
+		parts = append(slices.DeleteFunc(parts, func(p part) bool { return p.is(c) }), self)
 	}
 	slices.SortStableFunc(parts, func(a, b part) int {
 		return strings.Compare(a.Name+"\x00"+a.StatusBucket, b.Name+"\x00"+b.StatusBucket)

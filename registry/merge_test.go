@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,6 +107,51 @@ func TestOneControllerDescribesTheKindUntilItIsGone(t *testing.T) {
 	}
 }
 
+// TestARenamedControllerTakesThePlaceOfItsFormerName: a status bucket is that of one controller, so who leads with it is
+// the only one. Replicas of old and new binaries lead one after the other, and each says what it is.
+func TestARenamedControllerTakesThePlaceOfItsFormerName(t *testing.T) {
+	keeps := func(name, version string) Entry {
+		return saidBy(name, version, func(e *Entry) { e.StatusBucket, e.Controllers[0].StatusBucket = "kept", "kept" })
+	}
+	value := after(t, monday, nil, keeps("old", "v1"), saidBy("other", "v1"))
+	contact := bytes.Replace(value, []byte(`"name":"old"`), []byte(`"name":"old","contact":"me"`), 1)
+	renamed := after(t, tuesday, contact, keeps("new", "v2"))
+	e := read(t, renamed)
+	if e.DescribedBy != "new" || string(e.Schema) != `{"title":"new"}` || len(e.Controllers) != 2 ||
+		e.Controllers[0].Name != "new" || e.Controllers[0].Schema != nil || !bytes.Contains(renamed, []byte(`"contact":"me"`)) ||
+		!e.Controllers[0].Since.Equal(tuesday.Truncate(time.Second)) {
+		t.Errorf("the entry is %s", renamed)
+	}
+	if again := after(t, tuesday, renamed, keeps("new", "v2"), saidBy("other", "v1")); again != nil {
+		t.Errorf("it is written again: %s", again)
+	}
+	back := read(t, after(t, tuesday, renamed, keeps("old", "v1"))) // a replica of the old binary leads once more
+	if back.DescribedBy != "old" || len(back.Controllers) != 2 || string(back.Schema) != `{"title":"old"}` {
+		t.Errorf("the entry is %+v", back)
+	}
+	// An earlier version left both names.
+	both := bytes.Replace(value, []byte(`"controllers":[`),
+		[]byte(`"controllers":[{"name":"new","statusBucket":"kept","since":"2026-11-23T01:02:03Z"},`), 1)
+	mended := read(t, after(t, tuesday, both, keeps("new", "v2")))
+	if mended.DescribedBy != "new" || len(mended.Controllers) != 2 || mended.Controllers[1].Name != "other" {
+		t.Errorf("the entry is %+v", mended)
+	}
+	// It may move the documents with its new name, too, as nobody else looks after them.
+	alone := after(t, monday, nil, keeps("old", "v1"))
+	moved := keeps("new", "v2")
+	moved.Bucket = "moved"
+	if e := read(t, after(t, tuesday, alone, moved)); e.Bucket != "moved" || len(e.Controllers) != 1 {
+		t.Errorf("the entry is %+v", e)
+	}
+	// Without a status bucket nothing tells that two names are one.
+	bare := func(name string) Entry {
+		return saidBy(name, "v1", func(e *Entry) { e.StatusBucket, e.Controllers[0].StatusBucket = "", "" })
+	}
+	if e := read(t, after(t, monday, nil, bare("a"), bare("b"))); len(e.Controllers) != 2 || e.DescribedBy != "a" {
+		t.Errorf("the entry is %+v", e)
+	}
+}
+
 func TestAControllerAloneMayMoveItsDocuments(t *testing.T) {
 	moved := func(e *Entry) { e.Bucket, e.Namespaced = "moved", true }
 	value := after(t, monday, nil, saidBy("a", "v1"))
@@ -138,7 +185,10 @@ func FuzzMergedNeverPanicsAndKeepsOthersParts(f *testing.F) {
 			t.Fatalf("it was written over: %q", value)
 		}
 		after := read(t, changed)
-		if n := len(after.Controllers); n != len(before.Controllers) && n != len(before.Controllers)+1 {
+		isSelf := func(c Controller) bool { return c.StatusBucket == "a-status" }
+		others := slices.DeleteFunc(slices.Clone(before.Controllers), isSelf)
+		kept := slices.DeleteFunc(slices.Clone(after.Controllers), isSelf)
+		if len(kept) != len(others) || len(after.Controllers) != len(kept)+1 {
 			t.Errorf("%s became %s", value, changed)
 		}
 		if again, err := merged(saidBy("a", "v1"), changed, tuesday); err != nil || again != nil {

@@ -55,6 +55,9 @@ type Options struct {
 // New fails if the controller's client does not tell its connection and Options.JetStream does not either, and if a
 // column is invalid. A type of which no schema can be derived is published without, and warned about.
 //
+// Replicas of a controller without a lease (controller.WithoutTeardown) all work, and all publish. Each says once what
+// it is, when it starts, so who started last is heard; after that it writes only if its controller is not in the entry.
+//
 // [controller.Controller.Permissions] then includes what publishing needs, but not to make the bucket: see
 // [Permissions].
 func Publish(o Options) controller.Option {
@@ -85,6 +88,7 @@ type publisher struct {
 
 	mu     sync.Mutex // of terms, of which one ends before the next begins
 	opened bool
+	said   bool // it has published since it was made
 	warned string
 }
 
@@ -203,9 +207,14 @@ func (p *publisher) publish(ctx context.Context) error {
 		if err == nil {
 			var value []byte
 			if value, err = merged(entry, now.value, time.Now()); err != nil || value == nil {
+				p.said = p.said || err == nil
 				return err
 			}
+			if p.said && p.engine.Brake() == nil && contains(now.value, entry.Controllers[0]) {
+				return nil // another replica says otherwise: who started last is heard
+			}
 			err = b.put(ctx, key, value, now.revision)
+			p.said = p.said || err == nil
 		}
 		switch {
 		case hasCode(err, codeStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse):

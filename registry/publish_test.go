@@ -310,3 +310,29 @@ func TestAReaderIsToldOfInvalidEntriesAndGetsTheOthers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestReplicasWithoutALeaseDoNotWriteOverEachOther: all of them work, and two binaries say two things. The one that
+// started last is heard, and each brings back what was deleted.
+func TestReplicasWithoutALeaseDoNotWriteOverEachOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	cfg := sitesConfig
+	cfg.StatusBucket = entity.NoStatusBucket
+	start := func(version string) {
+		run(w, "sites", client[*site](w, w.js, cfg), controller.WithoutTeardown(),
+			Publish(Options{Version: version, Interval: soon}))
+		w.published(version+" is published", func(e *Entry) bool { return e.Controllers[0].Version == version })
+	}
+	start("v1")
+	start("v2")
+	_, revision := w.value()
+	w.looked(func() int64 { return 0 })
+	entry := w.published("it is there", anything)
+	if _, now := w.value(); now != revision || entry.Controllers[0].Version != "v2" || len(entry.Controllers) != 1 {
+		t.Errorf("revision %d after %d: %+v", now, revision, entry.Controllers)
+	}
+	kv, err := w.js.KeyValue(t.Context(), Bucket)
+	w.must(err)
+	w.must(kv.Delete(t.Context(), "Site.example.com"))
+	w.published("it is there again", func(e *Entry) bool { return len(e.Controllers) == 1 })
+}

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/nagi-runtime/nagi/internal/guard"
 )
 
 // MostName is how many bytes the name of a controller may have: what the API server of Kubernetes takes as the name of
@@ -35,6 +37,24 @@ func Name(name string) error {
 	}
 	return nil
 }
+
+// New refuses a controller that lacks something, and what Name and Check refuse. recorded reports whether records have a
+// bucket, or are not wanted.
+func (c *Clients) New(name string, primary Client, reconciles bool, recorded func() bool) error {
+	switch {
+	case guard.IsNil(primary):
+		return errors.New("the primary's client is nil")
+	case !reconciles:
+		return errors.New("the reconciler is nil")
+	case !recorded():
+		return errNoStatusBucket
+	}
+	return errors.Join(Name(name), c.Check(primary))
+}
+
+var errNoStatusBucket = errors.New("the primary has no status bucket, " +
+	"so deletes that happen while the controller is down would be lost: " +
+	"give its client a StatusBucket, or accept that with WithoutTeardown()")
 
 // Client is a client as its identity, and the kind by which errors name it.
 type Client interface{ Kind() string }

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -12,7 +11,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/causes"
-	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/counts"
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/foreign"
@@ -92,7 +90,9 @@ type Engine struct {
 func New[T entity.IEntity](
 	name string, client entity.IEntityClient[T], reconcile Reconcile, opts Options,
 ) (*Engine, error) {
-	if err := checkNew(name, client, reconcile, &opts); err != nil {
+	if err := opts.Clients.New(name, client, reconcile != nil, func() bool {
+		return opts.WithoutTeardown || client.Records() != nil
+	}); err != nil {
 		return nil, err
 	}
 	e := &Engine{
@@ -247,24 +247,6 @@ func (e *Engine) callback(ctx context.Context, name string, f func()) {
 	if err := guard.Call(func() error { e.callbacks.Call(name, f); return nil }); err != nil {
 		foreign.Logger(klog.FromContext(ctx)).Error(err, "Callback panicked", "callback", name)
 	}
-}
-
-var errNoStatusBucket = errors.New("the primary has no status bucket, " +
-	"so deletes that happen while the controller is down would be lost: " +
-	"give its client a StatusBucket, or accept that with WithoutTeardown()")
-
-func checkNew[T entity.IEntity](
-	name string, primary entity.IEntityClient[T], reconcile Reconcile, opts *Options,
-) error {
-	switch {
-	case guard.IsNil(primary):
-		return errors.New("the primary's client is nil")
-	case reconcile == nil:
-		return errors.New("the reconciler is nil")
-	case primary.Records() == nil && !opts.WithoutTeardown:
-		return errNoStatusBucket
-	}
-	return errors.Join(checks.Name(name), opts.Clients.Check(primary))
 }
 
 func resourceOf(kind string) schema.GroupResource { return schema.GroupResource{Resource: kind} }

@@ -1,8 +1,8 @@
 // Package hosted carries what a manager has to say to the controllers that it runs, in the context of their Run: any
 // Run(ctx) may stand between the two.
 //
-// The rules: the manager's word only ever makes a controller stop earlier, or lead later, and why it does not lead shows
-// in its health. Without a manager all is as the controller says.
+// The rules: the manager's word only ever makes a controller stop earlier, or lead later, and why it does not lead
+// shows in its health. Without a manager all is as the controller says.
 package hosted
 
 import (

@@ -7,7 +7,9 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -235,9 +237,9 @@ func (c comments) root(t reflect.Type, kind string) comment {
 	if of, ok := c[keyOf(t, "")]; ok {
 		return of
 	}
-	for name, of := range c {
+	for _, name := range slices.Sorted(maps.Keys(c)) { // two packages may have one, and each time the same is taken
 		if _, alias, _ := strings.Cut(name, "."); alias == kind {
-			return of
+			return c[name]
 		}
 	}
 	return comment{}

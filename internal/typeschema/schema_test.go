@@ -173,3 +173,16 @@ type Site = fmt.Stringer
 		t.Errorf("the columns are %+v, the schema is %s", r.Columns, r.Schema)
 	}
 }
+
+// TestOfTwoTypesWithOneNameTheSameIsTakenEachTime: an entry of the registry is written when it changes.
+func TestOfTwoTypesWithOneNameTheSameIsTakenEachTime(t *testing.T) {
+	source := comments{}
+	for _, pkg := range []string{"b", "a", "c", "d", "e"} {
+		source[pkg+".Site"] = comment{text: pkg}
+	}
+	for range 100 {
+		if of := source.root(reflect.TypeFor[struct{ X int }](), "Site"); of.text != "a" {
+			t.Fatalf("it takes the one of package %q", of.text)
+		}
+	}
+}

@@ -45,9 +45,11 @@ var mayImport = map[string][]string{
 	"internal/guard":       {},
 	"internal/hosted":      {},
 	"internal/signals":     {},
+	"internal/connlog":     {},
+	"internal/deadlines":   {"internal/guard"},
 	"internal/running":     {"internal/foreign", "internal/health"},
 	"internal/failures":    {"internal/foreign", "internal/guard"},
-	"internal/checks":      {},
+	"internal/checks":      {"internal/guard"},
 	"internal/denials":     {},
 	"internal/answers":     {},
 	"internal/members":     {},
@@ -110,7 +112,7 @@ var mayImport = map[string][]string{
 	"traces":            {"controller"},
 	"service":           {"controller"}, // it asks engines, and acts on them
 	// It makes clients and runs controllers of both APIs, which it knows by their Run alone.
-	"manager": {"controller", "recorder"},
+	"manager": {"controller", "recorder", "internal/connlog", "internal/deadlines"},
 }
 
 // Limits of a room, tests apart.

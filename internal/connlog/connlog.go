@@ -1,4 +1,5 @@
-package manager
+// Package connlog says what becomes of a connection to NATS, without filling the log while it is lost.
+package connlog
 
 import (
 	"strings"
@@ -27,6 +28,9 @@ const (
 	firstPause  = time.Minute
 	mostPause   = time.Hour
 )
+
+// Options returns the handlers of a connection that tell a log of it.
+func Options(log klog.Logger) []nats.Option { return (&connLog{log: log}).options() }
 
 func (l *connLog) options() []nats.Option {
 	return []nats.Option{

@@ -1,7 +1,6 @@
-package manager
+package connlog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,19 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
-	"github.com/nagi-runtime/nagi/test/natstest"
-	"k8s.io/klog/v2"
+	"github.com/go-logr/logr/funcr"
 )
-
-const notReconnected = "Reconnecting to NATS fails"
 
 // TestWhyItDoesNotReconnectIsToldRarely: each reason once, and then changes of the reason with longer and longer pauses.
 func TestWhyItDoesNotReconnectIsToldRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, log := withLog(context.Background())
-		l := &connLog{log: foreign.Logger(klog.FromContext(ctx))}
-		told := func() int { return strings.Count(log.text(), notReconnected) }
+		var lines []string
+		l := &connLog{log: funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})}
+		told := func() int { return strings.Count(strings.Join(lines, "\n"), "Reconnecting to NATS fails") }
 		tries := 0
 		fail := func(lasts time.Duration, reasons ...string) {
 			for began := time.Now(); time.Since(began) < lasts; time.Sleep(200 * time.Millisecond) {
@@ -55,27 +50,4 @@ func TestWhyItDoesNotReconnectIsToldRarely(t *testing.T) {
 			t.Errorf("of another loss it is told %d times", n)
 		}
 	})
-}
-
-func TestDeadServersDoNotFillTheLog(t *testing.T) {
-	isolated(t)
-	s := startServer(t)
-	urls := []string{s.URL()}
-	for range 3 {
-		dead := natstest.Start(t)
-		dead.Stop()
-		urls = append(urls, dead.URL())
-	}
-	ctx, log := withLog(t.Context())
-	m, err := New(ctx, Config{URL: strings.Join(urls, ",")})
-	must(t, err)
-	defer m.Close(context.Background())
-	s.Stop()
-	eventually(t, "told that it does not reconnect", func() bool { return strings.Contains(log.text(), notReconnected) })
-	time.Sleep(4 * time.Second) // some twenty tries
-	if n := strings.Count(log.text(), notReconnected); n > 4 {
-		t.Errorf("%d lines:\n%s", n, log.text())
-	}
-	must(t, s.Start())
-	eventually(t, "connected again", m.Conn().IsConnected)
 }

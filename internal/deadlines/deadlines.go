@@ -1,4 +1,5 @@
-package manager
+// Package deadlines spends the grace period of a stop.
+package deadlines
 
 import (
 	"context"
@@ -9,13 +10,13 @@ import (
 	"github.com/nagi-runtime/nagi/internal/guard"
 )
 
-// deadlines are how the grace period of a stop is spent. It holds for the whole: a reconcile that takes all of it would
+// Deadlines are how the grace period of a stop is spent. It holds for the whole: a reconcile that takes all of it would
 // leave nothing for the events that it recorded.
-type deadlines struct {
-	// cancel ends after four fifths: the contexts of reconciles end.
-	cancel context.Context
-	// leave ends after nine tenths: what has not returned is left behind.
-	leave context.Context
+type Deadlines struct {
+	// Cancel ends after four fifths: the contexts of reconciles end.
+	Cancel context.Context
+	// Leave ends after nine tenths: what has not returned is left behind.
+	Leave context.Context
 	// end ends with the grace period.
 	end context.Context
 
@@ -31,40 +32,41 @@ var (
 	errLastPatience = fmt.Errorf("it took more than %v", lastPatience)
 )
 
-// newDeadlines starts them. A negative grace period has no limit; what comes last is bounded all the same, see last.
-func newDeadlines(grace time.Duration) *deadlines {
-	d := &deadlines{}
+// New starts them. A negative grace period has no limit; what comes last is bounded all the same, see Last.
+func New(grace time.Duration) *Deadlines {
+	d := &Deadlines{}
 	if grace < 0 {
-		d.cancel, d.leave, d.end = context.Background(), context.Background(), context.Background()
+		d.Cancel, d.Leave, d.end = context.Background(), context.Background(), context.Background()
 		return d
 	}
-	d.cancel, d.leave, d.end = d.after(grace*8/10), d.after(grace*9/10), d.after(grace)
+	d.Cancel, d.Leave, d.end = d.after(grace*8/10), d.after(grace*9/10), d.after(grace)
 	return d
 }
 
-func (d *deadlines) after(period time.Duration) context.Context {
+func (d *Deadlines) after(period time.Duration) context.Context {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), period, errGraceOver)
 	d.cancels = append(d.cancels, cancel)
 	return ctx
 }
 
-// boundBy lets the end come with a context.
-func (d *deadlines) boundBy(ctx context.Context) {
+// BoundBy lets the end come with a context.
+func (d *Deadlines) BoundBy(ctx context.Context) {
 	end, cancel := context.WithCancelCause(d.end)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	d.cancels = append(d.cancels, func() { stop(); cancel(nil) })
 	d.end = end
 }
 
-func (d *deadlines) stop() {
+// Stop gives back what they hold.
+func (d *Deadlines) Stop() {
 	for _, cancel := range d.cancels {
 		cancel()
 	}
 }
 
-// last calls something that belongs to the end, and leaves it behind if it does not return in time. Errors have its
+// Last calls something that belongs to the end, and leaves it behind if it does not return in time. Errors have its
 // name.
-func (d *deadlines) last(name string, f func(context.Context) error) error {
+func (d *Deadlines) Last(name string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(d.end, lastPatience, errLastPatience)
 	defer cancel()
 	returned := make(chan error, 1)
