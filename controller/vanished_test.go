@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,6 +40,11 @@ func (m *massed) holdsAll() {
 	eventually(m.t, "the brake holds all", func() bool {
 		state := m.c.Stats().Brake
 		return state.Engaged && state.Held == many
+	})
+	eventually(m.t, "the engagement is kept", func() bool { // and was shown before
+		entry, err := m.kv("sites-status").Get(m.t.Context(), "_nagi.brake")
+		var kept BrakeState
+		return err == nil && json.Unmarshal(entry.Value(), &kept) == nil && kept.Engagement == m.engagement()
 	})
 }
 

@@ -74,11 +74,10 @@ func (r *Restorer) List(ctx context.Context) ([]Vanished, error) {
 	if err := r.leads(); err != nil {
 		return nil, err
 	}
-	state := r.Brake.State()
+	state, list := r.Brake.State(), []Vanished{}
 	if !state.Engaged {
-		return nil, nil
+		return list, nil
 	}
-	list := []Vanished{}
 	for key := range (brake.RecordAnchors{Records: r.Records}).All() {
 		if r.Brake.Holds(key) && !r.Primary.Exists(key) {
 			list = append(list, Vanished{Key: key, Since: state.Since})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,13 +24,21 @@ type pages struct{ source.Source }
 func (pages) String() string { return "Owns Page (bucket pages)" }
 
 // outages are those of a controller with an API, whose name is api, and what was told of them.
-func outages() (o *Outages, told *[]string, api string) {
-	told = &[]string{}
+func outages() (o *Outages, told func() []string, api string) {
+	var mu sync.Mutex
+	var all []string
+	told = func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
 	disks := &apisource.Source{}
 	api = disks.String()
 	return &Outages{
 		Self: func(eventType, reason, message string) {
-			*told = append(*told, eventType+" "+reason+" "+message)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, eventType+" "+reason+" "+message)
 		},
 		Sources:      func() source.Group { return source.Group{pages{}, disks} },
 		StatusBucket: "sites-status",
@@ -61,8 +70,8 @@ func TestAnOutageIsTwoEvents(t *testing.T) {
 			"Warning SourceDegraded lease (bucket sites-status): 503",
 			"Normal SourceRecovered lease (bucket sites-status) works again after 2s",
 		}
-		if !slices.Equal(*told, want) {
-			t.Errorf("told %q\nwant %q", *told, want)
+		if !slices.Equal(told(), want) {
+			t.Errorf("told %q\nwant %q", told(), want)
 		}
 	})
 }
@@ -77,21 +86,21 @@ func TestWhatComesAndGoesIsToldOfRarely(t *testing.T) {
 			o.Changed(api, nil)
 			time.Sleep(time.Second / 2)
 		}
-		if n := len(*told); n < 8 || n > 20 {
-			t.Errorf("%d events within an hour: %q", n, *told)
+		if n := len(told()); n < 8 || n > 20 {
+			t.Errorf("%d events within an hour: %q", n, told())
 		}
-		counted := slices.ContainsFunc(*told, func(event string) bool { return strings.Contains(event, "it came and went") })
+		counted := slices.ContainsFunc(told(), func(event string) bool { return strings.Contains(event, "it came and went") })
 		if !counted {
-			t.Errorf("no event has the count: %q", *told)
+			t.Errorf("no event has the count: %q", told())
 		}
-		before := len(*told)
+		before := len(told())
 		time.Sleep(24 * time.Hour)
 		o.Changed(api, errAway)
 		o.Changed(api, nil)
 		time.Sleep(2 * time.Minute)
 		o.Changed(api, errAway)
-		if n := len(*told) - before; n != 3 {
-			t.Errorf("%d events after a calm day, want 3: %q", n, (*told)[before:])
+		if n := len(told()) - before; n != 3 {
+			t.Errorf("%d events after a calm day, want 3: %q", n, told()[before:])
 		}
 	})
 }
@@ -103,17 +112,17 @@ func TestWhatStaysAwayIsToldAfterThePause(t *testing.T) {
 		o.Changed(api, errAway)
 		o.Changed(api, nil)
 		o.Changed(api, errAway)
-		if len(*told) != 2 {
-			t.Errorf("told %q", *told)
+		if len(told()) != 2 {
+			t.Errorf("told %q", told())
 		}
 		time.Sleep(leastPause + time.Second)
 		synctest.Wait()
-		if len(*told) != 3 || !strings.HasPrefix((*told)[2], "Warning APIAway") {
-			t.Errorf("told %q", *told)
+		if len(told()) != 3 || !strings.HasPrefix(told()[2], "Warning APIAway") {
+			t.Errorf("told %q", told())
 		}
 		o.Changed(api, nil)
-		if len(*told) != 4 {
-			t.Errorf("told %q", *told)
+		if len(told()) != 4 {
+			t.Errorf("told %q", told())
 		}
 	})
 }
@@ -135,8 +144,8 @@ func TestATermIsToldOnceAndItsLossAtOnce(t *testing.T) {
 		lose(errors.New("lease taken"))
 		synctest.Wait()
 		want := []string{"Normal LeaseWon host_1 holds the lease and works", "Warning LeaseLost host_1 works no more: lease taken"}
-		if !slices.Equal(*told, want) {
-			t.Errorf("told %q\nwant %q", *told, want)
+		if !slices.Equal(told(), want) {
+			t.Errorf("told %q\nwant %q", told(), want)
 		}
 		close(release)
 		<-done
@@ -144,8 +153,8 @@ func TestATermIsToldOnceAndItsLossAtOnce(t *testing.T) {
 		again, end := context.WithCancel(runs)
 		defer end()
 		lead(again, nil) // until the controller stops
-		if len(*told) != 3 {
-			t.Errorf("a stop is told as a loss: %q", *told)
+		if len(told()) != 3 {
+			t.Errorf("a stop is told as a loss: %q", told())
 		}
 	})
 }
