@@ -26,8 +26,8 @@
 // reconcile is the start.
 //
 // With [OnlyCaused] a reconcile that no traced write caused has no span. What costs is asking the SDK whether a span is
-// wanted: an engine that does nothing else is at half its speed then, and with OnlyCaused loses a seventh. Of a reconcile
-// that writes, neither is much; make bench measures it.
+// wanted: an engine that does nothing else is at half its speed then, and with OnlyCaused loses a seventh. Of a
+// reconcile that writes, neither is much; make bench measures it.
 //
 // # Whose traces, and who samples
 //
