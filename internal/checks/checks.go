@@ -38,8 +38,8 @@ func Name(name string) error {
 	return nil
 }
 
-// New refuses a controller that lacks something, and what Name and Check refuse. recorded reports whether records have a
-// bucket, or are not wanted.
+// New refuses a controller that lacks something, and what Name and Check refuse. recorded reports whether records have
+// a bucket, or are not wanted.
 func (c *Clients) New(name string, primary Client, reconciles bool, recorded func() bool) error {
 	switch {
 	case guard.IsNil(primary):
