@@ -84,14 +84,14 @@ func scrape(t *testing.T) scraped {
 		if err != nil {
 			t.Fatalf("%s: %v", series, err)
 		}
-		name := l.Get(labels.MetricName)
+		name := l.Get(model.MetricNameLabel)
 		all[name] = append(all[name], l)
 	}
 	return all
 }
 
 // ofTarget are the labels that Prometheus adds to what it scrapes.
-var ofTarget = map[string]bool{"job": true, "instance": true, labels.MetricName: true}
+var ofTarget = map[string]bool{"job": true, "instance": true, model.MetricNameLabel: true}
 
 // check looks whether an expression can be read, and whether each of its selectors finds a series. A matcher with "$" is
 // a variable of a dashboard.
@@ -238,7 +238,7 @@ func (s scraped) checkDashboard(t *testing.T) {
 
 // TestWhatNoScrapeHasIsNoticed tests the check itself: if it saw nothing, the other test would pass.
 func TestWhatNoScrapeHasIsNoticed(t *testing.T) {
-	s := scraped{"a": {labels.FromStrings(labels.MetricName, "a", "x", "1")}}
+	s := scraped{"a": {labels.FromStrings(model.MetricNameLabel, "a", "x", "1")}}
 	for expr, want := range map[string]bool{
 		`sum by (x) (rate(a{x="1",job="j"}[5m]))`: true, `a{x="$x"}`: true, `b`: false, `a{x="2"}`: false,
 		`a{y="$y"}`: false, `sum by (y) (a)`: false, `sum(`: false,
