@@ -48,7 +48,8 @@ type trickySpec struct {
 	Embedded `json:",inline"`
 	Token    string `json:"token,omitempty" nagi:"secret"`
 	Untagged int
-	skipped  int
+	//lint:ignore U1000 a schema leaves out what is not exported
+	skipped int
 	Ignored  func() `json:"-"`
 }
 
