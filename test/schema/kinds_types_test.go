@@ -50,7 +50,7 @@ type trickySpec struct {
 	Untagged int
 	//lint:ignore U1000 a schema leaves out what is not exported
 	skipped int
-	Ignored  func() `json:"-"`
+	Ignored func() `json:"-"`
 }
 
 // Embedded is exported, as embedded types have to be.
