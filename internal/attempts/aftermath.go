@@ -9,8 +9,12 @@ import (
 )
 
 // Aftermath returns the context of what follows from a reconcile that has ended: its record, and what a teardown
-// deletes. It has the life of its term, and the values that observers gave the reconcile, but is no reconcile.
-func Aftermath(term, reconcile context.Context) context.Context {
+// deletes. It has the life of its term, and the values that observers gave the reconcile, but is no reconcile. before
+// is the reconcile's context as the observers got it: if they gave it nothing, there is nothing but the term.
+func Aftermath(term, before, reconcile context.Context) context.Context {
+	if reconcile == before {
+		return term
+	}
 	return aftermath{term, context.WithoutCancel(reconcile)}
 }
 

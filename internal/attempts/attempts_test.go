@@ -21,7 +21,10 @@ func TestTheAftermathHasTheLifeOfItsTerm(t *testing.T) {
 	term, endTerm := context.WithCancelCause(t.Context())
 	defer endTerm(nil)
 	reconcile, endReconcile := context.WithCancelCause(current.With(term, nil))
-	ctx := Aftermath(term, context.WithValue(reconcile, observersValue{}, "value"))
+	ctx := Aftermath(term, reconcile, context.WithValue(reconcile, observersValue{}, "value"))
+	if Aftermath(term, reconcile, reconcile) != term {
+		t.Error("it is more than its term, though no observer gave the reconcile anything")
+	}
 	endReconcile(errors.New("the reconcile's timeout"))
 	if ctx.Err() != nil || context.Cause(ctx) != nil {
 		t.Errorf("it ended with its reconcile: %v, %v", ctx.Err(), context.Cause(ctx))

@@ -50,11 +50,12 @@ func (e *Engine) Call(
 	var observed attempts.Observed
 	caused := e.causes.Take(it.Key)
 	if len(e.opts.Observers) > 0 {
-		ctx = e.opts.Observers.Begin(ctx, &observed, attempts.Beginning{
+		before := ctx
+		ctx = e.opts.Observers.Begin(before, &observed, attempts.Beginning{
 			Controller: e.name, Kind: e.Kind, Key: it.Key, Operations: operations, Attempt: a.Number,
 			Waited: t.Waited(it.Added, start), Causes: caused.Causes, MoreCauses: caused.More,
 		})
-		a.Under = attempts.Aftermath(t.Ctx, ctx)
+		a.Under = attempts.Aftermath(t.Ctx, before, ctx)
 	}
 	a.Err = guard.Call(func() (err error) {
 		a.Requeue, err = e.reconcile(ctx, it.Key, operations)
