@@ -4,7 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/brake"
 )
 
 // unwant has reconciles say that primaries do not want something that they own. doubt is what speaks against its delete.
@@ -203,6 +206,26 @@ func TestWhatIsHeldOnlyBecauseTheBrakeWasEngagedGoesAfterIt(t *testing.T) {
 		w.wantPruned(names(15, 17)...)
 		if state := w.b.State(); state.Engaged || state.Pruned != 0 {
 			t.Errorf("the brake is %+v", state)
+		}
+	})
+}
+
+// TestAReleaseIsNotChangedByWhatWorkersDo: they take up what it has let go while it makes the rest due.
+func TestAReleaseIsNotChangedByWhatWorkersDo(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.unwant("", names(0, 12)...)
+		w.settle()
+		w.wantEngaged(12, "")
+		w.change(func() {
+			w.onTell = func(brake.State) { w.b.ForgetPrune(name(3)) }
+			w.due = nil
+		})
+		w.release()
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !slices.ContainsFunc(w.due, func(d due) bool { return d.key == name(3) }) {
+			t.Errorf("%s is not made due, only %v", name(3), w.due)
 		}
 	})
 }
