@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -118,4 +119,30 @@ func (b butLease) Event(object runtime.Object, eventtype, reason, message string
 	if reason != "LeaseWon" && reason != "LeaseLost" {
 		b.EventRecorder.Event(object, eventtype, reason, message)
 	}
+}
+
+// blocking is a recorder whose Event does not return until it is let go.
+type blocking chan struct{}
+
+func (b blocking) Event(runtime.Object, string, string, string) { <-b }
+
+// TestWorkDoesNotWaitForTheRecorder that hangs in the event of a lease won. It shows as a callback that hangs.
+func TestWorkDoesNotWaitForTheRecorder(t *testing.T) {
+	w := newWorld(t)
+	sites := w.sites()
+	recorder := make(blocking)
+	c, err := New("sites", sites, (&calls{}).reconciler(nil), WithEventRecorder(recorder), WithStuckAfter(time.Second))
+	must(t, err)
+	w.run(c)
+	t.Cleanup(func() { close(recorder) })
+	must(t, sites.Create(t.Context(), newSite("home", "one")))
+	eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	eventually(t, "it is degraded", func() bool {
+		for _, reason := range c.Stats().Degraded {
+			if strings.Contains(reason.Error(), "WithEventRecorder") {
+				return true
+			}
+		}
+		return false
+	})
 }

@@ -2,7 +2,7 @@ package telling
 
 import (
 	"context"
-	"sync"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/lease"
@@ -14,20 +14,31 @@ const (
 	reasonLost = "LeaseLost"
 )
 
+// stuckRecorder is how long the end of a term waits for events about it. A recorder that does not return shows as a
+// callback that is stuck.
+const stuckRecorder = time.Second
+
 // Terms returns lead with an event about the controller when a term begins, and one at once when the lease was lost,
 // which is when a term ends before ctx does. Each term has the same text, so that a lease that goes to and fro is one
-// event with a count.
+// event with a count. The work of a term does not wait for the recorder.
 func (e *Events) Terms(
 	ctx context.Context, identity string, lead func(context.Context, *lease.Term),
 ) func(context.Context, *lease.Term) {
 	return func(term context.Context, won *lease.Term) {
-		e.Self(EventNormal, reasonWon, identity+" holds the lease and works")
-		var led sync.WaitGroup
-		led.Go(func() { lead(term, won) }) // it returns only when the term is over
-		<-term.Done()
-		if ctx.Err() == nil {
-			e.Self(EventWarning, reasonLost, identity+" works no more: "+foreign.Message(context.Cause(term).Error()))
+		told := make(chan struct{})
+		go func() {
+			defer close(told)
+			e.Self(EventNormal, reasonWon, identity+" holds the lease and works")
+			<-term.Done()
+			if ctx.Err() == nil {
+				e.Self(EventWarning, reasonLost,
+					identity+" works no more: "+foreign.Message(context.Cause(term).Error()))
+			}
+		}()
+		lead(term, won) // it returns only when the term is over
+		select {
+		case <-told:
+		case <-time.After(stuckRecorder):
 		}
-		led.Wait()
 	}
 }
