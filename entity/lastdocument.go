@@ -13,10 +13,12 @@ import (
 
 // WholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
 // that T does not know. The LastDocument of a record is made so. Where those members have taken too much memory to be
-// kept in it (64 MiB for all documents together) they are missing; Records.LastDocumentLacks finds that out.
+// kept in it (64 MiB for all documents together), and in kinds with Config.SecretFields, they are missing;
+// Records.LastDocumentLacks finds that out.
 func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	document, err := c.DocumentOf(obj)
-	if err != nil || !c.codec.keeps || c.shared.oddities.count.Load() == 0 {
+	// Of a kind with secret fields a member that T does not know may be a secret, wrongly written or of another version.
+	if err != nil || !c.codec.keeps || c.codec.secrets != nil || c.shared.oddities.count.Load() == 0 {
 		return document, err
 	}
 	key, err := c.keys.of(obj)

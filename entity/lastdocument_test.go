@@ -97,8 +97,12 @@ func TestALastDocumentTellsWhatItLacks(t *testing.T) {
 		cfg := shops
 		cfg.SecretFields = []string{"spec.owner.name"}
 		client := newClient[*Shop](t, js, cfg)
-		put(t, js, "corner", `{"spec":{"title":"old"}}`)
-		wantLacks(t, client, recorded(t, client, "corner"), "secret")
+		put(t, js, "corner", `{"spec":{"title":"old","owner":{"nmae":"wrongly written"}}}`)
+		record := recorded(t, client, "corner")
+		wantLacks(t, client, record, "secret")
+		if strings.Contains(string(record.LastDocument), "wrongly") {
+			t.Errorf("the record has what may be a secret: %s", record.LastDocument)
+		}
 	})
 	t.Run("all of it", func(t *testing.T) {
 		t.Parallel()

@@ -37,8 +37,11 @@ func (e *Engine) Longest() (longest running.Run, all time.Duration) { return e.r
 // Looping counts the keys that wake themselves.
 func (e *Engine) Looping() int { return e.keys.Looping() }
 
-// Leads reports whether this replica works.
-func (e *Engine) Leads() bool { return e.leadership.leads.Load() }
+// Leads reports whether this replica works. After a pause of the process the clock tells first that it does not.
+func (e *Engine) Leads() bool {
+	won := e.leadership.won.Load()
+	return e.leadership.leads.Load() && (won == nil || !won.Over())
+}
 
 // Workers is how many keys are reconciled at once.
 func (e *Engine) Workers() int { return e.opts.Workers }

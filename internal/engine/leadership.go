@@ -5,15 +5,17 @@ import (
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/internal/causes"
+	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
 // leadership is whether this replica works, waits for the lease, or stops.
 type leadership struct {
-	leads    atomic.Bool            // a term has begun and is not over
-	stopping atomic.Bool            // the controller stops
-	holder   atomic.Pointer[string] // who held the lease when it was read last; nil: it was not read
+	leads    atomic.Bool                // a term has begun and has not ended
+	won      atomic.Pointer[lease.Term] // of that term; nil without a lease
+	stopping atomic.Bool                // the controller stops
+	holder   atomic.Pointer[string]     // who held the lease when it was read last; nil: it was not read
 
 	mu    sync.RWMutex
 	waits bool // for the lease, with warm caches

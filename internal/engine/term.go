@@ -58,6 +58,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	t := &lifecycle.Term{
 		Ctx: termCtx, RunCtx: runCtx, HandOut: handOut, Lease: won, Logger: logger, Began: time.Now(),
 	}
+	e.leadership.won.Store(won)
 	e.leadership.leads.Store(true)
 	for range e.opts.Workers {
 		loops.Go(func() { e.work(t) })
