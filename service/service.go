@@ -118,23 +118,28 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	defer nc.RemoveStatusListener(closed)
 	defer func() { err = errors.Join(err, s.drain(closed)) }()
 	s.lookAtRights(ctx)
-	var registered micro.Service
-	for {
-		next, err := s.register(ctx)
-		if err != nil {
-			return fmt.Errorf("service %q: %w", s.cfg.Name, err)
-		}
-		if registered != nil { // what it has taken, it answers
-			if err := registered.Stop(); err != nil && !nc.IsClosed() {
-				logger.Error(err, "The service cannot give up its earlier subscriptions")
+	all := &registrations{nc: nc}
+	for changed := true; ; {
+		if changed {
+			next, err := s.register(ctx)
+			if err != nil {
+				return fmt.Errorf("service %q: %w", s.cfg.Name, err)
 			}
+			all.add(next)
+			s.lookAtSubscriptions(ctx)
 		}
-		registered = next
-		s.lookAtSubscriptions(ctx)
+		all.settle(logger)
+		var again <-chan time.Time
+		if all.pending() {
+			again = time.After(lookAgain)
+		}
+		changed = false
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-again:
 		case <-s.changes:
+			changed = true
 		case <-closed:
 			return fmt.Errorf("service %q: its connection was closed: %w", s.cfg.Name,
 				errors.Join(nats.ErrConnectionClosed, nc.LastError()))
