@@ -205,8 +205,13 @@ func (s *Service) respondError(logger klog.Logger, req micro.Request, err error)
 	if err != nil {
 		return err
 	}
-	return req.Error(strconv.Itoa(told.Code), told.Description, data)
+	// The library tells whoever asks for STATS what it is given as the description. That is only for who asked here.
+	return req.Error(strconv.Itoa(told.Code), refusedOrFailed, data,
+		micro.WithHeaders(micro.Headers{micro.ErrorHeader: {told.Description}}))
 }
+
+// refusedOrFailed is what STATS says of the last error, beside its code.
+const refusedOrFailed = "refused or failed"
 
 // callerOf says who asks. A server tells that of requests that come from another account, by an import of the service;
 // who shares an account with the service can write what it likes into the header, but cannot name such a reply.

@@ -1,0 +1,35 @@
+package service
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nats-io/nats.go/micro"
+)
+
+// TestStatsTellNothingOfErrors: who may ask the library for STATS may be allowed nothing else.
+func TestStatsTellNothingOfErrors(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, c := w.sites()
+	w.put("sites", "bank.secret", `{"spec":{"title":"terminal"}}`)
+	w.eventually("it is parked", func() bool { return c.Explain("bank/secret").State == controller.StateParked })
+	e := refused(w, w.js.Conn(), "nagi.sites.act.reconcile", `{"key":"bank/secret"}`, 409)
+	if !strings.Contains(e.Description, "bank/secret") {
+		t.Errorf("who asks is told %q", e.Description)
+	}
+	msg, err := w.conn("pinger").Request("$SRV.STATS.nagi", nil, 10*time.Second)
+	w.must(err)
+	var stats micro.Stats
+	w.must(json.Unmarshal(msg.Data, &stats))
+	failed := 0
+	for _, endpoint := range stats.Endpoints {
+		failed += endpoint.NumErrors
+	}
+	if failed != 1 || strings.Contains(string(msg.Data), "secret") || strings.Contains(string(msg.Data), "parked") {
+		t.Errorf("%d errors: %s", failed, msg.Data)
+	}
+}
