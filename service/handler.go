@@ -22,7 +22,7 @@ const (
 	schemaVersion = "1"
 	// requestTimeout bounds what a request may take.
 	requestTimeout = 5 * time.Second
-	// restoreTimeout is for thousands of documents, of which each is read and written.
+	// restoreTimeout is for thousands of documents, of which each is read, and to restore them written.
 	restoreTimeout = 2 * time.Minute
 	// longestBody is more than any request needs, in bytes.
 	longestBody = 64 << 10
@@ -53,7 +53,7 @@ func verbs() []*verb {
 		{name: "explain", access: read, do: explainKey},
 		{name: "keys", access: read, do: listKeys},
 		{name: "brake-list", access: read, whole: true, do: listBrake},
-		{name: "brake-vanished", access: read, whole: true, do: listVanished},
+		{name: "brake-vanished", access: read, whole: true, do: listVanished, timeout: restoreTimeout},
 		{name: "reconcile", access: act, do: reconcile},
 		{name: "unpark", access: act, do: unpark},
 		{name: "resync", access: act, do: resync},
