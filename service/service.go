@@ -171,6 +171,12 @@ func (s *Service) register(ctx context.Context) (micro.Service, error) {
 	return svc, nil
 }
 
+// What waits for its turn at one endpoint: more is dropped, so that who sends much cannot fill the memory.
+const (
+	mostWaiting      = 256
+	mostWaitingBytes = 4 << 20
+)
+
 func (s *Service) addEndpoints(ctx context.Context, group micro.Group, c *served, v *verb) error {
 	subjects := map[string]bool{v.access + "." + v.name: false}
 	if !v.whole && c.primary.Config().Namespaced {
@@ -178,7 +184,8 @@ func (s *Service) addEndpoints(ctx context.Context, group micro.Group, c *served
 	}
 	for subject, confined := range subjects {
 		err := group.AddEndpoint(v.name, s.handler(ctx, c, v, confined), micro.WithEndpointSubject(subject),
-			micro.WithEndpointMetadata(map[string]string{"controller": c.name(), "access": v.access}))
+			micro.WithEndpointMetadata(map[string]string{"controller": c.name(), "access": v.access}),
+			micro.WithEndpointPendingLimits(mostWaiting, mostWaitingBytes))
 		if err != nil {
 			return fmt.Errorf("endpoint %s of controller %q: %w", subject, c.name(), err)
 		}
