@@ -1,7 +1,9 @@
 package service
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -31,5 +33,23 @@ func TestStatsTellNothingOfErrors(t *testing.T) {
 	}
 	if failed != 1 || strings.Contains(string(msg.Data), "secret") || strings.Contains(string(msg.Data), "parked") {
 		t.Errorf("%d errors: %s", failed, msg.Data)
+	}
+}
+
+// TestAPageThatIsNotCompleteIsNone: without Next it would pass for the last one.
+func TestAPageThatIsNotCompleteIsNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, c := w.sites()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, v := range verbs() {
+		if v.name != "keys" && v.name != "brake-list" {
+			continue
+		}
+		_, err := s.answer(ended, &request{served: c.served(), verb: v, room: 1 << 20})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", v.name, err)
+		}
 	}
 }
