@@ -117,7 +117,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	closed := nc.StatusChanged(nats.CLOSED)
 	defer nc.RemoveStatusListener(closed)
 	defer func() { err = errors.Join(err, s.drain(closed)) }()
-	s.lookAtRights(ctx)
+	left := s.look(ctx, looks{rights: true})
 	all := &registrations{nc: nc}
 	for changed := true; ; {
 		if changed {
@@ -126,11 +126,12 @@ func (s *Service) Run(ctx context.Context) (err error) {
 				return fmt.Errorf("service %q: %w", s.cfg.Name, err)
 			}
 			all.add(next)
-			s.lookAtSubscriptions(ctx)
+			left.subscriptions = true
 		}
+		left = s.look(ctx, left)
 		all.settle(logger)
 		var again <-chan time.Time
-		if all.pending() {
+		if all.pending() || left.pending() {
 			again = time.After(lookAgain)
 		}
 		changed = false
