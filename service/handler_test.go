@@ -53,3 +53,23 @@ func TestAPageThatIsNotCompleteIsNone(t *testing.T) {
 		}
 	}
 }
+
+// TestManyResyncsMakeOneEvent, so that those of the brake, which are about the controller too, are not left out by the
+// recorder; the log has each.
+func TestManyResyncsMakeOneEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	recorded := &events{}
+	w.sites(controller.WithEventRecorder(recorded))
+	for range 5 {
+		ask[Resynced](w, w.conn("shop"), "nagi.sites.act.resync.shop", "")
+	}
+	if n := strings.Count(recorded.String(), ReasonResync); n != 1 {
+		t.Errorf("%d events:\n%v", n, recorded)
+	}
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	if n := strings.Count(strings.Join(w.log.all, "\n"), "Done for a request"); n != 5 {
+		t.Errorf("%d lines in the log:\n%s", n, strings.Join(w.log.all, "\n"))
+	}
+}

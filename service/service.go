@@ -61,7 +61,7 @@ func (s *Service) Name() string { return "service " + s.cfg.Name }
 //
 // [controller.Controller.Permissions] then includes the right to write documents, for suspend and resume.
 func (s *Service) Controller() controller.Option {
-	c := &served{service: s}
+	c := &served{service: s, resyncs: rate.Sometimes{Interval: time.Minute}}
 	return func(o *engine.Options) error {
 		if s.started.Load() {
 			return errors.New("service.Controller: the service runs already: make all controllers before")
