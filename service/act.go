@@ -29,15 +29,26 @@ type Done struct {
 	Changed bool `json:"changed"`
 }
 
-// did notes in the log and as an event that something was done for a request; key is "" for the controller.
+// did notes in the log and as an event that something was done for a request; key is "" for the controller. Recorders
+// take few events about one object, and those of the brake are about the controller, too: so of resyncs, which many may
+// ask for, there is one event a minute.
 func (r *request) did(ctx context.Context, key, reason, what string) {
 	message := fmt.Sprintf("%s, as %s asked over the services API", what, r.from)
 	klog.FromContext(ctx).Info("Done for a request", "key", key, "what", what, "from", r.from)
+	if reason == ReasonResync && !r.mayTellOfResync() {
+		return
+	}
 	if key == "" {
 		r.engine.Events().Self(telling.EventNormal, reason, message)
 		return
 	}
 	r.engine.Events().Primary(key, telling.EventNormal, reason, message)
+}
+
+// mayTellOfResync reports whether the last event of a resync is long ago.
+func (c *served) mayTellOfResync() (may bool) {
+	c.resyncs.Do(func() { may = true })
+	return may
 }
 
 // useless says why to enqueue a key would do nothing, by its state.

@@ -56,7 +56,7 @@ func (r *request) pageOf() (of BrakeListRequest, err error) {
 	return of, r.decode(&of)
 }
 
-func listBrake(_ context.Context, r *request) (any, error) {
+func listBrake(ctx context.Context, r *request) (any, error) {
 	of, err := r.pageOf()
 	if err != nil {
 		return nil, err
@@ -66,12 +66,15 @@ func listBrake(_ context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for e := range r.engine.Explainer().Each(of.After, controller.StateHeld) {
+	for e := range r.engine.Explainer().Within(ctx, "", of.After, controller.StateHeld) {
 		if !p.fits(e.Key) {
 			answer.Next, err = r.next(len(answer.Keys), func() string { return answer.Keys[len(answer.Keys)-1] })
 			break
 		}
 		answer.Keys = append(answer.Keys, e.Key)
+	}
+	if answer.Next == "" && err == nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("the keys were not all looked at: %w", ctx.Err())
 	}
 	return answer, err
 }

@@ -22,7 +22,7 @@ const (
 	schemaVersion = "1"
 	// requestTimeout bounds what a request may take.
 	requestTimeout = 5 * time.Second
-	// restoreTimeout is for thousands of documents, of which each is read and written.
+	// restoreTimeout is for thousands of documents, of which each is read, and to restore them written.
 	restoreTimeout = 2 * time.Minute
 	// longestBody is more than any request needs, in bytes.
 	longestBody = 64 << 10
@@ -53,7 +53,7 @@ func verbs() []*verb {
 		{name: "explain", access: read, do: explainKey},
 		{name: "keys", access: read, do: listKeys},
 		{name: "brake-list", access: read, whole: true, do: listBrake},
-		{name: "brake-vanished", access: read, whole: true, do: listVanished},
+		{name: "brake-vanished", access: read, whole: true, do: listVanished, timeout: restoreTimeout},
 		{name: "reconcile", access: act, do: reconcile},
 		{name: "unpark", access: act, do: unpark},
 		{name: "resync", access: act, do: resync},
@@ -205,8 +205,13 @@ func (s *Service) respondError(logger klog.Logger, req micro.Request, err error)
 	if err != nil {
 		return err
 	}
-	return req.Error(strconv.Itoa(told.Code), told.Description, data)
+	// The library tells whoever asks for STATS what it is given as the description. That is only for who asked here.
+	return req.Error(strconv.Itoa(told.Code), refusedOrFailed, data,
+		micro.WithHeaders(micro.Headers{micro.ErrorHeader: {told.Description}}))
 }
+
+// refusedOrFailed is what STATS says of the last error, beside its code.
+const refusedOrFailed = "refused or failed"
 
 // callerOf says who asks. A server tells that of requests that come from another account, by an import of the service;
 // who shares an account with the service can write what it likes into the header, but cannot name such a reply.

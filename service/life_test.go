@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -232,5 +233,31 @@ func TestTheUserIsNamedWhereTheServerTells(t *testing.T) {
 	refused(w, shop, "nagi.sites.act.reconcile.shop", `{}`, 400)
 	if after := fmt.Sprint(recorded); after != before {
 		t.Errorf("it was done: %v", after)
+	}
+}
+
+// TestRequestsThatWaitAreFew: who sends many does not fill the memory.
+func TestRequestsThatWaitAreFew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, c := w.sites()
+	v := &vanishing{listings: make(chan struct{})}
+	c.served().restorer = v
+	const sent = 2000
+	var answered atomic.Int64
+	nc := w.conn("admin")
+	inbox := nc.NewInbox()
+	_, err := nc.Subscribe(inbox, func(*nats.Msg) { answered.Add(1) })
+	w.must(err)
+	before := s.cfg.Conn.Stats().InMsgs
+	for range sent {
+		w.must(nc.PublishRequest("nagi.sites.read.brake-vanished", inbox, nil))
+	}
+	w.eventually("all have arrived", func() bool { return s.cfg.Conn.Stats().InMsgs-before >= sent })
+	close(v.listings)
+	w.answers("nagi.sites.read.brake-vanished") // after those before it
+	w.must(nc.Flush())
+	if n := answered.Load(); n == 0 || n > 300 {
+		t.Errorf("%d of %d are answered", n, sent)
 	}
 }

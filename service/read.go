@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -126,7 +127,7 @@ const (
 	longestPage = 1000
 )
 
-func listKeys(_ context.Context, r *request) (any, error) {
+func listKeys(ctx context.Context, r *request) (any, error) {
 	var of KeysRequest
 	if err := r.decode(&of); err != nil {
 		return nil, err
@@ -141,10 +142,7 @@ func listKeys(_ context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	answer := &Keys{Keys: []controller.Explanation{}}
-	for e := range r.engine.Explainer().Each(max(of.After, r.prefix()), of.States...) {
-		if !r.has(e.Key) {
-			break // they are in the order of the alphabet
-		}
+	for e := range r.engine.Explainer().Within(ctx, r.prefix(), of.After, of.States...) {
 		if r.confined && !r.engine.WellFormed(e.Key) {
 			continue // it only looks as if it were in the namespace
 		}
@@ -158,6 +156,9 @@ func listKeys(_ context.Context, r *request) (any, error) {
 			p.fits(&e)
 		}
 		answer.Keys = append(answer.Keys, e)
+	}
+	if answer.Next == "" && ctx.Err() != nil {
+		return nil, fmt.Errorf("the keys were not all looked at: %w", ctx.Err())
 	}
 	return answer, nil
 }

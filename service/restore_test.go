@@ -1,9 +1,12 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 )
@@ -32,5 +35,29 @@ func TestVanishedDocumentsComeBack(t *testing.T) {
 	w.eventually("the brake goes off", func() bool { return !c.Stats().Brake.Engaged })
 	if value := w.value("sites", "shop.s000"); !strings.Contains(value, `"name":"s000"`) {
 		t.Errorf("it came back as %s", value)
+	}
+}
+
+// deadlines is a Restorer that notes how long it may take.
+type deadlines struct{ listing atomic.Int64 }
+
+func (d *deadlines) ListVanished(ctx context.Context) ([]Vanished, error) {
+	until, _ := ctx.Deadline()
+	d.listing.Store(int64(time.Until(until)))
+	return nil, nil
+}
+
+func (d *deadlines) RestoreVanished(context.Context, string, int) (int, error) { return 0, nil }
+
+// TestToListWhatVanishedMayTakeLong: of each document there is something to read.
+func TestToListWhatVanishedMayTakeLong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, c := w.sites()
+	d := &deadlines{}
+	c.served().restorer = d
+	ask[BrakeVanished](w, w.js.Conn(), "nagi.sites.read.brake-vanished", "")
+	if given := time.Duration(d.listing.Load()); given < time.Minute {
+		t.Errorf("it is given %v", given)
 	}
 }

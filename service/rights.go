@@ -10,23 +10,46 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// looks is what is left to look at, of what the server lets the service do. That takes a server that is there.
+type looks struct{ rights, subscriptions bool }
+
+func (l looks) pending() bool { return l.rights || l.subscriptions }
+
+// look looks at what is left, if the server is there. The subscriptions come first: the server's last word is kept.
+func (s *Service) look(ctx context.Context, left looks) looks {
+	if left.subscriptions {
+		left.subscriptions = !s.lookAtSubscriptions(ctx)
+	}
+	if left.rights {
+		left.rights = !s.lookAtRights(ctx)
+	}
+	return left
+}
+
 // lookAtRights warns of a connection that may publish elsewhere than to inboxes: the library answers PING, INFO and
 // STATS to whatever subject is named. It sends a message to nobody, which the server should refuse.
-func (s *Service) lookAtRights(ctx context.Context) {
+func (s *Service) lookAtRights(ctx context.Context) (looked bool) {
 	probe := s.cfg.Prefix + ".probe." + nuid.Next()
-	if s.cfg.Conn.Publish(probe, nil) != nil || !s.flushed(ctx) || s.denied(" for Publish to ", probe) {
-		return
+	if !s.cfg.Conn.IsConnected() || s.cfg.Conn.Publish(probe, nil) != nil || !s.flushed(ctx) {
+		return false
 	}
-	s.tell(ctx, "The user of the service's connection may publish to other subjects than inboxes: who may ask the "+
-		"services API can have answers written anywhere, to a bucket for instance. Confine the user")
+	if !s.denied(" for Publish to ", probe) {
+		s.tell(ctx, "The user of the service's connection may publish to other subjects than inboxes: who may ask the "+
+			"services API can have answers written anywhere, to a bucket for instance. Confine the user")
+	}
+	return true
 }
 
 // lookAtSubscriptions tells of one that the server refuses: nobody else would.
-func (s *Service) lookAtSubscriptions(ctx context.Context) {
-	if s.flushed(ctx) && s.denied(" for Subscription to ", "") {
+func (s *Service) lookAtSubscriptions(ctx context.Context) (looked bool) {
+	if !s.flushed(ctx) {
+		return false
+	}
+	if s.denied(" for Subscription to ", "") {
 		s.tell(ctx, "The server refuses subscriptions of the service, so some requests are not answered. Grant the "+
 			"user what is missing: "+s.cfg.Conn.LastError().Error())
 	}
+	return true
 }
 
 func (s *Service) tell(ctx context.Context, what string) {

@@ -265,3 +265,19 @@ func TestADeniedSubscriptionIsTold(t *testing.T) {
 	w.run(w.service(func(c *Config) { c.Conn = w.conn("pinger") }))
 	w.eventually("it is told", func() bool { return w.log.have("refuses subscriptions of the service") })
 }
+
+// TestRightsAreLookedAtWhenTheServerComes, if it was away at the start.
+func TestRightsAreLookedAtWhenTheServerComes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	open := w.service(func(c *Config) { c.Conn = w.conn("admin") })
+	denied := w.service(func(c *Config) { c.Conn = w.conn("pinger") })
+	w.srv.Stop()
+	w.eventually("it is noticed", func() bool { return !open.cfg.Conn.IsConnected() && !denied.cfg.Conn.IsConnected() })
+	w.run(open)
+	w.run(denied)
+	time.Sleep(2 * lookAgain)
+	w.must(w.srv.Start())
+	w.eventually("it warns", func() bool { return w.log.have("may publish to other subjects than inboxes") })
+	w.eventually("it is told", func() bool { return w.log.have("refuses subscriptions of the service") })
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/time/rate"
 )
 
 // served is one controller of a service. It implements engine.Beside.
@@ -20,7 +21,8 @@ type served struct {
 	engine   *engine.Engine
 	primary  primary
 	stats    func() controller.Stats
-	restorer Restorer // nil if the controller is none
+	restorer Restorer       // nil if the controller is none
+	resyncs  rate.Sometimes // how often there is an event of a resync
 }
 
 // primary is what is needed of the source of a controller's primaries.

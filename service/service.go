@@ -61,7 +61,7 @@ func (s *Service) Name() string { return "service " + s.cfg.Name }
 //
 // [controller.Controller.Permissions] then includes the right to write documents, for suspend and resume.
 func (s *Service) Controller() controller.Option {
-	c := &served{service: s}
+	c := &served{service: s, resyncs: rate.Sometimes{Interval: time.Minute}}
 	return func(o *engine.Options) error {
 		if s.started.Load() {
 			return errors.New("service.Controller: the service runs already: make all controllers before")
@@ -117,24 +117,30 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	closed := nc.StatusChanged(nats.CLOSED)
 	defer nc.RemoveStatusListener(closed)
 	defer func() { err = errors.Join(err, s.drain(closed)) }()
-	s.lookAtRights(ctx)
-	var registered micro.Service
-	for {
-		next, err := s.register(ctx)
-		if err != nil {
-			return fmt.Errorf("service %q: %w", s.cfg.Name, err)
-		}
-		if registered != nil { // what it has taken, it answers
-			if err := registered.Stop(); err != nil && !nc.IsClosed() {
-				logger.Error(err, "The service cannot give up its earlier subscriptions")
+	left := s.look(ctx, looks{rights: true})
+	all := &registrations{nc: nc}
+	for changed := true; ; {
+		if changed {
+			next, err := s.register(ctx)
+			if err != nil {
+				return fmt.Errorf("service %q: %w", s.cfg.Name, err)
 			}
+			all.add(next)
+			left.subscriptions = true
 		}
-		registered = next
-		s.lookAtSubscriptions(ctx)
+		left = s.look(ctx, left)
+		all.settle(logger)
+		var again <-chan time.Time
+		if all.pending() || left.pending() {
+			again = time.After(lookAgain)
+		}
+		changed = false
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-again:
 		case <-s.changes:
+			changed = true
 		case <-closed:
 			return fmt.Errorf("service %q: its connection was closed: %w", s.cfg.Name,
 				errors.Join(nats.ErrConnectionClosed, nc.LastError()))
@@ -166,6 +172,12 @@ func (s *Service) register(ctx context.Context) (micro.Service, error) {
 	return svc, nil
 }
 
+// What waits for its turn at one endpoint: more is dropped, so that who sends much cannot fill the memory.
+const (
+	mostWaiting      = 256
+	mostWaitingBytes = 4 << 20
+)
+
 func (s *Service) addEndpoints(ctx context.Context, group micro.Group, c *served, v *verb) error {
 	subjects := map[string]bool{v.access + "." + v.name: false}
 	if !v.whole && c.primary.Config().Namespaced {
@@ -173,7 +185,8 @@ func (s *Service) addEndpoints(ctx context.Context, group micro.Group, c *served
 	}
 	for subject, confined := range subjects {
 		err := group.AddEndpoint(v.name, s.handler(ctx, c, v, confined), micro.WithEndpointSubject(subject),
-			micro.WithEndpointMetadata(map[string]string{"controller": c.name(), "access": v.access}))
+			micro.WithEndpointMetadata(map[string]string{"controller": c.name(), "access": v.access}),
+			micro.WithEndpointPendingLimits(mostWaiting, mostWaitingBytes))
 		if err != nil {
 			return fmt.Errorf("endpoint %s of controller %q: %w", subject, c.name(), err)
 		}

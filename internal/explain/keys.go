@@ -2,8 +2,10 @@ package explain
 
 import (
 	"cmp"
+	"context"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/foreign"
@@ -14,11 +16,20 @@ import (
 // all that are known, malformed ones among them. It holds no lock while it iterates, and each key is explained when its
 // turn comes: one that came later is missing, and one that has left the state meanwhile is left out.
 func (x *Explainer) Each(after string, states ...State) iter.Seq[Explanation] {
+	return x.Within(context.Background(), "", after, states...)
+}
+
+// Within is Each for the keys that begin with a prefix, and no others are explained. It stops when ctx has ended, which
+// may be before anything was found.
+func (x *Explainer) Within(ctx context.Context, prefix, after string, states ...State) iter.Seq[Explanation] {
 	return func(yield func(Explanation) bool) {
 		keys, malformed := x.shown(x.candidates(states))
-		keys = slices.DeleteFunc(keys, func(key string) bool { return key <= after })
+		keys = slices.DeleteFunc(keys, func(key string) bool { return key <= after || !strings.HasPrefix(key, prefix) })
 		slices.Sort(keys)
 		for _, key := range slices.Compact(keys) {
+			if ctx.Err() != nil {
+				return
+			}
 			e := x.Explain(cmp.Or(malformed[key], key))
 			if (len(states) == 0 && e.State != Unknown || slices.Contains(states, e.State)) && !yield(e) {
 				return

@@ -111,6 +111,39 @@ func TestManyKeysAreExplainedWithoutALock(t *testing.T) {
 	}
 }
 
+// TestOnlyWhatMayBeSeenIsExplained, however rare the state is; and nothing for somebody who has gone.
+func TestOnlyWhatMayBeSeenIsExplained(t *testing.T) {
+	d := &documents{}
+	x := explainer(t, d)
+	for i := range 1000 {
+		d.keys = append(d.keys, fmt.Sprintf("bank/%03d", i), fmt.Sprintf("zoo/%03d", i))
+	}
+	d.keys = append(d.keys, "shop/a", "shop/b", "shop")
+	looks := 0
+	d.meanwhile = func() { looks++ }
+	for e := range x.Within(t.Context(), "shop/", "", Parked, Calm) {
+		if !strings.HasPrefix(e.Key, "shop/") {
+			t.Errorf("%s is in no shop", e.Key)
+		}
+	}
+	if looks != 2*2 {
+		t.Errorf("%d looks at two keys", looks)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	looks = 0
+	d.meanwhile = func() {
+		looks++
+		cancel()
+	}
+	for e := range x.Within(ctx, "", "", Suspended) {
+		t.Errorf("%s is suspended", e.Key)
+	}
+	if looks != 2 {
+		t.Errorf("%d looks for somebody who has gone", looks)
+	}
+}
+
 // TestKeysAreLookedForWhereTheyCanBe: a key that waits in the table alone is found by its state.
 func TestKeysAreLookedForWhereTheyCanBe(t *testing.T) {
 	x := explainer(t, &documents{keys: []string{"api", "calm"}})

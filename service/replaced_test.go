@@ -1,0 +1,100 @@
+package service
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+	"k8s.io/klog/v2"
+)
+
+// standby is a service that runs, with a controller that does not: it answers "about" alone.
+func (w *world) standby() *Service {
+	w.Helper()
+	s := w.service()
+	w.controller("sites", s, sitesConfig)
+	w.run(s)
+	w.answers("nagi.sites.read.about")
+	return s
+}
+
+// allAnswered sends requests, of which each is answered.
+func (w *world) allAnswered(subject string) {
+	w.Helper()
+	const requests = 20
+	lost := 0
+	nc := w.conn("admin")
+	for range requests {
+		if _, err := nc.Request(subject, nil, 250*time.Millisecond); err != nil {
+			lost++
+		}
+	}
+	if lost > 0 {
+		w.Errorf("%d of %d requests to %s are not answered", lost, requests, subject)
+	}
+}
+
+// TestATermThatEndsInAnOutageLosesNoRequests: the server must not keep subscriptions that the service has given up.
+func TestATermThatEndsInAnOutageLosesNoRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.standby()
+	nc := s.cfg.Conn
+	w.srv.Stop()
+	w.eventually("it is noticed", func() bool { return !nc.IsConnected() })
+	subscriptions := nc.NumSubscriptions()
+	s.changed()
+	w.eventually("it subscribes anew", func() bool { return nc.NumSubscriptions() > subscriptions })
+	time.Sleep(500 * time.Millisecond)
+	w.must(w.srv.Start())
+	w.eventually("it gives up what it had", func() bool {
+		return nc.IsConnected() && nc.NumSubscriptions() <= subscriptions
+	})
+	w.eventually("the service answers", func() bool {
+		_, err := w.js.Conn().Request("nagi.sites.read.about", nil, time.Second)
+		return err == nil
+	})
+	time.Sleep(200 * time.Millisecond) // what is to be done about the subscriptions is done
+	w.allAnswered("nagi.sites.read.about")
+}
+
+// TestAServiceThatIsStillAnsweringIsForgotten, though the connection is lost between its stop and its answer.
+func TestAServiceThatIsStillAnsweringIsForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nc := w.conn("admin")
+	logger := klog.New(w.log.logger().GetSink())
+	taken, answer := make(chan struct{}, 1), make(chan struct{})
+	all := &registrations{nc: nc}
+	register := func(answer func()) {
+		svc, err := micro.AddService(nc, micro.Config{Name: "nagi", Version: DefaultVersion})
+		w.must(err)
+		w.must(svc.AddEndpoint("about", micro.HandlerFunc(func(req micro.Request) {
+			answer()
+			_ = req.Respond(nil)
+		})))
+		all.add(svc)
+		all.settle(logger)
+	}
+	register(func() {
+		taken <- struct{}{}
+		<-answer
+	})
+	go func() { _, _ = w.js.Conn().Request("about", nil, 10*time.Second) }()
+	<-taken
+	register(func() {})
+	w.must(nc.ForceReconnect())
+	w.eventually("it is back", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 1 })
+	all.settle(logger)
+	if !all.pending() {
+		t.Error("it does not wait for the answer")
+	}
+	close(answer)
+	w.eventually("it is given up", func() bool {
+		all.settle(logger)
+		return !all.pending()
+	})
+	w.eventually("the connection is made anew", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 2 })
+	w.must(nc.Flush())
+	w.allAnswered("about")
+}
