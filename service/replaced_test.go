@@ -75,6 +75,7 @@ func TestAServiceThatIsStillAnsweringIsForgotten(t *testing.T) {
 		})))
 		all.add(svc)
 		all.settle(logger)
+		w.must(nc.Flush())
 	}
 	register(func() {
 		taken <- struct{}{}
