@@ -6,6 +6,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -29,7 +30,11 @@ func ExampleWithOwnerProof() {
 		func(ctx context.Context, req controller.Request) (controller.Result, error) {
 			page := &Page{ObjectMeta: metav1.ObjectMeta{Name: req.Key}, Spec: pageSpec{Text: "welcome"}}
 			c.SetProvenOwner(page, req.Key, controller.ProofOfBucket("pages"))
-			return controller.Result{}, pages.Create(ctx, page)
+			err := pages.Create(ctx, page)
+			if apierrors.IsAlreadyExists(err) { // the event of the page makes the site due once more
+				err = nil
+			}
+			return controller.Result{}, err
 		}), controller.Owns(pages), controller.WithOwnerProof(secret))
 	check(err)
 	done := make(chan error, 1)
