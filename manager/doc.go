@@ -1,5 +1,5 @@
 // Package manager runs several controllers in one process, over one connection to NATS and shared caches. With it the
-// main of a production controller is twenty lines:
+// main of a production controller is some twenty lines:
 //
 //	func main() {
 //		ctx, cancel := controller.SignalContext(context.Background())

@@ -36,6 +36,7 @@ type Error struct {
 	Restorable *int `json:"restorable,omitempty"`
 }
 
+// Error implements error: the code and the description.
 func (e *Error) Error() string { return strconv.Itoa(e.Code) + ": " + e.Description }
 
 func refuse(code int, format string, args ...any) *Error {

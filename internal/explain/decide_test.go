@@ -24,7 +24,8 @@ var (
 	fails   = keytable.State{Failures: 1, Trouble: keytable.Trouble{Error: "no rights"}}
 )
 
-// TestOfSeveralThingsTheStateIsTheOneThatDecides. Those that need nothing but a server are tested in package controller.
+// TestOfSeveralThingsTheStateIsTheOneThatDecides. Those that need nothing but a server are tested in package
+// controller.
 func TestOfSeveralThingsTheStateIsTheOneThatDecides(t *testing.T) {
 	parked := keytable.State{Parked: &keytable.Parked{Presence: source.Present, Object: present.Object}}
 	invalid := source.View{Presence: source.Invalid, Refused: 6, Object: present.Object}
