@@ -12,12 +12,13 @@ import (
 type Observer = attempts.Observer
 
 // Beginning is a reconcile that is about to begin, Ending one that has ended. Cause is a write that made the key due,
-// of which a CauseTaker is told.
+// of which a CauseTaker is told. A RunObserver is told of Run.
 type (
-	Beginning  = attempts.Beginning
-	Ending     = attempts.Ending
-	Cause      = attempts.Cause
-	CauseTaker = attempts.CauseTaker
+	Beginning   = attempts.Beginning
+	Ending      = attempts.Ending
+	Cause       = attempts.Cause
+	CauseTaker  = attempts.CauseTaker
+	RunObserver = attempts.RunObserver
 )
 
 // Attacher is an Observer that New tells whom it observes: the controller's name, and how to read its Stats.

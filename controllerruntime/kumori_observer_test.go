@@ -36,10 +36,18 @@ func (o *watcher) seen() (stats []func() controller.Stats, ended int) {
 	return o.stats, o.ended
 }
 
-// tracing is a watcher that wants to know causes.
-type tracing struct{ watcher }
+// tracing is a watcher that wants to know causes, and of Run.
+type tracing struct {
+	watcher
+	runs int
+}
 
 func (*tracing) TakesCauses() bool { return true }
+
+func (o *tracing) BeginRun(ctx context.Context) context.Context {
+	o.runs++
+	return ctx
+}
 
 // TestKumoriAttachesAnObserverOnce, to the engine that runs, though each call of WithOptions makes another one.
 func TestKumoriAttachesAnObserverOnce(t *testing.T) {
@@ -66,6 +74,9 @@ func TestKumoriAttachesAnObserverOnce(t *testing.T) {
 		}
 	}
 	r.halt()
+	if causes.runs != 1 {
+		t.Errorf("it was told %d times that Run begins", causes.runs)
+	}
 	if stats, _ := plain.seen(); !stats[0]().Ended {
 		t.Error("it does not say that it has ended")
 	}

@@ -1,6 +1,7 @@
 package controllerruntime
 
 import (
+	"context"
 	"slices"
 
 	"github.com/nagi-runtime/nagi/controller"
@@ -18,12 +19,25 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) attachLater(o *en
 			continue
 		}
 		r.attachers = append(r.attachers, attacher)
-		if taker, ok := observer.(controller.CauseTaker); ok {
-			o.Observers[i] = struct{ controller.CauseTaker }{taker}
-		} else {
-			o.Observers[i] = struct{ controller.Observer }{observer}
-		}
+		o.Observers[i] = unattached{observer}
 	}
+}
+
+// unattached is an observer that is an Attacher no more, and all else that it was.
+type unattached struct{ controller.Observer }
+
+// TakesCauses implements controller.CauseTaker.
+func (u unattached) TakesCauses() bool {
+	taker, ok := u.Observer.(controller.CauseTaker)
+	return ok && taker.TakesCauses()
+}
+
+// BeginRun implements controller.RunObserver.
+func (u unattached) BeginRun(ctx context.Context) context.Context {
+	if o, ok := u.Observer.(controller.RunObserver); ok {
+		return o.BeginRun(ctx)
+	}
+	return ctx
 }
 
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) attach() {

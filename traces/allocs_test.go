@@ -12,7 +12,7 @@ import (
 
 // TestAllocationsOfAReconcileThatIsNotRecorded: what the SDK needs to tell whether it is, and no attributes.
 func TestAllocationsOfAReconcileThatIsNotRecorded(t *testing.T) {
-	tracer := New(sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())))
+	tracer := New(sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())), UncausedPerSecond(-1))
 	begin := controller.Beginning{Controller: "sites", Kind: "Site", Key: "home", Attempt: 1}
 	got := testing.AllocsPerRun(1000, func() {
 		tracer.End(tracer.Begin(context.Background(), begin), controller.Ending{Key: "home", Attempt: 1})

@@ -2,17 +2,50 @@ package traces
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 )
 
-// OnlyCaused makes spans only of reconciles that a traced write caused, and of what these write. The others, such as
-// those of a resync, of a start, or of documents that somebody writes without a trace, have none: a controller with
-// many keys then does not begin a trace for each of them, and asks no sampler.
-func OnlyCaused() Option { return func(t *Tracer) { t.onlyCaused = true } }
+// uncausedPerSecond is the default of UncausedPerSecond. A processor that hands spans to an exporter in batches holds
+// 2,048 by default, and a reconcile has a few: it writes.
+const uncausedPerSecond = 100
 
-// untraced is the context of a reconcile without a span. A span around Controller.Run is none of its own.
-func untraced(ctx context.Context) context.Context {
+// UncausedPerSecond is how many reconciles of a second may begin a trace though no traced write caused them, such as
+// those of a start, of a resync, or of documents that are written without a trace. 0: none of them does; less: all of
+// them do. Without this option it is 100, so that a controller with a million keys does not begin a million traces when
+// it starts. The sampler decides about those that begin: where it takes few of them, say more here.
+func UncausedPerSecond(n int) Option {
+	return func(t *Tracer) {
+		t.uncaused = nil
+		if n >= 0 {
+			t.uncaused = &perSecond{most: int64(n)}
+		}
+	}
+}
+
+// perSecond lets so many pass in each second. Nobody waits for another, since all workers of a process ask it.
+type perSecond struct {
+	most   int64
+	second atomic.Int64
+	passed atomic.Int64
+}
+
+// passes reports whether one more may pass; a nil perSecond lets all pass.
+func (p *perSecond) passes(now time.Time) bool {
+	if p == nil {
+		return true
+	}
+	if second, last := now.Unix(), p.second.Load(); second != last && p.second.CompareAndSwap(last, second) {
+		p.passed.Store(0)
+	}
+	return p.passed.Load() < p.most && p.passed.Add(1) <= p.most
+}
+
+// BeginRun implements controller.RunObserver. What a controller does is not in a span that is around its Run: that
+// would be a trace without an end.
+func (*Tracer) BeginRun(ctx context.Context) context.Context {
 	if trace.SpanContextFromContext(ctx).HasTraceID() {
 		return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 	}

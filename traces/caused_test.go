@@ -3,18 +3,20 @@ package traces_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/traces"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestOnlyCausedMakesSpansOfWhatTracedWritesCause, and of nothing else: also not of what a reconcile without a span
-// writes, and not in a span around Controller.Run.
-func TestOnlyCausedMakesSpansOfWhatTracedWritesCause(t *testing.T) {
-	w := newWorld(t, sdktrace.AlwaysSample(), traces.OnlyCaused())
+// TestWithoutUncausedOnlyWhatTracedWritesCauseHasSpans: also not what a reconcile without a span writes, and nothing is
+// in a span around Controller.Run, such as the records that are there before the first reconciles.
+func TestWithoutUncausedOnlyWhatTracedWritesCauseHasSpans(t *testing.T) {
+	w := newWorld(t, sdktrace.AlwaysSample(), traces.UncausedPerSecond(0))
 	sites, pages := w.client("Site"), w.client("Page")
 	around, span := w.provider.Tracer("user").Start(t.Context(), "around Run")
 	c, err := controller.New("site", sites, makes(sites, pages), controller.WithObserver(w.tracer))
@@ -38,9 +40,7 @@ func TestOnlyCausedMakesSpansOfWhatTracedWritesCause(t *testing.T) {
 	}
 	put(t.Context(), "quiet")
 	for _, s := range w.spans.GetSpans() {
-		if s.Name != "put Site record" { // the record before the first reconcile is written in the span around Run
-			t.Errorf("span %q of a put without a trace", s.Name)
-		}
+		t.Errorf("span %q of a put without a trace", s.Name)
 	}
 	user := w.inSpan("user", func(ctx context.Context) { put(ctx, "traced") })
 	span.End()
@@ -55,5 +55,41 @@ func TestOnlyCausedMakesSpansOfWhatTracedWritesCause(t *testing.T) {
 		if names[name] != 1 {
 			t.Errorf("%d spans %q, want one; all: %v", names[name], name, names)
 		}
+	}
+}
+
+// TestUncausedReconcilesBeginNoMoreTracesThanTheyMay: the first of a second begin one, and again in the next; one that
+// a traced write caused is not counted.
+func TestUncausedReconcilesBeginNoMoreTracesThanTheyMay(t *testing.T) {
+	for _, c := range []struct {
+		opts []traces.Option
+		of   [2]int // 1000 reconciles in a moment, and again a second later
+	}{
+		{nil, [2]int{100, 100}},
+		{[]traces.Option{traces.UncausedPerSecond(3)}, [2]int{3, 3}},
+		{[]traces.Option{traces.UncausedPerSecond(0)}, [2]int{0, 0}},
+		{[]traces.Option{traces.UncausedPerSecond(-1)}, [2]int{1000, 1000}},
+	} {
+		spans := tracetest.NewInMemoryExporter()
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+		tracer := traces.New(provider, c.opts...)
+		now := time.Now()
+		for second, want := range c.of {
+			spans.Reset()
+			at := now.Add(time.Duration(second) * time.Second)
+			for range 1000 {
+				tracer.End(tracer.Begin(t.Context(), controller.Beginning{Kind: "Site", At: at}), controller.Ending{})
+			}
+			if got := len(spans.GetSpans()); got != want {
+				t.Errorf("%d options: %d spans in second %d, want %d", len(c.opts), got, second, want)
+			}
+			tracer.End(tracer.Begin(t.Context(), controller.Beginning{Kind: "Site", At: at, Causes: []controller.Cause{
+				{TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+			}}), controller.Ending{})
+			if got := len(spans.GetSpans()); got != want+1 {
+				t.Errorf("%d options: a reconcile that a traced write caused has no span", len(c.opts))
+			}
+		}
+		must(t, provider.Shutdown(t.Context()))
 	}
 }

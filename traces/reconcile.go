@@ -29,8 +29,8 @@ const (
 // else is told only of a span that is recorded: most are not, and then nothing here costs as much as the attributes.
 func (t *Tracer) Begin(ctx context.Context, b controller.Beginning) context.Context {
 	links, newest := linksTo(b.Causes)
-	if t.onlyCaused && len(links) == 0 {
-		return untraced(ctx)
+	if len(links) == 0 && !t.uncaused.passes(b.At) {
+		return ctx
 	}
 	opts := started
 	if len(links) > 0 {
@@ -38,7 +38,7 @@ func (t *Tracer) Begin(ctx context.Context, b controller.Beginning) context.Cont
 	}
 	if parent := t.parentIn(newest); parent.HasTraceID() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
-	} else if trace.SpanContextFromContext(ctx).HasTraceID() { // a span around Controller.Run is no parent
+	} else if trace.SpanContextFromContext(ctx).HasTraceID() { // that of another observer is no parent
 		opts = append(opts[:len(opts):len(opts)], trace.WithNewRoot())
 	}
 	ctx, span := t.tracer.Start(ctx, "reconcile "+b.Kind, opts...)
@@ -49,7 +49,13 @@ func (t *Tracer) Begin(ctx context.Context, b controller.Beginning) context.Cont
 			attrWait.Float64(b.Waited.Seconds()), attrCauses.Int(len(b.Causes)+b.MoreCauses),
 		)
 	}
-	return ctx
+	return &inSpan{ctx, span}
+}
+
+// inSpan is the context of a reconcile that has a span.
+type inSpan struct {
+	context.Context
+	span trace.Span
 }
 
 // started are the options of each span of a reconcile.
@@ -70,9 +76,13 @@ func linksTo(causes []controller.Cause) (links []trace.Link, newest trace.SpanCo
 	return links, newest
 }
 
-// End implements controller.Observer. It ends the span.
+// End implements controller.Observer. It ends the span, if the reconcile has one.
 func (t *Tracer) End(ctx context.Context, e controller.Ending) {
-	span := trace.SpanFromContext(ctx)
+	in, ok := ctx.(*inSpan)
+	if !ok {
+		return
+	}
+	span := in.span
 	defer span.End()
 	if !span.IsRecording() {
 		return

@@ -13,12 +13,15 @@ const scope = "github.com/nagi-runtime/nagi/traces"
 // Tracer makes the spans of clients, controllers and drivers. One serves a whole process. Its methods may be called
 // concurrently.
 type Tracer struct {
-	tracer     trace.Tracer
-	onlyCaused bool
-	mode       mode
+	tracer   trace.Tracer
+	uncaused *perSecond
+	mode     mode
 }
 
-var _ controller.CauseTaker = (*Tracer)(nil)
+var (
+	_ controller.CauseTaker  = (*Tracer)(nil)
+	_ controller.RunObserver = (*Tracer)(nil)
+)
 
 // mode is what becomes of the trace of the newest write.
 type mode uint8
@@ -54,6 +57,7 @@ func New(provider trace.TracerProvider, opts ...Option) *Tracer {
 		provider = otel.GetTracerProvider()
 	}
 	t := &Tracer{tracer: provider.Tracer(scope)}
+	UncausedPerSecond(uncausedPerSecond)(t)
 	for _, opt := range opts {
 		opt(t)
 	}

@@ -38,6 +38,14 @@ type CauseTaker interface {
 	TakesCauses() bool
 }
 
+// RunObserver is an Observer that is told when the controller's Run begins.
+type RunObserver interface {
+	Observer
+	// BeginRun is called once, with Run's context. What it returns becomes the parent of all contexts of the
+	// controller, so it has to be ctx or a child of it.
+	BeginRun(ctx context.Context) context.Context
+}
+
 // Cause is a message that made a key due, and that came with a trace.
 type Cause = causes.Cause
 
@@ -48,6 +56,7 @@ type Beginning struct {
 	Key        string
 	Operations operation.Operations // why it is reconciled
 	Attempt    int                  // counts from 1; it goes up while attempts fail
+	At         time.Time            // now
 	// Waited is for how long, since the first reason, or since the delay of a retry or requeue was over. It begins with
 	// the term: what became due while another replica led has not waited for this one.
 	Waited time.Duration
@@ -87,6 +96,39 @@ func (all Observers) TakeCauses() bool {
 	})
 }
 
+// BeginRun tells those that want to know that Run begins, the first first, and returns its context.
+func (all Observers) BeginRun(ctx context.Context) context.Context {
+	for _, o := range all {
+		if wants, ok := o.(RunObserver); ok {
+			ctx = beginIn(ctx, wants.BeginRun)
+		}
+	}
+	return ctx
+}
+
+// beginIn returns what f makes of ctx; ctx itself if f panics, or returns what is no child of it.
+func beginIn(ctx context.Context, f func(context.Context) context.Context) (child context.Context) {
+	defer func() {
+		if r := recover(); r != nil {
+			child = ctx
+			failed(ctx, guard.Recovered(r))
+		}
+	}()
+	marked := context.WithValue(ctx, mark{}, &ctx)
+	child = f(marked)
+	if child == marked {
+		return ctx
+	}
+	if guard.IsNil(child) || child.Value(mark{}) != &ctx {
+		failed(ctx, errNoChild)
+		return ctx
+	}
+	return child
+}
+
+// mark is how a child of a context is known.
+type mark struct{}
+
 // Observed is one reconcile under observation. The zero value has no observers.
 type Observed struct {
 	observers Observers
@@ -97,62 +139,78 @@ type Observed struct {
 // Begin tells all observers, the first first, and returns the context of the reconcile.
 func (all Observers) Begin(ctx context.Context, o *Observed, b Beginning) context.Context {
 	o.observers = all
-	for i, observer := range all {
-		child := begin(ctx, observer, &b)
-		if i < len(o.few) {
-			o.few[i] = child
-		} else {
-			o.more = append(o.more, child)
-		}
-		if child != nil {
-			ctx = child
-		}
+	for next := 0; next < len(all); {
+		ctx, next = o.begin(ctx, next, &b)
 	}
 	return ctx
 }
 
+// begin tells the observers from that one on, until one panics, and returns which is next.
+func (o *Observed) begin(ctx context.Context, from int, b *Beginning) (now context.Context, next int) {
+	now, next = ctx, from
+	defer func() {
+		if r := recover(); r != nil {
+			failed(now, guard.Recovered(r))
+			o.note(next, nil)
+			next++
+		}
+	}()
+	for ; next < len(o.observers); next++ {
+		child := o.observers[next].Begin(now, *b)
+		if child != now && (guard.IsNil(child) || child.Value(current.Key{}) != now.Value(current.Key{})) {
+			failed(now, errNoChild)
+			child = now
+		}
+		o.note(next, child)
+		now = child
+	}
+	return now, next
+}
+
+// note keeps the context that an observer returned; nil if it panicked.
+func (o *Observed) note(observer int, child context.Context) {
+	if observer < len(o.few) {
+		o.few[observer] = child
+	} else {
+		o.more = append(o.more, child)
+	}
+}
+
 // End tells all observers, the last first.
 func (o *Observed) End(e *Ending) {
-	for i := len(o.observers) - 1; i >= 0; i-- {
-		if i < len(o.few) {
-			end(o.few[i], o.observers[i], e)
-		} else {
-			end(o.more[i-len(o.few)], o.observers[i], e)
+	for next := len(o.observers) - 1; next >= 0; {
+		next = o.end(next, e)
+	}
+}
+
+// end tells the observers from that one back to the first, until one panics, and returns which is next.
+func (o *Observed) end(from int, e *Ending) (next int) {
+	next = from
+	defer func() {
+		if r := recover(); r != nil {
+			failed(o.given(next), guard.Recovered(r))
+			next--
+		}
+	}()
+	for ; next >= 0; next-- {
+		if ctx := o.given(next); ctx != nil {
+			o.observers[next].End(ctx, *e)
 		}
 	}
+	return next
+}
+
+// given is the context that an observer returned; nil if it panicked.
+func (o *Observed) given(observer int) context.Context {
+	if observer < len(o.few) {
+		return o.few[observer]
+	}
+	return o.more[observer-len(o.few)]
 }
 
 var errNoChild = errors.New("it returned a context that is no child of the one it was given; that one is used")
 
-// begin returns nil if the observer panicked.
-func begin(ctx context.Context, o Observer, b *Beginning) (child context.Context) {
-	defer func() {
-		if r := recover(); r != nil {
-			child = nil
-			failed(ctx, guard.Recovered(r))
-		}
-	}()
-	child = o.Begin(ctx, *b)
-	if child != ctx && (guard.IsNil(child) || child.Value(current.Key{}) != ctx.Value(current.Key{})) {
-		failed(ctx, errNoChild)
-		return ctx
-	}
-	return child
-}
-
-func end(ctx context.Context, o Observer, e *Ending) {
-	if ctx == nil {
-		return
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			failed(ctx, guard.Recovered(r))
-		}
-	}()
-	o.End(ctx, *e)
-}
-
 func failed(ctx context.Context, err error) {
 	logger := foreign.Logger(klog.FromContext(ctx))
-	logger.Error(err, "Callback failed, the reconcile goes on", "callback", "WithObserver")
+	logger.Error(err, "Callback failed, the controller goes on", "callback", "WithObserver")
 }

@@ -65,6 +65,45 @@ func (w witness) End(ctx context.Context, _ Ending) {
 	*w.ends = append(*w.ends, w.name+" of "+value)
 }
 
+// runWitness is an observer that wants to know when Run begins.
+type runWitness struct {
+	witness
+	run func(context.Context) context.Context
+}
+
+func (w runWitness) BeginRun(ctx context.Context) context.Context { return w.run(ctx) }
+
+// TestRunHasTheContextOfItsObservers, but for what panics or is no child of the one that was given.
+func TestRunHasTheContextOfItsObservers(t *testing.T) {
+	as := func(name string) func(context.Context) context.Context {
+		return func(ctx context.Context) context.Context {
+			before, _ := ctx.Value(observersValue{}).(string)
+			return context.WithValue(ctx, observersValue{}, before+name)
+		}
+	}
+	all := Observers{witness{}}
+	for _, run := range []func(context.Context) context.Context{
+		as("a"), func(context.Context) context.Context { panic("oh") }, as("b"),
+		func(context.Context) context.Context { return context.Background() },
+		func(context.Context) context.Context { return nil },
+		func(ctx context.Context) context.Context { return ctx }, as("c"),
+	} {
+		all = append(all, runWitness{run: run})
+	}
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+	got := all.BeginRun(ctx)
+	if value := got.Value(observersValue{}); value != "abc" {
+		t.Errorf("it has %v, want what the three gave it", value)
+	}
+	if cancel(); got.Err() == nil {
+		t.Error("it does not end with Run's context")
+	}
+	if got := (Observers{witness{}, runWitness{run: func(ctx context.Context) context.Context { return ctx }}}).BeginRun(
+		ctx); got != ctx {
+		t.Error("observers that give it nothing make another one of it")
+	}
+}
+
 // TestAnObserverWhoseBeginPanickedIsNotToldOfTheEnd: it has begun nothing, and in the context are others' values.
 func TestAnObserverWhoseBeginPanickedIsNotToldOfTheEnd(t *testing.T) {
 	var ends []string

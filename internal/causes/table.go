@@ -3,6 +3,7 @@ package causes
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -64,6 +65,9 @@ type Table struct {
 	mu       sync.Mutex
 	now, old generation     // each has half of what may be kept; old is dropped when now is full
 	more     map[string]int // how many causes the keys had that were dropped last
+
+	// kept says that it is not empty. Most reconciles have no causes: a look at it is all that they cost.
+	kept atomic.Bool
 }
 
 // NewTable returns an empty table.
@@ -91,6 +95,7 @@ func (t *Table) set(key string, s Set) {
 	t.now.sets[key] = s
 	t.now.causes += len(s.Causes)
 	t.now.bytes += s.bytes(key)
+	t.kept.Store(true)
 }
 
 // Add notes that c is about to make a key due.
@@ -122,7 +127,7 @@ func (t *Table) Remove(key string, c *Cause) {
 		return
 	}
 	if s.Causes = slices.Concat(s.Causes[:at], s.Causes[at+1:]); len(s.Causes) == 0 {
-		t.forget(key)
+		t.remove(key)
 		return
 	}
 	t.set(key, s)
@@ -130,13 +135,13 @@ func (t *Table) Remove(key string, c *Cause) {
 
 // Take returns what made a key due, for its reconcile, and forgets it.
 func (t *Table) Take(key string) Set {
-	if t == nil {
+	if t == nil || !t.kept.Load() {
 		return Set{}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.of(key)
-	t.forget(key)
+	t.remove(key)
 	s.tries++
 	return s
 }
@@ -158,12 +163,12 @@ func (t *Table) Settle(key string, s Set, unfinished bool) {
 
 // Forget forgets a key that is gone, or that is not reconciled for now.
 func (t *Table) Forget(key string) {
-	if t == nil {
+	if t == nil || !t.kept.Load() {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forget(key)
+	t.remove(key)
 }
 
 // Clear forgets all keys.
@@ -174,6 +179,13 @@ func (t *Table) Clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.now, t.old, t.more = generation{sets: map[string]Set{}}, generation{}, nil
+	t.kept.Store(false)
+}
+
+// remove is forget where nothing comes in its place.
+func (t *Table) remove(key string) {
+	t.forget(key)
+	t.kept.Store(len(t.now.sets)+len(t.old.sets)+len(t.more) > 0)
 }
 
 func (t *Table) forget(key string) {

@@ -52,7 +52,7 @@ func (e *Engine) Call(
 	if len(e.opts.Observers) > 0 {
 		before := ctx
 		ctx = e.opts.Observers.Begin(before, &observed, attempts.Beginning{
-			Controller: e.name, Kind: e.Kind, Key: it.Key, Operations: operations, Attempt: a.Number,
+			Controller: e.name, Kind: e.Kind, Key: it.Key, Operations: operations, Attempt: a.Number, At: start,
 			Waited: t.Waited(it.Added, start), Causes: caused.Causes, MoreCauses: caused.More,
 		})
 		a.Under = attempts.Aftermath(t.Ctx, before, ctx)

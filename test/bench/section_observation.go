@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,18 +25,18 @@ const (
 
 // runObservation measures what metrics and traces cost: where nothing but the engine works, and in the whole job.
 func runObservation(ctx context.Context, b *bench) (c *chapter, err error) {
-	keys, turns := b.size(10_000), b.turns(21)
+	keys, turns := b.size(10_000), b.turns(11)
 	alone, many, jobs := b.size(300), b.size(3000), b.turns(15)
 	c = &chapter{title: "7. What observation costs", setup: fmt.Sprintf(
-		"The engine alone: as in section 2, with 1 worker, %s keys, and %d passes over them for each turn. "+
-			"All controllers are in one\nprocess, share a cache, and take turns; "+
-			"the cost is in processor time, so what else the machine does is not in it.\n"+
+		"The engine alone: as in section 2, with 1 worker, %s keys. All controllers are in one process, share a cache, and "+
+			"take turns, %d\ntimes in each turn; the cost is in processor time without the collection of garbage, "+
+			"which comes between the passes: see what is allocated.\n"+
 			"The whole job: as in section 1, %d primaries one after the other, then %d at once; "+
 			"the user's writes carry a traceparent.\n"+
 			"A cost is that of a turn beside the controller that is not observed, in the same turn; "+
 			"the median of all turns counts.\n"+
 			"Spans that are recorded are dropped when they end: what it costs to send them is the exporter's.",
-		number(float64(keys)), passes, alone, many)}
+		number(float64(keys)), blocks, alone, many)}
 	nats, err := startNATS(ctx)
 	if err != nil {
 		return c, err
@@ -47,8 +48,9 @@ func runObservation(ctx context.Context, b *bench) (c *chapter, err error) {
 	return c, observedJob(ctx, b, c, nats, alone, many, jobs)
 }
 
-// passes is how often a turn of the engine reconciles all keys: often enough that what it allocates is also collected.
-const passes = 10
+// blocks is how often each controller has its turn in a turn of the engine, and passes how often it then reconciles all
+// keys: what slows the machine down for a while slows them all.
+const blocks, passes = 10, 5
 
 // observedDispatch has one process with all controllers reconcile all keys, one controller after the other.
 func observedDispatch(ctx context.Context, b *bench, c *chapter, nats *natsServer, keys, turns int) (err error) {
@@ -65,27 +67,33 @@ func observedDispatch(ctx context.Context, b *bench, c *chapter, nats *natsServe
 		return err
 	}
 	rate := c.figure("the engine alone, 1 worker: keys per second", "/s").higherIsBetter()
+	bytes := c.figure("the engine alone, 1 worker: allocated for each key", "B")
 	each := c.figure("the engine alone, 1 worker: processor time for each key", "ns")
 	cost := c.figure("what that costs", "%").forInformation()
 	for turn := range turns {
-		took, used := map[string]float64{}, map[string]float64{}
-		for _, w := range rotated(turn) {
-			var seconds passed
-			if err := child.call(ctx, "pass", w.name, &seconds); err != nil {
-				return err
+		took, used, allocated := map[string]float64{}, map[string]float64{}, map[string]float64{}
+		for block := range blocks {
+			for _, w := range rotated(turn + block) {
+				var all passed
+				if err := child.call(ctx, "pass", w.name, &all); err != nil {
+					return err
+				}
+				took[w.name] += all.Took
+				used[w.name] += all.Used
+				allocated[w.name] += all.Allocated
 			}
-			took[w.name], used[w.name] = seconds.Took, seconds.Used
 		}
+		n := float64(keys * passes * blocks)
 		for _, w := range watches {
-			rate.add(w.name, float64(keys*passes)/took[w.name])
-			each.add(w.name, 1e9*used[w.name]/float64(keys*passes))
+			rate.add(w.name, n/took[w.name])
+			each.add(w.name, 1e9*used[w.name]/n)
+			bytes.add(w.name, allocated[w.name]/n)
 			cost.addCost(w.name, used)
 		}
 	}
 	b.sayCosts("the engine alone", cost)
 	c.reachCost(cost, watchedMetrics, dispatchMayCost, "the engine alone")
 	c.reachCost(cost, watchedBoth, dispatchMayCost, "the engine alone")
-	c.reachCost(cost, watchedCaused, dispatchMayCost, "the engine alone")
 	return nil
 }
 
@@ -162,12 +170,15 @@ type dispatcher struct {
 	enqueue func(key string, op controller.Operation)
 }
 
-// passed is what a turn of the engine took, and the processor time that the process used meanwhile, in seconds.
-type passed struct{ Took, Used float64 }
+// passed is what passes of the engine took, and what the process used meanwhile, in seconds and bytes.
+type passed struct{ Took, Used, Allocated float64 }
 
 // reconcile has all keys reconciled some times.
 func (d dispatcher) reconcile(ctx context.Context, keys []string) (p passed, err error) {
 	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	var heap [2]runtime.MemStats
+	runtime.ReadMemStats(&heap[0])
 	before, err := usageNow()
 	if err != nil {
 		return p, err
@@ -184,7 +195,8 @@ func (d dispatcher) reconcile(ctx context.Context, keys []string) (p passed, err
 	}
 	p.Took = time.Since(began).Seconds()
 	after, err := usageNow()
-	p.Used = after.CPU - before.CPU
+	runtime.ReadMemStats(&heap[1])
+	p.Used, p.Allocated = after.CPU-before.CPU, float64(heap[1].TotalAlloc-heap[0].TotalAlloc)
 	return p, err
 }
 

@@ -17,7 +17,7 @@ type watched struct {
 	metrics bool
 	traces  bool
 	sampled float64 // the share of traces that is recorded
-	caused  bool    // only reconciles that a traced write caused have traces
+	all     bool    // also of each reconcile that no traced write caused; else of 100 in a second
 }
 
 const (
@@ -25,8 +25,8 @@ const (
 	watchedMetrics = "Nagi, metrics"
 	watchedTraces  = "Nagi, traces, one in a hundred recorded"
 	watchedBoth    = "Nagi, metrics and traces, one in a hundred recorded"
-	watchedCaused  = "Nagi, metrics and traces of what traced writes cause, one in a hundred recorded"
-	watchedAll     = "Nagi, metrics and traces, all recorded"
+	watchedEach    = "Nagi, metrics and a trace of each reconcile, one in a hundred recorded"
+	watchedAll     = "Nagi, metrics and a trace of each reconcile, all recorded"
 )
 
 var watches = []watched{
@@ -34,8 +34,8 @@ var watches = []watched{
 	{name: watchedMetrics, metrics: true},
 	{name: watchedTraces, traces: true, sampled: 0.01},
 	{name: watchedBoth, metrics: true, traces: true, sampled: 0.01},
-	{name: watchedCaused, metrics: true, traces: true, caused: true, sampled: 0.01},
-	{name: watchedAll, metrics: true, traces: true, sampled: 1},
+	{name: watchedEach, metrics: true, traces: true, all: true, sampled: 0.01},
+	{name: watchedAll, metrics: true, traces: true, all: true, sampled: 1},
 }
 
 // watchedAs returns one of watches; "" is not observed.
@@ -59,8 +59,8 @@ func (w watched) apply(opts []controller.Option, clients ...*entity.Config) []co
 	}
 	if w.traces {
 		var how []traces.Option
-		if w.caused {
-			how = append(how, traces.OnlyCaused())
+		if w.all {
+			how = append(how, traces.UncausedPerSecond(-1))
 		}
 		tracer := traces.New(sdktrace.NewTracerProvider(
 			sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(w.sampled))),
