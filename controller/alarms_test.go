@@ -176,9 +176,9 @@ func (a *alarmed) told(alarm alarm) (name string, reason error) {
 	return name, reason
 }
 
-// TestSoakAStreamWithoutALeaderIsToldInTime: two of three servers are gone, and the third answers nothing. A watch whose
-// consumer is on the third one still gets heartbeats, and misses nothing, since no write is accepted. Then it is the
-// lease that cannot be renewed.
+// TestSoakAStreamWithoutALeaderIsToldInTime: two of three servers are gone, and the third answers nothing. A watch
+// whose consumer is on the third one still gets heartbeats, and misses nothing, since no write is accepted. Then it is
+// the lease that cannot be renewed.
 func TestSoakAStreamWithoutALeaderIsToldInTime(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	_, js := natstest.Connect(t, cluster.URLs())

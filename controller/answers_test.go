@@ -293,8 +293,8 @@ func TestAnAnswerInThePlaceOfARecordIsReplacedAfterARestart(t *testing.T) {
 	})
 }
 
-// TestNobodyKnowsWhatIsOwedUnderAnAnswer after a restart, where the document is gone: nothing is deleted before somebody
-// has mended or deleted the record.
+// TestNobodyKnowsWhatIsOwedUnderAnAnswer after a restart, where the document is gone: nothing is deleted before
+// somebody has mended or deleted the record.
 func TestNobodyKnowsWhatIsOwedUnderAnAnswer(t *testing.T) {
 	t.Parallel()
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
@@ -338,8 +338,8 @@ func TestNobodyKnowsWhatIsOwedUnderAnAnswer(t *testing.T) {
 	})
 }
 
-// TestARestartUnderAnAnswerDoesNotForgetWhatIsOwed, where the document is there and is not reconciled: nobody knows what
-// the record was, so no other that owes nothing takes its place.
+// TestARestartUnderAnAnswerDoesNotForgetWhatIsOwed, where the document is there and is not reconciled: nobody knows
+// what the record was, so no other that owes nothing takes its place.
 func TestARestartUnderAnAnswerDoesNotForgetWhatIsOwed(t *testing.T) {
 	t.Parallel()
 	for name, rest := range map[string]string{

@@ -199,8 +199,8 @@ func TestManyDocumentsMayExpireAtOnce(t *testing.T) {
 	}
 }
 
-// TestAnInvalidDocumentThatExpiresIsHeld: only its marker tells how it went, since this process has no object of it; or,
-// where there is none, the age limit.
+// TestAnInvalidDocumentThatExpiresIsHeld: only its marker tells how it went, since this process has no object of it;
+// or, where there is none, the age limit.
 func TestAnInvalidDocumentThatExpiresIsHeld(t *testing.T) {
 	inEachBucket(t, anInvalidDocumentByMistake)
 }

@@ -103,9 +103,9 @@ func restoredUnderTheBrake(t *testing.T, format, when string, write func(*world)
 }
 
 // TestNothingYoungerGoesWhenDocumentsAndRecordsWentBackTogether, and what the primaries own did not: nothing in NATS
-// knows any more of the eight sites that are younger than the backup, but for their pages. Eight of twenty are few. With
-// proofs the pages are evidence, and the brake holds. Without, who may write pages could have made them up: they are
-// reported.
+// knows any more of the eight sites that are younger than the backup, but for their pages. Eight of twenty are few.
+// With proofs the pages are evidence, and the brake holds. Without, who may write pages could have made them up: they
+// are reported.
 func TestNothingYoungerGoesWhenDocumentsAndRecordsWentBackTogether(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"today's", "old"} {

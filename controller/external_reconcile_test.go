@@ -332,7 +332,8 @@ func TestWhatTheAPIRefusesEndsTheIntent(t *testing.T) {
 
 func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	t.Parallel()
-	// The call is held up on its way while the caller gives up, and so is each that repeats it before the primary is gone.
+	// The call is held up on its way while the caller gives up, and so is each that repeats it before the primary is
+	// gone.
 	config := withInterval(notInATest)
 	config.Timeout = 200 * time.Millisecond
 	w := newCloudWorld(t, config, with(external.Settle(5*time.Second)))

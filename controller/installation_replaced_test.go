@@ -76,8 +76,8 @@ func (b *besides) revisions() string {
 	return strings.Join(text, " ")
 }
 
-// TestAnIDThatIsAnothersStartsNothing: the id of another installation, put while the controller does not run, makes that
-// one's objects garbage of this one. It does not lead before the right id is there.
+// TestAnIDThatIsAnothersStartsNothing: the id of another installation, put while the controller does not run, makes
+// that one's objects garbage of this one. It does not lead before the right id is there.
 func TestAnIDThatIsAnothersStartsNothing(t *testing.T) {
 	t.Parallel()
 	for _, sites := range []int{0, 3} {

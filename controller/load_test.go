@@ -268,8 +268,8 @@ func TestDebounceWaitsForQuietAndNeverLongerThanMax(t *testing.T) {
 		default:
 		}
 	}
-	// On a machine so busy that two changes lie further apart than quiet it comes earlier, and others follow, each for a
-	// change that came behind the one before. None comes before quiet.
+	// On a machine so busy that two changes lie further apart than quiet it comes earlier, and others follow, each for
+	// a change that came behind the one before. None comes before quiet.
 	for n, reconciled := 1, first; ; n++ {
 		if waited := reconciled.Sub(at); waited < time.Duration(n)*quiet {
 			t.Errorf("%d reconciles within %v of the first change", n, waited)

@@ -363,7 +363,8 @@ func TestWhatATeardownLeavesInAnotherNamespaceIsTold(t *testing.T) {
 	}
 }
 
-// TestABrakeThatOneObjectEngagesSaysWhose: somebody may have made up the revision that it carries, for an owner that was.
+// TestABrakeThatOneObjectEngagesSaysWhose: somebody may have made up the revision that it carries, for an owner that
+// was.
 func TestABrakeThatOneObjectEngagesSaysWhose(t *testing.T) {
 	t.Parallel()
 	w, writer := tenants(t)

@@ -77,8 +77,8 @@ func TestALeaseTakenByAnotherEndsTheTerm(t *testing.T) {
 	eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
 }
 
-// TestALostTermWritesNothingMore: how far the stream of the primaries has come is kept at the end of a term that was not
-// lost. Of a lost one the next holder may have kept more by then.
+// TestALostTermWritesNothingMore: how far the stream of the primaries has come is kept at the end of a term that was
+// not lost. Of a lost one the next holder may have kept more by then.
 func TestALostTermWritesNothingMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -224,8 +224,8 @@ func TestSoakACallbackThatNeverReturnsEndsRun(t *testing.T) {
 	close(let)
 }
 
-// TestSoakAStopDuringTheEndOfATermEnds: the stop comes before the reconcile of the lost term is given up, and it returns
-// after that.
+// TestSoakAStopDuringTheEndOfATermEnds: the stop comes before the reconcile of the lost term is given up, and it
+// returns after that.
 func TestSoakAStopDuringTheEndOfATermEnds(t *testing.T) {
 	w := newWorld(t)
 	sites := w.sites()

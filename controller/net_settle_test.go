@@ -97,7 +97,8 @@ func TestATerminalErrorOfATeardownThatTheLossOfTheLeaseCutShortParksNothing(t *t
 	eventually(t, "it is torn down", noRecord(t, sites, "home"))
 }
 
-// TestATeardownThatAnotherReplicaFinishesIsForgotten, although the worker that lost the lease is still in its reconcile.
+// TestATeardownThatAnotherReplicaFinishesIsForgotten, although the worker that lost the lease is still in its
+// reconcile.
 func TestATeardownThatAnotherReplicaFinishesIsForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -279,7 +279,8 @@ func TestWithProofsTheBrakeHoldsWhatIsYoungerThanTheBackup(t *testing.T) {
 	d.goesOn(numbers(0, siteTotal)...)
 }
 
-// TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld: the restored stream has the marker of the delete, and no document.
+// TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld: the restored stream has the marker of the delete, and no
+// document.
 func TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld(t *testing.T) {
 	t.Parallel()
 	admin := newWorld(t)
@@ -308,8 +309,9 @@ func TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld(t *testing.T) {
 	eventually(t, "it goes", func() bool { return count(t, m.pages) == many-1 })
 }
 
-// TestWhatNobodyCanTellAfterARestoreStays: the pages of the young carry no revisions, so nothing tells that the documents
-// were restored, nor that the young were not deleted. They are reported, whether a brake was put on by hand or not.
+// TestWhatNobodyCanTellAfterARestoreStays: the pages of the young carry no revisions, so nothing tells that the
+// documents were restored, nor that the young were not deleted. They are reported, whether a brake was put on by hand
+// or not.
 func TestWhatNobodyCanTellAfterARestoreStays(t *testing.T) {
 	t.Parallel()
 	for name, byHand := range map[string]bool{"a brake put on": true, "no brake put on": false} {

@@ -26,8 +26,8 @@ const (
 	twoOnSeparatedClients = "two, independent"
 )
 
-// TestSoakTwoControllersOverOneBucketHoldOneCache of 100,000 documents. Each controller has records of its own. The test
-// prints the heap of each process.
+// TestSoakTwoControllersOverOneBucketHoldOneCache of 100,000 documents. Each controller has records of its own. The
+// test prints the heap of each process.
 func TestSoakTwoControllersOverOneBucketHoldOneCache(t *testing.T) {
 	const documents = 100_000
 	server := natstest.Start(t)

@@ -23,7 +23,8 @@ func (w *world) derive(client *entity.Client[*site], statusBucket string) *entit
 	return derived
 }
 
-// keeper is a controller that owns one entity for each site, of the site's name, and says in its status that it is ready.
+// keeper is a controller that owns one entity for each site, of the site's name, and says in its status that it is
+// ready.
 type keeper struct {
 	calls
 	sites, owned *entity.Client[*site]
@@ -68,8 +69,8 @@ func (o *keeper) reason(t *testing.T, key string) string {
 	return condition.Reason
 }
 
-// TestTwoControllersOverOneBucketEachHaveTheirOwnLife: both reconcile, and each has its own statuses, records, conditions,
-// secondaries and teardown, while they share one cache of documents.
+// TestTwoControllersOverOneBucketEachHaveTheirOwnLife: both reconcile, and each has its own statuses, records,
+// conditions, secondaries and teardown, while they share one cache of documents.
 func TestTwoControllersOverOneBucketEachHaveTheirOwnLife(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,7 +18,8 @@ func (m *massed) madeUp(revision string) {
 }
 
 // TestAMadeUpRevisionOfAnOwnerThatNeverWasHoldsNothing: who may write secondaries, and nothing else, stops neither the
-// sweep nor a teardown that is owed at a start. It is reported. A release that is for others calls no reconciler for it.
+// sweep nor a teardown that is owed at a start. It is reported. A release that is for others calls no reconciler for
+// it.
 func TestAMadeUpRevisionOfAnOwnerThatNeverWasHoldsNothing(t *testing.T) {
 	t.Parallel()
 	for how, revision := range map[string]func(first, stream string) string{

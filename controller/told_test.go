@@ -17,8 +17,8 @@ import (
 // brokenSite is invalid at spec.pages, in line 3.
 const brokenSite = "{\n  \"spec\": {\n    \"pages\": \"SECRET\"\n  }\n}"
 
-// TestRecordConditionAndEventSayWhereADocumentIsInvalid, at which revision of which stream, and not what it says. Another
-// process that waits for that revision is told at once.
+// TestRecordConditionAndEventSayWhereADocumentIsInvalid, at which revision of which stream, and not what it says.
+// Another process that waits for that revision is told at once.
 func TestRecordConditionAndEventSayWhereADocumentIsInvalid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

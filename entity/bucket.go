@@ -69,8 +69,9 @@ type bucket struct {
 
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
 	b := &bucket{
-		nc: js.Conn(), denials: denials.Of(js.Conn()), name: name, stream: "KV_" + name, subject: subjectsPerBucket + name + ".",
-		ids: ids, async: async, rollups: new(atomic.Bool),
+		nc: js.Conn(), denials: denials.Of(js.Conn()), name: name, stream: "KV_" + name,
+		subject: subjectsPerBucket + name + ".",
+		ids:     ids, async: async, rollups: new(atomic.Bool),
 	}
 	b.apiPrefix = apiPrefix(js)
 	b.putPrefix = b.subject

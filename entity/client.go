@@ -86,7 +86,8 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 
 func (c *Client[T]) logWarnings(ctx context.Context, warnings []string) {
 	for _, warning := range warnings {
-		foreign.Logger(klog.FromContext(ctx)).Info("Bucket settings could be better", "kind", c.cfg.Kind, "warning", warning)
+		foreign.Logger(klog.FromContext(ctx)).Info("Bucket settings could be better",
+			"kind", c.cfg.Kind, "warning", warning)
 	}
 }
 
@@ -190,8 +191,8 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 }
 
 // Update replaces the document if it is at obj's resourceVersion, and sets the new resourceVersion and generation. It
-// never touches the status. Members of objects that T does not know are kept, see the package comment. IsConflict if the
-// document is at another revision, IsNotFound if there is none.
+// never touches the status. Members of objects that T does not know are kept, see the package comment. IsConflict if
+// the document is at another revision, IsNotFound if there is none.
 func (c *Client[T]) Update(ctx context.Context, obj T) error {
 	d, err := c.prepare(obj)
 	if err != nil {

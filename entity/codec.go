@@ -22,8 +22,8 @@ import (
 )
 
 // internalAnnotations are never written, and ignored in documents that have them. Earlier versions set the first one on
-// objects that they had read. natsinformer sets the second one on the objects of delete handlers, and such an object may
-// be created again.
+// objects that they had read. natsinformer sets the second one on the objects of delete handlers, and such an object
+// may be created again.
 var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion"}
 
 // codec turns documents into entities and back, with the semantics of encoding/json. It uses
@@ -201,8 +201,8 @@ func contradicted(path, key string) error {
 // parse decodes data into obj. Its errors hold nothing of data, which may have secrets.
 func (c *codec[T]) parse(data []byte, obj T) error {
 	if len(data) > c.maxBytes {
-		return fmt.Errorf("it has %d bytes, and at most %d are read: make it smaller, or raise Config.MaxDocumentBytes "+
-			"of the client that reads it", len(data), c.maxBytes)
+		return fmt.Errorf("it has %d bytes, and at most %d are read: make it smaller, or raise "+
+			"Config.MaxDocumentBytes of the client that reads it", len(data), c.maxBytes)
 	}
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
 		return &flaw{line: 1, column: 1, why: "it is no JSON object"}

@@ -50,8 +50,8 @@ type Config struct {
 	// AllowRollup makes a bucket of documents that is created one that allows rollups, for those who purge keys with
 	// other clients (nats kv purge). Who may write one key of such a bucket, as of one namespace, can remove all
 	// others with one message. The server then also puts a marker when a document expires, and age limits (max_age) can
-	// be used. The zero value denies rollups. A bucket that exists is not changed; AllowRollup says that its rollups are
-	// meant, so that there is no warning. Delete with Purge works either way.
+	// be used. The zero value denies rollups. A bucket that exists is not changed; AllowRollup says that its rollups
+	// are meant, so that there is no warning. Delete with Purge works either way.
 	AllowRollup bool
 	// BindOnly never creates a bucket.
 	BindOnly bool
@@ -93,8 +93,8 @@ type Config struct {
 	Strict Strictness
 	// OnWrite is called before each message that the client sends for a document or a record, with the context of the
 	// call that writes it, and adds headers to the message, such as traceparent; package traces has one. It returns nil
-	// for none. done, if not nil, is called once, with what came of the message; a conflict that the client settles with
-	// another message is an error of the first.
+	// for none. done, if not nil, is called once, with what came of the message; a conflict that the client settles
+	// with another message is an error of the first.
 	//
 	// At most 4 headers are added, each with one value of at most 512 printable characters; names are those of letters,
 	// digits and dashes, and not those that begin with Nats-, KV- or Nagi-. A callback that returns others, or panics,

@@ -7,7 +7,8 @@ import (
 )
 
 // Differences names the fields in which two configurations say different things, their defaults filled in. StatusBucket
-// is not among them: all other settings are the same for clients of which one was derived from the other. Of functions it can only tell whether both are set.
+// is not among them: all other settings are the same for clients of which one was derived from the other. Of functions
+// it can only tell whether both are set.
 func (c Config) Differences(other Config) (fields []string) {
 	a, b := reflect.ValueOf(c.withDefaults()), reflect.ValueOf(other.WithDefaults())
 	for i := range a.NumField() {
@@ -40,8 +41,8 @@ func (c *Client[T]) SharesCacheWith(other *Client[T]) bool { return c.shared == 
 // opened or created as NewClient does, and NoStatusBucket means none.
 //
 // Each of the clients has its own users and hooks and its own Informer, and is closed on its own, in any order. The
-// cache of documents runs while one of them has users. Indexers, and other settings of the informer itself, are those of
-// all.
+// cache of documents runs while one of them has users. Indexers, and other settings of the informer itself, are those
+// of all.
 //
 // A status bucket has one client among those that share a cache. ctx is for the set-up only.
 func (c *Client[T]) WithStatusBucket(ctx context.Context, bucket string) (*Client[T], error) {

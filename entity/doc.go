@@ -31,8 +31,8 @@
 //
 // # Two controllers over one bucket
 //
-// Each controller needs a status bucket of its own, and so a client of its own. Make the first client with NewClient, and
-// derive the second one from it:
+// Each controller needs a status bucket of its own, and so a client of its own. Make the first client with NewClient,
+// and derive the second one from it:
 //
 //	sites, err := entity.NewClient[*Site](ctx, js, entity.Config{Kind: "Site", Bucket: "sites"})
 //	audited, err := sites.WithStatusBucket(ctx, "sites-audit")
@@ -47,7 +47,8 @@
 // the client that read it. Who watches the bucket to learn of one controller's statuses takes that controller's client.
 //
 // The clients start, stop and close in any order. Handlers and hooks end with the client that they were given to, and
-// the cache with the last of the clients. A process that runs both controllers needs the permissions of both: Join them.
+// the cache with the last of the clients. A process that runs both controllers needs the permissions of both: Join
+// them.
 //
 // # Documents of others
 //
@@ -59,11 +60,11 @@
 // # Members that the type does not know
 //
 // Update, and with it CreateOrUpdate, keeps members of objects that T does not know, at any depth, so that a binary of
-// yesterday does not erase the field of tomorrow. What the writer removed goes with all that is in it: the key of a map,
-// or a struct whose pointer is nil or which is left out. Lists are replaced as a whole, with what T does not know of
-// their elements. *unstructured.Unstructured, types with an UnmarshalJSON of their own and what an interface holds know
-// everything. It costs nothing where there are none. Of a revision that the client has not read itself, Update reads the
-// document from the leader first. Patch keeps all that it does not name.
+// yesterday does not erase the field of tomorrow. What the writer removed goes with all that is in it: the key of a
+// map, or a struct whose pointer is nil or which is left out. Lists are replaced as a whole, with what T does not know
+// of their elements. *unstructured.Unstructured, types with an UnmarshalJSON of their own and what an interface holds
+// know everything. It costs nothing where there are none. Of a revision that the client has not read itself, Update
+// reads the document from the leader first. Patch keeps all that it does not name.
 //
 // Config.Strict says what becomes of documents with unknown, double or wrongly cased members, text that is no UTF-8,
 // another kind or apiVersion, ownerReferences or finalizers. By default a controller says so in the record of its
@@ -73,8 +74,8 @@
 // # Metadata
 //
 //   - resourceVersion and generation are the sequence of the document in its stream. What a document says is ignored.
-//   - uid and creationTimestamp are what the document says, mostly nothing: NATS has neither, and nobody fills them in. A
-//     delete and a create that are seen late are an update. How old a primary is, the record's firstSeen says.
+//   - uid and creationTimestamp are what the document says, mostly nothing: NATS has neither, and nobody fills them in.
+//     A delete and a create that are seen late are an update. How old a primary is, the record's firstSeen says.
 //   - finalizers have no effect, and a write that adds one is refused: the record of a primary is its finalizer. When
 //     the document is deleted, the reconciler is called with OperationDelete, and the record goes after that has
 //     succeeded. Finalizers that a document has already are kept by Update, and warned about.

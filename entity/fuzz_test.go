@@ -108,8 +108,8 @@ func startsAnObject(document []byte) bool {
 	return len(trimmed) > 0 && trimmed[0] == '{'
 }
 
-// checkDecoded checks what is true of every decoded entity, that it is written as encoding/json writes it, and that what
-// is written is the same after it was read and written again.
+// checkDecoded checks what is true of every decoded entity, that it is written as encoding/json writes it, and that
+// what is written is the same after it was read and written again.
 func checkDecoded(t *testing.T, c *codec[*motleyObject], obj *motleyObject) {
 	if obj.Name != "a" || obj.Namespace != "" || obj.ResourceVersion != "7" || obj.Generation != 7 ||
 		obj.DeletionTimestamp != nil || obj.Kind == "" || !reflect.ValueOf(obj.Status).IsZero() {

@@ -19,8 +19,8 @@ type IEntityClient[T IEntity] interface {
 	List(ctx context.Context) ([]T, error)
 	// Create writes a new document and sets obj's resourceVersion. IsAlreadyExists if the key has a document.
 	Create(ctx context.Context, obj T) error
-	// Update replaces the document if it is at obj's resourceVersion, and sets the new one. It never touches status, and
-	// keeps the members of objects that T does not know.
+	// Update replaces the document if it is at obj's resourceVersion, and sets the new one. It never touches status,
+	// and keeps the members of objects that T does not know.
 	Update(ctx context.Context, obj T) error
 	// Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set. Unknown fields survive.
 	Patch(ctx context.Context, key string, mergePatch []byte) error
@@ -42,8 +42,8 @@ type IEntityClient[T IEntity] interface {
 	Records() *Records
 	// Record reads the record of a key live. IsNotFound if it has none.
 	Record(ctx context.Context, key string) (*Record, error)
-	// DocumentWarnings returns what there is to warn about in a revision of a document that this client has read; nil if
-	// there is nothing, or Config.Strict is not StrictWarn. It does not talk to the server.
+	// DocumentWarnings returns what there is to warn about in a revision of a document that this client has read; nil
+	// if there is nothing, or Config.Strict is not StrictWarn. It does not talk to the server.
 	DocumentWarnings(key string, revision uint64) *DocumentWarnings
 	// CheckKey returns IsInvalid for a key that no entity of this client can have. It does not talk to the server.
 	CheckKey(key string) error
@@ -104,8 +104,8 @@ type Hooks struct {
 	// called with nil when that is over.
 	Error func(bucket string, err error)
 	// Arrived is called for each message of the documents' and the status bucket that comes in while they are watched,
-	// markers of deletes too, before the handlers hear of it. It is for what objects do not keep, as headers. The key of
-	// the entry is as in NATS. It comes in the order of revisions of each bucket.
+	// markers of deletes too, before the handlers hear of it. It is for what objects do not keep, as headers. The key
+	// of the entry is as in NATS. It comes in the order of revisions of each bucket.
 	Arrived func(bucket string, entry natsinformer.Entry)
 	// Reserved is called for each revision of a reserved key (it starts with "_nagi") in the status bucket. value is
 	// nil for a delete.

@@ -35,8 +35,9 @@ func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) erro
 		return nil
 	}
 	if odd.refusal != nil {
-		return fmt.Errorf("the document cannot be updated, because the members that %v does not know would be kept, and "+
-			"Config.Strict refuses them: remove them with a patch, or put another document: %w", c.codec.elem, odd.refusal)
+		return fmt.Errorf("the document cannot be updated, because the members that %v does not know would be kept, "+
+			"and Config.Strict refuses them: remove them with a patch, or put another document: %w",
+			c.codec.elem, odd.refusal)
 	}
 	merged, err := members.Merge(d.data, odd.unknown)
 	if err == nil {
@@ -106,8 +107,8 @@ func (c *Client[T]) refuseType(key string, w *warning) error {
 		": leave it empty, or write with a client of that kind")
 }
 
-// checkPatchedType refuses a patch that makes a document say that it is of another kind. One that says so already may be
-// patched otherwise.
+// checkPatchedType refuses a patch that makes a document say that it is of another kind. One that says so already may
+// be patched otherwise.
 func (c *Client[T]) checkPatchedType(key string, before, result []byte, sent T) error {
 	w := c.codec.otherType(sent)
 	if w == nil {
@@ -126,8 +127,8 @@ func typeOf(document []byte) (t metav1.TypeMeta) {
 	return t
 }
 
-// noteOddity notes what is odd about a revision that was read from the server, or written there. cached says that it is the
-// cache that has read it.
+// noteOddity notes what is odd about a revision that was read from the server, or written there. cached says that it is
+// the cache that has read it.
 func (c *Client[T]) noteOddity(natsKey string, revision uint64, odd *oddity, cached bool) {
 	if odd == nil {
 		c.shared.oddities.notePlain(natsKey, revision, cached)

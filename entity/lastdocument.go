@@ -17,7 +17,8 @@ import (
 // Records.LastDocumentLacks finds that out.
 func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	document, err := c.DocumentOf(obj)
-	// Of a kind with secret fields a member that T does not know may be a secret, wrongly written or of another version.
+	// Of a kind with secret fields a member that T does not know may be a secret, wrongly written or of another
+	// version.
 	if err != nil || !c.codec.keeps || c.codec.secrets != nil || c.shared.oddities.count.Load() == 0 {
 		return document, err
 	}
@@ -69,11 +70,12 @@ func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []b
 }
 
 // LastDocumentLacks says, for people, what the LastDocument of a record does not have of the document that it is made
-// of; "" if it is whole. There may be none at all. The record is one that Get returned: cached ones have no LastDocument.
+// of; "" if it is whole. There may be none at all. The record is one that Get returned: cached ones have no
+// LastDocument.
 func (r *Records) LastDocumentLacks(rec *Record) string {
 	switch of := meta.FindStatusCondition(rec.Conditions, ConditionDocumentWarnings); {
 	case len(rec.LastDocument) == 0:
-		return fmt.Sprintf("the record has no last document: it was larger than Config.LastDocumentLimit (%d bytes), or "+
+		return fmt.Sprintf("the record has no last document: it was larger than Config.LastDocumentLimit (%d bytes), "+
 			"did not fit into the record, or was never reconciled", max(r.cfg.LastDocumentLimit, 0))
 	case r.secrets != nil:
 		return fmt.Sprintf("the last document in the record comes without the fields of %s that are secret "+

@@ -16,8 +16,9 @@ const listerSyncTimeout = 30 * time.Second
 type lister[T IEntity] struct{ client *Client[T] }
 
 // Lister reads the caches and returns copies: documents with their statuses, as this client, or one that shares its
-// cache, wrote them or later. If nobody has ever started the client, the first read starts it until Close. After the last user has stopped it, reads
-// fail. A read waits for the first sync of the caches. It fails after 30 s, or at once if they cannot be filled.
+// cache, wrote them or later. If nobody has ever started the client, the first read starts it until Close. After the
+// last user has stopped it, reads fail. A read waits for the first sync of the caches. It fails after 30 s, or at once
+// if they cannot be filled.
 func (c *Client[T]) Lister() Lister[T] { return lister[T]{c} }
 
 // ready returns a generation that runs and has synced.

@@ -112,8 +112,8 @@ func named(annotation, label string) string {
 }
 
 // SetOwner makes obj name its primary, in labels and annotations. An empty instance removes the instance's name. If obj
-// named another one, or none, its OwnerRevisionAnnotation goes, and its OwnerProofAnnotation. SetOwner replaces the maps
-// and never changes them, so obj may share them with another object.
+// named another one, or none, its OwnerRevisionAnnotation goes, and its OwnerProofAnnotation. SetOwner replaces the
+// maps and never changes them, so obj may share them with another object.
 func SetOwner(obj metav1.Object, kind, key, instance string) {
 	annotations := map[string]string{
 		OwnerKindAnnotation: kind, OwnerKeyAnnotation: key, OwnerInstanceAnnotation: instance,

@@ -10,7 +10,8 @@ type Phase string
 
 // The phases. Each is about the latest revision that the controller has begun with.
 const (
-	// PhasePending is a primary that is about to be reconciled, or is being reconciled for the first time at its revision.
+	// PhasePending is a primary that is about to be reconciled, or is being reconciled for the first time at its
+	// revision.
 	PhasePending Phase = "Pending"
 	// PhaseSynced is reconciled, with success.
 	PhaseSynced Phase = "Synced"

@@ -105,7 +105,8 @@ func (c *Client[T]) List(ctx context.Context) ([]T, error) {
 func (c *Client[T]) listBucket(ctx context.Context, cfg natsinformer.Config) ([]any, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	cfg.OnError = func(err error) {
-		if err != nil && !errors.Is(err, natsinformer.ErrUnanswered) { // a late answer is waited for as long as ctx lasts
+		// A late answer is waited for as long as ctx lasts.
+		if err != nil && !errors.Is(err, natsinformer.ErrUnanswered) {
 			cancel(err)
 		}
 	}

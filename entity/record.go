@@ -43,11 +43,11 @@ type Record struct {
 	ObservedRevision uint64 `json:"observedRevision,omitempty"`
 	// Stream is the identity of the stream that the revisions belong to; see StreamIdentity.
 	Stream string `json:"stream,omitempty"`
-	// FirstSeen is when a controller saw the primary for the first time, in seconds and UTC. It is kept until the teardown
-	// of the primary. In a record that an earlier version wrote it is missing until the next write.
+	// FirstSeen is when a controller saw the primary for the first time, in seconds and UTC. It is kept until the
+	// teardown of the primary. In a record that an earlier version wrote it is missing until the next write.
 	FirstSeen time.Time `json:"firstSeen,omitzero"`
-	// Invalid says why the document is invalid while ConditionReconciled has ReasonInvalid; else it is nil. It must not be
-	// modified. A record that an earlier version wrote has none.
+	// Invalid says why the document is invalid while ConditionReconciled has ReasonInvalid; else it is nil. It must not
+	// be modified. A record that an earlier version wrote has none.
 	Invalid *InvalidDocument `json:"invalid,omitempty"`
 	// Conditions hold one of type ConditionReconciled, written on transitions.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -56,8 +56,8 @@ type Record struct {
 	// StatusRevision counts how often UpdateStatus changed Status.
 	StatusRevision uint64 `json:"statusRevision,omitempty"`
 	// LastDocument is the document at DocumentRevision, as it was about to be reconciled. Both are missing if it is
-	// larger than Config.LastDocumentLimit. Cached records have no LastDocument. Who may read the status bucket reads the
-	// documents here; it comes without the fields that are secret, see Config.SecretFields.
+	// larger than Config.LastDocumentLimit. Cached records have no LastDocument. Who may read the status bucket reads
+	// the documents here; it comes without the fields that are secret, see Config.SecretFields.
 	LastDocument stdjson.RawMessage `json:"lastDocument,omitempty"`
 	// DocumentRevision is the revision of LastDocument. Cached records have it.
 	DocumentRevision uint64 `json:"documentRevision,omitempty"`

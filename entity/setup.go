@@ -119,8 +119,8 @@ func openBucket(
 	return info.Config, warnings, nil
 }
 
-// rollupWarning says what a rollup can do to a bucket whose keys belong to several namespaces, and how to deny it; "" if
-// there is nothing to say.
+// rollupWarning says what a rollup can do to a bucket whose keys belong to several namespaces, and how to deny it; ""
+// if there is nothing to say.
 func rollupWarning(s jetstream.StreamConfig, cfg Config, name string) string {
 	ofDocuments := name == cfg.Bucket
 	if !s.AllowRollup || !cfg.Namespaced || ofDocuments && cfg.AllowRollup {
@@ -136,8 +136,8 @@ func rollupWarning(s jetstream.StreamConfig, cfg Config, name string) string {
 	if ofDocuments {
 		otherwise = ", or set Config.AllowRollup if they are meant"
 	}
-	return fmt.Sprintf("bucket %q allows rollups: who may write one key of it, in any namespace, removes all keys of all "+
-		"namespaces with one message (Nats-Rollup: all); deny them (nats stream edit KV_%s%s)%s",
+	return fmt.Sprintf("bucket %q allows rollups: who may write one key of it, in any namespace, removes all keys "+
+		"of all namespaces with one message (Nats-Rollup: all); deny them (nats stream edit KV_%s%s)%s",
 		name, name, flags, otherwise)
 }
 
@@ -173,7 +173,8 @@ func checkBucket(s jetstream.StreamConfig, name, connected string) (problems, wa
 	stream, subject := "KV_"+name, subjectsPerBucket+name+".>"
 	newer := ""
 	if natsversion.Before(connected, natsversion.TTLs) {
-		newer = fmt.Sprintf(", which needs nats-server %s or newer: the connected one is %s", natsversion.TTLs, connected)
+		newer = fmt.Sprintf(", which needs nats-server %s or newer: the connected one is %s",
+			natsversion.TTLs, connected)
 	}
 	if s.Mirror != nil {
 		bad("it is a mirror of %q, which takes no writes: use the bucket itself, or one that sources it", s.Mirror.Name)
@@ -193,8 +194,8 @@ func checkBucket(s jetstream.StreamConfig, name, connected string) (problems, wa
 	}
 	if s.MaxAge > 0 && s.SubjectDeleteMarkerTTL <= 0 {
 		bad("it has a TTL of %v and no limit markers: keys expire without an event; "+
-			"set no TTL, or markers, which allow rollups (nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h)%s",
-			s.MaxAge, stream, newer)
+			"set no TTL, or markers, which allow rollups "+
+			"(nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h)%s", s.MaxAge, stream, newer)
 	}
 	if s.Discard == jetstream.DiscardOld && (s.MaxMsgs > 0 || s.MaxBytes > 0) {
 		bad("it discards old messages when it has %d of them or %d bytes: keys disappear; "+
@@ -205,7 +206,8 @@ func checkBucket(s jetstream.StreamConfig, name, connected string) (problems, wa
 	}
 	if !s.AllowMsgTTL {
 		warnings = append(warnings, fmt.Sprintf("bucket %q takes no message TTL: "+
-			"the markers of deletes stay for ever; allow it (nats stream edit %s --allow-msg-ttl)%s", name, stream, newer))
+			"the markers of deletes stay for ever; allow it (nats stream edit %s --allow-msg-ttl)%s",
+			name, stream, newer))
 	}
 	return problems, warnings
 }

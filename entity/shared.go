@@ -40,8 +40,8 @@ func (s *sharing[T]) claim(cfg Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.statusBuckets[cfg.StatusBucket] {
-		return fmt.Errorf("the status bucket %q of kind %s has a client already, which shares this cache: use that one, "+
-			"or close it first", cfg.StatusBucket, cfg.Kind)
+		return fmt.Errorf("the status bucket %q of kind %s has a client already, which shares this cache: use that "+
+			"one, or close it first", cfg.StatusBucket, cfg.Kind)
 	}
 	s.statusBuckets[cfg.StatusBucket] = true
 	return nil

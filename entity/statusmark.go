@@ -13,9 +13,9 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
-// A joined object has to carry the StatusRevision that it was read with, so that UpdateStatus notices another writer; its
-// copies too, because everybody changes copies. It must not show: what an object shows is copied to other objects, and
-// compared. An object of the user's type has no room for that, except in what all copies share: the memory of its
+// A joined object has to carry the StatusRevision that it was read with, so that UpdateStatus notices another writer;
+// its copies too, because everybody changes copies. It must not show: what an object shows is copied to other objects,
+// and compared. An object of the user's type has no room for that, except in what all copies share: the memory of its
 // strings. So its kind is a string with the usual text, of which each status revision has one of its own.
 //
 // Whoever sets another kind, or makes an object of JSON, has an object without a revision, as one made by hand.
@@ -125,8 +125,8 @@ func unmark(obj k8sruntime.Object, plain string) {
 	setKind(obj, plain)
 }
 
-// KeepMarks gives obj, which was made of before, the revision of the record that before was joined with, if obj has none.
-// So what sets all fields of an object changes no more than its user's.
+// KeepMarks gives obj, which was made of before, the revision of the record that before was joined with, if obj has
+// none. So what sets all fields of an object changes no more than its user's.
 func KeepMarks(before, obj metav1.Object) {
 	from, isObject := before.(k8sruntime.Object)
 	to, isToo := obj.(k8sruntime.Object)

@@ -10,8 +10,8 @@ import (
 )
 
 // Strictness says what becomes of a document that decodes, but says something that nobody hears: a member that T does
-// not know, that is there twice, or whose name has another case; text that is no UTF-8; a kind or apiVersion that is not
-// the client's; ownerReferences and finalizers, which have no effect in NATS.
+// not know, that is there twice, or whose name has another case; text that is no UTF-8; a kind or apiVersion that is
+// not the client's; ownerReferences and finalizers, which have no effect in NATS.
 type Strictness uint8
 
 const (
@@ -91,8 +91,8 @@ func summary(warnings []warning, more int) *DocumentWarnings {
 func (c *codec[T]) warningOf(p members.Problem) warning {
 	path := p.Path
 	if secret := c.secrets.Within(path); secret < len(path) { // the names below a secret may be secrets
-		return warning{ReasonUnknownMembers, pathText(path[:secret]), "something in it is odd; more is not told, because " +
-			"it is secret"}
+		return warning{ReasonUnknownMembers, pathText(path[:secret]), "something in it is odd; more is not told, " +
+			"because it is secret"}
 	}
 	w := warning{path: pathText(path)}
 	switch p.Kind {
@@ -130,8 +130,8 @@ func pathText(path []string) string {
 
 const (
 	unknownWhy    = "nobody knows it"
-	finalizersWhy = "finalizers have no effect in NATS: the record of a primary is its finalizer. When the document is " +
-		"deleted, the reconciler is called with OperationDelete, and the record goes after that has succeeded"
+	finalizersWhy = "finalizers have no effect in NATS: the record of a primary is its finalizer. When the document " +
+		"is deleted, the reconciler is called with OperationDelete, and the record goes after that has succeeded"
 	ownerReferencesWhy = "they have no effect in NATS: owners are named by annotations, which SetOwner sets"
 )
 

@@ -41,8 +41,8 @@ type UnreadableRecordError struct {
 	// Revision is that of what the key holds.
 	Revision uint64
 	// Nobodys reports that it is nobody's record: an answer of the server, or no JSON object. A controller that knows
-	// what was there, or whose document exists, may replace it. Else somebody has written it as a record: it may be of a
-	// newer version, and is left alone.
+	// what was there, or whose document exists, may replace it. Else somebody has written it as a record: it may be of
+	// a newer version, and is left alone.
 	Nobodys bool
 }
 
@@ -116,7 +116,8 @@ func schemaVersionOf(value []byte) int {
 func (r *Records) newUnreadable(natsKey string, revision uint64, why error) *UnreadableRecordError {
 	reason, ok := errors.AsType[*unreadable](why)
 	status, _ := errors.AsType[*apierrors.StatusError](
-		newInvalid(r.cfg.Kind, r.bucket.name, r.keys.display(natsKey), "record", r.unreadableText(natsKey, revision, why)))
+		newInvalid(r.cfg.Kind, r.bucket.name, r.keys.display(natsKey), "record",
+			r.unreadableText(natsKey, revision, why)))
 	return &UnreadableRecordError{StatusError: status, Revision: revision, Nobodys: ok && reason.nobodys}
 }
 

@@ -21,8 +21,8 @@ const (
 	watchAfter = 50 * time.Millisecond
 )
 
-// A NotReconciledError says that a wait cannot succeed: the controller gave the revision up, may not or cannot reconcile
-// it, or its document is gone. Only another write of the document, or of a person, changes that.
+// A NotReconciledError says that a wait cannot succeed: the controller gave the revision up, may not or cannot
+// reconcile it, or its document is gone. Only another write of the document, or of a person, changes that.
 type NotReconciledError struct {
 	Kind, Key string
 	// Revision is what the reason is about: the revision that was waited for, or a later one.
@@ -52,10 +52,10 @@ func (e *NotReconciledError) Error() string {
 // WaitReconciled blocks until the controller has reconciled this revision of the document, or a later one, and the
 // condition Reconciled is True.
 //
-// It fails at once, with a *NotReconciledError, if this revision or a later one was given up (Terminal), does not decode
-// (Invalid), is Suspended, or if the document is gone. It also fails if the client has no status bucket, if a bucket
-// does not exist (any more), without the permission to read, and when the context ends. That last error has what the
-// controller reported last, such as why it is retrying.
+// It fails at once, with a *NotReconciledError, if this revision or a later one was given up (Terminal), does not
+// decode (Invalid), is Suspended, or if the document is gone. It also fails if the client has no status bucket, if a
+// bucket does not exist (any more), without the permission to read, and when the context ends. That last error has what
+// the controller reported last, such as why it is retrying.
 //
 // It needs the permissions of a RoleOperator or RoleReader. It reads the caches if the client is started; else it reads
 // live, and watches the key after some milliseconds if it may make consumers. Without that it asks about once a second.
@@ -217,8 +217,8 @@ func conditionsOf(status json.RawMessage) []metav1.Condition {
 	return with.Conditions
 }
 
-// WaitDeleted blocks until the document of a key is gone, and its record too: then what it owned is torn down. It deletes
-// nothing. It returns at once for what never was.
+// WaitDeleted blocks until the document of a key is gone, and its record too: then what it owned is torn down. It
+// deletes nothing. It returns at once for what never was.
 //
 // It fails at once, with a *NotReconciledError, if the teardown was given up (Terminal). The error at the end of the
 // context says what is still there, and why if the controller or the brake tells. Else it fails as WaitReconciled does.
@@ -356,7 +356,8 @@ func passes(err error) bool {
 	if _, is := errors.AsType[*NotReconciledError](err); is {
 		return false
 	}
-	if _, is := errors.AsType[*final](err); is || errors.Is(err, ErrRefused) || errors.Is(err, nats.ErrConnectionClosed) {
+	_, is := errors.AsType[*final](err)
+	if is || errors.Is(err, ErrRefused) || errors.Is(err, nats.ErrConnectionClosed) {
 		return false
 	}
 	return !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err)

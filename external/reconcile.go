@@ -52,9 +52,9 @@ type Result[Observed any] struct {
 // each time: with the time of day in it, each reconcile has a new wish.
 //
 // Fields of Desired with the tag `nagi:"secret"`, at any depth, are left out of the intent and of its digest, and of
-// changes only the fields are named in errors and events. Better still, let Desired name the secret, and the driver look
-// it up. A wish that differs from the last one in secret fields only is no new wish: Diff has to see the difference, and
-// under DriftReport and DriftIgnore it is left as drift. Errors of the driver are told as they are.
+// changes only the fields are named in errors and events. Better still, let Desired name the secret, and the driver
+// look it up. A wish that differs from the last one in secret fields only is no new wish: Diff has to see the
+// difference, and under DriftReport and DriftIgnore it is left as drift. Errors of the driver are told as they are.
 func Reconcile[Desired, Observed any](
 	ctx context.Context, driver Driver[Desired, Observed], desired Desired, opts ...Option,
 ) (Result[Observed], error) {

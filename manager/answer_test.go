@@ -31,8 +31,8 @@ func TestAServerThatIsAwayIsNamedWithoutItsPassword(t *testing.T) {
 	}
 }
 
-// TestNoPartOfAPasswordIsTold, whatever the URL is and whatever comes of parsing it. Each password is of zebra, quark and
-// 7777, with what breaks it between.
+// TestNoPartOfAPasswordIsTold, whatever the URL is and whatever comes of parsing it. Each password is of zebra, quark
+// and 7777, with what breaks it between.
 func TestNoPartOfAPasswordIsTold(t *testing.T) {
 	for _, url := range []string{
 		"nats://ann:zebra,quark@127.0.0.1:1", "nats://ann:7777,quark@127.0.0.1:1", "ann:zebra,quark@127.0.0.1:1",

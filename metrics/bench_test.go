@@ -73,8 +73,8 @@ func (d *dispatcher) round(times int) time.Duration {
 	return time.Since(began) / time.Duration(times*len(d.keys))
 }
 
-// BenchmarkDispatch measures what metrics add to a key, from the queue to the end of an empty reconcile, in turns with a
-// controller without. The median of the rounds' differences is what counts: the machine does other things, too.
+// BenchmarkDispatch measures what metrics add to a key, from the queue to the end of an empty reconcile, in turns with
+// a controller without. The median of the rounds' differences is what counts: the machine does other things, too.
 func BenchmarkDispatch(b *testing.B) {
 	const keys, times = 1000, 10
 	plain := startDispatcher(b, "Plain", keys)

@@ -259,8 +259,8 @@ func TestCountersNeverGoBack(t *testing.T) {
 	}
 }
 
-// TestAControllerThatHasEndedHasNoGauges: alerts are about what is, and a gauge of 0 would say that nobody leads. What it
-// counted stays, and a replica beside it goes on.
+// TestAControllerThatHasEndedHasNoGauges: alerts are about what is, and a gauge of 0 would say that nobody leads. What
+// it counted stays, and a replica beside it goes on.
 func TestAControllerThatHasEndedHasNoGauges(t *testing.T) {
 	w := newWorld(t)
 	m := metrics.New()

@@ -163,8 +163,8 @@ func (s *session) info(ctx context.Context) (info *streamInfo, err error) {
 	return info, err
 }
 
-// confirmStream fails if the stream was made anew since info was told: its last sequence says nothing about the one that
-// the consumer lists. Only for a session whose consumer does not deliver yet.
+// confirmStream fails if the stream was made anew since info was told: its last sequence says nothing about the one
+// that the consumer lists. Only for a session whose consumer does not deliver yet.
 func (s *session) confirmStream(ctx context.Context, info *streamInfo) error {
 	now, err := s.info(ctx)
 	if err == nil && !now.Created.Equal(info.Created) {

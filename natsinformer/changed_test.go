@@ -270,7 +270,8 @@ func TestVanishedKeysAreDeletedWithinTheInterval(t *testing.T) {
 		"bucket TTL without markers": {jetstream.KeyValueConfig{},
 			func(t *testing.T, kv jetstream.KeyValue, js jetstream.JetStream) {
 				expire(t, js, time.Second)
-				// Not contents: where keys expire before they are delivered, nats.go waits in vain for the last of them.
+				// Not contents: where keys expire before they are delivered, nats.go waits in vain for the last of
+				// them.
 				eventually(t, 10*time.Second, "expired", func() bool {
 					stream, err := js.Stream(t.Context(), "KV_b")
 					return err == nil && stream.CachedInfo().State.Msgs == 0
@@ -610,7 +611,8 @@ func TestTheCursorClaimsNothingOfAnotherStreamBeforeTheStoreHasIt(t *testing.T) 
 	}
 }
 
-// TestAStreamMadeAnewBetweenTwoRequestsIsNotTakenForTheOldOne: the answer about the old stream, and the list of the new.
+// TestAStreamMadeAnewBetweenTwoRequestsIsNotTakenForTheOldOne: the answer about the old stream, and the list of the
+// new.
 func TestAStreamMadeAnewBetweenTwoRequestsIsNotTakenForTheOldOne(t *testing.T) {
 	for name, test := range map[string]struct {
 		before string // this request the stream is made anew

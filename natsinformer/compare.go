@@ -22,10 +22,10 @@ const (
 	// too many wait. tombRounds bounds how often forgotten tombstones may make a count useless.
 	tombWindow = 64
 	tombRounds = 50
-	// countRest is the pause after a count with a filter, as a multiple of the time that it took or, if that is less, the
-	// one before it: one slow answer may have another reason. While the server counts with a filter (about a second for
-	// a quarter of a million keys), it does nothing else with the stream. The pause after any other count is once that
-	// time.
+	// countRest is the pause after a count with a filter, as a multiple of the time that it took or, if that is less,
+	// the one before it: one slow answer may have another reason. While the server counts with a filter (about a second
+	// for a quarter of a million keys), it does nothing else with the stream. The pause after any other count is once
+	// that time.
 	countRest = 10
 )
 

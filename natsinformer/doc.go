@@ -33,8 +33,8 @@
 // up to a minute and list everything again.
 //
 // When a document expires whose writer set a TTL (Nats-TTL), a stream without limit markers sends nothing. The informer
-// knows when that is due, and asks the leader then. It delivers the delete as soon as the leader has nothing of the key,
-// mostly within a second. The leader's word and clock count. Keys without a TTL cost nothing.
+// knows when that is due, and asks the leader then. It delivers the delete as soon as the leader has nothing of the
+// key, mostly within a second. The leader's word and clock count. Keys without a TTL cost nothing.
 //
 // Informer.Cursor tells up to which sequence the store is complete, and WaitCursor waits for a sequence: to read
 // one's own write, or to know that something does not exist. Where the stream has a message for each sequence, this

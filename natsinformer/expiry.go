@@ -130,8 +130,8 @@ type expiryAnswer struct {
 // serverNow is the time by the clock of the server that leads the stream, in nanoseconds.
 func (src *source) serverNow(now time.Time) int64 { return now.Add(src.ahead).UnixNano() }
 
-// expire delivers the keys of which the leader said that they are gone, asks for those that are due, and returns when to
-// look again. It is called when the messages that came before the answers were applied.
+// expire delivers the keys of which the leader said that they are gone, asks for those that are due, and returns when
+// to look again. It is called when the messages that came before the answers were applied.
 func (w *worker) expire(ctx context.Context, s *session, now time.Time) (wake time.Time, err error) {
 	e := &w.expiries
 	for _, a := range e.answers {
@@ -200,8 +200,8 @@ func (w *worker) expired(ctx context.Context, key string) {
 	}
 }
 
-// whyVanished returns the reason for which a key is not there any more when the stream is listed again and has no marker
-// of it. In a stream with an age limit, a document with a time of its own may have been replaced by one without.
+// whyVanished returns the reason for which a key is not there any more when the stream is listed again and has no
+// marker of it. In a stream with an age limit, a document with a time of its own may have been replaced by one without.
 func (w *worker) whyVanished(key string, before, next *keys, now int64) DeleteReason {
 	switch aged := before.live[key].created + int64(next.maxAge); {
 	case next.maxAge == 0 && w.expires && before.expires.reason(key, now) != "":

@@ -124,8 +124,8 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 	return nil
 }
 
-// lag notes how many messages there are to take, and since when the oldest of them may wait: what is behind a message is
-// not older than it is.
+// lag notes how many messages there are to take, and since when the oldest of them may wait: what is behind a message
+// is not older than it is.
 func (w *worker) lag(created int64, behind uint64) {
 	w.waits.Store(created)
 	w.behind.Store(behind)

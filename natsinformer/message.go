@@ -95,8 +95,8 @@ func markerOf(header nats.Header) DeleteReason {
 	}
 }
 
-// expiryOf returns when the server will drop a message, in nanoseconds; zero if it carries no time to live, one that the
-// server does not accept, or one of more than ninety years.
+// expiryOf returns when the server will drop a message, in nanoseconds; zero if it carries no time to live, one that
+// the server does not accept, or one of more than ninety years.
 func expiryOf(header nats.Header, created int64) int64 {
 	const most = math.MaxInt64 / int64(time.Second) / 3
 	seconds := secondsToLive(header.Get(ttlHeader))
@@ -106,8 +106,8 @@ func expiryOf(header nats.Header, created int64) int64 {
 	return created + seconds*int64(time.Second)
 }
 
-// secondsToLive reads a time to live as the server does (parseMessageTTL): a duration, cut to whole seconds, or a number
-// of seconds. It is zero for "never", and for what the server does not accept.
+// secondsToLive reads a time to live as the server does (parseMessageTTL): a duration, cut to whole seconds, or a
+// number of seconds. It is zero for "never", and for what the server does not accept.
 func secondsToLive(ttl string) int64 {
 	if ttl == "" {
 		return 0

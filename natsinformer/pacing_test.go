@@ -63,8 +63,8 @@ func TestManyExpiredTombstonesCostNoList(t *testing.T) {
 	})
 	before := r.Status().Compares
 	eventually(t, 20*time.Second, "compared", func() bool { return r.Status().Compares >= before+2 })
-	// When the machine stalls, the watch may take its consumer for silent. The keys that would tell it that the stream is
-	// the same have expired, so it lists.
+	// When the machine stalls, the watch may take its consumer for silent. The keys that would tell it that the stream
+	// is the same have expired, so it lists.
 	if st := r.Status(); st.Lists > 1+stalled() {
 		t.Errorf("%d lists, and the machine stalled %d times", st.Lists, stalled())
 	}

@@ -183,7 +183,8 @@ func (w *world) value() (string, uint64) {
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-// looked waits until all controllers have looked at the entry some more times. denied counts what the server denies them.
+// looked waits until all controllers have looked at the entry some more times. denied counts what the server denies
+// them.
 func (w *world) looked(denied func() int64) {
 	w.Helper()
 	before := w.requests.Load() + denied()

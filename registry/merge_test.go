@@ -107,8 +107,8 @@ func TestOneControllerDescribesTheKindUntilItIsGone(t *testing.T) {
 	}
 }
 
-// TestARenamedControllerTakesThePlaceOfItsFormerName: a status bucket is that of one controller, so who leads with it is
-// the only one. Replicas of old and new binaries lead one after the other, and each says what it is.
+// TestARenamedControllerTakesThePlaceOfItsFormerName: a status bucket is that of one controller, so who leads with it
+// is the only one. Replicas of old and new binaries lead one after the other, and each says what it is.
 func TestARenamedControllerTakesThePlaceOfItsFormerName(t *testing.T) {
 	keeps := func(name, version string) Entry {
 		return saidBy(name, version, func(e *Entry) { e.StatusBucket, e.Controllers[0].StatusBucket = "kept", "kept" })

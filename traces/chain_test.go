@@ -39,8 +39,9 @@ const wholeTree = `put Order
     put Order record
 `
 
-// TestOneTraceShowsAPutThroughThreeControllers to the call of an API, if that is wanted, whether reconciles are children
-// of the put or only linked to it. By default links show the same through several traces. The whole tree is compared.
+// TestOneTraceShowsAPutThroughThreeControllers to the call of an API, if that is wanted, whether reconciles are
+// children of the put or only linked to it. By default links show the same through several traces. The whole tree is
+// compared.
 func TestOneTraceShowsAPutThroughThreeControllers(t *testing.T) {
 	for name, opts := range map[string][]traces.Option{
 		"by default": nil, "continued": {traces.ContinueTraces()}, "trusted": {traces.TrustHeaders()},

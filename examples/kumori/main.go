@@ -1,7 +1,7 @@
 // Kumori is a controller written to the API of the Kumori controllerruntime, on a NATS server in this process. Apps are
 // its primaries; each owns a Process and an Endpoint, and reads the Plan that it names. A scenario creates, updates,
-// breaks and deletes things, and has two apps that want one endpoint. It checks each step by live reads, and prints it with the revision it led to and how long
-// that took.
+// breaks and deletes things, and has two apps that want one endpoint. It checks each step by live reads, and prints it
+// with the revision it led to and how long that took.
 //
 //	go run ./examples/kumori      # ends by itself, with exit code 0, or 1 and the step that failed
 //	go run ./examples/kumori -v   # with the runtime's log

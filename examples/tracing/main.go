@@ -68,8 +68,8 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	defer func() { err = errors.Join(err, provider.Shutdown(context.WithoutCancel(ctx))) }()
 
-	// One trace for all is an option, and here only this program writes. By default each reconcile begins a trace that is
-	// linked to its cause, because a header is what any writer of a document says.
+	// One trace for all is an option, and here only this program writes. By default each reconcile begins a trace that
+	// is linked to its cause, because a header is what any writer of a document says.
 	w, err := newWorld(ctx, js, traces.New(provider, traces.TrustHeaders()))
 	if err != nil {
 		return err

@@ -24,7 +24,8 @@ func show(out io.Writer, spans tracetest.SpanStubs) error {
 	draw = func(s tracetest.SpanStub, depth int) {
 		shown++
 		line := strings.Repeat("  ", depth) + s.Name + attempt(s)
-		fmt.Fprintf(out, "%-64s +%6.1f ms  %6.1f ms\n", line, ms(s.StartTime.Sub(began)), ms(s.EndTime.Sub(s.StartTime)))
+		fmt.Fprintf(out, "%-64s +%6.1f ms  %6.1f ms\n", line,
+			ms(s.StartTime.Sub(began)), ms(s.EndTime.Sub(s.StartTime)))
 		for _, child := range spans {
 			if child.Parent.SpanID() == s.SpanContext.SpanID() {
 				draw(child, depth+1)

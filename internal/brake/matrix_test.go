@@ -14,10 +14,10 @@ import (
 )
 
 // The disaster matrix: each part of the world is lost, goes back to a backup, stays while the others go back, or is
-// another one, while a controller runs and while none does. At the time of the backup there were sites that were deleted
-// since ("gone"), and there are sites now that are younger ("young"). Each has one page. The oracle: a page goes only if
-// its site is neither in the documents of now nor in those of the backup that nobody deleted since; or the brake stops
-// loudly, and names the counts.
+// another one, while a controller runs and while none does. At the time of the backup there were sites that were
+// deleted since ("gone"), and there are sites now that are younger ("young"). Each has one page. The oracle: a page
+// goes only if its site is neither in the documents of now nor in those of the backup that nobody deleted since; or the
+// brake stops loudly, and names the counts.
 const sitesInMatrix = 40
 
 // part is documents, records or pages.

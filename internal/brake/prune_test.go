@@ -10,7 +10,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 )
 
-// unwant has reconciles say that primaries do not want something that they own. doubt is what speaks against its delete.
+// unwant has reconciles say that primaries do not want something that they own. doubt is what speaks against its
+// delete.
 func (w *world) unwant(doubt string, keys ...string) {
 	for _, key := range keys {
 		w.change(func() {

@@ -339,8 +339,8 @@ func TestReleaseBrakeFailsIfNATSIsAway(t *testing.T) {
 	})
 }
 
-// TestARequestDoesNotWaitForABacklog: what primaries do not want any more is counted as a whole before the brake engages.
-// One that is engaged holds it anyway.
+// TestARequestDoesNotWaitForABacklog: what primaries do not want any more is counted as a whole before the brake
+// engages. One that is engaged holds it anyway.
 func TestARequestDoesNotWaitForABacklog(t *testing.T) {
 	held(t, func(t *testing.T, w *world) {
 		w.change(func() { w.backlog = true })

@@ -287,7 +287,8 @@ func TestWhatWasHeldStaysHeldWhileTheLeaderDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// TestAnEngagedBrakeHoldsWhatNobodyKnows, in a term that finds the leader silent: it cannot tell what the term before held.
+// TestAnEngagedBrakeHoldsWhatNobodyKnows, in a term that finds the leader silent: it cannot tell what the term before
+// held.
 func TestAnEngagedBrakeHoldsWhatNobodyKnows(t *testing.T) {
 	run(t, 20, func(t *testing.T, w *world) {
 		w.sweep(among(30, 20, "gone"))

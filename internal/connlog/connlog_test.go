@@ -11,7 +11,8 @@ import (
 	"github.com/go-logr/logr/funcr"
 )
 
-// TestWhyItDoesNotReconnectIsToldRarely: each reason once, and then changes of the reason with longer and longer pauses.
+// TestWhyItDoesNotReconnectIsToldRarely: each reason once, and then changes of the reason with longer and longer
+// pauses.
 func TestWhyItDoesNotReconnectIsToldRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string

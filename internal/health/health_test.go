@@ -327,7 +327,8 @@ func TestTheBoardShowsCleanText(t *testing.T) {
 	}
 }
 
-// TestWhatATermLeavesIsNotSaidToWorkAgain: it is the next leader's to report. The callback is told that it is over here.
+// TestWhatATermLeavesIsNotSaidToWorkAgain: it is the next leader's to report. The callback is told that it is over
+// here.
 func TestWhatATermLeavesIsNotSaidToWorkAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string

@@ -45,7 +45,8 @@ func TestControllersThatStartAtOnceAddTheIndexOnce(t *testing.T) {
 	}
 }
 
-// TestAKeyThatReadsLikeAnothersHashFindsItsOwn, and the other one its own, though both are under one value of the index.
+// TestAKeyThatReadsLikeAnothersHashFindsItsOwn, and the other one its own, though both are under one value of the
+// index.
 func TestAKeyThatReadsLikeAnothersHashFindsItsOwn(t *testing.T) {
 	long := strings.Repeat("long", 30)
 	literal := entity.OwnerLabelValue(long)

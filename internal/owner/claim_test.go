@@ -81,8 +81,8 @@ func TestAHashIsNoKey(t *testing.T) {
 	}
 }
 
-// TestNoKeyStandsForAnothersHash: a primary that is named like the hash of another one's key would own what labels alone
-// name, and take it along when it goes.
+// TestNoKeyStandsForAnothersHash: a primary that is named like the hash of another one's key would own what labels
+// alone name, and take it along when it goes.
 func TestNoKeyStandsForAnothersHash(t *testing.T) {
 	victim := object(owner.Owner{Kind: "Site", Key: strings.Repeat("long", 30), Instance: "here"})
 	victim.Annotations = nil

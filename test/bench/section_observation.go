@@ -28,9 +28,9 @@ func runObservation(ctx context.Context, b *bench) (c *chapter, err error) {
 	keys, turns := b.size(10_000), b.turns(11)
 	alone, many, jobs := b.size(300), b.size(3000), b.turns(15)
 	c = &chapter{title: "7. What observation costs", setup: fmt.Sprintf(
-		"The engine alone: as in section 2, with 1 worker, %s keys. All controllers are in one process, share a cache, and "+
-			"take turns, %d\ntimes in each turn; the cost is in processor time without the collection of garbage, "+
-			"which comes between the passes: see what is allocated.\n"+
+		"The engine alone: as in section 2, with 1 worker, %s keys. All controllers are in one process, share a "+
+			"cache, and take turns, %d\ntimes in each turn; the cost is in processor time without the collection of "+
+			"garbage, which comes between the passes: see what is allocated.\n"+
 			"The whole job: as in section 1, %d primaries one after the other, then %d at once; "+
 			"the user's writes carry a traceparent.\n"+
 			"A cost is that of a turn beside the controller that is not observed, in the same turn; "+

@@ -160,9 +160,9 @@ func (o *oracle) ownerAfter(e event) string {
 	return ownerOf(e.value)
 }
 
-// standstill is the fourth rule: nothing stands still for long without a word. Time counts where samples were taken when
-// they were due: a test that gets no processor stands still, and so does what it tests. What was told and is over has
-// recovery to go on.
+// standstill is the fourth rule: nothing stands still for long without a word. Time counts where samples were taken
+// when they were due: a test that gets no processor stands still, and so does what it tests. What was told and is over
+// has recovery to go on.
 func (o *oracle) standstill(e event) {
 	passed := e.at.Sub(o.sampled)
 	o.sampled = e.at

@@ -289,6 +289,9 @@ func TestTheTypedClientsetIsUsedInFewPlaces(t *testing.T) {
 
 func TestRoomsAreSmall(t *testing.T) {
 	for _, r := range rooms(t) {
+		for _, line := range r.wide {
+			t.Errorf("%s, more than %d", line, mostColumns)
+		}
 		if slices.Contains(unfinished, r.path) {
 			continue
 		}
@@ -302,9 +305,6 @@ func TestRoomsAreSmall(t *testing.T) {
 		}
 		for _, function := range r.long {
 			t.Errorf("%s, more than %d", function, mostFunctionLines)
-		}
-		for _, line := range r.wide {
-			t.Errorf("%s, more than %d", line, mostColumns)
 		}
 	}
 }

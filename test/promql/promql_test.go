@@ -93,8 +93,8 @@ func scrape(t *testing.T) scraped {
 // ofTarget are the labels that Prometheus adds to what it scrapes.
 var ofTarget = map[string]bool{"job": true, "instance": true, model.MetricNameLabel: true}
 
-// check looks whether an expression can be read, and whether each of its selectors finds a series. A matcher with "$" is
-// a variable of a dashboard.
+// check looks whether an expression can be read, and whether each of its selectors finds a series. A matcher with "$"
+// is a variable of a dashboard.
 func (s scraped) check(t *testing.T, where, expr string) {
 	t.Helper()
 	expr = strings.ReplaceAll(expr, "$__rate_interval", "5m")

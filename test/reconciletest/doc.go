@@ -43,18 +43,18 @@
 //
 // # What is not
 //
-// There is no lease, no resync, no sweep, and no queue: nothing is reconciled because of an event or a retry. A reconcile
-// is asked for by hand, as with Controller.Enqueue: so OperationDelete also reaches the reconciler for a key that was
-// never reconciled. The brake lets everything go, because it counts many keys, and here there is one. Handlers, mappers
-// and predicates are called, and make nothing due.
+// There is no lease, no resync, no sweep, and no queue: nothing is reconciled because of an event or a retry. A
+// reconcile is asked for by hand, as with Controller.Enqueue: so OperationDelete also reaches the reconciler for a key
+// that was never reconciled. The brake lets everything go, because it counts many keys, and here there is one.
+// Handlers, mappers and predicates are called, and make nothing due.
 //
 // All buckets of the account are read, message by message, to tell what was written: a test's buckets are small.
 //
 // # Kubernetes
 //
 // Handles of package kube work as in a controller. client-go's fake dynamic client will do for CreateOrUpdate and for
-// deletes, with [GiveIdentities]; it knows no server-side apply, so Apply needs a real API server. The informers are the
-// test's: start them, and wait for them, before New. Own writes are waited for. What the test itself writes with a
+// deletes, with [GiveIdentities]; it knows no server-side apply, so Apply needs a real API server. The informers are
+// the test's: start them, and wait for them, before New. Own writes are waited for. What the test itself writes with a
 // Kubernetes client an informer may show later: wait for that before the next reconcile.
 //
 // # APIs

@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// serveSites runs a service over the user's connection, until ctx ends, with a controller over the admin's, and asks it.
+// serveSites runs a service over the user's connection, until ctx ends, with a controller over the admin's, and asks
+// it.
 func serveSites(ctx context.Context, user, admin jetstream.JetStream) error {
 	s, err := service.New(service.Config{Conn: user.Conn(), Name: "sites"})
 	if err != nil {

@@ -92,7 +92,8 @@ func TestTheOtherCodeFinishesWhatAReleaseLetGo(t *testing.T) {
 }
 
 // TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan, for the keys that the replica before held. The old code keeps no
-// id of the engagement that a request could name, so the new one ignores the request, and holds until one names its own.
+// id of the engagement that a request could name, so the new one ignores the request, and holds until one names its
+// own.
 func TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, first, second side) {

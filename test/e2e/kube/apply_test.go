@@ -63,8 +63,8 @@ func TestApplyWritesNothingWhenNothingChanged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		resource schema.GroupVersionResource
-		// asks is how many requests a new process sends, and changed how many after a change of another field: the cache
-		// cannot tell all.
+		// asks is how many requests a new process sends, and changed how many after a change of another field: the
+		// cache cannot tell all.
 		asks, changed int
 		apply         func(w *world) func() (controller.OperationResult, error) // a handle of a new process each time
 	}{

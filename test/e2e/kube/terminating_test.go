@@ -140,8 +140,8 @@ func TestOutsideAReconcileAWriteOfWhatIsBeingDeletedIsAnError(t *testing.T) {
 	w.finalized("settings")
 }
 
-// TestAReconcilerGoesOnWhileAnObjectIsBeingDeleted: what it writes next may be what the object waits for, as the pods of
-// a claim. What stays as it is costs no request, and a change that lands is one.
+// TestAReconcilerGoesOnWhileAnObjectIsBeingDeleted: what it writes next may be what the object waits for, as the pods
+// of a claim. What stays as it is costs no request, and a change that lands is one.
 func TestAReconcilerGoesOnWhileAnObjectIsBeingDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

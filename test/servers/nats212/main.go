@@ -1,5 +1,5 @@
-// Command nats212 is nats-server 2.12, for tests that start it as a process of its own. It takes the flags of nats-server, and
-// ends with its standard input: a test that is killed leaves no server behind.
+// Command nats212 is nats-server 2.12, for tests that start it as a process of its own. It takes the flags of
+// nats-server, and ends with its standard input: a test that is killed leaves no server behind.
 package main
 
 import (
