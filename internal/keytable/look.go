@@ -3,6 +3,7 @@ package keytable
 import (
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/batched"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
@@ -35,23 +36,5 @@ func (k *Table) EndAwaits(key string) {
 	}
 }
 
-// keysBatch is how many keys are read under one hold of the lock.
-const keysBatch = 1024
-
-// Keys returns the keys that have a State, in no order. It gives the lock back again and again, so keys that come and
-// go meanwhile may be among them or not.
-func (k *Table) Keys() (keys []string) { return k.keys(func() {}) }
-
-// keys calls between whenever it does not hold the lock.
-func (k *Table) keys(between func()) (keys []string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for key := range k.byKey {
-		if keys = append(keys, key); len(keys)%keysBatch == 0 {
-			k.mu.Unlock() // a range over a map may go on after others have changed it
-			between()
-			k.mu.Lock()
-		}
-	}
-	return keys
-}
+// Keys returns the keys that have a State, in no order. Keys that come and go meanwhile may be among them or not.
+func (k *Table) Keys() []string { return batched.Keys(&k.mu, &k.byKey, nil) }

@@ -3,6 +3,7 @@ package queue
 import (
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/batched"
 	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
@@ -57,23 +58,6 @@ func (q *Queue) delayOf(t *timer) Delay {
 	return Delay{Ops: t.ops, Kind: t.kind, Since: q.epoch.Add(t.since), Due: q.epoch.Add(t.due)}
 }
 
-// keysBatch is how many keys are read under one hold of the lock.
-const keysBatch = 1024
-
-// Keys returns the keys of which the queue knows anything, in no order. It gives the lock back again and again, so keys
-// that come and go meanwhile may be among them or not.
-func (q *Queue) Keys() (keys []string) { return q.keys(func() {}) }
-
-// keys calls between whenever it does not hold the lock.
-func (q *Queue) keys(between func()) (keys []string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for key := range q.entries {
-		if keys = append(keys, key); len(keys)%keysBatch == 0 {
-			q.mu.Unlock() // a range over a map may go on after others have changed it
-			between()
-			q.mu.Lock()
-		}
-	}
-	return keys
-}
+// Keys returns the keys of which the queue knows anything, in no order. Keys that come and go meanwhile may be among
+// them or not.
+func (q *Queue) Keys() []string { return batched.Keys(&q.mu, &q.entries, nil) }

@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,37 +68,4 @@ func TestLookSaysWhatIsToCome(t *testing.T) {
 		q.CancelDelays("a")
 		q.Done("a")
 	})
-}
-
-// TestKeysGivesTheLockBack again and again, and stands what others do meanwhile.
-func TestKeysGivesTheLockBack(t *testing.T) {
-	q := New(Options{})
-	defer q.ShutDown()
-	const n = 100_000
-	for i := range n {
-		q.Add(fmt.Sprint("key-", i), opPut, Background)
-	}
-	between := 0
-	keys := q.keys(func() {
-		between++
-		q.Add(fmt.Sprint("new-", between), opPut, Background)
-		if it, ok := q.Get(context.Background()); ok {
-			q.Done(it.Key)
-		}
-	})
-	if least := (n - between) / keysBatch; between < least-1 || len(keys) < n-between {
-		t.Errorf("%d keys in %d batches", len(keys), between)
-	}
-	seen := map[string]bool{}
-	for _, key := range keys {
-		if seen[key] {
-			t.Fatalf("%s twice", key)
-		}
-		seen[key] = true
-	}
-	for key := range q.entries {
-		if !seen[key] && key[:3] == "key" {
-			t.Errorf("%s is missing", key)
-		}
-	}
 }
