@@ -32,12 +32,17 @@ type perSecond struct {
 	passed atomic.Int64
 }
 
+// clockSetBack is how many seconds a clock goes back that somebody has set.
+const clockSetBack = 60
+
 // passes reports whether one more may pass; a nil perSecond lets all pass.
 func (p *perSecond) passes(now time.Time) bool {
 	if p == nil {
 		return true
 	}
-	if second, last := now.Unix(), p.second.Load(); second != last && p.second.CompareAndSwap(last, second) {
+	// What comes late is of the second that is counted, unless somebody has set the clock back.
+	second, last := now.Unix(), p.second.Load()
+	if (second > last || second < last-clockSetBack) && p.second.CompareAndSwap(last, second) {
 		p.passed.Store(0)
 	}
 	return p.passed.Load() < p.most && p.passed.Add(1) <= p.most

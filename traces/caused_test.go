@@ -93,3 +93,59 @@ func TestUncausedReconcilesBeginNoMoreTracesThanTheyMay(t *testing.T) {
 		must(t, provider.Shutdown(t.Context()))
 	}
 }
+
+// TestWhatComesLateBeginsNoOtherSecond: a worker that was held up comes with the time of the second before.
+func TestWhatComesLateBeginsNoOtherSecond(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	tracer := traces.New(provider, traces.UncausedPerSecond(3))
+	now := time.Now()
+	for i := range 1000 {
+		at := now.Add(time.Duration(i%2) * time.Second)
+		tracer.End(tracer.Begin(t.Context(), controller.Beginning{Kind: "Site", At: at}), controller.Ending{})
+	}
+	if got := len(spans.GetSpans()); got > 2*3 {
+		t.Errorf("%d spans in two seconds, want no more than 3 in each", got)
+	}
+	spans.Reset()
+	tracer.End(tracer.Begin(t.Context(), controller.Beginning{Kind: "Site", At: now.Add(-time.Hour)}), controller.Ending{})
+	if len(spans.GetSpans()) != 1 {
+		t.Error("no span after the clock was set back")
+	}
+	must(t, provider.Shutdown(t.Context()))
+}
+
+// embedder is an observer that embeds a Tracer and gives the context something of its own.
+type embedder struct{ *traces.Tracer }
+
+func (o embedder) Begin(ctx context.Context, b controller.Beginning) context.Context {
+	return context.WithValue(o.Tracer.Begin(ctx, b), embedder{}, "name")
+}
+
+// TestASpanEndsOnceAndWithItsTracer, also where an observer embeds the Tracer, and where two observe one controller of
+// which one makes no span.
+func TestASpanEndsOnceAndWithItsTracer(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	first, second := traces.New(provider), traces.New(provider, traces.UncausedPerSecond(0))
+	begin, end := controller.Beginning{Kind: "Site", At: time.Now()}, controller.Ending{RequeueAfter: time.Second}
+
+	embeds := embedder{first}
+	embeds.End(embeds.Begin(t.Context(), begin), end)
+	if got := spans.GetSpans(); len(got) != 1 || got[0].Name != "reconcile Site" {
+		t.Errorf("an observer that embeds the Tracer ends %d spans", len(got))
+	}
+
+	spans.Reset()
+	outer := first.Begin(t.Context(), begin)
+	inner := second.Begin(outer, begin)
+	second.End(inner, end)
+	if got := spans.GetSpans(); len(got) != 0 {
+		t.Errorf("the other tracer ended %d spans", len(got))
+	}
+	first.End(outer, end)
+	if got := spans.GetSpans(); len(got) != 1 {
+		t.Errorf("%d spans ended", len(got))
+	}
+	must(t, provider.Shutdown(t.Context()))
+}

@@ -49,13 +49,38 @@ func (t *Tracer) Begin(ctx context.Context, b controller.Beginning) context.Cont
 			attrWait.Float64(b.Waited.Seconds()), attrCauses.Int(len(b.Causes)+b.MoreCauses),
 		)
 	}
-	return &inSpan{ctx, span}
+	t.open.Add(1)
+	return &inSpan{ctx, t, span}
 }
 
-// inSpan is the context of a reconcile that has a span.
+// inSpan is the context of a reconcile that has a span of a tracer.
 type inSpan struct {
 	context.Context
-	span trace.Span
+	tracer *Tracer
+	span   trace.Span
+}
+
+type inSpanKey struct{}
+
+// Value implements context.Context.
+func (in *inSpan) Value(key any) any {
+	if key == (inSpanKey{}) {
+		return in
+	}
+	return in.Context.Value(key)
+}
+
+// spanOf returns the span of a reconcile whose context Begin has returned; nil if it has none. Observers that embed a
+// Tracer may hand on a child of that context. While no span is open nobody looks for one.
+func (t *Tracer) spanOf(ctx context.Context) trace.Span {
+	in, ok := ctx.(*inSpan)
+	if !ok && t.open.Load() > 0 {
+		in, _ = ctx.Value(inSpanKey{}).(*inSpan)
+	}
+	if in == nil || in.tracer != t { // that of another tracer, which this one had for its parent
+		return nil
+	}
+	return in.span
 }
 
 // started are the options of each span of a reconcile.
@@ -78,11 +103,11 @@ func linksTo(causes []controller.Cause) (links []trace.Link, newest trace.SpanCo
 
 // End implements controller.Observer. It ends the span, if the reconcile has one.
 func (t *Tracer) End(ctx context.Context, e controller.Ending) {
-	in, ok := ctx.(*inSpan)
-	if !ok {
+	span := t.spanOf(ctx)
+	if span == nil {
 		return
 	}
-	span := in.span
+	defer t.open.Add(-1)
 	defer span.End()
 	if !span.IsRecording() {
 		return

@@ -2,6 +2,7 @@ package traces
 
 import (
 	"net/http"
+	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"go.opentelemetry.io/otel"
@@ -16,6 +17,7 @@ type Tracer struct {
 	tracer   trace.Tracer
 	uncaused *perSecond
 	mode     mode
+	open     atomic.Int64 // spans of reconciles
 }
 
 var (
