@@ -1,7 +1,8 @@
 // Package service makes the controllers of a process reachable over NATS, with the services API: what waits and why is
 // asked for, and a key is reconciled, resumed or unparked, wherever NATS reaches. No port of HTTP is needed.
 //
-//	nc, err := nats.Connect(url, nats.UserInfo("nagi-service", secret)) // a connection of its own
+//	nc, err := nats.Connect(url, nats.UserInfo("nagi-service", secret), // a connection of its own,
+//		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort()) // which comes back after every outage
 //	svc, err := service.New(service.Config{Conn: nc})
 //	c, err := controller.New("sites", sites, reconciler, svc.Controller())
 //	err = m.Add(c, svc) // a manager.Manager; or run both: c.Run(ctx), svc.Run(ctx)
@@ -24,4 +25,7 @@
 // service itself refuses to answer elsewhere, too, and does nothing for such a request. But PING, INFO and STATS of the
 // services API are answered by the library, wherever the request says: against that only the permissions help, and
 // [Service.Run] warns where they are missing. Do not give the user allow_responses, which allows every answer.
+//
+// By default nats.go closes a connection for good when a server is away for about two minutes, or refuses its user twice.
+// [New] refuses such a connection, and says which options it lacks.
 package service

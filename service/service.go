@@ -32,15 +32,11 @@ type Service struct {
 	served []*served
 }
 
-// New makes a service without a controller. It sends nothing. The error says what is wrong with cfg.
+// New makes a service without a controller. It sends nothing. The error says what is wrong with cfg, and which options
+// Config.Conn lacks if it would not come back by itself from every outage.
 func New(cfg Config) (*Service, error) {
 	cfg = cfg.withDefaults()
-	err := cfg.validate()
-	if cfg.Conn == nil {
-		err = errors.Join(errors.New("Config.Conn is needed: a connection of the service's own, "+
-			"of a user with the rights of Config.Permissions"), err)
-	}
-	if err != nil {
+	if err := errors.Join(cfg.validateConn(), cfg.validate()); err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}
 	limit := func(perSecond float64) *rate.Limiter {
