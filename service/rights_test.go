@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 )
 
@@ -245,16 +246,34 @@ func TestTheServicesRights(t *testing.T) {
 	if string(data) != want {
 		t.Errorf("%s", data)
 	}
-	for _, cfg := range []Config{
-		{Prefix: "a b"}, {Prefix: "$JS"}, {Prefix: "a.*"}, {Prefix: "a..b"}, {Inboxes: []string{"$KV"}}, {Inboxes: []string{""}},
-		{Inboxes: []string{"nagi"}}, {Name: "a b"}, {ReadRate: -1}, {ActRate: -1},
+	own, _ := natstest.Connect(t, natstest.Start(t).URL())
+	for _, tt := range []struct {
+		cfg   Config
+		wrong string // the field that the error names; "" if all is fine
+	}{
+		{Config{}, ""},
+		{Config{Prefix: "a b"}, "Config.Prefix"},
+		{Config{Prefix: "$JS"}, "Config.Prefix"},
+		{Config{Prefix: "a.*"}, "Config.Prefix"},
+		{Config{Prefix: "a..b"}, "Config.Prefix"},
+		{Config{Inboxes: []string{"$KV"}}, "Config.Inboxes"},
+		{Config{Inboxes: []string{""}}, "Config.Inboxes"},
+		{Config{Inboxes: []string{"nagi"}}, "Config.Inboxes"},
+		{Config{Name: "a b"}, "Config.Name"},
+		{Config{ReadRate: -1}, "Config.ReadRate is -1"},
+		{Config{ActRate: -1}, "Config.ActRate -1"},
 	} {
-		if _, err := cfg.Permissions(); err == nil {
-			t.Errorf("%+v is fine", cfg)
+		tt.cfg.Conn = own
+		_, permissions := tt.cfg.Permissions()
+		_, made := New(tt.cfg)
+		for of, err := range map[string]error{"permissions": permissions, "a service": made} {
+			if (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
+				t.Errorf("%s of %+v: error %v, want %q", of, tt.cfg, err, tt.wrong)
+			}
 		}
-		if _, err := New(cfg); err == nil {
-			t.Errorf("a service of %+v is fine", cfg)
-		}
+	}
+	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "Config.Conn is needed") {
+		t.Errorf("without a connection: error %v", err)
 	}
 }
 
