@@ -25,7 +25,7 @@ const (
 type Config struct {
 	// Conn is the service's own connection, of a user who may publish to inboxes only; see Config.Permissions. It is
 	// not that of a controller's client. It has to come back by itself, however long the server is away or refuses its
-	// user: so its options are nats.MaxReconnects(-1) and nats.IgnoreAuthErrorAbort(). Service.Run drains and closes it.
+	// user: it is made with nats.MaxReconnects(-1) and nats.IgnoreAuthErrorAbort(). Service.Run drains and closes it.
 	Conn *nats.Conn
 
 	// Name and Version are the service's in the services API, and Description what it says there. Replicas have the
@@ -91,8 +91,8 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// validateConn says what the connection lacks. One that nats.go closes for good, as it does by default after 60 attempts
-// or when its user is refused twice, would end Run, and with it all that a manager runs beside the service.
+// validateConn says what the connection lacks. One that nats.go closes for good, as it does by default after 60
+// attempts or when its user is refused twice, would end Run, and with it all that a manager runs beside the service.
 func (c Config) validateConn() error {
 	if c.Conn == nil {
 		return errors.New("Config.Conn is needed: a connection of the service's own, of a user with the rights of " +
@@ -111,8 +111,8 @@ func (c Config) validateConn() error {
 	if change == nil {
 		return nil
 	}
-	return fmt.Errorf("Config.Conn does not come back by itself from every outage, and Run would end with it; where it "+
-		"is made, %s", strings.Join(change, ", "))
+	return fmt.Errorf("Config.Conn does not come back by itself from every outage, and Run would end with it; where "+
+		"it is made, %s", strings.Join(change, ", "))
 }
 
 // imported begins the subject of an answer to a request from another account. Servers let no client name such a one.

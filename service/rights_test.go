@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
 
@@ -220,6 +221,28 @@ func TestThePermissionsGuardWhatTheLibraryAnswers(t *testing.T) {
 	attack(w)
 	if w.value("sites", "shop.other") == "" {
 		t.Error("the library does not answer everywhere any more: the permissions may not be needed")
+	}
+}
+
+// TestAUserWhoMayPublishElsewhereIsWarnedOf, whatever it is beside inboxes: each of these is dangerous by itself.
+func TestAUserWhoMayPublishElsewhereIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	elsewhere := []string{"$KV.>", "$KV.*.>", "$JS.API.>", "nagi.>", "*.>"}
+	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+		o.Users = []*server.User{{Username: "service", Password: "x"}} // whom world.service connects before
+		for _, subject := range elsewhere {
+			o.Users = append(o.Users, &server.User{Username: subject, Password: "x", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: []string{"_INBOX.>", subject}},
+			}})
+		}
+	}))
+	for _, subject := range elsewhere {
+		w := &world{T: t, srv: srv, log: &lines{}}
+		stop := w.run(w.service(func(c *Config) { c.Conn = w.conn(subject) }))
+		w.eventually("it warns of who may publish to "+subject, func() bool {
+			return w.log.have("may publish to other subjects than inboxes")
+		})
+		stop()
 	}
 }
 
