@@ -24,7 +24,8 @@ const (
 // Config says how the controllers of a process are reached. Conn is needed.
 type Config struct {
 	// Conn is the service's own connection, of a user who may publish to inboxes only; see Config.Permissions. It is
-	// not that of a controller's client. Service.Run drains and closes it.
+	// not that of a controller's client. It has to come back by itself, however long the server is away or refuses its
+	// user: it is made with nats.MaxReconnects(-1) and nats.IgnoreAuthErrorAbort(). Service.Run drains and closes it.
 	Conn *nats.Conn
 
 	// Name and Version are the service's in the services API, and Description what it says there. Replicas have the
@@ -88,6 +89,30 @@ func (c Config) validate() error {
 		refuse("Config.ReadRate is %v, Config.ActRate %v: they must not be negative", c.ReadRate, c.ActRate)
 	}
 	return errors.Join(errs...)
+}
+
+// validateConn says what the connection lacks. One that nats.go closes for good, as it does by default after 60
+// attempts or when its user is refused twice, would end Run, and with it all that a manager runs beside the service.
+func (c Config) validateConn() error {
+	if c.Conn == nil {
+		return errors.New("Config.Conn is needed: a connection of the service's own, of a user with the rights of " +
+			"Config.Permissions")
+	}
+	var change []string
+	if c.Conn.Opts.MaxReconnect >= 0 {
+		change = append(change, "add nats.MaxReconnects(-1)")
+	}
+	if !c.Conn.Opts.IgnoreAuthErrorAbort {
+		change = append(change, "add nats.IgnoreAuthErrorAbort()")
+	}
+	if !c.Conn.Opts.AllowReconnect {
+		change = append(change, "leave nats.NoReconnect() away")
+	}
+	if change == nil {
+		return nil
+	}
+	return fmt.Errorf("Config.Conn does not come back by itself from every outage, and Run would end with it; where "+
+		"it is made, %s", strings.Join(change, ", "))
 }
 
 // imported begins the subject of an answer to a request from another account. Servers let no client name such a one.

@@ -42,7 +42,7 @@ func Example() {
 	}
 	defer m.Close(context.Background())
 	// A connection of its own. Where there are users, it is that of one who may publish to inboxes only.
-	own, err := nats.Connect(server.URL(), nats.Name("service"), nats.MaxReconnects(-1))
+	own, err := nats.Connect(server.URL(), nats.Name("service"), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -27,17 +27,27 @@ func (s *Service) look(ctx context.Context, left looks) looks {
 }
 
 // lookAtRights warns of a connection that may publish elsewhere than to inboxes: the library answers PING, INFO and
-// STATS to whatever subject is named. It sends a message to nobody, which the server should refuse.
+// STATS to whatever subject is named. It sends messages to nobody, which the server should refuse. A right to single
+// subjects, such as those of one bucket, is not found out: to try that, it would have to write there.
 func (s *Service) lookAtRights(ctx context.Context) (looked bool) {
-	probe := s.cfg.Prefix + ".probe." + nuid.Next()
-	if !s.cfg.Conn.IsConnected() || s.cfg.Conn.Publish(probe, nil) != nil || !s.flushed(ctx) {
-		return false
-	}
-	if !s.denied(" for Publish to ", probe) {
-		s.tell(ctx, "The user of the service's connection may publish to other subjects than inboxes: who may ask the "+
-			"services API can have answers written anywhere, to a bucket for instance. Confine the user")
+	for _, probe := range s.probes() {
+		if !s.cfg.Conn.IsConnected() || s.cfg.Conn.Publish(probe, nil) != nil || !s.flushed(ctx) {
+			return false
+		}
+		if !s.denied(" for Publish to ", probe) {
+			s.tell(ctx, "The user of the service's connection may publish to other subjects than inboxes (it may to "+
+				probe+"): who may ask the services API can have answers written anywhere, to a bucket for instance. "+
+				"Confine the user")
+			return true
+		}
 	}
 	return true
+}
+
+// probes are subjects that nobody has: of the service, of a bucket, of JetStream's API, and any other.
+func (s *Service) probes() []string {
+	nobodys := nuid.Next() + ".probe"
+	return []string{s.cfg.Prefix + "." + nobodys, "$KV." + nobodys, "$JS.API." + nobodys, nobodys}
 }
 
 // lookAtSubscriptions tells of one that the server refuses: nobody else would.

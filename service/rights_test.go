@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
 
@@ -222,6 +224,28 @@ func TestThePermissionsGuardWhatTheLibraryAnswers(t *testing.T) {
 	}
 }
 
+// TestAUserWhoMayPublishElsewhereIsWarnedOf, whatever it is beside inboxes: each of these is dangerous by itself.
+func TestAUserWhoMayPublishElsewhereIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	elsewhere := []string{"$KV.>", "$KV.*.>", "$JS.API.>", "nagi.>", "*.>"}
+	srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+		o.Users = []*server.User{{Username: "service", Password: "x"}} // whom world.service connects before
+		for _, subject := range elsewhere {
+			o.Users = append(o.Users, &server.User{Username: subject, Password: "x", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: []string{"_INBOX.>", subject}},
+			}})
+		}
+	}))
+	for _, subject := range elsewhere {
+		w := &world{T: t, srv: srv, log: &lines{}}
+		stop := w.run(w.service(func(c *Config) { c.Conn = w.conn(subject) }))
+		w.eventually("it warns of who may publish to "+subject, func() bool {
+			return w.log.have("may publish to other subjects than inboxes")
+		})
+		stop()
+	}
+}
+
 func TestTheServicesConnectionIsItsOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -245,16 +269,34 @@ func TestTheServicesRights(t *testing.T) {
 	if string(data) != want {
 		t.Errorf("%s", data)
 	}
-	for _, cfg := range []Config{
-		{Prefix: "a b"}, {Prefix: "$JS"}, {Prefix: "a.*"}, {Prefix: "a..b"}, {Inboxes: []string{"$KV"}}, {Inboxes: []string{""}},
-		{Inboxes: []string{"nagi"}}, {Name: "a b"}, {ReadRate: -1}, {ActRate: -1},
+	own, _ := natstest.Connect(t, natstest.Start(t).URL())
+	for _, tt := range []struct {
+		cfg   Config
+		wrong string // the field that the error names; "" if all is fine
+	}{
+		{Config{}, ""},
+		{Config{Prefix: "a b"}, "Config.Prefix"},
+		{Config{Prefix: "$JS"}, "Config.Prefix"},
+		{Config{Prefix: "a.*"}, "Config.Prefix"},
+		{Config{Prefix: "a..b"}, "Config.Prefix"},
+		{Config{Inboxes: []string{"$KV"}}, "Config.Inboxes"},
+		{Config{Inboxes: []string{""}}, "Config.Inboxes"},
+		{Config{Inboxes: []string{"nagi"}}, "Config.Inboxes"},
+		{Config{Name: "a b"}, "Config.Name"},
+		{Config{ReadRate: -1}, "Config.ReadRate is -1"},
+		{Config{ActRate: -1}, "Config.ActRate -1"},
 	} {
-		if _, err := cfg.Permissions(); err == nil {
-			t.Errorf("%+v is fine", cfg)
+		tt.cfg.Conn = own
+		_, permissions := tt.cfg.Permissions()
+		_, made := New(tt.cfg)
+		for of, err := range map[string]error{"permissions": permissions, "a service": made} {
+			if (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
+				t.Errorf("%s of %+v: error %v, want %q", of, tt.cfg, err, tt.wrong)
+			}
 		}
-		if _, err := New(cfg); err == nil {
-			t.Errorf("a service of %+v is fine", cfg)
-		}
+	}
+	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "Config.Conn is needed") {
+		t.Errorf("without a connection: error %v", err)
 	}
 }
 

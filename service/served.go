@@ -18,7 +18,8 @@ import (
 // served is one controller of a service. It implements engine.Beside.
 type served struct {
 	service  *Service
-	engine   *engine.Engine
+	joined   *engine.Engine // of the last call of New, which may fail yet
+	engine   *engine.Engine // of the controller that New has made
 	primary  primary
 	stats    func() controller.Stats
 	restorer Restorer       // nil if the controller is none
@@ -46,16 +47,24 @@ func (c *served) Join(e *engine.Engine) error {
 			"could have the service's answers written to whatever subject the controller may write to. Give the " +
 			"service a connection of its own, of another user")
 	}
-	c.engine, c.primary = e, p
-	return c.service.add(c)
+	if c.service.hasAnother(c, e.Name()) {
+		return fmt.Errorf("service.Controller: there are two controllers with the name %q, which a request could not "+
+			"tell apart", e.Name())
+	}
+	c.joined = e
+	return nil
 }
 
-// Serves is given the controller of the engine, before it runs.
+// Serves is given the controller of the engine that joined, once New has made it, and before it runs. Not before is it
+// served: a New that fails leaves nothing behind.
 func (c *served) Serves(of any) {
+	c.engine = c.joined
+	c.primary, _ = c.engine.Sources()[0].(primary) // Join has looked
 	if s, ok := of.(interface{ Stats() controller.Stats }); ok {
 		c.stats = s.Stats
 	}
 	c.restorer = restorerOf(of)
+	c.service.add(c)
 }
 
 // Run implements engine.Beside: it is called for each term.

@@ -32,15 +32,11 @@ type Service struct {
 	served []*served
 }
 
-// New makes a service without a controller. It sends nothing. The error says what is wrong with cfg.
+// New makes a service without a controller. It sends nothing. The error says what is wrong with cfg, and which options
+// Config.Conn lacks if it would not come back by itself from every outage.
 func New(cfg Config) (*Service, error) {
 	cfg = cfg.withDefaults()
-	err := cfg.validate()
-	if cfg.Conn == nil {
-		err = errors.Join(errors.New("Config.Conn is needed: a connection of the service's own, "+
-			"of a user with the rights of Config.Permissions"), err)
-	}
-	if err != nil {
+	if err := errors.Join(cfg.validateConn(), cfg.validate()); err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}
 	limit := func(perSecond float64) *rate.Limiter {
@@ -71,20 +67,18 @@ func (s *Service) Controller() controller.Option {
 	}
 }
 
-// add adds a controller, or takes the engine that it was made anew with.
-func (s *Service) add(c *served) error {
+// hasAnother reports whether a controller other than c has the name.
+func (s *Service) hasAnother(c *served, name string) bool {
+	return slices.ContainsFunc(s.controllers(), func(other *served) bool { return other != c && other.name() == name })
+}
+
+// add adds a controller, unless it is there already and was only made anew.
+func (s *Service) add(c *served) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, other := range s.served {
-		if other != c && other.name() == c.name() {
-			return fmt.Errorf("service.Controller: there are two controllers with the name %q, which a request could "+
-				"not tell apart", c.name())
-		}
-	}
 	if !slices.Contains(s.served, c) {
 		s.served = append(s.served, c)
 	}
-	return nil
 }
 
 func (s *Service) controllers() []*served {

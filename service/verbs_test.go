@@ -1,7 +1,9 @@
 package service
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -169,6 +172,47 @@ func TestAProcessHasOneService(t *testing.T) {
 		!strings.Contains(err.Error(), "two controllers") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// besideThatFails is something beside a controller with which it cannot be made.
+type besideThatFails struct{}
+
+func (besideThatFails) Join(*engine.Engine) error { return errors.New("not today") }
+func (besideThatFails) Run(context.Context)       {}
+
+// TestAControllerThatWasNotMadeIsNotServed: it does not answer, and another one may have its name.
+func TestAControllerThatWasNotMadeIsNotServed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.service()
+	sites := w.client(sitesConfig)
+	r := (&reconciles{}).reconciler(sites)
+	failing := func(o *engine.Options) error {
+		o.Beside = append(o.Beside, besideThatFails{})
+		return nil
+	}
+	fails := func(option controller.Option) {
+		t.Helper()
+		if _, err := controller.New("sites", sites, r, option, failing); err == nil ||
+			!strings.Contains(err.Error(), "not today") {
+			t.Fatalf("error %v", err)
+		}
+	}
+	fails(s.Controller())
+	if all := s.controllers(); len(all) != 0 {
+		t.Fatalf("%d controllers are served", len(all))
+	}
+	own := s.Controller()
+	c, err := controller.New("sites", sites, r, own, quickLease)
+	w.must(err)
+	made := s.controllers()[0].engine
+	fails(own) // again with the same option: that disturbs the one that was made in no way
+	if all := s.controllers(); len(all) != 1 || all[0].engine != made {
+		t.Fatalf("%d controllers are served, or another one", len(all))
+	}
+	w.run(c)
+	w.run(s)
+	w.answers("nagi.sites.read.stats")
 }
 
 type none = entity.None

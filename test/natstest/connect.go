@@ -12,12 +12,13 @@ import (
 const reconnectWait = 50 * time.Millisecond
 
 // Connect connects to url, a comma-separated list of servers, and closes the connection when the test is complete. It
-// reconnects for ever, with attempts 50 ms apart, so the servers may be stopped for any time. opts come after these
-// settings and may change them. If the first connection fails, so does the test.
+// reconnects for ever, with attempts 50 ms apart, so the servers may be stopped, or refuse its user, for any time. opts
+// come after these settings and may change them. If the first connection fails, so does the test.
 func Connect(t testing.TB, url string, opts ...nats.Option) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
 	all := append([]nats.Option{
 		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectJitter(reconnectWait/5, reconnectWait/5),
 	}, opts...)

@@ -268,3 +268,32 @@ func BenchmarkRestart(b *testing.B) {
 		}
 	}
 }
+
+// TestConnectComesBackWhenItsUserWasRefused, however often.
+func TestConnectComesBackWhenItsUserWasRefused(t *testing.T) {
+	users := func(name string) func(*server.Options) {
+		return func(o *server.Options) { o.Users = []*server.User{{Username: name, Password: "x"}} }
+	}
+	s := natstest.Start(t, natstest.WithConfig(users("me")))
+	refused := make(chan struct{}, 100)
+	nc, _ := natstest.Connect(t, s.URL(), nats.UserInfo("me", "x"),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrAuthorization) {
+				refused <- struct{}{}
+			}
+		}))
+	if err := s.Reload(users("another")); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		select {
+		case <-refused:
+		case <-time.After(5 * time.Second):
+			t.Fatal("it tries no more")
+		}
+	}
+	if err := s.Reload(users("me")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, func(context.Context) error { return nc.Flush() })
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/controller"
@@ -14,8 +15,8 @@ import (
 )
 
 // serveSites runs a service over the user's connection, until ctx ends, with a controller over the admin's, and asks
-// it.
-func serveSites(ctx context.Context, user, admin jetstream.JetStream) error {
+// it. Both run in the group.
+func serveSites(ctx context.Context, running *sync.WaitGroup, user, admin jetstream.JetStream) error {
 	s, err := service.New(service.Config{Conn: user.Conn(), Name: "sites"})
 	if err != nil {
 		return err
@@ -24,11 +25,11 @@ func serveSites(ctx context.Context, user, admin jetstream.JetStream) error {
 	if err != nil {
 		return err
 	}
-	go func() {
+	running.Go(func() {
 		defer client.Close()
 		_ = c.Run(ctx)
-	}()
-	go func() { _ = s.Run(ctx) }()
+	})
+	running.Go(func() { _ = s.Run(ctx) })
 	for _, subject := range []string{
 		"$SRV.PING", "$SRV.INFO", "$SRV.STATS", "$SRV.PING.sites", "nagi.sites.read.stats", "nagi.sites.act.resync",
 	} {
@@ -47,7 +48,12 @@ func TestWhatAServiceNeedsIsEnoughAndEachLineIsNeeded(t *testing.T) {
 	must(t, err)
 	// Answers to other accounts, of which there are none here, are tried in package service.
 	set.Publish = slices.DeleteFunc(set.Publish, func(line string) bool { return strings.HasPrefix(line, "_R_") })
-	hold(t, set, job{inbox: "_INBOX", quiet: ".probe.", prepare: makeSites, do: serveSites})
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	hold(t, set, job{inbox: "_INBOX", quiet: ".probe", prepare: makeSites,
+		do: func(ctx context.Context, user, admin jetstream.JetStream) error {
+			return serveSites(ctx, &running, user, admin)
+		}})
 }
 
 // TestAControllerWithAServiceMayWriteDocuments, and needs nothing else beside: to suspend them.
