@@ -27,6 +27,7 @@ type Service struct {
 	dropped rate.Sometimes // how often a request is logged that wants its answer elsewhere
 	started atomic.Bool
 	changes chan struct{} // gets an element when a controller begins or ends to lead
+	acts    chan struct{} // has an element for each act that has, or waits for, its turn; full: no more are taken
 
 	mu     sync.Mutex
 	served []*served
@@ -49,6 +50,7 @@ func New(cfg Config) (*Service, error) {
 	return &Service{
 		cfg: cfg, reading: limit(cfg.ReadRate), acting: limit(cfg.ActRate),
 		dropped: rate.Sometimes{Interval: time.Minute}, changes: make(chan struct{}, 1),
+		acts: make(chan struct{}, mostWaiting),
 	}, nil
 }
 
@@ -198,19 +200,29 @@ func (s *Service) addEndpoints(ctx context.Context, group micro.Group, c *served
 func (s *Service) drain(closed <-chan nats.Status) error {
 	nc := s.cfg.Conn
 	defer nc.Close()
+	patience := time.NewTimer(stopPatience)
+	defer patience.Stop()
+	tooLong := func() error {
+		return fmt.Errorf("service %q: requests were not answered within %v of the stop", s.cfg.Name, stopPatience)
+	}
+	for range cap(s.acts) { // when it is full the last act has ended, and no other one begins
+		select {
+		case s.acts <- struct{}{}:
+		case <-patience.C:
+			return tooLong()
+		}
+	}
 	if !nc.IsConnected() {
 		return nil // nobody hears an answer
 	}
 	if err := nc.Drain(); err != nil {
 		return fmt.Errorf("service %q: drain its connection: %w", s.cfg.Name, err)
 	}
-	patience := time.NewTimer(stopPatience)
-	defer patience.Stop()
 	for !nc.IsClosed() {
 		select {
 		case <-closed:
 		case <-patience.C:
-			return fmt.Errorf("service %q: requests were not answered within %v of the stop", s.cfg.Name, stopPatience)
+			return tooLong()
 		}
 	}
 	return nil
