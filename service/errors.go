@@ -28,7 +28,8 @@ const (
 type Error struct {
 	Code        int    `json:"code"`
 	Description string `json:"description"`
-	// Leader is who led when the lease was read last, if the code is 503 because this replica does not lead: host, process and a random part.
+	// Leader is who led when the lease was read last: host, process and a random part. It is there if the code is 503,
+	// as this replica does not lead.
 	Leader string `json:"leader,omitempty"`
 	// Brake is what the brake holds, if a request named something else.
 	Brake *Brake `json:"brake,omitempty"`

@@ -52,7 +52,8 @@ func (p place) wait(ctx context.Context, r *request) error {
 		}
 	}
 	if ctx.Err() != nil {
-		return refuse(codeNotDone, "what was asked before took too long, and so %s was not done: ask again", r.verb.name)
+		return refuse(codeNotDone, "what was asked before took too long, and so %s was not done: ask again",
+			r.verb.name)
 	}
 	return nil
 }
