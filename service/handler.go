@@ -197,13 +197,13 @@ func (s *Service) answer(ctx context.Context, r *request) ([]byte, error) {
 
 // admit refuses requests beyond the rate, and about what is no namespace.
 func (s *Service) admit(r *request) error {
-	limiter := s.reading
-	if r.verb.access == act {
-		limiter = s.acting
-	}
-	if !limiter.Allow() {
-		return refuse(codeTooMany, "too many requests to %s: this process takes %v in a second, from all who "+
-			"ask; try again later", r.verb.access, float64(limiter.Limit()))
+	if limit := s.limit(r).rate; !limit.Allow() {
+		of := "all keys"
+		if r.confined {
+			of = "one namespace, of whichever"
+		}
+		return refuse(codeTooMany, "too many requests to %s: this process takes %v in a second about %s, from all who "+
+			"ask; try again later", r.verb.access, float64(limit.Limit()), of)
 	}
 	if r.confined && !namespaceName.MatchString(r.namespace) {
 		return refuse(codeBadRequest, "%s is no namespace: want letters, digits, '-', '_' and '='",

@@ -22,12 +22,11 @@ import (
 // and [Service.Run] runs it, once. All methods may be called concurrently.
 type Service struct {
 	cfg     Config
-	reading *rate.Limiter
-	acting  *rate.Limiter
+	reading limits
+	acting  limits
 	dropped rate.Sometimes // how often a request is logged that wants its answer elsewhere
 	started atomic.Bool
 	changes chan struct{} // gets an element when a controller begins or ends to lead
-	acts    chan struct{} // has an element for each act that has, or waits for, its turn; full: no more are taken
 
 	mu     sync.Mutex
 	served []*served
@@ -44,13 +43,9 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}
-	limit := func(perSecond float64) *rate.Limiter {
-		return rate.NewLimiter(rate.Limit(perSecond), max(1, int(2*perSecond)))
-	}
 	return &Service{
-		cfg: cfg, reading: limit(cfg.ReadRate), acting: limit(cfg.ActRate),
+		cfg: cfg, reading: newLimits(cfg.ReadRate), acting: newLimits(cfg.ActRate),
 		dropped: rate.Sometimes{Interval: time.Minute}, changes: make(chan struct{}, 1),
-		acts: make(chan struct{}, mostWaiting),
 	}, nil
 }
 
@@ -205,11 +200,13 @@ func (s *Service) drain(closed <-chan nats.Status) error {
 	tooLong := func() error {
 		return fmt.Errorf("service %q: requests were not answered within %v of the stop", s.cfg.Name, stopPatience)
 	}
-	for range cap(s.acts) { // when it is full the last act has ended, and no other one begins
-		select {
-		case s.acts <- struct{}{}:
-		case <-patience.C:
-			return tooLong()
+	for _, l := range []limit{s.acting.whole, s.acting.confined} {
+		for range cap(l.turns) { // when it is full the last act has ended, and no other one begins
+			select {
+			case l.turns <- struct{}{}:
+			case <-patience.C:
+				return tooLong()
+			}
 		}
 	}
 	if !nc.IsConnected() {

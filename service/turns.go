@@ -68,16 +68,17 @@ func (s *Service) queue(r *request) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
+	all := s.limit(r).turns
 	select {
-	case s.acts <- struct{}{}:
+	case all <- struct{}{}:
 	default:
 		return place{}, refuse(codeNotDone, "this process does %d acts already, or stops, and so %s was not done: ask "+
-			"again", cap(s.acts), r.verb.name)
+			"again", cap(all), r.verb.name)
 	}
 	p := r.turns.enter(thing)
 	return place{before: p.before, leave: func() {
 		p.leave()
-		<-s.acts
+		<-all
 	}}, nil
 }
 

@@ -60,7 +60,7 @@ func TestWhatIsAskedLastHolds(t *testing.T) {
 		w.must(nc.PublishRequest(subject, inbox, []byte(home)))
 	}
 	w.eventually("one is being done, and the others wait", func() bool {
-		return p.asked.Load() == 1 && len(s.acts) == suspends
+		return p.asked.Load() == 1 && len(s.acting.whole.turns)+len(s.acting.confined.turns) == suspends
 	})
 	close(p.let)
 	resumed := ask[Done](w, w.js.Conn(), "nagi.sites.act.resume", home)
@@ -104,8 +104,8 @@ func TestWhatWaitsTooLongIsNotDone(t *testing.T) {
 	<-left
 	w.must(third.wait(t.Context(), resume))
 	third.leave()
-	if len(s.acts) != 0 || len(c.served().turns.last) != 0 {
-		t.Errorf("%d acts, %d things are left", len(s.acts), len(c.served().turns.last))
+	if len(s.acting.whole.turns) != 0 || len(c.served().turns.last) != 0 {
+		t.Errorf("%d acts, %d things are left", len(s.acting.whole.turns), len(c.served().turns.last))
 	}
 }
 
@@ -122,7 +122,7 @@ func TestActsUnderWayAreAnsweredAtTheStop(t *testing.T) {
 		stop()
 		close(stopped)
 	}()
-	w.eventually("it takes no more", func() bool { return len(s.acts) == cap(s.acts) })
+	w.eventually("it takes no more", func() bool { return len(s.acting.whole.turns) == mostWaiting })
 	e := refused(w, w.js.Conn(), "nagi.sites.act.resume", `{"key":"shop/home"}`, 503)
 	if !strings.Contains(e.Description, "was not done") {
 		t.Errorf("%v", e)
