@@ -73,7 +73,7 @@ type request struct {
 	scope
 	verb *verb
 	body []byte
-	from string // who asks, in words
+	from string // who says to ask, in words: no proof
 	room int    // how many bytes an answer may have
 }
 
@@ -264,28 +264,3 @@ func respondError(logger klog.Logger, req micro.Request, err error) error {
 
 // refusedOrFailed is what STATS says of the last error, beside its code.
 const refusedOrFailed = "refused or failed"
-
-// callerOf says who asks. A server tells that of requests that come from another account, by an import of the service;
-// who shares an account with the service can write what it likes into the header, but cannot name such a reply.
-func callerOf(req micro.Request) string {
-	const unknown = "a user whom the server does not name"
-	if !strings.HasPrefix(req.Reply(), imported) {
-		return unknown
-	}
-	var info struct {
-		Account string `json:"acc"`
-		User    string `json:"user"`
-		Name    string `json:"name_tag"`
-	}
-	if err := json.Unmarshal([]byte(req.Headers().Get("Nats-Request-Info")), &info); err != nil || info.Account == "" {
-		return unknown
-	}
-	who := "a user"
-	switch {
-	case info.Name != "":
-		who = "user " + foreign.Quote(info.Name)
-	case info.User != "":
-		who = "user " + foreign.Quote(info.User)
-	}
-	return who + " of account " + foreign.Quote(info.Account)
-}

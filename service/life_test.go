@@ -192,7 +192,8 @@ func TestRunEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestTheUserIsNamedWhereTheServerTells: of requests from another account, and of no others, whatever they say.
+// TestTheUserIsNamedWhereTheServerTells: of requests from another account, and of no others, whatever they say. It is
+// no fact: see TestANameIsNoFact.
 func TestTheUserIsNamedWhereTheServerTells(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -217,7 +218,7 @@ func TestTheUserIsNamedWhereTheServerTells(t *testing.T) {
 	w.eventually("an event", func() bool { return recorded.have("ReconcileRequested", "whom the server does not name") })
 	ask(w.conn("alice"))
 	w.eventually("an event", func() bool {
-		return recorded.have("Site shop/home ReconcileRequested", `user "alice" of account "TENANT"`)
+		return recorded.have("Site shop/home ReconcileRequested", `somebody who says to be user "alice" of account "TENANT"`)
 	})
 	if recorded.have("mallory") {
 		t.Errorf("what a caller says is believed: %v", recorded)
