@@ -29,7 +29,7 @@ type Error struct {
 	Code        int    `json:"code"`
 	Description string `json:"description"`
 	// Leader is who led when the lease was read last: host, process and a random part. It is there if the code is 503,
-	// as this replica does not lead.
+	// as this replica does not lead, and the request was about all keys.
 	Leader string `json:"leader,omitempty"`
 	// Brake is what the brake holds, if a request named something else.
 	Brake *Brake `json:"brake,omitempty"`

@@ -216,7 +216,7 @@ func (s *Service) admit(r *request) error {
 func (s *Service) do(ctx context.Context, r *request) ([]byte, error) {
 	if lead := r.engine.Explainer().Lead(); !r.verb.standby && (!lead.Leads || lead.Stopped) {
 		refused := refuse(codeNotDone, "controller %q does not lead here, or stops: ask again", r.name())
-		if lead.Holder != "" {
+		if lead.Holder != "" && !r.confined { // as explained does
 			refused.Leader = foreign.Text(lead.Holder)
 			refused.Description = strings.TrimSuffix(refused.Description, ": ask again") +
 				"; when it was looked at last, the leader was " + refused.Leader + ": ask again"

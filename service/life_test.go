@@ -94,6 +94,17 @@ func TestWhatDoesNotLeadSaysWhoDoes(t *testing.T) {
 			!strings.Contains(refusal.Description, refusal.Leader)) {
 			t.Errorf("%s: %v", v.name, err)
 		}
+		if v.whole {
+			continue
+		}
+		// Of replicas those learn who may ask about all keys.
+		_, err = standby.service.answer(t.Context(), &request{
+			served: standby.served(), verb: v, room: 1 << 20, scope: scope{confined: true, namespace: "shop"},
+		})
+		if told, ok := errors.AsType[*Error](err); !ok || told.Code != 503 || told.Leader != "" ||
+			strings.Contains(told.Description, standby.served().leader()) {
+			t.Errorf("%s, for a namespace: %v", v.name, err)
+		}
 	}
 }
 
