@@ -101,9 +101,9 @@ func (s *Service) changed() {
 // stopPatience is how long requests may take at the end of Run.
 const stopPatience = 10 * time.Second
 
-// Run answers requests until ctx ends. Those under way are answered; then the connection is drained and closed, and
-// Run returns nil. While the server is away Run waits, and goes on when it is back. It returns an error if the
-// connection is closed before ctx ends, or if the service cannot be made.
+// Run answers requests until ctx ends. Those under way are answered, and acts that write are refused if they come
+// then; the connection is drained and closed, and Run returns nil. While the server is away Run waits, and goes on when
+// it is back. It returns an error if the connection is closed before ctx ends, or if the service cannot be made.
 func (s *Service) Run(ctx context.Context) (err error) {
 	if s.started.Swap(true) {
 		return errors.New("service: Run was called before: a service runs once")
@@ -169,7 +169,8 @@ func (s *Service) register(ctx context.Context) (micro.Service, error) {
 	return svc, nil
 }
 
-// What waits for its turn at one endpoint: more is dropped, so that who sends much cannot fill the memory.
+// What waits at one endpoint: more is dropped, so that who sends much cannot fill the memory. So many acts may also have,
+// or wait for, their turn.
 const (
 	mostWaiting      = 256
 	mostWaitingBytes = 4 << 20

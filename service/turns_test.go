@@ -3,10 +3,11 @@ package service
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -36,11 +37,6 @@ func (w *world) stuckSites() (s *Service, p *stuck, stop func()) {
 	w.answers("nagi.sites.read.stats")
 	w.put("sites", "shop.home", `{}`)
 	return s, p, stop
-}
-
-func verbNamed(name string) *verb {
-	all := verbs()
-	return all[slices.IndexFunc(all, func(v *verb) bool { return v.name == name })]
 }
 
 // TestWhatIsAskedLastHolds: suspends that everybody has given up are not done after a later resume.
@@ -73,40 +69,38 @@ func TestWhatIsAskedLastHolds(t *testing.T) {
 // TestWhatWaitsTooLongIsNotDone, and does not let what comes after it overtake what is being done.
 func TestWhatWaitsTooLongIsNotDone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	s, c := w.sites()
-	place := func(verb string) (place, *request) {
-		t.Helper()
-		r := &request{served: c.served(), verb: verbNamed(verb), body: []byte(`{"key":"shop/home"}`), room: 1 << 20}
-		got, err := s.queue(r)
-		w.must(err)
-		return got, r
-	}
-	first, suspend := place("suspend")
-	second, waits := place("suspend")
-	third, resume := place("resume")
-	w.must(first.wait(t.Context(), suspend))
-	given, giveUp := context.WithCancel(t.Context())
-	giveUp()
-	err := second.wait(given, waits)
-	if e, ok := errors.AsType[*Error](err); !ok || e.Code != 503 || !strings.Contains(e.Description, "was not done") {
-		t.Errorf("error %v", err)
-	}
-	left := make(chan struct{})
-	go func() {
-		second.leave()
-		close(left)
-	}()
-	if err := third.wait(given, resume); err == nil {
-		t.Error("it is its turn while the first is being done")
-	}
-	first.leave()
-	<-left
-	w.must(third.wait(t.Context(), resume))
-	third.leave()
-	if len(s.acting.whole.turns) != 0 || len(c.served().turns.last) != 0 {
-		t.Errorf("%d acts, %d things are left", len(s.acting.whole.turns), len(c.served().turns.last))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		all, r := &turns{}, &request{verb: &verb{name: "suspend"}}
+		first, second, third, other := all.enter("a"), all.enter("a"), all.enter("a"), all.enter("b")
+		if err := errors.Join(first.wait(t.Context(), r), other.wait(t.Context(), r)); err != nil {
+			t.Fatal(err)
+		}
+		other.leave()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := second.wait(short, r)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Code != 503 || !strings.Contains(e.Description, "was not done") {
+			t.Errorf("error %v", err)
+		}
+		go second.leave()
+		synctest.Wait()
+		select {
+		case <-third.before:
+			t.Error("it is its turn while the first is being done")
+		default:
+		}
+		first.leave()
+		if err := third.wait(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+		if err := third.wait(short, r); err == nil {
+			t.Error("its turn comes, and its time is over")
+		}
+		third.leave()
+		if len(all.last) != 0 {
+			t.Errorf("%d are left", len(all.last))
+		}
+	})
 }
 
 // TestActsUnderWayAreAnsweredAtTheStop, and others are refused.
