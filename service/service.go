@@ -169,8 +169,8 @@ func (s *Service) register(ctx context.Context) (micro.Service, error) {
 	return svc, nil
 }
 
-// What waits at one endpoint: more is dropped, so that who sends much cannot fill the memory. So many acts may also have,
-// or wait for, their turn.
+// What waits at one endpoint: more is dropped, so that who sends much cannot fill the memory. As many acts may have
+// their turn, or wait for it.
 const (
 	mostWaiting      = 256
 	mostWaitingBytes = 4 << 20
