@@ -41,8 +41,9 @@ type Config struct {
 	Inboxes []string
 
 	// ReadRate and ActRate are how many requests in a second this process takes, of those that read and of those that
-	// act, whoever sends them; twice as many at once. The zero values mean DefaultReadRate and DefaultActRate. Requests
-	// beyond that are refused with the code 429.
+	// act, whoever sends them; twice as many at once. Requests about all keys, or about the controller, and requests
+	// about one namespace are counted apart, and each may be so many. The zero values mean DefaultReadRate and
+	// DefaultActRate. Requests beyond that are refused with the code 429.
 	ReadRate, ActRate float64
 }
 

@@ -20,7 +20,7 @@ const (
 	codeTooMany    = 429
 	codeInternal   = 500
 	codeNotThere   = 501 // this controller has no such thing
-	codeNotLeading = 503
+	codeNotDone    = 503 // this replica does not lead, or has too much to do: ask again
 )
 
 // Error is the body of an answer that is an error. The headers Nats-Service-Error and Nats-Service-Error-Code say the
@@ -28,7 +28,8 @@ const (
 type Error struct {
 	Code        int    `json:"code"`
 	Description string `json:"description"`
-	// Leader is who led when the lease was read last, if the code is 503: host, process and a random part.
+	// Leader is who led when the lease was read last: host, process and a random part. It is there if the code is 503,
+	// as this replica does not lead, and the request was about all keys.
 	Leader string `json:"leader,omitempty"`
 	// Brake is what the brake holds, if a request named something else.
 	Brake *Brake `json:"brake,omitempty"`

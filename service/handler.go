@@ -41,6 +41,9 @@ type verb struct {
 	standby      bool          // a replica that does not lead answers, too
 	timeout      time.Duration // 0: requestTimeout
 	do           func(ctx context.Context, r *request) (answer any, err error)
+	// turn says what the request is about, if those about the same thing are done one after the other: those are that
+	// write, and so may take long, or do something that the next one takes back.
+	turn func(r *request) (thing string, err error)
 }
 
 func (v *verb) leaderOnly() bool { return !v.standby }
@@ -57,10 +60,10 @@ func verbs() []*verb {
 		{name: "reconcile", access: act, do: reconcile},
 		{name: "unpark", access: act, do: unpark},
 		{name: "resync", access: act, do: resync},
-		{name: "suspend", access: act, do: suspend},
-		{name: "resume", access: act, do: resume},
-		{name: "brake-release", access: act, whole: true, do: releaseBrake},
-		{name: "brake-restore", access: act, whole: true, do: restore, timeout: restoreTimeout},
+		{name: "suspend", access: act, do: suspend, turn: keyTurn},
+		{name: "resume", access: act, do: resume, turn: keyTurn},
+		{name: "brake-release", access: act, whole: true, do: releaseBrake, turn: brakeTurn},
+		{name: "brake-restore", access: act, whole: true, do: restore, turn: brakeTurn, timeout: restoreTimeout},
 	}
 }
 
@@ -70,7 +73,7 @@ type request struct {
 	scope
 	verb *verb
 	body []byte
-	from string // who asks, in words
+	from string // who says to ask, in words: no proof
 	room int    // how many bytes an answer may have
 }
 
@@ -139,22 +142,45 @@ func (s *Service) handler(ctx context.Context, c *served, v *verb, confined bool
 			subject := req.Subject()
 			r.scope = scope{confined: true, namespace: subject[strings.LastIndexByte(subject, '.')+1:]}
 		}
-		bounded, cancel := context.WithTimeout(ctx, cmp.Or(v.timeout, requestTimeout))
-		defer cancel()
-		var data []byte
-		err := guard.Call(func() (err error) {
-			data, err = s.answer(bounded, r)
-			return err
-		})
-		if err != nil {
-			err = s.respondError(logger, req, err)
-		} else {
-			err = req.Respond(data)
-		}
-		if err != nil {
-			logger.Error(err, "An answer was not sent")
-		}
+		s.handle(ctx, req, r)
 	})
+}
+
+// handle answers a request, now or in its turn. Its time counts from here.
+func (s *Service) handle(ctx context.Context, req micro.Request, r *request) {
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(r.verb.timeout, requestTimeout))
+	if r.verb.turn == nil {
+		defer cancel()
+		data, err := guarded(func() ([]byte, error) { return s.answer(bounded, r) })
+		respond(ctx, req, data, err)
+		return
+	}
+	p, err := guarded(func() (place, error) { return s.queue(r) })
+	if err != nil {
+		cancel()
+		respond(ctx, req, nil, err)
+		return
+	}
+	go func() {
+		defer cancel()
+		defer p.leave()
+		data, err := guarded(func() ([]byte, error) {
+			if err := p.wait(bounded, r); err != nil {
+				return nil, err
+			}
+			return s.do(bounded, r)
+		})
+		respond(ctx, late{Request: req, nc: s.cfg.Conn}, data, err)
+	}()
+}
+
+// guarded makes a panic an error.
+func guarded[T any](do func() (T, error)) (result T, err error) {
+	err = guard.Call(func() (err error) {
+		result, err = do()
+		return err
+	})
+	return result, err
 }
 
 // headroom is what a message may have beside the data, of the server's max_payload: headers, its own and those that
@@ -163,21 +189,34 @@ const headroom = 1 << 10
 
 // answer does what is asked, if it may be done now.
 func (s *Service) answer(ctx context.Context, r *request) ([]byte, error) {
-	limiter := s.reading
-	if r.verb.access == act {
-		limiter = s.acting
+	if err := s.admit(r); err != nil {
+		return nil, err
 	}
-	if !limiter.Allow() {
-		return nil, refuse(codeTooMany, "too many requests to %s: this process takes %v in a second, from all who "+
-			"ask; try again later", r.verb.access, float64(limiter.Limit()))
+	return s.do(ctx, r)
+}
+
+// admit refuses requests beyond the rate, and about what is no namespace.
+func (s *Service) admit(r *request) error {
+	if limit := s.limit(r).rate; !limit.Allow() {
+		of := "all keys"
+		if r.confined {
+			of = "one namespace, of whichever"
+		}
+		return refuse(codeTooMany, "too many requests to %s: this process takes %v in a second about %s, from all who "+
+			"ask; try again later", r.verb.access, float64(limit.Limit()), of)
 	}
 	if r.confined && !namespaceName.MatchString(r.namespace) {
-		return nil, refuse(codeBadRequest, "%s is no namespace: want letters, digits, '-', '_' and '='",
+		return refuse(codeBadRequest, "%s is no namespace: want letters, digits, '-', '_' and '='",
 			foreign.Quote(r.namespace))
 	}
+	return nil
+}
+
+// do does what was admitted, on the replica that leads.
+func (s *Service) do(ctx context.Context, r *request) ([]byte, error) {
 	if lead := r.engine.Explainer().Lead(); !r.verb.standby && (!lead.Leads || lead.Stopped) {
-		refused := refuse(codeNotLeading, "controller %q does not lead here, or stops: ask again", r.name())
-		if lead.Holder != "" {
+		refused := refuse(codeNotDone, "controller %q does not lead here, or stops: ask again", r.name())
+		if lead.Holder != "" && !r.confined { // as explained does
 			refused.Leader = foreign.Text(lead.Holder)
 			refused.Description = strings.TrimSuffix(refused.Description, ": ask again") +
 				"; when it was looked at last, the leader was " + refused.Leader + ": ask again"
@@ -196,7 +235,20 @@ func (s *Service) answer(ctx context.Context, r *request) ([]byte, error) {
 	return data, err
 }
 
-func (s *Service) respondError(logger klog.Logger, req micro.Request, err error) error {
+// respond sends the answer, or the error.
+func respond(ctx context.Context, req micro.Request, data []byte, err error) {
+	logger := klog.FromContext(ctx)
+	if err == nil {
+		err = req.Respond(data)
+	} else {
+		err = respondError(logger, req, err)
+	}
+	if err != nil {
+		logger.Error(err, "An answer was not sent")
+	}
+}
+
+func respondError(logger klog.Logger, req micro.Request, err error) error {
 	told := asError(err)
 	if told.Code == codeInternal {
 		logger.Error(err, "A request failed")
@@ -212,28 +264,3 @@ func (s *Service) respondError(logger klog.Logger, req micro.Request, err error)
 
 // refusedOrFailed is what STATS says of the last error, beside its code.
 const refusedOrFailed = "refused or failed"
-
-// callerOf says who asks. A server tells that of requests that come from another account, by an import of the service;
-// who shares an account with the service can write what it likes into the header, but cannot name such a reply.
-func callerOf(req micro.Request) string {
-	const unknown = "a user whom the server does not name"
-	if !strings.HasPrefix(req.Reply(), imported) {
-		return unknown
-	}
-	var info struct {
-		Account string `json:"acc"`
-		User    string `json:"user"`
-		Name    string `json:"name_tag"`
-	}
-	if err := json.Unmarshal([]byte(req.Headers().Get("Nats-Request-Info")), &info); err != nil || info.Account == "" {
-		return unknown
-	}
-	who := "a user"
-	switch {
-	case info.Name != "":
-		who = "user " + foreign.Quote(info.Name)
-	case info.User != "":
-		who = "user " + foreign.Quote(info.User)
-	}
-	return who + " of account " + foreign.Quote(info.Account)
-}

@@ -94,6 +94,17 @@ func TestWhatDoesNotLeadSaysWhoDoes(t *testing.T) {
 			!strings.Contains(refusal.Description, refusal.Leader)) {
 			t.Errorf("%s: %v", v.name, err)
 		}
+		if v.whole {
+			continue
+		}
+		// Of replicas those learn who may ask about all keys.
+		_, err = standby.service.answer(t.Context(), &request{
+			served: standby.served(), verb: v, room: 1 << 20, scope: scope{confined: true, namespace: "shop"},
+		})
+		if told, ok := errors.AsType[*Error](err); !ok || told.Code != 503 || told.Leader != "" ||
+			strings.Contains(told.Description, standby.served().leader()) {
+			t.Errorf("%s, for a namespace: %v", v.name, err)
+		}
 	}
 }
 
@@ -192,7 +203,8 @@ func TestRunEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestTheUserIsNamedWhereTheServerTells: of requests from another account, and of no others, whatever they say.
+// TestTheUserIsNamedWhereTheServerTells: of requests from another account, and of no others, whatever they say. It is
+// no fact: see TestANameIsNoFact.
 func TestTheUserIsNamedWhereTheServerTells(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -217,7 +229,7 @@ func TestTheUserIsNamedWhereTheServerTells(t *testing.T) {
 	w.eventually("an event", func() bool { return recorded.have("ReconcileRequested", "whom the server does not name") })
 	ask(w.conn("alice"))
 	w.eventually("an event", func() bool {
-		return recorded.have("Site shop/home ReconcileRequested", `user "alice" of account "TENANT"`)
+		return recorded.have("Site shop/home ReconcileRequested", `somebody who says to be user "alice" of account "TENANT"`)
 	})
 	if recorded.have("mallory") {
 		t.Errorf("what a caller says is believed: %v", recorded)

@@ -24,6 +24,7 @@ type served struct {
 	stats    func() controller.Stats
 	restorer Restorer       // nil if the controller is none
 	resyncs  rate.Sometimes // how often there is an event of a resync
+	turns    turns          // of acts
 }
 
 // primary is what is needed of the source of a controller's primaries.

@@ -22,8 +22,8 @@ import (
 // and [Service.Run] runs it, once. All methods may be called concurrently.
 type Service struct {
 	cfg     Config
-	reading *rate.Limiter
-	acting  *rate.Limiter
+	reading limits
+	acting  limits
 	dropped rate.Sometimes // how often a request is logged that wants its answer elsewhere
 	started atomic.Bool
 	changes chan struct{} // gets an element when a controller begins or ends to lead
@@ -39,11 +39,8 @@ func New(cfg Config) (*Service, error) {
 	if err := errors.Join(cfg.validateConn(), cfg.validate()); err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}
-	limit := func(perSecond float64) *rate.Limiter {
-		return rate.NewLimiter(rate.Limit(perSecond), max(1, int(2*perSecond)))
-	}
 	return &Service{
-		cfg: cfg, reading: limit(cfg.ReadRate), acting: limit(cfg.ActRate),
+		cfg: cfg, reading: newLimits(cfg.ReadRate), acting: newLimits(cfg.ActRate),
 		dropped: rate.Sometimes{Interval: time.Minute}, changes: make(chan struct{}, 1),
 	}, nil
 }
@@ -98,9 +95,9 @@ func (s *Service) changed() {
 // stopPatience is how long requests may take at the end of Run.
 const stopPatience = 10 * time.Second
 
-// Run answers requests until ctx ends. Those under way are answered; then the connection is drained and closed, and
-// Run returns nil. While the server is away Run waits, and goes on when it is back. It returns an error if the
-// connection is closed before ctx ends, or if the service cannot be made.
+// Run answers requests until ctx ends. Those under way are answered, and acts that write are refused if they come
+// then; the connection is drained and closed, and Run returns nil. While the server is away Run waits, and goes on when
+// it is back. It returns an error if the connection is closed before ctx ends, or if the service cannot be made.
 func (s *Service) Run(ctx context.Context) (err error) {
 	if s.started.Swap(true) {
 		return errors.New("service: Run was called before: a service runs once")
@@ -166,7 +163,8 @@ func (s *Service) register(ctx context.Context) (micro.Service, error) {
 	return svc, nil
 }
 
-// What waits for its turn at one endpoint: more is dropped, so that who sends much cannot fill the memory.
+// What waits at one endpoint: more is dropped, so that who sends much cannot fill the memory. As many acts may have
+// their turn, or wait for it.
 const (
 	mostWaiting      = 256
 	mostWaitingBytes = 4 << 20
@@ -192,19 +190,31 @@ func (s *Service) addEndpoints(ctx context.Context, group micro.Group, c *served
 func (s *Service) drain(closed <-chan nats.Status) error {
 	nc := s.cfg.Conn
 	defer nc.Close()
+	patience := time.NewTimer(stopPatience)
+	defer patience.Stop()
+	tooLong := func() error {
+		return fmt.Errorf("service %q: requests were not answered within %v of the stop", s.cfg.Name, stopPatience)
+	}
+	for _, l := range []limit{s.acting.whole, s.acting.confined} {
+		for range cap(l.turns) { // when it is full the last act has ended, and no other one begins
+			select {
+			case l.turns <- struct{}{}:
+			case <-patience.C:
+				return tooLong()
+			}
+		}
+	}
 	if !nc.IsConnected() {
 		return nil // nobody hears an answer
 	}
 	if err := nc.Drain(); err != nil {
 		return fmt.Errorf("service %q: drain its connection: %w", s.cfg.Name, err)
 	}
-	patience := time.NewTimer(stopPatience)
-	defer patience.Stop()
 	for !nc.IsClosed() {
 		select {
 		case <-closed:
 		case <-patience.C:
-			return fmt.Errorf("service %q: requests were not answered within %v of the stop", s.cfg.Name, stopPatience)
+			return tooLong()
 		}
 	}
 	return nil

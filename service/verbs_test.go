@@ -340,7 +340,11 @@ func TestRatesAreLimited(t *testing.T) {
 	w.answers("nagi.sites.read.stats")
 	admin := w.js.Conn()
 	ask[Resynced](w, admin, "nagi.sites.act.resync", "")
-	for _, subject := range []string{"nagi.sites.act.resync", "nagi.sites.act.resync.shop", "nagi.sites.act.suspend"} {
+	for _, subject := range []string{"nagi.sites.act.resync", "nagi.sites.act.brake-release", "nagi.sites.act.suspend"} {
+		refused(w, admin, subject, "", 429)
+	}
+	ask[Resynced](w, admin, "nagi.sites.act.resync.shop", "") // what is about a namespace is apart
+	for _, subject := range []string{"nagi.sites.act.resync.shop", "nagi.sites.act.suspend.bank"} {
 		refused(w, admin, subject, "", 429)
 	}
 	ask[About](w, admin, "nagi.sites.read.about", "") // reading is apart
@@ -395,4 +399,27 @@ func TestStrangersAreNotTold(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestANamespaceTakesNoRatesFromOperators: who may act in one namespace keeps nobody from the brake.
+func TestANamespaceTakesNoRatesFromOperators(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.service(func(c *Config) { c.ReadRate, c.ActRate = 0.001, 0.001 }) // one request of a kind, and no more
+	c := w.controller("sites", s, sitesConfig)
+	w.run(c)
+	w.run(s)
+	w.eventually("it leads", func() bool { return c.Stats().Leading })
+	shop, admin := w.conn("shop"), w.js.Conn()
+	flooded := func(subject string) {
+		t.Helper()
+		w.eventually(subject+" is answered with 429", func() bool {
+			msg, err := shop.Request(subject, nil, time.Second)
+			return err == nil && msg.Header.Get("Nats-Service-Error-Code") == "429"
+		})
+	}
+	flooded("nagi.sites.act.resync.shop")
+	refused(w, admin, "nagi.sites.act.brake-release", `{"engagement":"none","count":1}`, 409)
+	flooded("nagi.sites.read.keys.shop")
+	ask[Stats](w, admin, "nagi.sites.read.stats", "")
 }
