@@ -25,8 +25,9 @@ import (
 //
 // Runnables that are no controllers, and controllers WithoutTeardown, run in every process.
 type Lease struct {
-	// Bucket is the KV bucket of leases. It is created if it is missing, unless BindOnly. What the process needs to
-	// read and write its key is in Manager.Permissions and Config.LeasePermissions.
+	// Bucket is the KV bucket of leases, which has no documents and no records: [Client] refuses a client of it. It is
+	// created if it is missing, unless BindOnly. What the process needs to read and write its key is in
+	// Manager.Permissions and Config.LeasePermissions.
 	Bucket   string
 	BindOnly bool
 	Replicas int
