@@ -30,8 +30,8 @@ type watched struct {
 	statusBucket       string
 }
 
-// watchedCache is a cache, and what it had counted when the source took it into use: another user of the client may have
-// started it long ago, as the last controller of the same name.
+// watchedCache is a cache, and what it had counted when the source took it into use. Another user of the client may
+// have started it long before.
 type watchedCache struct {
 	informer natsinformer.Informer
 	before   natsinformer.Status
