@@ -63,7 +63,8 @@ type cached interface {
 
 // registry has the clients that were made.
 type registry struct {
-	js jetstream.JetStream
+	js     jetstream.JetStream
+	leases string // Config.Lease.Bucket; "" without a lease
 
 	mu      sync.Mutex // held while a client is made, so that two for one bucket cannot be made apart
 	closed  bool
@@ -84,6 +85,9 @@ func clientOf[T entity.IEntity](
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, errors.New("the manager has stopped")
+	}
+	if err := r.checkLeases(cfg.WithDefaults()); err != nil {
+		return nil, err
 	}
 	r.clients = slices.DeleteFunc(r.clients, func(c *registered) bool { return c.Closed() })
 	first := r.find(cfg.Bucket)
@@ -111,6 +115,17 @@ func clientOf[T entity.IEntity](
 	}
 	client, err := base.WithStatusBucket(ctx, status)
 	return keep(r, client, cfg, o, err)
+}
+
+// checkLeases refuses a client that would take the lease of the process for a document or a record.
+func (r *registry) checkLeases(cfg entity.Config) error {
+	for field, bucket := range map[string]string{"Bucket": cfg.Bucket, "StatusBucket": cfg.StatusBucket} {
+		if r.leases != "" && bucket == r.leases {
+			return fmt.Errorf("Config.%s of the client and Config.Lease.Bucket of the manager are both %q: "+
+				"give the leases a bucket of their own", field, bucket)
+		}
+	}
+	return nil
 }
 
 func keep[T entity.IEntity](

@@ -67,6 +67,21 @@ func TestAClientThatContradictsAnotherIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	mustSay(t, err, `"sites"`, "Unstructured", "entity.NewClient")
 }
 
+// TestTheBucketOfLeasesHasNoClient: the lease would be decoded as a document or a record.
+func TestTheBucketOfLeasesHasNoClient(t *testing.T) {
+	isolated(t)
+	m := open(t, Config{URL: startServer(t).URL(), Lease: &Lease{Bucket: "shared"}})
+	documents, records := sites(), withStatus("shared")
+	documents.Bucket = "shared"
+	for field, cfg := range map[string]entity.Config{"Config.Bucket": documents, "Config.StatusBucket": records} {
+		_, err := Client[*site](t.Context(), m, cfg)
+		mustSay(t, err, field+" of the client", "Config.Lease.Bucket", `"shared"`, "bucket of their own")
+	}
+	client(t, m, sites())
+	_, err := Client[*site](t.Context(), m, records) // one that would be derived
+	mustSay(t, err, "Config.StatusBucket of the client", "Config.Lease.Bucket")
+}
+
 func TestAClientThatWasClosedIsForgotten(t *testing.T) {
 	isolated(t)
 	m := open(t, Config{URL: startServer(t).URL()})

@@ -58,8 +58,8 @@ func connect(ctx context.Context, cfg Config) (*nats.Conn, jetstream.JetStream, 
 		nc.Close()
 		return nil, nil, err
 	}
-	klog.FromContext(ctx).Info("Connected to NATS", "url", nc.ConnectedUrlRedacted(), "from", at.from,
-		"server", foreign.Text(nc.ConnectedServerName()), "name", cfg.Name)
+	klog.FromContext(ctx).Info("Connected to NATS", "url", connlog.Redacted(nc.ConnectedUrl()),
+		"from", at.from, "server", foreign.Text(nc.ConnectedServerName()), "name", cfg.Name)
 	return nc, js, nil
 }
 

@@ -118,6 +118,24 @@ func TestItConnectsWithAnNkey(t *testing.T) {
 	mustSay(t, err, "Config.NKey", path+".not")
 }
 
+// TestATokenInTheURLIsNotLogged: neither when it connects, nor when it connects again.
+func TestATokenInTheURLIsNotLogged(t *testing.T) {
+	isolated(t)
+	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) { o.Authorization = "zebra" }))
+	ctx, log := withLog(t.Context())
+	m, err := New(ctx, Config{URL: strings.Replace(s.URL(), "//", "//zebra@", 1)})
+	must(t, err)
+	t.Cleanup(func() { must(t, m.Close(context.Background())) })
+	must(t, s.Restart())
+	eventually(t, "connected again", func() bool { return strings.Contains(log.text(), `"Reconnected to NATS"`) })
+	if n := strings.Count(log.text(), `"url"="nats://xxxxx@127.0.0.1:`); n != 2 {
+		t.Errorf("the log has the URL without the token %d times, want one for each connection:\n%s", n, log.text())
+	}
+	if strings.Contains(log.text(), "zebra") {
+		t.Errorf("the log has the token:\n%s", log.text())
+	}
+}
+
 // operatorServer is a server in operator mode with an account that has JetStream, and a function that makes a
 // credentials file of it.
 func operatorServer(t *testing.T) (s *natstest.Server, credentials func(expires time.Duration) (path string)) {

@@ -25,8 +25,9 @@ import (
 //
 // Runnables that are no controllers, and controllers WithoutTeardown, run in every process.
 type Lease struct {
-	// Bucket is the KV bucket of leases. It is created if it is missing, unless BindOnly. What the process needs to
-	// read and write its key is in Manager.Permissions and Config.LeasePermissions.
+	// Bucket is the KV bucket of leases, which has no documents and no records: [Client] refuses a client of it. It is
+	// created if it is missing, unless BindOnly. What the process needs to read and write its key is in
+	// Manager.Permissions and Config.LeasePermissions.
 	Bucket   string
 	BindOnly bool
 	Replicas int
@@ -122,7 +123,8 @@ func (s *leaseStore) Store(ctx context.Context, value []byte, revision uint64) (
 	return s.client.PutRaw(ctx, s.key, value, revision)
 }
 
-// lead applies for the lease of the process until end is called, which gives it back.
+// lead applies for the lease of the process until end is called. That gives the lease back, unless a controller which
+// leads was left behind: then the lease runs out, so that the next process starts later.
 func (m *Manager) lead(ctx context.Context, host *hosted.Host) (end func(context.Context) error) {
 	name := m.cfg.Lease.Bucket + "/" + m.cfg.Lease.Key
 	log := logger(ctx).WithValues("bucket", m.cfg.Lease.Bucket, "key", m.cfg.Lease.Key)
@@ -154,6 +156,11 @@ func (m *Manager) lead(ctx context.Context, host *hosted.Host) (end func(context
 	}()
 	return func(ctx context.Context) error {
 		stop()
+		if !e.Idle() {
+			log.Info("The lease of the process runs out and is not given back: a controller was left behind",
+				"after", m.cfg.Lease.Timing.Duration)
+			return nil
+		}
 		select {
 		case err := <-ended:
 			return err

@@ -66,6 +66,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	m.clients.js = js
 	m.unfilled.add(notBegun)
 	if cfg.Lease != nil {
+		m.clients.leases = cfg.Lease.Bucket
 		if err := m.openLease(ctx); err != nil {
 			return nil, errors.Join(fmt.Errorf("manager: %w", err), m.Close(context.WithoutCancel(ctx)))
 		}

@@ -415,6 +415,43 @@ func TestTheGracePeriodHoldsForTheWhole(t *testing.T) {
 	}
 }
 
+// TestALeaseThatIsNotGivenBackTakesNoTimeFromTheHooks: a controller that was left behind still leads, so nobody waits
+// until the lease of the process is free.
+func TestALeaseThatIsNotGivenBackTakesNoTimeFromTheHooks(t *testing.T) {
+	isolated(t)
+	m, err := New(silent(t.Context()), Config{
+		URL: startServer(t).URL(), GracePeriod: 2 * time.Second, Lease: quickLease(),
+	})
+	must(t, err)
+	c := client(t, m, sites())
+	reconciling, release, returned := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	ctl, err := controller.New("sites", c, controller.ReconcilerFunc(
+		func(context.Context, controller.Request) (controller.Result, error) {
+			close(reconciling)
+			<-release
+			return controller.Result{}, nil
+		}))
+	must(t, err)
+	must(t, m.Add(Func("sites", func(ctx context.Context) error {
+		defer close(returned)
+		return ctl.Run(ctx)
+	})))
+	defer func() { close(release); <-returned }()
+	hook := make(chan error, 1)
+	must(t, m.OnStop("traces", func(ctx context.Context) error { hook <- ctx.Err(); return nil }))
+	r := start(t, m)
+	must(t, c.Create(t.Context(), newSite("home", "Home")))
+	<-reconciling
+	err = r.stop()
+	mustSay(t, err, "left behind: sites")
+	if strings.Contains(err.Error(), "lease") {
+		t.Errorf("it is told twice: %v", err)
+	}
+	if err := <-hook; err != nil {
+		t.Errorf("the context of the hook had ended: %v", err)
+	}
+}
+
 func TestTheEndComesInOrder(t *testing.T) {
 	isolated(t)
 	m := open(t, Config{URL: startServer(t).URL()})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/nagi-runtime/nagi/internal/connlog"
 	"github.com/nats-io/nats.go"
 )
 
@@ -27,7 +28,7 @@ type target struct {
 func (t target) String() string {
 	shown := make([]string, len(t.urls))
 	for i, u := range t.urls {
-		shown[i] = redacted(u)
+		shown[i] = connlog.Redacted(u)
 	}
 	return fmt.Sprintf("%s (%s)", strings.Join(shown, ","), t.from)
 }
@@ -124,20 +125,4 @@ func (c Config) inContext(name, from string) (target, error) {
 	t, err := Config{}.atURLs(found.URL, fmt.Sprintf("context %q, %s", name, from))
 	t.context = found
 	return t, errors.Join(err, found.contradicts(c, t))
-}
-
-// redacted is a URL of atURLs as logs and errors may show it. nats.go takes a user without a password for a token.
-func redacted(u string) string {
-	parsed, ok := parseURL(u)
-	if !ok {
-		return "xxxxx"
-	}
-	if parsed.User != nil {
-		shown := url.User("xxxxx")
-		if _, hasPassword := parsed.User.Password(); hasPassword {
-			shown = url.UserPassword(parsed.User.Username(), "xxxxx")
-		}
-		parsed.User = shown
-	}
-	return parsed.String()
 }

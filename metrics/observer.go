@@ -62,18 +62,19 @@ func (o *observer) End(ctx context.Context, e controller.Ending) {
 		o.results[success].Add(1)
 	}
 	if e.Err != nil {
-		o.failed(ctx, e.Terminal, e.Panicked)
+		o.failed(e.Terminal, e.Panicked)
+	}
+	// As controller-runtime counts: whatever the reconciler returned when its time was over.
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), controller.ErrReconcileTimeout) {
+		o.timeouts.Add(1)
 	}
 }
 
-func (o *observer) failed(ctx context.Context, terminal, panicked bool) {
+func (o *observer) failed(terminal, panicked bool) {
 	if terminal {
 		o.terminals.Add(1)
 	}
 	if panicked {
 		o.panics.Add(1)
-	}
-	if ctx.Err() != nil && errors.Is(context.Cause(ctx), controller.ErrReconcileTimeout) {
-		o.timeouts.Add(1)
 	}
 }

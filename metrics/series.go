@@ -34,28 +34,27 @@ func label(name string) string {
 
 // read adds up the controllers that run and what those counted that have ended. Of the latter nothing else is kept.
 func (s *series) read() controller.Stats {
-	var states controller.Stats // of those that run
 	s.longest = 0
-	counters := copyOf(&s.past)
+	total := copyOf(&s.past)
+	total.Synced = true // unless one that runs is not
 	kept := s.running[:0]
 	for _, stats := range s.running {
 		now := stats()
 		if now.Ended {
 			addCounters(&s.past, &now)
-			addCounters(&counters, &now)
+			addCounters(&total, &now)
 			continue
 		}
 		kept = append(kept, stats)
-		addCounters(&counters, &now)
-		addStates(&states, &now)
+		addCounters(&total, &now)
+		addStates(&total, &now)
 		if since := now.LongestRunning.Since; !since.IsZero() {
 			s.longest = max(s.longest, secondsSince(since))
 		}
 	}
 	clear(s.running[len(kept):])
 	s.running = kept
-	addStates(&counters, &states)
-	return counters
+	return total
 }
 
 func copyOf(past *controller.Stats) controller.Stats {
@@ -102,7 +101,7 @@ func addStates(to, s *controller.Stats) {
 	to.OldestReady = max(to.OldestReady, s.OldestReady)
 	to.Unfinished += s.Unfinished
 	to.Leading = to.Leading || s.Leading
-	to.Synced = to.Synced || s.Synced
+	to.Synced = to.Synced && s.Synced
 	to.Brake.Engaged = to.Brake.Engaged || s.Brake.Engaged
 	for name, err := range s.Degraded {
 		if to.Degraded == nil {

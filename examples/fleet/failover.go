@@ -69,14 +69,18 @@ func (m *many) while(ctx context.Context, happens func(leader *member) error) er
 	}
 	m.gone = leader
 	const orders = 20
-	happened := make(chan error, 1)
+	var happened chan error // nil until it happens
 	for i := range orders {
 		if i == orders/4 {
+			happened = make(chan error, 1)
 			go func() { happened <- happens(leader) }()
 		}
 		key := fmt.Sprintf("%s-%d", m.prefix, len(m.keys))
 		if err := m.create(ctx, key, 2, 2); err != nil {
-			return errors.Join(err, <-happened)
+			if happened != nil {
+				err = errors.Join(err, <-happened)
+			}
+			return err
 		}
 		m.keys = append(m.keys, key)
 	}

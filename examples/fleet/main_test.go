@@ -3,12 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/goleak"
 )
 
@@ -97,5 +99,47 @@ func TestTheErrorNamesWhatFailed(t *testing.T) {
 	}
 	if err := <-failing.ended; err == nil || !strings.Contains(err.Error(), "connect to nats://127.0.0.1:1") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestAnOrderThatCannotBePutEndsTheStep, also before anything happens to the replica that leads.
+func TestAnOrderThatCannotBePutEndsTheStep(t *testing.T) {
+	server := natstest.Start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	p, err := newPlay(ctx, server.URL(), [2]string{"127.0.0.1:0", "127.0.0.1:0"}, sdktrace.NewTracerProvider())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, replica := range p.replicas {
+		if err := p.start(ctx, replica); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, _, err := p.roles(); err != nil; _, _, err = p.roles() {
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	m := &many{play: p, prefix: "late"}
+	failed := make(chan error, 1)
+	go func() {
+		failed <- m.while(ended, func(*member) error { t.Error("it happens all the same"); return nil })
+	}()
+	select {
+	case err := <-failed:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+	case <-ctx.Done():
+		t.Error("the step does not end")
 	}
 }

@@ -2,6 +2,7 @@
 package connlog
 
 import (
+	"net/url"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func (l *connLog) options() []nats.Option {
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			l.reconnected()
-			l.log.Info("Reconnected to NATS", "url", nc.ConnectedUrlRedacted(), "server", nc.ConnectedServerName())
+			l.log.Info("Reconnected to NATS", "url", Redacted(nc.ConnectedUrl()), "server", nc.ConnectedServerName())
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.notReconnected(err) }),
 		nats.ErrorHandler(l.failed),
@@ -90,4 +91,21 @@ func withoutNumbers(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// Redacted is the URL of a server as logs and errors may show it. nats.go takes a user without a password for a token,
+// which url.URL.Redacted would show.
+func Redacted(server string) string {
+	parsed, err := url.Parse(server)
+	if err != nil {
+		return "xxxxx"
+	}
+	if parsed.User != nil {
+		shown := url.User("xxxxx")
+		if _, hasPassword := parsed.User.Password(); hasPassword {
+			shown = url.UserPassword(parsed.User.Username(), "xxxxx")
+		}
+		parsed.User = shown
+	}
+	return parsed.String()
 }

@@ -11,6 +11,7 @@ type Election struct {
 	term    context.Context // nil or over while this process does not lead
 	began   chan struct{}   // closed when the next term begins
 	members sync.WaitGroup  // of the term
+	working int             // how many they are
 }
 
 // NewElection returns one for a process that does not lead yet.
@@ -37,11 +38,12 @@ func (e *Election) Elect(ctx context.Context) (term context.Context, release fun
 		began := e.began
 		if e.term != nil && e.term.Err() == nil {
 			e.members.Add(1)
+			e.working++
 			// It carries what ctx does, the logger and the host, and ends with either.
 			member, cancel := context.WithCancelCause(ctx)
 			stop := context.AfterFunc(e.term, func() { cancel(context.Canceled) })
 			e.mu.Unlock()
-			return member, func() { stop(); cancel(nil); e.members.Done() }, nil
+			return member, func() { stop(); cancel(nil); e.left() }, nil
 		}
 		e.mu.Unlock()
 		select {
@@ -50,4 +52,18 @@ func (e *Election) Elect(ctx context.Context) (term context.Context, release fun
 			return nil, nil, context.Cause(ctx)
 		}
 	}
+}
+
+func (e *Election) left() {
+	e.mu.Lock()
+	e.working--
+	e.mu.Unlock()
+	e.members.Done()
+}
+
+// Idle reports whether no controller works in a term. While one does, Serve does not return.
+func (e *Election) Idle() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.working == 0
 }

@@ -132,9 +132,9 @@ func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 		return fmt.Errorf("%s: %w", s, err)
 	}
 	s.release = append(s.release, stop)
-	now := watched{documents: s.client.Informer()}
+	now := watched{documents: watch(s.client.Informer())}
 	if records := s.client.Records(); records != nil {
-		now.records, now.statusBucket = records.Informer(), records.Bucket()
+		now.records, now.statusBucket = watch(records.Informer()), records.Bucket()
 	}
 	s.watched.Store(&now)
 	return nil

@@ -17,16 +17,28 @@ type Stats struct {
 	// be missing.
 	Behind uint64
 	Lag    time.Duration
-	// Lists counts full lists. StreamChanges counts those that were made because the bucket's stream turned out to be
-	// another one, as after a restore, Doubts those that were made because something did not fit. Resumes counts how
-	// often the watch went on from where it was.
+	// Lists counts full lists: the one that filled the cache, also if another user of the client had it filled before,
+	// and those since the source began. StreamChanges counts those that were made because the bucket's stream turned
+	// out to be another one, as after a restore, Doubts those that were made because something did not fit. Resumes
+	// counts how often the watch went on from where it was.
 	Lists, StreamChanges, Doubts, Resumes uint64
 }
 
 // watched are the caches that a source has taken into use.
 type watched struct {
-	documents, records natsinformer.Informer // no records: nil
+	documents, records watchedCache // no records: the zero value
 	statusBucket       string
+}
+
+// watchedCache is a cache, and what it had counted when the source took it into use. Another user of the client may
+// have started it long before.
+type watchedCache struct {
+	informer natsinformer.Informer
+	before   natsinformer.Status
+}
+
+func watch(informer natsinformer.Informer) watchedCache {
+	return watchedCache{informer, informer.Status()}
 }
 
 // Stats adds how the caches are doing, by the name of the source; that of the statuses has " status" behind the kind.
@@ -35,21 +47,28 @@ func (s *NATS[T]) Stats(into map[string]Stats) {
 	if w == nil {
 		return // not started
 	}
-	into[s.String()] = statsOf(w.documents, s.client.Config().Bucket)
-	if w.records != nil {
+	into[s.String()] = w.documents.stats(s.client.Config().Bucket)
+	if w.records.informer != nil {
 		name := fmt.Sprintf("%s %s status (bucket %s)", s.Role, s.client.Kind(), w.statusBucket)
-		into[name] = statsOf(w.records, w.statusBucket)
+		into[name] = w.records.stats(w.statusBucket)
 	}
 }
 
-func statsOf(informer natsinformer.Informer, bucket string) Stats {
-	status := informer.Status()
-	others := status.Lists - min(status.Lists, status.StreamChanges)
+func (c watchedCache) stats(bucket string) Stats {
+	now := c.informer.Status()
+	streams := now.StreamChanges - c.before.StreamChanges
+	doubted := doubts(now) - doubts(c.before)
 	return Stats{
-		Bucket: bucket, Invalid: status.Invalid, Behind: status.Behind, Lag: status.Lag,
-		Lists: status.Lists, StreamChanges: status.StreamChanges,
-		Doubts: others - min(others, 1), Resumes: status.Resumes,
+		Bucket: bucket, Invalid: now.Invalid, Behind: now.Behind, Lag: now.Lag,
+		Lists: min(now.Lists, 1) + streams + doubted, StreamChanges: streams,
+		Doubts: doubted, Resumes: now.Resumes - c.before.Resumes,
 	}
+}
+
+// doubts are the lists beside the first one and those of other streams.
+func doubts(status natsinformer.Status) uint64 {
+	others := status.Lists - min(status.Lists, status.StreamChanges)
+	return others - min(others, 1)
 }
 
 // Stats tells how the caches in NATS are doing, by the name of the source.
