@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const many = 12
@@ -84,6 +87,47 @@ func TestABrakeIsReleasedByItsNumbers(t *testing.T) {
 	}
 	if e := refused(w, admin, "nagi.sites.act.brake-release", body, 409); e.Brake == nil || e.Brake.Engaged {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestAllThatAReleaseIsForIsListed: deletes, missing owners, and what primaries do not want any more.
+func TestAllThatAReleaseIsForIsListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.braked()
+	w.eventually("the sweep of the start is over", func() bool { return c.Stats().Sweeps > 0 })
+	held := c.served().engine.Explainer().Brake
+	const owner, unknown, wanton = "shop/an-owner", "shop/nobody-knows", "shop/unwanted"
+	held.Sweep(t.Context(), []brake.Orphans{{
+		Source: "Owns Page", Owners: map[string]int{owner: 1, unknown: 1}, Count: 1, Known: 100,
+		Unproved: sets.New(unknown), Unknown: sets.New(unknown),
+	}})
+	held.AdmitPrune(wanton, "")
+	held.AdmitPrune("shop/s003", "") // whose delete is held, too
+	w.eventually("the brake holds all", func() bool { return c.served().brake().Count == many+3 })
+
+	keys, pruned, brakes := []string{}, []string{}, 0
+	for after, more := "", true; more; brakes++ {
+		page := ask[BrakeList](w, w.js.Conn(), "nagi.sites.read.brake-list", fmt.Sprintf(`{"limit":4,"after":%q}`, after))
+		if page.Brake.Count != many+3 || page.Brake.Swept != 1 || page.Brake.Pruned != 2 {
+			t.Errorf("%+v", page.Brake)
+		}
+		keys, pruned = append(keys, page.Keys...), append(pruned, page.Pruned...)
+		after, more = page.Next, page.Next != ""
+	}
+	want := []string{owner}
+	for i := range many {
+		want = append(want, fmt.Sprintf("shop/s%03d", i))
+	}
+	if !slices.Equal(keys, want) || !slices.Equal(pruned, []string{"shop/s003", wanton}) || brakes != 4 {
+		t.Errorf("%d pages have the keys %q and the pruned %q", brakes, keys, pruned)
+	}
+	shown := []string{}
+	for e := range c.Keys(controller.StateHeld) {
+		shown = append(shown, e.Key)
+	}
+	if want = slices.Insert(want, 1, unknown); !slices.Equal(shown, want) {
+		t.Errorf("held are %q, want %q", shown, want)
 	}
 }
 
