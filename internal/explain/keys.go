@@ -83,7 +83,11 @@ func (x *Explainer) candidates(states []State) (keys []string) {
 		})...)
 	}
 	keys = append(keys, x.recorded(func(string, *entity.Record) bool { return true })...)
-	return append(append(keys, x.Primary.Keys()...), x.Primary.InvalidKeys()...)
+	keys = append(append(keys, x.Primary.Keys()...), x.Primary.InvalidKeys()...)
+	if x.Records != nil {
+		keys = append(keys, x.Records.UnreadableKeys()...) // there may be nothing else of them
+	}
+	return keys
 }
 
 // held lists the keys whose delete the brake holds, and the missing owners: of those it may be that nobody else knows.
