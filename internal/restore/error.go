@@ -18,7 +18,8 @@ type Mismatch struct {
 
 func (e *Mismatch) Error() string { return e.says }
 
-// NotLeading says that another replica leads. Holder is who held the lease when it was read last; "" if it is not known.
+// NotLeading says that this replica does not lead. Holder is who held the lease when it was read last; "" if it is not
+// known.
 type NotLeading struct{ Holder, says string }
 
 func (e *NotLeading) Error() string { return e.says }
