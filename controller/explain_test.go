@@ -467,6 +467,34 @@ func TestExplainSaysWhatTheBrakeHolds(t *testing.T) {
 	explained(t, m.c, key, StateUnknown)
 }
 
+// TestWhatHasNothingButAnUnreadableRecordIsListed: its document is gone, and the process is a new one.
+func TestWhatHasNothingButAnUnreadableRecordIsListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sites := w.sites()
+	must(t, sites.Create(t.Context(), siteWithPages("calm", 0)))
+	w.put("sites-status", "gone", `garbage`)
+	c, err := New("sites", sites, scripted(sites, newGate()), WithResyncInterval(0))
+	must(t, err)
+	w.run(c)
+	explained(t, c, "gone", StateUnreadable)
+	for _, states := range [][]KeyState{{StateUnreadable}, {StateUnreadable, StateParked}, nil} {
+		keys := map[string]KeyState{}
+		for e := range c.Keys(states...) {
+			keys[e.Key] = e.State
+		}
+		delete(keys, "calm")
+		if len(keys) != 1 || keys["gone"] != StateUnreadable {
+			t.Errorf("in the states %v are %v", states, keys)
+		}
+	}
+	must(t, w.kv("sites-status").Delete(t.Context(), "gone"))
+	explained(t, c, "gone", StateUnknown)
+	for e := range c.Keys(StateUnreadable) {
+		t.Errorf("%s is mended, and listed as %s", e.Key, e.State)
+	}
+}
+
 // TestExplainOfAReplicaThatWaitsNamesWhoLeads, and says what it knows from the records.
 func TestExplainOfAReplicaThatWaitsNamesWhoLeads(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -305,6 +307,27 @@ func TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld(t *testing.T) {
 	if n := count(t, m.pages); n != many {
 		t.Errorf("%d pages are left of %d", n, many)
 	}
+	key := siteName(1)
+	holdsIt := func(is string) {
+		t.Helper()
+		for _, states := range [][]KeyState{{StateHeld}, {StateHeld, StateParked}} {
+			var held []string
+			for e := range m.c.Keys(states...) {
+				held = append(held, e.Key)
+			}
+			if !slices.Equal(held, []string{key}) {
+				t.Errorf("%s: in the states %v are %q, want %s", is, states, held, key)
+			}
+		}
+		if e := m.c.Explain(key); e.State != StateHeld {
+			t.Errorf("%s: %+v", is, e)
+		}
+	}
+	holdsIt("without a record")
+	_, err := m.kv("sites-status").PutString(t.Context(), key, fmt.Sprintf(`{"schemaVersion":%d}`, entity.RecordSchemaVersion))
+	must(t, err)
+	eventually(t, "its record is of no controller", func() bool { _, is := m.sites.Records().Cached(key); return is })
+	holdsIt("with a record that owes nothing")
 	must(t, m.c.ReleaseBrake(t.Context()))
 	eventually(t, "it goes", func() bool { return count(t, m.pages) == many-1 })
 }

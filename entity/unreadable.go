@@ -138,6 +138,20 @@ func (r *Records) Unreadable(key string) bool {
 	return unreadable
 }
 
+// UnreadableKeys returns the keys for which Unreadable holds, in no order.
+func (r *Records) UnreadableKeys() (keys []string) {
+	c := r.current()
+	if !c.isRunning() {
+		return nil
+	}
+	for key := range c.unreadable.all() {
+		if r.Unreadable(key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // Exists reports whether a key holds something in the place of its record, as far as the cache knows: a record, also
 // one that is about to be in the cache, or what is none.
 func (r *Records) Exists(key string) bool {

@@ -3,11 +3,13 @@ package service
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Brake is what the brake of a controller holds.
@@ -42,11 +44,15 @@ type BrakeListRequest struct {
 	Limit int    `json:"limit,omitempty"`
 }
 
-// BrakeList is the answer to "brake-list": what is held, and a page of the keys whose delete is.
+// BrakeList is the answer to "brake-list": what is held, and a page of the keys that a release is for.
 type BrakeList struct {
-	Brake Brake    `json:"brake"`
-	Keys  []string `json:"keys"`
-	Next  string   `json:"next,omitempty"`
+	Brake Brake `json:"brake"`
+	// Keys are the primaries whose delete is held, and the missing owners of orphaned secondaries.
+	Keys []string `json:"keys"`
+	// Pruned are the primaries that own something which they do not want any more.
+	Pruned []string `json:"pruned"`
+	// Next is that of both lists: the pages go through all keys in the order of the alphabet.
+	Next string `json:"next,omitempty"`
 }
 
 func (r *request) pageOf() (of BrakeListRequest, err error) {
@@ -61,22 +67,50 @@ func listBrake(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := &BrakeList{Brake: *r.brake(), Keys: []string{}}
+	answer := &BrakeList{Brake: *r.brake(), Keys: []string{}, Pruned: []string{}}
 	p, err := r.newPage(of.Limit, brakeBytes)
 	if err != nil {
 		return nil, err
 	}
-	for e := range r.engine.Explainer().Within(ctx, "", of.After, controller.StateHeld) {
-		if !p.fits(e.Key) {
-			answer.Next, err = r.next(len(answer.Keys), func() string { return answer.Keys[len(answer.Keys)-1] })
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("nothing was listed: %w", ctx.Err())
+	}
+	waiting, pruning, _ := r.engine.Explainer().Brake.Held()
+	keys, pruned := r.texts(waiting), r.texts(pruning)
+	last := ""
+	for _, key := range slices.Sorted(maps.Keys(keys.Union(pruned))) {
+		if key <= of.After {
+			continue
+		}
+		var lists []*[]string
+		if keys.Has(key) {
+			lists = append(lists, &answer.Keys)
+		}
+		if pruned.Has(key) {
+			lists = append(lists, &answer.Pruned)
+		}
+		if !p.fits(slices.Repeat([]string{key}, len(lists))) {
+			answer.Next, err = r.next(len(answer.Keys)+len(answer.Pruned), func() string { return last })
 			break
 		}
-		answer.Keys = append(answer.Keys, e.Key)
-	}
-	if answer.Next == "" && err == nil && ctx.Err() != nil {
-		return nil, fmt.Errorf("the keys were not all looked at: %w", ctx.Err())
+		for _, list := range lists {
+			*list = append(*list, key)
+		}
+		last = key
 	}
 	return answer, err
+}
+
+// texts are keys as answers show them, which is what the next page goes on with.
+func (r *request) texts(keys sets.Set[string]) sets.Set[string] {
+	shown := make(sets.Set[string], len(keys))
+	for key := range keys {
+		if !r.engine.WellFormed(key) {
+			key = foreign.Text(key)
+		}
+		shown.Insert(key)
+	}
+	return shown
 }
 
 // brakeBytes is more than a Brake has in JSON.

@@ -2,7 +2,6 @@ package service
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,10 +19,8 @@ import (
 const (
 	// schemaVersion is that of requests and answers; another one would not be understood.
 	schemaVersion = "1"
-	// requestTimeout bounds what a request may take.
+	// requestTimeout bounds what a request may take, but to list what vanished and to restore it.
 	requestTimeout = 5 * time.Second
-	// restoreTimeout is for thousands of documents, of which each is read, and to restore them written.
-	restoreTimeout = 2 * time.Minute
 	// longestBody is more than any request needs, in bytes.
 	longestBody = 64 << 10
 )
@@ -37,9 +34,8 @@ const (
 // verb is something that can be asked of a controller.
 type verb struct {
 	name, access string
-	whole        bool          // it is about the whole controller, and never about one namespace
-	standby      bool          // a replica that does not lead answers, too
-	timeout      time.Duration // 0: requestTimeout
+	whole        bool // it is about the whole controller, and never about one namespace
+	standby      bool // a replica that does not lead answers, too
 	do           func(ctx context.Context, r *request) (answer any, err error)
 	// turn says what the request is about, if those about the same thing are done one after the other: those are that
 	// write, and so may take long, or do something that the next one takes back.
@@ -56,14 +52,14 @@ func verbs() []*verb {
 		{name: "explain", access: read, do: explainKey},
 		{name: "keys", access: read, do: listKeys},
 		{name: "brake-list", access: read, whole: true, do: listBrake},
-		{name: "brake-vanished", access: read, whole: true, do: listVanished, timeout: restoreTimeout},
+		{name: "brake-vanished", access: read, whole: true, do: listVanished},
 		{name: "reconcile", access: act, do: reconcile},
 		{name: "unpark", access: act, do: unpark},
 		{name: "resync", access: act, do: resync},
 		{name: "suspend", access: act, do: suspend, turn: keyTurn},
 		{name: "resume", access: act, do: resume, turn: keyTurn},
 		{name: "brake-release", access: act, whole: true, do: releaseBrake, turn: brakeTurn},
-		{name: "brake-restore", access: act, whole: true, do: restore, turn: brakeTurn, timeout: restoreTimeout},
+		{name: "brake-restore", access: act, whole: true, do: restore, turn: brakeTurn},
 	}
 }
 
@@ -148,7 +144,7 @@ func (s *Service) handler(ctx context.Context, c *served, v *verb, confined bool
 
 // handle answers a request, now or in its turn. Its time counts from here.
 func (s *Service) handle(ctx context.Context, req micro.Request, r *request) {
-	bounded, cancel := context.WithTimeout(ctx, cmp.Or(r.verb.timeout, requestTimeout))
+	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	if r.verb.turn == nil {
 		defer cancel()
 		data, err := guarded(func() ([]byte, error) { return s.answer(bounded, r) })

@@ -2,15 +2,21 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/foreign"
+	restoring "github.com/nagi-runtime/nagi/internal/restore"
 )
 
 // Vanished is a document that is gone.
 type Vanished = controller.Vanished
 
-// Restorer is a controller that can put vanished documents back.
+// Restorer is a controller that can put vanished documents back. Each of its reads and writes is bounded, and how many
+// there are nobody knows, so neither method gets a deadline.
 type Restorer interface {
 	// ListVanished lists them, in the order of their keys.
 	ListVanished(ctx context.Context) ([]Vanished, error)
@@ -21,25 +27,80 @@ type Restorer interface {
 
 // restorerOf is a controller as a Restorer; nil if it is none.
 func restorerOf(c any) Restorer {
-	r, _ := c.(Restorer)
-	return r
+	if r, ok := c.(Restorer); ok {
+		return &listings{Restorer: r}
+	}
+	return nil
 }
 
-// vanished lists what is missing, and counts what can be put back.
-func (r *request) vanished(ctx context.Context) (all []Vanished, restorable int, err error) {
+// canRestore refuses a request where nothing can be restored.
+func (r *request) canRestore() error {
 	if err := r.hasBrake(); err != nil {
-		return nil, 0, err
+		return err
 	}
 	if r.restorer == nil {
-		return nil, 0, refuse(codeNotThere, "controller %q cannot restore documents", r.name())
+		return refuse(codeNotThere, "controller %q cannot restore documents", r.name())
 	}
-	all, err = r.restorer.ListVanished(ctx)
-	for _, v := range all {
-		if v.NotRestorable == "" {
-			restorable++
-		}
+	return nil
+}
+
+// listingKept is how long a listing is there for the next page of it.
+const listingKept = time.Minute
+
+// listings keep the last listing for its next pages: to list is to read each record.
+type listings struct {
+	Restorer
+
+	mu         sync.Mutex
+	engagement string
+	all        []Vanished
+	forget     *time.Timer // nil: nothing is kept
+}
+
+// page is what vanished, for the page after a key. The first one lists anew.
+func (l *listings) page(ctx context.Context, engagement, after string) ([]Vanished, error) {
+	if all, ok := l.kept(engagement); ok && after != "" {
+		return all, nil
 	}
-	return all, restorable, err
+	all, err := l.ListVanished(ctx)
+	if err == nil {
+		l.keep(engagement, all)
+	}
+	return all, err
+}
+
+func (l *listings) kept(engagement string) (all []Vanished, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.forget == nil || l.engagement != engagement {
+		return nil, false
+	}
+	l.forget.Reset(listingKept)
+	return l.all, true
+}
+
+func (l *listings) keep(engagement string, all []Vanished) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.forget == nil {
+		l.forget = time.AfterFunc(listingKept, l.drop)
+	}
+	l.forget.Reset(listingKept)
+	l.engagement, l.all = engagement, all
+}
+
+func (l *listings) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.engagement, l.all, l.forget = "", nil, nil
+}
+
+// vanished lists what is missing.
+func (r *request) vanished(ctx context.Context, engagement, after string) ([]Vanished, error) {
+	if l, ok := r.restorer.(*listings); ok {
+		return l.page(ctx, engagement, after)
+	}
+	return r.restorer.ListVanished(ctx)
 }
 
 // BrakeVanished is the answer to "brake-vanished": a page of the documents that are missing.
@@ -62,13 +123,20 @@ func listVanished(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, restorable, err := r.vanished(ctx)
-	if err != nil {
+	if err := r.canRestore(); err != nil {
 		return nil, err
 	}
-	answer := &BrakeVanished{
-		Engagement: r.brake().Engagement, Count: restorable, NotRestorable: len(all) - restorable,
-		Vanished: []Vanished{},
+	answer := &BrakeVanished{Engagement: r.brake().Engagement, Vanished: []Vanished{}}
+	all, err := r.vanished(context.WithoutCancel(ctx), answer.Engagement, of.After)
+	if err != nil {
+		return nil, r.notRestored(err)
+	}
+	for _, v := range all {
+		if v.NotRestorable == "" {
+			answer.Count++
+		} else {
+			answer.NotRestorable++
+		}
 	}
 	for _, v := range all {
 		if v.Key <= of.After {
@@ -96,23 +164,34 @@ func restore(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, restorable, err := r.vanished(ctx)
-	if err != nil {
+	if err := r.canRestore(); err != nil {
 		return nil, err
 	}
-	if now := r.brake(); restorable != count || now.Engagement != engagement || count == 0 {
-		e := refuse(codeConflict, "%d documents that are missing can be restored, in engagement %q, and the request "+
-			"names something else: look which they are, and ask again", restorable, now.Engagement)
-		e.Brake, e.Restorable = now, &restorable
-		return nil, e
-	}
+	ctx = context.WithoutCancel(ctx)
 	restored, err := r.restorer.RestoreVanished(ctx, engagement, count)
 	if restored > 0 {
 		r.did(ctx, "", ReasonBrakeRestore, fmt.Sprintf(
 			"%d documents that were missing were restored, of %d in engagement %s", restored, count, engagement))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%d of %d documents were restored: %w", restored, count, err)
+		return nil, r.notRestored(fmt.Errorf("%d of %d documents were restored: %w", restored, count, err))
 	}
 	return &BrakeRestored{Count: restored}, nil
+}
+
+// notRestored is what is told of an error of the Restorer.
+func (r *request) notRestored(err error) error {
+	if mismatch, ok := errors.AsType[*restoring.Mismatch](err); ok {
+		now := r.brake()
+		e := refuse(codeConflict, "%d documents that are missing can be restored, in engagement %q, and the request "+
+			"names something else: look which they are, and ask again", mismatch.Restorable, now.Engagement)
+		e.Brake, e.Restorable = now, &mismatch.Restorable
+		return e
+	}
+	if other, ok := errors.AsType[*restoring.NotLeading](err); ok {
+		e := refuse(codeNotDone, "%v", foreign.Error(err))
+		e.Leader = foreign.Text(other.Holder)
+		return e
+	}
+	return err
 }

@@ -149,13 +149,7 @@ func (b *Brake) reasonNotToPrune(anchors int) string {
 		return fmt.Sprintf("the stream of the bucket is not the one that was known, "+
 			"and %d primaries do not want any more what they own", len(p.suspects))
 	}
-	p.went.expire(time.Now())
-	going := len(p.suspects)
-	for key := range p.went.went {
-		if !p.suspects.Has(key) {
-			going++
-		}
-	}
+	going := len(p.suspects) + p.went.beside(p.suspects)
 	if !massive(going, anchors) {
 		return ""
 	}

@@ -51,6 +51,15 @@ func (b *Brake) State() State {
 	return b.stateNow()
 }
 
+// Held returns the keys that the brake holds. A release is for waiting, the keys whose delete is held and the missing
+// owners, and for pruning, the primaries that do not want any more what they own. None is for unknown, the missing
+// owners of which nobody knows whether they ever were.
+func (b *Brake) Held() (waiting, pruning, unknown sets.Set[string]) {
+	b.mu.Lock()
+	defer b.unlock()
+	return b.held.Union(b.heldOwners), b.prunes.held.Clone(), b.unknown.Clone()
+}
+
 func (b *Brake) stateNow() State {
 	state := b.state
 	state.Held, state.Swept, state.Pruned = len(b.held), len(b.heldOwners), len(b.prunes.held)

@@ -177,7 +177,7 @@ func (b *Brake) absentSuspects() (keys sets.Set[string], several bool) {
 			b.suspects.Delete(key)
 		}
 	}
-	return b.suspects.Clone(), len(b.suspects)+b.goneBeside(b.suspects) >= Least
+	return b.suspects.Clone(), len(b.suspects)+b.gone.beside(b.suspects) >= Least
 }
 
 // countAnchors counts what is known: the anchors, but for those of primaries that somebody was seen to delete. It takes
@@ -233,7 +233,7 @@ func (b *Brake) reasonToHold(suspects sets.Set[string], anchors int) string {
 			"take the limit (max_age) off and put the documents back, or set entity.Config.DocumentsExpire. Or an "+
 			"answer of the server, which somebody had sent in their place, has expired: put the documents back", n)
 	}
-	gone := b.goneBeside(suspects)
+	gone := b.gone.beside(suspects)
 	going, known := len(suspects)+gone, anchors-b.goingAlready()+gone
 	if !massive(going, known) {
 		return ""
@@ -264,17 +264,6 @@ func (b *Brake) goingAlready() int {
 // massive is the rule: at least Least, and more than half of what is known.
 func massive(going, known int) bool { return going >= Least && 2*going > known }
 
-// goneBeside counts the keys that went within the window and are not among the suspects.
-func (b *Brake) goneBeside(suspects sets.Set[string]) (n int) {
-	b.gone.expire(time.Now())
-	for key := range b.gone.went {
-		if !suspects.Has(key) {
-			n++
-		}
-	}
-	return n
-}
-
 // window remembers which keys went within a span of time, each once. The zero went is ready.
 type window struct {
 	span time.Duration
@@ -291,4 +280,15 @@ func (w *window) add(key string, now time.Time) {
 func (w *window) expire(now time.Time) {
 	oldest := now.Add(-w.span)
 	maps.DeleteFunc(w.went, func(_ string, at time.Time) bool { return at.Before(oldest) })
+}
+
+// beside counts the keys that went within the span and are not among the suspects.
+func (w *window) beside(suspects sets.Set[string]) (n int) {
+	w.expire(time.Now())
+	for key := range w.went {
+		if !suspects.Has(key) {
+			n++
+		}
+	}
+	return n
 }

@@ -3,6 +3,7 @@ package brake
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,19 +94,11 @@ func (b *Brake) sweep(found []Orphans, disproof string) (free []string, engaged 
 // endPermissions ends those of owners that have nothing left that could go.
 func (b *Brake) endPermissions(found []Orphans) {
 	for key := range b.allowed {
-		if !hasOrphans(found, key) && !b.Anchors.Has(key) {
+		orphaned := slices.ContainsFunc(found, func(o Orphans) bool { return o.Owners[key] > 0 })
+		if !orphaned && !b.Anchors.Has(key) {
 			b.allowed.Delete(key)
 		}
 	}
-}
-
-func hasOrphans(found []Orphans, owner string) bool {
-	for _, o := range found {
-		if _, ok := o.Owners[owner]; ok {
-			return true
-		}
-	}
-	return false
 }
 
 // noteCleanUp remembers an owner once, however many sweeps find what is left of it.

@@ -7,6 +7,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/teardown"
@@ -89,7 +90,7 @@ func (x *Explainer) lookOnce(key string) facts {
 	f.record, _ = x.Records.Cached(key)
 	f.unreadable = x.Records.Unreadable(key)
 	if f.view.Presence == source.Absent {
-		f.held = x.Brake.Holds(key) || f.record == nil && x.Brake.HoldsOrphans(key)
+		f.held = x.Brake.Holds(key) || !record.IsAnchor(f.record) && x.Brake.HoldsOrphans(key)
 		if f.held {
 			f.heldSince = x.Brake.State().Since
 		}
@@ -112,5 +113,5 @@ func (f *facts) known() bool {
 // owed reports whether the document is gone and its teardown is owed.
 func (f *facts) owed() bool {
 	return f.view.Presence == source.Absent &&
-		(f.record != nil && f.record.Anchor() || f.keys.Deleted != nil || f.keys.CleanUp != nil)
+		(record.IsAnchor(f.record) || f.keys.Deleted != nil || f.keys.CleanUp != nil)
 }

@@ -76,14 +76,27 @@ func (x *Explainer) candidates(states []State) (keys []string) {
 			return r.Invalid != nil // some of them decode, and no record can hold them
 		})...)
 	}
-	keys = append(x.Queue.Keys(), x.Keys.Keys()...)
+	keys = slices.Concat(x.Queue.Keys(), x.Keys.Keys(), x.held())
 	if within([]State{Held, Deleting}) {
 		return append(keys, x.recorded(func(key string, r *entity.Record) bool {
 			return x.Primary.View(key).Presence == source.Absent
 		})...)
 	}
 	keys = append(keys, x.recorded(func(string, *entity.Record) bool { return true })...)
-	return append(append(keys, x.Primary.Keys()...), x.Primary.InvalidKeys()...)
+	keys = append(append(keys, x.Primary.Keys()...), x.Primary.InvalidKeys()...)
+	if x.Records != nil {
+		keys = append(keys, x.Records.UnreadableKeys()...) // there may be nothing else of them
+	}
+	return keys
+}
+
+// held lists the keys whose delete the brake holds, and the missing owners: of those it may be that nobody else knows.
+func (x *Explainer) held() []string {
+	if x.Brake == nil {
+		return nil
+	}
+	waiting, _, unknown := x.Brake.Held()
+	return waiting.Union(unknown).UnsortedList()
 }
 
 // recorded lists the keys of the records that f chooses.

@@ -8,6 +8,22 @@ import (
 	"github.com/nagi-runtime/nagi/internal/foreign"
 )
 
+// Mismatch says that nothing was restored, because the request names something else than what there is.
+type Mismatch struct {
+	// Restorable is how many documents could be restored.
+	Restorable int
+
+	says string
+}
+
+func (e *Mismatch) Error() string { return e.says }
+
+// NotLeading says that this replica does not lead. Holder is who held the lease when it was read last; "" if it is not
+// known.
+type NotLeading struct{ Holder, says string }
+
+func (e *NotLeading) Error() string { return e.says }
+
 // Failure is a document that was not put back.
 type Failure struct {
 	Key string

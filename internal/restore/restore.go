@@ -90,7 +90,10 @@ func (r *Restorer) List(ctx context.Context) ([]Vanished, error) {
 		if reading.Err() != nil {
 			return nil
 		}
-		_, err := r.look(reading, v)
+		err := r.leads() // a long list may outlast the term
+		if err == nil {
+			_, err = r.look(reading, v)
+		}
 		if err != nil {
 			cancel(err) // the others would fail, too
 		}
@@ -130,15 +133,16 @@ func (r *Restorer) leads() error {
 	if r == nil {
 		return errors.New("there is no brake WithoutTeardown, and no record that a document could be restored from")
 	}
-	switch lead := r.Lead(); {
-	case lead.Leads:
+	lead := r.Lead()
+	if lead.Leads {
 		return nil
-	case lead.Holder != "":
-		return fmt.Errorf("controller %q: this replica does not lead, so it does not know what the brake holds: "+
-			"ask %s, which held the lease when it was read last", r.Controller, foreign.Quote(lead.Holder))
 	}
-	return fmt.Errorf("controller %q: this replica does not lead, so it does not know what the brake holds: "+
-		"ask the one that does", r.Controller)
+	leader := "the one that does"
+	if lead.Holder != "" {
+		leader = foreign.Quote(lead.Holder) + ", which held the lease when it was read last"
+	}
+	return &NotLeading{lead.Holder, fmt.Sprintf("controller %q: this replica does not lead, so it does not know what "+
+		"the brake holds: ask %s", r.Controller, leader)}
 }
 
 // Restore puts back all that can be, if the engagement and the count are those of now. restored is how many were, also
@@ -171,8 +175,8 @@ func (r *Restorer) confirmed(ctx context.Context, engagement string, count int) 
 	}
 	state := r.Brake.State()
 	if !state.Engaged {
-		return nil, fmt.Errorf("controller %q: the brake is not engaged: no delete of a %s is held, and nothing is to "+
-			"be restored", r.Controller, r.Kind)
+		return nil, &Mismatch{says: fmt.Sprintf("controller %q: the brake is not engaged: no delete of a %s is held, "+
+			"and nothing is to be restored", r.Controller, r.Kind)}
 	}
 	all, err := r.List(ctx)
 	if err != nil {
@@ -184,15 +188,17 @@ func (r *Restorer) confirmed(ctx context.Context, engagement string, count int) 
 	if lost := len(all) - len(list); lost > 0 {
 		now += fmt.Sprintf(", and %d cannot", lost)
 	}
+	mismatch := func(format string, args ...any) error {
+		says := fmt.Sprintf("controller %q: %s: %s", r.Controller, fmt.Sprintf(format, args...), now)
+		return &Mismatch{len(list), says}
+	}
 	switch {
 	case engagement != state.Engagement:
-		return nil, fmt.Errorf("controller %q: nothing was restored: %s is not the engagement of the brake: %s",
-			r.Controller, foreign.Quote(engagement), now)
+		return nil, mismatch("nothing was restored: %s is not the engagement of the brake", foreign.Quote(engagement))
 	case count != len(list):
-		return nil, fmt.Errorf("controller %q: nothing was restored: %d is not the number of documents: %s",
-			r.Controller, count, now)
+		return nil, mismatch("nothing was restored: %d is not the number of documents", count)
 	case count == 0:
-		return nil, fmt.Errorf("controller %q: nothing is to be restored: %s", r.Controller, now)
+		return nil, mismatch("nothing is to be restored")
 	}
 	return list, nil
 }
@@ -249,12 +255,13 @@ var errCameBack = errors.New("it has a document by now, which stays as it is")
 func (r *run) mayGoOn(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.stopped != nil:
-	case ctx.Err() != nil:
-		r.stopped = fmt.Errorf("%w: %w", errStopped, context.Cause(ctx))
-	case !r.Lead().Leads:
-		r.stopped = fmt.Errorf("%w: this replica does not lead any more", errStopped)
+	if r.stopped != nil {
+		return r.stopped
+	}
+	if err := context.Cause(ctx); err != nil {
+		r.stopped = fmt.Errorf("%w: %w", errStopped, err)
+	} else if lead := r.Lead(); !lead.Leads {
+		r.stopped = fmt.Errorf("%w: %w", errStopped, &NotLeading{lead.Holder, "this replica does not lead any more"})
 	}
 	return r.stopped
 }
