@@ -48,7 +48,6 @@ func (v *verb) leaderOnly() bool { return !v.standby }
 func verbs() []*verb {
 	return []*verb{
 		{name: "about", access: read, whole: true, standby: true, do: about},
-		{name: "stats", access: read, whole: true, do: stats},
 		{name: "explain", access: read, do: explainKey},
 		{name: "keys", access: read, do: listKeys},
 		{name: "brake-list", access: read, whole: true, do: listBrake},
@@ -60,6 +59,8 @@ func verbs() []*verb {
 		{name: "resume", access: act, do: resume, turn: keyTurn},
 		{name: "brake-release", access: act, whole: true, do: releaseBrake, turn: brakeTurn},
 		{name: "brake-restore", access: act, whole: true, do: restore, turn: brakeTurn},
+		// The last one that the server hears of: who has an answer to it finds all others.
+		{name: "stats", access: read, whole: true, do: stats},
 	}
 }
 

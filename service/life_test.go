@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -256,10 +255,9 @@ func TestRequestsThatWaitAreFew(t *testing.T) {
 	v := &vanishing{listings: make(chan struct{})}
 	c.served().restorer = v
 	const sent = 2000
-	var answered atomic.Int64
 	nc := w.conn("admin")
 	inbox := nc.NewInbox()
-	_, err := nc.Subscribe(inbox, func(*nats.Msg) { answered.Add(1) })
+	answered, err := nc.SubscribeSync(inbox)
 	w.must(err)
 	before := s.cfg.Conn.Stats().InMsgs
 	for range sent {
@@ -269,7 +267,9 @@ func TestRequestsThatWaitAreFew(t *testing.T) {
 	close(v.listings)
 	w.answers("nagi.sites.read.brake-vanished") // after those before it
 	w.must(nc.Flush())
-	if n := answered.Load(); n == 0 || n > 300 {
+	n, _, err := answered.Pending()
+	w.must(err)
+	if n == 0 || n > 300 {
 		t.Errorf("%d of %d are answered", n, sent)
 	}
 }

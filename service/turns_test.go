@@ -109,7 +109,10 @@ func TestActsUnderWayAreAnsweredAtTheStop(t *testing.T) {
 	w := newWorld(t)
 	s, p, stop := w.stuckSites()
 	done := make(chan Done, 1)
-	go func() { done <- ask[Done](w, w.js.Conn(), "nagi.sites.act.suspend", `{"key":"shop/home"}`) }()
+	go func() {
+		defer close(done) // ask may end the goroutine
+		done <- ask[Done](w, w.js.Conn(), "nagi.sites.act.suspend", `{"key":"shop/home"}`)
+	}()
 	w.eventually("it is being done", func() bool { return p.asked.Load() == 1 })
 	stopped := make(chan struct{})
 	go func() {
