@@ -121,7 +121,7 @@ func clientOf[T entity.IEntity](
 func (r *registry) checkLeases(cfg entity.Config) error {
 	for field, bucket := range map[string]string{"Bucket": cfg.Bucket, "StatusBucket": cfg.StatusBucket} {
 		if r.leases != "" && bucket == r.leases {
-			return fmt.Errorf("Config.%s of the client and Config.Lease.Bucket of the manager are both %q: "+
+			return fmt.Errorf("the client's Config.%s and the manager's Config.Lease.Bucket are both %q: "+
 				"give the leases a bucket of their own", field, bucket)
 		}
 	}

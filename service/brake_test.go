@@ -224,7 +224,7 @@ func TestVanishedDocumentsAreRestoredByTheirNumber(t *testing.T) {
 		v.all = append(v.all, Vanished{Key: fmt.Sprintf("shop/s%d", i), Revision: uint64(i + 1)})
 	}
 	v.all[5].NotRestorable = "no document"
-	c.served().restorer = v
+	c.served().restorer = restorerOf(v)
 	page := ask[BrakeVanished](w, admin, "nagi.sites.read.brake-vanished", `{"limit":4}`)
 	rest := ask[BrakeVanished](w, admin, "nagi.sites.read.brake-vanished", `{"after":"`+page.Next+`"}`)
 	if page.Count != 5 || page.NotRestorable != 1 || page.Engagement != engagement || len(page.Vanished) != 4 ||

@@ -142,7 +142,7 @@ func TestWhatWasAskedBeforeTheStopIsAnswered(t *testing.T) {
 	go func() { ended <- s.Run(ctx) }()
 	w.answers("nagi.sites.read.stats")
 	v := &vanishing{listings: make(chan struct{})}
-	c.served().restorer = v
+	c.served().restorer = restorerOf(v)
 	const requests = 3
 	answered := make(chan error, requests)
 	for range requests {
@@ -253,7 +253,7 @@ func TestRequestsThatWaitAreFew(t *testing.T) {
 	w := newWorld(t)
 	s, c := w.sites()
 	v := &vanishing{listings: make(chan struct{})}
-	c.served().restorer = v
+	c.served().restorer = restorerOf(v)
 	const sent = 2000
 	nc := w.conn("admin")
 	inbox := nc.NewInbox()

@@ -26,7 +26,7 @@ type Restorer interface {
 }
 
 // restorerOf is a controller as a Restorer; nil if it is none.
-func restorerOf(c any) Restorer {
+func restorerOf(c any) *listings {
 	if r, ok := c.(Restorer); ok {
 		return &listings{Restorer: r}
 	}
@@ -95,14 +95,6 @@ func (l *listings) drop() {
 	l.engagement, l.all, l.forget = "", nil, nil
 }
 
-// vanished lists what is missing.
-func (r *request) vanished(ctx context.Context, engagement, after string) ([]Vanished, error) {
-	if l, ok := r.restorer.(*listings); ok {
-		return l.page(ctx, engagement, after)
-	}
-	return r.restorer.ListVanished(ctx)
-}
-
 // BrakeVanished is the answer to "brake-vanished": a page of the documents that are missing.
 type BrakeVanished struct {
 	// Engagement and Count are what a request to restore them has to name. Count is how many can be restored,
@@ -127,7 +119,7 @@ func listVanished(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	answer := &BrakeVanished{Engagement: r.brake().Engagement, Vanished: []Vanished{}}
-	all, err := r.vanished(context.WithoutCancel(ctx), answer.Engagement, of.After)
+	all, err := r.restorer.page(context.WithoutCancel(ctx), answer.Engagement, of.After)
 	if err != nil {
 		return nil, r.notRestored(err)
 	}

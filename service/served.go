@@ -22,7 +22,7 @@ type served struct {
 	engine   *engine.Engine // of the controller that New has made
 	primary  primary
 	stats    func() controller.Stats
-	restorer Restorer       // nil if the controller is none
+	restorer *listings      // nil if the controller is none
 	resyncs  rate.Sometimes // how often there is an event of a resync
 	turns    turns          // of acts
 }
