@@ -75,11 +75,11 @@ func TestTheBucketOfLeasesHasNoClient(t *testing.T) {
 	documents.Bucket = "shared"
 	for field, cfg := range map[string]entity.Config{"Config.Bucket": documents, "Config.StatusBucket": records} {
 		_, err := Client[*site](t.Context(), m, cfg)
-		mustSay(t, err, field+" of the client", "Config.Lease.Bucket", `"shared"`, "bucket of their own")
+		mustSay(t, err, "the client's "+field, "Config.Lease.Bucket", `"shared"`, "bucket of their own")
 	}
 	client(t, m, sites())
 	_, err := Client[*site](t.Context(), m, records) // one that would be derived
-	mustSay(t, err, "Config.StatusBucket of the client", "Config.Lease.Bucket")
+	mustSay(t, err, "the client's Config.StatusBucket", "Config.Lease.Bucket")
 }
 
 func TestAClientThatWasClosedIsForgotten(t *testing.T) {
