@@ -73,6 +73,5 @@ func ExampleDeleter() {
 	// <nil>
 	// gone: true
 	// <nil>
-	// delete configmaps/v1 "default/books": the object has no uid, so it cannot be told from another one of that name:
-	// give one that was read
+	// delete configmaps/v1 "default/books": the object has no uid, so it cannot be told from another one of that name: give one that was read
 }
