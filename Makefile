@@ -30,7 +30,7 @@ LINK ?= -ldflags=-w
 export GORACE ?= atexit_sleep_ms=50
 
 # Per package.
-TEST_TIMEOUT  ?= 9m
+TEST_TIMEOUT  ?= 15m
 E2E_TIMEOUT   ?= 15m
 BENCH_TIMEOUT ?= 60m
 BENCH         ?= .
