@@ -119,7 +119,8 @@ func TestProbesAreAnsweredWhileCachesFill(t *testing.T) {
 	eventually(t, "/readyz says what is missing", func() bool {
 		status, body := get(t, "http://"+at+"/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "caches of the manager") &&
-			strings.Contains(body, "pages") && strings.Contains(body, "Kubernetes informers") && !strings.Contains(body, "sites-status")
+			strings.Contains(body, "pages") && strings.Contains(body, "Kubernetes informers") &&
+			!strings.Contains(body, "sites-status")
 	})
 	close(slow.synced)
 	_, err = m.JetStream().CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "pages"})
@@ -239,7 +240,8 @@ func TestTheFirstFailureStopsAllAndIsNamed(t *testing.T) {
 	must(t, m.Add(one, fails, late))
 	err := start(t, m).wait()
 	mustSay(t, err, "fails: broken", "late: could not say goodbye")
-	if !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "manager: fails: broken") || strings.Contains(err.Error(), "one") {
+	if !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "manager: fails: broken") ||
+		strings.Contains(err.Error(), "one") {
 		t.Error(err)
 	}
 }
@@ -474,7 +476,9 @@ func TestTheEndComesInOrder(t *testing.T) {
 	r := start(t, m)
 	<-started
 	must(t, r.stop())
-	want := []string{"runnable <nil>", "second, connected true, client closed false", "first, connected true, client closed false"}
+	want := []string{
+		"runnable <nil>", "second, connected true, client closed false", "first, connected true, client closed false",
+	}
 	if got := o.all(); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -63,7 +63,8 @@ func TestABrakeIsReleasedByItsNumbers(t *testing.T) {
 		t.Fatalf("%+v", now)
 	}
 	for _, body := range []string{
-		fmt.Sprintf(`{"engagement":"other","count":%d}`, many), fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many-1),
+		fmt.Sprintf(`{"engagement":"other","count":%d}`, many),
+		fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many-1),
 		fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many+1),
 	} {
 		e := refused(w, admin, "nagi.sites.act.brake-release", body, 409)

@@ -31,7 +31,8 @@ func TestVanishedDocumentsComeBack(t *testing.T) {
 	body := fmt.Sprintf(`{"engagement":%q,"count":%d}`, page.Engagement, many)
 	for _, wrong := range []string{
 		fmt.Sprintf(`{"engagement":"x","count":%d}`, many), fmt.Sprintf(`{"engagement":%q,"count":1}`, page.Engagement),
-		fmt.Sprintf(`{"engagement":%q,"count":%d}`, page.Engagement, many+1), fmt.Sprintf(`{"engagement":%q,"count":0}`, page.Engagement),
+		fmt.Sprintf(`{"engagement":%q,"count":%d}`, page.Engagement, many+1),
+		fmt.Sprintf(`{"engagement":%q,"count":0}`, page.Engagement),
 	} {
 		e := refused(w, admin, "nagi.sites.act.brake-restore", wrong, 409)
 		if e.Restorable == nil || *e.Restorable != many || e.Brake == nil || e.Brake.Engagement != page.Engagement {

@@ -86,7 +86,8 @@ func TestEachVerbDoesWhatItSays(t *testing.T) {
 	}
 
 	for _, parts := range [][]string{
-		{"Site shop/retry ReconcileRequested"}, {"Site shop/parked UnparkRequested"}, {"Controller /sites ResyncRequested", "3 keys"},
+		{"Site shop/retry ReconcileRequested"}, {"Site shop/parked UnparkRequested"},
+		{"Controller /sites ResyncRequested", "3 keys"},
 		{"Site shop/calm SuspendRequested", "a user whom the server does not name"}, {"Site shop/calm ResumeRequested"},
 	} {
 		if !recorded.have(parts...) {

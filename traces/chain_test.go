@@ -13,7 +13,9 @@ import (
 )
 
 // volumesReconciler makes a disk of each volume.
-func (w *world) volumesReconciler(driver external.Driver[spec, int], get func(string) (*thing, error)) controller.ReconcilerFunc {
+func (w *world) volumesReconciler(
+	driver external.Driver[spec, int], get func(string) (*thing, error),
+) controller.ReconcilerFunc {
 	return func(ctx context.Context, req controller.Request) (controller.Result, error) {
 		obj, err := get(req.Key)
 		if err != nil {

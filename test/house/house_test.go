@@ -74,8 +74,10 @@ var mayImport = map[string][]string{
 	"internal/causes": {"natsinformer"}, // the messages that the informers get
 	"internal/record": {"internal/answers", "internal/owner", "internal/source", "internal/backoff"},
 	// The reconcile's writes and the sources' events meet in it.
-	"internal/loops":         {"internal/mergediff", "internal/operation", "internal/guard", "internal/foreign"},
-	"internal/source":        {"internal/causes", "internal/loops", "internal/guard", "internal/health", "internal/queue", "internal/owner"},
+	"internal/loops": {"internal/mergediff", "internal/operation", "internal/guard", "internal/foreign"},
+	"internal/source": {
+		"internal/causes", "internal/loops", "internal/guard", "internal/health", "internal/queue", "internal/owner",
+	},
 	"internal/owner":         {"entity", "internal/ownerproof"},
 	"internal/managedfields": {"entity"},
 	"internal/applied":       {"internal/managedfields", "internal/mergediff", "internal/owner"},
