@@ -12,6 +12,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -30,6 +31,18 @@ func watchNames(t testing.TB, client *entity.Client[*Website]) (seen func(name s
 		mu.Lock()
 		defer mu.Unlock()
 		return told[name]
+	}
+}
+
+// follow waits until clients have what a stranger wrote. Only a consumer brings that: what they write themselves they
+// have at once, also before there is one.
+func follow(t testing.TB, js jetstream.JetStream, clients ...*entity.Client[*Website]) {
+	t.Helper()
+	key := "stranger-" + strings.ToLower(nuid.Next())
+	_, err := keyValue(t, js, "websites").PutString(t.Context(), key, "{}")
+	must(t, err)
+	for _, client := range clients {
+		eventually(t, "a stranger's document comes", func() bool { return client.Informer().Exists(key) })
 	}
 }
 
@@ -63,6 +76,7 @@ func TestOfSharingClientsTheLastOneStopsTheCache(t *testing.T) {
 				eventually(t, "synced", staying.Informer().HasSynced)
 				must(t, going.Create(t.Context(), website("before")))
 				eventually(t, "both are told", func() bool { return goingSaw("before") && stayingSaw("before") })
+				follow(t, js, going, staying)
 
 				informer := going.Informer()
 				end[going]()
@@ -110,6 +124,7 @@ func TestOneOfSharingClientsStartsAgain(t *testing.T) {
 			}
 			seen := watchNames(t, restarted)
 			eventually(t, "its handler is told", func() bool { return seen(name) })
+			follow(t, js, restarted, other)
 			wantConsumers(t, js, "both run", 1)
 			stop()
 			wantConsumers(t, js, "one runs", 1)

@@ -105,9 +105,8 @@ func TestSharingClientsHaveOneConsumerOfDocuments(t *testing.T) {
 	eventually(t, "both have the document", func() bool {
 		return first.Informer().Exists("a") && second.Informer().Exists("a")
 	})
-	if n := consumers(t, js, "websites"); n != 1 {
-		t.Errorf("%d consumers of the documents", n)
-	}
+	follow(t, js, first, second)
+	wantConsumers(t, js, "both run", 1)
 	one, _, _ := first.Informer().GetStore().GetByKey("a")
 	other, _, _ := second.Informer().GetStore().GetByKey("a")
 	if one != other {

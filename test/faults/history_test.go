@@ -28,8 +28,9 @@ const (
 type event struct {
 	at   time.Time
 	kind eventKind
-	by   string // the replica; "" is a user or an operator
-	held string // who held the lease when it was sent
+	by   string    // the replica; "" is a user or an operator
+	held string    // who held the lease when it was sent
+	sent time.Time // by a replica
 	message
 	sequence uint64
 	degraded []string // of what is sampled
@@ -119,6 +120,7 @@ func (h *history) take(msg *nats.Msg) {
 	if bucket, key, ok := splitSubject(msg.Subject); ok {
 		h.waiting[msg.Reply] = event{
 			kind: written, by: msg.Header.Get(replicaHeader), held: msg.Header.Get(holderHeader),
+			sent:    parseSent(msg.Header.Get(sentHeader)),
 			message: message{bucket, key, msg.Header.Get("KV-Operation") != "", msg.Data},
 		}
 		return

@@ -26,7 +26,7 @@ func (l *tale) after(d time.Duration) *tale {
 func (l *tale) write(by, bucket, key, value string) *tale {
 	l.last[bucket]++
 	l.events = append(l.events, event{
-		at: l.now, kind: written, by: by, sequence: l.last[bucket],
+		at: l.now, sent: l.now, kind: written, by: by, sequence: l.last[bucket],
 		message: message{bucket: bucket, key: key, marker: value == "", value: []byte(value)},
 	})
 	return l
@@ -48,6 +48,13 @@ func (l *tale) passes(d time.Duration, degraded ...string) *tale {
 // sentIn says whose term it was when the last message was sent.
 func (l *tale) sentIn(holder string) *tale {
 	l.events[len(l.events)-1].held = holder
+	return l
+}
+
+// heardLate says that the history heard of the last message long after it was sent.
+func (l *tale) heardLate(by time.Duration) *tale {
+	l.now = l.now.Add(by)
+	l.events[len(l.events)-1].at = l.now
 	return l
 }
 
@@ -106,6 +113,8 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 			delete().cascade("r1").anchorGone("r1").passes(2 * silent)},
 		"the lease runs out, and another goes on": {tale: newTale().begun("r1").site().anchor("r1").
 			after(leaseDuration+soon).lease("r2").page("r2").outcome("r2", "True")},
+		"the history hears late of a lease that runs out": {tale: newTale().begun("r1").heardLate(leaseDuration/2).
+			after(leaseDuration/2).lease("r2").site().outcome("r2", "True")},
 		"the lease is given back, and another takes it at once": {tale: newTale().begun("r1").reconciledBy("r1").
 			freeLease("r1").after(soon).lease("r2").site().anchor("r2").outcome("r2", "True")},
 		"a message is held on its way": {tale: newTale().begun("r1").after(leaseDuration).lease("r2").
@@ -154,8 +163,8 @@ func TestTheOracleTellsEachBrokenRule(t *testing.T) {
 			says: []string{`r1 writes outside of a term: the lease is "r2"'s`},
 		},
 		"a lease that is taken while it lasts": {
-			tale: newTale().begun("r1").after(leaseDuration / 2).lease("r2"),
-			says: []string{"r2 writes the lease 2s after r1 has renewed it"},
+			tale: newTale().begun("r1").after(leaseDuration - soon).lease("r2"),
+			says: []string{"r2 writes the lease 3.9s after r1 has renewed it"},
 		},
 		"a page of a site that exists is deleted": {
 			tale: newTale().begun("r1").reconciledBy("r1").cascade("r1"),

@@ -18,9 +18,6 @@ const (
 	recovery = leaseDuration + time.Second
 	// sampleEvery is how often the replicas are asked what is degraded.
 	sampleEvery = 100 * time.Millisecond
-	// early is by how much a lease may seem to be taken before it runs out: the history knows when it heard of
-	// a write, the replicas count from when they did.
-	early = leaseDuration / 4
 )
 
 // oracle reads a history, and tells each broken rule:
@@ -100,7 +97,8 @@ func (o *oracle) term(e event) {
 	case e.bucket == statusBucket && e.key == leaseKey:
 		free := o.holder.by == "" || o.holder.by == e.by
 		lasts := time.Duration(parseLease(o.holder.value).Duration) * time.Second
-		if age := e.at.Sub(o.holder.at); !free && age < lasts-early {
+		// Who takes it has seen it after it was sent, and waited. The history may have heard of it later.
+		if age := e.sent.Sub(o.holder.sent); !free && age < lasts {
 			o.breaks(e, "%s writes the lease %v after %s has renewed it", e.by, age, o.holder.by)
 		}
 	case o.holder.by != e.by && e.held != e.by:

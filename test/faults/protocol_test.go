@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // operation is one operation of the NATS protocol, of client or server.
@@ -87,18 +88,30 @@ func (o *operation) published() (subject, reply string) {
 	return o.fields[1], reply
 }
 
-// Headers of each message that a replica publishes to a bucket: the replica, and who held the lease when it was sent.
+// Headers of each message that a replica publishes to a bucket: the replica, when it was sent, and who held the lease
+// then.
 const (
 	replicaHeader = "Nagi-Test-Replica"
 	holderHeader  = "Nagi-Test-Holder"
+	sentHeader    = "Nagi-Test-Sent" // nanoseconds of Unix time
 )
+
+// parseSent reads a sentHeader. What a user sends has none.
+func parseSent(header string) time.Time {
+	nanoseconds, err := strconv.ParseInt(header, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(0, nanoseconds)
+}
 
 func (o *operation) tag(replica, holder string) {
 	if len(o.header) == 0 {
 		o.header = []byte("NATS/1.0\r\n\r\n")
 	}
 	end := len(o.header) - len("\r\n")
-	o.header = append(o.header[:end:end], replicaHeader+": "+replica+"\r\n"+holderHeader+": "+holder+"\r\n\r\n"...)
+	o.header = fmt.Appendf(o.header[:end:end], "%s: %s\r\n%s: %s\r\n%s: %d\r\n\r\n",
+		replicaHeader, replica, holderHeader, holder, sentHeader, time.Now().UnixNano())
 }
 
 // isMarker reads the headers of a PUB.

@@ -110,7 +110,8 @@ func (w *world) watchCrashes(ctx context.Context) {
 	}
 }
 
-// watchHealth asks the replicas that live what is degraded.
+// watchHealth asks the replicas that live what is degraded. It asks the server something first, as they do, so that a
+// sample comes late where the server's answers do.
 func (w *world) watchHealth(ctx context.Context) {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
@@ -119,6 +120,7 @@ func (w *world) watchHealth(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			_ = w.js.Conn().FlushTimeout(patience) // it fails on a closed connection only
 			w.history.sample(w.degraded())
 		}
 	}
