@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,13 +67,14 @@ func TestAKeyWhoseTimeIsOverIsDeleted(t *testing.T) {
 	t.Parallel() // it waits
 	js := connect(t, natstest.Start(t).URL())
 	kv := unmarked(t, js, 1)
-	putFor(t, js, "listed", `{"n":1}`, "3")
+	putFor(t, js, "listed", `{"n":1}`, "5")
 	putFor(t, js, "never", `{"n":1}`, "never")
+	stalled := stalls(t)
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	for i, ttl := range []string{"1", "1s", "2900ms"} {
+	r.follows(t, kv, "stays", 1, prompt)
+	for i, ttl := range []string{"2", "2s", "2900ms"} {
 		putFor(t, js, fmt.Sprint("k", i), `{"n":7}`, ttl)
 	}
-	put(t, kv, "stays", 1)
 	for _, key := range []string{"k0", "k1", "k2"} {
 		gone(t, js, key)
 		r.wasDeleted(t, key, 7, ranOut)
@@ -85,8 +87,9 @@ func TestAKeyWhoseTimeIsOverIsDeleted(t *testing.T) {
 			t.Errorf("%s: %+v", key, r.seen.of(key))
 		}
 	}
-	if lists := r.Status().Lists; lists != 1 {
-		t.Errorf("%d lists", lists)
+	// A watch that goes on because the machine stalled lists within the interval.
+	if lists := r.Status().Lists; lists > 1+stalled() {
+		t.Errorf("%d lists, and the machine stalled %d times", lists, stalled())
 	}
 	r.seen.inOrder(t)
 }
@@ -97,6 +100,7 @@ func TestAKeyThatIsWrittenAgainInTimeStays(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := unmarked(t, js, 1)
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	r.follows(t, kv, "probe", 1, prompt)
 	putFor(t, js, "kept", `{"n":1}`, "1s")
 	put(t, kv, "kept", 2)
 	putFor(t, js, "renewed", `{"n":1}`, "1s")
@@ -120,8 +124,8 @@ func TestAKeyExpiresInACluster(t *testing.T) {
 	bucket(t, js, jetstream.KeyValueConfig{Bucket: "first", Replicas: 3}) // which waits until the cluster takes streams
 	kv := unmarked(t, js, 3)
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	r.follows(t, kv, "stays", 1, 20*time.Second) // a cluster may need a while for a consumer
 	putFor(t, js, "k", `{"n":7}`, "3s")
-	put(t, kv, "stays", 1)
 	gone(t, js, "k")
 	r.wasDeleted(t, "k", 7, ranOut)
 	r.converges(t, kv, prompt)
@@ -135,7 +139,7 @@ func TestManyKeysExpireAtOnce(t *testing.T) {
 	kv := unmarked(t, js, 1)
 	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
 	stalled := stalls(t)
-	put(t, kv, "stays", 1)
+	r.follows(t, kv, "stays", 1, prompt)
 	for i := range many {
 		putFor(t, js, fmt.Sprint("k", i), `{"n":7}`, "2s")
 	}
@@ -166,14 +170,12 @@ func TestWhatRanOutWhileAwayIsEvidenced(t *testing.T) {
 			proxy := natstest.StartProxy(t, server.URL())
 			admin, js := connect(t, server.URL()), connect(t, proxy.URL())
 			kv := unmarked(t, admin, 1)
-			putFor(t, admin, "short", `{"n":7}`, "3s")
 			putFor(t, admin, "long", `{"n":8}`, "1h")
 			put(t, kv, "plain", 9)
-			put(t, kv, "hot", 1)
 			r := start(t, js, Config{Bucket: "b", CompareInterval: 500 * time.Millisecond}).synced(t)
-			if !r.has("short", 7) {
-				t.Skip("the machine was too busy: it expired before it was listed")
-			}
+			r.follows(t, kv, "hot", 1, prompt)
+			putFor(t, admin, "short", `{"n":7}`, "5s")
+			eventually(t, prompt, "it is there", func() bool { return r.has("short", 7) })
 			proxy.Refuse()
 			stream, err := admin.Stream(t.Context(), "KV_b")
 			must(t, err)
@@ -201,14 +203,15 @@ func TestOfAnotherStreamNothingIsEvidenced(t *testing.T) {
 	server := natstest.Start(t)
 	proxy := natstest.StartProxy(t, server.URL())
 	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
-	unmarked(t, admin, 1)
+	kv := unmarked(t, admin, 1)
 	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	r.follows(t, kv, "probe", 1, prompt)
 	putFor(t, admin, "k", `{"n":7}`, "4s")
 	eventually(t, prompt, "it is there", func() bool { return r.has("k", 7) })
 	proxy.Refuse()
 	gone(t, admin, "k")
 	must(t, admin.DeleteStream(t.Context(), "KV_b"))
-	kv := unmarked(t, admin, 1)
+	kv = unmarked(t, admin, 1)
 	put(t, kv, "other", 1)
 	proxy.Resume()
 	answersNow(t, js, "b")
@@ -239,9 +242,12 @@ func TestAnInvalidDocumentMayRunOut(t *testing.T) {
 	put(t, kv, "once-good", 1)
 	var told reports
 	r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
+	r.follows(t, kv, "probe", 1, prompt)
 	putFor(t, js, "bad", `{"n":-1}`, "2s")
 	putFor(t, js, "once-good", `{"n":-1}`, "2s")
-	eventually(t, prompt, "both are invalid", func() bool { return r.Status().Invalid == 2 })
+	eventually(t, prompt, "both were invalid", func() bool {
+		return strings.Contains(told.String(), "invalid bad@") && strings.Contains(told.String(), "invalid once-good@")
+	})
 	gone(t, js, "bad", "once-good")
 	r.wasDeleted(t, "once-good", 1, ranOut)
 	eventually(t, prompt, "both are resolved", func() bool { return r.Status().Invalid == 0 })
@@ -256,6 +262,7 @@ func TestAFilteredInformerSeesWhatRunsOut(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	kv := unmarked(t, js, 1)
 	r := start(t, js, Config{Bucket: "b", Filter: "ours.>"}).synced(t)
+	r.follows(t, kv, "ours.probe", 1, prompt)
 	putFor(t, js, "ours.k", `{"n":7}`, "2s")
 	putFor(t, js, "theirs.k", `{"n":7}`, "1s")
 	put(t, kv, "theirs.other", 1) // behind the filtered cursor
