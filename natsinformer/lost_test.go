@@ -67,7 +67,7 @@ func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 			for i := range 10 {
 				put(t, kv, fmt.Sprint("k", i), i)
 			}
-			r := start(t, js, Config{Bucket: "b"}).synced(t)
+			r := start(t, js, Config{Bucket: "b", CompareInterval: 24 * time.Hour}).synced(t)
 			r.follows(t, kv, "k0", 100, prompt)
 			before := r.Status()
 			th.set("lost", until)
