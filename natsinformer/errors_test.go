@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,15 +59,31 @@ func (o *told) healed(t *testing.T) {
 	})
 }
 
-func (o *told) count() int {
+// problems returns what was told, without each ErrUnanswered and a nil that only ends one: where the machine is slow, a
+// session may take that long.
+func (o *told) problems() (problems []error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.errs)
+	slow := false
+	for _, err := range o.errs {
+		before := slow
+		slow = errors.Is(err, ErrUnanswered)
+		if !slow && !(before && err == nil) {
+			problems = append(problems, err)
+		}
+	}
+	return problems
+}
+
+// denials returns those of the problems that are denials.
+func (o *told) denials() []error {
+	return slices.DeleteFunc(o.problems(), func(err error) bool { return !errors.Is(err, nats.ErrPermissionViolation) })
 }
 
 func TestMissingBucketIsNamedAndWaitedFor(t *testing.T) {
 	js := connect(t, natstest.Start(t).URL())
 	var o told
+	stalled := stalls(t)
 	r := start(t, js, Config{Bucket: "later", OnError: o.add})
 	err := o.of(t, `"later"`, "KV_later", "create it")
 	if !errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -82,8 +99,9 @@ func TestMissingBucketIsNamedAndWaitedFor(t *testing.T) {
 		t.Error("still an error in the status")
 	}
 	r.follows(t, kv, "k", 1, prompt)
-	if n := o.count(); n != 2 {
-		t.Errorf("told %d times: %v", n, o.errs)
+	// When the machine stalls, the watch may take its consumer for silent, and that ends.
+	if told := o.problems(); len(told) < 2 || len(told) > 2+2*int(stalled()) {
+		t.Errorf("told %d times, and the machine stalled %d times: %v", len(told), stalled(), told)
 	}
 }
 

@@ -61,22 +61,10 @@ func TestRecovery(t *testing.T) {
 		admin  jetstream.JetStream // not through the proxy
 		js     jetstream.JetStream // the informer's
 	}
-	consumerOf := func(t *testing.T, w world) string {
-		t.Helper()
-		stream, err := w.admin.Stream(t.Context(), "KV_b")
-		must(t, err)
-		for info := range stream.ListConsumers(t.Context()).Info() {
-			return info.Name
-		}
-		t.Fatal("no consumer")
-		return ""
-	}
 	tests := map[string]func(t *testing.T, w world){
 		"server restarted": func(t *testing.T, w world) { must(t, w.server.Restart()) },
-		"consumer deleted": func(t *testing.T, w world) {
-			must(t, w.admin.DeleteConsumer(t.Context(), "KV_b", consumerOf(t, w)))
-		},
-		"connection cut": func(t *testing.T, w world) { w.proxy.Cut() },
+		"consumer deleted": func(t *testing.T, w world) { deleteConsumers(t, w.admin) },
+		"connection cut":   func(t *testing.T, w world) { w.proxy.Cut() },
 		"connection refused for a while": func(t *testing.T, w world) {
 			w.proxy.Refuse()
 			eventually(t, prompt, "disconnected", func() bool { return !w.js.Conn().IsConnected() })
