@@ -28,10 +28,12 @@ func TestForeignSubjectsCostOneList(t *testing.T) {
 	must(t, err)
 	_, err = js.Publish(t.Context(), "audit.x", nil)
 	must(t, err)
+	stalled := stalls(t)
 	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
 	eventually(t, 10*time.Second, "compared", func() bool { return r.Status().Compares >= 4 })
-	if lists := r.Status().Lists; lists > 2 {
-		t.Errorf("%d lists", lists)
+	// When the machine stalls, the watch may take its consumer for silent. After that it lists within the interval.
+	if lists := r.Status().Lists; lists > 2+stalled() {
+		t.Errorf("%d lists, and the machine stalled %d times", lists, stalled())
 	}
 	must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.gone")))
 	eventually(t, prompt, "a key that vanished is still found", func() bool { return r.get("gone") == nil })
@@ -128,7 +130,8 @@ func TestCountsWithAFilterAreRare(t *testing.T) {
 	})
 	r := start(t, js, Config{Bucket: "b", Filter: "in.*", CompareInterval: 24 * time.Hour}).synced(t)
 	r.follows(t, kv, "in.k", 2, prompt)
-	resumes, ended := r.Status().Resumes, time.Now()
+	ended := time.Now()
+	resumes := r.Status().Resumes
 	deleteConsumers(t, admin)
 	eventually(t, 5*time.Second, "compared", func() bool { return r.Status().Compares == 1 })
 	for i := range 5 { // sessions end, and the pause goes on
@@ -140,7 +143,7 @@ func TestCountsWithAFilterAreRare(t *testing.T) {
 		t.Fatalf("%d sessions went on without a list, want 6: this test has lost its subject", n)
 	}
 	first := <-counts
-	if resumes == 0 && first.Before(ended) {
+	if resumes == 1 && first.Before(ended) { // else the machine stalled, and the watch has gone on before
 		t.Error("a count right after the list")
 	}
 	for len(counts) > 0 {
@@ -169,9 +172,10 @@ func TestACountThatIsCutShortRestsTheServer(t *testing.T) {
 	r := start(t, js, Config{Bucket: "b", Filter: "in.*", CompareInterval: 100 * time.Millisecond}).synced(t)
 	first := <-counts
 	pass(300 * time.Millisecond)
+	resumes := r.Status().Resumes
 	cut := time.Now() // at the latest: deleting them takes a while
 	deleteConsumers(t, admin)
-	eventually(t, prompt, "the session ends", func() bool { return r.Status().Resumes > 0 })
+	eventually(t, prompt, "the session ends", func() bool { return r.Status().Resumes > resumes })
 	second := <-counts
 	if pause := second.Sub(cut); pause < countRest*cut.Sub(first)*9/10 {
 		t.Errorf("another count %v after one that was cut short after %v", pause, cut.Sub(first))
@@ -180,32 +184,41 @@ func TestACountThatIsCutShortRestsTheServer(t *testing.T) {
 
 // TestOneSlowCountDelaysNothing: the server, or the machine, was busy with something else.
 func TestOneSlowCountDelaysNothing(t *testing.T) {
-	for _, filter := range []string{"", "in.*"} {
+	for filter, took := range map[string]time.Duration{
+		"":     600 * time.Millisecond, // shorter than resendAfter
+		"in.*": 2 * time.Second,
+	} {
 		t.Run("filter "+filter, func(t *testing.T) {
 			t.Parallel() // it waits
-			const took = 600 * time.Millisecond
 			srv := natstest.Start(t)
 			admin := connect(t, srv.URL())
 			kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
 			put(t, kv, "in.k", 1)
-			var slow atomic.Int64 // counts to be answered late
+			var slow atomic.Bool              // the next count is
+			var answered, after atomic.Uint64 // counts that were slow, and those asked for after them
 			js := relayed(t, srv, func(m *nats.Msg, handOn func()) {
-				if !strings.Contains(m.Subject, "STREAM.INFO") || slow.Add(-1) < 0 {
-					handOn()
+				isCount := strings.Contains(m.Subject, "STREAM.INFO") &&
+					(filter == "" || strings.Contains(string(m.Data), "subjects_filter"))
+				if isCount && slow.CompareAndSwap(true, false) {
+					time.AfterFunc(took, func() { handOn(); answered.Add(1) })
 					return
 				}
-				time.AfterFunc(took, handOn)
+				if isCount && answered.Load() > 0 {
+					after.Add(1)
+				}
+				handOn()
 			})
 			const interval = 300 * time.Millisecond
 			r := start(t, js, Config{Bucket: "b", Filter: filter, CompareInterval: interval}).synced(t)
-			eventually(t, prompt, "compared", func() bool { return r.Status().Compares > 0 })
-			slow.Store(1)
-			eventually(t, prompt, "a count is slow", func() bool { return slow.Load() < 1 })
+			eventually(t, 10*time.Second, "compared", func() bool { return r.Status().Compares > 0 })
+			slow.Store(true)
+			eventually(t, 20*time.Second, "a count was slow", func() bool { return answered.Load() > 0 })
+			// The pause is as long as the count, or ten times as long as the one before it, which was quick.
+			eventually(t, countRest*took/2, "another count", func() bool { return after.Load() > 0 })
 			stream, err := admin.Stream(t.Context(), "KV_b")
 			must(t, err)
 			must(t, stream.Purge(t.Context()))
-			// Sooner than countRest times that long.
-			eventually(t, 5*time.Second, "the key that vanished", func() bool { return r.get("in.k") == nil })
+			eventually(t, 30*time.Second, "the key that vanished", func() bool { return r.get("in.k") == nil })
 		})
 	}
 }
