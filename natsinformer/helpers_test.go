@@ -162,12 +162,20 @@ func start(t testing.TB, js jetstream.JetStream, cfg Config) *running {
 // synced waits until the informer has synced.
 func (r *running) synced(t testing.TB) *running {
 	t.Helper()
-	select {
-	case <-r.HasSyncedChecker().Done():
-	case <-time.After(30 * time.Second):
-		t.Fatalf("not synced: %v", r.Status().Err)
+	clock := startServed(t)
+	defer clock.stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.HasSyncedChecker().Done():
+			return r
+		case <-tick.C:
+			if clock.has(30 * time.Second) {
+				t.Fatalf("not synced: %v", r.Status().Err)
+			}
+		}
 	}
-	return r
 }
 
 // get returns the object in the store, nil if there is none.
