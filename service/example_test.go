@@ -35,14 +35,15 @@ func Example() {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	defer cancel()
 
-	m, err := manager.New(ctx, manager.Config{URL: server.URL()})
+	m, err := manager.New(ctx, manager.Config{URL: server.URL(), WaitForServer: time.Minute})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer m.Close(context.Background())
 	// A connection of its own. Where there are users, it is that of one who may publish to inboxes only.
-	own, err := nats.Connect(server.URL(), nats.Name("service"), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort())
+	own, err := nats.Connect(server.URL(), nats.Name("service"), nats.Timeout(10*time.Second),
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort())
 	if err != nil {
 		fmt.Println(err)
 		return

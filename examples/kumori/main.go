@@ -26,7 +26,7 @@ import (
 )
 
 // patience is how long the whole program may take.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func main() {
 	verbose := flag.Bool("v", false, "show the runtime's log")
@@ -49,7 +49,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer server.Close()
-	nc, err := nats.Connect(server.URL())
+	nc, err := nats.Connect(server.URL(), nats.Timeout(10*time.Second))
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", server.URL(), err)
 	}

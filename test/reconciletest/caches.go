@@ -15,10 +15,11 @@ const (
 	// cachePatience is how long a cache may take to show what is in its bucket.
 	cachePatience = 20 * time.Second
 	// handlerPatience is how long the news of a delete may take from the cache to its handler. It is not always told.
-	handlerPatience = 2 * time.Second
+	handlerPatience = cachePatience
 	lookAgain       = time.Millisecond
-	// cascadePatience is how long Delete goes on with a cascade of which something does not go.
-	cascadePatience = 2 * time.Second
+	// cascadePatience is how long Delete goes on with a cascade of which something does not go. It is shorter, because a
+	// test may want that, with a finalizer for example.
+	cascadePatience = 10 * time.Second
 	cascadePause    = 10 * time.Millisecond
 )
 

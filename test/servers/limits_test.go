@@ -45,13 +45,12 @@ func TestARefusalIsAnAnswer(t *testing.T) {
 				if test.change != nil {
 					w.change("sites", test.change)
 				}
-				began := time.Now()
 				err := w.sites.Create(w.t.Context(), large(test.bytes))
 				if err == nil || !test.is(err) || !strings.Contains(err.Error(), test.says) {
 					w.t.Errorf("got %v, want one about %s", err, test.says)
 				}
-				if took := time.Since(began); took > 5*time.Second || errors.Is(err, entity.ErrOutcomeUnknown) {
-					w.t.Errorf("after %v: %v", took, err)
+				if errors.Is(err, entity.ErrOutcomeUnknown) {
+					w.t.Errorf("got %v, though the server has answered", err)
 				}
 				if name != "sealed" {
 					w.make("other")
@@ -98,11 +97,8 @@ func TestMarkersExpire(t *testing.T) {
 		if ttl != "86400" || warnings != "" {
 			w.t.Errorf("the marker has a TTL of %q, want that of a day; warnings %q", ttl, warnings)
 		}
+		w.make("expires")
 		w.put("expires", spec{Title: "first"}, nats.Header{"Nats-TTL": []string{"3s"}})
-		eventually(w.t, "it has a page", func() bool {
-			_, err := w.pages.Get(w.t.Context(), "expires")
-			return err == nil
-		})
 		w.tornDown("expires")
 		if op := w.header("sites", "expires", jetstream.MarkerReasonHeader); op != "" {
 			w.t.Errorf("the server left a marker with the reason %q, in a bucket that has to do without", op)

@@ -33,14 +33,10 @@ func TestAnOldServerIsRefused(t *testing.T) {
 	p := newProcess(t, refused, "-js", "-sd", t.TempDir())
 	_, js := natstest.Connect(t, p.url())
 	for _, bindOnly := range []bool{false, true} {
-		began := time.Now()
 		_, err := entity.NewClient[*site](t.Context(), js,
 			entity.Config{Kind: "Site", Bucket: "sites", BindOnly: bindOnly})
 		if !tooOld(err, js) || !strings.Contains(err.Error(), `bucket "sites"`) {
 			t.Errorf("BindOnly %t: got %v", bindOnly, err)
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("it took %v", took)
 		}
 	}
 	if _, err := js.Stream(t.Context(), "KV_sites"); err == nil {
@@ -75,11 +71,7 @@ func TestAnInformerSaysThatTheServerIsOld(t *testing.T) {
 		cancel()
 		<-ended
 	}()
-	began := time.Now()
 	eventually(t, "it says so", func() bool { return tooOld(informer.Status().Err, js) })
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v", took)
-	}
 	p.become(versions[0])
 	eventually(t, "it has synced", informer.HasSynced)
 	if !informer.Exists("home") {

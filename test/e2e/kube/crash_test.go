@@ -55,6 +55,11 @@ func threeMaps(ctx context.Context, maps *kube.Handle[*corev1.ConfigMap], namesp
 	return err
 }
 
+// nextLease is that of the process that comes after the one that was killed. It is long enough for a slow machine.
+var nextLease = controller.WithLeaseTiming(controller.LeaseTiming{
+	Duration: 5 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: 200 * time.Millisecond,
+})
+
 var shortLease = controller.WithLeaseTiming(controller.LeaseTiming{
 	Duration: time.Second, RenewDeadline: 700 * time.Millisecond, RetryPeriod: 200 * time.Millisecond,
 })
@@ -83,7 +88,7 @@ func (v *victim) run() error {
 	if err != nil {
 		return err
 	}
-	nc, err := nats.Connect(v.NATS)
+	nc, err := nats.Connect(v.NATS, nats.Timeout(10*time.Second))
 	if err != nil {
 		return err
 	}
@@ -177,7 +182,7 @@ func TestAProcessKilledAfterAnyWriteToKubernetes(t *testing.T) {
 				var seen calls
 				r := w.run(w.applied(func(ctx context.Context, _ string) error {
 					return threeMaps(ctx, maps, w.namespace)
-				}, &seen, maps.Owns(), shortLease))
+				}, &seen, maps.Owns(), nextLease))
 				eventually(t, "the next process has reconciled", func() bool { return seen.count("home") > 0 })
 				return r
 			}

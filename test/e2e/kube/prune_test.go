@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
@@ -81,8 +80,8 @@ func TestAnObjectUnderItsOldNameGoes(t *testing.T) {
 	w.updateMap("home-c", func(m *corev1.ConfigMap) { m.Finalizers = []string{"tests/holds"} })
 	title("home", "b")
 	eventually(t, "it is on its way out", func() bool { return w.liveMap("home-c").DeletionTimestamp != nil })
-	time.Sleep(500 * time.Millisecond)
-	before = c.Stats().Pruned
+	before += 2
+	eventually(t, "that is counted", func() bool { return c.Stats().Pruned == before })
 	w.updateMap("home-c", func(m *corev1.ConfigMap) { m.Finalizers = nil })
 	settled("nobody holds it any more", "home-b", "shop-a", "kept", "theirs", "somebodys")
 	if n := c.Stats().Pruned; n != before {
