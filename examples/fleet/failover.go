@@ -63,7 +63,11 @@ func (m *many) steps() []step {
 
 // while puts orders before, while and after something happens to the replica that leads.
 func (m *many) while(ctx context.Context, happens func(leader *member) error) error {
-	leader, _, err := m.roles()
+	var leader *member
+	_, err := until(ctx, func(context.Context) (_ string, err error) {
+		leader, _, err = m.roles()
+		return "", err
+	})
 	if err != nil {
 		return err
 	}

@@ -147,4 +147,4 @@ func (m *member) leads() (n int) {
 }
 
 // patience is how long a step may take. A replica that is cut off is noticed after its lease.
-const patience = 30 * time.Second
+const patience = time.Minute

@@ -18,9 +18,9 @@ import (
 )
 
 // leaseTiming is shorter than the default, whose Duration is 15 s, so that you need not wait long for a replica that
-// takes over from one that was cut off.
+// takes over from one that was cut off. A shorter one is lost where the machine stands still for a few seconds.
 var leaseTiming = controller.LeaseTiming{
-	Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 500 * time.Millisecond,
+	Duration: 7 * time.Second, RenewDeadline: 6 * time.Second, RetryPeriod: 500 * time.Millisecond,
 }
 
 // source is what the registry shows of the kinds beside their types: comments and markers.
@@ -44,7 +44,10 @@ type replica struct {
 
 // newReplica connects, and makes all that Run of the manager runs. It is the main of a production program.
 func newReplica(ctx context.Context, config manager.Config, tracer *traces.Tracer, http string) (*replica, error) {
-	config.Lease = &manager.Lease{Bucket: "fleet-lease", Timing: leaseTiming} // one replica leads all three controllers
+	config.WaitForServer = time.Minute // it may come up after this program
+
+	// One replica leads all three controllers.
+	config.Lease = &manager.Lease{Bucket: "fleet-lease", Timing: leaseTiming}
 	m, err := manager.New(ctx, config)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer server.Close()
-	nc, err := nats.Connect(server.URL(), nats.Timeout(10*time.Second))
+	nc, err := nats.Connect(server.URL())
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", server.URL(), err)
 	}

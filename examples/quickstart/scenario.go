@@ -14,7 +14,7 @@ import (
 )
 
 // stepPatience is how long a step may take until the world matches.
-const stepPatience = 5 * time.Second
+const stepPatience = time.Minute
 
 // step is one thing that somebody does, and the state that must follow soon.
 type step struct {

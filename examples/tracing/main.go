@@ -55,7 +55,7 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 		defer server.Close()
 		url = server.URL()
 	}
-	nc, err := nats.Connect(url, nats.Timeout(10*time.Second))
+	nc, err := nats.Connect(url)
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", url, err)
 	}
