@@ -20,12 +20,13 @@ const (
 	// requestTimeout bounds a live read or a write whose context has no deadline; for a write, what follows its first
 	// attempt.
 	requestTimeout = 10 * time.Second
-	// attemptTimeout bounds one attempt. The leader answers in well under a millisecond. Without a leader nobody
-	// answers, and an election takes a second or two, so a lost request is worth sending again.
-	attemptTimeout = 2 * time.Second
 	retryMin       = 5 * time.Millisecond
 	retryMax       = 250 * time.Millisecond
 )
+
+// attemptTimeout bounds one attempt. The leader answers in well under a millisecond. Without a leader nobody answers,
+// and an election takes a second or two, so a lost request is worth sending again. Tests change it.
+var attemptTimeout = 2 * time.Second
 
 // The server's error codes that this package handles.
 const (

@@ -3,7 +3,6 @@ package entity_test
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +42,7 @@ func TestConfirmTellsPresenceMarkerAndAbsence(t *testing.T) {
 type staleAnswers struct {
 	mu   sync.Mutex
 	last map[string][]byte // by kind
-	next map[string][]byte // replaces the next answer
+	next map[string][]byte // replaces the answers
 	deaf bool              // the informer gets no messages
 }
 
@@ -55,15 +54,11 @@ const (
 func (s *staleAnswers) deliver(m *nats.Msg) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	token := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
-	_, err := strconv.Atoi(token)
-	ofInformer := err == nil // it numbers its requests
 	for _, kind := range []string{streamInfo, msgGet} {
-		if !ofInformer && bytes.Contains(m.Data, []byte(`"type":"`+kind+`"`)) {
+		if !ofInformer(m.Subject) && bytes.Contains(m.Data, []byte(`"type":"`+kind+`"`)) {
 			s.last[kind] = bytes.Clone(m.Data)
 			if old, ok := s.next[kind]; ok {
 				m.Data = old
-				delete(s.next, kind)
 			}
 			return true
 		}
@@ -79,10 +74,18 @@ func (s *staleAnswers) recorded(kind string) []byte {
 	return s.last[kind]
 }
 
-func (s *staleAnswers) answerNextWith(kind string, answer []byte) {
+// answerWith replaces the answers from now on: a slow one may be asked for again.
+func (s *staleAnswers) answerWith(kind string, answer []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next[kind] = answer
+}
+
+// passOn replaces no answers any more.
+func (s *staleAnswers) passOn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.next)
 }
 
 func (s *staleAnswers) setDeaf(deaf bool) {
@@ -113,7 +116,7 @@ func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 		must(t, w.client.Informer().WaitCursor(testContext(t), uint64(site.Generation)))
 	}
 	for name, test := range map[string]struct {
-		prepare func(t *testing.T, w world) // leaves a stale answer for the next Confirm of "a"
+		prepare func(t *testing.T, w world) // leaves stale answers for a Confirm of "a"
 		exists  bool                        // what the leader says of "a"
 	}{
 		"of the stream, from before the key was created": {func(t *testing.T, w world) {
@@ -122,7 +125,7 @@ func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 			site := website("a")
 			must(t, w.other.Create(t.Context(), site))
 			caught(t, w, site)
-			w.stale.answerNextWith(streamInfo, old)
+			w.stale.answerWith(streamInfo, old)
 		}, true},
 		"of the stream, from before another key was created": {func(t *testing.T, w world) {
 			absent(t, w, "a")
@@ -130,7 +133,7 @@ func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 			site := website("b")
 			must(t, w.other.Create(t.Context(), site))
 			caught(t, w, site)
-			w.stale.answerNextWith(streamInfo, old)
+			w.stale.answerWith(streamInfo, old)
 		}, false},
 		"of the stream, from before a write of this process that the cache has not got": {func(t *testing.T, w world) {
 			absent(t, w, "a")
@@ -142,7 +145,7 @@ func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 			if w.client.Informer().Cursor() >= uint64(site.Generation) {
 				t.Fatal("the cache has got it")
 			}
-			w.stale.answerNextWith(streamInfo, old)
+			w.stale.answerWith(streamInfo, old)
 		}, true},
 		"of the key, from before it was created again": {func(t *testing.T, w world) {
 			must(t, w.other.Create(t.Context(), website("a")))
@@ -152,7 +155,7 @@ func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 			site := website("a")
 			must(t, w.other.Create(t.Context(), site))
 			caught(t, w, site)
-			w.stale.answerNextWith(msgGet, old)
+			w.stale.answerWith(msgGet, old)
 		}, true},
 		"of another stream": {func(t *testing.T, w world) {
 			absent(t, w, "a")
@@ -161,7 +164,7 @@ func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 			answer["created"] = time.Now().Add(time.Hour)
 			another, err := json.Marshal(answer)
 			must(t, err)
-			w.stale.answerNextWith(streamInfo, another)
+			w.stale.answerWith(streamInfo, another)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,6 +181,7 @@ func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 			if !apierrors.IsServiceUnavailable(err) {
 				t.Errorf("the stale answer was believed: %+v, %v", got, err)
 			}
+			w.stale.passOn()
 			if got, err = w.client.Confirm(t.Context(), "a"); err != nil || got.Exists != test.exists {
 				t.Errorf("the leader's answer was not believed: %+v, %v", got, err)
 			}

@@ -95,7 +95,14 @@ func aLostAcknowledgementIsNoConflict(t *testing.T, prepare func(*entity.Client[
 }
 
 func TestALostAcknowledgementIsLookedForThoughTheContextHasEnded(t *testing.T) {
-	withAndWithoutCaches(t, aLostAcknowledgementIsLookedForThoughTheContextHasEnded)
+	entity.SetTime(t, entity.SettleTimeout, time.Minute)
+	t.Run("without caches", func(t *testing.T) {
+		aLostAcknowledgementIsLookedForThoughTheContextHasEnded(t, func(*entity.Client[*Website]) {})
+	})
+	t.Run("with caches", func(t *testing.T) {
+		aLostAcknowledgementIsLookedForThoughTheContextHasEnded(t,
+			func(client *entity.Client[*Website]) { start(t, client) })
+	})
 }
 
 func aLostAcknowledgementIsLookedForThoughTheContextHasEnded(t *testing.T, prepare func(*entity.Client[*Website])) {
@@ -350,9 +357,7 @@ func TestADeniedRequestNamesTheSubjectToGrant(t *testing.T) {
 	_, js = natstest.Connect(t, srv.URL(), nats.UserInfo("writer", "x"))
 	client := newClient[*Website](t, js, websites)
 	for _, how := range []string{"without caches", "with caches"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		err = client.Create(ctx, website("a"))
-		cancel()
+		err = client.Create(testContext(t), website("a"))
 		if err == nil || !strings.Contains(err.Error(), `grant`) || !strings.Contains(err.Error(), "$KV.websites.a") {
 			t.Errorf("%s: got error %v", how, err)
 		}

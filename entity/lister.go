@@ -2,9 +2,11 @@ package entity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 )
@@ -60,12 +62,16 @@ func (g *generation[T]) hasSynced() bool {
 	return g.docs.HasSynced() && (g.records == nil || g.records.store.HasSynced())
 }
 
+// failure returns why the caches cannot be filled. That an answer is late is no reason: it may come.
 func (g *generation[T]) failure() error {
-	if err := g.docs.Status().Err; err != nil {
+	if err := g.docs.Status().Err; err != nil && !errors.Is(err, natsinformer.ErrUnanswered) {
 		return err
 	}
-	if g.records != nil {
-		return g.records.store.Status().Err
+	if g.records == nil {
+		return nil
+	}
+	if err := g.records.store.Status().Err; err != nil && !errors.Is(err, natsinformer.ErrUnanswered) {
+		return err
 	}
 	return nil
 }

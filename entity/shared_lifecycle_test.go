@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"k8s.io/client-go/tools/cache"
@@ -46,9 +47,16 @@ func follow(t testing.TB, js jetstream.JetStream, clients ...*entity.Client[*Web
 	}
 }
 
-// wantConsumers fails unless the bucket of documents has so many consumers.
+// wantConsumers fails unless the bucket of documents has so many consumers. An informer that runs may have one more
+// for a moment: when it resumes, it makes the new one before it deletes the old one.
 func wantConsumers(t testing.TB, js jetstream.JetStream, when string, want int) {
 	t.Helper()
+	if want > 0 {
+		eventually(t, fmt.Sprintf("%s: %d consumers of the documents", when, want), func() bool {
+			return consumers(t, js, "websites") == want
+		})
+		return
+	}
 	if n := consumers(t, js, "websites"); n != want {
 		t.Errorf("%s: %d consumers of the documents, want %d", when, n, want)
 	}
@@ -186,7 +194,15 @@ func (n *news) subscribe(client *entity.Client[*Website]) (cancel func()) {
 		Invalid:  func(key string, revision uint64, _ error) { n.tell("invalid %s %d", key, revision) },
 		Resolved: func(key string) { n.tell("resolved %s", key) },
 		Readable: func(key string) { n.tell("readable %s", key) },
-		Error:    func(bucket string, err error) { n.tell("error of %s: %v", bucket, err != nil) },
+		Error: func(bucket string, err error) {
+			switch {
+			case errors.Is(err, natsinformer.ErrUnanswered), err == nil: // as a slow machine may be told any time
+			case strings.Contains(err.Error(), "was closed"):
+				n.tell("closed: %s", bucket)
+			default:
+				n.tell("error of %s", bucket)
+			}
+		},
 		Reserved: func(name string, _ uint64, value []byte) { n.tell("reserved %s %s", name, value) },
 	})
 }
@@ -212,7 +228,7 @@ func TestSharingClientsHearEachOfItsOwn(t *testing.T) {
 	for n, want := range map[*news][]string{
 		&ofFirst: {fmt.Sprintf("invalid a %d", invalid), "reserved _nagi.x first"},
 		&ofSecond: {
-			fmt.Sprintf("invalid a %d", invalid), "reserved _nagi.x second", "error of websites-audit: true",
+			fmt.Sprintf("invalid a %d", invalid), "reserved _nagi.x second", "error of websites-audit",
 		},
 	} {
 		for _, what := range want {
@@ -239,7 +255,7 @@ func TestSharingClientsHearEachOfItsOwn(t *testing.T) {
 	})
 	for _, what := range ofFirst.all() {
 		if slices.Contains([]string{
-			"reserved _nagi.x second", "error of websites-audit: true", "readable b",
+			"reserved _nagi.x second", "error of websites-audit", "readable b",
 		}, what) {
 			t.Errorf("the client of websites-status was told %q", what)
 		}
@@ -258,10 +274,10 @@ func TestAClosedClientIsToldSoAndNoMore(t *testing.T) {
 	must(t, err)
 	defer stop()
 	first.Close()
-	if !ofFirst.has("error of websites: true") {
+	if !ofFirst.has("closed: websites") {
 		t.Errorf("told %q when it was closed", ofFirst.all())
 	}
-	if ofSecond.has("error of websites: true") {
+	if ofSecond.has("closed: websites") {
 		t.Error("the other one was told of it")
 	}
 	told := len(ofFirst.all())

@@ -254,7 +254,7 @@ func TestADerivedClientThatCannotBeMadeLeavesTheOtherAsItIs(t *testing.T) {
 // TestTheLeaderIsNotAskedAboutWhatTheCacheOfASharingClientHas read.
 func TestTheLeaderIsNotAskedAboutWhatTheCacheOfASharingClientHas(t *testing.T) {
 	js := newServer(t)
-	reads := asked(t, js)
+	reads := asked(t, js, "KV_shops")
 	running := newClient[*Shop](t, js, shops)
 	idle, err := running.WithStatusBucket(t.Context(), "shops-idle")
 	must(t, err)

@@ -213,8 +213,9 @@ func TestArrivedIsToldOfEachMessageBeforeItsEvent(t *testing.T) {
 	must(t, err)
 	eventually(t, "the invalid document came", has(4))
 	cancel()
-	must(t, client.Create(ctx, website("late")))
-	eventually(t, "the late document is in the cache", func() bool { _, err := client.Lister().Get("late"); return err == nil })
+	late := website("late")
+	must(t, client.Create(ctx, late))
+	must(t, client.Informer().WaitKey(ctx, "late", uint64(late.Generation))) // it came from the server, too
 	want := []string{"websites/home now", "websites-status/home now", "websites/home now", "websites/bad "}
 	if !slices.Equal(came, want) {
 		t.Errorf("came %q, want %q", came, want)

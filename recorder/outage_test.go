@@ -158,7 +158,7 @@ func TestTheOldestEventsGiveWayInAnOutage(t *testing.T) {
 
 func TestNoEventIsLostWhenTheServerRestarts(t *testing.T) {
 	t.Parallel()
-	rec, srv, _ := start(t, recorder.Config{QueueSize: 5000})
+	rec, srv, _ := start(t, recorder.Config{QueueSize: 1 << 20}) // a restart may take long, and none may be dropped
 	stop := make(chan struct{})
 	recorded := make(chan int)
 	go func() {

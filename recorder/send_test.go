@@ -80,7 +80,7 @@ func TestCloseCountsWhatIsOnTheWireAsLost(t *testing.T) {
 	for i := range 10 {
 		rec.Event(website("", fmt.Sprint(i)), corev1.EventTypeNormal, "Synced", "done")
 	}
-	eventually(t, "they are on the wire", func() bool { return swallowed.Load() == 10 })
+	eventually(t, "they are on the wire", func() bool { return swallowed.Load() >= 10 }) // some may be sent again
 	err := closeWithin(rec, 50*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), "10 events") || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Close: %v", err)
