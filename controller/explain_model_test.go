@@ -553,7 +553,7 @@ func (m *model) watch(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
-		default:
+		case <-time.After(time.Millisecond): // the server needs a processor, too
 		}
 		last := ""
 		for e := range m.c.Keys() {

@@ -126,7 +126,8 @@ func TestATeardownThatTheReconcilerLeavesToTheRuntimeWaitsForTheReconcilersSettl
 	t.Parallel()
 	config := quick
 	config.Timeout = 200 * time.Millisecond // and no Settle
-	w := newCloudWorld(t, config, cleaningLeft(external.Settle(5*time.Second),
+	// Also a busy machine does within this Settle what comes before the disk shows.
+	w := newCloudWorld(t, config, cleaningLeft(external.Settle(8*time.Second),
 		external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Unseen = true })
 	w.run(w.c)
