@@ -116,7 +116,7 @@ func TestADeleteIsNoEvidenceForTheNextDocument(t *testing.T) {
 		must(t, err)
 	}
 	eventually(t, "they are invalid", func() bool { return c.Stats().Invalid == many })
-	w.vanishing(0, many)
+	w.emptied("sites") // at once: the brake looks at what vanishes together
 	eventually(t, "the brake holds all", func() bool { return c.Stats().Brake.Held == many })
 	if n := deletes.Load(); n != many {
 		t.Errorf("%d more teardowns", n-many)

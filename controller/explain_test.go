@@ -500,13 +500,13 @@ func TestExplainOfAReplicaThatWaitsNamesWhoLeads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
-	first, err := New("sites", sites, scripted(sites, newGate()), WithResyncInterval(0), WithLeaseTiming(quickLease))
+	first, err := New("sites", sites, scripted(sites, newGate()), WithResyncInterval(0), slowRenewal)
 	must(t, err)
 	w.run(first)
 	must(t, sites.Create(t.Context(), newSite("home", "parks")))
 	n := explained(t, first, "home", StateParked).Revision
 	ours := w.away().sites()
-	second, err := New("sites", ours, new(calls).reconciler(nil), WithResyncInterval(0), WithLeaseTiming(quickLease))
+	second, err := New("sites", ours, new(calls).reconciler(nil), WithResyncInterval(0), slowRenewal)
 	must(t, err)
 	w.run(second)
 	leader := w.lease().HolderIdentity
@@ -537,7 +537,7 @@ func TestAReplicaThatLostTheLeaseSaysNothingOfItsOldFailures(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	sites := w.sites()
-	c, err := New("sites", sites, scripted(sites, newGate()), WithResyncInterval(0), WithLeaseTiming(quickLease),
+	c, err := New("sites", sites, scripted(sites, newGate()), WithResyncInterval(0), slowRenewal,
 		WithBackoff(time.Hour, time.Hour))
 	must(t, err)
 	w.run(c)
@@ -549,12 +549,20 @@ func TestAReplicaThatLostTheLeaseSaysNothingOfItsOldFailures(t *testing.T) {
 		t.Errorf("while it leads %d keys are parked and %d fail", s.Parked, s.Failing)
 	}
 	w.leaseTo("somebody", 5*time.Minute)
-	eventually(t, "it knows who leads now", func() bool { return c.Explain("parked").Leader == "somebody" })
-	if s := c.Stats(); s.Leading || s.Parked+s.Failing+s.Looping+s.TeardownsOwed > 0 {
-		t.Errorf("leads: %v; %d keys are parked and %d fail", s.Leading, s.Parked, s.Failing)
+	keys := []string{"parked", "failing"}
+	eventually(t, "it knows who leads now, and its term is over", func() bool { // in this order
+		for _, key := range keys {
+			if e := c.Explain(key); e.Leader != "somebody" || e.State != StateStandby {
+				return false
+			}
+		}
+		return !c.Stats().Leading
+	})
+	if s := c.Stats(); s.Parked+s.Failing+s.Looping+s.TeardownsOwed > 0 {
+		t.Errorf("%d keys are parked and %d fail", s.Parked, s.Failing)
 	}
 	const says = "This replica waits for the lease, which somebody holds. Ask the replica that leads."
-	for _, key := range []string{"parked", "failing"} {
+	for _, key := range keys {
 		e := c.Explain(key)
 		if e.State != StateStandby || e.Failures > 0 || e.Parked || e.Error != "" || !e.FailingSince.IsZero() ||
 			e.Says != says {

@@ -126,13 +126,22 @@ func TestATeardownThatTheReconcilerLeavesToTheRuntimeWaitsForTheReconcilersSettl
 	t.Parallel()
 	config := quick
 	config.Timeout = 200 * time.Millisecond // and no Settle
-	w := newCloudWorld(t, config, cleaningLeft(external.Settle(5*time.Second),
+	// Also a busy machine does within this Settle what comes before the disk shows.
+	w := newCloudWorld(t, config, cleaningLeft(external.Settle(8*time.Second),
 		external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
-	w.cloud.Set(func(c *cloudtest.Cloud) { c.Lag = 2 * time.Second })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Unseen = true })
 	w.run(w.c)
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "created, and not seen", func() bool { return w.cloud.Count() == 1 && w.intentOf("home") != nil })
 	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "the delete is reconciled", func() bool { return w.seen.with("home", OperationDelete) > 0 })
+	time.Sleep(2 * config.Timeout) // more than the source alone would wait
+	lists := w.cloud.Called("GET disks")
+	eventually(t, "the API is listed again and again", func() bool { return w.cloud.Called("GET disks") > lists+3 })
+	if w.gone("home") {
+		t.Error("the teardown is over, and what was created has not been seen yet")
+	}
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Unseen = false })
 	eventually(t, "all is gone", func() bool { return w.gone("home") })
 	if w.cloud.Count() != 0 {
 		t.Errorf("the disk was forgotten: %s", w.cloud.Of("home"))

@@ -336,7 +336,7 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	// gone.
 	config := withInterval(notInATest)
 	config.Timeout = 200 * time.Millisecond
-	w := newCloudWorld(t, config, with(external.Settle(5*time.Second)))
+	w := newCloudWorld(t, config, with(external.Settle(time.Hour)))
 	arrive := make(chan struct{})
 	arrives := sync.OnceFunc(func() { close(arrive) })
 	defer arrives()
@@ -371,7 +371,7 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListTells(t *testing.T) {
 	t.Parallel()
 	config := withInterval(notInATest)
-	config.Timeout, config.Settle = 300*time.Millisecond, 300*time.Millisecond
+	config.Timeout, config.Settle = 300*time.Millisecond, 2*time.Second // it shows within them on a busy machine, too
 	w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {
 		reconcile := disksOf(w.sites, w.driver, quickly...)
 		return func(ctx context.Context, req Request) (Result, error) {
@@ -383,7 +383,7 @@ func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListT
 	})
 	// The creation is made, never answered, and shows late.
 	w.cloud.Set(func(c *cloudtest.Cloud) {
-		c.Lag = 400 * time.Millisecond
+		c.Unseen = true
 		c.Stage = func(stage, call, _ string) {
 			if stage == "after" && call == "POST disks" {
 				panic(http.ErrAbortHandler)
@@ -394,6 +394,8 @@ func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListT
 	must(t, w.sites.Create(t.Context(), sized("home", 1)))
 	eventually(t, "the disk was made", func() bool { return w.cloud.Count() == 1 })
 	must(t, w.sites.Delete(t.Context(), "home"))
+	eventually(t, "the delete is reconciled", func() bool { return w.seen.with("home", OperationDelete) > 0 })
+	w.cloud.Set(func(c *cloudtest.Cloud) { c.Unseen = false })
 	eventually(t, "all is gone", func() bool { return w.gone("home") })
 	if w.cloud.Count() != 0 {
 		t.Errorf("the disk was forgotten: %s", w.cloud.Of("home"))

@@ -361,7 +361,8 @@ func TestBrakeHoldsASweepOfExternalResources(t *testing.T) {
 
 func TestRunFailsByNameWhereTheAPIIsNeverListed(t *testing.T) {
 	t.Parallel()
-	w := newCloudWorld(t, quick, leaveDisks, WithCacheSyncTimeout(5*time.Second)) // long enough for the primary
+	w := newCloudWorld(t, quick, leaveDisks, shortSync())
+	started(w.world, w.sites)
 	w.cloud.Set(func(c *cloudtest.Cloud) { c.Status = http.StatusForbidden })
 	err := w.c.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "OwnsExternal Disk") || !strings.Contains(err.Error(), "403") {

@@ -124,6 +124,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// isHealthy waits until nothing is degraded. A watch that has heard nothing for a second is, until it hears again.
+func isHealthy[T entity.IEntity](t *testing.T, c *Controller[T]) {
+	t.Helper()
+	eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+}
+
 // calls records what a reconciler was called with.
 type calls struct {
 	mu   sync.Mutex

@@ -71,9 +71,7 @@ func TestALostStatusBucketMakesNoNewInstallation(t *testing.T) {
 	_, err := o.kv("sites-status").PutString(t.Context(), "_nagi.instance", o.id)
 	must(t, err)
 	o.swept(c)
-	if s := c.Stats(); len(s.Degraded) != 0 {
-		t.Errorf("degraded: %v", s.Degraded)
-	}
+	isHealthy(t, c)
 }
 
 func TestALostStatusBucketIsTakenOverByOption(t *testing.T) {

@@ -13,9 +13,7 @@ import (
 func TestANewLeaderWaitsForItsPredecessorsRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	timing := WithLeaseTiming(LeaseTiming{
-		Duration: 5 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond,
-	})
+	timing := WithLeaseTiming(longLease)
 	ctx := t.Context()
 	sites := w.sites()
 	predecessor, err := New("sites", sites, (&calls{}).reconciler(nil), timing)

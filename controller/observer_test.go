@@ -187,8 +187,7 @@ func TestNoObserverIsNil(t *testing.T) {
 // TestAReconcileHasNotWaitedWhileAnotherReplicaLed: the key was reconciled then, and nothing waited for a worker.
 func TestAReconcileHasNotWaitedWhileAnotherReplicaLed(t *testing.T) {
 	w := newWorld(t)
-	timing := WithLeaseTiming(LeaseTiming{Duration: 5 * time.Second, RenewDeadline: 2 * time.Second,
-		RetryPeriod: 50 * time.Millisecond})
+	timing := WithLeaseTiming(longLease)
 	var seen calls
 	sites := w.sites()
 	leader, err := New("sites", sites, seen.reconciler(nil), timing)

@@ -90,23 +90,18 @@ func TestASecondaryThatChangesWithEachReconcileIsToldAndSlowedDownUntilSomebodyE
 
 	puts := seen.with("home", OperationPut)
 	must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"two"}}`)))
-	changed := time.Now()
 	eventually(t, "a change of the primary is reconciled", func() bool { return seen.with("home", OperationPut) > puts })
-	if took := time.Since(changed); took > time.Second {
-		t.Errorf("a change of the primary waited for %v", took)
-	}
 	eventually(t, "the loop goes on, and is told once more", func() bool { return len(told.with("ReconcileLoop")) == 2 })
 
 	other := w.pages() // of another process
-	eventually(t, "somebody else's change of the secondary counts as a change", func() bool {
-		before := seen.count("home")
+	eventually(t, "somebody else changes the secondary", func() bool {
 		err := other.Patch(t.Context(), "home-page", []byte(`{"spec":{"pages":7}}`))
-		if err != nil && !apierrors.IsConflict(err) {
-			t.Fatal(err)
+		if !apierrors.IsConflict(err) { // the loop writes it, too
+			must(t, err)
 		}
-		time.Sleep(100 * time.Millisecond)
-		return seen.count("home")-before > 5
+		return err == nil
 	})
+	eventually(t, "which counts as a change: it loops as before, and is noticed", func() bool { return c.Stats().Loops == 3 })
 }
 
 func TestAReconcileThatWritesItsOwnSpecIsToldAndSlowedDown(t *testing.T) {

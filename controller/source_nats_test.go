@@ -206,7 +206,7 @@ func TestASourceWhosePermissionIsTakenAwayDegradesAndHeals(t *testing.T) {
 	const name = "Owns Page (bucket pages)"
 	eventually(t, "the pages are watched", func() bool { return pages.Informer().Status().Resumes > 0 })
 	reload("$JS.API.CONSUMER.*.KV_pages.>", "$JS.API.CONSUMER.MSG.NEXT.KV_pages.>")
-	must(t, admin.js.DeleteConsumer(t.Context(), "KV_pages", consumersOf(t, admin, "pages")))
+	admin.withoutConsumers("pages")
 	eventually(t, "the source is degraded", func() bool {
 		err := c.Stats().Degraded[name]
 		return err != nil && strings.Contains(err.Error(), "ermission")
@@ -225,19 +225,4 @@ func TestASourceWhosePermissionIsTakenAwayDegradesAndHeals(t *testing.T) {
 	for n.source != name || n.err != nil {
 		n = receive(t, "the callback is told that it works again", told)
 	}
-}
-
-// consumersOf is the name of a bucket's only consumer.
-func consumersOf(t *testing.T, w *world, bucket string) string {
-	t.Helper()
-	stream, err := w.js.Stream(t.Context(), "KV_"+bucket)
-	must(t, err)
-	var names []string
-	for name := range stream.ConsumerNames(t.Context()).Name() {
-		names = append(names, name)
-	}
-	if len(names) != 1 {
-		t.Fatalf("bucket %s has the consumers %v, want one", bucket, names)
-	}
-	return names[0]
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -24,8 +23,7 @@ func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	w := newWorld(t)
-	timing := WithLeaseTiming(LeaseTiming{Duration: 5 * time.Second, RenewDeadline: 2 * time.Second,
-		RetryPeriod: 100 * time.Millisecond})
+	timing := WithLeaseTiming(longLease)
 	block := make(chan struct{})
 	sites, pages := w.sites(), w.pages()
 	leader, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {

@@ -80,8 +80,10 @@ func TestNoReconcileIsStuckIfNobodyWantsToKnow(t *testing.T) {
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	g.enter(t)
 	time.Sleep(1500 * time.Millisecond)
-	if degraded := c.Stats().Degraded; len(degraded) != 0 {
-		t.Errorf("degraded: %v", degraded)
+	for _, name := range []string{"stuck reconcile", "stuck callback"} {
+		if degraded := c.Stats().Degraded[name]; degraded != nil {
+			t.Errorf("%s is degraded: %v", name, degraded)
+		}
 	}
 	g.leave <- nil
 	if _, err := New("sites", sites, g, WithStuckAfter(-1)); err == nil || !strings.Contains(err.Error(), "WithStuckAfter") {

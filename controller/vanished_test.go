@@ -101,9 +101,10 @@ func (m *massed) isBack() {
 	if n := count(m.t, m.pages); n != many {
 		m.t.Errorf("%d pages are left of %d", n, many)
 	}
-	if s := m.c.Stats(); s.TornDown != 0 || s.Cascaded != 0 || len(s.Degraded) != 0 {
-		m.t.Errorf("torn down %d, cascaded %d, degraded %v", s.TornDown, s.Cascaded, s.Degraded)
+	if s := m.c.Stats(); s.TornDown != 0 || s.Cascaded != 0 {
+		m.t.Errorf("torn down %d, cascaded %d", s.TornDown, s.Cascaded)
 	}
+	isHealthy(m.t, m.c)
 	if n := m.seen.with(siteName(0), OperationDelete); n != 0 {
 		m.t.Error("the reconciler was told Delete")
 	}

@@ -47,8 +47,9 @@ func TestWhatAServerAnswersIsRecognised(t *testing.T) {
 // last returns the last message of a key as the leader has it, once it is later than a sequence.
 func last(t *testing.T, nc *nats.Conn, after uint64) *nats.Msg {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		answer, err := nc.Request("$JS.API.STREAM.MSG.GET.KV_theirs", []byte(`{"last_by_subj":"$KV.theirs.key"}`), time.Second)
+	const patience = 30 * time.Second
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		answer, err := nc.Request("$JS.API.STREAM.MSG.GET.KV_theirs", []byte(`{"last_by_subj":"$KV.theirs.key"}`), patience)
 		if err != nil {
 			t.Fatal(err)
 		}
