@@ -210,7 +210,7 @@ func TestARegistryThatDoesNotAnswerHoldsUpNothing(t *testing.T) {
 	w.must(entity.WaitReconciled(t.Context(), sites, "home", 1))
 	began := time.Now()
 	c.stop()
-	if took := time.Since(began); took > requestTimeout/2 {
+	if took := time.Since(began); took > requestTimeout*4/5 { // a request has just begun, and would take all of it
 		t.Errorf("the end takes %v", took)
 	}
 	if degraded := c.Stats().Degraded; len(degraded) > 0 {

@@ -178,11 +178,21 @@ func TestWhatCannotBePublishedIsToldOnceAndNothingElse(t *testing.T) {
 			sites := client[*site](w, user, sitesConfig)
 			test.options.Interval = soon
 			c := run(w, "sites", sites, Publish(test.options))
-			w.eventually("it is told", func() bool { return len(c.log.errors()) > 0 })
+			says := func(told string) bool { return strings.Contains(told, test.says) }
+			w.eventually("it is told", func() bool { return slices.ContainsFunc(c.log.errors(), says) })
 			w.must(sites.Create(t.Context(), &site{ObjectMeta: named("home")}))
 			w.must(entity.WaitReconciled(t.Context(), sites, "home", 1))
 			w.looked(denials.Load)
-			if told := c.log.errors(); len(told) != 1 || !strings.Contains(told[0], test.says) {
+			// A request that had no answer in time is told, too, and then the problem again.
+			told, said, late := c.log.errors(), 0, 0
+			for _, text := range told {
+				if says(text) {
+					said++
+				} else if strings.Contains(text, context.DeadlineExceeded.Error()) {
+					late++
+				}
+			}
+			if said+late != len(told) || said > 1+late {
 				t.Errorf("told %q, want one that says %q", told, test.says)
 			}
 			if degraded := c.Stats().Degraded; len(degraded) > 0 {

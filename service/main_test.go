@@ -212,8 +212,10 @@ func (r *reconciles) reconciler(sites *entity.Client[*site]) controller.Reconcil
 	})
 }
 
+// quickLease is taken over at once where it is given back, as it always is here. It is long, so that nobody loses it who
+// only was slow to renew it.
 var quickLease = controller.WithLeaseTiming(controller.LeaseTiming{
-	Duration: 2 * time.Second, RenewDeadline: time.Second, RetryPeriod: 50 * time.Millisecond,
+	Duration: time.Minute, RenewDeadline: 40 * time.Second, RetryPeriod: 50 * time.Millisecond,
 })
 
 // controlled is a controller that runs.

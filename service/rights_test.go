@@ -13,18 +13,25 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-const short500 = 500 * time.Millisecond
-
 // denied checks that the server takes no such request of a user.
 func (w *world) denied(nc *nats.Conn, subject, body string) {
 	w.Helper()
-	_, err := nc.Request(subject, []byte(body), short500)
-	if err == nil {
-		w.Errorf("%s is answered", subject)
-	}
-	if last := nc.LastError(); !errors.Is(last, nats.ErrPermissionViolation) || !strings.Contains(last.Error(), subject) {
+	inbox := nc.NewInbox()
+	answers, err := nc.SubscribeSync(inbox)
+	w.must(err)
+	w.must(nc.PublishRequest(subject, inbox, []byte(body)))
+	w.must(nc.Flush()) // the server says what it denies before it answers this
+	if last := nc.LastError(); !errors.Is(last, nats.ErrPermissionViolation) ||
+		!strings.Contains(last.Error(), `"`+subject+`"`) {
 		w.Errorf("%s: the server says %v", subject, last)
 	}
+	// What the service got is answered before what comes later on the same subject.
+	refused(w, w.js.Conn(), subject, `[]`, 400)
+	w.must(nc.Flush())
+	if n, _, err := answers.Pending(); n != 0 || err != nil {
+		w.Errorf("%s is answered: %d, %v", subject, n, err)
+	}
+	w.must(answers.Unsubscribe())
 }
 
 func TestSubjectsSayWhoMayDoWhat(t *testing.T) {

@@ -22,7 +22,7 @@ type stuck struct {
 func (p *stuck) Suspend(ctx context.Context, key string, suspended bool) (bool, error) {
 	p.asked.Add(1)
 	<-p.let
-	return p.primary.Suspend(ctx, key, suspended)
+	return p.primary.Suspend(context.WithoutCancel(ctx), key, suspended) // the time of the request may be over by now
 }
 
 // stuckSites runs a service with the controller of sites, whose documents have no leader. There is one document.

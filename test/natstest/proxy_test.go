@@ -399,3 +399,14 @@ func TestProxyTargetThatIsNoAddressIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// TestConnectWaitsForAServerThatIsSlowToAnswer, longer than one try may take.
+func TestConnectWaitsForAServerThatIsSlowToAnswer(t *testing.T) {
+	p := natstest.StartProxy(t, natstest.Start(t).URL())
+	p.Delay(time.Hour)
+	time.AfterFunc(300*time.Millisecond, func() { p.Delay(0) })
+	nc, _ := natstest.Connect(t, p.URL(), nats.Timeout(50*time.Millisecond))
+	if !nc.IsConnected() {
+		t.Error("it is not connected")
+	}
+}

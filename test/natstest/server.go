@@ -169,6 +169,8 @@ func (s *Server) options() *server.Options {
 		Host:       ports.Host,
 		Port:       s.port,
 		NoSigs:     true,
+		// By itself it closes a connection that has not said who it is within two seconds.
+		AuthTimeout: slowest.Seconds(),
 
 		JetStream:          !s.cfg.noJetStream,
 		StoreDir:           s.dir,

@@ -32,6 +32,9 @@ func put(t *testing.T, kv jetstream.KeyValue, key, value string) {
 	}
 }
 
+// patience is how long a test waits for what has to happen.
+const patience = 30 * time.Second
+
 // eventually polls until check succeeds, and fails the test with its last error if it does not in time.
 func eventually(t *testing.T, limit time.Duration, check func(context.Context) error) {
 	t.Helper()
@@ -70,7 +73,7 @@ func TestStartedServerTakesWritesAtOnce(t *testing.T) {
 	_, js := natstest.Connect(t, srv.URL())
 	kv := bucket(t, js, "b", 1)
 	put(t, kv, "k", "v")
-	eventually(t, 5*time.Second, holds(kv, "k", "v"))
+	eventually(t, patience, holds(kv, "k", "v"))
 }
 
 func TestRestartKeepsURLAndStoreAndClientsComeBack(t *testing.T) {
@@ -87,7 +90,7 @@ func TestRestartKeepsURLAndStoreAndClientsComeBack(t *testing.T) {
 		if srv.URL() != url {
 			t.Fatalf("URL changed from %s to %s", url, srv.URL())
 		}
-		eventually(t, 10*time.Second, holds(kv, "k", value))
+		eventually(t, patience, holds(kv, "k", value))
 	}
 	if !nc.IsConnected() {
 		t.Fatal("client is not connected")
@@ -144,7 +147,7 @@ func TestCloseRemovesTemporaryStoreAndKeepsGivenOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, holds(kv, "k", "v"))
+	eventually(t, patience, holds(kv, "k", "v"))
 }
 
 func TestTakenPortIsAnErrorThatNamesIt(t *testing.T) {
@@ -288,12 +291,12 @@ func TestConnectComesBackWhenItsUserWasRefused(t *testing.T) {
 	for range 4 {
 		select {
 		case <-refused:
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("it tries no more")
 		}
 	}
 	if err := s.Reload(users("me")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, func(context.Context) error { return nc.Flush() })
+	eventually(t, patience, func(context.Context) error { return nc.Flush() })
 }
