@@ -205,9 +205,11 @@ func TestExpiredCredentialsMayBeReplaced(t *testing.T) {
 	isolated(t)
 	s, credentials := operatorServer(t)
 	ctx, log := withLog(t.Context())
-	m, err := New(ctx, Config{URL: s.URL(), Creds: credentials(2 * time.Second)})
+	m, err := New(ctx, Config{URL: s.URL(), Creds: credentials(0), WaitForServer: time.Minute})
 	must(t, err)
 	defer m.Close(context.Background())
+	credentials(-time.Hour)
+	must(t, m.Conn().ForceReconnect())
 	eventually(t, "told that it is refused", func() bool {
 		return strings.Contains(log.text(), "Reconnecting to NATS fails")
 	})

@@ -87,9 +87,12 @@ func withLog(ctx context.Context) (context.Context, *logged) {
 
 func silent(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
-// open makes a manager that is closed at the end of the test.
+// open makes a manager that is closed at the end of the test. A server that is slow to answer has a minute.
 func open(t *testing.T, cfg Config) *Manager {
 	t.Helper()
+	if cfg.Conn == nil && cfg.WaitForServer == 0 {
+		cfg.WaitForServer = time.Minute
+	}
 	m, err := New(silent(t.Context()), cfg)
 	must(t, err)
 	t.Cleanup(func() {

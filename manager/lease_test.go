@@ -23,6 +23,13 @@ func quickLease() *Lease {
 	}}
 }
 
+// longLease is for tests in which each holder gives its lease back. One that is only slow keeps it.
+func longLease() *Lease {
+	return &Lease{Bucket: "leases", Key: "fleet", Timing: controller.LeaseTiming{
+		Duration: time.Minute, RenewDeadline: 40 * time.Second, RetryPeriod: 100 * time.Millisecond,
+	}}
+}
+
 // replica is a process with two controllers.
 type replica struct {
 	*run
@@ -38,17 +45,22 @@ func startReplica(t *testing.T, url string, lease *Lease) *replica {
 	return startReplicaIn(t, silent(context.Background()), url, lease)
 }
 
-// startReplicaIn starts a replica whose logger is that of ctx.
+// startReplicaIn starts a replica whose logger is that of ctx. Its controllers have leases like that of the process; they
+// have long ones if there is none.
 func startReplicaIn(t *testing.T, ctx context.Context, url string, lease *Lease) *replica {
 	t.Helper()
 	m := open(t, Config{URL: url, Lease: lease, GracePeriod: 5 * time.Second})
 	p := &replica{m: m}
+	timing := longLease().Timing
+	if lease != nil {
+		timing = lease.Timing
+	}
 	for i, cfg := range []entity.Config{{Kind: "Site", Bucket: "sites"}, {Kind: "Page", Bucket: "pages"}} {
 		c, err := controller.New(fmt.Sprint("c", i), client(t, m, cfg), controller.ReconcilerFunc(
 			func(context.Context, controller.Request) (controller.Result, error) {
 				p.begins.Add(1)
 				return controller.Result{}, nil
-			}), controller.WithLeaseTiming(quickLease().Timing))
+			}), controller.WithLeaseTiming(timing))
 		must(t, err)
 		p.leads[i], p.stats[i] = func() bool { return c.Stats().Leading }, c.Stats
 		must(t, m.Add(c))
@@ -82,9 +94,10 @@ func TestWithALeaseOfTheProcessAllControllersLeadTogether(t *testing.T) {
 	third := startReplica(t, s.URL(), quickLease())
 	kv, err := second.m.JetStream().KeyValue(t.Context(), "leases")
 	must(t, err)
-	_, err = kv.PutString(t.Context(), "fleet", `{"holderIdentity":"somebody","leaseDurationSeconds":2}`)
+	_, err = kv.PutString(t.Context(), "fleet", `{"holderIdentity":"somebody","leaseDurationSeconds":3600}`)
 	must(t, err)
 	eventually(t, "nobody leads", func() bool { return second.leadsNone() && third.leadsNone() })
+	must(t, kv.Delete(t.Context(), "fleet"))
 	eventually(t, "one leads again, with both", func() bool {
 		return second.leadsAll() && third.leadsNone() || third.leadsAll() && second.leadsNone()
 	})
@@ -98,7 +111,7 @@ func TestAReplicaWithoutAManagerIsKeptApart(t *testing.T) {
 	s := startServer(t)
 	old := startReplica(t, s.URL(), nil)
 	eventually(t, "the old one leads", old.leadsAll)
-	renewed := startReplica(t, s.URL(), quickLease())
+	renewed := startReplica(t, s.URL(), longLease())
 	eventually(t, "the new one holds the lease of the process", func() bool {
 		kv, err := old.m.JetStream().KeyValue(t.Context(), "leases")
 		if err != nil {
@@ -205,13 +218,13 @@ func holderOf(t *testing.T, kv jetstream.KeyValue) string {
 func TestAStandbyTellsWhichProcessLeads(t *testing.T) {
 	isolated(t)
 	s := startServer(t)
-	first := startReplica(t, s.URL(), quickLease())
+	first := startReplica(t, s.URL(), longLease())
 	eventually(t, "the first leads", first.leadsAll)
 	kv, err := first.m.JetStream().KeyValue(t.Context(), "leases")
 	must(t, err)
 	must(t, client(t, first.m, entity.Config{Kind: "Site", Bucket: "sites"}).Create(t.Context(), newSite("home", "Home")))
 	holder := holderOf(t, kv)
-	second := startReplica(t, s.URL(), quickLease())
+	second := startReplica(t, s.URL(), longLease())
 	eventually(t, "the second knows", func() bool {
 		why := second.why()
 		return why.State == controller.StateStandby && why.Leader == holder && strings.Contains(why.Says, holder)
@@ -238,7 +251,7 @@ func TestALeaseOfTheProcessThatCannotBeHadShows(t *testing.T) {
 				o.Users = []*server.User{{Username: "fleet", Password: "x", Permissions: rights}}
 			}))
 			ctx, log := withLog(context.Background())
-			p := startReplicaIn(t, ctx, strings.Replace(s.URL(), "//", "//fleet:x@", 1), quickLease())
+			p := startReplicaIn(t, ctx, strings.Replace(s.URL(), "//", "//fleet:x@", 1), longLease())
 			probe := probes.New()
 			for i, stats := range p.stats {
 				probe.Add(fmt.Sprint("c", i), controllerOf(stats))

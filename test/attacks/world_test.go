@@ -168,7 +168,7 @@ func (w *world) replicaOf(ctx context.Context, url string, asController bool) (r
 			}), controller.Owns(r.pages), controller.WithResyncInterval(100*time.Millisecond),
 			controller.WithWorkers(4), controller.WithBackoff(5*time.Millisecond, 50*time.Millisecond),
 			controller.WithLeaseTiming(controller.LeaseTiming{
-				Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 250 * time.Millisecond,
+				Duration: time.Minute, RenewDeadline: 40 * time.Second, RetryPeriod: 250 * time.Millisecond,
 			}))
 	}
 	if err != nil {
@@ -201,7 +201,7 @@ func (w *world) watchLeaders() {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			if replicas[0].Stats().Leading && replicas[1].Stats().Leading {
+			if bothLead(replicas[0], replicas[1]) {
 				w.two.Store(true)
 			}
 			time.Sleep(2 * time.Millisecond)
@@ -210,15 +210,18 @@ func (w *world) watchLeaders() {
 	w.t.Cleanup(func() { cancel(); <-ended })
 }
 
+// bothLead reports whether two replicas lead at once: the first leads before and after the second does, in one term.
+func bothLead(first, second *replica) bool {
+	before, other, after := first.Stats(), second.Stats(), first.Stats()
+	return before.Leading && other.Leading && after.Leading && before.Terms == after.Terms
+}
+
 // leading counts the replicas that lead, which must never be more than one.
 func (w *world) leading() (n int, leader *replica) {
 	for _, r := range w.replicas {
 		if r.Stats().Leading {
 			n, leader = n+1, r
 		}
-	}
-	if n > 1 {
-		w.two.Store(true)
 	}
 	return n, leader
 }
