@@ -77,7 +77,9 @@ type book struct {
 	// deafSince is the connection's count of reconnects, plus 1, when the server denied replies; 0 if it never did. The
 	// library subscribes again only when it reconnects.
 	deafSince uint64
-	handler   uintptr // the code of our error handler, 0 before it was set
+	handler   uintptr                 // the code of our error handler, 0 before it was set
+	noted     error                   // the denial that it heard of last
+	awaited   map[error]chan struct{} // closed when it hears of a denial
 }
 
 // books are those of all connections. A connection has no place for one, and all who use it need the same. The weak
@@ -144,6 +146,7 @@ func (b *book) note(nc *nats.Conn, err error) {
 		return
 	}
 	b.mu.Lock()
+	b.hear(err)
 	if denied == b.replies {
 		b.deafSince = nc.Stats().Reconnects + 1
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -270,6 +271,67 @@ func TestRequestsWorkAgainWhenTheInboxIsGrantedAgain(t *testing.T) {
 	must(t, err)
 }
 
+// TestARequestWithoutAnInboxIsNotSentThoughTheLibraryTellsOfThatLate: the user's error handler holds it up, and meanwhile
+// the connection's last error is the denial of something else.
+func TestARequestWithoutAnInboxIsNotSentThoughTheLibraryTellsOfThatLate(t *testing.T) {
+	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied"}, []string{"_INBOX.>"})))
+	admin := connect(t, s, "admin")
+	sent, err := admin.SubscribeSync("answered")
+	must(t, err)
+	must(t, admin.Flush())
+	var slow atomic.Bool
+	held, release := make(chan struct{}, 1), make(chan struct{})
+	nc := connect(t, s, "user", nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {
+		if slow.Load() {
+			held <- struct{}{}
+			<-release
+		}
+	}))
+	d := Of(nc)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	_, err = d.Request(ctx, nats.NewMsg("answered")) // the library subscribes its inbox with the first request
+	must(t, sentOnce(err, sent))
+	eventually(t, "the library is deaf", d.deaf)
+	slow.Store(true)
+	must(t, nc.Publish("denied", nil))
+	<-held // the handler is busy from now on
+
+	ended := make(chan error, 1)
+	subscriptions := nc.NumSubscriptions()
+	go func() {
+		_, err := d.Request(ctx, nats.NewMsg("answered"))
+		ended <- err
+	}()
+	eventually(t, "the request has subscribed an inbox", func() bool {
+		return nc.NumSubscriptions() > subscriptions || len(ended) > 0
+	})
+	for range 100 { // one of these is the last error when the request looks
+		must(t, nc.Publish("denied", nil))
+		must(t, nc.Flush())
+	}
+	slow.Store(false)
+	close(release)
+	var denied *Error
+	if err := <-ended; !errors.As(err, &denied) || !denied.Dropped {
+		t.Errorf("got %v, want a denial of the inbox", err)
+	}
+	must(t, nc.Flush())
+	must(t, admin.Flush())
+	if n, _, err := sent.Pending(); n != 0 || err != nil {
+		t.Errorf("it was sent all the same: %d, %v", n, err)
+	}
+}
+
+// sentOnce is of a first request whose answer is denied: it was sent, and is taken from the subscription.
+func sentOnce(err error, sent *nats.Subscription) error {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return fmt.Errorf("the first request: %w", err)
+	}
+	_, err = sent.NextMsg(patience)
+	return err
+}
+
 func TestAnInboxThatWasDeniedBeforeIsKnown(t *testing.T) {
 	s := natstest.Start(t, natstest.WithConfig(withRights(nil, []string{"_INBOX.>"})))
 	nc := connect(t, s, "user")
@@ -311,19 +373,12 @@ func TestOtherErrorsAreNoDenials(t *testing.T) {
 
 func TestABookEndsWithItsConnection(t *testing.T) {
 	s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied"}, nil)))
-	count := func() int {
+	there := func(key weak.Pointer[nats.Conn]) bool {
 		books.Lock()
 		defer books.Unlock()
-		return len(books.of)
+		return books.of[key] != nil
 	}
-	collected := func(n int) func() bool {
-		return func() bool {
-			runtime.GC()
-			return count() <= n
-		}
-	}
-	before := count()
-	func() {
+	key := func() weak.Pointer[nats.Conn] {
 		nc, err := nats.Connect(s.URL(), nats.UserInfo("user", "x"), quiet)
 		must(t, err)
 		defer nc.Close()
@@ -331,11 +386,16 @@ func TestABookEndsWithItsConnection(t *testing.T) {
 		defer w.Stop()
 		must(t, nc.Publish("denied", nil))
 		eventually(t, "it is told", func() bool { return w.Err() != nil })
-		if count() == 0 {
+		key := weak.Make(nc)
+		if !there(key) {
 			t.Error("there is no book")
 		}
+		return key
 	}()
-	eventually(t, "the book is gone", collected(max(0, before-1)))
+	eventually(t, "the book is gone", func() bool {
+		runtime.GC()
+		return !there(key)
+	})
 }
 
 // TestADenialThatIsToldLateIsOfNoLaterMessage: a slow error handler of the user holds it up.

@@ -65,6 +65,9 @@ func (d *Denials) requestAlone(ctx context.Context, msg *nats.Msg) (*nats.Msg, e
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails on a closed connection only, which has no subscriptions
 	err = d.nc.FlushWithContext(ctx)
+	if err == nil {
+		err = replies.heardAll(ctx)
+	}
 	if denied := replies.denied(); denied != nil {
 		unsent := *denied
 		unsent.Dropped = true
