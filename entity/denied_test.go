@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,14 +155,21 @@ func TestADeniedReadFailsAtOnce(t *testing.T) {
 // TestAWriteWithoutAnInboxIsNotSent, because nobody could tell whether it was applied.
 func TestAWriteWithoutAnInboxIsNotSent(t *testing.T) {
 	patiently(t)
-	srv, js := deniedUser(t)
+	srv := natstest.Start(t, natstest.WithConfig(denying()))
+	var told atomic.Pointer[error]
+	_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("user", "x"),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { told.Store(&err) }))
 	_, admin := natstest.Connect(t, srv.URL(), nats.UserInfo("admin", "x"))
 	client := newClient[*Website](t, js, websites)
 	start(t, client)
 	ctx := testContext(t)
 	must(t, client.Create(ctx, website("before")))
 	must(t, srv.Reload(denying("_INBOX.>")))
-	eventually(t, "the informer has heard of it", func() bool { return client.Informer().Status().Err != nil })
+	must(t, js.Conn().Flush()) // the server says what it denies before it answers this
+	eventually(t, "the library has told of all that", func() bool {
+		last := told.Load()
+		return last != nil && *last == js.Conn().LastError()
+	})
 	for i := range 3 {
 		err := client.Create(ctx, website(fmt.Sprint("denied-", i)))
 		if !apierrors.IsForbidden(err) || !errors.Is(err, entity.ErrRefused) ||

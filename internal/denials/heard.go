@@ -20,8 +20,8 @@ func (w *Watch) hearing() <-chan struct{} {
 	b := w.on.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// The library sets its last error before it tells, and the book hears of it under this lock. So what it has not heard
-	// of now is still to come.
+	// The library sets its last error before it tells, and the book hears of it under this lock. So what the book has
+	// not heard of now is still to come.
 	last := w.on.nc.LastError()
 	if _, denial := parse(last); !denial || last == w.before || last == b.noted {
 		heard := make(chan struct{})
