@@ -30,8 +30,8 @@ LINK ?= -ldflags=-w
 export GORACE ?= atexit_sleep_ms=50
 
 # Per package.
-TEST_TIMEOUT  ?= 15m
-E2E_TIMEOUT   ?= 15m
+TEST_TIMEOUT  ?= 25m
+E2E_TIMEOUT   ?= 25m
 BENCH_TIMEOUT ?= 60m
 BENCH         ?= .
 
