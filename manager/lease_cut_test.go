@@ -16,7 +16,7 @@ func TestAReplicaThatWasCutOffIsWellAgain(t *testing.T) {
 	network := natstest.StartProxy(t, s.URL())
 	cut := startReplica(t, network.URL(), quickLease())
 	eventually(t, "the first one leads", cut.leadsAll)
-	other := startReplica(t, s.URL(), quickLease())
+	other := startReplica(t, s.URL(), longLease())
 	network.Refuse()
 	eventually(t, "the other one leads", other.leadsAll)
 	eventually(t, "the first one does not", cut.leadsNone)

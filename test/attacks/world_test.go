@@ -223,6 +223,13 @@ func (w *world) leading() (n int, leader *replica) {
 			n, leader = n+1, r
 		}
 	}
+	for i, r := range w.replicas {
+		for _, other := range w.replicas[i+1:] {
+			if bothLead(r, other) {
+				w.two.Store(true)
+			}
+		}
+	}
 	return n, leader
 }
 
