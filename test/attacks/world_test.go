@@ -212,8 +212,12 @@ func (w *world) watchLeaders() {
 
 // bothLead reports whether two replicas lead at once: the first leads before and after the second does, in one term.
 func bothLead(first, second *replica) bool {
-	before, other, after := first.Stats(), second.Stats(), first.Stats()
-	return before.Leading && other.Leading && after.Leading && before.Terms == after.Terms
+	before := first.Stats()
+	if !before.Leading || !second.Stats().Leading {
+		return false
+	}
+	after := first.Stats()
+	return after.Leading && after.Terms == before.Terms
 }
 
 // leading counts the replicas that lead, which must never be more than one.
