@@ -127,7 +127,7 @@ func must(t *testing.T, err error) {
 }
 
 // patience is how long a test waits for what has to happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
