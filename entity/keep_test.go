@@ -114,9 +114,18 @@ func TestAnUpdateRemovesWhatItsWriterRemoved(t *testing.T) {
 		change func(*Shop)
 		want   *strings.Replacer
 	}{
-		"a key of a map":           {func(s *Shop) { delete(s.Spec.Staff, "y") }, strings.NewReplacer(`,"y":{"shift":2}`, "")},
-		"a struct by its pointer":  {func(s *Shop) { s.Spec.Owner = nil }, strings.NewReplacer(`"owner":{"name":"o","age":7},`, "")},
-		"what an interface holds":  {func(s *Shop) { s.Spec.Extra = nil }, strings.NewReplacer(`,"extra":{"deep":true}`, "")},
+		"a key of a map": {
+			func(s *Shop) { delete(s.Spec.Staff, "y") },
+			strings.NewReplacer(`,"y":{"shift":2}`, ""),
+		},
+		"a struct by its pointer": {
+			func(s *Shop) { s.Spec.Owner = nil },
+			strings.NewReplacer(`"owner":{"name":"o","age":7},`, ""),
+		},
+		"what an interface holds": {
+			func(s *Shop) { s.Spec.Extra = nil },
+			strings.NewReplacer(`,"extra":{"deep":true}`, ""),
+		},
 		"a map":                    {func(s *Shop) { s.Labels = nil }, strings.NewReplacer(`"labels":{"l":"v"},`, "")},
 		"nothing of what was zero": {func(*Shop) {}, strings.NewReplacer()},
 		"what replaces a struct": {func(s *Shop) { s.Spec.Owner = &Person{Name: "p"} },

@@ -64,14 +64,14 @@ func (g *generation[T]) hasSynced() bool {
 
 // failure returns why the caches cannot be filled. That an answer is late is no reason: it may come.
 func (g *generation[T]) failure() error {
-	if err := g.docs.Status().Err; err != nil && !errors.Is(err, natsinformer.ErrUnanswered) {
-		return err
+	problems := []error{g.docs.Status().Err}
+	if g.records != nil {
+		problems = append(problems, g.records.store.Status().Err)
 	}
-	if g.records == nil {
-		return nil
-	}
-	if err := g.records.store.Status().Err; err != nil && !errors.Is(err, natsinformer.ErrUnanswered) {
-		return err
+	for _, err := range problems {
+		if err != nil && !errors.Is(err, natsinformer.ErrUnanswered) {
+			return err
+		}
 	}
 	return nil
 }

@@ -214,7 +214,8 @@ func TestObjectsShowNothingOfTheRuntime(t *testing.T) {
 	must(t, err)
 	read := map[string]entity.IEntity{
 		"Get": live, "Lister.Get": cached, "List": list[0], "Lister.List": cachedList[0], "unstructured": raw,
-		"a handler": <-heard, "written": first, "a copy": cached.DeepCopyObject().(*Website), "a copy of unstructured": raw.DeepCopy(),
+		"a handler": <-heard, "written": first, "a copy": cached.DeepCopyObject().(*Website),
+		"a copy of unstructured": raw.DeepCopy(),
 	}
 	for what, obj := range read {
 		data, err := json.Marshal(obj)

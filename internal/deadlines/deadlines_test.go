@@ -23,8 +23,9 @@ func TestTheGracePeriodIsSpentInTenths(t *testing.T) {
 			tenths time.Duration
 		}{{d.Cancel, 8}, {d.Leave, 9}} {
 			<-end.of.Done()
-			if took := time.Since(began); took != grace*end.tenths/10 || !errors.Is(context.Cause(end.of), errGraceOver) {
-				t.Errorf("it ended after %v because of %v, want %d tenths", took, context.Cause(end.of), end.tenths)
+			took, cause := time.Since(began), context.Cause(end.of)
+			if took != grace*end.tenths/10 || !errors.Is(cause, errGraceOver) {
+				t.Errorf("it ended after %v because of %v, want %d tenths", took, cause, end.tenths)
 			}
 		}
 		err := d.Last("hook", func(ctx context.Context) error {
@@ -34,7 +35,8 @@ func TestTheGracePeriodIsSpentInTenths(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		if took := time.Since(began); took != grace || !errors.Is(err, errGraceOver) || !strings.HasPrefix(err.Error(), "hook: ") {
+		if took := time.Since(began); took != grace || !errors.Is(err, errGraceOver) ||
+			!strings.HasPrefix(err.Error(), "hook: ") {
 			t.Errorf("the end came after %v: %v", took, err)
 		}
 	})

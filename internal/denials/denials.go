@@ -78,8 +78,8 @@ type book struct {
 	// library subscribes again only when it reconnects.
 	deafSince uint64
 	handler   uintptr                 // the code of our error handler, 0 before it was set
-	noted     error                   // the denial that it heard of last
-	awaited   map[error]chan struct{} // closed when it hears of a denial
+	noted     error                   // the denial that the book heard of last
+	awaited   map[error]chan struct{} // closed when the book hears of a denial
 }
 
 // books are those of all connections. A connection has no place for one, and all who use it need the same. The weak
