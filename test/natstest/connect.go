@@ -28,6 +28,9 @@ func Connect(t testing.TB, url string, opts ...nats.Option) (*nats.Conn, jetstre
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectJitter(reconnectWait/5, reconnectWait/5),
 	}, opts...)
+	if isVirtual() {
+		all = append([]nats.Option{Dialer()}, all...)
+	}
 	nc, err := nats.Connect(url, all...)
 	// nats.Timeout would hold for each reconnect, too, and nats.go holds its lock meanwhile: in a black hole all that asks
 	// the connection for anything would stand still for so long.

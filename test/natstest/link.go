@@ -1,148 +1,252 @@
 package natstest
 
 import (
-	"context"
-	"errors"
-	"io"
+	"bufio"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// inFlight is how many reads a direction of a link holds back at most while they are delayed.
+// link is one client's connection through a proxy.
+//
+// In each direction a reader takes what one end sends, and a writer hands it to the other end when it is due. In a black
+// hole the reader goes on, because a full buffer would tell the sender. In virtual time no sender ever waits.
+type link struct {
+	wire   *wire
+	ends   [2]net.Conn // of the client and of the server: the direction's source
+	queues [2]queue
+
+	closing   sync.Once
+	closed    chan struct{} // both ends are closed, or will be as soon as they are there
+	finished  [2]chan struct{}
+	connected chan struct{} // the server's end is there
+
+	mu       sync.Mutex
+	vanished [2]bool // bytes of this direction go nowhere
+	greeted  bool    // the handshake is over
+	requests requests
+}
+
+// inFlight is how many reads a direction of a link holds back at most, outside of virtual time.
 const inFlight = 256
 
-// link is one client's connection through a proxy.
-type link struct {
-	target string
-	delay  *atomic.Int64
-	cancel context.CancelFunc // of run, when the link is closed
-
-	// vanished is closed when the link gets into a black hole. Then nothing is written to either side any more, FINs
-	// included.
-	vanished chan struct{}
-	// writing is held during each write, per direction, and vanished is checked inside. So vanish can wait for a write.
-	writing [2]sync.Mutex
-
-	mu     sync.Mutex
-	client *net.TCPConn
-	server *net.TCPConn // nil until connected
-}
-
-type chunk struct {
+// parcel is what is handed on as a whole.
+type parcel struct {
 	data []byte
 	due  time.Time
+	cut  bool // the link is closed when it is handed on
 }
 
-// newLink returns a link and the context for run, which ends when the link is closed.
-func newLink(target string, delay *atomic.Int64, client *net.TCPConn) (context.Context, *link) {
-	ctx, cancel := context.WithCancel(context.Background())
-	return ctx, &link{target: target, delay: delay, cancel: cancel, vanished: make(chan struct{}), client: client}
+func newLink(w *wire, client net.Conn) *link {
+	l := &link{wire: w, closed: make(chan struct{}), connected: make(chan struct{})}
+	l.ends[ToServer] = client
+	for i := range l.queues {
+		l.queues[i].added, l.queues[i].taken = make(chan struct{}, 1), make(chan struct{}, 1)
+		l.finished[i] = make(chan struct{})
+	}
+	return l
 }
 
-func (l *link) hasVanished() bool {
+// run forwards until one side is done or the link is closed. A link born in a black hole never reaches the server.
+func (l *link) run(connect func() (net.Conn, error)) {
+	if !l.hasVanished(ToServer) || !l.hasVanished(FromServer) {
+		server, err := connect()
+		if err != nil {
+			l.close()
+			return
+		}
+		l.join(server)
+	}
+	var wg sync.WaitGroup
+	for direction := range l.ends {
+		if l.ends[direction] == nil {
+			continue
+		}
+		wg.Go(func() { l.read(Direction(direction)) })
+		wg.Go(func() { l.write(Direction(direction)) })
+	}
+	<-l.closed
+	wg.Wait()
+}
+
+// join has the server's end, which is closed if the link was meanwhile.
+func (l *link) join(server net.Conn) {
+	l.ends[FromServer] = server
+	close(l.connected)
 	select {
-	case <-l.vanished:
-		return true
+	case <-l.closed:
+		server.Close()
 	default:
+	}
+}
+
+// read takes what one end sends until its stream ends. Then the link is closed, after the other end has what came before;
+// in a black hole the other end does not learn of it.
+func (l *link) read(direction Direction) {
+	defer l.queues[direction].end()
+	if l.wire.reads == bytesOnly {
+		l.readBytes(direction)
+	} else {
+		l.readOperations(direction)
+	}
+}
+
+func (l *link) readBytes(direction Direction) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := l.ends[direction].Read(buf)
+		if n > 0 {
+			l.forward(direction, parcel{data: append([]byte(nil), buf[:n]...)})
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) readOperations(direction Direction) {
+	in := bufio.NewReader(l.ends[direction])
+	for {
+		o, err := readOperation(in)
+		if err != nil {
+			return
+		}
+		l.pass(direction, o)
+	}
+}
+
+// pass hands on an operation as the proxy's tamperer wants.
+func (l *link) pass(direction Direction, o *operation) {
+	fate := l.fateOf(direction, o)
+	p := parcel{data: o.bytes(), cut: fate.Cut}
+	switch {
+	case fate.Lost && fate.Cut:
+		p.data = nil
+	case fate.Lost:
+		return
+	case fate.Twice:
+		p.data = append(p.data, p.data...)
+	}
+	if fate.Late > 0 {
+		time.AfterFunc(fate.Late, func() { l.forward(direction, p) })
+	} else {
+		l.forward(direction, p)
+	}
+	if direction == FromServer && o.isPong() {
+		l.mu.Lock()
+		l.greeted = true
+		l.mu.Unlock()
+	}
+}
+
+func (l *link) fateOf(direction Direction, o *operation) Fate {
+	tamper := l.wire.tamperer()
+	if !o.isMessage() {
+		return Fate{}
+	}
+	l.mu.Lock()
+	request := ""
+	if direction == FromServer {
+		request = l.requests.of(o.fields[1])
+	} else if i := o.replyField(); len(o.fields) > i {
+		l.requests.sent(o.fields[i], o.fields[1])
+	}
+	l.mu.Unlock()
+	if tamper == nil {
+		return Fate{}
+	}
+	m, err := o.message()
+	if err != nil {
+		panic(err) // neither nats.go nor nats-server sends such a thing
+	}
+	fate := tamper(&Message{Msg: m, Direction: direction, Request: request})
+	o.data = m.Data
+	return fate
+}
+
+// forward queues a parcel. The handshake is not delayed in virtual time: nats.go holds a lock over it.
+func (l *link) forward(direction Direction, p parcel) {
+	if l.hasVanished(direction) {
+		return
+	}
+	if d := l.wire.delayOf(direction); d > 0 && l.mayWait() {
+		p.due = time.Now().Add(d)
+	}
+	q := &l.queues[direction]
+	for l.wire.reads == bytesOnly && q.length() >= inFlight && !l.hasVanished(direction) {
+		if !l.wait(q.taken) {
+			return
+		}
+	}
+	q.add(p)
+}
+
+func (l *link) mayWait() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.greeted || l.wire.reads == bytesOnly
+}
+
+// write hands on what was queued, until the source's stream has ended or the link is closed.
+func (l *link) write(direction Direction) {
+	q := &l.queues[direction]
+	to := l.ends[1-direction]
+	for {
+		p, state := q.first()
+		switch {
+		case state == queueEnded:
+			l.finish(direction)
+			return
+		case state == queueEmpty:
+			if !l.wait(q.added) {
+				return
+			}
+			continue
+		case !l.waitUntil(p.due) || !l.waitForRelease(direction):
+			return
+		}
+		q.drop()
+		if l.hasVanished(direction) {
+			continue
+		}
+		_, err := to.Write(p.data)
+		if p.cut || err != nil && !l.hasVanished(direction) {
+			l.close()
+			return
+		}
+	}
+}
+
+// finish tells the other end that nothing more comes, if it can still send, and closes the link if it cannot. In a black
+// hole the other end does not learn of it.
+func (l *link) finish(direction Direction) {
+	if l.hasVanished(direction) {
+		return
+	}
+	close(l.finished[direction])
+	half, ok := l.ends[1-direction].(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		l.close()
+		return
+	}
+	select {
+	case <-l.finished[1-direction]:
+		l.close()
+	default:
+	}
+}
+
+// wait returns false when the link is closed before.
+func (l *link) wait(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-l.closed:
 		return false
 	}
 }
 
-// run forwards until both sides are done or the link is closed. A link born in a black hole never reaches the server.
-func (l *link) run(ctx context.Context) {
-	defer l.close()
-	if !l.hasVanished() && l.connect(ctx) == nil {
-		var wg sync.WaitGroup
-		wg.Go(func() { l.pump(ctx, 0, l.server, l.client) })
-		wg.Go(func() { l.pump(ctx, 1, l.client, l.server) })
-		wg.Wait()
-	}
-	l.closeUnlessVanished()
-	<-ctx.Done()
-}
-
-func (l *link) connect(ctx context.Context) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.target)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.server = conn.(*net.TCPConn)
-	if ctx.Err() != nil {
-		l.server.Close()
-	}
-	return ctx.Err()
-}
-
-// pump forwards one direction. The end of src's stream ends only this direction, since the other may go on; an error
-// ends the link.
-func (l *link) pump(ctx context.Context, direction int, dst, src *net.TCPConn) {
-	queue := make(chan chunk, inFlight)
-	var wg sync.WaitGroup
-	var readErr error
-	wg.Go(func() {
-		defer close(queue)
-		readErr = l.read(ctx, queue, src)
-	})
-	writeErr := l.write(ctx, direction, dst, queue)
-	if writeErr != nil {
-		l.closeUnlessVanished()
-		for range queue { // until the reader sees that the link is closed, or the black hole ends
-		}
-	}
-	wg.Wait()
-	if writeErr == nil && errors.Is(readErr, io.EOF) {
-		writeErr = l.unlessVanished(direction, dst.CloseWrite)
-		readErr = nil
-	}
-	if writeErr != nil || readErr != nil {
-		l.closeUnlessVanished()
-	}
-}
-
-func (l *link) read(ctx context.Context, queue chan<- chunk, src *net.TCPConn) error {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := src.Read(buf)
-		if n > 0 {
-			c := chunk{data: append([]byte(nil), buf[:n]...)}
-			if d := l.delay.Load(); d > 0 {
-				c.due = time.Now().Add(time.Duration(d))
-			}
-			select {
-			case queue <- c:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// write goes on in a black hole, because a full buffer would tell the sender.
-func (l *link) write(ctx context.Context, direction int, dst *net.TCPConn, queue <-chan chunk) error {
-	for c := range queue {
-		if !l.waitUntil(ctx, c.due) {
-			return ctx.Err()
-		}
-		err := l.unlessVanished(direction, func() error {
-			_, err := dst.Write(c.data)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// waitUntil waits for the time and returns false if the link is closed before. In a black hole it does not wait.
-func (l *link) waitUntil(ctx context.Context, due time.Time) bool {
+func (l *link) waitUntil(due time.Time) bool {
 	d := time.Until(due)
 	if due.IsZero() || d <= 0 {
 		return true
@@ -152,60 +256,127 @@ func (l *link) waitUntil(ctx context.Context, due time.Time) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-l.vanished:
-		return true
-	case <-ctx.Done():
+	case <-l.closed:
 		return false
 	}
 }
 
-func (l *link) unlessVanished(direction int, write func() error) error {
-	l.writing[direction].Lock()
-	defer l.writing[direction].Unlock()
-	if l.hasVanished() {
-		return nil
+// waitForRelease waits while the direction is held. Before the handshake is over nothing is held, as nothing is delayed.
+func (l *link) waitForRelease(direction Direction) bool {
+	for l.mayWait() {
+		held := l.wire.heldIn(direction)
+		if held == nil {
+			return true
+		}
+		if !l.wait(held) {
+			return false
+		}
 	}
-	return write()
+	return true
 }
 
-// vanish puts the link into a black hole. When it returns, no write is under way.
-func (l *link) vanish() {
+func (l *link) hasVanished(direction Direction) bool {
 	l.mu.Lock()
-	if !l.hasVanished() {
-		close(l.vanished)
-	}
-	past := time.Unix(1, 0) // interrupts a write that is blocked by a full buffer
-	_ = l.client.SetWriteDeadline(past)
-	if l.server != nil {
-		_ = l.server.SetWriteDeadline(past)
-	}
+	defer l.mu.Unlock()
+	return l.vanished[direction]
+}
+
+// vanish puts a direction of the link into a black hole.
+func (l *link) vanish(direction Direction) {
+	l.mu.Lock()
+	l.vanished[direction] = true
 	l.mu.Unlock()
-	for i := range l.writing {
-		l.writing[i].Lock()
-		_ = l.hasVanished() // nothing to do: once we have the lock, the write is over
-		l.writing[i].Unlock()
+	l.queues[direction].clear()
+	select {
+	case <-l.connected: // interrupts a write that is blocked by a full buffer of the system
+		_ = l.ends[1-direction].SetWriteDeadline(time.Unix(1, 0))
+	default:
 	}
 }
 
 func (l *link) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closeLocked()
+	l.closing.Do(func() {
+		close(l.closed)
+		l.ends[ToServer].Close()
+		select {
+		case <-l.connected:
+			l.ends[FromServer].Close()
+		default:
+		}
+	})
 }
 
-// closeUnlessVanished closes the link for a reason seen on one side. In a black hole the other side must not see it.
-func (l *link) closeUnlessVanished() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.hasVanished() {
-		l.closeLocked()
+// queue has what was read and not handed on yet. It has one reader.
+type queue struct {
+	added chan struct{} // holds one: something was added, or the end
+	taken chan struct{} // holds one: something was taken
+
+	mu      sync.Mutex
+	parcels []parcel
+	ended   bool
+}
+
+type queueState int
+
+const (
+	queueHas queueState = iota
+	queueEmpty
+	queueEnded
+)
+
+func (q *queue) add(p parcel) {
+	q.mu.Lock()
+	q.parcels = append(q.parcels, p)
+	q.mu.Unlock()
+	tell(q.added)
+}
+
+func (q *queue) end() {
+	q.mu.Lock()
+	q.ended = true
+	q.mu.Unlock()
+	tell(q.added)
+}
+
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.parcels)
+}
+
+func tell(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
-func (l *link) closeLocked() {
-	l.cancel()
-	l.client.Close()
-	if l.server != nil {
-		l.server.Close()
+func (q *queue) first() (parcel, queueState) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case len(q.parcels) > 0:
+		return q.parcels[0], queueHas
+	case q.ended:
+		return parcel{}, queueEnded
 	}
+	return parcel{}, queueEmpty
+}
+
+// drop removes the first parcel, unless a black hole has taken it meanwhile.
+func (q *queue) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.parcels) > 0 {
+		q.parcels[0] = parcel{}
+		q.parcels = q.parcels[1:]
+	}
+	tell(q.taken)
+}
+
+func (q *queue) clear() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.parcels = nil
+	tell(q.taken)
 }

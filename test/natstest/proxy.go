@@ -6,29 +6,32 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/test/internal/ports"
 )
 
-// Proxy is a TCP proxy in front of a server that can be told to misbehave. It forwards bytes and knows nothing of
-// NATS, so TLS passes too. Its methods may be called by several goroutines at once, and take effect before they
-// return.
+// Proxy stands between clients and a server, and can be told to misbehave. Its methods may be called by several
+// goroutines at once, and take effect before they return.
+//
+// Outside of [Test] it is a TCP proxy, which forwards bytes and knows nothing of NATS, so TLS passes too. In virtual time
+// it reads the operations of the protocol, so single messages may be lost or late (see [Proxy.Tamper]); a connection that
+// could never be answered is refused there instead, and handshakes are not delayed, because nats.go holds a lock over its
+// connecting, and virtual time stands still while others wait for a lock.
 //
 // A client that should stay behind the proxy must not learn another address from the server. The servers of this
 // package tell none. With other servers use the option nats.IgnoreDiscoveredServers.
 type Proxy struct {
 	target string
 	port   int
-	delay  atomic.Int64
+	wire   wire
 
 	mu       sync.Mutex
 	state    proxyState
-	listener net.Listener // nil while refusing
-	links    map[*link]struct{}
-	wg       sync.WaitGroup // the accept loop and the links
+	listener net.Listener // nil while refusing, and in virtual time
+	virtual  bool
+	accepts  sync.WaitGroup
 }
 
 type proxyState int
@@ -36,7 +39,6 @@ type proxyState int
 const (
 	forwarding proxyState = iota
 	refusing
-	blackholed
 	proxyClosed
 )
 
@@ -47,7 +49,13 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: address, links: map[*link]struct{}{}}
+	p := &Proxy{target: address, virtual: isVirtual()}
+	if p.virtual {
+		p.wire.reads = operations
+		p.port = network.port()
+		network.listen(p.port, p.acceptVirtual)
+		return p, nil
+	}
 	if p.port, err = ports.Claim(); err != nil {
 		return nil, err
 	}
@@ -81,7 +89,7 @@ func targetAddress(target string) (string, error) {
 		address = u.Host
 	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return "", fmt.Errorf("proxy target %q is neither host:port nor the URL of one server: %w", target, err)
+		return "", fmt.Errorf("proxy target %s: %w", target, err)
 	}
 	return address, nil
 }
@@ -90,20 +98,12 @@ func targetAddress(target string) (string, error) {
 func (p *Proxy) URL() string { return "nats://" + ports.Address(p.port) }
 
 // Connections returns how many client connections are open now, those in a black hole included.
-func (p *Proxy) Connections() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.links)
-}
+func (p *Proxy) Connections() int { return p.wire.connections() }
 
 // Cut closes every connection, on both sides. It does not change what happens to new ones: normally they are accepted.
-func (p *Proxy) Cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closeLinksLocked(func(*link) bool { return true })
-}
+func (p *Proxy) Cut() { p.wire.cut(everyLink) }
 
-// Refuse closes every connection, and lets the operating system refuse new ones until Resume.
+// Refuse closes every connection, and new ones are refused until Resume, as by a system where nothing listens.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,31 +112,14 @@ func (p *Proxy) Refuse() {
 	}
 	p.state = refusing
 	p.stopListeningLocked()
-	p.closeLinksLocked(func(*link) bool { return true })
+	p.wire.cut(everyLink)
 }
 
-// Blackhole makes every connection half-open until Resume. From now on bytes vanish in both directions, those on their
-// way included, and neither side learns when the other closes. New connections are accepted and never answered. Only
-// timeouts show it: a NATS client notices after MaxPingsOutstanding+1 ping intervals, which is 6 minutes unless set.
-func (p *Proxy) Blackhole() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.state == proxyClosed {
-		return
-	}
-	p.state = blackholed
-	p.mustListenLocked()
-	for l := range p.links {
-		l.vanish()
-	}
-}
-
-// Delay holds back every byte, in both directions, for d: a round trip takes 2d longer. Order and throughput stay. It
-// applies to bytes that arrive after the call, and until the next one; 0, as at the start, is no delay.
-func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
-
-// Resume ends Refuse and Blackhole: new connections work again, and those in the black hole are closed. A delay stays.
-func (p *Proxy) Resume() {
+// Blackhole makes every connection half-open until Resume, in both directions or in those that are named. From now on
+// bytes vanish, those on their way included, and who would get them does not learn when the other side closes. New
+// connections are accepted and never answered. Only timeouts show it: a NATS client notices after
+// MaxPingsOutstanding+1 ping intervals, which is 6 minutes unless set.
+func (p *Proxy) Blackhole(directions ...Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state == proxyClosed {
@@ -144,7 +127,68 @@ func (p *Proxy) Resume() {
 	}
 	p.state = forwarding
 	p.mustListenLocked()
-	p.closeLinksLocked((*link).hasVanished)
+	for _, direction := range orBoth(directions) {
+		p.wire.blackhole(direction)
+	}
+}
+
+// Delay holds back every byte, in both directions or in those that are named, for d: a round trip takes 2d longer. Order
+// and throughput stay. It applies to bytes that arrive after the call, and until the next one; 0, as at the start, is no
+// delay.
+func (p *Proxy) Delay(d time.Duration, directions ...Direction) {
+	for _, direction := range orBoth(directions) {
+		p.wire.setDelay(direction, d)
+	}
+}
+
+// Hold keeps back every byte until Resume, in both directions or in those that are named. Nothing is lost.
+func (p *Proxy) Hold(directions ...Direction) {
+	for _, direction := range orBoth(directions) {
+		p.wire.hold(direction)
+	}
+}
+
+func orBoth(directions []Direction) []Direction {
+	if len(directions) == 0 {
+		return []Direction{ToServer, FromServer}
+	}
+	return directions
+}
+
+// Tamper asks decide what becomes of each message, in both directions, from now on until the next call; nil lets all pass,
+// as at the start. decide is called by several goroutines, but never by two at once for one direction of a connection. It
+// works in virtual time only; elsewhere see the option [Tamper].
+func (p *Proxy) Tamper(decide func(*Message) Fate) {
+	if !p.virtual {
+		panic("natstest: Proxy.Tamper works in virtual time only, see natstest.Test")
+	}
+	if decide != nil {
+		decide = oneAtATime(decide)
+	}
+	p.wire.setTamper(decide)
+}
+
+func oneAtATime(decide func(*Message) Fate) func(*Message) Fate {
+	var mu sync.Mutex
+	return func(m *Message) Fate {
+		mu.Lock()
+		defer mu.Unlock()
+		return decide(m)
+	}
+}
+
+// Resume ends Refuse, Blackhole and Hold: new connections work again, those in a black hole are closed, and what was held
+// goes on. A delay stays, and so does who tampers.
+func (p *Proxy) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == proxyClosed {
+		return
+	}
+	p.state = forwarding
+	p.wire.leaveHoles()
+	p.wire.release()
+	p.mustListenLocked()
 }
 
 // Close closes every connection and returns when all goroutines of the proxy have ended. Closing twice does nothing.
@@ -153,21 +197,33 @@ func (p *Proxy) Close() {
 	closed := p.state == proxyClosed
 	p.state = proxyClosed
 	p.stopListeningLocked()
-	p.closeLinksLocked(func(*link) bool { return true })
 	p.mu.Unlock()
-	p.wg.Wait()
-	if !closed {
-		ports.Release(p.port)
+	p.accepts.Wait()
+	p.wire.cut(everyLink)
+	p.wire.running.Wait()
+	if closed {
+		return
 	}
+	if p.virtual {
+		network.unlisten(p.port)
+		return
+	}
+	ports.Release(p.port)
 }
 
-func (p *Proxy) closeLinksLocked(which func(*link) bool) {
-	for l := range p.links {
-		if which(l) {
-			l.close()
-			delete(p.links, l)
-		}
+func (p *Proxy) acceptVirtual() (net.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != forwarding || p.wire.isSilent() {
+		return nil, fmt.Errorf("dial %s in virtual time: %w", p.URL(), errRefused)
 	}
+	server, err := network.dial(p.target)
+	if err != nil {
+		return nil, err
+	}
+	client, ours := memoryPipe()
+	p.wire.carry(ours, func() (net.Conn, error) { return server, nil })
+	return client, nil
 }
 
 func (p *Proxy) stopListeningLocked() {
@@ -186,7 +242,7 @@ func (p *Proxy) mustListenLocked() {
 }
 
 func (p *Proxy) listenLocked() error {
-	if p.listener != nil {
+	if p.listener != nil || p.virtual {
 		return nil
 	}
 	err := retry(portWait, func() (err error) {
@@ -198,7 +254,7 @@ func (p *Proxy) listenLocked() error {
 		return fmt.Errorf("listen for the proxy's clients: %w", err)
 	}
 	listener := p.listener
-	p.wg.Go(func() { p.accept(listener) })
+	p.accepts.Go(func() { p.accept(listener) })
 	return nil
 }
 
@@ -209,22 +265,11 @@ func (p *Proxy) accept(listener net.Listener) {
 			return // closed by Refuse or Close
 		}
 		p.mu.Lock()
-		if p.listener != listener {
+		if p.listener == listener {
+			p.wire.carry(conn, func() (net.Conn, error) { return net.Dial("tcp", p.target) })
+		} else {
 			conn.Close()
-			p.mu.Unlock()
-			continue
 		}
-		ctx, l := newLink(p.target, &p.delay, conn.(*net.TCPConn))
-		p.links[l] = struct{}{}
-		if p.state == blackholed {
-			l.vanish()
-		}
-		p.wg.Go(func() {
-			l.run(ctx)
-			p.mu.Lock()
-			delete(p.links, l)
-			p.mu.Unlock()
-		})
 		p.mu.Unlock()
 	}
 }

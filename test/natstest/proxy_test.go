@@ -330,7 +330,7 @@ func TestProxyIsSafeForConcurrentUse(t *testing.T) {
 	nc, _ := natstest.Connect(t, p.URL())
 	var wg sync.WaitGroup
 	for _, do := range []func(){
-		p.Cut, p.Refuse, p.Blackhole, p.Resume, func() { p.Delay(time.Microsecond) }, func() { p.Connections() },
+		p.Cut, p.Refuse, func() { p.Blackhole() }, p.Resume, func() { p.Delay(time.Microsecond) }, func() { p.Connections() },
 		func() { _ = nc.Publish("x", make([]byte, 1000)) },
 	} {
 		wg.Go(func() {

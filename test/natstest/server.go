@@ -3,6 +3,7 @@ package natstest
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 	"testing"
@@ -28,6 +29,8 @@ type Server struct {
 	ownsDir  bool
 	cfg      config
 	url      string
+	virtual  bool
+	wire     wire // of the clients in virtual time
 
 	mu     sync.Mutex
 	srv    *server.Server // nil while stopped
@@ -70,8 +73,12 @@ func Start(t testing.TB, opts ...Option) *Server {
 
 // prepare chooses port and store, and starts nothing.
 func prepare(name string, cfg config) (*Server, error) {
-	s := &Server{name: name, port: cfg.port, dir: cfg.storeDir, cfg: cfg}
-	if s.port == 0 {
+	s := &Server{name: name, port: cfg.port, dir: cfg.storeDir, cfg: cfg, virtual: isVirtual()}
+	switch {
+	case s.port != 0:
+	case s.virtual:
+		s.port = network.port()
+	default:
 		port, err := ports.Claim()
 		if err != nil {
 			return nil, err
@@ -131,8 +138,10 @@ func (s *Server) Start() error {
 	if s.log == nil { // the first start: a port that is taken now was never ours
 		wait = 0
 	}
-	if err := retry(wait, func() error { return ports.Probe(s.port) }); err != nil {
-		return fmt.Errorf("start nats-server on %s: %w: %w", s.url, errListen, err)
+	if !s.virtual {
+		if err := retry(wait, func() error { return ports.Probe(s.port) }); err != nil {
+			return fmt.Errorf("start nats-server on %s: %w: %w", s.url, errListen, err)
+		}
 	}
 	return s.startLocked()
 }
@@ -150,7 +159,7 @@ func (s *Server) startLocked() error {
 
 	srv.Start() // returns once everything listens, or failed
 	if fatal := s.log.lastFatal(); fatal != "" || !srv.ReadyForConnections(10*time.Second) {
-		listening := srv.Addr() != nil
+		listening := s.virtual || srv.Addr() != nil
 		s.shutdown(srv)
 		err := fmt.Errorf("start nats-server on %s with its store in %s: %s", s.url, s.dir, fatal)
 		if !listening {
@@ -159,7 +168,17 @@ func (s *Server) startLocked() error {
 		return err
 	}
 	s.srv = srv
+	if s.virtual {
+		network.listen(s.port, func() (net.Conn, error) { return s.accept(srv) })
+	}
 	return nil
+}
+
+// accept connects a client in virtual time.
+func (s *Server) accept(srv *server.Server) (net.Conn, error) {
+	client, ours := memoryPipe()
+	s.wire.carry(ours, srv.InProcessConn)
+	return client, nil
 }
 
 // options returns new options for each start, because nats-server changes those it is given.
@@ -168,6 +187,7 @@ func (s *Server) options() *server.Options {
 		ServerName: s.name,
 		Host:       ports.Host,
 		Port:       s.port,
+		DontListen: s.virtual,
 		NoSigs:     true,
 		// By itself it closes a connection that has not said who it is within two seconds.
 		AuthTimeout: slowest.Seconds(),
@@ -204,9 +224,21 @@ func (s *Server) stopLocked() {
 }
 
 func (s *Server) shutdown(srv *server.Server) {
+	if s.virtual {
+		s.disconnectAll()
+	}
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	s.log.close()
+}
+
+// disconnectAll cuts off the clients before the server stops in virtual time. While it has to tell consumers of its end it
+// sleeps with locks held, and whoever waits for one of them stops the clock.
+func (s *Server) disconnectAll() {
+	network.unlisten(s.port)
+	s.wire.cut(everyLink)
+	s.wire.running.Wait()
+	time.Sleep(time.Nanosecond) // ends when nothing else works any more: the server has noticed
 }
 
 // Restart stops the server and starts it again on the same port and store.

@@ -1,0 +1,115 @@
+package natstest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server/ats"
+	"github.com/nats-io/nats.go"
+
+	"github.com/nagi-runtime/nagi/test/internal/ports"
+)
+
+// Test runs f in virtual time, as [synctest.Test] does, with servers and proxies that work there. In f [Start],
+// [Connect], [StartProxy] and the others are called as ever; connections that f makes by itself need the option [Dialer].
+// Time stands still while anything works, and jumps to the next timer when nothing does, so an hour of waiting costs
+// nothing and an assertion about time can be exact. It begins at midnight of 2000-01-01, UTC.
+//
+// All that f starts has to end with it: what is left is reported with its stack, and the test fails. t.Run and
+// t.Parallel may not be called in f, but around Test.
+//
+// The calls of Test in one process take turns, parallel tests or not. While one runs no connection of nats.go may be in
+// use outside of it, and none that is made outside may be used inside: nats.go keeps timers for all connections of a
+// process together, and one of virtual time ends the process when it is used elsewhere.
+func Test(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	turn.Lock()
+	defer turn.Unlock()
+	ats.Register() // its goroutine belongs to the process, and must not begin in a bubble
+	defer ats.Unregister()
+	forgetTimers()
+	defer forgetTimers()
+	network.reset()
+	synctest.Test(t, f)
+}
+
+// turn is held while time is virtual.
+var turn sync.Mutex
+
+// forgetTimers empties the sync.Pool in which nats.go keeps timers: an item is dropped by the second collection after
+// it was put there.
+func forgetTimers() {
+	runtime.GC()
+	runtime.GC()
+}
+
+// isVirtual reports whether the caller is in virtual time. A bubble's clock begins in the year 2000, and servers do not
+// run in one for twenty years.
+func isVirtual() bool { return time.Now().Year() < 2020 }
+
+// network has all servers and proxies of virtual time, by address: they do not listen.
+var network virtualNetwork
+
+type virtualNetwork struct {
+	mu       sync.Mutex
+	last     int
+	accepted map[string]func() (net.Conn, error)
+}
+
+func (n *virtualNetwork) reset() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last, n.accepted = 0, map[string]func() (net.Conn, error){}
+}
+
+// port returns a port that no other server or proxy of this test has. The system lets nobody but its administrator listen
+// there, so that a connection without the option [Dialer] is refused at once.
+func (n *virtualNetwork) port() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last++
+	return n.last
+}
+
+func (n *virtualNetwork) listen(port int, accept func() (net.Conn, error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.accepted[ports.Address(port)] = accept
+}
+
+func (n *virtualNetwork) unlisten(port int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.accepted, ports.Address(port))
+}
+
+var errRefused = errors.New("connection refused")
+
+func (n *virtualNetwork) dial(address string) (net.Conn, error) {
+	n.mu.Lock()
+	accept := n.accepted[address]
+	n.mu.Unlock()
+	if accept == nil {
+		return nil, fmt.Errorf("dial %s in virtual time: %w", address, errRefused)
+	}
+	return accept()
+}
+
+// Dialer is the option for connections in virtual time that [Connect] does not make: those of nats.Connect, and of code
+// that connects by itself. Outside of [Test] it changes nothing.
+func Dialer() nats.Option { return nats.SetCustomDialer(dialer{}) }
+
+type dialer struct{}
+
+func (dialer) Dial(transport, address string) (net.Conn, error) {
+	if isVirtual() {
+		return network.dial(address)
+	}
+	return net.Dial(transport, address)
+}
