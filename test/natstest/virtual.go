@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -36,7 +38,53 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	forgetTimers()
 	defer forgetTimers()
 	network.reset()
+	defer tellOfStandstill(t.Name())()
 	synctest.Test(t, f)
+}
+
+// patience is after how much real time Test tells what keeps virtual time from moving.
+const patience = time.Minute
+
+// tellOfStandstill writes to standard error, while the test takes longer than it should, which goroutines wait for
+// something that is outside of their bubble: a socket, a process, or a lock whose holder waits for virtual time. It ends
+// no test: go test's -timeout does. The caller calls stop at the end.
+func tellOfStandstill(test string) (stop func()) {
+	ended := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		ticker := time.NewTicker(patience)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				fmt.Fprintf(os.Stderr, "natstest: %s goes on; what it waits for outside of its bubble:\n\n%s\n",
+					test, waitingOutside(allStacks()))
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		telling.Wait()
+	}
+}
+
+func allStacks() string {
+	stacks := make([]byte, 16<<20)
+	return string(stacks[:runtime.Stack(stacks, true)])
+}
+
+// waitingOutside selects the goroutines of a bubble that are not durably blocked.
+func waitingOutside(stacks string) string {
+	var waiting []string
+	for stack := range strings.SplitSeq(stacks, "\n\n") {
+		header, _, _ := strings.Cut(stack, "\n")
+		if strings.Contains(header, "synctest bubble") && !strings.Contains(header, "(durable)") {
+			waiting = append(waiting, stack)
+		}
+	}
+	return strings.Join(waiting, "\n\n")
 }
 
 // turn is held while time is virtual.
