@@ -111,23 +111,25 @@ func alarms() []alarm {
 func TestSoakEachFaultIsToldInTime(t *testing.T) {
 	for _, alarm := range alarms() {
 		t.Run(alarm.name, func(t *testing.T) {
-			a := newAlarmed(t)
-			alarm.strike(a)
-			struck := time.Now()
-			name, reason := a.told(alarm)
-			took := time.Since(struck)
-			t.Logf("told after %v: %s: %v", took.Round(time.Millisecond), name, reason)
-			if took > knownWithin+alarm.watch {
-				t.Errorf("told after %v, want within %v", took, knownWithin+alarm.watch)
-			}
-			problem, ok := errors.AsType[*Problem](reason)
-			if !ok || problem.Since.Before(struck.Add(-knownWithin)) || problem.Since.After(time.Now()) {
-				t.Errorf("since %+v, struck at %v", problem, struck)
-			}
-			alarm.mend(a)
-			eventually(t, "all is well", func() bool {
-				s := a.c.Stats()
-				return len(s.Degraded) == 0 && s.Leading
+			natstest.Test(t, func(t *testing.T) {
+				a := newAlarmed(t)
+				alarm.strike(a)
+				struck := time.Now()
+				name, reason := a.told(alarm)
+				took := time.Since(struck)
+				t.Logf("told after %v: %s: %v", took.Round(time.Millisecond), name, reason)
+				if took > knownWithin+alarm.watch {
+					t.Errorf("told after %v, want within %v", took, knownWithin+alarm.watch)
+				}
+				problem, ok := errors.AsType[*Problem](reason)
+				if !ok || problem.Since.Before(struck.Add(-knownWithin)) || problem.Since.After(time.Now()) {
+					t.Errorf("since %+v, struck at %v", problem, struck)
+				}
+				alarm.mend(a)
+				eventually(t, "all is well", func() bool {
+					s := a.c.Stats()
+					return len(s.Degraded) == 0 && s.Leading
+				})
 			})
 		})
 	}
@@ -180,57 +182,61 @@ func (a *alarmed) told(alarm alarm) (name string, reason error) {
 // whose consumer is on the third one still gets heartbeats, and misses nothing, since no write is accepted. Then it is
 // the lease that cannot be renewed.
 func TestSoakAStreamWithoutALeaderIsToldInTime(t *testing.T) {
-	cluster := natstest.StartCluster(t, 3)
-	_, js := natstest.Connect(t, cluster.URLs())
-	w := &world{t: t, js: js}
-	replicated := func(c *entity.Config) { c.Replicas = 3 }
-	sites := w.client("Site", "sites", onDisk, replicated)
-	c, err := New("sites", sites, (&calls{}).reconciler(nil), slowRenewal)
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventuallyReason(t, sites, "home", entity.ReasonSynced)
-	leader := cluster.StreamLeader("KV_sites")
-	down := []int{(leader + 1) % 3, leader} // the others would elect one, or go on
-	for _, i := range down {
-		cluster.Stop(i)
-	}
-	struck, limit := time.Now(), knownWithin
-	eventually(t, "it is told", func() bool {
-		for name, reason := range c.Stats().Degraded {
-			watch, lease := strings.HasPrefix(name, "primary Site"), strings.HasPrefix(name, "lease")
-			if (watch || lease) && strings.Contains(reason.Error(), "sites") {
-				if !watch {
-					limit += time.Second // its write waits two seconds for an acknowledgement, and begins a bit later
-				}
-				return true
-			}
+	natstest.Test(t, func(t *testing.T) {
+		cluster := natstest.StartCluster(t, 3)
+		_, js := natstest.Connect(t, cluster.URLs())
+		w := &world{t: t, js: js}
+		replicated := func(c *entity.Config) { c.Replicas = 3 }
+		sites := w.client("Site", "sites", onDisk, replicated)
+		c, err := New("sites", sites, (&calls{}).reconciler(nil), slowRenewal)
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventuallyReason(t, sites, "home", entity.ReasonSynced)
+		leader := cluster.StreamLeader("KV_sites")
+		down := []int{(leader + 1) % 3, leader} // the others would elect one, or go on
+		for _, i := range down {
+			cluster.Stop(i)
 		}
-		return false
+		struck, limit := time.Now(), knownWithin
+		eventually(t, "it is told", func() bool {
+			for name, reason := range c.Stats().Degraded {
+				watch, lease := strings.HasPrefix(name, "primary Site"), strings.HasPrefix(name, "lease")
+				if (watch || lease) && strings.Contains(reason.Error(), "sites") {
+					if !watch {
+						limit += time.Second // its write waits two seconds for an acknowledgement, and begins a bit later
+					}
+					return true
+				}
+			}
+			return false
+		})
+		took := time.Since(struck)
+		t.Logf("told after %v: %v", took.Round(time.Millisecond), c.Stats().Degraded)
+		if took > limit {
+			t.Errorf("told after %v, want within %v", took, limit)
+		}
+		for _, i := range down {
+			must(t, cluster.Start(i))
+		}
+		eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 && c.Stats().Leading })
 	})
-	took := time.Since(struck)
-	t.Logf("told after %v: %v", took.Round(time.Millisecond), c.Stats().Degraded)
-	if took > limit {
-		t.Errorf("told after %v, want within %v", took, limit)
-	}
-	for _, i := range down {
-		must(t, cluster.Start(i))
-	}
-	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 && c.Stats().Leading })
 }
 
 // TestSoakAnAPIThatIsAwayIsToldInTime, once a reconcile has found that out.
 func TestSoakAnAPIThatIsAwayIsToldInTime(t *testing.T) {
-	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
-	w.run(w.c)
-	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-	w.cloud.GoAway(false)
-	w.manySites(1)
-	struck := time.Now()
-	eventually(t, "it is told", func() bool { return w.c.Stats().Degraded["OwnsExternal Disk"] != nil })
-	if took := time.Since(struck); took > knownWithin {
-		t.Errorf("told after %v, want within %v", took, knownWithin)
-	}
-	w.cloud.ComeBack()
-	eventually(t, "all is well", func() bool { return len(w.c.Stats().Degraded) == 0 })
+	natstest.Test(t, func(t *testing.T) {
+		w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
+		w.run(w.c)
+		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		w.cloud.GoAway(false)
+		w.manySites(1)
+		struck := time.Now()
+		eventually(t, "it is told", func() bool { return w.c.Stats().Degraded["OwnsExternal Disk"] != nil })
+		if took := time.Since(struck); took > knownWithin {
+			t.Errorf("told after %v, want within %v", took, knownWithin)
+		}
+		w.cloud.ComeBack()
+		eventually(t, "all is well", func() bool { return len(w.c.Stats().Degraded) == 0 })
+	})
 }

@@ -18,34 +18,35 @@ func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
 		"without limit": WithGracePeriod(-1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			proxy := natstest.StartProxy(t, w.server.URL())
-			_, w.js = natstest.Connect(t, proxy.URL())
-			sites := w.sites()
-			w.make(sites, 300)
-			entered, leave := make(chan string, 300), make(chan struct{})
-			c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-				entered <- req.Key
-				<-leave
-				return Result{}, nil
-			}), WithResyncInterval(0), opt)
-			must(t, err)
-			r := w.run(c)
-			receive(t, "a reconcile", entered)
-			proxy.Refuse()
-			close(leave)
-			eventually(t, "many are under way", func() bool {
-				return c.engine.Inside().Queue.Counts().InProgress > 100
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				proxy := natstest.StartProxy(t, w.server.URL())
+				_, w.js = natstest.Connect(t, proxy.URL())
+				sites := w.sites()
+				w.make(sites, 300)
+				entered, leave := make(chan string, 300), make(chan struct{})
+				c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+					entered <- req.Key
+					<-leave
+					return Result{}, nil
+				}), WithResyncInterval(0), opt)
+				must(t, err)
+				r := w.run(c)
+				receive(t, "a reconcile", entered)
+				proxy.Refuse()
+				close(leave)
+				eventually(t, "many are under way", func() bool {
+					return c.engine.Inside().Queue.Counts().InProgress > 100
+				})
+				r.stop()
+				select {
+				case <-r.done:
+				case <-time.After(25 * time.Second): // in series the writes would take five seconds each
+					t.Errorf("Run has not returned, %d keys are in progress", c.engine.Inside().Queue.Counts().InProgress)
+				}
+				proxy.Resume()
+				r.halt()
 			})
-			r.stop()
-			select {
-			case <-r.done:
-			case <-time.After(25 * time.Second): // in series the writes would take five seconds each
-				t.Errorf("Run has not returned, %d keys are in progress", c.engine.Inside().Queue.Counts().InProgress)
-			}
-			proxy.Resume()
-			r.halt()
 		})
 	}
 }
@@ -53,12 +54,15 @@ func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
 // TestKeysWhoseRecordsAreNotAcknowledgedHoldUpNoOthers, although each such write takes until it is given up. In series
 // one revision of another key would take over a minute, for which the test has no patience.
 func TestKeysWhoseRecordsAreNotAcknowledgedHoldUpNoOthers(t *testing.T) {
-	t.Parallel()
-	goesOnBesideUnacknowledged(t, 10*patience)
+	natstest.Test(t, func(t *testing.T) {
+		goesOnBesideUnacknowledged(t, 10*patience)
+	})
 }
 
 func TestSoakKeysWhoseRecordsAreNotAcknowledgedDelayNoOthers(t *testing.T) {
-	goesOnBesideUnacknowledged(t, 10*time.Second)
+	natstest.Test(t, func(t *testing.T) {
+		goesOnBesideUnacknowledged(t, 10*time.Second)
+	})
 }
 
 // goesOnBesideUnacknowledged reconciles five revisions of a key, which may take that long.

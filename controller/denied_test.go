@@ -99,22 +99,23 @@ func deniedAtTheStart(t *testing.T, most time.Duration) {
 		"$JS.API.CONSUMER.CREATE.KV_pages.>", "_INBOX.>",
 	} {
 		t.Run(subject, func(t *testing.T) {
-			t.Parallel() // it waits
-			w, _ := deniable(t)
-			sites, pages := w.sites(), w.pages()
-			must(t, sites.Create(t.Context(), newSite("home", "one")))
-			must(t, w.server.Reload(denying(subject)))
-			var seen calls
-			c, err := New("sites", sites, seen.reconciler(nil), Owns(pages))
-			must(t, err)
-			w.run(c)
-			names(t, c, subject, most)
-			if n := seen.count("home"); n > 0 {
-				t.Errorf("reconciled %d times", n)
-			}
-			must(t, w.server.Reload(denying()))
-			eventually(t, "it starts", func() bool { return seen.count("home") > 0 })
-			eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+			natstest.Test(t, func(t *testing.T) {
+				w, _ := deniable(t)
+				sites, pages := w.sites(), w.pages()
+				must(t, sites.Create(t.Context(), newSite("home", "one")))
+				must(t, w.server.Reload(denying(subject)))
+				var seen calls
+				c, err := New("sites", sites, seen.reconciler(nil), Owns(pages))
+				must(t, err)
+				w.run(c)
+				names(t, c, subject, most)
+				if n := seen.count("home"); n > 0 {
+					t.Errorf("reconciled %d times", n)
+				}
+				must(t, w.server.Reload(denying()))
+				eventually(t, "it starts", func() bool { return seen.count("home") > 0 })
+				eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+			})
 		})
 	}
 }
@@ -145,22 +146,23 @@ func deniedAtRunTime(t *testing.T, most time.Duration) {
 		"_INBOX.>":                                    nothing,
 	} {
 		t.Run(subject, func(t *testing.T) {
-			t.Parallel() // it waits
-			w, admin := deniable(t)
-			var seen calls
-			c, sites, _ := w.runningSites(&seen, WithLeaseTiming(LeaseTiming{
-				Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: leaseRenewal,
-			}))
-			eventually(t, "it watches", func() bool {
-				return sites.Informer().Status().Resumes > 0 && sites.Records().Informer().Status().Resumes > 0
+			natstest.Test(t, func(t *testing.T) {
+				w, admin := deniable(t)
+				var seen calls
+				c, sites, _ := w.runningSites(&seen, WithLeaseTiming(LeaseTiming{
+					Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: leaseRenewal,
+				}))
+				eventually(t, "it watches", func() bool {
+					return sites.Informer().Status().Resumes > 0 && sites.Records().Informer().Status().Resumes > 0
+				})
+				must(t, w.server.Reload(denying(subject)))
+				provoke(admin, admin.sites())
+				names(t, c, subject, most)
+				must(t, w.server.Reload(denying()))
+				eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+				must(t, admin.sites().Create(t.Context(), newSite("more", "one")))
+				eventually(t, "it goes on", func() bool { return seen.count("more") > 0 })
 			})
-			must(t, w.server.Reload(denying(subject)))
-			provoke(admin, admin.sites())
-			names(t, c, subject, most)
-			must(t, w.server.Reload(denying()))
-			eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
-			must(t, admin.sites().Create(t.Context(), newSite("more", "one")))
-			eventually(t, "it goes on", func() bool { return seen.count("more") > 0 })
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -488,33 +489,34 @@ func (k *modelKey) checkRunning(a *answered) {
 // TestExplainIsRightWhileEverythingMoves: sixteen keys are driven through all that may become of a key, and asked about
 // all the time. What is said is compared with what then happens.
 func TestExplainIsRightWhileEverythingMoves(t *testing.T) {
-	t.Parallel()
-	seed := rand.Uint64()
-	if s := os.Getenv("NAGI_MODEL_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		must(t, err)
-		seed = n
-	}
-	t.Logf("NAGI_MODEL_SEED=%d", seed)
-	m := newModel(t, seed)
-	m.run(m.c)
-	eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
-	done := make(chan struct{})
-	var asking, driving sync.WaitGroup
-	asking.Go(func() { m.watch(done) })
-	for _, k := range m.keys {
-		asking.Go(func() { k.askOn(done) })
-		driving.Go(func() { k.drive(8 * soak()) })
-	}
-	driving.Wait()
-	close(done)
-	asking.Wait()
-	if !t.Failed() {
-		m.brakes()
-	}
-	for _, k := range m.keys {
-		k.checkWhatHappened()
-	}
+	natstest.Test(t, func(t *testing.T) {
+		seed := rand.Uint64()
+		if s := os.Getenv("NAGI_MODEL_SEED"); s != "" {
+			n, err := strconv.ParseUint(s, 10, 64)
+			must(t, err)
+			seed = n
+		}
+		t.Logf("NAGI_MODEL_SEED=%d", seed)
+		m := newModel(t, seed)
+		m.run(m.c)
+		eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
+		done := make(chan struct{})
+		var asking, driving sync.WaitGroup
+		asking.Go(func() { m.watch(done) })
+		for _, k := range m.keys {
+			asking.Go(func() { k.askOn(done) })
+			driving.Go(func() { k.drive(8 * soak()) })
+		}
+		driving.Wait()
+		close(done)
+		asking.Wait()
+		if !t.Failed() {
+			m.brakes()
+		}
+		for _, k := range m.keys {
+			k.checkWhatHappened()
+		}
+	})
 }
 
 // drive takes the key through so many steps.
