@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -52,66 +53,72 @@ func (i *inside) do(f func(context.Context) error) error {
 
 // TestWhatExistsIsTakenOnlyWhereAnOptionSaysSo, inside and outside of a reconcile: the table of who may write what.
 func TestWhatExistsIsTakenOnlyWhereAnOptionSaysSo(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	in := w.inside(sites, Owns(pages))
-	must(t, in.do(func(context.Context) error { return nil }))
-	instance := in.c.Instance()
-	for n, c := range taking.Cases() {
-		for _, where := range []string{"inside", "outside, named before", "outside, named by mutate"} {
-			t.Run(c.Name+", "+where, func(t *testing.T) {
-				natstest.Test(t, func(t *testing.T) {
-					name := strings.ReplaceAll(where, ", ", "-") + string(rune('a'+n%26)) + string(rune('a'+n/26))
-					name = strings.ReplaceAll(name, " ", "-")
-					var theirs map[string]any
-					if !c.Absent {
-						p := newPage(name, "theirs")
-						c.Mark(p, instance)
-						w.put("pages", name, withUnknown(t, p))
-						theirs = w.raw("pages", name)
-					}
-					write := func(ctx context.Context) error {
-						obj := named(name)
-						if where == "outside, named before" {
-							in.c.SetOwner(obj, taking.Key)
-						}
-						_, err := CreateOrUpdateWith(ctx, pages, obj, func(p *page) error {
-							if where == "outside, named by mutate" {
-								in.c.SetOwner(p, taking.Key)
-							}
-							p.Spec.Title = "mine"
-							return nil
-						}, writeOptions(c.Option)...)
-						return err
-					}
-					var err error
-					if where == "inside" {
-						err = in.do(write)
-					} else {
-						err = write(t.Context())
-					}
-					if got := taking.OutcomeOf(err); got != c.Want {
-						t.Fatalf("%s, want %s: %v", got, c.Want, err)
-					}
-					if now := w.raw("pages", name); c.Want != taking.Written && !reflect.DeepEqual(now, theirs) {
-						t.Errorf("it is refused, and is now %v", now)
-					}
-					p, err := pages.Get(t.Context(), name)
-					if c.Want != taking.Written {
-						return
-					}
-					must(t, err)
-					if p.Spec.Title != "mine" || !entity.IsOwnedBy(p, taking.Kind, taking.Key) ||
-						entity.InstanceOf(p) != instance {
-						t.Errorf("it is %+v of %v", p.Spec, p.Annotations)
-					}
-					if !c.Absent && p.Spec.Pages != 7 {
-						t.Errorf("what mutate left is %+v", p.Spec)
-					}
-				})
-			})
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		in := w.inside(sites, Owns(pages))
+		must(t, in.do(func(context.Context) error { return nil }))
+		for n, c := range taking.Cases() {
+			for _, where := range []string{"inside", "outside, named before", "outside, named by mutate"} {
+				name := strings.ReplaceAll(where, ", ", "-") + string(rune('a'+n%26)) + string(rune('a'+n/26))
+				if err := in.takes(w, pages, strings.ReplaceAll(name, " ", "-"), c, where); err != nil {
+					t.Errorf("%s, %s: %v", c.Name, where, err)
+				}
+			}
 		}
+	})
+}
+
+// takes plays one case with a page of a name, and returns what is not as it should be.
+func (i *inside) takes(w *world, pages *entity.Client[*page], name string, c taking.Case, where string) error {
+	i.t.Helper()
+	instance := i.c.Instance()
+	var theirs map[string]any
+	if !c.Absent {
+		p := newPage(name, "theirs")
+		c.Mark(p, instance)
+		w.put("pages", name, withUnknown(i.t, p))
+		theirs = w.raw("pages", name)
 	}
+	write := func(ctx context.Context) error {
+		obj := named(name)
+		if where == "outside, named before" {
+			i.c.SetOwner(obj, taking.Key)
+		}
+		_, err := CreateOrUpdateWith(ctx, pages, obj, func(p *page) error {
+			if where == "outside, named by mutate" {
+				i.c.SetOwner(p, taking.Key)
+			}
+			p.Spec.Title = "mine"
+			return nil
+		}, writeOptions(c.Option)...)
+		return err
+	}
+	var err error
+	if where == "inside" {
+		err = i.do(write)
+	} else {
+		err = write(i.t.Context())
+	}
+	if got := taking.OutcomeOf(err); got != c.Want {
+		return fmt.Errorf("%s, want %s: %w", got, c.Want, err)
+	}
+	if c.Want != taking.Written {
+		if now := w.raw("pages", name); !reflect.DeepEqual(now, theirs) {
+			return fmt.Errorf("it is refused, and is now %v", now)
+		}
+		return nil
+	}
+	p, err := pages.Get(i.t.Context(), name)
+	switch {
+	case err != nil:
+		return err
+	case p.Spec.Title != "mine" || !entity.IsOwnedBy(p, taking.Kind, taking.Key) || entity.InstanceOf(p) != instance:
+		return fmt.Errorf("it is %+v of %v", p.Spec, p.Annotations)
+	case !c.Absent && p.Spec.Pages != 7:
+		return fmt.Errorf("what mutate left is %+v", p.Spec)
+	}
+	return nil
 }
 
 func writeOptions(option taking.Option) []WriteOption {

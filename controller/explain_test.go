@@ -51,9 +51,6 @@ func plain(e Explanation) Explanation {
 			*at = sometime
 		}
 	}
-	if e.Took > 0 {
-		e.Took = 1
-	}
 	if e.Leader != "" {
 		e.Leader = "known"
 	}
@@ -87,9 +84,20 @@ func cachedRevision(c *Controller[*site], key string) uint64 {
 	return c.engine.Inside().Primary.View(key).Revision
 }
 
+// effort is how long a reconcile takes that has to be seen to take time.
+const effort = 3 * time.Millisecond
+
+// laborious reconciles as f does, with some effort.
+func laborious(f ReconcilerFunc) ReconcilerFunc {
+	return func(ctx context.Context, req Request) (Result, error) {
+		time.Sleep(effort)
+		return f(ctx, req)
+	}
+}
+
 // scripted is a reconciler that does what the title of the document says.
 func scripted(sites *entity.Client[*site], g *gate) ReconcilerFunc {
-	return func(ctx context.Context, req Request) (Result, error) {
+	return laborious(func(ctx context.Context, req Request) (Result, error) {
 		s, err := sites.Lister().Get(req.Key)
 		if err != nil {
 			return Result{}, err
@@ -105,7 +113,7 @@ func scripted(sites *entity.Client[*site], g *gate) ReconcilerFunc {
 			return g.Reconcile(ctx, req)
 		}
 		return Result{}, nil
-	}
+	})
 }
 
 // TestExplainSaysWhatAKeyDoes, with all that there is to say, in the states that need no other system.
@@ -135,7 +143,7 @@ func TestExplainSaysWhatAKeyDoes(t *testing.T) {
 		n := create("calm", "one")
 		wantExplained(t, explained(t, c, "calm", StateCalm), true, Explanation{
 			Key: "calm", State: StateCalm, Since: sometime, Revision: n, Leading: true, Leader: "known",
-			Recorded: entity.ReasonSynced, ReconciledRevision: n, ReconciledAt: sometime, Took: 1,
+			Recorded: entity.ReasonSynced, ReconciledRevision: n, ReconciledAt: sometime, Took: effort,
 			Says: fmt.Sprintf("It is as it should be: nothing is due; revision %d is reconciled.", n)})
 
 		n = create("fails", "fails")
@@ -160,7 +168,7 @@ func TestExplainSaysWhatAKeyDoes(t *testing.T) {
 		wantExplained(t, explained(t, c, "requeue", StateRequeue), true, Explanation{
 			Key: "requeue", State: StateRequeue, Since: sometime, Revision: n, Reasons: "Requeue", DueAt: sometime,
 			UserDueAt: sometime, Leading: true, Leader: "known", Recorded: entity.ReasonSynced, ReconciledRevision: n,
-			ReconciledAt: sometime, Took: 1,
+			ReconciledAt: sometime, Took: effort,
 			Says: "Its last reconcile asked to be called again at T. Somebody asked for it at T, too."})
 
 		n = create("delayed", "one")
@@ -168,7 +176,7 @@ func TestExplainSaysWhatAKeyDoes(t *testing.T) {
 		c.EnqueueAfter("delayed", OperationManual, time.Hour)
 		wantExplained(t, c.Explain("delayed"), true, Explanation{
 			Key: "delayed", State: StateDelayed, Since: sometime, Revision: n, UserDueAt: sometime, Leading: true,
-			Leader: "known", Recorded: entity.ReasonSynced, ReconciledRevision: n, ReconciledAt: sometime, Took: 1,
+			Leader: "known", Recorded: entity.ReasonSynced, ReconciledRevision: n, ReconciledAt: sometime, Took: effort,
 			Says: "Somebody asked for it with EnqueueAfter: it is due at T."})
 
 		s := newSite("suspended", "one")
@@ -214,7 +222,7 @@ func TestExplainSaysWhatAKeyDoes(t *testing.T) {
 		wantExplained(t, c.Explain("calm"), false, Explanation{
 			Key: "calm", State: StateReady, Since: sometime, Revision: n, Priority: "live", Reasons: "Manual",
 			ReadySince: sometime, Leading: true, Leader: "known", Recorded: entity.ReasonSynced, ReconciledRevision: n,
-			ReconciledAt: sometime, Took: 1, Says: "It waits for a worker since T (priority live), because of Manual."})
+			ReconciledAt: sometime, Took: effort, Says: "It waits for a worker since T (priority live), because of Manual."})
 
 		var parked []string
 		for e := range c.Keys(StateParked, StateRetry) {
@@ -274,7 +282,7 @@ func TestExplainSaysThatNothingIsDueOfWhatAPredicateHeldBack(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		sites := w.sites()
-		c, err := New("sites", sites, new(calls).reconciler(nil), WithPrimary(WithPredicate(
+		c, err := New("sites", sites, laborious(new(calls).reconciler(nil).Reconcile), WithPrimary(WithPredicate(
 			ObjectPredicate(func(obj metav1.Object) bool { return obj.(*site).Spec.Title != "quietly" }))))
 		must(t, err)
 		w.run(c)
@@ -284,7 +292,7 @@ func TestExplainSaysThatNothingIsDueOfWhatAPredicateHeldBack(t *testing.T) {
 		e := explained(t, c, "home", StateUnreconciled)
 		wantExplained(t, e, false, Explanation{
 			Key: "home", State: StateUnreconciled, Revision: before + 1, Leading: true, Leader: "known",
-			Recorded: entity.ReasonSynced, ReconciledRevision: before, ReconciledAt: sometime, Took: 1,
+			Recorded: entity.ReasonSynced, ReconciledRevision: before, ReconciledAt: sometime, Took: effort,
 			Says: fmt.Sprintf("Revision %d was not reconciled, and nothing is due: its event is on the way, or a "+
 				"predicate held it back.", before+1)})
 	})
@@ -329,16 +337,21 @@ func TestExplainTellsNothingOfWhoHasTheName(t *testing.T) {
 // TestExplainSaysThatAKeyWaitsForItsOwnWrites, which a cache that is cut off does not show.
 func TestExplainSaysThatAKeyWaitsForItsOwnWrites(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		w, relay := newWorld(t).behindRelay()
+		w := newWorld(t)
+		proxy := natstest.StartProxy(t, w.server.URL())
+		_, w.js = natstest.Connect(t, proxy.URL())
 		sites, pages := w.sites(), w.pages()
 		var seen calls
-		c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+		c, err := New("sites", sites, seen.reconciler(laborious(func(ctx context.Context, req Request) (Result, error) {
 			if seen.count(req.Key) > 1 {
 				return Result{}, nil
 			}
-			relay.mute("pages")
+			proxy.Tamper(func(m *natstest.Message) (fate natstest.Fate) {
+				fate.Lost = m.Direction == natstest.FromServer && strings.HasPrefix(m.Subject, "$KV.pages.")
+				return fate
+			})
 			return Result{RequeueAfter: 1}, pages.Create(ctx, newPage("p", ""))
-		}), Watches(pages, func(context.Context, *page) ([]string, error) { return nil, nil }))
+		})), Watches(pages, func(context.Context, *page) ([]string, error) { return nil, nil }))
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
@@ -346,7 +359,7 @@ func TestExplainSaysThatAKeyWaitsForItsOwnWrites(t *testing.T) {
 		wantExplained(t, e, true, Explanation{
 			Key: "home", State: StateOwnWrites, Since: sometime, Revision: e.Revision, Reasons: "Requeue", DueAt: sometime,
 			AwaitsWrites: true, Leading: true, Leader: "known", Recorded: entity.ReasonSynced,
-			ReconciledRevision: e.Revision, ReconciledAt: sometime, Took: 1,
+			ReconciledRevision: e.Revision, ReconciledAt: sometime, Took: effort,
 			Says: "It waits since T until the caches show what its last reconcile wrote."})
 		explained(t, c, "home", StateCalm)
 	})
@@ -409,7 +422,7 @@ func TestExplainSaysWhatIsStillThereOfATeardown(t *testing.T) {
 		var wait atomic.Bool
 		wait.Store(true)
 		reconcile := pagesOf(sites, pages)
-		c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+		c, err := New("sites", sites, laborious(func(ctx context.Context, req Request) (Result, error) {
 			if req.Operations.Has(OperationDelete) && wait.Load() {
 				return Result{RequeueAfter: time.Hour}, nil
 			}
@@ -428,7 +441,7 @@ func TestExplainSaysWhatIsStillThereOfATeardown(t *testing.T) {
 		wantExplained(t, e, true, Explanation{
 			Key: "home", State: StateDeleting, Since: sometime, Reasons: "Delete|Requeue", DueAt: sometime, Deleting: true,
 			StillThere: e.StillThere, StillThereAll: 1, Leading: true, Leader: "known", Recorded: entity.ReasonSynced,
-			ReconciledRevision: n, ReconciledAt: sometime, Took: 1,
+			ReconciledRevision: n, ReconciledAt: sometime, Took: effort,
 			Says: "Its document is gone, and its teardown goes on; of what it owned 1 are still there, such as " +
 				e.StillThere[0] + "."})
 		wait.Store(false)
@@ -461,7 +474,7 @@ func TestExplainSaysWhatTheBrakeHolds(t *testing.T) {
 		e.StillThere = nil // its page
 		wantExplained(t, e, true, Explanation{
 			Key: key, State: StateHeld, Since: sometime, Held: true, Deleting: true, StillThereAll: 1, Leading: true,
-			Leader: "known", Recorded: entity.ReasonSynced, ReconciledRevision: n, ReconciledAt: sometime, Took: 1,
+			Leader: "known", Recorded: entity.ReasonSynced, ReconciledRevision: n, ReconciledAt: sometime,
 			Says: "Its delete was not seen, and the brake holds it until a release, or until the document is back. " +
 				e.Says[strings.Index(e.Says, "Its document is gone"):]})
 		held := 0

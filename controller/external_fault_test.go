@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
@@ -67,7 +68,7 @@ func TestAnAPIThatReturnsUnderTrafficStaysOpenToAll(t *testing.T) {
 				case <-stop:
 					last = n - 1
 					return
-				default:
+				case <-time.After(10 * time.Millisecond):
 				}
 				for i := range 8 {
 					if w.sites.Patch(t.Context(), fmt.Sprintf("s%d", i),
