@@ -62,8 +62,9 @@ func alarms() []alarm {
 		},
 		{
 			// Nothing that asks the leader is answered. A watch whose consumer has one still gets heartbeats, and misses
-			// nothing, since no write is accepted.
+			// nothing, since no write is accepted. A comparison waits two seconds for its answer, and begins a bit later.
 			name: "the streams have no leader", entry: "primary Site", words: []string{"sites", "no leader"},
+			watch: time.Second,
 			strike: func(a *alarmed) {
 				pulls := natstest.To("$JS.API.CONSUMER.MSG.NEXT.>")
 				a.loses(func(m *natstest.Message) bool {
