@@ -299,8 +299,7 @@ func TestAKeyNeverReconciledOwesNothing(t *testing.T) {
 		eventuallyReason(t, sites, "home", entity.ReasonSuspended)
 		must(t, sites.Delete(ctx, "home"))
 		eventually(t, "its record goes with it", noRecord(t, sites, "home"))
-		must(t, sites.Create(ctx, newSite("after", "one")))
-		eventually(t, "others are reconciled", func() bool { return seen.count("after") > 0 })
+		time.Sleep(time.Minute)
 		if n := seen.count("home"); n != 0 {
 			t.Errorf("reconciled %d times: %v", n, seen.of("home"))
 		}
@@ -314,9 +313,6 @@ func TestAPrimarysOwnStatusDoesNotWakeIt(t *testing.T) {
 		ctx := t.Context()
 		var seen calls
 		c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
-			if req.Key != "home" {
-				return Result{}, nil
-			}
 			s, err := sites.Lister().Get(req.Key)
 			if err != nil {
 				return Result{}, err
@@ -337,10 +333,7 @@ func TestAPrimarysOwnStatusDoesNotWakeIt(t *testing.T) {
 			s, err := sites.Lister().Get("home")
 			return err == nil && s.Status.Note == "by hand"
 		})
-		for _, key := range []string{"a", "b", "c"} {
-			must(t, sites.Create(ctx, newSite(key, "one")))
-			eventually(t, "others go on", func() bool { return seen.count(key) > 0 })
-		}
+		time.Sleep(time.Minute)
 		if n := seen.count("home"); n != 1 {
 			t.Errorf("reconciled %d times, want once: %v", n, seen.of("home"))
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
@@ -46,7 +45,7 @@ func (r *results) attempts() []int {
 	return numbers
 }
 
-func TestDelayedKeysAreNeverEarly(t *testing.T) {
+func TestDelayedKeysAreNeitherEarlyNorLate(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		const delay = 50 * time.Millisecond
@@ -74,96 +73,11 @@ func TestDelayedKeysAreNeverEarly(t *testing.T) {
 			if !next.ops.Has(op) {
 				t.Fatalf("reconciled for %v, want %v", next.ops, op)
 			}
-			if waited := next.at.Sub(before); waited < delay {
-				t.Errorf("the run with %v came after %v, %v too early", op, waited, delay-waited)
+			if waited := next.at.Sub(before); waited != delay {
+				t.Errorf("the run with %v came after %v, want %v", op, waited, delay)
 			}
 			before = next.at
 		}
-	})
-}
-
-func TestControllerTakesTheShorterOfTwoDelays(t *testing.T) {
-	for _, test := range []struct {
-		name          string
-		first, second time.Duration
-	}{
-		{"the second is shorter", time.Hour, 20 * time.Millisecond},
-		{"the first is shorter", time.Second, time.Hour},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				var seen calls
-				c, err := New("sites", w.sites(), seen.reconciler(nil), WithoutTeardown())
-				must(t, err)
-				w.run(c)
-				c.EnqueueAfter("home", OperationManual, test.first)
-				c.EnqueueAfter("home", OperationExternal, test.second)
-				eventually(t, "the key runs after the shorter delay", func() bool { return seen.count("home") == 1 })
-				idle(t, c) // which the longer one would prevent
-				if got := seen.of("home"); len(got) != 1 || got[0] != operation.Of(OperationManual, OperationExternal) {
-					t.Errorf("reconciled for %v, want once for both reasons", got)
-				}
-			})
-		})
-	}
-}
-
-func TestEventOvertakesRetryAndRequeueWhichThenMakeNoSecondRun(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		opts []Option
-		r    ReconcilerFunc
-	}{
-		{"retry", []Option{WithBackoff(time.Hour, time.Hour)}, func(context.Context, Request) (Result, error) {
-			return Result{}, errUnwell
-		}},
-		{"requeue", nil, func(context.Context, Request) (Result, error) {
-			return Result{RequeueAfter: time.Hour}, nil
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				sites := w.sites()
-				var seen calls
-				c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
-					if s, err := sites.Lister().Get(req.Key); err != nil || s.Spec.Pages == 1 {
-						return Result{}, err
-					}
-					return test.r(ctx, req)
-				}), test.opts...)
-				must(t, err)
-				w.run(c)
-				must(t, sites.Create(t.Context(), newSite("home", "one")))
-				delayed(t, c, 1)
-				must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
-				eventually(t, "the event makes it run", func() bool { return seen.count("home") == 2 })
-				idle(t, c) // which a delay that is left would prevent
-				if got := seen.of("home"); got[1] != operation.Of(OperationPut) {
-					t.Errorf("reconciled for %v, want Put: the delay did not come to pass", got[1])
-				}
-			})
-		})
-	}
-}
-
-func TestEventDoesNotOvertakeTheUsersDelay(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		var seen calls
-		c, err := New("sites", sites, seen.reconciler(nil))
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "the first run", func() bool { return seen.count("home") == 1 })
-		idle(t, c)
-		c.EnqueueAfter("home", OperationManual, time.Second)
-		must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
-		eventually(t, "the event makes it run", func() bool { return seen.with("home", OperationPut) == 2 })
-		eventually(t, "so does the delay", func() bool { return seen.with("home", OperationManual) == 1 })
-		idle(t, c)
 	})
 }
 
@@ -246,7 +160,7 @@ func TestRetriesBackOffExponentiallyUpToTheMaximum(t *testing.T) {
 		w := newWorld(t)
 		const shortest, longest = 10 * time.Millisecond, 80 * time.Millisecond
 		ran := make(chan time.Time, 10)
-		promised := make(chan time.Duration, 10)
+		promised := make(chan time.Time, 10)
 		c, err := New("sites", w.sites(), ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
 			ran <- time.Now()
 			if len(ran) > 6 {
@@ -256,7 +170,7 @@ func TestRetriesBackOffExponentiallyUpToTheMaximum(t *testing.T) {
 		}), WithoutTeardown(), WithBackoff(shortest, longest),
 			WithOnResult(func(r ReconcileResult) {
 				if r.Err != nil {
-					promised <- time.Until(r.NextDue)
+					promised <- r.NextDue
 				}
 			}))
 		must(t, err)
@@ -268,11 +182,9 @@ func TestRetriesBackOffExponentiallyUpToTheMaximum(t *testing.T) {
 		for n := 1; n <= 6; n++ {
 			ceiling = min(2*ceiling, longest)
 			at, due := <-ran, <-promised
-			if waited := at.Sub(before); waited < ceiling/2 {
-				t.Errorf("attempt %d came %v after the one before, want at least %v", n+1, waited, ceiling/2)
-			}
-			if due > ceiling {
-				t.Errorf("after attempt %d the next was due after %v, want at most %v", n, due, ceiling)
+			if waited := at.Sub(before); waited < ceiling/2 || waited > ceiling || !at.Equal(due) {
+				t.Errorf("attempt %d came %v after the one before, want %v to %v; it was due at %v, and came at %v", n+1,
+					waited, ceiling/2, ceiling, due, at)
 			}
 			before = at
 		}
