@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -152,7 +153,7 @@ func TestAnEntityThatIsHandedOverIsTaken(t *testing.T) {
 		sites, pages := w.sites(), w.pages()
 		w.put("pages", "home", `{"spec":{"title":"theirs"}}`)
 		outcome := make(chan error, 1000)
-		c, err := New("sites", sites, homePage(pages, outcome), Owns(pages), WithBackoff(patience, patience))
+		c, err := New("sites", sites, homePage(pages, outcome), Owns(pages), WithBackoff(time.Hour, time.Hour))
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))

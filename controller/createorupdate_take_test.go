@@ -268,7 +268,7 @@ func TestAPrimaryWakesWhenTheNameIsFree(t *testing.T) {
 					outcome := make(chan error, 1000)
 					c, err := New("sites", sites, homePage(pages, outcome), Watches(pages,
 						func(context.Context, *page) ([]string, error) { return nil, nil }),
-						WithBackoff(10*patience, 10*patience))
+						WithBackoff(time.Hour, time.Hour))
 					must(t, err)
 					w.run(c)
 					must(t, sites.Create(t.Context(), newSite("home", "")))
@@ -294,7 +294,7 @@ func TestAPrimaryLooksOnceMoreWhenItBeginsToWait(t *testing.T) {
 		leaving := leavingClient{pages, make(chan struct{}, 1)}
 		leaving.reads <- struct{}{}
 		outcome := make(chan error, 1000)
-		c, err := New("sites", sites, homePage(leaving, outcome), Owns(pages), WithBackoff(patience, patience))
+		c, err := New("sites", sites, homePage(leaving, outcome), Owns(pages), WithBackoff(time.Hour, time.Hour))
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))

@@ -392,7 +392,7 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListTells(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		config := withInterval(notInATest)
-		config.Timeout, config.Settle = 300*time.Millisecond, 2*time.Second // it shows within them on a busy machine, too
+		config.Timeout, config.Settle = 300*time.Millisecond, 2*time.Second
 		w := newCloudWorld(t, config, func(w *cloudWorld) ReconcilerFunc {
 			reconcile := disksOf(w.sites, w.driver, quickly...)
 			return func(ctx context.Context, req Request) (Result, error) {

@@ -130,9 +130,9 @@ func TestTeardownEndsWhereTheListsOfSeveralClientsTakeDifferentTimes(t *testing.
 	})
 }
 
-// TestSoakTeardownEndsUnderALowRate: neither the reconcile of the delete nor what was deleted already may take the
+// TestTeardownEndsUnderALowRate: neither the reconcile of the delete nor what was deleted already may take the
 // turn that the cascade needs, again and again.
-func TestSoakTeardownEndsUnderALowRate(t *testing.T) {
+func TestTeardownEndsUnderALowRate(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		config := withInterval(notInATest)
 		config.Rate, config.Burst = 0.9, 1
