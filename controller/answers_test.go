@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,24 +137,21 @@ func (b *besieged) send(bucket, key string, request *nats.Msg) {
 func (b *besieged) degraded(words ...string) {
 	b.t.Helper()
 	var all map[string]error
-	has := func() bool {
+	defer func() {
+		if b.t.Failed() {
+			b.t.Logf("degraded: %v", all)
+		}
+	}()
+	eventually(b.t, fmt.Sprintf("something is degraded with %q", words), func() bool {
 		all = b.c.Stats().Degraded
 		for _, err := range all {
-			missing := false
-			for _, word := range words {
-				missing = missing || !strings.Contains(err.Error(), word)
-			}
-			if !missing {
+			missing := func(word string) bool { return !strings.Contains(err.Error(), word) }
+			if !slices.ContainsFunc(words, missing) {
 				return true
 			}
 		}
 		return false
-	}
-	for began := time.Now(); !has(); time.Sleep(time.Millisecond) {
-		if time.Since(began) > patience {
-			b.t.Fatalf("degraded: %v; want one with %q", all, words)
-		}
-	}
+	})
 }
 
 // healthy waits until nothing is degraded.

@@ -124,19 +124,6 @@ func (m *massed) tornDown() {
 	eventually(m.t, "the brake is off", func() bool { return !m.c.Stats().Brake.Engaged })
 }
 
-func TestTheBrakeHoldsWhenTheBucketIsEmptied(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		m := newWorld(t).filled()
-		m.emptied("sites")
-		m.holds(many)
-		must(t, m.c.ReleaseBrake(t.Context()))
-		m.tornDown()
-		if n := m.seen.with(siteName(3), OperationDelete); n == 0 {
-			t.Error("the reconciler was not told Delete after the release")
-		}
-	})
-}
-
 // recreate deletes the bucket and makes it anew with the first of the sites.
 func (m *massed) recreate(sites int) {
 	m.t.Helper()
@@ -256,6 +243,9 @@ func TestTheBrakeHoldsAcrossRestarts(t *testing.T) {
 		}
 		m.operatorReleases()
 		m.tornDown()
+		if n := m.seen.with(siteName(3), OperationDelete); n == 0 {
+			t.Error("the reconciler was not told Delete after the release")
+		}
 		eventually(t, "the release is used up", func() bool {
 			_, err := m.kv("sites-status").Get(t.Context(), "_nagi.release")
 			return err != nil

@@ -75,33 +75,6 @@ func TestAnAPIThatIsAwayPunishesNoPrimaryAndIsPolledOnceForAll(t *testing.T) {
 	}
 }
 
-func TestAWaitingKeyGetsItsOperationsBack(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newCloudWorld(t, withInterval(notInATest), nil)
-		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-		w.cloud.GoAway(false)
-		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it waits", func() bool { return w.c.Stats().External["Disk"].Waiting == 1 })
-		w.c.Enqueue("home", OperationTertiary)
-		eventually(t, "an event of a waiting key is processed, and waits too", func() bool {
-			return w.seen.with("home", OperationTertiary) == 1 && w.c.Stats().External["Disk"].Waiting == 1
-		})
-		calls := w.cloud.Called("GET find")
-		if calls > 1 {
-			t.Errorf("%d calls of an API that is away", calls)
-		}
-		w.cloud.ComeBack()
-		eventually(t, "it is reconciled", func() bool { return w.reconciled("home") })
-		ops := w.seen.of("home")
-		for _, last := range ops[2:3] {
-			if !last.Has(OperationPut) || !last.Has(OperationTertiary) || !last.Has(OperationRetry) {
-				t.Errorf("the attempt after the wait had %v, want Put, Tertiary and Retry", last)
-			}
-		}
-	})
-}
-
 func TestTheConditionOfAWaitingKeySaysWhatItWaitsFor(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), nil)

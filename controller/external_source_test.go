@@ -73,22 +73,6 @@ func TestWhatIsDeletedBeforeAnyListShowedItIsMadeAgain(t *testing.T) {
 	})
 }
 
-func TestAResourceThatStaysTheSameWakesNobody(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newCloudWorld(t, quick, leaveDisks)
-		w.run(w.c)
-		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the site is known", func() bool { return w.seen.count("home") > 0 })
-		w.cloud.Add(w.diskFor("home", ""))
-		eventually(t, "the new disk is noticed", func() bool { return w.seen.with("home", OperationExternal) == 1 })
-		lists := w.cloud.Called("GET disks")
-		eventually(t, "it is listed again and again", func() bool { return w.cloud.Called("GET disks") > lists+5 })
-		if n := w.seen.with("home", OperationExternal); n != 1 {
-			t.Errorf("%d reconciles for a disk that never changed, want 1", n)
-		}
-	})
-}
-
 func TestAListThatFailsChangesNothing(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newCloudWorld(t, quick, leaveDisks)
