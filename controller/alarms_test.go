@@ -42,7 +42,8 @@ func alarms() []alarm {
 			mend:   func(a *alarmed) { must(a.t, a.admin.server.Start()) },
 		},
 		{
-			name: "the network swallows everything", entry: "primary Site", words: []string{"sites"}, watch: knownWithin,
+			name: "the network swallows everything", entry: "primary Site", words: []string{"sites"},
+			watch:  knownWithin,
 			strike: func(a *alarmed) { a.proxy.Blackhole() },
 			mend:   func(a *alarmed) { a.proxy.Resume() },
 		},
@@ -61,8 +62,9 @@ func alarms() []alarm {
 			mend:   func(a *alarmed) { a.admin.client("Page", "pages", onDisk) },
 		},
 		{
-			// Nothing that asks the leader is answered. A watch whose consumer has one still gets heartbeats, and misses
-			// nothing, since no write is accepted. A comparison waits two seconds for its answer, and begins a bit later.
+			// Nothing that asks the leader is answered. A watch whose consumer has one still gets heartbeats, and
+			// misses nothing, since no write is accepted. A comparison waits two seconds for its answer, and begins a
+			// bit later.
 			name: "the streams have no leader", entry: "primary Site", words: []string{"sites", "no leader"},
 			watch: time.Second,
 			strike: func(a *alarmed) {

@@ -358,7 +358,9 @@ func TestTheStatusBucketMayBeLost(t *testing.T) {
 
 		must(t, w.js.DeleteStream(ctx, "KV_sites-status"))
 		must(t, sites.Create(ctx, newSite("later", "one")))
-		eventually(t, "the loss is told", func() bool { return degradedNow(c, "lease")() || degradedNow(c, "records")() })
+		eventually(t, "the loss is told", func() bool {
+			return degradedNow(c, "lease")() || degradedNow(c, "records")()
+		})
 		eventually(t, "the lease is lost", func() bool { return !c.Stats().Leading })
 		if n := seen.count("later"); n > 0 {
 			t.Fatalf("reconciled %d times without a record", n)

@@ -428,7 +428,8 @@ func TestTheRecordOfAnotherIsLeftAlone(t *testing.T) {
 				entry, err := b.kv("sites-status").Get(ctx, "ns2.home")
 				must(t, err)
 				if n := b.seen.count("ns2/home"); n != before || string(entry.Value()) != other {
-					t.Errorf("reconciled %d times more, for %v; the record is %s", n-before, b.seen.of("ns2/home"), entry.Value())
+					t.Errorf("reconciled %d times more, for %v; the record is %s",
+						n-before, b.seen.of("ns2/home"), entry.Value())
 				}
 				b.hasPage("ns2/home")
 				eventually(t, "the source alone is degraded, for that record", func() bool {

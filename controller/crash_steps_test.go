@@ -102,8 +102,8 @@ func (w *world) startDoomed(moment string) *doomed {
 }
 
 // TestATeardownSurvivesACrashAtEachStep has a process die between each two steps of a teardown, and another one finish,
-// as soon as the lease of the dead one is over: nothing that the site owned is left, nor a record, and the reconciler is
-// told Delete once more where the anchor stood, and nothing where it did not.
+// as soon as the lease of the dead one is over: nothing that the site owned is left, nor a record, and the reconciler
+// is told Delete once more where the anchor stood, and nothing where it did not.
 func TestATeardownSurvivesACrashAtEachStep(t *testing.T) {
 	for _, step := range crashSteps {
 		t.Run(step.name, func(t *testing.T) {

@@ -117,8 +117,8 @@ func seeded(t *testing.T) *rand.Rand {
 }
 
 // TestCrashesAtRandomPointsLoseNothing: controllers die one after the other, each at some message between it and the
-// server, while sites are created, updated and deleted, by markers and without a trace. In the end the pages are exactly
-// as the sites say, and there is no record of a site that is gone.
+// server, while sites are created, updated and deleted, by markers and without a trace. In the end the pages are
+// exactly as the sites say, and there is no record of a site that is gone.
 func TestCrashesAtRandomPointsLoseNothing(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -53,7 +53,8 @@ func TestCreateOrUpdateCreatesUpdatesAndLeavesAlone(t *testing.T) {
 		got, err := pages.Get(t.Context(), "home")
 		must(t, err)
 		if got.Spec.Title != "two" || p.Spec.Title != "two" || p.ResourceVersion != got.ResourceVersion {
-			t.Errorf("stored %+v at %s, handed back %+v at %s", got.Spec, got.ResourceVersion, p.Spec, p.ResourceVersion)
+			t.Errorf("stored %+v at %s, handed back %+v at %s",
+				got.Spec, got.ResourceVersion, p.Spec, p.ResourceVersion)
 		}
 	})
 }

@@ -165,7 +165,9 @@ func TestACascadeTriesAgainWhatFailedElsewhere(t *testing.T) {
 		eventually(t, "its API is away", func() bool { return c.Stats().External["Thing"].Away })
 		must(t, sites.Delete(t.Context(), "home"))
 		eventually(t, "the page is gone", func() bool { return !exists(t, pages.Client, "home-0") })
-		eventually(t, "the teardown waits for the thing", func() bool { return c.Stats().External["Thing"].Waiting == 1 })
+		eventually(t, "the teardown waits for the thing", func() bool {
+			return c.Stats().External["Thing"].Waiting == 1
+		})
 		things.Fails.Store(nil)
 		eventually(t, "all is gone", func() bool { return c.Stats().TornDown == 1 })
 	})

@@ -261,9 +261,9 @@ func finishing(c *cloudtest.Cloud, done <-chan struct{}) {
 	}
 }
 
-// TestCrashesAtRandomPointsNeitherCreateTwiceNorForget: controllers die one after the other, each at some message between
-// it and the server, while sites are created, changed and deleted, and the API is slow, shows late what was created, is
-// away now and then, and does things as operations.
+// TestCrashesAtRandomPointsNeitherCreateTwiceNorForget: controllers die one after the other, each at some message
+// between it and the server, while sites are created, changed and deleted, and the API is slow, shows late what was
+// created, is away now and then, and does things as operations.
 func TestCrashesAtRandomPointsNeitherCreateTwiceNorForget(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newCrashedCloud(t)

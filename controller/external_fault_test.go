@@ -48,7 +48,8 @@ func TestAReconcileThatWasRefusedAndReturnsLateDoesNotOpenTheBreakerAgain(t *tes
 		close(release)
 		eventually(t, "the late one is reconciled", func() bool { return w.reconciled("late") })
 		if s := w.c.Stats(); s.BreakerOpened != opened || s.Failures != 0 {
-			t.Errorf("opened %d times more by a call that was never made, %d failures", s.BreakerOpened-opened, s.Failures)
+			t.Errorf("opened %d times more by a call that was never made, %d failures",
+				s.BreakerOpened-opened, s.Failures)
 		}
 	})
 }
@@ -226,7 +227,9 @@ func TestWhileOnlyTheDriversFailOneKeyIsTriedAtATimeAndNothingIsWritten(t *testi
 		// While there was only one it may have been taken for the faulty one.
 		failures := w.c.Stats().Failures
 		polls, attempts := w.cloud.Called("GET disks"), w.c.Stats().Reconciles
-		eventually(t, "the lists succeed, again and again", func() bool { return w.cloud.Called("GET disks") > polls+10 })
+		eventually(t, "the lists succeed, again and again", func() bool {
+			return w.cloud.Called("GET disks") > polls+10
+		})
 		polls, attempts = w.cloud.Called("GET disks")-polls, w.c.Stats().Reconciles-attempts
 		if attempts == 0 || attempts > uint64(polls+2) {
 			t.Errorf("%d attempts for %d polls, want one for each", attempts, polls)

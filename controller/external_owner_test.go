@@ -90,7 +90,9 @@ func TestTwoControllersThatShareAClientLeaveEachOthersResourcesAlone(t *testing.
 		for _, c := range controllers {
 			w.run(c)
 		}
-		eventually(t, "both have their things", func() bool { return things.has("Site home") && things.has("Shop market") })
+		eventually(t, "both have their things", func() bool {
+			return things.has("Site home") && things.has("Shop market")
+		})
 		for kind, c := range controllers {
 			lists, sweeps := things.lists(kind), c.Stats().Sweeps
 			eventually(t, kind+" lists and sweeps", func() bool {

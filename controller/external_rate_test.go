@@ -63,7 +63,9 @@ func TestWhoIsTurnedAwayByARateLimitGetsItsTurn(t *testing.T) {
 				break // more at once are the brake's business
 			}
 		}
-		eventually(t, "so do teardowns", func() bool { return w.cloud.Count() == sites-4 && w.gone("s0") && w.gone("s3") })
+		eventually(t, "so do teardowns", func() bool {
+			return w.cloud.Count() == sites-4 && w.gone("s0") && w.gone("s3")
+		})
 	})
 }
 

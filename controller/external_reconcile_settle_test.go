@@ -60,7 +60,9 @@ func TestAReplicaOfTheAPIThatLagsMakesNoSecondResource(t *testing.T) {
 			hides.Store(true)
 			finds := w.cloud.Called("GET find")
 			w.c.Enqueue("home", OperationManual)
-			eventually(t, "it is looked for again and again", func() bool { return w.cloud.Called("GET find") > finds+3 })
+			eventually(t, "it is looked for again and again", func() bool {
+				return w.cloud.Called("GET find") > finds+3
+			})
 			eventually(t, "the condition says so", func() bool {
 				return strings.Contains(w.condition("home", entity.ReasonRetrying), "what was created to be seen again")
 			})

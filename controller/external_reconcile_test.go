@@ -352,8 +352,8 @@ func TestWhatTheAPIRefusesEndsTheIntent(t *testing.T) {
 
 func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		// The call is held up on its way while the caller gives up, and so is each that repeats it before the primary is
-		// gone.
+		// The call is held up on its way while the caller gives up, and so is each that repeats it before the primary
+		// is gone.
 		config := withInterval(notInATest)
 		config.Timeout = 200 * time.Millisecond
 		w := newCloudWorld(t, config, with(external.Settle(time.Hour)))
@@ -504,7 +504,9 @@ func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *te
 				eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 				seen := w.seen.with("home", OperationExternal)
 				w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 9 })
-				eventually(t, "the drift is noticed", func() bool { return w.seen.with("home", OperationExternal) > seen })
+				eventually(t, "the drift is noticed", func() bool {
+					return w.seen.with("home", OperationExternal) > seen
+				})
 				eventually(t, "and treated as the policy says", func() bool {
 					return w.cloud.Of("home") == test.after && w.reconciled("home")
 				})

@@ -102,7 +102,9 @@ func TestOldAndNewOwnerHearOfAResourceThatMoves(t *testing.T) {
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		must(t, w.sites.Create(t.Context(), sized("shop", 1)))
-		eventually(t, "the sites are known", func() bool { return w.seen.count("home") > 0 && w.seen.count("shop") > 0 })
+		eventually(t, "the sites are known", func() bool {
+			return w.seen.count("home") > 0 && w.seen.count("shop") > 0
+		})
 		w.cloud.Add(w.diskFor("home", ""))
 		eventually(t, "the owner hears of it", func() bool { return w.seen.with("home", OperationExternal) == 1 })
 		w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Owner = "shop" })
@@ -110,7 +112,9 @@ func TestOldAndNewOwnerHearOfAResourceThatMoves(t *testing.T) {
 			return w.seen.with("home", OperationExternal) == 2 && w.seen.with("shop", OperationExternal) == 1
 		})
 		w.cloud.Remove("shop")
-		eventually(t, "the owner hears that it is gone", func() bool { return w.seen.with("shop", OperationExternal) == 2 })
+		eventually(t, "the owner hears that it is gone", func() bool {
+			return w.seen.with("shop", OperationExternal) == 2
+		})
 		if n := w.seen.with("home", OperationExternal); n != 2 {
 			t.Errorf("the old owner heard %d times, want 2", n)
 		}
@@ -147,7 +151,9 @@ func TestMalformedResourcesAreReportedAndTheRestIsNotLost(t *testing.T) {
 				strings.Contains(reason.Error(), "no ID") &&
 				strings.Contains(reason.Error(), `"nobody" names no owner`)
 		})
-		eventually(t, "what is well formed counts", func() bool { return seen.with("home", OperationExternal) > before })
+		eventually(t, "what is well formed counts", func() bool {
+			return seen.with("home", OperationExternal) > before
+		})
 		lists, heard := things.Lists.Load(), seen.with("home", OperationExternal)
 		eventually(t, "it is listed again and again", func() bool { return things.Lists.Load() > lists+5 })
 		if n := seen.with("home", OperationExternal); n > heard+1 {
@@ -226,7 +232,9 @@ func TestAPushWakesTheOwnerAndListsSoon(t *testing.T) {
 		for i, how := range []string{"return", "fail", "panic"} {
 			lists := things.Lists.Load()
 			things.ends <- how
-			eventually(t, "Watch is called again after "+how, func() bool { return things.watches.Load() == int64(i+2) })
+			eventually(t, "Watch is called again after "+how, func() bool {
+				return things.watches.Load() == int64(i+2)
+			})
 			eventually(t, "and something may have been missed: it is listed", func() bool {
 				return things.Lists.Load() > lists
 			})

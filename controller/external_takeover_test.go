@@ -3,12 +3,12 @@ package controller
 import (
 	"context"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nagi-runtime/nagi/test/cloudtest"
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
@@ -51,7 +51,7 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 				at := time.Now()
 				if created {
 					entry := external.Entry{Applied: "x", Created: &external.Creation{At: at, Settle: time.Millisecond}}
-					must(t, c.engine.Inside().APIs.Store("old", &sync.Mutex{}).Save(t.Context(), "Thing", external.Entry{},
+					must(t, c.engine.Inside().APIs.Store("old", turn.New()).Save(t.Context(), "Thing", external.Entry{},
 						entry))
 				}
 				time.Sleep(10 * time.Millisecond) // it has settled
