@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -12,13 +13,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestTheSecondReplicaWaitsWarmAndTakesOver when the first stops gracefully, at once: the lease would last longer than
-// this test waits.
+// TestTheSecondReplicaWaitsWarmAndTakesOver when the first stops gracefully, with its next look at the lease.
 func TestTheSecondReplicaWaitsWarmAndTakesOver(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		long := WithLeaseTiming(LeaseTiming{Duration: 5 * time.Minute, RenewDeadline: time.Minute,
-			RetryPeriod: 100 * time.Millisecond})
 		ctx := t.Context()
 		sites := [2]*entity.Client[*site]{w.sites(), w.away().sites()}
 		var seen [2]calls
@@ -26,7 +24,7 @@ func TestTheSecondReplicaWaitsWarmAndTakesOver(t *testing.T) {
 		var r [2]*running
 		for i := range 2 {
 			var err error
-			c[i], err = New("sites", sites[i], seen[i].reconciler(nil), long)
+			c[i], err = New("sites", sites[i], seen[i].reconciler(nil), slowRenewal)
 			must(t, err)
 			r[i] = w.run(c[i])
 			if i == 0 {
@@ -43,7 +41,11 @@ func TestTheSecondReplicaWaitsWarmAndTakesOver(t *testing.T) {
 			t.Fatalf("the second works while the first does: %+v", c[1].Stats())
 		}
 		r[0].halt()
-		eventually(t, "the second leads", func() bool { return c[1].Stats().Leading })
+		time.Sleep(slowRenewalLook)
+		synctest.Wait()
+		if !c[1].Stats().Leading {
+			t.Error("the second does not lead")
+		}
 		must(t, sites[1].Create(ctx, newSite("after", "")))
 		eventually(t, "the second works", func() bool { return seen[1].count("after") > 0 })
 		if seen[0].count("after") > 0 {
@@ -99,9 +101,16 @@ func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
 		must(t, sites.Create(ctx, newSite("slow", "")))
 		<-begun
 		proxy.Blackhole()
-		eventually(t, "the second works on what the first left", func() bool { return seen.count("slow") > 0 })
+		cut := time.Now()
 		if got := <-cause; !errors.Is(got, ErrLeaseLost) {
 			t.Errorf("the reconcile was cancelled with %v, want ErrLeaseLost", got)
+		}
+		if took := time.Since(cut); took > 3100*time.Millisecond || took < 3*time.Second {
+			t.Errorf("it was cancelled after %v, want the deadline and less than a pause", took)
+		}
+		eventually(t, "the second works on what the first left", func() bool { return seen.count("slow") > 0 })
+		if took := time.Since(cut); took < 7900*time.Millisecond || took > 8440*time.Millisecond {
+			t.Errorf("the second took over after %v, want 8 s and at most two pauses", took)
 		}
 		if both.Load() > 0 {
 			t.Error("both worked at once")
@@ -147,7 +156,7 @@ func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
 		var finish atomic.Bool
 		next, err := New("sites", standby, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
 			if req.Operations.Has(OperationDelete) && !finish.Load() {
-				return Result{RequeueAfter: 50 * time.Millisecond}, nil // longer than the brake takes to decide
+				return Result{RequeueAfter: time.Second}, nil
 			}
 			return Result{}, nil
 		}), WithLeaseTiming(longLease))
@@ -162,7 +171,10 @@ func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
 		}
 		eventually(t, "the standby saw it", func() bool { return remembers(next)["vanishings"] == many })
 		r.halt()
-		eventually(t, "it works on all for a while", func() bool { return next.Stats().Reconciles > 20*many })
+		time.Sleep(10 * time.Second) // longer than the brake takes to decide
+		if n := next.Stats().Reconciles; n < 9*many {
+			t.Errorf("it works on them: %d reconciles", n)
+		}
 		finish.Store(true)
 		eventually(t, "it finishes all", func() bool { return next.Stats().TornDown == many })
 		if n := next.Stats().BrakeEngaged; n != 0 {
