@@ -112,6 +112,7 @@ func must(t *testing.T, err error) {
 // be.
 const patience = 30 * time.Second
 
+// eventually is natstest.Eventually.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	natstest.Eventually(t, what, holds)
