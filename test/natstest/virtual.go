@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/nats-io/nats.go"
 
 	"github.com/nagi-runtime/nagi/test/internal/ports"
@@ -33,13 +32,14 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	turn.Lock()
 	defer turn.Unlock()
-	ats.Register() // its goroutine belongs to the process, and must not begin in a bubble
-	defer ats.Unregister()
 	forgetTimers()
 	defer forgetTimers()
 	network.reset()
 	defer tellOfStandstill(t.Name())()
-	synctest.Test(t, f)
+	synctest.Test(t, func(t *testing.T) {
+		virtualAccessTime(t)
+		f(t)
+	})
 }
 
 // patience is after how much real time Test tells what keeps virtual time from moving.

@@ -51,6 +51,43 @@ func TestAKeyExpiresAtItsTime(t *testing.T) {
 	})
 }
 
+// TestWhatABucketHoldsExpiresByItsAge, each at its time: a server asks a clock of its own how old a message is.
+func TestWhatABucketHoldsExpiresByItsAge(t *testing.T) {
+	for name, storage := range map[string]jetstream.StorageType{
+		"file": jetstream.FileStorage, "memory": jetstream.MemoryStorage,
+	} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				_, js := natstest.Connect(t, natstest.Start(t).URL())
+				kv, err := js.CreateKeyValue(t.Context(),
+					jetstream.KeyValueConfig{Bucket: "b", TTL: time.Hour, Storage: storage})
+				must(t, err)
+				has := func(want uint64) {
+					t.Helper()
+					status, err := kv.Status(t.Context())
+					must(t, err)
+					if status.Values() != want {
+						t.Errorf("at %s there are %d keys, want %d", time.Now().Format(time.TimeOnly), status.Values(), want)
+					}
+				}
+				_, err = kv.PutString(t.Context(), "first", "1")
+				must(t, err)
+				time.Sleep(40 * time.Minute)
+				_, err = kv.PutString(t.Context(), "second", "2")
+				must(t, err)
+				time.Sleep(20*time.Minute - time.Second)
+				has(2)
+				time.Sleep(2 * time.Second)
+				has(1)
+				time.Sleep(40*time.Minute - 2*time.Second)
+				has(1)
+				time.Sleep(2 * time.Second)
+				has(0)
+			})
+		})
+	}
+}
+
 func TestWhatIsStoredOutlivesARestartInVirtualTime(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		srv := natstest.Start(t)
