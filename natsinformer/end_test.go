@@ -69,53 +69,56 @@ func TestAHeartbeatBetweenMessagesIsNotTheEnd(t *testing.T) {
 // sends heartbeats to the pulls that wait, also in the middle of a backlog. A key whose first revision was replaced by
 // one at the end of the backlog is in the store at neither until the end has come.
 func TestTheCursorIsNotMisledByWhoAsksForTheConsumer(t *testing.T) {
-	const between = 20_000
-	server := natstest.Start(t)
-	proxy := natstest.StartProxy(t, server.URL())
-	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
-	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", Storage: jetstream.MemoryStorage})
-	put(t, kv, "k", 1)
-	put(t, kv, "anchor", 1)
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	proxy.Refuse()
-	replaced := put(t, kv, "k", 2)
-	for i := range between {
-		_, err := admin.PublishAsync(fmt.Sprint("$KV.b.between", i), doc(i))
-		must(t, err)
-		if i%500 == 499 {
-			<-admin.PublishAsyncComplete()
+	natstest.Test(t, func(t *testing.T) {
+		const between = 20_000
+		server := natstest.Start(t)
+		proxy := natstest.StartProxy(t, server.URL())
+		admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+		kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", Storage: jetstream.MemoryStorage})
+		put(t, kv, "k", 1)
+		put(t, kv, "anchor", 1)
+		r := start(t, js, Config{Bucket: "b"}).synced(t)
+		proxy.Refuse()
+		replaced := put(t, kv, "k", 2)
+		for i := range between {
+			_, err := admin.PublishAsync(fmt.Sprint("$KV.b.between", i), doc(i))
+			must(t, err)
+			if i%500 == 499 {
+				<-admin.PublishAsyncComplete()
+			}
 		}
-	}
-	put(t, kv, "k", 3)
+		put(t, kv, "k", 3)
 
-	ctx, cancel := context.WithCancel(t.Context())
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	defer cancel()
-	asking.Go(func() {
-		name := ""
-		for stream, err := admin.Stream(ctx, "KV_b"); err == nil && ctx.Err() == nil; {
-			if _, err := stream.Consumer(ctx, name); err == nil {
-				pass(probeExpires + probeExpires/4) // longer than a probe lives, so that none gets two heartbeats
-				continue
+		ctx, cancel := context.WithCancel(t.Context())
+		var asking sync.WaitGroup
+		defer asking.Wait()
+		defer cancel()
+		asking.Go(func() {
+			name := ""
+			for stream, err := admin.Stream(ctx, "KV_b"); err == nil && ctx.Err() == nil; {
+				if _, err := stream.Consumer(ctx, name); err == nil {
+					time.Sleep(probeExpires + probeExpires/4) // longer than a probe lives, so that none gets two heartbeats
+					continue
+				}
+				for name = range stream.ConsumerNames(ctx).Name() {
+				}
+				time.Sleep(time.Millisecond)
 			}
-			for name = range stream.ConsumerNames(ctx).Name() {
-			}
+		})
+		proxy.Resume()
+		r.reaches(t, replaced, time.Minute)
+		if !r.has("k", 3) {
+			t.Errorf("the cursor has passed %d with %d of %d keys in the store",
+				replaced, len(r.GetStore().ListKeys()), between+2)
 		}
 	})
-	proxy.Resume()
-	r.reaches(t, replaced, time.Minute)
-	if !r.has("k", 3) {
-		t.Errorf("the cursor has passed %d with %d of %d keys in the store",
-			replaced, len(r.GetStore().ListKeys()), between+2)
-	}
 }
 
 // TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd: the server also ends the pulls of a list when it checks
 // whether somebody still waits.
 func TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd(t *testing.T) {
 	for name, age := range map[string]time.Duration{"young": 0, "old": inactiveThreshold} {
-		t.Run(name, func(t *testing.T) {
+		subtest(t, name, func(t *testing.T) {
 			js := connect(t, natstest.Start(t).URL())
 			kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 			for i := range 10 {
