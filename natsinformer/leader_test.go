@@ -86,7 +86,7 @@ func TestAMemberWithoutALeaderIsNotBelieved(t *testing.T) {
 		})
 		var o told
 		r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
-		put(t, kv, "acknowledged", 1)
+		r.follows(t, kv, "acknowledged", 1, atOnce)
 		leaderless.Store(true)
 		deleteConsumers(t, admin)
 		fresh := start(t, js, Config{Bucket: "b"})
