@@ -83,7 +83,7 @@ type restorable struct {
 
 func startRestorable(t *testing.T) restorable {
 	t.Helper()
-	server := natstest.Start(t, natstest.WithSyncAlways())
+	server := natstest.Start(t)
 	return restorable{server, natstest.StartProxy(t, server.URL()), t.TempDir()}
 }
 

@@ -117,20 +117,6 @@ func TestAKeyThatIsWrittenAgainInTimeStays(t *testing.T) {
 	})
 }
 
-// TestAKeyExpiresInACluster, where each replica drops it by itself, and the leader's word counts.
-func TestAKeyExpiresInACluster(t *testing.T) {
-	c := natstest.StartCluster(t, 3)
-	js := connect(t, c.URLs())
-	bucket(t, js, jetstream.KeyValueConfig{Bucket: "first", Replicas: 3}) // which waits until the cluster takes streams
-	kv := unmarked(t, js, 3)
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	r.follows(t, kv, "stays", 1, 20*time.Second) // a cluster may need a while for a consumer
-	putFor(t, js, "k", `{"n":7}`, "3s")
-	gone(t, js, "k")
-	r.wasDeleted(t, "k", 7, ranOut)
-	r.converges(t, kv, prompt)
-}
-
 // TestManyKeysExpireAtOnce, and no list is needed to find them.
 func TestManyKeysExpireAtOnce(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
