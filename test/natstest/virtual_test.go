@@ -405,3 +405,19 @@ func TestMistakesInVirtualTimeAreTold(t *testing.T) {
 		})
 	}
 }
+
+// TestVirtualAndRealTimeTakeTurns in one process, also where a server of the one has just ended.
+func TestVirtualAndRealTimeTakeTurns(t *testing.T) {
+	for range 3 {
+		t.Run("real", func(t *testing.T) {
+			_, js := natstest.Connect(t, natstest.Start(t).URL())
+			newBucket(t, js, jetstream.FileStorage)
+		})
+		t.Run("virtual", func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				_, js := natstest.Connect(t, natstest.Start(t).URL())
+				newBucket(t, js, jetstream.FileStorage)
+			})
+		})
+	}
+}
