@@ -80,50 +80,54 @@ func ownRecord(r *Records, key string) *RecordObject {
 }
 
 func TestARecordThatThisProcessWroteIsNotDecodedAgain(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	client := echoClient(t, js)
-	rec := echoRecord()
-	for i := range 20 {
-		put := func() error { return client.Records().Put(t.Context(), "a", rec) }
-		if i%2 == 1 {
-			put = func() error { return client.Records().PutAsync("a", rec)(t.Context()) }
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		client := echoClient(t, js)
+		rec := echoRecord()
+		for i := range 20 {
+			put := func() error { return client.Records().Put(t.Context(), "a", rec) }
+			if i%2 == 1 {
+				put = func() error { return client.Records().PutAsync("a", rec)(t.Context()) }
+			}
+			rec.ObservedRevision++ // no two are the same
+			if err := put(); err != nil {
+				t.Fatal(err)
+			}
+			stored := storedObject(t, client, "a", rec.Revision)
+			if written := ownRecord(client.Records(), "a"); stored != written {
+				t.Fatalf("write %d was decoded again", i)
+			}
+			if stored.GetResourceVersion() != strconv.FormatUint(rec.Revision, 10) ||
+				stored.Record.Revision != rec.Revision || stored.Record.LastDocument != nil {
+				t.Fatalf("got %+v", stored.Record)
+			}
 		}
-		rec.ObservedRevision++ // no two are the same
-		if err := put(); err != nil {
-			t.Fatal(err)
+		if left := len(client.records.echoes.byKey); left != 0 {
+			t.Errorf("%d echoes are left", left)
 		}
-		stored := storedObject(t, client, "a", rec.Revision)
-		if written := ownRecord(client.Records(), "a"); stored != written {
-			t.Fatalf("write %d was decoded again", i)
-		}
-		if stored.GetResourceVersion() != strconv.FormatUint(rec.Revision, 10) ||
-			stored.Record.Revision != rec.Revision || stored.Record.LastDocument != nil {
-			t.Fatalf("got %+v", stored.Record)
-		}
-	}
-	if left := len(client.records.echoes.byKey); left != 0 {
-		t.Errorf("%d echoes are left", left)
-	}
+	})
 }
 
 func TestARecordThatAnotherProcessWroteIsDecoded(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	client, other := echoClient(t, js), echoClient(t, js)
-	rec := echoRecord()
-	if err := client.Records().Put(t.Context(), "a", rec); err != nil {
-		t.Fatal(err)
-	}
-	rec.Status = json.RawMessage(`{"text":"theirs"}`)
-	if err := other.Records().Put(t.Context(), "a", rec); err != nil {
-		t.Fatal(err)
-	}
-	stored := storedObject(t, client, "a", rec.Revision)
-	if string(stored.Record.Status) != `{"text":"theirs"}` || stored.Record.Revision != rec.Revision {
-		t.Errorf("got %+v", stored.Record)
-	}
-	if stored == ownRecord(other.Records(), "a") {
-		t.Error("it is the other client's object")
-	}
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		client, other := echoClient(t, js), echoClient(t, js)
+		rec := echoRecord()
+		if err := client.Records().Put(t.Context(), "a", rec); err != nil {
+			t.Fatal(err)
+		}
+		rec.Status = json.RawMessage(`{"text":"theirs"}`)
+		if err := other.Records().Put(t.Context(), "a", rec); err != nil {
+			t.Fatal(err)
+		}
+		stored := storedObject(t, client, "a", rec.Revision)
+		if string(stored.Record.Status) != `{"text":"theirs"}` || stored.Record.Revision != rec.Revision {
+			t.Errorf("got %+v", stored.Record)
+		}
+		if stored == ownRecord(other.Records(), "a") {
+			t.Error("it is the other client's object")
+		}
+	})
 }
 
 // decodeEcho decodes an entry, and fails the test if that fails.
@@ -137,52 +141,56 @@ func decodeEcho(t *testing.T, r *Records, revision uint64, value []byte) *Record
 }
 
 func TestAnEchoIsBelievedByItsBytesAndNotByItsRevision(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	r := echoClient(t, js).Records()
-	w, err := r.write("a", echoRecord()) // and not sent
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.echoes.settle(w.echo, 7) // acknowledged
-	other := echoRecord()
-	other.Controller, other.SchemaVersion = "another", RecordSchemaVersion
-	value, err := encodeRecord(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := decodeEcho(t, r, 7, value); got == w.echo.object || got.Record.Controller != "another" {
-		t.Errorf("other bytes at its revision: got %+v", got.Record)
-	}
-	if got := decodeEcho(t, r, 8, w.value); got == w.echo.object || got.Record.Revision != 8 {
-		t.Errorf("its bytes at another revision: got %+v", got.Record)
-	}
-	if got := decodeEcho(t, r, 7, w.value); got != w.echo.object || got.Record.Revision != 7 {
-		t.Errorf("itself: got %+v", got.Record)
-	}
-	if got := decodeEcho(t, r, 7, w.value); got == w.echo.object {
-		t.Error("it is there after it was taken")
-	}
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		r := echoClient(t, js).Records()
+		w, err := r.write("a", echoRecord()) // and not sent
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.echoes.settle(w.echo, 7) // acknowledged
+		other := echoRecord()
+		other.Controller, other.SchemaVersion = "another", RecordSchemaVersion
+		value, err := encodeRecord(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := decodeEcho(t, r, 7, value); got == w.echo.object || got.Record.Controller != "another" {
+			t.Errorf("other bytes at its revision: got %+v", got.Record)
+		}
+		if got := decodeEcho(t, r, 8, w.value); got == w.echo.object || got.Record.Revision != 8 {
+			t.Errorf("its bytes at another revision: got %+v", got.Record)
+		}
+		if got := decodeEcho(t, r, 7, w.value); got != w.echo.object || got.Record.Revision != 7 {
+			t.Errorf("itself: got %+v", got.Record)
+		}
+		if got := decodeEcho(t, r, 7, w.value); got == w.echo.object {
+			t.Error("it is there after it was taken")
+		}
+	})
 }
 
 func TestAnEchoMayComeBackBeforeItsAcknowledgement(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	r := echoClient(t, js).Records()
-	rec := echoRecord()
-	w, err := r.write("a", rec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := decodeEcho(t, r, 7, w.value)
-	if got != w.echo.object || got.Record.Revision != 7 || got.GetResourceVersion() != "7" {
-		t.Errorf("got %+v", got.Record)
-	}
-	// The same bytes had been written before: the informer delivered those, and not this write.
-	if err := r.written(t.Context(), "a", w, rec, 8, nil); err != nil {
-		t.Fatal(err)
-	}
-	if own := ownRecord(r, "a"); own == got || own.Record.Revision != 8 || got.Record.Revision != 7 {
-		t.Errorf("got %+v", own.Record)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		r := echoClient(t, js).Records()
+		rec := echoRecord()
+		w, err := r.write("a", rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := decodeEcho(t, r, 7, w.value)
+		if got != w.echo.object || got.Record.Revision != 7 || got.GetResourceVersion() != "7" {
+			t.Errorf("got %+v", got.Record)
+		}
+		// The same bytes had been written before: the informer delivered those, and not this write.
+		if err := r.written(t.Context(), "a", w, rec, 8, nil); err != nil {
+			t.Fatal(err)
+		}
+		if own := ownRecord(r, "a"); own == got || own.Record.Revision != 8 || got.Record.Revision != 7 {
+			t.Errorf("got %+v", own.Record)
+		}
+	})
 }
 
 func TestEchoesAreBoundedWhereNothingComesBack(t *testing.T) {
@@ -205,38 +213,40 @@ func TestEchoesAreBoundedWhereNothingComesBack(t *testing.T) {
 // TestNoEchoIsLeftOfARecordThatIsNoMore: if a record is deleted, or written by another process, before it is delivered,
 // the informer may never deliver it.
 func TestNoEchoIsLeftOfARecordThatIsNoMore(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	client := echoClient(t, js)
-	r := client.Records()
-	for i := range 300 {
-		key, rec := strconv.Itoa(i), echoRecord()
-		if err := r.Put(t.Context(), key, rec); err != nil {
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		client := echoClient(t, js)
+		r := client.Records()
+		for i := range 100 {
+			key, rec := strconv.Itoa(i), echoRecord()
+			if err := r.Put(t.Context(), key, rec); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Delete(t.Context(), key, rec.Revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rec := echoRecord()
+		if err := r.Put(t.Context(), "last", rec); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Delete(t.Context(), key, rec.Revision); err != nil {
+		storedObject(t, client, "last", rec.Revision)
+		w, err := r.write("a", echoRecord())
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	rec := echoRecord()
-	if err := r.Put(t.Context(), "last", rec); err != nil {
-		t.Fatal(err)
-	}
-	storedObject(t, client, "last", rec.Revision)
-	w, err := r.write("a", echoRecord())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.written(t.Context(), "a", w, echoRecord(), 1000, nil); err != nil {
-		t.Fatal(err)
-	}
-	theirs := echoRecord()
-	theirs.ObservedRevision++
-	theirs.SchemaVersion = RecordSchemaVersion
-	decodeEcho(t, r, 1001, must(encodeRecord(theirs)))
-	if r.echoes.mu.Lock(); len(r.echoes.byKey) != 0 || r.echoes.bytes != 0 {
-		t.Errorf("%d echoes of %d bytes are left", len(r.echoes.byKey), r.echoes.bytes)
-	}
-	r.echoes.mu.Unlock()
+		if err := r.written(t.Context(), "a", w, echoRecord(), 1000, nil); err != nil {
+			t.Fatal(err)
+		}
+		theirs := echoRecord()
+		theirs.ObservedRevision++
+		theirs.SchemaVersion = RecordSchemaVersion
+		decodeEcho(t, r, 1001, must(encodeRecord(theirs)))
+		if r.echoes.mu.Lock(); len(r.echoes.byKey) != 0 || r.echoes.bytes != 0 {
+			t.Errorf("%d echoes of %d bytes are left", len(r.echoes.byKey), r.echoes.bytes)
+		}
+		r.echoes.mu.Unlock()
+	})
 }
 
 // TestEveryFieldOfAnEchoIsWhatDecodingGives, including fields that are added to a record later.
