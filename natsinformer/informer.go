@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
@@ -91,6 +92,8 @@ func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 		return nil, err
 	}
 	src := &source{
+		busy: turn.New(),
+
 		js: js, cfg: cfg, apiPrefix: apiPrefixOf(js), keys: newKeys(),
 		health: &health{bucket: cfg.Bucket, onError: cfg.OnError},
 	}
@@ -113,8 +116,9 @@ func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForC
 func (i *informer) RunWithContext(ctx context.Context) {
 	i.SharedIndexInformer.RunWithContext(foreign.Context(ctx))
 	// client-go waits for a watch, but not for a list that was under way.
-	i.src.busy.Lock()
-	defer i.src.busy.Unlock()
+	if i.src.busy.Take(context.WithoutCancel(ctx)) == nil {
+		i.src.busy.Give()
+	}
 }
 
 func (i *informer) Exists(key string) bool {

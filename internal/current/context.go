@@ -14,6 +14,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
@@ -76,7 +77,9 @@ type Context struct {
 	pending pendingNote
 	wanted  wanted
 	began   apisource.Begun
-	saving  sync.Mutex // of intents: several resources reconciled side by side share a key
+
+	savingMade sync.Once
+	saving     turn.Turn // of intents: several resources reconciled side by side share a key
 }
 
 // NewContext returns a context for the reconcile of a key within a term, whose logger is given.

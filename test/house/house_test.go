@@ -28,7 +28,7 @@ const (
 // reason.
 var mayImport = map[string][]string{
 	// A delete marker that is an answer deletes nothing.
-	"natsinformer": {"internal/answers", "internal/denials", "internal/foreign", "internal/natsversion"},
+	"natsinformer": {"internal/turn", "internal/answers", "internal/denials", "internal/foreign", "internal/natsversion"},
 	"external":     {"internal/secrets"},
 	"recorder":     {"internal/denials", "internal/foreign"},
 	"entity": {
@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"internal/natsversion": {},
 	"internal/conflict":    {"internal/backoff"},
 	"internal/guard":       {},
+	"internal/turn":        {},
 	"internal/hosted":      {},
 	"internal/signals":     {},
 	"internal/connlog":     {},
@@ -82,9 +83,9 @@ var mayImport = map[string][]string{
 	"internal/managedfields": {"entity"},
 	"internal/applied":       {"internal/managedfields", "internal/mergediff", "internal/owner"},
 	"internal/kubesource":    {"internal/backoff", "internal/kubeerrors", "internal/owner", "internal/source"},
-	"internal/apisource":     {"external", "internal/record"},
-	"internal/brake":         {"internal/owner", "internal/record", "internal/queue"},
-	"internal/current":       {"internal/apisource", "internal/owner"},
+	"internal/apisource":     {"internal/turn", "external", "internal/record"},
+	"internal/brake":         {"internal/turn", "internal/owner", "internal/record", "internal/queue"},
+	"internal/current":       {"internal/turn", "internal/apisource", "internal/owner"},
 	"internal/keytable":      {"internal/source", "internal/ownwrites", "internal/kubeerrors", "internal/failures"},
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
@@ -115,19 +116,18 @@ var mayImport = map[string][]string{
 	"traces":            {"controller"},
 	"service":           {"controller"}, // it asks engines, and acts on them
 	// It makes clients and runs controllers of both APIs, which it knows by their Run alone.
-	"manager": {"controller", "recorder", "internal/connlog", "internal/deadlines"},
+	"manager": {"controller", "recorder", "internal/turn", "internal/connlog", "internal/deadlines"},
 }
 
-// Limits of a room, tests apart.
+// Limits of a file, a function and a line, tests apart. A package is as large as its concept.
 const (
-	mostLines         = 2000
 	mostFileLines     = 300
 	mostFunctionLines = 60
 	mostColumns       = 120
 	tabColumns        = 4
 )
 
-// unfinished are packages that are still to be cut, and so may be larger than a room.
+// unfinished are packages whose files and functions may still be larger.
 var unfinished = []string{"entity", "natsinformer", "external", "recorder"}
 
 // clientset is client-go's typed clientset. It is large, and only the Kumori API and the events about Kubernetes
@@ -146,7 +146,6 @@ var notRooms = []string{"test", "examples", "docs"}
 type room struct {
 	path    string // below the module
 	imports map[string]token.Position
-	lines   int
 	files   map[string]int // lines by name
 	long    []string       // functions, with where they are and how long
 	wide    []string       // lines of more than mostColumns, with where they are and how wide
@@ -202,7 +201,6 @@ func (r *room) read(path string) error {
 		return err
 	}
 	lines := bytes.Count(source, []byte("\n"))
-	r.lines += lines
 	r.files[filepath.Base(path)] = lines
 	number := 0
 	for line := range strings.Lines(string(source)) {
@@ -290,16 +288,13 @@ func TestTheTypedClientsetIsUsedInFewPlaces(t *testing.T) {
 	}
 }
 
-func TestRoomsAreSmall(t *testing.T) {
+func TestFilesAndFunctionsAreSmall(t *testing.T) {
 	for _, r := range rooms(t) {
 		for _, line := range r.wide {
 			t.Errorf("%s, more than %d", line, mostColumns)
 		}
 		if slices.Contains(unfinished, r.path) {
 			continue
-		}
-		if r.lines > mostLines {
-			t.Errorf("%s has %d lines without tests, more than %d", r.path, r.lines, mostLines)
 		}
 		for name, lines := range r.files {
 			if lines > mostFileLines {
@@ -328,7 +323,7 @@ func TestARoomThatBreaksARuleIsNoticed(t *testing.T) {
 	if err := r.read(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := r.imports[module+"/entity"]; !ok || len(r.long) != 1 || r.lines < mostFunctionLines {
+	if _, ok := r.imports[module+"/entity"]; !ok || len(r.long) != 1 || r.files["bad.go"] < mostFunctionLines {
 		t.Errorf("read %+v", r)
 	}
 	if len(r.wide) != 1 || !strings.Contains(r.wide[0], fmt.Sprintf(":%d has %d columns", tooWide, mostColumns+1)) {

@@ -2,6 +2,7 @@ package natstest_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -96,6 +97,20 @@ func ExampleProxy_Blackhole() {
 	fmt.Println(nc.FlushTimeout(50*time.Millisecond), nc.Status())
 	p.Resume()
 	// Output: nats: timeout CONNECTED
+}
+
+// inATest runs a test in virtual time, which needs a real *testing.T, and lets it print nothing by itself, since that
+// would be taken for the example's output.
+func inATest(test func(t *testing.T)) {
+	verbose := flag.Lookup("test.v").Value
+	was := verbose.String()
+	_ = verbose.Set("false")
+	defer func() { _ = verbose.Set(was) }()
+	all := func(string, string) (bool, error) { return true, nil }
+	run := func(t *testing.T) { natstest.Test(t, test) }
+	if !testing.RunTests(all, []testing.InternalTest{{Name: "example", F: run}}) {
+		fmt.Println("the test failed")
+	}
 }
 
 // exampleT stands in for a *testing.T, which an Example does not get.

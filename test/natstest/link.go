@@ -32,9 +32,10 @@ const inFlight = 256
 
 // parcel is what is handed on as a whole.
 type parcel struct {
-	data []byte
-	due  time.Time
-	cut  bool // the link is closed when it is handed on
+	data     []byte
+	due      time.Time
+	greeting bool // part of the handshake, which is neither delayed nor held: nats.go holds a lock over it
+	cut      bool // the link is closed when it is handed on
 }
 
 func newLink(w *wire, client net.Conn) *link {
@@ -118,7 +119,7 @@ func (l *link) readOperations(direction Direction) {
 // pass hands on an operation as the proxy's tamperer wants.
 func (l *link) pass(direction Direction, o *operation) {
 	fate := l.fateOf(direction, o)
-	p := parcel{data: o.bytes(), cut: fate.Cut}
+	p := parcel{data: o.bytes(), cut: fate.Cut, greeting: l.isGreeting(direction, o)}
 	switch {
 	case fate.Lost && fate.Cut:
 		p.data = nil
@@ -132,11 +133,17 @@ func (l *link) pass(direction Direction, o *operation) {
 	} else {
 		l.forward(direction, p)
 	}
+}
+
+// isGreeting reports whether an operation is part of the handshake, which ends with the server's first PONG.
+func (l *link) isGreeting(direction Direction, o *operation) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	greeting := !l.greeted
 	if direction == FromServer && o.isPong() {
-		l.mu.Lock()
 		l.greeted = true
-		l.mu.Unlock()
 	}
+	return greeting
 }
 
 func (l *link) fateOf(direction Direction, o *operation) Fate {
@@ -164,12 +171,12 @@ func (l *link) fateOf(direction Direction, o *operation) Fate {
 	return fate
 }
 
-// forward queues a parcel. The handshake is not delayed in virtual time: nats.go holds a lock over it.
+// forward queues a parcel.
 func (l *link) forward(direction Direction, p parcel) {
 	if l.hasVanished(direction) {
 		return
 	}
-	if d := l.wire.delayOf(direction); d > 0 && l.mayWait() {
+	if d := l.wire.delayOf(direction); d > 0 && !p.greeting {
 		p.due = time.Now().Add(d)
 	}
 	q := &l.queues[direction]
@@ -179,12 +186,6 @@ func (l *link) forward(direction Direction, p parcel) {
 		}
 	}
 	q.add(p)
-}
-
-func (l *link) mayWait() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.greeted || l.wire.reads == bytesOnly
 }
 
 // write hands on what was queued, until the source's stream has ended or the link is closed.
@@ -202,7 +203,7 @@ func (l *link) write(direction Direction) {
 				return
 			}
 			continue
-		case !l.waitUntil(p.due) || !l.waitForRelease(direction):
+		case !p.greeting && !l.waitUntil(p.due, direction):
 			return
 		}
 		q.drop()
@@ -246,28 +247,18 @@ func (l *link) wait(c <-chan struct{}) bool {
 	}
 }
 
-func (l *link) waitUntil(due time.Time) bool {
-	d := time.Until(due)
-	if due.IsZero() || d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-l.closed:
-		return false
-	}
-}
-
-// waitForRelease waits while the direction is held. Before the handshake is over nothing is held, as nothing is delayed.
-func (l *link) waitForRelease(direction Direction) bool {
-	for l.mayWait() {
-		held := l.wire.heldIn(direction)
-		if held == nil {
-			return true
+// waitUntil waits until a parcel is due and its direction is not held. It returns false when the link is closed before.
+func (l *link) waitUntil(due time.Time, direction Direction) bool {
+	if d := time.Until(due); !due.IsZero() && d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-l.closed:
+			return false
 		}
+	}
+	for held := l.wire.heldIn(direction); held != nil; held = l.wire.heldIn(direction) {
 		if !l.wait(held) {
 			return false
 		}

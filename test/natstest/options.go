@@ -15,6 +15,7 @@ type config struct {
 	syncAlways  bool
 	logf        func(format string, args ...any)
 	change      []func(*server.Options)
+	configText  string
 }
 
 func newConfig(opts []Option) config {
@@ -56,3 +57,7 @@ func WithLog(logf func(format string, args ...any)) Option {
 func WithConfig(change func(*server.Options)) Option {
 	return func(c *config) { c.change = append(c.change, change) }
 }
+
+// WithConfigText gives the server a configuration as in a file of nats-server: accounts, users and permissions, limits.
+// Address and store stay as they are. A start with a text that the server does not understand fails.
+func WithConfigText(text string) Option { return func(c *config) { c.configText = text } }

@@ -149,7 +149,10 @@ func (s *Server) Start() error {
 var errListen = errors.New("cannot listen on its port")
 
 func (s *Server) startLocked() error {
-	o := s.options()
+	o, err := s.options()
+	if err != nil {
+		return err
+	}
 	srv, err := server.NewServer(o)
 	if err != nil {
 		return fmt.Errorf("configure nats-server on %s: %w", s.url, err)
@@ -182,22 +185,22 @@ func (s *Server) accept(srv *server.Server) (net.Conn, error) {
 }
 
 // options returns new options for each start, because nats-server changes those it is given.
-func (s *Server) options() *server.Options {
-	o := &server.Options{
-		ServerName: s.name,
-		Host:       ports.Host,
-		Port:       s.port,
-		DontListen: s.virtual,
-		NoSigs:     true,
-		// By itself it closes a connection that has not said who it is within two seconds.
-		AuthTimeout: slowest.Seconds(),
-
-		JetStream:          !s.cfg.noJetStream,
-		StoreDir:           s.dir,
-		JetStreamMaxMemory: maxMemory,
-		JetStreamMaxStore:  maxStore,
-		SyncAlways:         s.cfg.syncAlways,
+func (s *Server) options() (*server.Options, error) {
+	o := &server.Options{}
+	if s.cfg.configText != "" {
+		if err := o.ProcessConfigString(s.cfg.configText); err != nil {
+			return nil, fmt.Errorf("configuration of nats-server on %s: %w", s.url, err)
+		}
 	}
+	o.ServerName = s.name
+	o.Host, o.Port, o.DontListen = ports.Host, s.port, s.virtual
+	o.NoSigs = true
+	// By itself it closes a connection that has not said who it is within two seconds.
+	o.AuthTimeout = slowest.Seconds()
+	o.JetStream = !s.cfg.noJetStream
+	o.StoreDir = s.dir
+	o.JetStreamMaxMemory, o.JetStreamMaxStore = maxMemory, maxStore
+	o.SyncAlways = s.cfg.syncAlways
 	if s.cfg.maxPayload > 0 {
 		o.MaxPayload = s.cfg.maxPayload
 		o.MaxPending = max(server.MAX_PENDING_SIZE, 2*int64(s.cfg.maxPayload))
@@ -205,7 +208,7 @@ func (s *Server) options() *server.Options {
 	for _, change := range s.cfg.change {
 		change(o)
 	}
-	return o
+	return o, nil
 }
 
 // Stop stops the server and returns when it is down: the port is closed and its goroutines have ended. The store is
@@ -255,7 +258,10 @@ func (s *Server) Reload(change func(*server.Options)) error {
 	if s.srv == nil {
 		return fmt.Errorf("reload nats-server on %s: it is stopped", s.url)
 	}
-	o := s.options()
+	o, err := s.options()
+	if err != nil {
+		return err
+	}
 	change(o)
 	if err := s.srv.ReloadOptions(o); err != nil {
 		return fmt.Errorf("reload nats-server on %s: %w", s.url, err)

@@ -1,35 +1,382 @@
 package natstest_test
 
 import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-func TestAKeyExpiresOnTime(t *testing.T) {
+func newBucket(t *testing.T, js jetstream.JetStream, storage jetstream.StorageType) jetstream.KeyValue {
+	t.Helper()
+	kv, err := js.CreateKeyValue(t.Context(),
+		jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Minute, Storage: storage})
+	must(t, err)
+	return kv
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAKeyExpiresAtItsTime(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		srv := natstest.Start(t)
-		_, js := natstest.Connect(t, srv.URL())
-		kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		kv := newBucket(t, js, jetstream.MemoryStorage)
 		w, err := kv.Watch(t.Context(), ">", jetstream.UpdatesOnly())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Stop()
+		must(t, err)
+		defer func() { _ = w.Stop() }()
 		began := time.Now()
-		if _, err := kv.Create(t.Context(), "k", nil, jetstream.KeyTTL(10*time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = kv.Create(t.Context(), "k", nil, jetstream.KeyTTL(10*time.Second))
+		must(t, err)
 		<-w.Updates()
 		<-w.Updates()
 		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("it expired after %v", took)
+			t.Errorf("it expired after %v, not after 10s", took)
 		}
 	})
+}
+
+// TestWhatIsTooOldGoesAtItsTime from memory and from disk, whose store takes the time from elsewhere.
+func TestWhatIsTooOldGoesAtItsTime(t *testing.T) {
+	for _, storage := range []jetstream.StorageType{jetstream.MemoryStorage, jetstream.FileStorage} {
+		t.Run(storage.String(), func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				_, js := natstest.Connect(t, natstest.Start(t).URL())
+				kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", TTL: time.Minute,
+					Storage: storage})
+				must(t, err)
+				_, err = kv.PutString(t.Context(), "older", "goes before")
+				must(t, err)
+				time.Sleep(30 * time.Second)
+				began := time.Now()
+				_, err = kv.PutString(t.Context(), "k", "old")
+				must(t, err)
+				time.Sleep(time.Minute - time.Millisecond)
+				if _, err := kv.Get(t.Context(), "k"); err != nil {
+					t.Errorf("gone after %v: %v", time.Since(began), err)
+				}
+				natstest.Eventually(t, "it goes", func() bool {
+					_, err := kv.Get(t.Context(), "k")
+					return errors.Is(err, jetstream.ErrKeyNotFound)
+				})
+				if took := time.Since(began); took > time.Minute+time.Second {
+					t.Errorf("gone after %v, want a minute", took)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatIsStoredOutlivesARestartInVirtualTime(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		nc, js := natstest.Connect(t, srv.URL())
+		kv := newBucket(t, js, jetstream.FileStorage)
+		_, err := kv.PutString(t.Context(), "k", "stored")
+		must(t, err)
+		srv.Stop()
+		synctest.Wait()
+		if nc.IsConnected() {
+			t.Error("the client does not know that its server stopped")
+		}
+		time.Sleep(10 * time.Minute)
+		must(t, srv.Start())
+		natstest.Eventually(t, "the client is back", nc.IsConnected)
+		entry, err := kv.Get(t.Context(), "k")
+		must(t, err)
+		if string(entry.Value()) != "stored" {
+			t.Errorf("it reads %q", entry.Value())
+		}
+	})
+}
+
+func TestServersInVirtualTimeAreApart(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		one, other := natstest.Start(t), natstest.Start(t)
+		_, js := natstest.Connect(t, one.URL())
+		newBucket(t, js, jetstream.MemoryStorage)
+		_, js = natstest.Connect(t, other.URL())
+		if _, err := js.KeyValue(t.Context(), "b"); !errors.Is(err, jetstream.ErrBucketNotFound) {
+			t.Errorf("the other server says %v", err)
+		}
+	})
+}
+
+// A file of configuration has users, accounts and permissions.
+func TestAConfigurationFileIsTaken(t *testing.T) {
+	const config = `
+		accounts {
+			SHOP: { jetstream: enabled, users: [
+				{ user: reader, password: r, permissions: { publish: ["$JS.API.INFO"], subscribe: ["_INBOX.>"] } }
+			] }
+		}`
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t, natstest.WithConfigText(config))
+		nc, _ := natstest.Connect(t, srv.URL(), nats.UserInfo("reader", "r"))
+		denied := make(chan error, 1)
+		nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err })
+		must(t, nc.Publish("orders", nil))
+		if err := <-denied; !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("a publish without the right: %v", err)
+		}
+	})
+}
+
+func TestAWrongConfigurationFileIsAnError(t *testing.T) {
+	if _, err := natstest.New(natstest.WithConfigText("accounts {")); err == nil ||
+		!strings.Contains(err.Error(), "configuration") {
+		t.Errorf("an unclosed bracket: %v", err)
+	}
+}
+
+// write publishes to a bucket through a proxy with a patience of a minute, and returns what came of it and when.
+func write(t *testing.T, js jetstream.JetStream, value string) (time.Duration, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	began := time.Now()
+	_, err := js.PublishMsg(ctx, &nats.Msg{Subject: "$KV.b.k", Data: []byte(value)}, jetstream.WithRetryAttempts(0))
+	return time.Since(began), err
+}
+
+func TestWhatBecomesOfAMessage(t *testing.T) {
+	for name, test := range map[string]struct {
+		fate  func(*natstest.Message) natstest.Fate
+		takes [3]time.Duration // of three writes
+		fails [3]bool
+		holds []string // at the end, of a history of all
+	}{
+		"the third acknowledgement is lost": {
+			fate:  natstest.Nth(3, natstest.AnswersTo("$KV.b.>"), natstest.Fate{Lost: true}),
+			takes: [3]time.Duration{0, 0, time.Minute}, fails: [3]bool{2: true}, holds: []string{"0", "1", "2"},
+		},
+		"the second write is lost": {
+			fate:  natstest.Nth(2, natstest.To("$KV.b.k"), natstest.Fate{Lost: true}),
+			takes: [3]time.Duration{0, time.Minute, 0}, fails: [3]bool{1: true}, holds: []string{"0", "2"},
+		},
+		"an acknowledgement is seven seconds late": {
+			fate:  natstest.Nth(1, natstest.AnswersTo("$KV.b.k"), natstest.Fate{Late: 7 * time.Second}),
+			takes: [3]time.Duration{7 * time.Second, 0, 0}, holds: []string{"0", "1", "2"},
+		},
+		"a write arrives twice": {
+			fate:  natstest.Nth(2, natstest.To("$KV.b.k"), natstest.Fate{Twice: true}),
+			holds: []string{"0", "1", "1", "2"},
+		},
+		"each write arrives late": {
+			fate:  natstest.Each(natstest.To("$KV.b.k"), natstest.Fate{Late: time.Second}),
+			takes: [3]time.Duration{time.Second, time.Second, time.Second}, holds: []string{"0", "1", "2"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				srv := natstest.Start(t)
+				_, direct := natstest.Connect(t, srv.URL())
+				kv, err := direct.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", History: 10})
+				must(t, err)
+				p := natstest.StartProxy(t, srv.URL())
+				_, js := natstest.Connect(t, p.URL())
+				p.Tamper(test.fate)
+				for i := range 3 {
+					took, err := write(t, js, string(rune('0'+i)))
+					if took != test.takes[i] || (err != nil) != test.fails[i] {
+						t.Errorf("write %d took %v: %v", i, took, err)
+					}
+				}
+				entries, err := kv.History(t.Context(), "k")
+				must(t, err)
+				var holds []string
+				for _, e := range entries {
+					holds = append(holds, string(e.Value()))
+				}
+				if !slices.Equal(holds, test.holds) {
+					t.Errorf("the server has %v, want %v", holds, test.holds)
+				}
+			})
+		})
+	}
+}
+
+func TestAConnectionIsCutInsteadOfAnAnswer(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		_, direct := natstest.Connect(t, srv.URL())
+		kv := newBucket(t, direct, jetstream.MemoryStorage)
+		p := natstest.StartProxy(t, srv.URL())
+		nc, js := natstest.Connect(t, p.URL())
+		p.Tamper(natstest.Nth(1, natstest.AnswersTo("$KV.b.k"), natstest.Fate{Lost: true, Cut: true}))
+		if took, err := write(t, js, "v"); err == nil {
+			t.Errorf("the write was acknowledged after %v", took)
+		}
+		if entry, err := kv.Get(t.Context(), "k"); err != nil || string(entry.Value()) != "v" {
+			t.Errorf("the server has %v: %v", entry, err)
+		}
+		natstest.Eventually(t, "the client is back", nc.IsConnected)
+	})
+}
+
+func TestAHalfOpenConnectionOfOneDirection(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		_, direct := natstest.Connect(t, srv.URL())
+		kv := newBucket(t, direct, jetstream.MemoryStorage)
+		p := natstest.StartProxy(t, srv.URL())
+		nc, js := natstest.Connect(t, p.URL(), nats.PingInterval(time.Hour))
+		p.Blackhole(natstest.FromServer)
+		if took, err := write(t, js, "v"); err == nil || took != time.Minute {
+			t.Errorf("the answer came after %v", took)
+		}
+		if entry, err := kv.Get(t.Context(), "k"); err != nil || string(entry.Value()) != "v" {
+			t.Errorf("the write did not pass: %v %v", entry, err)
+		}
+		if !nc.IsConnected() {
+			t.Error("the client noticed what cannot be noticed")
+		}
+		p.Resume()
+		natstest.Eventually(t, "the client has a new connection", func() bool {
+			return nc.IsConnected() && nc.Stats().Reconnects == 1
+		})
+		if took, err := write(t, js, "v"); err != nil || took != 0 {
+			t.Errorf("after it: %v, %v", took, err)
+		}
+	})
+}
+
+func TestABlackHoleIsNoticedByPingsAtTheirTime(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		p := natstest.StartProxy(t, natstest.Start(t).URL())
+		lost := make(chan time.Time, 1)
+		natstest.Connect(t, p.URL(), nats.PingInterval(10*time.Second), nats.MaxPingsOutstanding(2),
+			nats.DisconnectErrHandler(func(*nats.Conn, error) { lost <- time.Now() }))
+		p.Blackhole()
+		began := time.Now()
+		if took := (<-lost).Sub(began); took != 30*time.Second {
+			t.Errorf("it was noticed after %v, not at the third ping after 30s", took)
+		}
+		p.Resume()
+	})
+}
+
+func TestWhatIsHeldArrivesOnResume(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		_, direct := natstest.Connect(t, srv.URL())
+		newBucket(t, direct, jetstream.MemoryStorage)
+		p := natstest.StartProxy(t, srv.URL())
+		_, js := natstest.Connect(t, p.URL())
+		p.Hold(natstest.ToServer)
+		time.AfterFunc(5*time.Second, p.Resume)
+		if took, err := write(t, js, "v"); err != nil || took != 5*time.Second {
+			t.Errorf("it took %v: %v", took, err)
+		}
+	})
+}
+
+func TestADelayIsExactInVirtualTime(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		_, direct := natstest.Connect(t, srv.URL())
+		newBucket(t, direct, jetstream.MemoryStorage)
+		p := natstest.StartProxy(t, srv.URL())
+		_, js := natstest.Connect(t, p.URL())
+		p.Delay(100 * time.Millisecond)
+		p.Delay(300*time.Millisecond, natstest.FromServer)
+		if took, err := write(t, js, "v"); err != nil || took != 400*time.Millisecond {
+			t.Errorf("it took %v: %v", took, err)
+		}
+	})
+}
+
+func TestWhatIsSilentOrDownRefusesNewConnections(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		p := natstest.StartProxy(t, srv.URL())
+		for name, breaks := range map[string]func(){
+			"refused": p.Refuse, "a black hole": func() { p.Blackhole() },
+			"held": func() { p.Hold() }, "its server is down": srv.Stop,
+		} {
+			breaks()
+			if nc, err := nats.Connect(p.URL(), natstest.Dialer()); err == nil {
+				nc.Close()
+				t.Errorf("%s: a new connection", name)
+			}
+			p.Resume()
+			must(t, srv.Start())
+		}
+		natstest.Connect(t, p.URL())
+		if n := p.Connections(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+func TestASnapshotIsRestoredInVirtualTime(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		nc, js := natstest.Connect(t, srv.URL())
+		kv := newBucket(t, js, jetstream.FileStorage)
+		_, err := kv.PutString(t.Context(), "k", "then")
+		must(t, err)
+		s, err := natstest.TakeSnapshot(t.Context(), nc, "KV_b")
+		must(t, err)
+		_, err = kv.PutString(t.Context(), "k", "later")
+		must(t, err)
+		must(t, js.DeleteKeyValue(t.Context(), "b"))
+		must(t, s.Restore(t.Context(), nc))
+		if entry, err := kv.Get(t.Context(), "k"); err != nil || string(entry.Value()) != "then" {
+			t.Errorf("it reads %v: %v", entry, err)
+		}
+	})
+}
+
+// mistakes end their test, so each is made in a process of its own.
+var mistakes = map[string]struct {
+	says string
+	make func(t *testing.T)
+}{
+	"a goroutine is left": {"blocked goroutines remain", func(*testing.T) { go func() { <-make(chan int) }() }},
+	"a server is left": {"blocked goroutines remain", func(t *testing.T) {
+		_, err := natstest.New()
+		must(t, err)
+	}},
+	"a connection without the dialer": {"no servers available", func(t *testing.T) {
+		_, err := nats.Connect(natstest.Start(t).URL(), nats.SetCustomDialer(&net.Dialer{}))
+		must(t, err)
+	}},
+	"a connection to an address where nothing is": {"no servers available", func(t *testing.T) {
+		_, err := nats.Connect("nats://127.0.0.1:7", natstest.Dialer())
+		must(t, err)
+	}},
+}
+
+func TestMistakesInVirtualTimeAreTold(t *testing.T) {
+	const which = "NATSTEST_MISTAKE"
+	if name := os.Getenv(which); name != "" {
+		natstest.Test(t, mistakes[name].make)
+		return
+	}
+	for name, mistake := range mistakes {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMistakesInVirtualTimeAreTold$")
+			cmd.Env = append(os.Environ(), which+"="+name)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), mistake.says) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
 }
