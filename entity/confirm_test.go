@@ -169,26 +169,24 @@ func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 			w.stale.answerWith(streamInfo, another)
 		}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				srv := natstest.Start(t)
-				w := world{stale: &staleAnswers{last: map[string][]byte{}, next: map[string][]byte{}}}
-				cfg := entity.Config{Kind: "Website", Bucket: "websites", StatusBucket: "-"}
-				_, js := natstest.Connect(t, srv.URL())
-				w.other = newClient[*Website](t, js, cfg)
-				_, js = natstest.Connect(t, srv.URL(), natstest.Tamper(w.stale.deliver))
-				w.client = newClient[*Website](t, js, cfg)
-				start(t, w.client)
-				test.prepare(t, w)
-				got, err := w.client.Confirm(t.Context(), "a")
-				if !apierrors.IsServiceUnavailable(err) {
-					t.Errorf("the stale answer was believed: %+v, %v", got, err)
-				}
-				w.stale.passOn()
-				if got, err = w.client.Confirm(t.Context(), "a"); err != nil || got.Exists != test.exists {
-					t.Errorf("the leader's answer was not believed: %+v, %v", got, err)
-				}
-			})
-		})
+		t.Run(name, virtually(func(t *testing.T) {
+			srv := natstest.Start(t)
+			w := world{stale: &staleAnswers{last: map[string][]byte{}, next: map[string][]byte{}}}
+			cfg := entity.Config{Kind: "Website", Bucket: "websites", StatusBucket: "-"}
+			_, js := natstest.Connect(t, srv.URL())
+			w.other = newClient[*Website](t, js, cfg)
+			_, js = natstest.Connect(t, srv.URL(), natstest.Tamper(w.stale.deliver))
+			w.client = newClient[*Website](t, js, cfg)
+			start(t, w.client)
+			test.prepare(t, w)
+			got, err := w.client.Confirm(t.Context(), "a")
+			if !apierrors.IsServiceUnavailable(err) {
+				t.Errorf("the stale answer was believed: %+v, %v", got, err)
+			}
+			w.stale.passOn()
+			if got, err = w.client.Confirm(t.Context(), "a"); err != nil || got.Exists != test.exists {
+				t.Errorf("the leader's answer was not believed: %+v, %v", got, err)
+			}
+		}))
 	}
 }

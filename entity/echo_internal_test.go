@@ -31,14 +31,10 @@ func echoClient(t *testing.T, js jetstream.JetStream) *Client[*echoSite] {
 func startedClient[T IEntity](t *testing.T, js jetstream.JetStream, cfg Config) *Client[T] {
 	t.Helper()
 	client, err := NewClient[T](t.Context(), js, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(client.Close)
 	stop, err := client.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(stop)
 	<-client.Informer().HasSyncedChecker().Done()
 	<-client.Records().Informer().HasSyncedChecker().Done()
@@ -60,13 +56,9 @@ func echoRecord() *Record {
 func storedObject(t *testing.T, client *Client[*echoSite], key string, revision uint64) *RecordObject {
 	t.Helper()
 	informer := client.Records().Informer()
-	if err := informer.WaitKey(t.Context(), key, revision); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, informer.WaitKey(t.Context(), key, revision))
 	item, _, err := informer.GetStore().GetByKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	o, ok := item.(*RecordObject)
 	if !ok {
 		t.Fatalf("the store has %T", item)
@@ -90,9 +82,7 @@ func TestARecordThatThisProcessWroteIsNotDecodedAgain(t *testing.T) {
 				put = func() error { return client.Records().PutAsync("a", rec)(t.Context()) }
 			}
 			rec.ObservedRevision++ // no two are the same
-			if err := put(); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, put())
 			stored := storedObject(t, client, "a", rec.Revision)
 			if written := ownRecord(client.Records(), "a"); stored != written {
 				t.Fatalf("write %d was decoded again", i)
@@ -113,13 +103,9 @@ func TestARecordThatAnotherProcessWroteIsDecoded(t *testing.T) {
 		_, js := natstest.Connect(t, natstest.Start(t).URL())
 		client, other := echoClient(t, js), echoClient(t, js)
 		rec := echoRecord()
-		if err := client.Records().Put(t.Context(), "a", rec); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, client.Records().Put(t.Context(), "a", rec))
 		rec.Status = json.RawMessage(`{"text":"theirs"}`)
-		if err := other.Records().Put(t.Context(), "a", rec); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, other.Records().Put(t.Context(), "a", rec))
 		stored := storedObject(t, client, "a", rec.Revision)
 		if string(stored.Record.Status) != `{"text":"theirs"}` || stored.Record.Revision != rec.Revision {
 			t.Errorf("got %+v", stored.Record)
@@ -134,9 +120,7 @@ func TestARecordThatAnotherProcessWroteIsDecoded(t *testing.T) {
 func decodeEcho(t *testing.T, r *Records, revision uint64, value []byte) *RecordObject {
 	t.Helper()
 	obj, err := r.decode(natsinformer.Entry{Key: "a", Revision: revision, Value: value})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	return obj.(*RecordObject)
 }
 
@@ -145,16 +129,12 @@ func TestAnEchoIsBelievedByItsBytesAndNotByItsRevision(t *testing.T) {
 		_, js := natstest.Connect(t, natstest.Start(t).URL())
 		r := echoClient(t, js).Records()
 		w, err := r.write("a", echoRecord()) // and not sent
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		r.echoes.settle(w.echo, 7) // acknowledged
 		other := echoRecord()
 		other.Controller, other.SchemaVersion = "another", RecordSchemaVersion
 		value, err := encodeRecord(other)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		if got := decodeEcho(t, r, 7, value); got == w.echo.object || got.Record.Controller != "another" {
 			t.Errorf("other bytes at its revision: got %+v", got.Record)
 		}
@@ -176,17 +156,13 @@ func TestAnEchoMayComeBackBeforeItsAcknowledgement(t *testing.T) {
 		r := echoClient(t, js).Records()
 		rec := echoRecord()
 		w, err := r.write("a", rec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		got := decodeEcho(t, r, 7, w.value)
 		if got != w.echo.object || got.Record.Revision != 7 || got.GetResourceVersion() != "7" {
 			t.Errorf("got %+v", got.Record)
 		}
 		// The same bytes had been written before: the informer delivered those, and not this write.
-		if err := r.written(t.Context(), "a", w, rec, 8, nil); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, r.written(t.Context(), "a", w, rec, 8, nil))
 		if own := ownRecord(r, "a"); own == got || own.Record.Revision != 8 || got.Record.Revision != 7 {
 			t.Errorf("got %+v", own.Record)
 		}
@@ -219,25 +195,15 @@ func TestNoEchoIsLeftOfARecordThatIsNoMore(t *testing.T) {
 		r := client.Records()
 		for i := range 100 {
 			key, rec := strconv.Itoa(i), echoRecord()
-			if err := r.Put(t.Context(), key, rec); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.Delete(t.Context(), key, rec.Revision); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, r.Put(t.Context(), key, rec))
+			ok(t, r.Delete(t.Context(), key, rec.Revision))
 		}
 		rec := echoRecord()
-		if err := r.Put(t.Context(), "last", rec); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, r.Put(t.Context(), "last", rec))
 		storedObject(t, client, "last", rec.Revision)
 		w, err := r.write("a", echoRecord())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.written(t.Context(), "a", w, echoRecord(), 1000, nil); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
+		ok(t, r.written(t.Context(), "a", w, echoRecord(), 1000, nil))
 		theirs := echoRecord()
 		theirs.ObservedRevision++
 		theirs.SchemaVersion = RecordSchemaVersion
@@ -255,9 +221,7 @@ func TestEveryFieldOfAnEchoIsWhatDecodingGives(t *testing.T) {
 	fill(t, reflect.ValueOf(rec).Elem())
 	data := must(encodeRecord(rec))
 	want, err := decodeRecord(data, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	if got := rec.Clone(); !got.asDecoded(data) || !reflect.DeepEqual(got, want) {
 		t.Errorf("%s\ngot  %+v\nwant %+v", data, got, want)
 	}
@@ -342,17 +306,13 @@ func TestAnEchoIsWhatDecodingGives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rec := record.Draw(t, "record")
 		data, err := encodeRecord(rec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		got := rec.Clone()
 		if !got.asDecoded(data) {
 			return // it will be decoded
 		}
 		want, err := decodeRecord(data, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s\ngot  %+v\nwant %+v", data, got, want)
 		}
@@ -377,6 +337,16 @@ func TestAnEchoIsWhatDecodingGives(t *testing.T) {
 	}
 	if rec := echoRecord(); !rec.asDecoded(must(encodeRecord(rec))) {
 		t.Error("an ordinary record is decoded again")
+	}
+}
+
+func ok(t interface {
+	Helper()
+	Fatal(...any)
+}, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -19,15 +19,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// withAndWithoutCaches runs a test twice in virtual time. The writes of a client without caches are requests; those of a
-// client whose caches run share a subscription for their answers. The test hands its client to prepare.
+// withAndWithoutCaches runs a test twice, in virtual time. The writes of a client without caches are requests; those of
+// a client whose caches run share a subscription for their answers. The test hands its client to prepare.
 func withAndWithoutCaches(t *testing.T, test func(t *testing.T, prepare func(*entity.Client[*Website]))) {
-	t.Run("without caches", func(t *testing.T) {
-		natstest.Test(t, func(t *testing.T) { test(t, func(*entity.Client[*Website]) {}) })
-	})
-	t.Run("with caches", func(t *testing.T) {
-		natstest.Test(t, func(t *testing.T) { test(t, func(client *entity.Client[*Website]) { start(t, client) }) })
-	})
+	t.Run("without caches", virtually(func(t *testing.T) { test(t, func(*entity.Client[*Website]) {}) }))
+	t.Run("with caches", virtually(func(t *testing.T) {
+		test(t, func(client *entity.Client[*Website]) { start(t, client) })
+	}))
 }
 
 // behindProxy returns a client that talks through the proxy, and another one that does not.
@@ -152,7 +150,8 @@ func TestAnAcknowledgementOfAnotherStreamIsNoSuccess(t *testing.T) {
 		client := newClient[*Website](t, js, websites)
 		prepare(client)
 		must(t, js.DeleteKeyValue(t.Context(), "websites"))
-		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.websites.>"}})
+		other := jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.websites.>"}}
+		_, err := js.CreateStream(t.Context(), other)
 		must(t, err)
 		if err := client.Create(testContext(t), website("a")); err == nil {
 			t.Error("what another stream took counts as written")
@@ -281,39 +280,6 @@ func TestWritesDuringRestartsNeverLie(t *testing.T) {
 		}
 		if len(written) < 100 {
 			t.Errorf("%d documents written", len(written))
-		}
-	})
-}
-
-func TestADeniedRequestNamesTheSubjectToGrant(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		srv := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
-			o.Users = []*server.User{
-				{Username: "admin", Password: "x"},
-				{Username: "reader", Password: "x", Permissions: &server.Permissions{
-					Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.MSG.GET.KV_websites"}},
-				}},
-				{Username: "writer", Password: "x", Permissions: &server.Permissions{
-					Publish: &server.SubjectPermission{Deny: []string{"$KV.websites.a"}},
-				}},
-			}
-		}))
-		_, admin := natstest.Connect(t, srv.URL(), nats.UserInfo("admin", "x"))
-		newClient[*Website](t, admin, websites)
-		_, js := natstest.Connect(t, srv.URL(), nats.UserInfo("reader", "x"))
-		_, err := newClient[*Website](t, js, websites).Get(t.Context(), "a")
-		if err == nil || !strings.Contains(err.Error(), `grant`) ||
-			!strings.Contains(err.Error(), "$JS.API.STREAM.MSG.GET.KV_websites") {
-			t.Errorf("got error %v", err)
-		}
-		_, js = natstest.Connect(t, srv.URL(), nats.UserInfo("writer", "x"))
-		client := newClient[*Website](t, js, websites)
-		for _, how := range []string{"without caches", "with caches"} {
-			err = client.Create(testContext(t), website("a"))
-			if err == nil || !strings.Contains(err.Error(), `grant`) || !strings.Contains(err.Error(), "$KV.websites.a") {
-				t.Errorf("%s: got error %v", how, err)
-			}
-			start(t, client)
 		}
 	})
 }

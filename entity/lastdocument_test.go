@@ -59,62 +59,52 @@ func TestTheLastDocumentHasWhatTheTypeDoesNotKnow(t *testing.T) {
 }
 
 func TestALastDocumentTellsWhatItLacks(t *testing.T) {
-	t.Run("members in arrays", func(t *testing.T) {
-		natstest.Test(t, func(t *testing.T) {
-			js := newServer(t)
-			client := newClient[*Shop](t, js, shops)
-			put(t, js, "corner", `{"spec":{"title":"old","new":1,"guests":[{"name":"g","seat":1}]}}`)
-			wantLacks(t, client, recorded(t, client, "corner"), "the Go type does not know")
-		})
-	})
-	t.Run("what an older version did not keep", func(t *testing.T) {
-		natstest.Test(t, func(t *testing.T) {
-			js := newServer(t)
-			client := newClient[*Shop](t, js, shops)
-			put(t, js, "corner", `{"spec":{"title":"old","new":1}}`)
-			record := recorded(t, client, "corner")
-			record.LastDocument = []byte(`{"spec":{"title":"old"}}`)
-			wantLacks(t, client, record, "the Go type does not know")
-		})
-	})
-	t.Run("too large with it", func(t *testing.T) {
-		natstest.Test(t, func(t *testing.T) {
-			js := newServer(t)
-			cfg := shops
-			cfg.LastDocumentLimit = 200
-			client := newClient[*Shop](t, js, cfg)
-			put(t, js, "corner", `{"spec":{"title":"old","new":"`+strings.Repeat("x", 200)+`"}}`)
-			record := recorded(t, client, "corner")
-			if len(record.LastDocument) == 0 {
-				t.Error("what the type knows is not kept either")
-			}
-			wantLacks(t, client, record, "the Go type does not know")
-		})
-	})
-	t.Run("secrets", func(t *testing.T) {
-		natstest.Test(t, func(t *testing.T) {
-			js := newServer(t)
-			cfg := shops
-			cfg.SecretFields = []string{"spec.owner.name"}
-			client := newClient[*Shop](t, js, cfg)
-			put(t, js, "corner", `{"spec":{"title":"old","owner":{"nmae":"wrongly written"}}}`)
-			record := recorded(t, client, "corner")
-			wantLacks(t, client, record, "secret")
-			if strings.Contains(string(record.LastDocument), "wrongly") {
-				t.Errorf("the record has what may be a secret: %s", record.LastDocument)
-			}
-		})
-	})
-	t.Run("all of it", func(t *testing.T) {
-		natstest.Test(t, func(t *testing.T) {
-			js := newServer(t)
-			cfg := shops
-			cfg.LastDocumentLimit = 10
-			client := newClient[*Shop](t, js, cfg)
-			put(t, js, "corner", `{"spec":{"title":"old"}}`)
-			wantLacks(t, client, recorded(t, client, "corner"), "LastDocumentLimit")
-		})
-	})
+	t.Run("members in arrays", virtually(func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*Shop](t, js, shops)
+		put(t, js, "corner", `{"spec":{"title":"old","new":1,"guests":[{"name":"g","seat":1}]}}`)
+		wantLacks(t, client, recorded(t, client, "corner"), "the Go type does not know")
+	}))
+	t.Run("what an older version did not keep", virtually(func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*Shop](t, js, shops)
+		put(t, js, "corner", `{"spec":{"title":"old","new":1}}`)
+		record := recorded(t, client, "corner")
+		record.LastDocument = []byte(`{"spec":{"title":"old"}}`)
+		wantLacks(t, client, record, "the Go type does not know")
+	}))
+	t.Run("too large with it", virtually(func(t *testing.T) {
+		js := newServer(t)
+		cfg := shops
+		cfg.LastDocumentLimit = 200
+		client := newClient[*Shop](t, js, cfg)
+		put(t, js, "corner", `{"spec":{"title":"old","new":"`+strings.Repeat("x", 200)+`"}}`)
+		record := recorded(t, client, "corner")
+		if len(record.LastDocument) == 0 {
+			t.Error("what the type knows is not kept either")
+		}
+		wantLacks(t, client, record, "the Go type does not know")
+	}))
+	t.Run("secrets", virtually(func(t *testing.T) {
+		js := newServer(t)
+		cfg := shops
+		cfg.SecretFields = []string{"spec.owner.name"}
+		client := newClient[*Shop](t, js, cfg)
+		put(t, js, "corner", `{"spec":{"title":"old","owner":{"nmae":"wrongly written"}}}`)
+		record := recorded(t, client, "corner")
+		wantLacks(t, client, record, "secret")
+		if strings.Contains(string(record.LastDocument), "wrongly") {
+			t.Errorf("the record has what may be a secret: %s", record.LastDocument)
+		}
+	}))
+	t.Run("all of it", virtually(func(t *testing.T) {
+		js := newServer(t)
+		cfg := shops
+		cfg.LastDocumentLimit = 10
+		client := newClient[*Shop](t, js, cfg)
+		put(t, js, "corner", `{"spec":{"title":"old"}}`)
+		wantLacks(t, client, recorded(t, client, "corner"), "LastDocumentLimit")
+	}))
 }
 
 func wantLacks(t *testing.T, client *entity.Client[*Shop], record *entity.Record, want string) {

@@ -75,7 +75,9 @@ func TestAnInformersRunIsAUser(t *testing.T) {
 			defer close(done)
 			informer.Run(stop)
 		}()
-		natstest.Eventually(t, "synced", func() bool { return informer.HasSynced() && client.Records().Informer().HasSynced() })
+		natstest.Eventually(t, "synced", func() bool {
+			return informer.HasSynced() && client.Records().Informer().HasSynced()
+		})
 		_, err := client.Lister().Get("a")
 		must(t, err)
 		close(stop)

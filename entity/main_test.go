@@ -69,6 +69,11 @@ func keyValue(t testing.TB, js jetstream.JetStream, bucket string) jetstream.Key
 	return kv
 }
 
+// virtually is a subtest in virtual time.
+func virtually(f func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) { natstest.Test(t, f) }
+}
+
 // start runs the client's informers until the test ends, and waits for them.
 func start[T entity.IEntity](t testing.TB, client *entity.Client[T]) {
 	t.Helper()

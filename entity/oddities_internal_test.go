@@ -43,41 +43,27 @@ func TestWhatIsKnownOfAStreamIsNotBelievedOfTheNextOne(t *testing.T) {
 				if err == nil {
 					_, err = kv.PutString(t.Context(), "a", document)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				ok(t, err)
 			}
 			put(c.before)
 			if _, err := writer.Get(t.Context(), "a"); err != nil {
 				t.Fatal(err)
 			}
-			if err := js.DeleteKeyValue(t.Context(), "sites"); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, js.DeleteKeyValue(t.Context(), "sites"))
 			closedAfter[*oddSite](t, js, cfg) // which makes the bucket
 			put(c.after)
 			site, err := reader.Get(t.Context(), "a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, err)
 
 			writer.shared.oddities.age(2 * freshFor)
-			if err := writer.Update(t.Context(), site); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, writer.Update(t.Context(), site))
 			last, err := writer.documents.last(t.Context(), "a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, err)
 			var got, want struct {
 				Spec map[string]any `json:"spec"`
 			}
-			if err := json.Unmarshal(last.Value, &got); err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal([]byte(c.after), &want); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, json.Unmarshal(last.Value, &got))
+			ok(t, json.Unmarshal([]byte(c.after), &want))
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s was replaced by %s, which was written with what is known of %s", c.after, last.Value, c.before)
 			}
@@ -88,9 +74,7 @@ func TestWhatIsKnownOfAStreamIsNotBelievedOfTheNextOne(t *testing.T) {
 func closedAfter[T IEntity](t *testing.T, js jetstream.JetStream, cfg Config) *Client[T] {
 	t.Helper()
 	client, err := NewClient[T](t.Context(), js, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(client.Close)
 	return client
 }

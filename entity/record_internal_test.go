@@ -146,9 +146,7 @@ func TestACachedRecordTellsWhichItIsAndHowItWasDeleted(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		_, js := natstest.Connect(t, natstest.Start(t).URL())
 		client, err := NewClient[*echoSite](t.Context(), js, Config{Kind: "Site", Bucket: "sites", Namespaced: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		t.Cleanup(client.Close)
 		informer := client.Records().Informer()
 		seen := make(chan *RecordObject, 2)
@@ -159,9 +157,7 @@ func TestACachedRecordTellsWhichItIsAndHowItWasDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop, err := client.Start()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		t.Cleanup(stop)
 		is := func(o *RecordObject, version uint64, deletion natsinformer.Deletion) {
 			t.Helper()
@@ -172,13 +168,9 @@ func TestACachedRecordTellsWhichItIsAndHowItWasDeleted(t *testing.T) {
 			}
 		}
 		rec := echoRecord()
-		if err := client.Records().Put(t.Context(), "shop/home", rec); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, client.Records().Put(t.Context(), "shop/home", rec))
 		added := <-seen
-		if err := client.Records().Delete(t.Context(), "shop/home", rec.Revision); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, client.Records().Delete(t.Context(), "shop/home", rec.Revision))
 		deleted := <-seen
 		is(deleted, rec.Revision+1, natsinformer.Deletion{Evidenced: true, Reason: natsinformer.PurgeMarker})
 		is(added, rec.Revision, natsinformer.Deletion{}) // the earlier one is unchanged

@@ -77,16 +77,14 @@ func TestPurgesAreRollupsOnlyWhereTheyAreAllowed(t *testing.T) {
 		"denied":  func(testing.TB, jetstream.JetStream) {},
 		"allowed": func(t testing.TB, js jetstream.JetStream) { allowRollups(t, js, 0) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				js := newServer(t)
-				prepare(t, js)
-				client := newClient[*Website](t, js, websites)
-				purgesAll(t, js, client, name == "allowed")
-				start(t, client)
-				purgesAll(t, js, client, name == "allowed")
-			})
-		})
+		t.Run(name, virtually(func(t *testing.T) {
+			js := newServer(t)
+			prepare(t, js)
+			client := newClient[*Website](t, js, websites)
+			purgesAll(t, js, client, name == "allowed")
+			start(t, client)
+			purgesAll(t, js, client, name == "allowed")
+		}))
 	}
 }
 
@@ -127,36 +125,34 @@ func TestARollupOfANamespaceIsReported(t *testing.T) {
 		}},
 		"of one owner": {markers: time.Hour, change: func(c *entity.Config) { c.Namespaced = false }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				js := newServer(t)
-				allowRollups(t, js, test.markers)
-				cfg := websites
-				cfg.Namespaced = true
-				test.change(&cfg)
-				rollups := func() (found []string) {
-					for _, warning := range newClient[*Website](t, js, cfg).Warnings() {
-						if strings.Contains(warning, "rollup") {
-							found = append(found, warning)
-						}
-					}
-					return found
-				}
-				found := rollups()
-				if len(found) != len(test.want) {
-					t.Fatalf("warnings %q", found)
-				}
-				for i, want := range test.want {
-					if !strings.Contains(found[i], want) {
-						t.Errorf("got %q, want %q", found[i], want)
+		t.Run(name, virtually(func(t *testing.T) {
+			js := newServer(t)
+			allowRollups(t, js, test.markers)
+			cfg := websites
+			cfg.Namespaced = true
+			test.change(&cfg)
+			rollups := func() (found []string) {
+				for _, warning := range newClient[*Website](t, js, cfg).Warnings() {
+					if strings.Contains(warning, "rollup") {
+						found = append(found, warning)
 					}
 				}
-				denyRollups(t, js)
-				if found := rollups(); len(found) > 0 {
-					t.Errorf("when they are denied: %q", found)
+				return found
+			}
+			found := rollups()
+			if len(found) != len(test.want) {
+				t.Fatalf("warnings %q", found)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(found[i], want) {
+					t.Errorf("got %q, want %q", found[i], want)
 				}
-			})
-		})
+			}
+			denyRollups(t, js)
+			if found := rollups(); len(found) > 0 {
+				t.Errorf("when they are denied: %q", found)
+			}
+		}))
 	}
 }
 

@@ -77,55 +77,54 @@ func TestAnExistingBucketIsNeverChanged(t *testing.T) {
 }
 
 func TestABucketThatWouldLoseDataIsRefusedWithWhatToChange(t *testing.T) {
-	for name, c := range map[string]struct {
-		stream jetstream.StreamConfig
-		says   string
-	}{
-		"history with TTL": {
-			jetstream.StreamConfig{MaxMsgsPerSubject: 5, AllowMsgTTL: true, AllowRollup: true},
-			"history to 1",
-		},
-		"TTL without markers": {
-			jetstream.StreamConfig{MaxMsgsPerSubject: 1, MaxAge: time.Hour, AllowRollup: true},
-			"limit markers",
-		},
-		"old ones are discarded": {
-			jetstream.StreamConfig{MaxMsgsPerSubject: 1, MaxMsgs: 10, Discard: jetstream.DiscardOld, AllowRollup: true},
-			"discard to new",
-		},
-		"work queue": {
-			jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, Retention: jetstream.WorkQueuePolicy},
-			"make it limits",
-		},
-		"no acknowledgements": {
-			jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, NoAck: true},
-			"no_ack",
-		},
-		"small messages": {
-			jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, MaxMsgSize: 600},
-			"max_msg_size",
-		},
-		"other subjects": {
-			jetstream.StreamConfig{Subjects: []string{"$KV.websites.>", "more"}, AllowRollup: true},
-			"no KV bucket",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				js := newServer(t)
-				c.stream.Name = "KV_websites"
-				if c.stream.Subjects == nil {
-					c.stream.Subjects = []string{"$KV.websites.>"}
-				}
-				_, err := js.CreateStream(t.Context(), c.stream)
-				must(t, err)
-				_, err = entity.NewClient[*Website](t.Context(), js, websites)
-				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), `"websites"`) {
-					t.Errorf("got error %v", err)
-				}
-			})
-		})
-	}
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		for name, c := range map[string]struct {
+			stream jetstream.StreamConfig
+			says   string
+		}{
+			"history with TTL": {
+				jetstream.StreamConfig{MaxMsgsPerSubject: 5, AllowMsgTTL: true, AllowRollup: true},
+				"history to 1",
+			},
+			"TTL without markers": {
+				jetstream.StreamConfig{MaxMsgsPerSubject: 1, MaxAge: time.Hour, AllowRollup: true},
+				"limit markers",
+			},
+			"old ones are discarded": {
+				jetstream.StreamConfig{MaxMsgsPerSubject: 1, MaxMsgs: 10, Discard: jetstream.DiscardOld, AllowRollup: true},
+				"discard to new",
+			},
+			"work queue": {
+				jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, Retention: jetstream.WorkQueuePolicy},
+				"make it limits",
+			},
+			"no acknowledgements": {
+				jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, NoAck: true},
+				"no_ack",
+			},
+			"small messages": {
+				jetstream.StreamConfig{MaxMsgsPerSubject: 1, AllowRollup: true, MaxMsgSize: 600},
+				"max_msg_size",
+			},
+			"other subjects": {
+				jetstream.StreamConfig{Subjects: []string{"$KV.websites.>", "more"}, AllowRollup: true},
+				"no KV bucket",
+			},
+		} {
+			c.stream.Name, c.stream.Storage = "KV_websites", jetstream.MemoryStorage
+			if c.stream.Subjects == nil {
+				c.stream.Subjects = []string{"$KV.websites.>"}
+			}
+			_, err := js.CreateStream(t.Context(), c.stream)
+			must(t, err)
+			_, err = entity.NewClient[*Website](t.Context(), js, websites)
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), `"websites"`) {
+				t.Errorf("%s: got error %v", name, err)
+			}
+			must(t, js.DeleteStream(t.Context(), "KV_websites"))
+		}
+	})
 }
 
 func TestAMirrorIsRefused(t *testing.T) {

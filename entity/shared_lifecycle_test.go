@@ -61,52 +61,50 @@ func wantConsumers(t testing.TB, js jetstream.JetStream, when string, want int) 
 func TestOfSharingClientsTheLastOneStopsTheCache(t *testing.T) {
 	for _, order := range []string{"the first, then the derived", "the derived, then the first"} {
 		for _, by := range []string{"stop", "Close"} {
-			t.Run(order+" by "+by, func(t *testing.T) {
-				natstest.Test(t, func(t *testing.T) {
-					js := newServer(t)
-					going, staying := newPair(t, js)
-					if order == "the derived, then the first" {
-						going, staying = staying, going
+			t.Run(order+" by "+by, virtually(func(t *testing.T) {
+				js := newServer(t)
+				going, staying := newPair(t, js)
+				if order == "the derived, then the first" {
+					going, staying = staying, going
+				}
+				end := map[*entity.Client[*Website]]func(){going: going.Close, staying: staying.Close}
+				for client := range end {
+					stop, err := client.Start()
+					must(t, err)
+					if by == "stop" {
+						end[client] = stop
 					}
-					end := map[*entity.Client[*Website]]func(){going: going.Close, staying: staying.Close}
-					for client := range end {
-						stop, err := client.Start()
-						must(t, err)
-						if by == "stop" {
-							end[client] = stop
-						}
-					}
-					goingSaw, stayingSaw := watchNames(t, going), watchNames(t, staying)
-					natstest.Eventually(t, "synced", staying.Informer().HasSynced)
-					must(t, going.Create(t.Context(), website("before")))
-					wantNow(t, "both are told", func() bool { return goingSaw("before") && stayingSaw("before") })
-					follow(t, js, going, staying)
+				}
+				goingSaw, stayingSaw := watchNames(t, going), watchNames(t, staying)
+				natstest.Eventually(t, "synced", staying.Informer().HasSynced)
+				must(t, going.Create(t.Context(), website("before")))
+				wantNow(t, "both are told", func() bool { return goingSaw("before") && stayingSaw("before") })
+				follow(t, js, going, staying)
 
-					informer := going.Informer()
-					end[going]()
-					if !informer.IsStopped() {
-						t.Error("the informer of the client that ended says that it runs")
-					}
-					if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err == nil {
-						t.Error("a handler was added to an informer that has ended")
-					}
-					wantConsumers(t, js, "one is left", 1)
-					must(t, going.Create(t.Context(), website("after"))) // writes need no cache
-					if _, err := staying.Lister().Get("after"); err != nil {
-						t.Error(err)
-					}
-					wantNow(t, "the one that is left is told", func() bool { return stayingSaw("after") })
-					if goingSaw("after") {
-						t.Error("a handler of the client that ended was called")
-					}
-					if _, err := going.Lister().Get("after"); err == nil {
-						t.Error("the lister of a client that ended reads")
-					}
+				informer := going.Informer()
+				end[going]()
+				if !informer.IsStopped() {
+					t.Error("the informer of the client that ended says that it runs")
+				}
+				if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err == nil {
+					t.Error("a handler was added to an informer that has ended")
+				}
+				wantConsumers(t, js, "one is left", 1)
+				must(t, going.Create(t.Context(), website("after"))) // writes need no cache
+				if _, err := staying.Lister().Get("after"); err != nil {
+					t.Error(err)
+				}
+				wantNow(t, "the one that is left is told", func() bool { return stayingSaw("after") })
+				if goingSaw("after") {
+					t.Error("a handler of the client that ended was called")
+				}
+				if _, err := going.Lister().Get("after"); err == nil {
+					t.Error("the lister of a client that ended reads")
+				}
 
-					end[staying]()
-					wantConsumers(t, js, "none is left", 0)
-				})
-			})
+				end[staying]()
+				wantConsumers(t, js, "none is left", 0)
+			}))
 		}
 	}
 }
@@ -297,9 +295,8 @@ func TestAClosedClientIsToldSoAndNoMore(t *testing.T) {
 // TestTheLastStopWaitsForTheHandlersOfItsClient, while the cache goes on, also for one that was removed just now.
 func TestTheLastStopWaitsForTheHandlersOfItsClient(t *testing.T) {
 	for _, remove := range []bool{false, true} {
-		t.Run(fmt.Sprintf("removed before: %v", remove), func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) { stopWaitsForHandlers(t, remove) })
-		})
+		name := fmt.Sprintf("removed before: %v", remove)
+		t.Run(name, virtually(func(t *testing.T) { stopWaitsForHandlers(t, remove) }))
 	}
 }
 

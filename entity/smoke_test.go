@@ -13,7 +13,8 @@ import (
 
 // The members of a cluster speak TCP with each other, so these tests are in real time.
 
-// TestReplicatedBucketsKeepThePromises: a replicated stream has other errors than a single server, and its acknowledgements come later.
+// TestReplicatedBucketsKeepThePromises: a replicated stream has other errors than a single server, and its
+// acknowledgements come later.
 func TestReplicatedBucketsKeepThePromises(t *testing.T) {
 	_, js := natstest.Connect(t, natstest.StartCluster(t, 3).URLs())
 	cfg := websites
@@ -22,7 +23,7 @@ func TestReplicatedBucketsKeepThePromises(t *testing.T) {
 	start(t, client)
 	ctx := testContext(t)
 	lister := client.Lister()
-	for range 20 {
+	for range 5 {
 		site := website("a")
 		must(t, client.Create(ctx, site))
 		wantError(t, "second create", apierrors.IsAlreadyExists, client.Create(ctx, website("a")))
@@ -69,8 +70,8 @@ func TestConcurrentWritersAreLinearizableWhileTheLeaderChanges(t *testing.T) {
 	cfg := websites
 	cfg.Replicas = 3
 	step := 0
-	checkLinearizable(t, connect, cfg, soak(150), func(ctx context.Context) {
-		for n := 0; n < soak(8) && pause(ctx, 400*time.Millisecond); n++ {
+	checkLinearizable(t, connect, cfg, soak(100), func(ctx context.Context) {
+		for n := 0; n < soak(6) && pause(ctx, 400*time.Millisecond); n++ {
 			leader := cluster.StreamLeader("KV_websites")
 			if leader < 0 {
 				continue

@@ -30,43 +30,39 @@ func (u *unseen) deliver(m *nats.Msg) bool {
 // deletes before the informer could read them: all that it will ever see is the marker.
 func TestWhatIsDeletedBeforeTheCacheHasItIsTold(t *testing.T) {
 	for name, before := range map[string]bool{"its first revision": false, "a later one": true} {
-		t.Run("document, "+name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				w := newUnseenWorld(t, "websites")
-				if before {
-					must(t, w.client.Create(t.Context(), website("home")))
-					w.await(t, "home is there", "added home")
-					w.hide("websites")
-					must(t, w.client.Patch(t.Context(), "home", []byte(`{"spec":{"host":"later"}}`)))
-				} else {
-					w.hide("websites")
-					must(t, w.client.Create(t.Context(), website("home")))
-				}
-				w.deleteBehind(t, "websites")
-				if !before {
-					w.await(t, "it came", "added home")
-				}
-				w.await(t, "it went, and cannot be read any more", "deleted home, NotFound")
-			})
-		})
-		t.Run("record, "+name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				w := newUnseenWorld(t, "websites-status")
-				rec := &entity.Record{Controller: "sites"}
-				if before {
-					must(t, w.client.Records().Put(t.Context(), "home", rec))
-					w.await(t, "home is there", "added home")
-				}
-				w.hide("websites-status")
-				rec.Controller = "later"
+		t.Run("document, "+name, virtually(func(t *testing.T) {
+			w := newUnseenWorld(t, "websites")
+			if before {
+				must(t, w.client.Create(t.Context(), website("home")))
+				w.await(t, "home is there", "added home")
+				w.hide("websites")
+				must(t, w.client.Patch(t.Context(), "home", []byte(`{"spec":{"host":"later"}}`)))
+			} else {
+				w.hide("websites")
+				must(t, w.client.Create(t.Context(), website("home")))
+			}
+			w.deleteBehind(t, "websites")
+			if !before {
+				w.await(t, "it came", "added home")
+			}
+			w.await(t, "it went, and cannot be read any more", "deleted home, NotFound")
+		}))
+		t.Run("record, "+name, virtually(func(t *testing.T) {
+			w := newUnseenWorld(t, "websites-status")
+			rec := &entity.Record{Controller: "sites"}
+			if before {
 				must(t, w.client.Records().Put(t.Context(), "home", rec))
-				w.deleteBehind(t, "websites-status")
-				if !before {
-					w.await(t, "it came", "added home")
-				}
-				w.await(t, "it went, and is not cached any more", "deleted home, NotFound")
-			})
-		})
+				w.await(t, "home is there", "added home")
+			}
+			w.hide("websites-status")
+			rec.Controller = "later"
+			must(t, w.client.Records().Put(t.Context(), "home", rec))
+			w.deleteBehind(t, "websites-status")
+			if !before {
+				w.await(t, "it came", "added home")
+			}
+			w.await(t, "it went, and is not cached any more", "deleted home, NotFound")
+		}))
 	}
 }
 

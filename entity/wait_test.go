@@ -105,10 +105,11 @@ func TestWaitReconciledFailsForWhatWillNotBeRetried(t *testing.T) {
 			entity.ReasonTerminal: revision, entity.ReasonInvalid: revision - 1, entity.ReasonSuspended: revision - 1,
 		} {
 			report(t, client, "a", observed, metav1.ConditionFalse, reason, int64(revision))
-			err := atOnce(t, reason, func() error { return entity.WaitReconciled(testContext(t), client, "a", revision) })
+			wait := func() error { return entity.WaitReconciled(testContext(t), client, "a", revision) }
+			err := atOnce(t, reason, wait)
 			told, ok := errors.AsType[*entity.NotReconciledError](err)
-			if !ok || told.Key != "a" || told.Revision != revision || told.Reason != reason || told.Message != "says why" ||
-				!strings.Contains(err.Error(), "says why") {
+			if !ok || told.Key != "a" || told.Revision != revision || told.Reason != reason ||
+				told.Message != "says why" || !strings.Contains(err.Error(), "says why") {
 				t.Errorf("%s: %v", reason, err)
 			}
 			// A state of an older revision says nothing of the next one.
@@ -330,7 +331,8 @@ func TestWaitDeletedWaitsForTheTeardown(t *testing.T) {
 	withAndWithoutCaches(t, func(t *testing.T, prepare func(*entity.Client[*Website])) {
 		client := newClient[*Website](t, newServer(t), websites)
 		prepare(client)
-		must(t, atOnce(t, "what never was", func() error { return entity.WaitDeleted(testContext(t), client, "never-was") }))
+		never := func() error { return entity.WaitDeleted(testContext(t), client, "never-was") }
+		must(t, atOnce(t, "what never was", never))
 		site := website("a")
 		must(t, client.Create(t.Context(), site))
 		report(t, client, "a", uint64(site.Generation), metav1.ConditionTrue, entity.ReasonSynced, site.Generation)

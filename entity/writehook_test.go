@@ -55,108 +55,104 @@ func (l *writeLog) take() []string {
 // TestEachWriteCarriesTheHeadersOfItsContext, of whichever method, and without the caches and with them.
 func TestEachWriteCarriesTheHeadersOfItsContext(t *testing.T) {
 	for _, running := range []bool{false, true} {
-		t.Run(fmt.Sprintf("running=%v", running), func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				js := newServer(t)
-				var log writeLog
-				cfg := websites
-				cfg.OnWrite = log.onWrite
-				client := newClient[*Website](t, js, cfg)
-				if running {
-					start(t, client)
+		t.Run(fmt.Sprintf("running=%v", running), virtually(func(t *testing.T) {
+			js := newServer(t)
+			var log writeLog
+			cfg := websites
+			cfg.OnWrite = log.onWrite
+			client := newClient[*Website](t, js, cfg)
+			if running {
+				start(t, client)
+			}
+			step := 0
+			var ctx context.Context
+			next := func() context.Context {
+				step++
+				ctx = context.WithValue(testContext(t), traceKey{}, fmt.Sprintf("step-%d", step))
+				return ctx
+			}
+			check := func(bucket string, want ...string) {
+				t.Helper()
+				if got := log.take(); !slices.Equal(got, want) {
+					t.Errorf("step %d: told of %q, want %q", step, got, want)
 				}
-				step := 0
-				var ctx context.Context
-				next := func() context.Context {
-					step++
-					ctx = context.WithValue(testContext(t), traceKey{}, fmt.Sprintf("step-%d", step))
-					return ctx
+				if got := marker(t, js, bucket, "home").Get("traceparent"); got != ctx.Value(traceKey{}) {
+					t.Errorf("step %d: the message carries %q", step, got)
 				}
-				check := func(bucket string, want ...string) {
-					t.Helper()
-					if got := log.take(); !slices.Equal(got, want) {
-						t.Errorf("step %d: told of %q, want %q", step, got, want)
-					}
-					if got := marker(t, js, bucket, "home").Get("traceparent"); got != ctx.Value(traceKey{}) {
-						t.Errorf("step %d: the message carries %q", step, got)
-					}
-				}
-				obj := website("home")
-				must(t, client.Create(next(), obj))
-				check("websites", "put Website websites/home done")
-				obj.Spec.Replicas = 2
-				must(t, client.Update(next(), obj))
-				check("websites", "put Website websites/home done")
-				must(t, client.Patch(next(), "home", []byte(`{"spec":{"replicas":3}}`)))
-				check("websites", "put Website websites/home done")
-				obj.Status.Ready = true
-				must(t, client.UpdateStatus(next(), obj))
-				check("websites-status", "put Website record websites-status/home done")
-				rec, err := client.Record(ctx, "home")
-				must(t, err)
-				rec.ObservedRevision = 1
-				must(t, client.Records().PutAsyncUnder(next(), "home", rec)(t.Context()))
-				check("websites-status", "put Website record websites-status/home done")
-				must(t, client.Delete(next(), "home"))
-				check("websites", "delete Website websites/home done")
-				must(t, client.Create(t.Context(), website("home")))
-				if got := marker(t, js, "websites", "home"); got.Get("traceparent") != "" {
-					t.Errorf("a put without a trace carries %v", got)
-				}
-				must(t, client.Delete(next(), "home", entity.Purge()))
-				check("websites", "purge Website websites/home done")
-				if err := client.Update(next(), obj); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-					t.Errorf("an update of what is gone: %v", err)
-				}
-				if got := log.take(); len(got) > 1 || len(got) == 1 && !strings.HasSuffix(got[0], "failed") {
-					t.Errorf("told of %q", got)
-				}
-			})
-		})
+			}
+			obj := website("home")
+			must(t, client.Create(next(), obj))
+			check("websites", "put Website websites/home done")
+			obj.Spec.Replicas = 2
+			must(t, client.Update(next(), obj))
+			check("websites", "put Website websites/home done")
+			must(t, client.Patch(next(), "home", []byte(`{"spec":{"replicas":3}}`)))
+			check("websites", "put Website websites/home done")
+			obj.Status.Ready = true
+			must(t, client.UpdateStatus(next(), obj))
+			check("websites-status", "put Website record websites-status/home done")
+			rec, err := client.Record(ctx, "home")
+			must(t, err)
+			rec.ObservedRevision = 1
+			must(t, client.Records().PutAsyncUnder(next(), "home", rec)(t.Context()))
+			check("websites-status", "put Website record websites-status/home done")
+			must(t, client.Delete(next(), "home"))
+			check("websites", "delete Website websites/home done")
+			must(t, client.Create(t.Context(), website("home")))
+			if got := marker(t, js, "websites", "home"); got.Get("traceparent") != "" {
+				t.Errorf("a put without a trace carries %v", got)
+			}
+			must(t, client.Delete(next(), "home", entity.Purge()))
+			check("websites", "purge Website websites/home done")
+			if err := client.Update(next(), obj); !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				t.Errorf("an update of what is gone: %v", err)
+			}
+			if got := log.take(); len(got) > 1 || len(got) == 1 && !strings.HasSuffix(got[0], "failed") {
+				t.Errorf("told of %q", got)
+			}
+		}))
 	}
 }
 
 // TestAWriteHookThatMisbehavesBreaksNoWrite, and adds nothing.
 func TestAWriteHookThatMisbehavesBreaksNoWrite(t *testing.T) {
-	header := func(h nats.Header) func() (nats.Header, func(error)) {
-		return func() (nats.Header, func(error)) { return h, nil }
-	}
-	for name, misbehave := range map[string]func() (nats.Header, func(error)){
-		"panics":              func() (nats.Header, func(error)) { panic("oh") },
-		"panics in the end":   func() (nats.Header, func(error)) { return nil, func(error) { panic("oh") } },
-		"expected sequence":   header(nats.Header{"Nats-Expected-Last-Subject-Sequence": {"77"}}),
-		"in other case":       header(nats.Header{"nats-rollup": {"all"}}),
-		"a marker":            header(nats.Header{"KV-Operation": {"DEL"}}),
-		"our id":              header(nats.Header{"Nagi-Write-Id": {"me"}}),
-		"status":              header(nats.Header{"Status": {"503"}}),
-		"line break":          header(nats.Header{"traceparent": {"a\r\nNats-Rollup: all"}}),
-		"line break in name":  header(nats.Header{"a\r\nNats-Rollup": {"all"}}),
-		"no name":             header(nats.Header{"": {"x"}}),
-		"no value":            header(nats.Header{"traceparent": {}}),
-		"many values":         header(nats.Header{"traceparent": {"a", "b"}}),
-		"long value":          header(nats.Header{"traceparent": {strings.Repeat("x", 513)}}),
-		"long name":           header(nats.Header{strings.Repeat("x", 65): {"x"}}),
-		"many headers":        header(nats.Header{"a": {"1"}, "b": {"1"}, "c": {"1"}, "d": {"1"}, "e": {"1"}}),
-		"one good, one wrong": header(nats.Header{"traceparent": {"x"}, "Nats-TTL": {"1s"}}),
-	} {
-		t.Run(name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				js := newServer(t)
-				cfg := websites
-				cfg.OnWrite = func(context.Context, entity.Write) (nats.Header, func(error)) { return misbehave() }
-				client := newClient[*Website](t, js, cfg)
-				plain := newClient[*Website](t, js, entity.Config{Kind: "Website", Bucket: "websites"})
-				obj := website("home")
-				must(t, client.Create(testContext(t), obj))
-				must(t, plain.Create(testContext(t), website("other")))
-				got, want := marker(t, js, "websites", "home"), marker(t, js, "websites", "other")
-				if len(got) != len(want) {
-					t.Errorf("the message has the headers %v, without the hook it has %v", got, want)
-				}
-				must(t, client.Delete(testContext(t), "home", entity.IfRevision(uint64(obj.Generation))))
-			})
-		})
-	}
+	natstest.Test(t, func(t *testing.T) {
+		header := func(h nats.Header) func() (nats.Header, func(error)) {
+			return func() (nats.Header, func(error)) { return h, nil }
+		}
+		js := newServer(t)
+		plain := newClient[*Website](t, js, websites)
+		must(t, plain.Create(testContext(t), website("plain")))
+		want := marker(t, js, "websites", "plain")
+		for name, misbehave := range map[string]func() (nats.Header, func(error)){
+			"panics":              func() (nats.Header, func(error)) { panic("oh") },
+			"panics in the end":   func() (nats.Header, func(error)) { return nil, func(error) { panic("oh") } },
+			"expected sequence":   header(nats.Header{"Nats-Expected-Last-Subject-Sequence": {"77"}}),
+			"in other case":       header(nats.Header{"nats-rollup": {"all"}}),
+			"a marker":            header(nats.Header{"KV-Operation": {"DEL"}}),
+			"our id":              header(nats.Header{"Nagi-Write-Id": {"me"}}),
+			"status":              header(nats.Header{"Status": {"503"}}),
+			"line break":          header(nats.Header{"traceparent": {"a\r\nNats-Rollup: all"}}),
+			"line break in name":  header(nats.Header{"a\r\nNats-Rollup": {"all"}}),
+			"no name":             header(nats.Header{"": {"x"}}),
+			"no value":            header(nats.Header{"traceparent": {}}),
+			"many values":         header(nats.Header{"traceparent": {"a", "b"}}),
+			"long value":          header(nats.Header{"traceparent": {strings.Repeat("x", 513)}}),
+			"long name":           header(nats.Header{strings.Repeat("x", 65): {"x"}}),
+			"many headers":        header(nats.Header{"a": {"1"}, "b": {"1"}, "c": {"1"}, "d": {"1"}, "e": {"1"}}),
+			"one good, one wrong": header(nats.Header{"traceparent": {"x"}, "Nats-TTL": {"1s"}}),
+		} {
+			cfg := websites
+			cfg.OnWrite = func(context.Context, entity.Write) (nats.Header, func(error)) { return misbehave() }
+			client := newClient[*Website](t, js, cfg)
+			obj := website("home")
+			must(t, client.Create(testContext(t), obj))
+			if got := marker(t, js, "websites", "home"); len(got) != len(want) {
+				t.Errorf("%s: the message has the headers %v, without the hook it has %v", name, got, want)
+			}
+			must(t, client.Delete(testContext(t), "home", entity.IfRevision(uint64(obj.Generation))))
+		}
+	})
 }
 
 // TestHeadersMakeNoDocumentTooLarge: one that just fits is written without them.
