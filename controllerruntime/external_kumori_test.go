@@ -2,13 +2,13 @@ package controllerruntime
 
 import (
 	"errors"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/test/cloudtest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 

@@ -1,13 +1,13 @@
 package controllerruntime_test
 
 import (
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"

@@ -1,13 +1,13 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestKumoriGarbageSecondariesThatBlocksHoldsUpNothing: primaries are resynced all the same, the replica says what

@@ -3,7 +3,6 @@ package controllerruntime
 import (
 	"context"
 	"fmt"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"k8s.io/client-go/tools/cache"
 )
 

@@ -1,7 +1,6 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -139,10 +139,10 @@ var notALabelValue = strings.Repeat("of-a-long-name-", 5) + "x"
 // TestKumoriOwnersThatLabelsAloneNameAreOwners of what is in NATS and in Kubernetes: their events reach them, they are
 // found by Decompose, OwnerOf and OwnedBy, and the sweep asks for those that are gone.
 func TestKumoriOwnersThatLabelsAloneNameAreOwners(t *testing.T) {
-	ctx := t.Context()
 	for _, key := range []string{"home", notALabelValue} {
 		t.Run(key, func(t *testing.T) {
 			natstest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
 				w := newWorld(t)
 				sites, pages := w.sites(), w.pages()
 				server, informer := kubeInformer(t)

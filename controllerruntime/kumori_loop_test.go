@@ -2,12 +2,12 @@ package controllerruntime
 
 import (
 	"fmt"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // overriding is a custom controller whose HandleSecondary enqueues by itself.
@@ -26,8 +26,7 @@ func TestKumoriControllerThatChangesASecondaryWithEachSyncIsSlowedDown(t *testin
 		"with an override": func(c *custom) IController { return overriding{c} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testSlowedDown(t, handling)
+			natstest.Test(t, func(t *testing.T) { testSlowedDown(t, handling) })
 		})
 	}
 }

@@ -2,12 +2,12 @@ package controllerruntime
 
 import (
 	"context"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // watcher is an observer that remembers whom it observes, and how many reconciles it has seen.

@@ -2,10 +2,11 @@ package controllerruntime
 
 import (
 	"errors"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // cleaning overrides Clean.
@@ -144,20 +145,20 @@ func TestKumoriThreadinessMustBePositive(t *testing.T) {
 }
 
 func TestKumoriErrChNeverBlocksTheRuntime(t *testing.T) {
-	w := newWorld(t)
-	broken := kumori{sites: w.sites(), kind: "Page"}
-	full := make(chan error, 1)
-	full <- nil
-	for name, errs := range map[string]chan error{"nil": nil, "full": full, "unread": make(chan error)} {
-		t.Run(name, func(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		broken := kumori{sites: w.sites(), kind: "Page"}
+		full := make(chan error, 1)
+		full <- nil
+		for name, errs := range map[string]chan error{"nil": nil, "full": full, "unread": make(chan error)} {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
 				broken.custom(nil).Run(1, nil, errs)
 			}()
-			within(t, "Run returns", done)
-		})
-	}
+			within(t, "Run returns, with an error channel that is "+name, done)
+		}
+	})
 }
 
 func TestKumoriErrorReachesAReaderWhoComesAtTheSameTime(t *testing.T) {

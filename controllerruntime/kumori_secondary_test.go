@@ -2,13 +2,13 @@ package controllerruntime
 
 import (
 	"fmt"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"strings"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"

@@ -1,10 +1,10 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"

@@ -2,11 +2,11 @@ package controllerruntime
 
 import (
 	"fmt"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestKumoriReplicaThatWaitsKeepsNoKeysThatAreGone, whichever secondaries name them: those that it lists when it

@@ -3,12 +3,12 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"sync"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestKumoriTwoPrimariesDoNotStealAPageFromEachOther, though each names itself as its owner and writes without the

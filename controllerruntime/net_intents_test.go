@@ -1,13 +1,13 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/test/cloudtest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestKumoriATeardownWaitsForACallThatMayStillBeUnderWay: a process was killed while it created something for the

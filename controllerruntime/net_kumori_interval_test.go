@@ -1,11 +1,11 @@
 package controllerruntime
 
 import (
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"sync/atomic"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestKumoriIntervalZeroMeansNever: garbage is collected once, after the first sync, and no primary is resynced. The
