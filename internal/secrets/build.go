@@ -25,34 +25,44 @@ func newBuilder(dynamic []reflect.Type) *builder {
 // root returns the node of a document of a type; nil if it has no secrets.
 func (b *builder) root(t reflect.Type) *node {
 	root := b.node(false, t)
-	b.hideKeys()
+	live := b.live()
+	alive := func(n *node) *node {
+		if !live[n] {
+			return nil
+		}
+		return n
+	}
 	for _, n := range b.nodes {
-		n.each, n.rest = live(n.each), live(n.rest)
+		n.each, n.rest = alive(n.each), alive(n.rest)
 		for name, member := range n.members {
-			n.members[name] = live(member)
+			n.members[name] = alive(member)
 		}
 	}
-	return live(root)
+	return alive(root)
 }
 
-// live returns nil for a node without secrets.
-func live(n *node) *node {
-	if !n.reaches(map[*node]bool{}) {
-		return nil
-	}
-	return n
-}
-
-// hideKeys makes maps secret whose keys have secrets in them: keys are text that a method makes.
-func (b *builder) hideKeys() {
-	for again := true; again; {
-		again = false
+// live returns the nodes with secrets. It makes maps secret whose keys have them: a key is text that a method makes.
+func (b *builder) live() map[*node]bool {
+	live := map[*node]bool{redacted: true}
+	for before := 0; before < len(live); {
+		before = len(live)
 		for _, n := range b.nodes {
-			if !n.secret && n.keys.reaches(map[*node]bool{}) {
-				n.secret, again = true, true
+			n.secret = n.secret || live[n.keys]
+			if n.secret || live[n.each] || live[n.rest] || live[n.hidden] || n.anyMember(live) {
+				live[n] = true
 			}
 		}
 	}
+	return live
+}
+
+func (n *node) anyMember(of map[*node]bool) bool {
+	for _, member := range n.members {
+		if of[member] {
+			return true
+		}
+	}
+	return false
 }
 
 // node returns the node of a value of one of the types. opaque says that a method made the JSON around it.

@@ -24,7 +24,7 @@ type Fields struct {
 	paths  *node // a tree
 }
 
-// node says what is secret in one JSON value. Nil says that nothing is.
+// node says what is secret in one JSON value: something is. Nil says that nothing is.
 type node struct {
 	secret  bool
 	takes   forms            // another form is secret
@@ -74,23 +74,6 @@ func either(a, b *node) *node {
 	return redacted
 }
 
-// reaches reports whether anything below is secret.
-func (n *node) reaches(seen map[*node]bool) bool {
-	if n == nil || seen[n] {
-		return false
-	}
-	if n.secret {
-		return true
-	}
-	seen[n] = true
-	for _, member := range n.members {
-		if member.reaches(seen) {
-			return true
-		}
-	}
-	return n.each.reaches(seen) || n.rest.reaches(seen) || n.hidden.reaches(seen)
-}
-
 // known are the results of Of, which are the same each time.
 var known sync.Map
 
@@ -128,7 +111,7 @@ func (f *Fields) Has(member string) bool {
 		if n == nil {
 			continue
 		}
-		if found, _ := n.lookUp(member); found.reaches(map[*node]bool{}) {
+		if found, _ := n.lookUp(member); found != nil {
 			return true
 		}
 	}

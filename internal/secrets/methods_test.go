@@ -120,6 +120,13 @@ func TestWhatAMethodMakesOfSecretsIsDropped(t *testing.T) {
 	}
 }
 
+func TestWhatAMethodMayWriteIsASecretOfItsMember(t *testing.T) {
+	f, err := Of(reflect.TypeFor[struct{ Status, Spec struct{ A []sealed } }]())
+	if err != nil || !f.Has("Status") || f.Has("other") {
+		t.Error(f, err)
+	}
+}
+
 type shape interface{ area() int }
 
 type circle struct {
