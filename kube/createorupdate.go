@@ -147,13 +147,15 @@ func (k *Handle[T]) createOrUpdate(
 	k.prove(ctx, obj)
 	if existing == nil {
 		stamp.Set(obj)
+		claim.SetWriter(obj)
 		return k.create(ctx, obj, manager)
 	}
+	claim.KeepWriter(obj, existing)
 	if !stamp.StandsOn(existing) || !owner.StampOf(existing).IsNone() {
 		stamp = stampOver(stamp, claim.Owner, existing)
 		stamp.Set(obj)
 	}
-	return k.update(ctx, existing, before, obj, stamp, manager)
+	return k.update(ctx, existing, before, obj, claim, stamp, manager)
 }
 
 func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (OperationResult, error) {
@@ -171,7 +173,8 @@ func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (Operatio
 }
 
 func (k *Handle[T]) update(
-	ctx context.Context, existing metav1.Object, before, obj T, stamp owner.Stamp, manager string,
+	ctx context.Context, existing metav1.Object, before, obj T, claim secondary.Claim, stamp owner.Stamp,
+	manager string,
 ) (OperationResult, error) {
 	if reflect.DeepEqual(before, obj) { // quicker, and mostly says it
 		return OperationResultNone, nil
@@ -189,8 +192,10 @@ func (k *Handle[T]) update(
 	if patch == nil {
 		return OperationResultNone, nil
 	}
-	if owner.StampOf(wanted) != stamp { // it has none: that alone is no reason to write
+	// That alone is no reason to write.
+	if owner.StampOf(wanted) != stamp || owner.WriterOf(wanted) != claim.Writer {
 		stamp.Set(wanted)
+		claim.SetWriter(wanted)
 		if fields, err = k.configOf(wanted); err != nil {
 			return OperationResultNone, err
 		}

@@ -107,13 +107,16 @@ func createOrUpdate[T entity.IEntity](
 	}
 	late := stamp(ctx, client.Config().Bucket, obj, existing)
 	if !exists {
+		claim.SetWriter(obj)
 		return Created, conflict.Of(client.Create(ctx, obj))
 	}
+	claim.KeepWriter(obj, existing)
 	same, err := sameDocument(client, key, before, obj)
 	if err != nil || same {
 		return Unchanged, err
 	}
 	late()
+	claim.SetWriter(obj)
 	return Updated, conflict.Of(client.Update(ctx, obj))
 }
 
