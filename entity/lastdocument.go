@@ -52,9 +52,10 @@ func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	return whole, nil
 }
 
-// CreateDocument writes a document as it is, such as the LastDocument of a record, under a key that has none. Members
-// that T does not know are written, too. It returns the revision. IsAlreadyExists if the key has a document, IsInvalid
-// if the document does not decode into the entity of that key.
+// CreateDocument writes a document as it is under a key that has none, over the marker of its delete if it has one.
+// Members that T does not know are written, too. It returns the revision. IsAlreadyExists if the key has a document,
+// IsInvalid if the document does not decode into the entity of that key. To put the LastDocument of a record back, use
+// PrepareRestore, which writes over nothing.
 func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []byte) (revision uint64, err error) {
 	natsKey, err := c.keys.toNATS(key)
 	if err != nil {

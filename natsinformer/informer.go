@@ -34,6 +34,10 @@ type Informer interface {
 	// Deleted returns the revision of the delete or purge that a key, as in NATS, has ended with; zero if it exists,
 	// never was, or has vanished without a message. The store may be about to follow.
 	Deleted(key string) (revision uint64)
+	// Aged returns the revision of the marker that the server has left in the place of a key, as in NATS, whose value
+	// grew older than the bucket's age limit; zero if the key exists, or has ended otherwise. The marker of a delete
+	// grows too old, too, and the server may leave one in its place: that is a delete still, as far as it was seen.
+	Aged(key string) (revision uint64)
 	// Cursor is the stream sequence up to which the store is complete: every change up to it can be read there. It is
 	// zero before the first list, and goes down when the stream turns out to be another one. It moves within
 	// microseconds of a change. Where sequences are missing (a key was written again before the first write was
@@ -174,6 +178,15 @@ func (i *informer) Deleted(key string) uint64 {
 	i.src.mu.RLock()
 	defer i.src.mu.RUnlock()
 	return i.src.keys.tombs[key].revision
+}
+
+func (i *informer) Aged(key string) uint64 {
+	i.src.mu.RLock()
+	defer i.src.mu.RUnlock()
+	if t := i.src.keys.tombs[key]; t.reason == expiredByAge && !t.ordered {
+		return t.revision
+	}
+	return 0
 }
 
 func (i *informer) Cursor() uint64 { return i.src.progress.cursor() }

@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"internal/answers":     {},
 	"internal/members":     {},
 	"internal/secrets":     {"internal/members"},
-	"internal/typeschema":  {"internal/guard", "internal/secrets"},
+	"internal/typeschema":  {"internal/guard", "internal/members", "internal/secrets"},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
 	"internal/netpoll":     {},
