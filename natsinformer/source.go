@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/transform"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +20,7 @@ type source struct {
 	js        jetstream.JetStream
 	cfg       Config
 	apiPrefix string
+	transform *transform.Func // nil: none; set before the start
 	health    *health
 	progress  *progress
 	busy      sync.Mutex  // held by a list

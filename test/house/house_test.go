@@ -28,9 +28,11 @@ const (
 // reason.
 var mayImport = map[string][]string{
 	// A delete marker that is an answer deletes nothing.
-	"natsinformer": {"internal/answers", "internal/denials", "internal/foreign", "internal/natsversion"},
-	"external":     {"internal/secrets"},
-	"recorder":     {"internal/denials", "internal/foreign"},
+	"natsinformer": {
+		"internal/answers", "internal/denials", "internal/foreign", "internal/natsversion", "internal/transform",
+	},
+	"external": {"internal/secrets"},
+	"recorder": {"internal/denials", "internal/foreign"},
 	"entity": {
 		"natsinformer", "internal/answers", "internal/denials", "internal/foreign", "internal/members", "internal/ownwrites",
 		"internal/secrets",
@@ -67,6 +69,7 @@ var mayImport = map[string][]string{
 	"internal/batched":     {},
 	"internal/kubeerrors":  {},
 	"internal/mergediff":   {},
+	"internal/transform":   {},
 	"internal/rbac":        {},
 	"internal/ownerproof":  {},
 
