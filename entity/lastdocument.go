@@ -14,7 +14,7 @@ import (
 // WholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
 // that T does not know. The LastDocument of a record is made so. Where those members have taken too much memory to be
 // kept in it (64 MiB for all documents together), and in kinds with Config.SecretFields, they are missing;
-// Records.LastDocumentLacks finds that out.
+// Records.LastDocumentLacks finds that out. What a transform of the informer left out is missing, too; see WholeDocument.
 func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	document, err := c.DocumentOf(obj)
 	// Of a kind with secret fields a member that T does not know may be a secret, wrongly written or of another
@@ -31,14 +31,64 @@ func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 		return document, nil
 	}
 	odd, _ := c.oddityOf(key, natsKey, uint64(obj.GetGeneration()))
+	return c.withUnknown(document, odd), nil
+}
+
+// withUnknown adds to a document the members that T does not know, if they fit.
+func (c *Client[T]) withUnknown(document []byte, odd *oddity) []byte {
 	if odd == nil || odd.unknown == nil {
-		return document, nil
+		return document
 	}
 	whole, err := members.Merge(document, odd.unknown)
 	if err != nil || checkDepth(whole) != nil || len(whole) > max(c.cfg.LastDocumentLimit, 0) {
-		return document, nil // what T knows is enough to clean up after it
+		return document // what T knows is enough to clean up after it
 	}
-	return whole, nil
+	return whole
+}
+
+// WholeDocument is WholeDocumentOf, also for an entity of which a transform of the informer has left out something
+// (IsTransformed). Of those that the cache has read last, the client has the documents; for the others it asks the
+// leader. IsConflict if the document is at another revision by now, IsNotFound if there is none any more.
+func (c *Client[T]) WholeDocument(ctx context.Context, obj T) ([]byte, error) {
+	if !IsTransformed(obj) {
+		return c.WholeDocumentOf(obj)
+	}
+	key, err := c.keys.of(obj)
+	if err != nil {
+		return nil, err
+	}
+	natsKey, err := c.keys.toNATS(key)
+	if err != nil {
+		return nil, err
+	}
+	revision := uint64(obj.GetGeneration())
+	value, err := c.originalOf(ctx, key, natsKey, revision, obj)
+	if err != nil {
+		return nil, err
+	}
+	whole, odd, err := c.codec.read(natsKey, revision, value, true)
+	if err != nil {
+		return nil, err
+	}
+	document, err := c.DocumentOf(whole)
+	if err != nil || c.codec.secrets != nil { // as in WholeDocumentOf
+		return document, err
+	}
+	return c.withUnknown(document, odd), nil
+}
+
+// originalOf returns the document that a transform made an object of.
+func (c *Client[T]) originalOf(ctx context.Context, key, natsKey string, revision uint64, obj T) ([]byte, error) {
+	if d := c.runningDocuments(); d != nil {
+		if value, known := d.originals.of(natsKey, revision, obj); known {
+			return value, nil
+		}
+	}
+	last, err := c.stillAt(ctx, key, natsKey, revision)
+	if err != nil {
+		return nil, err
+	}
+	return last.Value, nil
 }
 
 // CreateDocument writes a document as it is, such as the LastDocument of a record, under a key that has none. Members
