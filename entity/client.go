@@ -198,8 +198,8 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 // the document is at another revision, IsNotFound if there is none.
 //
 // If the informer has a transform (SetTransform), what that left out of obj is kept, too, unless obj is one that Get or
-// List has read or Create has written, or a copy of such a one. That costs a request. IsInvalid if the transform and the
-// caller have both changed one list.
+// List has read or Create has written, or a copy of such a one. That costs a request. IsInvalid if the transform and
+// the caller have both changed one list.
 func (c *Client[T]) Update(ctx context.Context, obj T) error {
 	d, err := c.prepare(obj)
 	if err != nil {

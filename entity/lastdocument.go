@@ -14,7 +14,8 @@ import (
 // WholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
 // that T does not know. The LastDocument of a record is made so. Where those members have taken too much memory to be
 // kept in it (64 MiB for all documents together), and in kinds with Config.SecretFields, they are missing;
-// Records.LastDocumentLacks finds that out. What a transform of the informer left out is missing, too; see WholeDocument.
+// Records.LastDocumentLacks finds that out. What a transform of the informer left out is missing, too, see
+// WholeDocument.
 func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	document, err := c.DocumentOf(obj)
 	// Of a kind with secret fields a member that T does not know may be a secret, wrongly written or of another
@@ -119,6 +120,9 @@ func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []b
 	return revision, nil
 }
 
+// DropsSecrets reports whether T has secret fields (Config.SecretFields), which no LastDocument has.
+func (r *Records) DropsSecrets() bool { return r.secrets != nil }
+
 // LastDocumentLacks says, for people, what the LastDocument of a record does not have of the document that it is made
 // of; "" if it is whole. There may be none at all. The record is one that Get returned: cached ones have no
 // LastDocument.
@@ -126,7 +130,8 @@ func (r *Records) LastDocumentLacks(rec *Record) string {
 	switch of := meta.FindStatusCondition(rec.Conditions, ConditionDocumentWarnings); {
 	case len(rec.LastDocument) == 0:
 		return fmt.Sprintf("the record has no last document: it was larger than Config.LastDocumentLimit (%d bytes), "+
-			"did not fit into the record, or was never reconciled", max(r.cfg.LastDocumentLimit, 0))
+			"did not fit into the record, was never reconciled, or was replaced before it could be read past the "+
+			"informer's transform", max(r.cfg.LastDocumentLimit, 0))
 	case r.secrets != nil:
 		return fmt.Sprintf("the last document in the record comes without the fields of %s that are secret "+
 			"(Config.SecretFields)", r.cfg.Kind)

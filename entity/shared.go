@@ -24,8 +24,8 @@ type sharing[T IEntity] struct {
 	oddities *oddities
 	// statusBuckets are those of the clients that are not closed. A second client of one would have another overlay.
 	statusBuckets map[string]bool
-	// transform is that of the cache of documents, and of those after it; nil: none. It changes while no cache runs, and
-	// with mu held.
+	// transform is that of the cache of documents, and of those after it; nil: none. It changes while no cache runs,
+	// and with mu held.
 	transform atomic.Pointer[transformer[T]]
 }
 

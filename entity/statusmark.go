@@ -15,9 +15,9 @@ import (
 
 // A joined object has to carry the StatusRevision that it was read with, so that UpdateStatus notices another writer,
 // and an object that came through a transform has to carry that, so that Update keeps what the transform left out;
-// their copies too, because everybody changes copies. It must not show: what an object shows is copied to other objects,
-// and compared. An object of the user's type has no room for that, except in what all copies share: the memory of its
-// strings. So its kind is a string with the usual text, of which each mark has one of its own.
+// their copies too, because everybody changes copies. It must not show: what an object shows is copied to other
+// objects, and compared. An object of the user's type has no room for that, except in what all copies share: the memory
+// of its strings. So its kind is a string with the usual text, of which each mark has one of its own.
 //
 // Whoever sets another kind, or makes an object of JSON, has an object without a mark, as one made by hand.
 

@@ -13,8 +13,8 @@ import (
 )
 
 // complete adds to the draft of an update what a transform left out of the object that obj is, or is a copy of: obj was
-// not read whole, as far as anybody knows. It asks the leader for the document, and finds out what the transform made of
-// it, and what was changed since. A document that is written without a transform pays nothing.
+// not read whole, as far as anybody knows. It asks the leader for the document, and finds out what the transform made
+// of it, and what was changed since. A document that is written without a transform pays nothing.
 func (c *Client[T]) complete(ctx context.Context, obj T, d *draft[T], expected uint64) error {
 	t, read := c.shared.transform.Load(), markOf(obj).read
 	switch {
@@ -53,8 +53,8 @@ func (c *Client[T]) stillAt(ctx context.Context, key, natsKey string, expected u
 	case err != nil:
 		return nil, fmt.Errorf("the document must be read, to keep what the transform left out: %w", err)
 	case last != nil && last.Revision < expected: // it is deposed, or the stream was restored
-		return nil, newUnavailable(c.cfg.Kind, key, "the leader of bucket %q has revision %d of %s %s, which was at %d "+
-			"before; read it again", c.cfg.Bucket, last.Revision, c.cfg.Kind, foreign.Quote(key), expected)
+		return nil, newUnavailable(c.cfg.Kind, key, "the leader of bucket %q has revision %d of %s %s, which was at "+
+			"%d before; read it again", c.cfg.Bucket, last.Revision, c.cfg.Kind, foreign.Quote(key), expected)
 	case last.live() == nil:
 		return nil, newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
 	case last.Revision != expected:
@@ -104,8 +104,9 @@ func (c *Client[T]) refuseBoth(key string, both *mergediff.BothChanged) error {
 	if secret := c.codec.secrets.Within(path); secret < len(path) { // the names below a secret may be secrets
 		path = path[:secret]
 	}
-	return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, pathText(path), "the transform of the informer left out or changed "+
-		"something of it, and the update changes it, too, so that would be lost: update what Get has read, or use Patch")
+	return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, pathText(path), "the transform of the informer left out or "+
+		"changed something of it, and the update changes it, too, so that would be lost: update what Get has read, or "+
+		"use Patch")
 }
 
 // redraft makes another document of a draft.

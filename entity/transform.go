@@ -40,8 +40,8 @@ func (t *transformer[T]) apply(key string, obj T) (T, error) {
 	}
 	out, ok := result.(T)
 	if !ok {
-		return none, t.refused(key, fmt.Errorf("the transform that was set with SetTransform returned a %T: return a %T, "+
-			"as lister and handlers of the client do", result, none))
+		return none, t.refused(key, fmt.Errorf("the transform that was set with SetTransform returned a %T: return "+
+			"a %T, as lister and handlers of the client do", result, none))
 	}
 	t.codec.clearStatus(out)
 	if out.GetDeletionTimestamp() != nil {
@@ -120,8 +120,8 @@ func (g *generation[T]) setTransform(call cache.TransformFunc) error {
 		return fmt.Errorf("the transform was not set: the client of kind %s was stopped by its last user, or closed; "+
 			"ask the client for another informer", c.cfg.Kind)
 	case g.documents.users > 0:
-		return fmt.Errorf("the transform was not set: the informer of kind %s has already started: set it before Start, "+
-			"Run and the first read of the lister, of each client that shares the cache", c.cfg.Kind)
+		return fmt.Errorf("the transform was not set: the informer of kind %s has already started: set it before "+
+			"Start, Run and the first read of the lister, of each client that shares the cache", c.cfg.Kind)
 	}
 	c.shared.transform.Store(newTransformer(c.codec, call))
 	return nil
@@ -129,8 +129,8 @@ func (g *generation[T]) setTransform(call cache.TransformFunc) error {
 
 // noTransform is SetTransform of the informer of records.
 func (g *generation[T]) noTransform(cache.TransformFunc) error {
-	return fmt.Errorf("the transform was not set: the records of kind %s are shared with the runtime, which reads all of "+
-		"them; transform what a handler gets, or the documents (Client.Informer)", g.client.cfg.Kind)
+	return fmt.Errorf("the transform was not set: the records of kind %s are shared with the runtime, which reads all "+
+		"of them; transform what a handler gets, or the documents (Client.Informer)", g.client.cfg.Kind)
 }
 
 // decode decodes an entry for the cache.

@@ -35,8 +35,9 @@ var mayImport = map[string][]string{
 	"recorder": {"internal/denials", "internal/foreign"},
 	"entity": {
 		"natsinformer", "internal/answers", "internal/denials", "internal/foreign", "internal/members", "internal/ownwrites",
-		"internal/secrets",
-		"internal/running", // a controller watches for a callback of the client that does not return
+		"internal/secrets", "internal/transform",
+		"internal/mergediff", // an update keeps what a transform left out of what was read
+		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
 
 	"recorder/kuberecorder": {"recorder"},
