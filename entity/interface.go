@@ -63,6 +63,9 @@ type IEntityClient[T IEntity] interface {
 	// WholeDocumentOf is DocumentOf with the members that T does not know, of an entity that the cache has. It does not
 	// talk to the server.
 	WholeDocumentOf(obj T) ([]byte, error)
+	// WholeDocument is WholeDocumentOf, also for an entity of which a transform of the informer has left out something.
+	// It may ask the leader. IsConflict or IsNotFound if that has another revision by now.
+	WholeDocument(ctx context.Context, obj T) ([]byte, error)
 	// CreateDocument writes a document as it is under a key that has none, and returns its revision. IsAlreadyExists if
 	// the key has a document, IsInvalid if the document does not decode.
 	CreateDocument(ctx context.Context, key string, document []byte) (revision uint64, err error)

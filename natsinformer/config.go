@@ -50,7 +50,7 @@ type Config struct {
 	OnResolved func(key string)
 	// Unseen is asked of each delete that is watched of a key that the store does not have. If it returns an object,
 	// such as one that this process wrote and somebody deleted before the informer could read it, the handlers are told
-	// that it was added and deleted. It must return quickly, and may be nil.
+	// that it was added and deleted. A transform gets a copy of it. It must return quickly, and may be nil.
 	Unseen func(key string, deleted uint64) runtime.Object
 	// Arrived is told of each entry that is watched, markers of deletes too, before its event; not of those that were
 	// there when the informer began. It is for what an object does not keep, such as headers. It is called in the order

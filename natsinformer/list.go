@@ -83,6 +83,7 @@ func (w *worker) collect(
 			next.put(&w.items[i], old)
 			cursor = w.items[i].seq
 		}
+		w.release(s)
 		if s.ended && s.doubted {
 			s.resumeList()
 		}

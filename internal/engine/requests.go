@@ -46,7 +46,7 @@ func LastKnown[T entity.IEntity](
 		}
 	}
 	if deleted := e.keys.Of(key).Deleted; deleted != nil {
-		if obj, ok := deleted.Object.(T); ok {
+		if obj, ok := deleted.Object.(T); ok && !e.anchors.HasWhole(ctx, key, obj) {
 			last := obj.DeepCopyObject().(T)
 			natsinformer.ForgetDelete(last)
 			last.SetResourceVersion(strconv.FormatInt(last.GetGeneration(), 10)) // it has the delete's

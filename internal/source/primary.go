@@ -9,11 +9,9 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/causes"
-	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -216,15 +214,6 @@ func (s *Primary[T]) CheckKey(key string) error { return s.client.CheckKey(key) 
 // Confirm asks the leader of the primaries' stream whether a key has a document.
 func (s *Primary[T]) Confirm(ctx context.Context, key string) (entity.Presence, error) {
 	return s.client.Confirm(ctx, key)
-}
-
-// Encode makes the document of an object in the cache.
-func (s *Primary[T]) Encode(obj runtime.Object) (document []byte, err error) {
-	err = guard.Call(func() (err error) { // the user's types may have methods for it
-		document, err = s.client.WholeDocumentOf(obj.(T))
-		return err
-	})
-	return document, err
 }
 
 // UpdateStatus is the client's, for an object of the primary's type.
