@@ -63,8 +63,8 @@ func startBackedUp(t *testing.T, format string) *backedUp {
 	}
 	put(t, b.kv, "brief", 1)
 	must(t, b.kv.Purge(t.Context(), "brief"))
-	b.r.follows(t, b.kv, "k19", 5000, prompt)
-	b.r.converges(t, b.kv, prompt)
+	b.r.follows(t, b.kv, "k19", 5000, atOnce)
+	b.r.converges(t, b.kv, atOnce)
 	for _, obj := range b.r.GetStore().List() {
 		b.known[obj.(*thing).Name] = obj.(*thing).N
 	}
@@ -164,11 +164,11 @@ func TestRestoredFromASnapshotThroughTheAPI(t *testing.T) {
 				}
 				b.r.follows(t, b.kv, "k3", 9999, prompt)
 				must(t, b.kv.Delete(t.Context(), "k3"))
-				within(t, prompt, "a delete after it", func() bool { return b.r.seen.last("k3").kind == "delete" })
+				within(t, atOnce, "a delete after it", func() bool { return b.r.seen.last("k3").kind == "delete" })
 				if e := b.r.seen.last("k3"); e.deletion != (Deletion{true, DeleteMarker}) || e.n != 9999 {
 					t.Errorf("k3: %+v", e)
 				}
-				b.r.converges(t, b.kv, prompt)
+				b.r.converges(t, b.kv, atOnce)
 			})
 		}
 	}
