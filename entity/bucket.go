@@ -22,11 +22,10 @@ const (
 	requestTimeout = 10 * time.Second
 	retryMin       = 5 * time.Millisecond
 	retryMax       = 250 * time.Millisecond
+	// attemptTimeout bounds one attempt. The leader answers in well under a millisecond. Without a leader nobody answers,
+	// and an election takes a second or two, so a lost request is worth sending again.
+	attemptTimeout = 2 * time.Second
 )
-
-// attemptTimeout bounds one attempt. The leader answers in well under a millisecond. Without a leader nobody answers,
-// and an election takes a second or two, so a lost request is worth sending again. Tests change it.
-var attemptTimeout = 2 * time.Second
 
 // The server's error codes that this package handles.
 const (

@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// settleTimeout bounds the read that settles a write after the context of its caller has ended. A test changes it.
-var settleTimeout = time.Second
+// settleTimeout bounds the read that settles a write after the context of its caller has ended.
+const settleTimeout = time.Second
 
 // write is one compare-and-set of a key.
 type write struct {

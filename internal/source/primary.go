@@ -203,8 +203,8 @@ func (s *Primary[T]) InvalidKeys() (keys []string) {
 // Exists tells whether the key is in the cache or invalid.
 func (s *Primary[T]) Exists(key string) bool { return s.informer().Exists(natsKey(key)) }
 
-// CheckKey returns an error for a key that no primary can have.
-func (s *Primary[T]) CheckKey(key string) error { return s.client.CheckKey(key) }
+// LeaderTrusted is how long an answer of Confirm is acted on, with the cache alone to say otherwise.
+const LeaderTrusted = 100 * time.Millisecond
 
 // Confirm asks the leader of the primaries' stream whether a key has a document.
 func (s *Primary[T]) Confirm(ctx context.Context, key string) (entity.Presence, error) {

@@ -65,13 +65,14 @@ type Operation struct {
 	Do    func() `json:"-"`
 }
 
-// New starts the API. It ends with the test.
+// New starts the API. It ends with the test. Drivers of this process reach it, in virtual time too (natstest.Test).
 func New(t *testing.T) *Cloud {
 	c := &Cloud{
 		disks: map[string]*Disk{}, Tokens: map[string]Answer{}, Operations: map[string]*Operation{},
 		calls: map[string]int{}, Created: map[string]int{},
 	}
-	c.Server = httptest.NewServer(c)
+	c.Server = &httptest.Server{Listener: listen(), Config: &http.Server{Handler: c}}
+	c.Server.Start()
 	t.Cleanup(c.Server.Close)
 	return c
 }
@@ -205,7 +206,7 @@ func (c *Cloud) Create(disk Disk) {
 func (c *Cloud) list(instance string) []Disk {
 	list := []Disk{}
 	for _, disk := range c.disks {
-		if !c.Unseen && disk.Instance == instance && time.Now().After(disk.shows) {
+		if !c.Unseen && disk.Instance == instance && !time.Now().Before(disk.shows) {
 			list = append(list, *disk)
 		}
 	}

@@ -25,7 +25,7 @@ type Spec struct {
 
 // NewDriver drives the disks of the API at url.
 func NewDriver(url string) *Driver {
-	return &Driver{url: url, HTTP: &http.Client{Transport: &http.Transport{}}}
+	return &Driver{url: url, HTTP: &http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
 
 // Kind implements external.IExternalClient.

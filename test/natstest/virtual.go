@@ -8,10 +8,13 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	_ "unsafe" // for go:linkname
 
+	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/nats-io/nats.go"
 
 	"github.com/nagi-runtime/nagi/test/internal/ports"
@@ -32,16 +35,52 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	turn.Lock()
 	defer turn.Unlock()
+	stores.Add(1) // none of the test is the first
+	defer stores.Add(-1)
 	forgetTimers()
 	defer forgetTimers()
 	network.reset()
 	defer tellOfStandstill(t.Name())()
-	free := atsIsFree()
 	synctest.Test(t, func(t *testing.T) {
-		if free {
-			useVirtualAccessTime(t)
-		}
+		keepStoresTime(t)
 		f(t)
+	})
+}
+
+// The server's stores of messages take storesTime for the present, by which those on disk drop what is too old. The
+// first of all stores starts a goroutine that keeps it: one of the process, which knows no time but the real one, and
+// which must not begin in a bubble, as it waits for a channel of the process. No option is there to prevent that.
+var (
+	//go:linkname storesTime github.com/nats-io/nats-server/v2/server/ats.utime
+	storesTime atomic.Int64
+	//go:linkname stores github.com/nats-io/nats-server/v2/server/ats.refs
+	stores atomic.Int64
+)
+
+// storesPhase is when storesTime is kept in each interval. A store that had a message written at the same nanosecond of an
+// interval, or a few later, asks again in steps of so few nanoseconds until the interval is over, ten seconds after the
+// write. So it is a time at which no test writes by design.
+const storesPhase = 61_803_399 * time.Nanosecond
+
+// keepStoresTime does until the test ends, in virtual time, what that goroutine does.
+func keepStoresTime(t *testing.T) {
+	storesTime.Store(time.Now().UnixNano())
+	ended := make(chan struct{})
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
+		for next := time.NewTimer(storesPhase); ; next.Reset(ats.TickInterval) {
+			select {
+			case <-ended:
+				next.Stop()
+				return
+			case now := <-next.C:
+				storesTime.Store(now.UnixNano())
+			}
+		}
+	})
+	t.Cleanup(func() {
+		close(ended)
+		keeping.Wait()
 	})
 }
 
