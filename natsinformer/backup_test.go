@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -144,7 +143,7 @@ func TestRestoredFromASnapshotThroughTheAPI(t *testing.T) {
 				}
 				b.proxy.Resume()
 				answersNow(t, b.js, "b")
-				b.r.converges(t, b.kv, prompt+time.Second)
+				b.r.converges(t, b.kv, prompt)
 				within(t, prompt, "the handler is told", func() bool {
 					for key := range b.known {
 						if b.r.get(key) == nil && b.r.seen.last(key).kind != "delete" {

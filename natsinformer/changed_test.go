@@ -37,7 +37,7 @@ func TestRecreatedStream(t *testing.T) {
 			for i := range keys {
 				put(t, kv, fmt.Sprint("k", i), 1000+i)
 			}
-			r.converges(t, kv, prompt+time.Second)
+			r.converges(t, kv, prompt)
 			for i := range 10 {
 				key := fmt.Sprint("k", i)
 				within(t, prompt, key+" was deleted", func() bool {
@@ -252,7 +252,7 @@ func TestRelistingUntilTheStoreReflectsAnotherStream(t *testing.T) {
 		kv = bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 		put(t, kv, "anew", 1)
 		proxy.Resume()
-		within(t, 2*prompt, "noticed", func() bool { return r.Status().Relisting })
+		within(t, prompt, "noticed", func() bool { return r.Status().Relisting })
 		if r.get("old") == nil || r.get("anew") != nil {
 			t.Error("the store was changed while the list was read")
 		}

@@ -233,7 +233,8 @@ func TestAnInvalidDocumentMayRunOut(t *testing.T) {
 		putFor(t, js, "bad", `{"n":-1}`, "2s")
 		putFor(t, js, "once-good", `{"n":-1}`, "2s")
 		within(t, atOnce, "both were invalid", func() bool {
-			return strings.Contains(told.String(), "invalid bad@") && strings.Contains(told.String(), "invalid once-good@")
+			all := told.String()
+			return strings.Contains(all, "invalid bad@") && strings.Contains(all, "invalid once-good@")
 		})
 		gone(t, js, "bad", "once-good")
 		r.wasDeleted(t, "once-good", 1, ranOut)
@@ -289,7 +290,9 @@ func TestTheLeadersWordDecidesWhetherAKeyHasExpired(t *testing.T) {
 		"it may not be told": {err: nats.ErrPermissionViolation, ends: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorker(&source{keys: newKeys(), health: &health{}, progress: &progress{}, created: created, cursor: 9})
+			w := newWorker(&source{
+				keys: newKeys(), health: &health{}, progress: &progress{}, created: created, cursor: 9,
+			})
 			events := make(chan watch.Event, 1)
 			w.events = events
 			put := func(seq uint64, ttl string) {

@@ -75,7 +75,7 @@ func TestEveryClientGoFeatureSet(t *testing.T) {
 			must(t, js.DeleteKeyValue(t.Context(), "b"))
 			kv = bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 			revision := put(t, kv, "anew", 1)
-			within(t, 2*prompt, "the recreated stream", func() bool { return r.has("anew", 1) })
+			within(t, prompt, "the recreated stream", func() bool { return r.has("anew", 1) })
 			must(t, r.WaitCursor(t.Context(), revision))
 			within(t, atOnce, "its cursor", func() bool { return r.Cursor() == revision })
 			r.converges(t, kv, atOnce)

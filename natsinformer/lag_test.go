@@ -27,7 +27,10 @@ func TestStatusTellsHowFarTheStoreIsBehind(t *testing.T) {
 		}}).synced(t)
 		level := func(limit time.Duration, what string) {
 			t.Helper()
-			within(t, limit, what, func() bool { st := informer.Status(); return st.Behind == 0 && st.Lag == 0 && st.Err == nil })
+			within(t, limit, what, func() bool {
+				st := informer.Status()
+				return st.Behind == 0 && st.Lag == 0 && st.Err == nil
+			})
 		}
 		level(atOnce, "the first list is the end")
 		const slept = 10 * time.Second

@@ -50,11 +50,12 @@ func TestWhatAServerAnswersIsRecognised(t *testing.T) {
 	})
 }
 
-// last returns the last answer that was put into the other bucket, and its sequence, as the leader has it: an answer to a
-// direct get would have headers of its own.
+// last returns the last answer that was put into the other bucket, and its sequence, as the leader has it: an answer to
+// a direct get would have headers of its own.
 func last(t *testing.T, nc *nats.Conn) (sequence uint64, header nats.Header, data []byte) {
 	t.Helper()
-	answer, err := nc.Request("$JS.API.STREAM.MSG.GET.KV_theirs", []byte(`{"last_by_subj":"$KV.theirs.key"}`), time.Second)
+	const query = `{"last_by_subj":"$KV.theirs.key"}`
+	answer, err := nc.Request("$JS.API.STREAM.MSG.GET.KV_theirs", []byte(query), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,9 @@ func TestTheUsersErrorHandlerGoesOn(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied"}, nil)))
 		theirs := make(chan error, 10)
-		nc := connect(t, s, "user", nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { theirs <- err }))
+		nc := connect(t, s, "user", nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			theirs <- err
+		}))
 		for range 3 { // one handler is enough
 			defer Of(nc).Publish("denied", nil).Stop()
 		}
@@ -268,7 +270,9 @@ func TestRequestsWorkAgainWhenTheInboxIsGrantedAgain(t *testing.T) {
 			t.Error("the library hears again: requests need no inboxes of their own")
 		}
 		must(t, nc.ForceReconnect())
-		natstest.Eventually(t, "the connection is back", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 1 })
+		natstest.Eventually(t, "the connection is back", func() bool {
+			return nc.IsConnected() && nc.Stats().Reconnects == 1
+		})
 		if d.deaf() {
 			t.Error("after a reconnect the library has subscribed again")
 		}
@@ -277,8 +281,8 @@ func TestRequestsWorkAgainWhenTheInboxIsGrantedAgain(t *testing.T) {
 	})
 }
 
-// TestARequestWithoutAnInboxIsNotSentThoughTheLibraryTellsOfThatLate: the user's error handler holds it up, and meanwhile
-// the connection's last error is the denial of something else.
+// TestARequestWithoutAnInboxIsNotSentThoughTheLibraryTellsOfThatLate: the user's error handler holds it up, and
+// meanwhile the connection's last error is the denial of something else.
 func TestARequestWithoutAnInboxIsNotSentThoughTheLibraryTellsOfThatLate(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		s := natstest.Start(t, natstest.WithConfig(withRights([]string{"denied"}, []string{"_INBOX.>"})))

@@ -57,9 +57,9 @@ var (
 	stores atomic.Int64
 )
 
-// storesPhase is when storesTime is kept in each interval. A store that had a message written at the same nanosecond of an
-// interval, or a few later, asks again in steps of so few nanoseconds until the interval is over, ten seconds after the
-// write. So it is a time at which no test writes by design.
+// storesPhase is when storesTime is kept in each interval. A store that had a message written at the same nanosecond of
+// an interval, or a few later, asks again in steps of so few nanoseconds until the interval is over, ten seconds after
+// the write. So it is a time at which no test writes by design.
 const storesPhase = 61_803_399 * time.Nanosecond
 
 // keepStoresTime does until the test ends, in virtual time, what that goroutine does.
