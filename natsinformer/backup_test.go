@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -63,8 +62,8 @@ func startBackedUp(t *testing.T, format string) *backedUp {
 	}
 	put(t, b.kv, "brief", 1)
 	must(t, b.kv.Purge(t.Context(), "brief"))
-	b.r.follows(t, b.kv, "k19", 5000, prompt)
-	b.r.converges(t, b.kv, prompt)
+	b.r.follows(t, b.kv, "k19", 5000, atOnce)
+	b.r.converges(t, b.kv, atOnce)
 	for _, obj := range b.r.GetStore().List() {
 		b.known[obj.(*thing).Name] = obj.(*thing).N
 	}
@@ -144,7 +143,7 @@ func TestRestoredFromASnapshotThroughTheAPI(t *testing.T) {
 				}
 				b.proxy.Resume()
 				answersNow(t, b.js, "b")
-				b.r.converges(t, b.kv, prompt+time.Second)
+				b.r.converges(t, b.kv, prompt)
 				within(t, prompt, "the handler is told", func() bool {
 					for key := range b.known {
 						if b.r.get(key) == nil && b.r.seen.last(key).kind != "delete" {
@@ -164,11 +163,11 @@ func TestRestoredFromASnapshotThroughTheAPI(t *testing.T) {
 				}
 				b.r.follows(t, b.kv, "k3", 9999, prompt)
 				must(t, b.kv.Delete(t.Context(), "k3"))
-				within(t, prompt, "a delete after it", func() bool { return b.r.seen.last("k3").kind == "delete" })
+				within(t, atOnce, "a delete after it", func() bool { return b.r.seen.last("k3").kind == "delete" })
 				if e := b.r.seen.last("k3"); e.deletion != (Deletion{true, DeleteMarker}) || e.n != 9999 {
 					t.Errorf("k3: %+v", e)
 				}
-				b.r.converges(t, b.kv, prompt)
+				b.r.converges(t, b.kv, atOnce)
 			})
 		}
 	}

@@ -31,13 +31,13 @@ func TestRecreatedStream(t *testing.T) {
 				put(t, kv, fmt.Sprint("k", i), i+1)
 			}
 			r := start(t, js, Config{Bucket: "b"}).synced(t)
-			r.follows(t, kv, "k0", 100, prompt)
+			r.follows(t, kv, "k0", 100, atOnce)
 			must(t, js.DeleteKeyValue(t.Context(), "b"))
 			kv = bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 			for i := range keys {
 				put(t, kv, fmt.Sprint("k", i), 1000+i)
 			}
-			r.converges(t, kv, prompt+time.Second)
+			r.converges(t, kv, prompt)
 			for i := range 10 {
 				key := fmt.Sprint("k", i)
 				within(t, prompt, key+" was deleted", func() bool {
@@ -133,7 +133,7 @@ func TestRestoredStream(t *testing.T) {
 			for i := range 19 { // revert, and keys that the backup does not have
 				put(t, kv, fmt.Sprint([]string{"k", "new"}[i%2], i), 1000+i)
 			}
-			r.follows(t, kv, "k19", 5000, prompt)
+			r.follows(t, kv, "k19", 5000, atOnce)
 			server.proxy.Refuse()
 			server.restore(t)
 			answersNow(t, admin, "b")
@@ -173,7 +173,7 @@ func TestRestoredStreamWrittenOverIsNoticed(t *testing.T) {
 		r := start(t, js, Config{Bucket: "b"}).synced(t)
 		put(t, kv, "k1", 101)
 		put(t, kv, "k2", 102)
-		r.follows(t, kv, "k3", 103, prompt) // the cursor is at 23
+		r.follows(t, kv, "k3", 103, atOnce) // the cursor is at 23
 		server.proxy.Refuse()
 		server.restore(t)
 		answersNow(t, admin, "b")
@@ -209,9 +209,9 @@ func TestHotKeysDoNotMakeAReconnectAList(t *testing.T) {
 			for i := range 200 {
 				put(t, kv, fmt.Sprint("k", i%hot), 1000*round+i)
 			}
-			r.follows(t, kv, "k0", 1000*round+500, prompt)
+			r.follows(t, kv, "k0", 1000*round+500, atOnce)
 			proxy.Refuse()
-			within(t, prompt, "disconnected", func() bool { return !js.Conn().IsConnected() })
+			within(t, atOnce, "disconnected", func() bool { return !js.Conn().IsConnected() })
 			for i := range hot {
 				put(t, kv, fmt.Sprint("k", i), 1000*round+600+i)
 			}
@@ -252,7 +252,7 @@ func TestRelistingUntilTheStoreReflectsAnotherStream(t *testing.T) {
 		kv = bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 		put(t, kv, "anew", 1)
 		proxy.Resume()
-		within(t, 2*prompt, "noticed", func() bool { return r.Status().Relisting })
+		within(t, prompt, "noticed", func() bool { return r.Status().Relisting })
 		if r.get("old") == nil || r.get("anew") != nil {
 			t.Error("the store was changed while the list was read")
 		}
@@ -364,7 +364,7 @@ func TestAnExpiryIsEvidencedIfSomebodyWantedIt(t *testing.T) {
 			cfg := Config{Bucket: "b", DocumentsExpire: test.declared, CompareInterval: 24 * time.Hour}
 			r := start(t, js, cfg).synced(t)
 			// Something is left that proves that the stream is the same: a list cannot always tell expiries apart.
-			r.follows(t, kv, "still", 1, prompt)
+			r.follows(t, kv, "still", 1, atOnce)
 			_, err := js.PublishMsg(t.Context(), msg)
 			must(t, err)
 			natstest.Eventually(t, "it is there", func() bool { return r.seen.last("k").n == 7 })
@@ -375,7 +375,7 @@ func TestAnExpiryIsEvidencedIfSomebodyWantedIt(t *testing.T) {
 			if e := r.seen.last("k"); e.deletion != (Deletion{test.want, ExpiryMarker}) || e.n != 7 {
 				t.Errorf("%+v", e)
 			}
-			r.converges(t, kv, prompt)
+			r.converges(t, kv, atOnce)
 		})
 	}
 }
@@ -425,7 +425,7 @@ func TestHistoryDoesNotBringBackOldObjects(t *testing.T) {
 		must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.gone")))
 		natstest.Eventually(t, "listed again", func() bool { return r.get("gone") == nil })
 		must(t, kv.Delete(t.Context(), "k"))
-		within(t, prompt, "deleted", func() bool { return r.seen.last("k").kind == "delete" })
+		within(t, atOnce, "deleted", func() bool { return r.seen.last("k").kind == "delete" })
 		if e := r.seen.last("k"); e.n != 3 {
 			t.Errorf("deleted as %d, but it was 3", e.n)
 		}
@@ -596,7 +596,7 @@ func TestCursorWaitsForAKeyThatWasWrittenAgain(t *testing.T) {
 		if !r.has("k", 3) {
 			t.Error("the cursor has passed a key that is not up to date")
 		}
-		r.reaches(t, second, prompt)
+		r.reaches(t, second, atOnce)
 	})
 }
 

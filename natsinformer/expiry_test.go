@@ -71,7 +71,7 @@ func TestAKeyWhoseTimeIsOverIsDeleted(t *testing.T) {
 		putFor(t, js, "listed", `{"n":1}`, "5")
 		putFor(t, js, "never", `{"n":1}`, "never")
 		r := start(t, js, Config{Bucket: "b"}).synced(t)
-		r.follows(t, kv, "stays", 1, prompt)
+		r.follows(t, kv, "stays", 1, atOnce)
 		for i, ttl := range []string{"2", "2s", "2900ms"} {
 			putFor(t, js, fmt.Sprint("k", i), `{"n":7}`, ttl)
 		}
@@ -81,7 +81,7 @@ func TestAKeyWhoseTimeIsOverIsDeleted(t *testing.T) {
 		}
 		gone(t, js, "listed")
 		r.wasDeleted(t, "listed", 1, ranOut)
-		r.converges(t, kv, prompt)
+		r.converges(t, kv, atOnce)
 		for _, key := range []string{"never", "stays"} {
 			if r.seen.last(key).kind != "add" {
 				t.Errorf("%s: %+v", key, r.seen.of(key))
@@ -100,7 +100,7 @@ func TestAKeyThatIsWrittenAgainInTimeStays(t *testing.T) {
 		js := connect(t, natstest.Start(t).URL())
 		kv := unmarked(t, js, 1)
 		r := start(t, js, Config{Bucket: "b"}).synced(t)
-		r.follows(t, kv, "probe", 1, prompt)
+		r.follows(t, kv, "probe", 1, atOnce)
 		putFor(t, js, "kept", `{"n":1}`, "1s")
 		put(t, kv, "kept", 2)
 		putFor(t, js, "renewed", `{"n":1}`, "1s")
@@ -113,7 +113,7 @@ func TestAKeyThatIsWrittenAgainInTimeStays(t *testing.T) {
 				t.Errorf("%s: %+v", key, r.seen.of(key))
 			}
 		}
-		r.converges(t, kv, prompt)
+		r.converges(t, kv, atOnce)
 	})
 }
 
@@ -124,17 +124,17 @@ func TestManyKeysExpireAtOnce(t *testing.T) {
 		js := connect(t, natstest.Start(t).URL())
 		kv := unmarked(t, js, 1)
 		r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
-		r.follows(t, kv, "stays", 1, prompt)
+		r.follows(t, kv, "stays", 1, atOnce)
 		for i := range many {
 			putFor(t, js, fmt.Sprint("k", i), `{"n":7}`, "2s")
 		}
 		gone(t, js, fmt.Sprint("k", many-1))
 		within(t, prompt, "all are deleted", func() bool { return len(r.GetStore().ListKeys()) == 1 })
-		r.converges(t, kv, prompt)
+		r.converges(t, kv, atOnce)
 		of := func(kind string) []seenEvent {
 			return slices.DeleteFunc(r.seen.all(), func(e seenEvent) bool { return e.kind != kind })
 		}
-		within(t, prompt, "all are told", func() bool { return len(of("delete")) == len(of("add"))-1 })
+		within(t, atOnce, "all are told", func() bool { return len(of("delete")) == len(of("add"))-1 })
 		for _, e := range of("delete") {
 			if e.deletion != ranOut || e.n != 7 {
 				t.Fatalf("%+v", e)
@@ -158,9 +158,9 @@ func TestWhatRanOutWhileAwayIsEvidenced(t *testing.T) {
 			putFor(t, admin, "long", `{"n":8}`, "1h")
 			put(t, kv, "plain", 9)
 			r := start(t, js, Config{Bucket: "b", CompareInterval: 500 * time.Millisecond}).synced(t)
-			r.follows(t, kv, "hot", 1, prompt)
+			r.follows(t, kv, "hot", 1, atOnce)
 			putFor(t, admin, "short", `{"n":7}`, "5s")
-			within(t, prompt, "it is there", func() bool { return r.has("short", 7) })
+			within(t, atOnce, "it is there", func() bool { return r.has("short", 7) })
 			proxy.Refuse()
 			stream, err := admin.Stream(t.Context(), "KV_b")
 			must(t, err)
@@ -190,9 +190,9 @@ func TestOfAnotherStreamNothingIsEvidenced(t *testing.T) {
 		admin, js := connect(t, server.URL()), connect(t, proxy.URL())
 		kv := unmarked(t, admin, 1)
 		r := start(t, js, Config{Bucket: "b"}).synced(t)
-		r.follows(t, kv, "probe", 1, prompt)
+		r.follows(t, kv, "probe", 1, atOnce)
 		putFor(t, admin, "k", `{"n":7}`, "4s")
-		within(t, prompt, "it is there", func() bool { return r.has("k", 7) })
+		within(t, atOnce, "it is there", func() bool { return r.has("k", 7) })
 		proxy.Refuse()
 		gone(t, admin, "k")
 		must(t, admin.DeleteStream(t.Context(), "KV_b"))
@@ -201,7 +201,7 @@ func TestOfAnotherStreamNothingIsEvidenced(t *testing.T) {
 		proxy.Resume()
 		answersNow(t, js, "b")
 		r.wasDeleted(t, "k", 7, Deletion{false, DeleteVanished})
-		r.converges(t, kv, prompt)
+		r.converges(t, kv, atOnce)
 	})
 }
 
@@ -229,11 +229,12 @@ func TestAnInvalidDocumentMayRunOut(t *testing.T) {
 		put(t, kv, "once-good", 1)
 		var told reports
 		r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
-		r.follows(t, kv, "probe", 1, prompt)
+		r.follows(t, kv, "probe", 1, atOnce)
 		putFor(t, js, "bad", `{"n":-1}`, "2s")
 		putFor(t, js, "once-good", `{"n":-1}`, "2s")
-		within(t, prompt, "both were invalid", func() bool {
-			return strings.Contains(told.String(), "invalid bad@") && strings.Contains(told.String(), "invalid once-good@")
+		within(t, atOnce, "both were invalid", func() bool {
+			all := told.String()
+			return strings.Contains(all, "invalid bad@") && strings.Contains(all, "invalid once-good@")
 		})
 		gone(t, js, "bad", "once-good")
 		r.wasDeleted(t, "once-good", 1, ranOut)
@@ -250,7 +251,7 @@ func TestAFilteredInformerSeesWhatRunsOut(t *testing.T) {
 		js := connect(t, natstest.Start(t).URL())
 		kv := unmarked(t, js, 1)
 		r := start(t, js, Config{Bucket: "b", Filter: "ours.>"}).synced(t)
-		r.follows(t, kv, "ours.probe", 1, prompt)
+		r.follows(t, kv, "ours.probe", 1, atOnce)
 		putFor(t, js, "ours.k", `{"n":7}`, "2s")
 		putFor(t, js, "theirs.k", `{"n":7}`, "1s")
 		put(t, kv, "theirs.other", 1) // behind the filtered cursor
@@ -289,7 +290,9 @@ func TestTheLeadersWordDecidesWhetherAKeyHasExpired(t *testing.T) {
 		"it may not be told": {err: nats.ErrPermissionViolation, ends: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorker(&source{keys: newKeys(), health: &health{}, progress: &progress{}, created: created, cursor: 9})
+			w := newWorker(&source{
+				keys: newKeys(), health: &health{}, progress: &progress{}, created: created, cursor: 9,
+			})
 			events := make(chan watch.Event, 1)
 			w.events = events
 			put := func(seq uint64, ttl string) {

@@ -24,6 +24,7 @@ import (
 // prompt is promise 2's limit on recovery.
 const prompt = 2 * time.Second
 
+// atOnce is the limit for what takes no time.
 const atOnce = time.Duration(0)
 
 // subtest runs a subtest in virtual time.
@@ -32,7 +33,7 @@ func subtest(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { natstest.Test(t, f) })
 }
 
-// within fails unless the condition holds when the limit has passed, or before. The limit atOnce is for what takes no time.
+// within fails unless the condition holds when the limit has passed, or before.
 func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	time.Sleep(time.Nanosecond) // ends when nothing works any more

@@ -95,7 +95,7 @@ func TestInvalidUpdateKeepsTheLastGoodVersion(t *testing.T) {
 		must(t, server.Restart())
 		answersNow(t, js, "b")
 		put(t, kv, "k", -3)
-		r.follows(t, kv, "other", 1, prompt)
+		r.follows(t, kv, "other", 1, atOnce)
 		if !r.has("k", 1) {
 			t.Error("the last good version is gone after a list")
 		}
@@ -164,7 +164,7 @@ func TestInvalidDocumentsAreNotKept(t *testing.T) {
 			reported[e.Key] = string(e.Value) + e.Header.Get("A")
 		}}).synced(t)
 		junk("watched")
-		r.follows(t, kv, "k", 1, prompt)
+		r.follows(t, kv, "k", 1, atOnce)
 		mu.Lock()
 		defer mu.Unlock()
 		if reported["listed"] != "junkb" || reported["watched"] != "junkb" {

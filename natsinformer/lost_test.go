@@ -68,7 +68,7 @@ func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 				put(t, kv, fmt.Sprint("k", i), i)
 			}
 			r := start(t, js, Config{Bucket: "b", CompareInterval: 24 * time.Hour}).synced(t)
-			r.follows(t, kv, "k0", 100, prompt)
+			r.follows(t, kv, "k0", 100, atOnce)
 			before := r.Status()
 			th.set("lost", until)
 			revision := put(t, kv, "lost", 1)
@@ -83,12 +83,12 @@ func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 				t.Errorf("at cursor %d the store has lost: %v, and what came after it: %v",
 					revision, r.get("lost"), r.get(until))
 			}
-			r.converges(t, kv, prompt)
+			r.converges(t, kv, atOnce)
 			if st := r.Status(); st.Resumes == before.Resumes || st.Lists != before.Lists {
 				t.Errorf("%d resumes and %d lists more; going on from the cursor would have done",
 					st.Resumes-before.Resumes, st.Lists-before.Lists)
 			}
-			within(t, prompt, "one consumer", func() bool { return consumers(t, admin, "b") == 1 })
+			within(t, atOnce, "one consumer", func() bool { return consumers(t, admin, "b") == 1 })
 			r.stop()
 			r.seen.inOrder(t)
 		})
@@ -114,7 +114,7 @@ func TestAListIsNotCompleteWithoutAMessageThatWasLost(t *testing.T) {
 			if n := len(r.GetStore().ListKeys()); n != 100 {
 				t.Errorf("synced with %d of 100 keys; %s is %v", n, keys[0], r.get(keys[0]))
 			}
-			r.follows(t, kv, "k0", 100, prompt)
+			r.follows(t, kv, "k0", 100, atOnce)
 		})
 	}
 }

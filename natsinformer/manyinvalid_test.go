@@ -36,8 +36,8 @@ func TestManyInvalidKeysExistAndShareTheirReason(t *testing.T) {
 			}
 		}
 		if len(invalid) != reasonsKept+more || shared != more {
-			t.Errorf("%d invalid keys, %d of them share a reason; want %d and %d", len(invalid), shared, reasonsKept+more,
-				more)
+			t.Errorf("%d invalid keys, %d of them share a reason; want %d and %d",
+				len(invalid), shared, reasonsKept+more, more)
 		}
 		_, err := js.Publish(t.Context(), "$KV.b.bad-1", doc(1))
 		must(t, err)

@@ -238,9 +238,9 @@ func TestWithoutThePermissionToDeleteConsumersNothingIsWrong(t *testing.T) {
 		js := connect(t, srv.URL(), nats.UserInfo("reader", "x"), unheard)
 		var o told
 		r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
-		r.follows(t, kv, "k", 1, prompt)
+		r.follows(t, kv, "k", 1, atOnce)
 		must(t, js.Conn().ForceReconnect())
-		r.follows(t, kv, "k", 2, prompt)
+		r.follows(t, kv, "k", 2, atOnce)
 		time.Sleep(2 * heartbeat)
 		if err := r.Status().Err; err != nil {
 			t.Errorf("degraded: %v", err)

@@ -186,7 +186,7 @@ func TestATombstoneThatIsAskedForInVainIsNoFault(t *testing.T) {
 		mute.Store(true)
 		_, err := admin.PublishMsg(t.Context(), marker("dies"))
 		must(t, err)
-		natstest.Eventually(t, "the tombstone is asked for in vain, and again", func() bool { return dropped.Load() >= 2 })
+		natstest.Eventually(t, "it is asked for in vain, and again", func() bool { return dropped.Load() >= 2 })
 		r.follows(t, kv, "k", 2, atOnce)
 		mute.Store(false)
 		compares := r.Status().Compares
@@ -253,7 +253,9 @@ func TestSlowDecodingIsNotSilence(t *testing.T) {
 			put(t, kv, fmt.Sprint("k", i), -i-1)
 			time.Sleep(slow / 14)
 		}
-		within(t, slow-12*(slow/14)+time.Millisecond, "decoded", func() bool { return r.has("slow", 2) && len(r.Invalid()) == 12 })
+		within(t, slow-12*(slow/14)+time.Millisecond, "decoded", func() bool {
+			return r.has("slow", 2) && len(r.Invalid()) == 12
+		})
 		if n := r.Status().Resumes; n != 1 {
 			t.Errorf("the watch has begun %d times", n)
 		}

@@ -46,8 +46,8 @@ func noKeyIsMissingInACluster(t *testing.T, c *natstest.Cluster, _ jetstream.Jet
 	l.stop()
 }
 
-// The members of an idle stream only say that they are there. They must do so before the leader is taken for one without
-// a majority.
+// The members of an idle stream only say that they are there. They must do so before the leader is taken for one
+// without a majority.
 func leaderOfAnIdleStreamIsBelieved(t *testing.T, _ *natstest.Cluster, js jetstream.JetStream) {
 	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
 	put(t, kv, "k", 1)

@@ -421,3 +421,22 @@ func TestVirtualAndRealTimeTakeTurns(t *testing.T) {
 		})
 	}
 }
+
+// TestAnIdleServerIsIdleInVirtualTime: after ten seconds a server looks whether it may forget what it has in memory, by
+// a clock that stands still for 100 ms at a time. In real time nobody sees how often it looks meanwhile.
+func TestAnIdleServerIsIdleInVirtualTime(t *testing.T) {
+	began := time.Now()
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		kv := newBucket(t, js, jetstream.FileStorage)
+		for _, after := range []time.Duration{7 * time.Millisecond, 93*time.Millisecond + 1} {
+			time.Sleep(after)
+			_, err := kv.PutString(t.Context(), "k", "v")
+			must(t, err)
+		}
+		time.Sleep(time.Minute)
+	})
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("a minute of an idle server took %v", took)
+	}
+}
