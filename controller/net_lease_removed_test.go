@@ -102,65 +102,68 @@ func TestALeaseThatVanishesStaysWithItsHolder(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newReplicas(t, slowRenewal)
-			r.joins(slowRenewal)
-			r.proxy.Blackhole()
-			must(t, vanish(t.Context(), r.w))
-			r.look(3)
-			r.joins(slowRenewal)
-			r.look(3)
-			r.leadAlone()
-			r.proxy.Resume()
-			eventually(t, "the lease is there again", func() bool { return r.w.lease().HolderIdentity != "" })
-			r.leadAlone()
+			natstest.Test(t, func(t *testing.T) {
+				r := newReplicas(t, slowRenewal)
+				r.joins(slowRenewal)
+				r.proxy.Blackhole()
+				must(t, vanish(t.Context(), r.w))
+				r.look(3)
+				r.joins(slowRenewal)
+				r.look(3)
+				r.leadAlone()
+				r.proxy.Resume()
+				eventually(t, "the lease is there again", func() bool { return r.w.lease().HolderIdentity != "" })
+				r.leadAlone()
+			})
 		})
 	}
 }
 
 // TestAHolderSeesThatItsLeaseIsGone and does not wait for its next renewal.
 func TestAHolderSeesThatItsLeaseIsGone(t *testing.T) {
-	t.Parallel()
-	r := newReplicas(t, WithLeaseTiming(LeaseTiming{
-		Duration: 10 * time.Minute, RenewDeadline: 5 * time.Minute, RetryPeriod: 4 * time.Minute,
-	}))
-	var told atomic.Bool // of a lease that is there
-	defer r.sites.Subscribe(entity.Hooks{Reserved: func(name string, _ uint64, value []byte) {
-		if name == "_nagi.lease" {
-			told.Store(value != nil)
+	natstest.Test(t, func(t *testing.T) {
+		r := newReplicas(t, WithLeaseTiming(LeaseTiming{
+			Duration: 10 * time.Minute, RenewDeadline: 5 * time.Minute, RetryPeriod: 4 * time.Minute,
+		}))
+		var told atomic.Bool // of a lease that is there
+		defer r.sites.Subscribe(entity.Hooks{Reserved: func(name string, _ uint64, value []byte) {
+			if name == "_nagi.lease" {
+				told.Store(value != nil)
+			}
+		}})()
+		for range 3 {
+			// A removal before the holder has heard of the lease would be no news to it.
+			eventually(t, "the holder has heard of it", told.Load)
+			told.Store(false)
+			must(t, r.w.purge(t.Context(), "sites-status", "_nagi.lease"))
+			eventually(t, "the lease is there again", func() bool { return r.w.lease().HolderIdentity != "" })
 		}
-	}})()
-	for range 3 {
-		// A removal before the holder has heard of the lease would be no news to it.
-		eventually(t, "the holder has heard of it", told.Load)
-		told.Store(false)
-		must(t, r.w.purge(t.Context(), "sites-status", "_nagi.lease"))
-		eventually(t, "the lease is there again", func() bool { return r.w.lease().HolderIdentity != "" })
-	}
-	r.leadAlone()
+		r.leadAlone()
+	})
 }
 
 // TestALeaseOfALostBucketStaysWithItsHolder: nothing in the new bucket tells that there is one, but a replica that saw
 // it knows.
 func TestALeaseOfALostBucketStaysWithItsHolder(t *testing.T) {
-	t.Parallel()
-	r := newReplicas(t, slowRenewal)
-	r.joins(slowRenewal)
-	ctx := t.Context()
-	for range 3 {
-		stream, err := r.w.js.Stream(ctx, "KV_sites-status")
-		must(t, err)
-		r.proxy.Blackhole()
-		must(t, r.w.js.DeleteKeyValue(ctx, "sites-status"))
-		_, err = r.w.js.CreateStream(ctx, stream.CachedInfo().Config)
-		must(t, err)
-		r.look(3)
-		r.leadAlone()
-		r.proxy.Resume()
-		eventually(t, "the lease is there again", func() bool {
-			_, err := r.w.kv("sites-status").Get(ctx, "_nagi.lease")
-			return err == nil
-		})
-		r.leadAlone()
-	}
+	natstest.Test(t, func(t *testing.T) {
+		r := newReplicas(t, slowRenewal)
+		r.joins(slowRenewal)
+		ctx := t.Context()
+		for range 3 {
+			stream, err := r.w.js.Stream(ctx, "KV_sites-status")
+			must(t, err)
+			r.proxy.Blackhole()
+			must(t, r.w.js.DeleteKeyValue(ctx, "sites-status"))
+			_, err = r.w.js.CreateStream(ctx, stream.CachedInfo().Config)
+			must(t, err)
+			r.look(3)
+			r.leadAlone()
+			r.proxy.Resume()
+			eventually(t, "the lease is there again", func() bool {
+				_, err := r.w.kv("sites-status").Get(ctx, "_nagi.lease")
+				return err == nil
+			})
+			r.leadAlone()
+		}
+	})
 }

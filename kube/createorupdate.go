@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/applied"
@@ -15,7 +16,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -173,14 +173,15 @@ func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (Operatio
 func (k *Handle[T]) update(
 	ctx context.Context, existing metav1.Object, before, obj T, stamp owner.Stamp, manager string,
 ) (OperationResult, error) {
-	if equality.Semantic.DeepEqual(before, obj) {
+	if reflect.DeepEqual(before, obj) { // quicker, and mostly says it
 		return OperationResultNone, nil
 	}
 	old, err := k.configOf(before)
 	if err != nil {
 		return OperationResultNone, err
 	}
-	fields, err := k.configOf(obj)
+	wanted := spelledAs(before, obj)
+	fields, err := k.configOf(wanted)
 	if err != nil {
 		return OperationResultNone, err
 	}
@@ -188,9 +189,9 @@ func (k *Handle[T]) update(
 	if patch == nil {
 		return OperationResultNone, nil
 	}
-	if owner.StampOf(obj) != stamp { // it has none: that alone is no reason to write
-		stamp.Set(obj)
-		if fields, err = k.configOf(obj); err != nil {
+	if owner.StampOf(wanted) != stamp { // it has none: that alone is no reason to write
+		stamp.Set(wanted)
+		if fields, err = k.configOf(wanted); err != nil {
 			return OperationResultNone, err
 		}
 		patch = mergediff.Between(old, fields)
