@@ -23,8 +23,8 @@ const (
 	requestTimeout = 10 * time.Second
 	retryMin       = 5 * time.Millisecond
 	retryMax       = 250 * time.Millisecond
-	// attemptTimeout bounds one attempt. The leader answers in well under a millisecond. Without a leader nobody answers,
-	// and an election takes a second or two, so a lost request is worth sending again.
+	// attemptTimeout bounds one attempt. The leader answers in well under a millisecond. Without a leader no answer
+	// comes, and an election takes a second or two, so a lost request is worth sending again.
 	attemptTimeout = 2 * time.Second
 )
 
