@@ -219,7 +219,10 @@ func TestAKeyThatStaysInvalidIsReportedOnce(t *testing.T) {
 		if writes != 4 {
 			t.Errorf("%d writes of the record in %v, want one each second", writes, time.Since(began))
 		}
-		eventually(t, "all that came is counted", func() bool { s := c.Stats(); return s.Invalid >= 30 && s.Malformed >= 30 })
+		eventually(t, "all that came is counted", func() bool {
+			s := c.Stats()
+			return s.Invalid >= 30 && s.Malformed >= 30
+		})
 		invalid, malformed := log.count("Invalid document"), log.count("Malformed key")
 		if invalid != 1 || malformed != 1 || len(events.Events) != 1 {
 			t.Errorf("%d lines about the document, %d about the key, %d events; want one of each", invalid, malformed,
