@@ -5,21 +5,18 @@ SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 GO          ?= go
 # Those whose tests take longest come first: they run beside all others.
-PKGS        ?= ./controller ./natsinformer ./entity ./test/natstest ./...
+PKGS        ?= ./controller ./test/natstest ./natsinformer ./entity ./...
 
 # The tools that test/tools/go.mod names, with the sums of all that they are built from. They run where they are called.
 TOOLS := test/tools
 tool   = $(GO) tool -modfile=$(CURDIR)/$(TOOLS)/go.mod
 
-# Tests named TestSoak… take long, or measure what other packages' tests beside them would distort: make test leaves them
-# out, make soak runs them and no others. NAGI_SOAK=n makes the tests that look for races go n times as many rounds.
+# Tests named TestSoak… are much work: make test leaves them out, make soak runs them and no others. NAGI_SOAK=n makes the
+# tests that look for races go n times as many rounds.
 SOAK := ^TestSoak
 
-# Replicas of an earlier commit beside those of this code; empty leaves them out.
-ROLLING ?= ./test/rolling
-
-# Most tests wait for something most of the time, so more packages, and in each more tests, than there are processors
-# run side by side. GOGC=300 gives memory for time. make lint vets, so make test does not.
+# Most tests run in virtual time and keep a processor busy; those that meet real sockets, clusters and processes wait.
+# GOGC=300 gives memory for time. make lint vets, so make test does not.
 PACKAGES ?= 4
 PARALLEL ?= 4
 
@@ -40,10 +37,11 @@ KUBETEST  := github.com/nagi-runtime/nagi/test/kubetest
 # kubetest itself is among them, whose tests depend on a variant of it.
 kube_tests = $(GO) list -test -f '{{range .Deps}}{{if or (eq . "$(KUBETEST)") (eq . "$(KUBETEST) [$(KUBETEST).test]")}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS) | sed -n 's/\.test$$//p'
 
-# The packages of PKGS that hold how often something allocates. The race detector allocates too, so these tests run without it.
-alloc_tests = $(GO) list -f '{{range .TestGoFiles}}{{if eq . "allocs_test.go"}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS)
-test_allocations = packages=$$($(alloc_tests) | $(1)); test -z "$$packages" || \
-	(set -x; $(GO) test $(LINK) -run '^TestAllocations' -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages)
+# Tests in files that the race detector leaves out: how often something allocates, for it allocates too, and an example
+# that works a whole day, for it takes five times as long.
+raceless_tests = $(GO) list -f '{{range .TestGoFiles}}{{if eq . "allocs_test.go"}}{{$$.ImportPath}}{{end}}{{end}}{{range .XTestGoFiles}}{{if eq . "example_day_test.go"}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS)
+test_raceless = packages=$$($(raceless_tests) | $(1)); test -z "$$packages" || \
+	(set -x; $(GO) test $(LINK) -run '^TestAllocations|^ExampleTest_' -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages)
 
 # Modules of their own below test/: what they depend on is not to become what Nagi depends on.
 NESTED := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod test/*/*/go.mod))
@@ -62,7 +60,7 @@ test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entit
 	$(race)
 	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -vE '/test/(nodejs|rolling|servers)$$'); \
 	set -x; GOGC=300 $(GO) test -race $(LINK) -vet=off -skip '$(SOAK)' -p $(PACKAGES) -parallel $(PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages
-	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -vxF "$$kube" || true; })
+	@kube=$$($(kube_tests)); $(call test_raceless,{ grep -vxF "$$kube" || true; })
 
 .PHONY: naps
 naps: ## make test with each test program stopped for 13 ms at a time, as a quota of processor time does
@@ -70,18 +68,22 @@ naps: ## make test with each test program stopped for 13 ms at a time, as a quot
 	$(MAKE) test TESTFLAGS="-exec $$naps/naps $(TESTFLAGS)"
 
 .PHONY: soak
-soak: ## the long tests that need no Kubernetes, and replicas of this code beside those of an earlier one; needs git's history
+soak: ## the tests that are much work and need no Kubernetes
 	$(race)
 	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -vE '/test/(nodejs|rolling|servers)$$'); \
 	set -x; $(GO) test -race $(LINK) -run '$(SOAK)' -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
-	@test -z '$(ROLLING)' || (set -x; $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $(ROLLING))
+
+.PHONY: rolling
+rolling: ## replicas of this code and of an earlier one take turns over one status bucket; needs git's history
+	$(race)
+	$(GO) test -race $(LINK) -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./test/rolling
 
 .PHONY: e2e
 e2e: kubetest ## all tests on a real Kubernetes API server, then those of the modules below test/; PKGS, TESTFLAGS as above
 	$(race)
 	@packages=$$($(kube_tests)); set -x; \
 	test -z "$$packages" || $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
-	@kube=$$($(kube_tests)); $(call test_allocations,{ grep -xF "$$kube" || true; })
+	@kube=$$($(kube_tests)); $(call test_raceless,{ grep -xF "$$kube" || true; })
 	@for module in $(CODE); do cd $(CURDIR)/$$module; \
 		packages=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); \
 		test -z "$$packages" || (set -x; $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages); \

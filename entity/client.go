@@ -151,7 +151,7 @@ func (c *Client[T]) noStatus(key string) error {
 }
 
 func (c *Client[T]) decodeEntry(e natsinformer.Entry) (runtime.Object, error) {
-	return c.decodeStored(e.Key, e.Revision, e.Header, e.Value, c.runningDocuments() != nil)
+	return c.decodeStored(e, c.runningDocuments() != nil)
 }
 
 // DocumentOf encodes an entity as Create would write it.

@@ -17,6 +17,8 @@ type statusDecoder interface {
 	decodeStatus(raw []byte) any
 	// tellsOf reports whether a document has all the unknown members that warnings of ConditionDocumentWarnings name.
 	tellsOf(document []byte, warnings string) bool
+	// mayLack reports whether a last document may come without secrets that interfaces held.
+	mayLack(document []byte) bool
 }
 
 // decodeStatus returns nil for no status, and for one that does not decode into T's. It may be of another version, and

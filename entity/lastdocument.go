@@ -8,15 +8,26 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/members"
+	"github.com/nagi-runtime/nagi/internal/secrets"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // WholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
 // that T does not know. The LastDocument of a record is made so. Where those members have taken too much memory to be
-// kept in it (64 MiB for all documents together), and in kinds with Config.SecretFields, they are missing;
-// Records.LastDocumentLacks finds that out.
+// kept in it (64 MiB for all documents together), and in kinds with secret fields, they are missing;
+// Records.LastDocumentLacks finds that out. So are the secret fields of what interfaces hold, which the type T does not
+// tell of.
 func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	document, err := c.DocumentOf(obj)
+	if err == nil && c.codec.holds {
+		held, err := secrets.OfValue(obj)
+		if err != nil {
+			return nil, fmt.Errorf("leave out the secret fields of %s: %w", c.cfg.Kind, err)
+		}
+		if held != nil {
+			return held.Drop(document)
+		}
+	}
 	// Of a kind with secret fields a member that T does not know may be a secret, wrongly written or of another
 	// version.
 	if err != nil || !c.codec.keeps || c.codec.secrets != nil || c.shared.oddities.count.Load() == 0 {
@@ -41,9 +52,10 @@ func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	return whole, nil
 }
 
-// CreateDocument writes a document as it is, such as the LastDocument of a record, under a key that has none. Members
-// that T does not know are written, too. It returns the revision. IsAlreadyExists if the key has a document, IsInvalid
-// if the document does not decode into the entity of that key.
+// CreateDocument writes a document as it is under a key that has none, over the marker of its delete if it has one.
+// Members that T does not know are written, too. It returns the revision. IsAlreadyExists if the key has a document,
+// IsInvalid if the document does not decode into the entity of that key. To put the LastDocument of a record back, use
+// PrepareRestore, which writes over nothing.
 func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []byte) (revision uint64, err error) {
 	natsKey, err := c.keys.toNATS(key)
 	if err != nil {
@@ -77,9 +89,9 @@ func (r *Records) LastDocumentLacks(rec *Record) string {
 	case len(rec.LastDocument) == 0:
 		return fmt.Sprintf("the record has no last document: it was larger than Config.LastDocumentLimit (%d bytes), "+
 			"did not fit into the record, or was never reconciled", max(r.cfg.LastDocumentLimit, 0))
-	case r.secrets != nil:
+	case r.secrets != nil || r.status.mayLack(rec.LastDocument):
 		return fmt.Sprintf("the last document in the record comes without the fields of %s that are secret "+
-			"(Config.SecretFields)", r.cfg.Kind)
+			"(Config.SecretFields, or their tag)", r.cfg.Kind)
 	case of == nil || of.ObservedGeneration != int64(rec.DocumentRevision):
 	case of.Reason != ReasonUnknownMembers && of.Reason != ReasonSeveralWarnings:
 	case !r.status.tellsOf(rec.LastDocument, of.Message):
@@ -87,6 +99,19 @@ func (r *Records) LastDocumentLacks(rec *Record) string {
 			"without some of them: they are in arrays, or too large, or an older version wrote it"
 	}
 	return ""
+}
+
+// mayLack implements statusDecoder.
+func (c *codec[T]) mayLack(document []byte) bool {
+	if !c.holds {
+		return false
+	}
+	obj := c.new()
+	if c.unmarshal(document, obj) != nil {
+		return true // a secret may be what it needs
+	}
+	held, err := secrets.OfValue(obj)
+	return held != nil || err != nil
 }
 
 // tellsOf implements statusDecoder. Of warnings that do not name all members, and of names that look like several

@@ -58,7 +58,7 @@ func (c *Client[T]) document(ctx context.Context, key, natsKey string) (T, error
 	if last.live() == nil {
 		return none, newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
 	}
-	return c.decodeStored(natsKey, last.Revision, last.Header, last.Value, false)
+	return c.decodeStored(last.entry(natsKey), false)
 }
 
 // List reads all documents and statuses live. The result has every key that existed throughout the call, unless its

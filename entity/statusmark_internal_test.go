@@ -58,8 +58,8 @@ func TestMarksGoWithTheLastObjectThatHasThem(t *testing.T) {
 	var group sync.WaitGroup
 	for worker := range 8 {
 		group.Go(func() {
-			for i := range uint64(20_000) {
-				revision := i + uint64(worker%4)*10_000
+			for i := range uint64(5_000) {
+				revision := i + uint64(worker%4)*2_500
 				kind := m.kind("Website", revision)
 				if got, ok := m.of(kind); !ok || got != revision || kind != "Website" {
 					t.Errorf("%q is of %d, %v; want %d", kind, got, ok, revision)

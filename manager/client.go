@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -66,7 +66,7 @@ type registry struct {
 	js     jetstream.JetStream
 	leases string // Config.Lease.Bucket; "" without a lease
 
-	mu      sync.Mutex // held while a client is made, so that two for one bucket cannot be made apart
+	mu      turn.Turn // held while a client is made, so that two for one bucket cannot be made apart
 	closed  bool
 	clients []*registered
 }
@@ -81,8 +81,10 @@ type registered struct {
 func clientOf[T entity.IEntity](
 	ctx context.Context, r *registry, cfg entity.Config, o clientOptions,
 ) (*entity.Client[T], error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.mu.Take(ctx); err != nil {
+		return nil, err
+	}
+	defer r.mu.Give()
 	if r.closed {
 		return nil, errors.New("the manager has stopped")
 	}
@@ -150,8 +152,8 @@ func (r *registry) find(bucket string) *registered {
 
 // caches are the clients whose caches Run is to fill.
 func (r *registry) caches() (of []*registered) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	_ = r.mu.Take(context.Background())
+	defer r.mu.Give()
 	for _, c := range r.clients {
 		if !c.withoutCache && !c.Closed() {
 			of = append(of, c)
@@ -162,8 +164,8 @@ func (r *registry) caches() (of []*registered) {
 
 // close closes all clients.
 func (r *registry) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	_ = r.mu.Take(context.Background())
+	defer r.mu.Give()
 	r.closed = true
 	for _, c := range slices.Backward(r.clients) {
 		c.Close()

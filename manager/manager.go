@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/deadlines"
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -63,7 +64,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		return nil, fmt.Errorf("manager: %w", err)
 	}
 	m := &Manager{cfg: cfg, conn: conn, js: js}
-	m.clients.js = js
+	m.clients.js, m.clients.mu = js, turn.New()
 	m.unfilled.add(notBegun)
 	if cfg.Lease != nil {
 		m.clients.leases = cfg.Lease.Bucket

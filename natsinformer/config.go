@@ -23,6 +23,16 @@ type Entry struct {
 	Value    []byte
 }
 
+// Expires returns when the server drops the revision by the TTL that its own writer has set (Nats-TTL); the zero time
+// if there is none, one that the server does not accept, or one of more than ninety years. never says that the writer
+// has set that the revision outlives the age limit of the bucket.
+func (e Entry) Expires() (at time.Time, never bool) {
+	if nanoseconds := expiryOf(e.Header, e.Created.UnixNano()); nanoseconds != 0 {
+		return time.Unix(0, nanoseconds).UTC(), false
+	}
+	return time.Time{}, strings.EqualFold(e.Header.Get(ttlHeader), "never")
+}
+
 // Config says what an Informer watches and how it turns entries into objects.
 type Config struct {
 	// Bucket is the name of the key-value bucket. Required.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
@@ -33,6 +34,10 @@ type Informer interface {
 	// Deleted returns the revision of the delete or purge that a key, as in NATS, has ended with; zero if it exists,
 	// never was, or has vanished without a message. The store may be about to follow.
 	Deleted(key string) (revision uint64)
+	// Aged returns the revision of the marker that the server has left in the place of a key, as in NATS, whose value
+	// grew older than the bucket's age limit; zero if the key exists, or has ended otherwise. The marker of a delete
+	// grows too old, too, and the server may leave one in its place: that is a delete still, as far as it was seen.
+	Aged(key string) (revision uint64)
 	// Cursor is the stream sequence up to which the store is complete: every change up to it can be read there. It is
 	// zero before the first list, and goes down when the stream turns out to be another one. It moves within
 	// microseconds of a change. Where sequences are missing (a key was written again before the first write was
@@ -91,6 +96,8 @@ func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 		return nil, err
 	}
 	src := &source{
+		busy: turn.New(),
+
 		js: js, cfg: cfg, apiPrefix: apiPrefixOf(js), keys: newKeys(),
 		health: &health{bucket: cfg.Bucket, onError: cfg.OnError},
 	}
@@ -113,8 +120,9 @@ func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForC
 func (i *informer) RunWithContext(ctx context.Context) {
 	i.SharedIndexInformer.RunWithContext(foreign.Context(ctx))
 	// client-go waits for a watch, but not for a list that was under way.
-	i.src.busy.Lock()
-	defer i.src.busy.Unlock()
+	if i.src.busy.Take(context.WithoutCancel(ctx)) == nil {
+		i.src.busy.Give()
+	}
 }
 
 func (i *informer) Exists(key string) bool {
@@ -170,6 +178,15 @@ func (i *informer) Deleted(key string) uint64 {
 	i.src.mu.RLock()
 	defer i.src.mu.RUnlock()
 	return i.src.keys.tombs[key].revision
+}
+
+func (i *informer) Aged(key string) uint64 {
+	i.src.mu.RLock()
+	defer i.src.mu.RUnlock()
+	if t := i.src.keys.tombs[key]; t.reason == expiredByAge && !t.ordered {
+		return t.revision
+	}
+	return 0
 }
 
 func (i *informer) Cursor() uint64 { return i.src.progress.cursor() }

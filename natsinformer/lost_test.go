@@ -62,7 +62,7 @@ func startThief(t *testing.T) (th *thief, admin, js jetstream.JetStream, kv jets
 // us, for example when the client is too slow. The watch goes on from before it, and the cursor does not pass it.
 func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 	for name, until := range map[string]string{"by the next message": "after", "by a heartbeat": ""} {
-		t.Run(name, func(t *testing.T) {
+		subtest(t, name, func(t *testing.T) {
 			th, admin, js, kv := startThief(t)
 			for i := range 10 {
 				put(t, kv, fmt.Sprint("k", i), i)
@@ -88,7 +88,7 @@ func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 				t.Errorf("%d resumes and %d lists more; going on from the cursor would have done",
 					st.Resumes-before.Resumes, st.Lists-before.Lists)
 			}
-			eventually(t, prompt, "one consumer", func() bool { return consumers(t, admin, "b") == 1 })
+			within(t, prompt, "one consumer", func() bool { return consumers(t, admin, "b") == 1 })
 			r.stop()
 			r.seen.inOrder(t)
 		})
@@ -101,7 +101,7 @@ func TestAListIsNotCompleteWithoutAMessageThatWasLost(t *testing.T) {
 		"the first": {"k0", "k1"}, "one of many": {"k50", "k51"},
 		"the last but one": {"k98", "k99"}, "the last": {"k99", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		subtest(t, name, func(t *testing.T) {
 			th, _, js, kv := startThief(t)
 			for i := range 100 {
 				put(t, kv, fmt.Sprint("k", i), i)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,7 +22,7 @@ type source struct {
 	apiPrefix string
 	health    *health
 	progress  *progress
-	busy      sync.Mutex  // held by a list
+	busy      turn.Turn   // held by a list
 	leaves    atomic.Bool // consumers to the server, because the user may not delete them
 
 	// What was listed and watched so far. One reflector calls List and Watch one after the other, so only the maps
@@ -79,8 +80,10 @@ func (l *objectList) DeepCopyObject() runtime.Object {
 
 // ListWithContext returns when the list is complete or the context ends. It ignores the options: there is one list.
 func (src *source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-	src.busy.Lock()
-	defer src.busy.Unlock()
+	if err := src.busy.Take(ctx); err != nil {
+		return nil, err
+	}
+	defer src.busy.Give()
 	w := newWorker(src)
 	w.initial = true
 	src.listed = false

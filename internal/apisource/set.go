@@ -2,13 +2,13 @@ package apisource
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/turn"
 )
 
 // Set is the API sources of a controller, and its intents.
@@ -57,9 +57,9 @@ func (s *Set) Gate(kind, key string, begun *Begun) (g external.Gate, guarded boo
 	return gate{source: found, key: key, begun: begun}, true
 }
 
-// Store returns what remembers the intents of a key. saving is locked while it writes: several resources that are
+// Store returns what remembers the intents of a key. saving is held while it writes: several resources that are
 // reconciled side by side share it.
-func (s *Set) Store(key string, saving *sync.Mutex) external.Store {
+func (s *Set) Store(key string, saving turn.Turn) external.Store {
 	return store{set: s, key: key, saving: saving}
 }
 

@@ -3,7 +3,6 @@ package apisource
 import (
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/turn"
 )
 
 // relist lets the source list once more, past the time that pushes and lists that were wanted need.
@@ -232,7 +232,7 @@ func TestATeardownWaitsForAListThatBeganAfterIt(t *testing.T) {
 func TestAResourceThatWasMadeAndIsInNoListIsMissing(t *testing.T) {
 	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
 		for _, key := range []string{"home", "lost"} {
-			entries := c.set.Store(key, &sync.Mutex{})
+			entries := c.set.Store(key, turn.New())
 			begun := external.Entry{Intent: &external.Intent{Action: external.ActionCreate, Digest: "x",
 				Tried: time.Now()}}
 			if err := entries.Save(t.Context(), "Disk", external.Entry{}, begun); err != nil {

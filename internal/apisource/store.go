@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -16,7 +16,7 @@ import (
 type store struct {
 	set    *Set
 	key    string
-	saving *sync.Mutex
+	saving turn.Turn
 }
 
 var _ external.Store = store{}
@@ -43,8 +43,10 @@ func (s store) Save(ctx context.Context, resource string, before, after external
 	if shared.Records == nil {
 		return errNoIntents
 	}
-	s.saving.Lock()
-	defer s.saving.Unlock()
+	if err := s.saving.Take(ctx); err != nil {
+		return err
+	}
+	defer s.saving.Give()
 	for tries := 0; ; tries++ {
 		kept, revision, err := s.set.readIntents(ctx, s.key)
 		if err != nil {

@@ -35,6 +35,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -106,7 +107,7 @@ type Brake struct {
 	releaseCell record.Cell[record.Release]
 
 	wake    chan struct{} // makes Run decide
-	keeping sync.Mutex    // held while the state is written, so that the newest is written last
+	keeping turn.Turn     // held while the state is written, so that the newest is written last
 	busy    atomic.Bool   // false: the sets of keys are empty, and nobody has to lock to know
 
 	mu         sync.Mutex // unlock with b.unlock
@@ -154,6 +155,7 @@ func New(cfg Config) *Brake {
 		stateCell:   record.JSON[kept](cfg.Bucket, record.KeyBrake),
 		releaseCell: record.JSON[record.Release](cfg.Bucket, record.KeyRelease),
 		wake:        make(chan struct{}, 1),
+		keeping:     turn.New(),
 		suspects:    sets.New[string](),
 		held:        sets.New[string](),
 		heldOwners:  sets.New[string](),
@@ -161,7 +163,7 @@ func New(cfg Config) *Brake {
 		allowed:     sets.New[string](),
 		excused:     sets.New[string](),
 		gone:        window{span: cfg.Window},
-		prunes:      newPrunes(cfg.Window),
+		prunes:      newPrunes(window{span: cfg.Window}),
 	}
 }
 
@@ -203,7 +205,7 @@ func (b *Brake) Start(ctx context.Context) error {
 	b.known = compared
 	b.suspects, b.held = sets.New[string](), sets.New[string]()
 	b.heldOwners, b.unknown = sets.New[string](), sets.New[string]()
-	b.allowed, b.prunes = released, newPrunes(b.Window)
+	b.allowed, b.prunes = released, newPrunes(b.prunes.went)
 	for key := range b.Anchors.All() {
 		switch {
 		case b.Primaries.Exists(key):

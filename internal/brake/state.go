@@ -117,8 +117,10 @@ func (b *Brake) published() State {
 
 // keepState writes what the brake is now, which may be newer than what its caller made of it.
 func (b *Brake) keepState(ctx context.Context) error {
-	b.keeping.Lock()
-	defer b.keeping.Unlock()
+	if err := b.keeping.Take(ctx); err != nil {
+		return err
+	}
+	defer b.keeping.Give()
 	b.mu.Lock()
 	now := kept{State: b.published()}
 	b.shown, b.shownAt = now.Count(), time.Now()

@@ -14,7 +14,9 @@ import (
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 )
 
@@ -51,8 +53,10 @@ type Config struct {
 	Host     Host
 	Statuses Statuses
 	APIs     *apisource.Set
-	Prunes   bool                // somebody asks for what a reconcile wants
-	Proofs   *ownerproof.Secrets // nil: no proofs are wanted
+	Pruned   sets.Set[source.Place] // where somebody asks for what a reconcile wants
+	Writer   string                 // see Primary
+	Shared   bool                   // another controller may have the id of the installation, which was given
+	Proofs   *ownerproof.Secrets    // nil: no proofs are wanted
 }
 
 // Context is the context of one reconcile. It says for whom it runs, remembers what is written under it, and makes its
@@ -76,7 +80,9 @@ type Context struct {
 	pending pendingNote
 	wanted  wanted
 	began   apisource.Begun
-	saving  sync.Mutex // of intents: several resources reconciled side by side share a key
+
+	savingMade sync.Once
+	saving     turn.Turn // of intents: several resources reconciled side by side share a key
 }
 
 // NewContext returns a context for the reconcile of a key within a term, whose logger is given.

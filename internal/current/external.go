@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/turn"
 )
 
 // externalRuntime is what external.Reconcile gets of a reconcile.
@@ -19,7 +20,10 @@ func (r externalRuntime) Owner() external.Owner {
 }
 
 // Store implements external.Runtime.
-func (r externalRuntime) Store() external.Store { return r.config.APIs.Store(r.key, &r.saving) }
+func (r externalRuntime) Store() external.Store {
+	r.savingMade.Do(func() { r.saving = turn.New() })
+	return r.config.APIs.Store(r.key, r.saving)
+}
 
 // Gate implements external.Runtime.
 func (r externalRuntime) Gate(kind string) external.Gate {

@@ -22,6 +22,7 @@ type primary interface {
 	StatusChange(obj entity.IEntity) (*entity.StatusChange, error)
 	Stream() source.Stream
 	StreamID() string
+	Aged(key string) (marker uint64)
 	Await(ctx context.Context, sequence uint64) error
 }
 

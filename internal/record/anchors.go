@@ -55,9 +55,13 @@ func (a *Anchors) Cached(key string) *entity.Record {
 // IsAnchor tells whether the key owes a teardown once its document is gone.
 func IsAnchor(record *entity.Record) bool { return record != nil && record.Anchor() }
 
-// Covers tells whether the record already anchors this revision.
+// Covers tells whether the record already anchors this revision, with its TTL: an older version does not keep that.
 func (a *Anchors) Covers(record *entity.Record, v source.View, stream string) bool {
-	return IsAnchor(record) && record.DocumentRevision == v.Revision && record.Stream == stream
+	return IsAnchor(record) && isOf(record, v, stream) && (v.Expires == "" || record.DocumentExpires == v.Expires)
+}
+
+func isOf(record *entity.Record, v source.View, stream string) bool {
+	return record.DocumentRevision == v.Revision && record.Stream == stream
 }
 
 // For is the record that has to be written before the reconcile of v.
@@ -77,6 +81,9 @@ func (a *Anchors) For(before *entity.Record, v source.View, stream string) (*ent
 		(record.Stream != stream || uint64(of.ObservedGeneration) > v.Revision) {
 		meta.RemoveStatusCondition(&record.Conditions, entity.ConditionReconciled)
 		record.Invalid = nil
+	}
+	if v.Expires != "" || !isOf(record, v, stream) { // else it is forgotten by now, and the record has it
+		record.DocumentExpires = v.Expires
 	}
 	record.Stream = stream
 	record.DocumentRevision = v.Revision

@@ -162,6 +162,7 @@ func (s *Primary[T]) View(key string) View {
 	v := View{Presence: Present, Object: obj}
 	v.Revision = uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
 	v.Warned = s.client.DocumentWarnings(key, v.Revision)
+	v.Expires = s.client.DocumentExpires(key, v.Revision)
 	if refused != 0 {
 		v.Presence, v.Refused, v.Why = Invalid, refused, why
 	}
@@ -202,6 +203,12 @@ func (s *Primary[T]) InvalidKeys() (keys []string) {
 
 // Exists tells whether the key is in the cache or invalid.
 func (s *Primary[T]) Exists(key string) bool { return s.informer().Exists(natsKey(key)) }
+
+// LeaderTrusted is how long an answer of Confirm is acted on, with the cache alone to say otherwise.
+const LeaderTrusted = 100 * time.Millisecond
+
+// Aged returns the revision of the marker of a document that grew older than the bucket's age limit; else 0.
+func (s *Primary[T]) Aged(key string) uint64 { return s.informer().Aged(natsKey(key)) }
 
 // CheckKey returns an error for a key that no primary can have.
 func (s *Primary[T]) CheckKey(key string) error { return s.client.CheckKey(key) }

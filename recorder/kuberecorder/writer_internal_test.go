@@ -26,7 +26,6 @@ var (
 
 // A server that was away while nothing was recorded may have just started too: the recorder cannot know.
 func TestARefusalHoldsUpEventsForAFewSecondsOnly(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &writer{}
 		for range 2 {
@@ -50,7 +49,6 @@ func TestARefusalHoldsUpEventsForAFewSecondsOnly(t *testing.T) {
 }
 
 func TestABusyServersRefusalHoldsUpNothing(t *testing.T) {
-	t.Parallel()
 	w := &writer{}
 	w.taken()
 	if !w.mayPass(apierrors.NewTooManyRequests("later", 1)) {
@@ -62,7 +60,6 @@ func TestABusyServersRefusalHoldsUpNothing(t *testing.T) {
 }
 
 func TestARefusalIsFinalAgainSomeTimeAfterTheServersReturn(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &writer{}
 		w.taken()
@@ -81,7 +78,6 @@ func TestARefusalIsFinalAgainSomeTimeAfterTheServersReturn(t *testing.T) {
 }
 
 func TestAnInternalErrorThatStaysHoldsUpEventsForAFewSecondsOnly(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &writer{}
 		if !w.mayPass(errInternal) {

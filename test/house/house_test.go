@@ -28,7 +28,7 @@ const (
 // reason.
 var mayImport = map[string][]string{
 	// A delete marker that is an answer deletes nothing.
-	"natsinformer": {"internal/answers", "internal/denials", "internal/foreign", "internal/natsversion"},
+	"natsinformer": {"internal/turn", "internal/answers", "internal/denials", "internal/foreign", "internal/natsversion"},
 	"external":     {"internal/secrets"},
 	"recorder":     {"internal/denials", "internal/foreign"},
 	"entity": {
@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"internal/natsversion": {},
 	"internal/conflict":    {"internal/backoff"},
 	"internal/guard":       {},
+	"internal/turn":        {},
 	"internal/hosted":      {},
 	"internal/signals":     {},
 	"internal/connlog":     {},
@@ -54,7 +55,7 @@ var mayImport = map[string][]string{
 	"internal/answers":     {},
 	"internal/members":     {},
 	"internal/secrets":     {"internal/members"},
-	"internal/typeschema":  {"internal/guard", "internal/secrets"},
+	"internal/typeschema":  {"internal/guard", "internal/members", "internal/secrets"},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
 	"internal/netpoll":     {},
@@ -82,9 +83,9 @@ var mayImport = map[string][]string{
 	"internal/managedfields": {"entity"},
 	"internal/applied":       {"internal/managedfields", "internal/mergediff", "internal/owner"},
 	"internal/kubesource":    {"internal/backoff", "internal/kubeerrors", "internal/owner", "internal/source"},
-	"internal/apisource":     {"external", "internal/record"},
-	"internal/brake":         {"internal/owner", "internal/record", "internal/queue"},
-	"internal/current":       {"internal/apisource", "internal/owner"},
+	"internal/apisource":     {"internal/turn", "external", "internal/record"},
+	"internal/brake":         {"internal/turn", "internal/owner", "internal/record", "internal/queue"},
+	"internal/current":       {"internal/turn", "internal/apisource", "internal/owner"},
 	"internal/keytable":      {"internal/source", "internal/ownwrites", "internal/kubeerrors", "internal/failures"},
 	"internal/teardown":      {"internal/apisource", "internal/brake"},
 	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
@@ -115,7 +116,7 @@ var mayImport = map[string][]string{
 	"traces":            {"controller"},
 	"service":           {"controller"}, // it asks engines, and acts on them
 	// It makes clients and runs controllers of both APIs, which it knows by their Run alone.
-	"manager": {"controller", "recorder", "internal/connlog", "internal/deadlines"},
+	"manager": {"controller", "recorder", "internal/turn", "internal/connlog", "internal/deadlines"},
 }
 
 // Limits of a file, a function and a line, tests apart. A package is as large as its concept.

@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/nats-io/nats.go"
@@ -33,13 +35,49 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	turn.Lock()
 	defer turn.Unlock()
-	ats.Register() // its goroutine belongs to the process, and must not begin in a bubble
-	defer ats.Unregister()
+	stores.Add(1) // none of the test is the first
+	defer stores.Add(-1)
 	forgetTimers()
 	defer forgetTimers()
 	network.reset()
 	defer tellOfStandstill(t.Name())()
-	synctest.Test(t, f)
+	synctest.Test(t, func(t *testing.T) {
+		keepStoresTime(t)
+		f(t)
+	})
+}
+
+// The server's stores of messages take storesTime for the present, by which those on disk drop what is too old. The
+// first of all stores starts a goroutine that keeps it: one of the process, which knows no time but the real one, and
+// which must not begin in a bubble, as it waits for a channel of the process. No option is there to prevent that.
+var (
+	//go:linkname storesTime github.com/nats-io/nats-server/v2/server/ats.utime
+	storesTime atomic.Int64
+	//go:linkname stores github.com/nats-io/nats-server/v2/server/ats.refs
+	stores atomic.Int64
+)
+
+// keepStoresTime does until the test ends, in virtual time, what that goroutine does.
+func keepStoresTime(t *testing.T) {
+	storesTime.Store(time.Now().UnixNano())
+	ended := make(chan struct{})
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
+		ticker := time.NewTicker(ats.TickInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case now := <-ticker.C:
+				storesTime.Store(now.UnixNano())
+			}
+		}
+	})
+	t.Cleanup(func() {
+		close(ended)
+		keeping.Wait()
+	})
 }
 
 // patience is after how much real time Test tells what keeps virtual time from moving.

@@ -52,6 +52,37 @@ func TestAKeyExpiresAtItsTime(t *testing.T) {
 	})
 }
 
+// TestWhatIsTooOldGoesAtItsTime from memory and from disk, whose store takes the time from elsewhere.
+func TestWhatIsTooOldGoesAtItsTime(t *testing.T) {
+	for _, storage := range []jetstream.StorageType{jetstream.MemoryStorage, jetstream.FileStorage} {
+		t.Run(storage.String(), func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				_, js := natstest.Connect(t, natstest.Start(t).URL())
+				kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b", TTL: time.Minute,
+					Storage: storage})
+				must(t, err)
+				_, err = kv.PutString(t.Context(), "older", "goes before")
+				must(t, err)
+				time.Sleep(30 * time.Second)
+				began := time.Now()
+				_, err = kv.PutString(t.Context(), "k", "old")
+				must(t, err)
+				time.Sleep(time.Minute - time.Millisecond)
+				if _, err := kv.Get(t.Context(), "k"); err != nil {
+					t.Errorf("gone after %v: %v", time.Since(began), err)
+				}
+				natstest.Eventually(t, "it goes", func() bool {
+					_, err := kv.Get(t.Context(), "k")
+					return errors.Is(err, jetstream.ErrKeyNotFound)
+				})
+				if took := time.Since(began); took > time.Minute+time.Second {
+					t.Errorf("gone after %v, want a minute", took)
+				}
+			})
+		})
+	}
+}
+
 func TestWhatIsStoredOutlivesARestartInVirtualTime(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		srv := natstest.Start(t)
@@ -371,6 +402,22 @@ func TestMistakesInVirtualTimeAreTold(t *testing.T) {
 			if err == nil || !strings.Contains(string(out), mistake.says) {
 				t.Errorf("%v\n%s", err, out)
 			}
+		})
+	}
+}
+
+// TestVirtualAndRealTimeTakeTurns in one process, also where a server of the one has just ended.
+func TestVirtualAndRealTimeTakeTurns(t *testing.T) {
+	for range 3 {
+		t.Run("real", func(t *testing.T) {
+			_, js := natstest.Connect(t, natstest.Start(t).URL())
+			newBucket(t, js, jetstream.FileStorage)
+		})
+		t.Run("virtual", func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				_, js := natstest.Connect(t, natstest.Start(t).URL())
+				newBucket(t, js, jetstream.FileStorage)
+			})
 		})
 	}
 }
