@@ -18,9 +18,13 @@ import (
 // but where another controller may have the id of the installation, and a prune has to tell them apart.
 func TestAnObjectNamesTheControllerThatWroteIt(t *testing.T) {
 	t.Parallel()
-	type write = func(context.Context, *world, *kube.Handle[*corev1.ConfigMap], string) error
+	type (
+		maps  = kube.Handle[*corev1.ConfigMap]
+		sites = controller.Controller[*site]
+		write = func(ctx context.Context, w *world, c *sites, maps *maps, value string) error
+	)
 	apply := func(opts ...kube.ApplyOption) write {
-		return func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap], value string) error {
+		return func(ctx context.Context, w *world, _ *sites, maps *maps, value string) error {
 			_, err := maps.Apply(ctx, w.configMap("settings", value), opts...)
 			return err
 		}
@@ -31,7 +35,13 @@ func TestAnObjectNamesTheControllerThatWroteIt(t *testing.T) {
 	}{
 		"Apply":         {apply(), true},
 		"without force": {apply(kube.WithoutForce()), false},
-		"CreateOrUpdate": {func(ctx context.Context, w *world, maps *kube.Handle[*corev1.ConfigMap], value string) error {
+		"Apply, owned by hand": {func(ctx context.Context, w *world, c *sites, maps *maps, value string) error {
+			m := w.configMap("settings", value)
+			c.SetOwner(m, "home")
+			_, err := maps.Apply(ctx, m)
+			return err
+		}, true},
+		"CreateOrUpdate": {func(ctx context.Context, w *world, _ *sites, maps *maps, value string) error {
 			_, err := maps.CreateOrUpdate(ctx, w.configMap("settings", ""), func(m *corev1.ConfigMap) error {
 				m.Data = map[string]string{"value": value}
 				m.Annotations = map[string]string{"mine": "1"}
@@ -52,10 +62,11 @@ func TestAnObjectNamesTheControllerThatWroteIt(t *testing.T) {
 				if id != "" {
 					opts = append(opts, controller.WithInstance(id+" "+w.namespace))
 				}
-				c := w.controller(seen.reconciler(func(ctx context.Context, _ controller.Request) (controller.Result, error) {
-					return controller.Result{}, test.write(ctx, w, maps, value.Load().(string))
+				var c *sites
+				c = w.controller(seen.reconciler(func(ctx context.Context, _ controller.Request) (controller.Result, error) {
+					return controller.Result{}, test.write(ctx, w, c, maps, value.Load().(string))
 				}), opts...)
-				w.run(c)
+				r := w.run(c)
 				names := func(want string) {
 					t.Helper()
 					eventually(t, fmt.Sprintf("it names %q, and is %s", want, value.Load()), func() bool {
@@ -112,6 +123,21 @@ func TestAnObjectNamesTheControllerThatWroteIt(t *testing.T) {
 				calm()
 				if s := c.Stats(); s.Failures > 0 || s.Brake.Engaged {
 					t.Errorf("%d failures, brake %+v", s.Failures, s.Brake)
+				}
+
+				// Another process, which has written nothing itself, finds all as it is to be.
+				r.halt()
+				sent := w.requests.writes("configmaps")
+				maps = w.maps()
+				c = w.controller(seen.reconciler(func(ctx context.Context, _ controller.Request) (controller.Result, error) {
+					return controller.Result{}, test.write(ctx, w, c, maps, "two")
+				}), append([]controller.Option{maps.Owns(controller.WithPrune())}, opts[1:]...)...)
+				w.run(c)
+				eventually(t, "the next process has reconciled it", func() bool {
+					return c.Stats().Reconciles > 0 && c.Stats().Running == 0
+				})
+				if n := w.requests.writes("configmaps") - sent; n != 0 {
+					t.Errorf("%d writes of the next process", n)
 				}
 			})
 		}
