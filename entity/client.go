@@ -170,11 +170,16 @@ func (c *Client[T]) FromDocument(key string, revision uint64, document []byte) (
 }
 
 // Create writes a new document under the key of obj's name and namespace, without status, resourceVersion, generation
-// and deletionTimestamp. It sets obj's resourceVersion and generation. IsAlreadyExists if the key has a document.
+// and deletionTimestamp. It sets obj's resourceVersion and generation. IsAlreadyExists if the key has a document,
+// IsInvalid if obj is a copy of one of which a transform has left out something (IsTransformed).
 func (c *Client[T]) Create(ctx context.Context, obj T) error {
 	d, err := c.prepare(obj)
 	if err != nil {
 		return err
+	}
+	if IsTransformed(obj) {
+		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, wholeDocument, "it came through a transform of an informer, "+
+			"so it may lack members, which would be lost: create what Get or the LastKnown of a controller returned")
 	}
 	if err := c.checkFinalizers(d.key, d.sent.GetFinalizers(), nil); err != nil {
 		return err

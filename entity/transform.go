@@ -33,6 +33,7 @@ func newTransformer[T IEntity](codec *codec[T], call cache.TransformFunc) *trans
 func (t *transformer[T]) apply(key string, obj T) (T, error) {
 	var none T
 	namespace, name, revision := obj.GetNamespace(), obj.GetName(), uint64(obj.GetGeneration())
+	gvk := obj.GetObjectKind().GroupVersionKind()
 	annotations, labels := only(runtimeAnnotations, obj.GetAnnotations()), only(runtimeLabels, obj.GetLabels())
 	result, err := t.call.Apply(obj)
 	if err != nil {
@@ -46,6 +47,9 @@ func (t *transformer[T]) apply(key string, obj T) (T, error) {
 	t.codec.clearStatus(out)
 	if out.GetDeletionTimestamp() != nil {
 		out.SetDeletionTimestamp(nil)
+	}
+	if out.GetObjectKind().GroupVersionKind() != gvk {
+		out.GetObjectKind().SetGroupVersionKind(gvk)
 	}
 	t.codec.stamp(out, namespace, name, revision)
 	if with, changed := withOnly(runtimeAnnotations, out.GetAnnotations(), annotations); changed {
@@ -123,6 +127,12 @@ func (g *generation[T]) setTransform(call cache.TransformFunc) error {
 		return fmt.Errorf("the transform was not set: the informer of kind %s has already started: set it before "+
 			"Start, Run and the first read of the lister, of each client that shares the cache", c.cfg.Kind)
 	}
+	if probe := c.codec.new(); call != nil {
+		if setMark(probe, c.cfg.Kind, mark{read: readTransformed}); !IsTransformed(probe) {
+			return fmt.Errorf("the transform was not set: %T keeps no kind, so nobody could tell which objects came "+
+				"through the transform: embed metav1.TypeMeta in it", probe)
+		}
+	}
 	c.shared.transform.Store(newTransformer(c.codec, call))
 	return nil
 }
@@ -161,7 +171,8 @@ func (d *documentCache[T]) wrote(ctx context.Context, key string, revision uint6
 }
 
 // IsTransformed reports whether obj, or what it is a copy of, came through a transform of a client's informer
-// (SetTransform). It may lack members of its document. Update keeps those; Client.Get reads them.
+// (SetTransform). It may lack members of its document. Update keeps those, Create refuses such an object, and
+// Client.Get reads the whole.
 func IsTransformed(obj metav1.Object) bool {
 	object, ok := obj.(runtime.Object)
 	return ok && markOf(object).read == readTransformed

@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -300,7 +302,7 @@ func TestATransformCannotTakeWhatTheRuntimeNeeds(t *testing.T) {
 			w := obj.(*Website)
 			clear(w.Annotations)
 			clear(w.Labels)
-			w.Generation, w.ResourceVersion, w.TypeMeta = 0, "", metav1.TypeMeta{}
+			w.Generation, w.ResourceVersion, w.TypeMeta = 0, "", metav1.TypeMeta{Kind: "Other"}
 			return w, nil
 		},
 		"changed": func(obj any) (any, error) {
@@ -603,6 +605,9 @@ func TestAnUpdateThroughATransformIsOfTheRevisionThatWasRead(t *testing.T) {
 		w, err = client.Lister().Get("a")
 		must(t, err)
 		wantError(t, "by a client without the transform", apierrors.IsInvalid, plain.Update(ctx, w))
+		again := w.DeepCopy()
+		again.Name = "b"
+		wantError(t, "created again", apierrors.IsInvalid, client.Create(ctx, again))
 		w.Status.Ready = true
 		must(t, plain.UpdateStatus(ctx, w)) // of the status it takes nothing away
 		if !entity.IsTransformed(w) {
@@ -656,6 +661,68 @@ func TestTheWholeDocumentOfATransformedObject(t *testing.T) {
 		must(t, err)
 		if whole, err := client.WholeDocument(ctx, live); err != nil || !strings.Contains(string(whole), `"/"`) {
 			t.Errorf("read live: %s, %v", whole, err)
+		}
+	})
+}
+
+// kindless is a type without a kind.
+type kindless struct {
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Value             string `json:"value,omitempty"`
+}
+
+func (k *kindless) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+func (k *kindless) DeepCopyObject() runtime.Object {
+	c := *k
+	k.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
+// TestATypeWithoutAKindTakesNoTransform, because its objects could not tell that they are not whole.
+func TestATypeWithoutAKindTakesNoTransform(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		client := newClient[*kindless](t, newServer(t), websites)
+		err := client.Informer().SetTransform(func(obj any) (any, error) { return obj, nil })
+		if err == nil || !strings.Contains(err.Error(), "TypeMeta") {
+			t.Error(err)
+		}
+		must(t, client.Informer().SetTransform(nil))
+	})
+}
+
+// TestAnUnstructuredDocumentIsTransformedAndKept, numbers beyond 2^53 and lists too.
+func TestAnUnstructuredDocumentIsTransformedAndKept(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		const document = `{"spec":{"big":9007199254740993,"list":[{"a":1}],"shown":true},"other":"x"}`
+		ctx := testContext(t)
+		js := newServer(t)
+		client := newClient[*unstructured.Unstructured](t, js, websites)
+		must(t, client.Informer().SetTransform(func(obj any) (any, error) {
+			u := obj.(*unstructured.Unstructured)
+			delete(u.Object, "other")
+			u.Object["spec"] = map[string]any{"shown": u.Object["spec"].(map[string]any)["shown"]}
+			delete(u.Object, "metadata")
+			return u, nil
+		}))
+		start(t, client)
+		kv := keyValue(t, js, "websites")
+		revision, err := kv.PutString(ctx, "a", document)
+		must(t, err)
+		must(t, client.Informer().WaitKey(ctx, "a", revision))
+		u, err := client.Lister().Get("a")
+		must(t, err)
+		if spec := u.Object["spec"].(map[string]any); len(spec) != 1 || u.GetName() != "a" || u.GetKind() != "Website" ||
+			u.GetResourceVersion() != "1" || u.Object["other"] != nil || !entity.IsTransformed(u) {
+			t.Errorf("the lister has %v", u.Object)
+		}
+		must(t, unstructured.SetNestedField(u.Object, false, "spec", "shown"))
+		must(t, client.Update(ctx, u))
+		entry, err := kv.Get(ctx, "a")
+		must(t, err)
+		for _, part := range []string{`"big":9007199254740993`, `"list":[{"a":1}]`, `"shown":false`, `"other":"x"`} {
+			if !strings.Contains(string(entry.Value()), part) {
+				t.Errorf("the document is %s, without %s", entry.Value(), part)
+			}
 		}
 	})
 }

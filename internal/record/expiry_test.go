@@ -37,7 +37,7 @@ func TestARecordHasTheTTLOfItsDocument(t *testing.T) {
 			if covered := anchors.Covers(before, v, test.stream); covered != test.covered {
 				t.Errorf("%s: covered %v, want %v", name, covered, test.covered)
 			}
-			after, err := anchors.For(before, v, test.stream)
+			after, err := anchors.For(t.Context(), before, v, test.stream)
 			if err != nil {
 				t.Fatal(err)
 			}
