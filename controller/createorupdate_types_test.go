@@ -58,7 +58,7 @@ func (l deviceLevel) MarshalJSON() ([]byte, error) {
 
 func (l *deviceLevel) UnmarshalJSON(data []byte) (err error) {
 	l.reads++
-	l.level, err = strconv.Atoi(strings.Trim(string(data), `"level-`))
+	l.level, err = strconv.Atoi(strings.TrimPrefix(strings.Trim(string(data), `"`), "level-"))
 	return err
 }
 

@@ -142,7 +142,9 @@ func TestCreateOrUpdateSendsWhatChangesTheJSONOfAnObject(t *testing.T) {
 	}{
 		"a message of protobuf": {
 			func(s *gatewaySpec) { s.Routes = &routes{hosts: []string{"a"}} },
-			func(s *gatewaySpec) { s.Routes = &routes{hosts: []string{"a"}, unknownFields: []byte{1}, sizeCache: 9} },
+			func(s *gatewaySpec) {
+				s.Routes = &routes{hosts: []string{"a"}, state: messageState{info: new(int)}, unknownFields: []byte{1}}
+			},
 			func(s *gatewaySpec) { s.Routes = &routes{hosts: []string{"a", "b"}} },
 			`{"routes":{"hosts":["a"]}}`,
 		},

@@ -55,6 +55,14 @@ func (p *pointed) MarshalJSON() ([]byte, error) { return json.Marshal(p.text) }
 
 func (p *pointed) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &p.text) }
 
+// oddlyTagged is a struct with a tag of which a compiler's checks would say that it is wrong.
+func oddlyTagged(tag reflect.StructTag) any {
+	of := reflect.StructOf([]reflect.StructField{{Name: "A", Type: reflect.TypeFor[int](), Tag: tag}})
+	v := reflect.New(of)
+	v.Elem().Field(0).SetInt(7)
+	return v.Interface()
+}
+
 // TestFieldsAreThoseThatEncodingJSONWrites of any type, and an object that is read from them has all of them.
 func TestFieldsAreThoseThatEncodingJSONWrites(t *testing.T) {
 	count, cores := int64(9007199254740993), resource.MustParse("1500m")
@@ -82,13 +90,9 @@ func TestFieldsAreThoseThatEncodingJSONWrites(t *testing.T) {
 		"a number in a string": {&struct {
 			A int `json:",string"`
 		}{7}, false},
-		"a natural number": {&struct{ A uint64 }{math.MaxUint64}, false},
-		"a name that is no name": {&struct {
-			A int `json:"a'b"`
-		}{7}, false},
-		"a dash": {&struct {
-			A int `json:"-,"`
-		}{7}, false},
+		"a natural number":             {&struct{ A uint64 }{math.MaxUint64}, false},
+		"a name that is no name":       {oddlyTagged(`json:"a'b"`), false},
+		"a dash":                       {oddlyTagged(`json:"-,"`), false},
 		"any":                          {&struct{ A any }{map[string]any{"a": []any{1, 1.5, nil}}}, false},
 		"a big number":                 {&struct{ A *big.Int }{big.NewInt(count)}, true},
 		"a pointer's method":           {&struct{ A *pointed }{&pointed{"a"}}, true},

@@ -149,6 +149,15 @@ type (
 // hiding is for structs of which a compiler's checks would say that they are strange.
 func hiding(fields ...reflect.StructField) reflect.Type { return reflect.StructOf(fields) }
 
+// texts are fields with tags.
+func texts(tags ...reflect.StructTag) (fields []reflect.StructField) {
+	for i, tag := range tags {
+		name := string(rune('A' + i))
+		fields = append(fields, reflect.StructField{Name: name, Type: reflect.TypeFor[string](), Tag: tag})
+	}
+	return fields
+}
+
 func embedded(name string, t reflect.Type) reflect.StructField {
 	return reflect.StructField{Name: name, Type: t, Anonymous: true}
 }
@@ -202,9 +211,9 @@ func TestSecretsAreDroppedAsEachPackageOfJSONCountsFields(t *testing.T) {
 		"embedded with a name": {reflect.TypeFor[struct {
 			token `json:"in"`
 		}](), false},
-		"embedded with a name that is none": {reflect.TypeFor[struct {
-			Common `json:"a\"b" nagi:"secret"`
-		}](), false},
+		"embedded with a name that is none": {hiding(reflect.StructField{
+			Name: "Common", Type: reflect.TypeFor[Common](), Anonymous: true, Tag: `json:"a\"b" nagi:"secret"`,
+		}), false},
 		"a shallower one hides a deeper one": {hiding(
 			embedded("A", reflect.TypeFor[sameToken]()), embedded("B", reflect.TypeFor[token]()),
 			reflect.StructField{Name: "Token", Type: reflect.TypeFor[string](), Tag: `json:"token"`},
@@ -244,25 +253,22 @@ func TestSecretsAreDroppedAsEachPackageOfJSONCountsFields(t *testing.T) {
 			untagged
 			tagged
 		}](), false},
-		"a name that only v2 takes": {reflect.TypeFor[struct {
-			A string `json:"a\tb" nagi:"secret"`
-			B string `json:"c'd" nagi:"secret"`
-			C string `json:"'e'" nagi:"secret"`
-			D string `json:"ü" nagi:"secret"`
-			E string `json:"-," nagi:"secret"`
-			F string `json:"-" nagi:"secret"`
-			G string `json:"g,omitempty" nagi:"secret"`
-			H string `json:",omitempty" nagi:"secret"`
-			I string `json:"i h" nagi:"secret"`
-			J string `json:"j;k" nagi:"secret"`
-		}](), false},
-		"a name that hides one in one package only": {reflect.TypeFor[struct {
-			untagged
-			Other string `json:"Tok'en"`
-			In    struct {
-				Token string `nagi:"secret"`
-			} `json:",embed"`
-		}](), true},
+		"names that not all packages take": {hiding(texts(
+			`json:"a\tb" nagi:"secret"`,
+			`json:"c'd" nagi:"secret"`,
+			`json:"'e'" nagi:"secret"`,
+			`json:"ü" nagi:"secret"`,
+			`json:"-," nagi:"secret"`,
+			`json:"-" nagi:"secret"`,
+			`json:"g,omitempty" nagi:"secret"`,
+			`json:",omitempty" nagi:"secret"`,
+			`json:"i h" nagi:"secret"`,
+			`json:"j;k" nagi:"secret"`,
+		)...), false},
+		"a name that hides one in one package only": {hiding(
+			embedded("B", reflect.TypeFor[untagged]()), texts(`json:"Tok'en"`)[0],
+			reflect.StructField{Name: "In", Type: reflect.TypeFor[token](), Tag: `json:",embed"`},
+		), true},
 		"in lists and maps": {reflect.TypeFor[struct {
 			Lists  [][2]login                    `json:"lists"`
 			Maps   map[string]*token             `json:"maps"`
