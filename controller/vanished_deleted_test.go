@@ -141,11 +141,13 @@ func TestARestoreBringsNothingBackThatIsDeletedMeanwhile(t *testing.T) {
 	if restored < all && (err == nil || !strings.Contains(err.Error(), "deleted it meanwhile")) {
 		t.Errorf("%d were restored of %d, and the error does not say why: %v", restored, all, err)
 	}
-	eventually(t, "what was restored and then deleted is torn down, and the rest is held", func() bool {
+	held := 0
+	eventually(t, "what was seen to come back and to be deleted is torn down, and the rest is held", func() bool {
 		s := m.c.Stats()
-		return s.TornDown+uint64(s.Brake.Held) == uint64(len(deleted)) && s.Brake.Held == all-restored
+		held = s.Brake.Held // of what was deleted at once the cache may have seen the marker only
+		return s.TornDown+uint64(held) == uint64(len(deleted)) && held >= all-restored
 	})
-	if restored < all {
+	if held > 0 {
 		must(t, m.c.ReleaseBrake(t.Context()))
 	}
 	eventually(t, "all that was deleted is torn down, and nothing else", func() bool {
