@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -188,7 +189,7 @@ func (a *attempt) teardownsGoOn() {
 	must(a.t, err)
 	lost := func(name string, meanwhile func()) {
 		a.put("$KV.sites.ns3."+name, "{}")
-		eventually(a.t, name+" has its page", func() bool { return len(a.keys("pages", "ns3."+name)) == 1 })
+		natstest.Eventually(a.t, name+" has its page", func() bool { return len(a.keys("pages", "ns3."+name)) == 1 })
 		a.settle()
 		a.close()
 		must(a.t, purge(a.t.Context(), stream, "$KV.sites.ns3."+name))
@@ -198,13 +199,13 @@ func (a *attempt) teardownsGoOn() {
 		a.start()
 	}
 	went := func(name string) {
-		eventually(a.t, "the page of "+name+" goes", func() bool { return len(a.keys("pages", "ns3."+name)) == 0 })
+		natstest.Eventually(a.t, "the page of "+name+" goes", func() bool { return len(a.keys("pages", "ns3."+name)) == 0 })
 	}
 	lost("lost", func() {})
 	went("lost")
 	claims := a.value("pages", "ns1.claims")
 	lost("held", func() { a.put("$KV.sites-status._nagi.brake", `{"engaged":true,"reason":"by hand"}`) })
-	eventually(a.t, "the brake holds it, and nothing else", func() bool {
+	natstest.Eventually(a.t, "the brake holds it, and nothing else", func() bool {
 		_, leader := a.leading()
 		if leader == nil {
 			return false

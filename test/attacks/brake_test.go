@@ -3,46 +3,45 @@ package attacks
 import (
 	"fmt"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestNobodyReleasesTheBrakeByAccidentOrByForce: with answers of the server, with messages that it forwards, or, for
 // who may write the key, with a release of something else.
 func TestNobodyReleasesTheBrakeByAccidentOrByForce(t *testing.T) {
-	t.Parallel() // it waits
-	w := newWorld(t)
-	w.engage()
-	const release, taken = "$KV.sites-status._nagi.release", "$JS.API.STREAM.MSG.GET.KV_sites"
-	for _, r := range roles(t) {
-		for name, do := range map[string]func(a *attempt){
-			"an answer": func(a *attempt) { a.send(r.subject, release, r.payload) },
-			"a message": func(a *attempt) { a.send(taken, release, `{"last_by_subj":"$KV.sites.ns1.s0"}`) },
-			"a word":    func(a *attempt) { a.send(release, "", "now") },
-			"a release of another time": func(a *attempt) {
-				a.send(release, "", `{"at":"2026-01-01T00:00:00Z","by":"ReleaseBrake"}`)
-				a.send(release, "", "another 100")
-				a.send(release, "", "")
-			},
-		} {
-			if !t.Run(r.name+" with "+name, func(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.engage()
+		const release, taken = "$KV.sites-status._nagi.release", "$JS.API.STREAM.MSG.GET.KV_sites"
+		for _, r := range roles(t) {
+			for name, do := range map[string]func(a *attempt){
+				"an answer": func(a *attempt) { a.send(r.subject, release, r.payload) },
+				"a message": func(a *attempt) { a.send(taken, release, `{"last_by_subj":"$KV.sites.ns1.s0"}`) },
+				"a word":    func(a *attempt) { a.send(release, "", "now") },
+				"a release of another time": func(a *attempt) {
+					a.send(release, "", `{"at":"2026-01-01T00:00:00Z","by":"ReleaseBrake"}`)
+					a.send(release, "", "another 100")
+					a.send(release, "", "")
+				},
+			} {
 				js, _ := connect(t, w.server, r.name, r.password)
-				w.t = t
 				do(&attempt{world: w, role: r, js: js})
 				must(t, js.Conn().Flush())
 				w.settle()
 				_, leader := w.leading()
 				if left := len(w.keys("pages", "ns2.")); left != more+each || leader == nil ||
 					!leader.Stats().Brake.Engaged {
-					t.Errorf("%d pages are left of %d; the leader is %v", left, more+each, leader)
+					t.Fatalf("%s with %s: %d pages are left of %d; the leader is %v",
+						r.name, name, left, more+each, leader)
 				}
-			}) {
-				return // nothing is held any more
 			}
 		}
-	}
-	w.t = t
-	_, leader := w.leading()
-	must(t, leader.ReleaseBrake(t.Context()))
-	eventually(t, "the release that was meant works", func() bool { return len(w.keys("pages", "ns2.")) == 0 })
+		w.t = t
+		_, leader := w.leading()
+		must(t, leader.ReleaseBrake(t.Context()))
+		natstest.Eventually(t, "the release that was meant works", func() bool { return len(w.keys("pages", "ns2.")) == 0 })
+	})
 }
 
 // more sites of ns2 make a mass delete.
@@ -54,7 +53,7 @@ func (w *world) engage() {
 	for i := range more {
 		w.put(fmt.Sprintf("$KV.sites.ns2.more%d", i), `{}`)
 	}
-	eventually(w.t, "they have pages", func() bool { return len(w.keys("pages", "ns2.")) == more+each })
+	natstest.Eventually(w.t, "they have pages", func() bool { return len(w.keys("pages", "ns2.")) == more+each })
 	w.settle()
 	w.close()
 	w.replicas = nil
@@ -65,7 +64,7 @@ func (w *world) engage() {
 	}
 	w.start()
 	w.start()
-	eventually(w.t, "the brake holds them", func() bool {
+	natstest.Eventually(w.t, "the brake holds them", func() bool {
 		_, leader := w.leading()
 		if leader == nil {
 			return false

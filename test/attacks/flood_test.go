@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -39,7 +40,7 @@ func floods() []attack {
 			}
 		}, after: func(a *attempt) {
 			for _, r := range a.replicas { // or nothing is shown
-				eventually(a.t, "all have come", func() bool { return len(r.pages.Informer().Invalid()) >= flood })
+				natstest.Eventually(a.t, "all have come", func() bool { return len(r.pages.Informer().Invalid()) >= flood })
 			}
 			a.fewLines()
 			a.fewRecords(flood / 20)
@@ -138,7 +139,7 @@ func (a *attempt) allRecorded(prefix string) {
 			a.t.Fatalf("of %d keys that are invalid %d are recorded, and no more within %v", flood, most, patience)
 		}
 	}
-	eventually(a.t, "nothing is left to do", func() bool {
+	natstest.Eventually(a.t, "nothing is left to do", func() bool {
 		for _, r := range a.replicas {
 			if s := r.Stats(); s.Leading {
 				return s.Ready == [3]int{} && s.Running == 0

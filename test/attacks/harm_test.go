@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // dial connects as the controller, or as nobody to a server without users.
 func dial(url string, asController bool) (*nats.Conn, jetstream.JetStream, error) {
-	opts := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.Timeout(patience)}
+	opts := []nats.Option{natstest.Dialer(), nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.Timeout(patience)}
 	if asController {
 		opts = append(opts, nats.UserInfo("controller", "change me 2"), nats.CustomInboxPrefix("_INBOX_controller"))
 	}

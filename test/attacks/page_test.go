@@ -10,7 +10,6 @@ import (
 
 // TestThePageShowsThePermissionSets as they are.
 func TestThePageShowsThePermissionSets(t *testing.T) {
-	t.Parallel()
 	text, err := os.ReadFile(page)
 	must(t, err)
 	controllers, err := controllersSet()

@@ -129,15 +129,6 @@ func must(t *testing.T, err error) {
 // patience is how long a test waits for what has to happen.
 const patience = time.Minute
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
-
 // ask sends a request and returns its answer; nil if there is none within a moment.
 func ask(t *testing.T, js jetstream.JetStream, subject string, payload string) *nats.Msg {
 	t.Helper()

@@ -4,25 +4,32 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestAttacks tries each attack from each role: the server refuses it, or the code holds.
 func TestAttacks(t *testing.T) {
 	for _, r := range roles(t) {
 		t.Run(r.name, func(t *testing.T) {
-			t.Parallel() // it waits
-			var w *world
-			all := attacks()
-			slices.SortFunc(all, func(a, b attack) int { return strings.Compare(a.name, b.name) })
-			for _, k := range all {
-				if w == nil {
-					w = newWorld(t)
+			natstest.Test(t, func(t *testing.T) {
+				var w *world
+				all := attacks()
+				slices.SortFunc(all, func(a, b attack) int { return strings.Compare(a.name, b.name) })
+				for _, k := range all {
+					if w == nil {
+						w = newWorld(t)
+					}
+					w.try(t, r, k)
+					if t.Failed() {
+						t.Fatalf("that was the attack %q", k.name)
+					}
+					if k.strays && k.allowed(r) {
+						w.close() // the next attack gets another one
+						w = nil
+					}
 				}
-				if !t.Run(k.name, func(t *testing.T) { w.try(t, r, k) }) || k.strays && k.allowed(r) {
-					w.close() // the next attack gets another one
-					w = nil
-				}
-			}
+			})
 		})
 	}
 }
@@ -31,12 +38,13 @@ func TestAttacks(t *testing.T) {
 func (w *world) try(t *testing.T, r role, k attack) {
 	w.t = t
 	js, denied := connect(t, w.server, r.name, r.password)
+	defer js.Conn().Close() // what it listens to in this attack is not for the next
 	a := &attempt{world: w, role: r, js: js, allowed: k.allowed(r)}
 	a.note()
 	k.do(a)
 	must(t, js.Conn().Flush())
 	if r.set != nil && !a.allowed {
-		eventually(t, "the server refuses it", func() bool { return len(denied) >= a.sent })
+		natstest.Eventually(t, "the server refuses it", func() bool { return len(denied) >= a.sent })
 		return
 	}
 	w.unharmed(t)

@@ -111,7 +111,7 @@ func newWorld(t *testing.T) *world {
 	w.start()
 	w.start()
 	w.watchLeaders()
-	eventually(t, "each site has its page", func() bool { return len(w.keys("pages", "")) == 2*each })
+	natstest.Eventually(t, "each site has its page", func() bool { return len(w.keys("pages", "")) == 2*each })
 	w.settle()
 	w.pages = w.keys("pages", "ns2.")
 	return w
@@ -244,12 +244,12 @@ func (w *world) settle() {
 	w.settled++
 	name := fmt.Sprintf("barrier%d", w.settled)
 	w.put("$KV.sites.ns3."+name, `{}`)
-	eventually(w.t, "a new site is reconciled", func() bool {
+	natstest.Eventually(w.t, "a new site is reconciled", func() bool {
 		w.leading()
 		return len(w.keys("pages", "ns3."+name)) == 1
 	})
 	before := w.sweeps()
-	eventually(w.t, "two sweeps have ended", func() bool { return w.sweeps() >= before+2 })
+	natstest.Eventually(w.t, "two sweeps have ended", func() bool { return w.sweeps() >= before+2 })
 }
 
 func (w *world) sweeps() (n uint64) {

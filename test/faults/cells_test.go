@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // steps are all durable steps.
@@ -30,8 +32,7 @@ func TestOneFaultAtATime(t *testing.T) {
 		cellOf(leaseRenewed, vanished),
 	} {
 		t.Run(c.String(), func(t *testing.T) {
-			t.Parallel()
-			newWorld(t, c).play()
+			natstest.Test(t, func(t *testing.T) { newWorld(t, c).play() })
 		})
 	}
 }
@@ -48,8 +49,7 @@ func TestSoakOneFaultAtEachStep(t *testing.T) {
 		for _, f := range faults {
 			c := cellOf(s, f)
 			t.Run(c.String(), func(t *testing.T) {
-				t.Parallel()
-				newWorld(t, c).play()
+				natstest.Test(t, func(t *testing.T) { newWorld(t, c).play() })
 			})
 		}
 	}
@@ -61,8 +61,7 @@ func TestSoakAFaultThatLasts(t *testing.T) {
 		for _, f := range []fault{lostAck, noRoom, noRights} {
 			c := cell{step: s, fault: f, lasts: silent + 4*time.Second}
 			t.Run(c.String(), func(t *testing.T) {
-				t.Parallel()
-				newWorld(t, c).play()
+				natstest.Test(t, func(t *testing.T) { newWorld(t, c).play() })
 			})
 		}
 	}
@@ -84,8 +83,7 @@ func TestSoakTwoFaults(t *testing.T) {
 			first := cellOf(steps[i/len(steps)], faults[pair/len(faults)])
 			second := cellOf(steps[i%len(steps)], faults[pair%len(faults)])
 			t.Run(first.String()+", then "+second.String(), func(t *testing.T) {
-				t.Parallel()
-				newWorld(t, first, second).play()
+				natstest.Test(t, func(t *testing.T) { newWorld(t, first, second).play() })
 			})
 		}
 	}

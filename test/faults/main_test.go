@@ -8,10 +8,6 @@
 package faults
 
 import (
-	"flag"
-	"os"
-	"runtime"
-	"strconv"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -19,15 +15,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// atOnce is how many cells run at once for each processor, at least: they mostly wait for leases and answers.
-const atOnce = 5
-
 func TestMain(m *testing.M) {
-	flag.Parse()
 	klog.SetLogger(logr.Discard()) // what has a context goes to the log of its world
-	parallel := flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int)
-	if err := flag.Set("test.parallel", strconv.Itoa(max(parallel, atOnce*runtime.GOMAXPROCS(0)))); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(os.Exit))
+	goleak.VerifyTestMain(m)
 }

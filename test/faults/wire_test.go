@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"sync"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // wire is the only way of a replica to the server. It dials for the replica's connection, reads each operation in both
@@ -32,11 +34,11 @@ var errDead = errors.New("this replica has crashed")
 
 // Dial implements nats.CustomDialer.
 func (w *wire) Dial(network, address string) (net.Conn, error) {
-	server, err := net.Dial(network, address)
+	server, err := natstest.Dial(network, address)
 	if err != nil {
 		return nil, err
 	}
-	theirs, ours := net.Pipe()
+	theirs, ours := natstest.Pipe()
 	l := &link{
 		wire: w, client: ours, server: server, out: bufio.NewWriter(server),
 		queue: make(chan operation, longestQueue), closed: make(chan struct{}),

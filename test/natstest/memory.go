@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// memoryPipe returns both ends of a connection in memory. Unlike with net.Pipe a write never waits for the reader, as if
-// the system's buffers had no end: nats.go writes with its lock held, and who waits for a lock stops virtual time.
-func memoryPipe() (a, b net.Conn) {
+// Pipe returns both ends of a connection in memory, for a wire of the test's own. Unlike with net.Pipe a write never waits
+// for the reader, as if the system's buffers had no end: nats.go writes with its lock held, and who waits for a lock stops
+// virtual time.
+func Pipe() (a, b net.Conn) {
 	there, back := newBuffer(), newBuffer()
 	return &memoryConn{in: back, out: there}, &memoryConn{in: there, out: back}
 }

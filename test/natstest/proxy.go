@@ -221,7 +221,7 @@ func (p *Proxy) acceptVirtual() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, ours := memoryPipe()
+	client, ours := Pipe()
 	p.wire.carry(ours, func() (net.Conn, error) { return server, nil })
 	return client, nil
 }

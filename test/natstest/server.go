@@ -179,7 +179,7 @@ func (s *Server) startLocked() error {
 
 // accept connects a client in virtual time.
 func (s *Server) accept(srv *server.Server) (net.Conn, error) {
-	client, ours := memoryPipe()
+	client, ours := Pipe()
 	s.wire.carry(ours, srv.InProcessConn)
 	return client, nil
 }

@@ -195,6 +195,10 @@ func (n *virtualNetwork) dial(address string) (net.Conn, error) {
 // that connects by itself. Outside of [Test] it changes nothing.
 func Dialer() nats.Option { return nats.SetCustomDialer(dialer{}) }
 
+// Dial connects to a server or a proxy of this package in virtual time, and to any address outside of it: for a dialer of
+// the test's own.
+func Dial(network, address string) (net.Conn, error) { return dialer{}.Dial(network, address) }
+
 type dialer struct{}
 
 func (dialer) Dial(transport, address string) (net.Conn, error) {
