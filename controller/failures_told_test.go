@@ -41,7 +41,8 @@ func TestFailuresInARowAreAFewEventsAndErrorsInTheLog(t *testing.T) {
 		}
 		errors, again := lines.with("Reconcile failed"), lines.with("Reconcile failed again")
 		if len(errors) != len(failed) || len(again) < 100 {
-			t.Errorf("%d errors and %d lines at verbosity 1, want as many errors as events, and the rest", len(errors), len(again))
+			t.Errorf("%d errors and %d lines at verbosity 1, want as many errors as events, and the rest",
+				len(errors), len(again))
 		}
 		for i, line := range errors {
 			if line["attempt"] != float64(int(1)<<i) {
@@ -114,7 +115,8 @@ func TestAPanicIsAnEventWithoutItsStack(t *testing.T) {
 			strings.Contains(one.message, "goroutine") || strings.Contains(one.message, ".go:") {
 			t.Errorf("the event says %q", one.message)
 		}
-		if logged := lines.with("Reconcile failed"); len(logged) != 1 || !strings.Contains(logged[0]["error"].(string), ".go:") {
+		if logged := lines.with("Reconcile failed"); len(logged) != 1 ||
+			!strings.Contains(logged[0]["error"].(string), ".go:") {
 			t.Errorf("the log has %v, want the stack", logged)
 		}
 	})
@@ -188,7 +190,8 @@ func TestAHealthyStartSaysWhenItHasSyncedAndThatItLeads(t *testing.T) {
 		if len(synced) != 1 || len(leading) != 1 {
 			t.Fatalf("synced %v, leading %v; want one line each", synced, leading)
 		}
-		if line := synced[0]; line["level"] != 0.0 || line["primaries"] != 3.0 || line["sources"] != 1.0 || line["took"] == nil {
+		if line := synced[0]; line["level"] != 0.0 || line["primaries"] != 3.0 || line["sources"] != 1.0 ||
+			line["took"] == nil {
 			t.Errorf("synced: %v", line)
 		}
 		if line := leading[0]; line["level"] != 0.0 || line["term"] != 1.0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -26,7 +27,7 @@ func (w *world) limitBytes(bucket string, bytes int64) {
 // TestAFullBucketCostsItsOwnKeysOnly: each refused write held a worker for ten seconds.
 func TestAFullBucketCostsItsOwnKeysOnly(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		const full, free = 40, 100
+		const full, free = 20, 50
 		w := newWorld(t)
 		sites, pages := w.sites(), w.pages()
 		must(t, pages.Create(t.Context(), newSite("first", "")))
@@ -45,6 +46,7 @@ func TestAFullBucketCostsItsOwnKeysOnly(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		began := time.Now()
 		for i := range full {
 			must(t, sites.Create(t.Context(), newSite(fmt.Sprint("full-", i), "")))
 		}
@@ -53,6 +55,9 @@ func TestAFullBucketCostsItsOwnKeysOnly(t *testing.T) {
 		}
 		for i := range free {
 			eventuallyReason(t, sites, fmt.Sprint("free-", i), entity.ReasonSynced)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the others took %v", took)
 		}
 		eventually(t, "all others were refused", func() bool { return refused.Load() >= full })
 		w.limitBytes("pages", -1)

@@ -35,8 +35,8 @@ func TestAnUndecodableDocumentNeitherStopsOthersNorCountsAsDeleted(t *testing.T)
 		eventuallyReason(t, sites, "never-good", entity.ReasonInvalid)
 		record, err := sites.Record(ctx, "home")
 		must(t, err)
-		if condition := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled); condition.Message == "" ||
-			!record.Anchor() {
+		condition := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled)
+		if condition.Message == "" || !record.Anchor() {
 			t.Errorf("condition %+v, an anchor: %v; want a message, and the anchor kept", condition, record.Anchor())
 		}
 		must(t, sites.Patch(ctx, "away", []byte(`{"spec":{"title":"two"}}`)))

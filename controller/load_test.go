@@ -97,7 +97,7 @@ func TestManyKeysEnqueuedAtOnceAreEachReconciledOnce(t *testing.T) {
 func TestAnInitialListIsReconciledOnceAndLeavesNothingBehindWhenItGoes(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		const keys = 300
+		const keys = 100
 		sites := w.sites()
 		w.putMany(keys, keyNumber, func(i int) string { return fmt.Sprintf(`{"spec":{"pages":%d}}`, i) })
 		counted := newOnce()

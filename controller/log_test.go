@@ -170,8 +170,8 @@ func TestLogConstructorReplacesTheLogger(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		eventually(t, "a reconcile is logged", func() bool { return len(lines.with("Reconciling")) == 1 })
 		line := lines.with("Reconciling")[0]
-		if line["process"] != "p1" || line["controller"] != "web" || line["kind"] != "Site" || line["tenant"] != "t-home" ||
-			line["reconcileID"] != nil {
+		if line["process"] != "p1" || line["controller"] != "web" || line["kind"] != "Site" ||
+			line["tenant"] != "t-home" || line["reconcileID"] != nil {
 			t.Errorf("logs %v, want what is the base's and what was added, and no more", line)
 		}
 		mu.Lock()

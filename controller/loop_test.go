@@ -72,8 +72,8 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("not within %v: %s", patience, what)
+	case <-time.After(time.Minute):
+		t.Fatalf("not within a minute: %s", what)
 		panic("unreachable")
 	}
 }
@@ -133,7 +133,7 @@ func TestHundredWorkersNeverReconcileOneKeyTwiceAtOnce(t *testing.T) {
 		for i := range keys {
 			must(t, sites.Create(ctx, newSite(key(i), "one")))
 		}
-		rounds := 60 * soak()
+		const rounds = 15
 		var writers sync.WaitGroup
 		for i := range keys {
 			writers.Go(func() {

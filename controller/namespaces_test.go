@@ -36,7 +36,8 @@ func namespaced(cfg *entity.Config) { cfg.Namespaced = true }
 
 // ofNS1 is a page of the namespace ns1 that names the site of ns2 as its owner, in annotations or in labels.
 func ofNS1(instance string, labels bool) []byte {
-	marks := map[string]string{"kumori/ownerkind": "Site", "kumori/ownerkey": "ns2/site", "nagi/ownerinstance": instance}
+	marks := map[string]string{"kumori/ownerkind": "Site", "kumori/ownerkey": "ns2/site",
+		"nagi/ownerinstance": instance}
 	where := "annotations"
 	if labels {
 		where = "labels"
@@ -250,7 +251,9 @@ func TestAKubernetesObjectOfAnotherNamespaceIsNobodys(t *testing.T) {
 				c.SetOwner(own, "shop/home")
 				own.UID = "2"
 				k.Add(own)
-				eventually(t, "the object after it is told", func() bool { return seen.with("shop/home", OperationSecondary) > 0 })
+				eventually(t, "the object after it is told", func() bool {
+					return seen.with("shop/home", OperationSecondary) > 0
+				})
 				if told := seen.with("away/home", OperationSecondary) > 0; told != open {
 					t.Errorf("the site of another namespace was reconciled for it: %v", told)
 				}
@@ -351,8 +354,8 @@ func TestWhatATeardownLeavesInAnotherNamespaceIsTold(t *testing.T) {
 		}
 		sweeps(c)
 		r.halt()
-		told := log.with("The teardown has left objects that name this owner from other namespaces: open their source to " +
-			"such owners (WithOwnersInOtherNamespaces) if they are the owner's, or delete them by hand")
+		told := log.with("The teardown has left objects that name this owner from other namespaces: open their source " +
+			"to such owners (WithOwnersInOtherNamespaces) if they are the owner's, or delete them by hand")
 		if len(told) != 1 || told[0]["key"] != "ns1/goes" {
 			t.Errorf("the log says %v", told)
 		}
@@ -389,7 +392,7 @@ func TestABrakeThatOneObjectEngagesSaysWhose(t *testing.T) {
 		eventually(t, "it is torn down", noRecord(t, sites, "ns1/was"))
 		forged := strings.Replace(string(ofNS1(c.Instance(), false)), "ns2/site", "ns1/was", 1)
 		forged = strings.Replace(forged, `{"kumori`, `{"nagi/ownerrevision":"999@another","kumori`, 1)
-		forged = strings.Replace(forged, `{"nagi/ownerinstance`, `{"nagi/ownerrevision":"999@another","nagi/ownerinstance`, 1)
+		forged = strings.Replace(forged, `{"nagi/ownerinst`, `{"nagi/ownerrevision":"999@another","nagi/ownerinst`, 1)
 		must(t, writer.Publish("$KV.pages.ns1.page", []byte(forged)))
 		eventually(t, "the brake is engaged", func() bool { return c.Stats().Brake.Engaged })
 		if reason := c.Stats().Brake.Reason; !strings.Contains(reason, `as "ns1/was"`) {

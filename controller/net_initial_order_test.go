@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
@@ -48,13 +47,8 @@ func TestAChangedSecondaryGoesBeforeTheInitialList(t *testing.T) {
 		must(t, pages.Patch(ctx, changed, []byte(`{"spec":{"title":"changed"}}`)))
 		eventually(t, "the change is due", func() bool { return c.Stats().Ready[1] == 1 })
 		unblock()
-		select {
-		case next := <-order:
-			if next != changed {
-				t.Errorf("the next key is %q, want %q, whose page has changed", next, changed)
-			}
-		case <-time.After(patience):
-			t.Fatal("no key is reconciled")
+		if next := receive(t, "another key is reconciled", order); next != changed {
+			t.Errorf("the next key is %q, want %q, whose page has changed", next, changed)
 		}
 	})
 }

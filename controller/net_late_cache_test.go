@@ -16,7 +16,7 @@ func TestTheNextReconcileSeesWhatTheLastOneWrote(t *testing.T) {
 		w, relay := newWorld(t).behindRelay()
 		sites, pages := w.sites(), w.pages()
 		ctx := t.Context()
-		const rounds, behind = 40, 30 * time.Millisecond
+		const rounds, behind = 10, 30 * time.Millisecond
 		relay.late("pages", behind)
 		written, late := "", 0
 		done := make(chan struct{})
@@ -48,8 +48,8 @@ func TestTheNextReconcileSeesWhatTheLastOneWrote(t *testing.T) {
 		if late > 0 {
 			t.Errorf("%d of %d reconciles began before the cache showed the last one's write", late, rounds)
 		}
-		if took := time.Since(began); late == 0 && took < rounds*behind {
-			t.Errorf("%d rounds took %v: the cache was not late, and this test has lost its subject", rounds, took)
+		if took := time.Since(began); took < rounds*behind || took > rounds*(behind+20*time.Millisecond) {
+			t.Errorf("%d rounds took %v, and the cache is %v late", rounds, took, behind)
 		}
 	})
 }

@@ -197,9 +197,10 @@ func TestAnOutageEndsNoRun(t *testing.T) {
 				return Result{}, errors.New("every other time")
 			}
 			return Result{RequeueAfter: time.Millisecond}, nil
-		}), WithBackoff(time.Millisecond, time.Millisecond), WithGracePeriod(0), WithWorkers(4), WithLeaseTiming(LeaseTiming{
-			Duration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond,
-		}))
+		}), WithBackoff(time.Millisecond, time.Millisecond), WithWorkers(4), WithGracePeriod(0),
+			WithLeaseTiming(LeaseTiming{
+				Duration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond,
+			}))
 		must(t, err)
 		w.run(c) // which must not end before the test
 		for i := range 20 {

@@ -50,8 +50,7 @@ func deliveriesOf(bucket string) func(*natstest.Message) bool {
 	}
 }
 
-// throughout checks for a while that a condition holds. A broken program is caught if it fails within d; a correct one
-// never fails, however slow the machine is.
+// throughout checks for a while that a condition holds.
 func throughout(t *testing.T, d time.Duration, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {

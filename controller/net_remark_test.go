@@ -21,7 +21,8 @@ func TestTheRecordOfADocumentThatTheCacheLacksStays(t *testing.T) {
 		must(t, writer.UpdateStatus(ctx, home))
 		sites := &blind{Client: w.away().sites(), hidden: "home"}
 		var seen calls
-		c, err := New("sites", entity.IEntityClient[*site](sites), seen.reconciler(nil), Owns(pages), WithResyncInterval(0))
+		c, err := New("sites", entity.IEntityClient[*site](sites), seen.reconciler(nil), Owns(pages),
+			WithResyncInterval(0))
 		must(t, err)
 		w.run(c)
 		eventually(t, "it leads", func() bool { return c.Stats().Leading && c.Stats().Sweeps > 0 })

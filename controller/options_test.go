@@ -147,7 +147,8 @@ func TestNewRefusesWhatCannotBeHonouredAndSaysWhatToDo(t *testing.T) {
 			{"empty instance", []Option{WithInstance("")}, []string{"WithInstance", "must not be empty"}},
 			{"instance of no records", []Option{WithInstance("here"), WithoutTeardown()},
 				[]string{"WithInstance", "WithoutTeardown()"}},
-			{"timing of no lease", append(timing(time.Second, 700*time.Millisecond, 200*time.Millisecond), WithoutTeardown()),
+			{"timing of no lease", append(timing(time.Second, 700*time.Millisecond, 200*time.Millisecond),
+				WithoutTeardown()),
 				[]string{"WithLeaseTiming", "WithoutTeardown()"}},
 			{"deleter of no cascade", []Option{OwnsKube(pods, WithDeleter(deleter)), WithoutTeardown()},
 				[]string{"WithDeleter", "WithoutTeardown()"}},
@@ -199,7 +200,9 @@ func TestPrimaryWithoutStatusBucketNeedsWithoutTeardown(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		eventually(t, "a reconcile without a status bucket", func() bool { return seen.with("home", OperationPut) == 1 })
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "a delete that is seen is reconciled", func() bool { return seen.with("home", OperationDelete) == 1 })
+		eventually(t, "a delete that is seen is reconciled", func() bool {
+			return seen.with("home", OperationDelete) == 1
+		})
 		if err := c.ReleaseBrake(t.Context()); err == nil || !strings.Contains(err.Error(), "WithoutTeardown") {
 			t.Errorf("ReleaseBrake where there is no brake: %v", err)
 		}

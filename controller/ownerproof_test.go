@@ -398,8 +398,9 @@ func TestWhatAPolicyLeavesStaysThoughItIsProvenAgain(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		p := newProving(t, WithOwnerProof(proofSecret('a')))
 		p.site("home", "one")
-		must(t, p.sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"writes nothing"},"metadata":{"annotations":{"`+
-			DeletionPolicyAnnotation+`":"`+DeletionPolicyOrphan+`"}}}`)))
+		must(t, p.sites.Patch(t.Context(), "home", fmt.Appendf(nil,
+			`{"spec":{"title":"writes nothing"},"metadata":{"annotations":{%q:%q}}}`,
+			DeletionPolicyAnnotation, DeletionPolicyOrphan)))
 		eventually(t, "the policy is recorded", func() bool {
 			rec, err := p.sites.Record(t.Context(), "home")
 			return err == nil && rec.DeletionPolicy == DeletionPolicyOrphan

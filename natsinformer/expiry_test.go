@@ -375,5 +375,58 @@ func TestATimeToLiveIsReadAsTheServerDoes(t *testing.T) {
 		if got := expiryOf(nats.Header{ttlHeader: {ttl}}, created); got != at {
 			t.Errorf("%q: %d, want %d", ttl, got, at)
 		}
+		entry := Entry{Created: time.Unix(0, created), Header: nats.Header{ttlHeader: {ttl}}}
+		expires, never := entry.Expires()
+		if expires.IsZero() != (at == 0) || at != 0 && expires.UnixNano() != at ||
+			never != (strings.ToLower(ttl) == "never") {
+			t.Errorf("%q: the entry expires at %v, never %v", ttl, expires, never)
+		}
+	}
+	if at, never := (Entry{}).Expires(); !at.IsZero() || never {
+		t.Errorf("without a header: %v, %v", at, never)
+	}
+}
+
+// TestOnlyTheMarkerOfAValuesAgeIsOne: the marker of a delete grows too old, too, and so does the one of that.
+func TestOnlyTheMarkerOfAValuesAgeIsOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, then []DeleteReason // "" is a value
+		want         uint64
+	}{
+		"a value":                             {nil, []DeleteReason{""}, 0},
+		"a value and its age":                 {nil, []DeleteReason{"", expiredByAge}, 2},
+		"an age that was listed":              {nil, []DeleteReason{expiredByAge}, 1},
+		"a delete":                            {nil, []DeleteReason{"", DeleteMarker}, 0},
+		"the age of a delete":                 {nil, []DeleteReason{"", DeleteMarker, expiredByAge}, 0},
+		"the age of a purge":                  {nil, []DeleteReason{"", PurgeMarker, expiredByAge}, 0},
+		"the age of the age of a delete":      {nil, []DeleteReason{DeleteMarker, expiredByAge, expiredByAge}, 0},
+		"the age of a delete of what aged":    {nil, []DeleteReason{"", expiredByAge, DeleteMarker, expiredByAge}, 0},
+		"the age of the next value":           {nil, []DeleteReason{DeleteMarker, expiredByAge, "", expiredByAge}, 4},
+		"the end that the writer set":         {nil, []DeleteReason{"", ExpiryMarker}, 0},
+		"a value that aged before a list":     {[]DeleteReason{""}, []DeleteReason{expiredByAge}, 2},
+		"a delete that aged before a list":    {[]DeleteReason{"", DeleteMarker}, []DeleteReason{expiredByAge}, 0},
+		"a value after a delete, in the list": {[]DeleteReason{DeleteMarker}, []DeleteReason{"", expiredByAge}, 3},
+	} {
+		seq := uint64(0)
+		play := func(k, old *keys, reasons []DeleteReason) {
+			for _, reason := range reasons {
+				seq++
+				it := &item{key: "k", seq: seq, created: int64(seq), reason: reason}
+				if reason == "" {
+					it.object = &thing{}
+				}
+				k.put(it, old)
+			}
+		}
+		before := newKeys()
+		now := before
+		if test.before != nil {
+			play(before, before, test.before)
+			now = newKeys() // another list
+		}
+		play(now, before, test.then)
+		if got := (&informer{src: &source{keys: now}}).Aged("k"); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
 	}
 }

@@ -155,6 +155,12 @@ type running struct {
 // start runs an informer until the test ends.
 func start(t testing.TB, js jetstream.JetStream, cfg Config) *running {
 	t.Helper()
+	return startWith(t, js, cfg, func(Informer) {})
+}
+
+// startWith is start, with what is to be set before.
+func startWith(t testing.TB, js jetstream.JetStream, cfg Config, set func(Informer)) *running {
+	t.Helper()
 	if cfg.Decode == nil {
 		cfg.Decode = decodeThing
 	}
@@ -163,6 +169,7 @@ func start(t testing.TB, js jetstream.JetStream, cfg Config) *running {
 	r := &running{Informer: informer, seen: &seen{}}
 	_, err = informer.AddEventHandler(r.seen)
 	must(t, err)
+	set(informer)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

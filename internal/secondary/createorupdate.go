@@ -36,6 +36,10 @@ func CreateOrUpdate[T entity.IEntity](
 	if err == nil {
 		result, err = createOrUpdate(ctx, client, obj, readCached, claim, mutate)
 	}
+	if err == errNotWhole {
+		conflict.Assign(obj, template.DeepCopyObject().(T))
+		result, err = createOrUpdate(ctx, client, obj, readLive, claim, mutate)
+	}
 	for tries := 0; again(ctx, claim, err, tries) && conflict.Pause(ctx, tries); tries++ {
 		conflict.Assign(obj, template.DeepCopyObject().(T))
 		result, err = createOrUpdate(ctx, client, obj, readLive, claim, mutate)
@@ -65,6 +69,10 @@ type Refusal struct{ Err error }
 
 // Error is that of the refusal.
 func (r *Refusal) Error() string { return r.Err.Error() }
+
+// errNotWhole says that there is something to write, as far as an object shows of which a transform of the informer has
+// left out something. The leader knows whether there is.
+var errNotWhole = errors.New("the object is not whole")
 
 type readFrom bool
 
@@ -114,6 +122,9 @@ func createOrUpdate[T entity.IEntity](
 	same, err := sameDocument(client, key, before, obj)
 	if err != nil || same {
 		return Unchanged, err
+	}
+	if entity.IsTransformed(before) {
+		return Unchanged, errNotWhole
 	}
 	late()
 	claim.SetWriter(obj)
