@@ -31,13 +31,13 @@ const (
 func startLoad(t *testing.T, url string, replicas int) load {
 	t.Helper()
 	nc, js := natstest.Connect(t, url)
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: replicas})
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "load", Replicas: replicas})
 	l := load{js: js}
 	for i := range loadKeys {
 		l.keys = append(l.keys, fmt.Sprintf("%s.%d", []string{"in", "out"}[i%2], i))
 	}
 	for _, key := range l.keys {
-		must(t, nc.Publish("$KV.b."+key, doc(0)))
+		must(t, nc.Publish("$KV.load."+key, doc(0)))
 	}
 	natstest.Eventually(t, "the bucket is filled", func() bool {
 		st, err := kv.Status(t.Context())
@@ -45,9 +45,9 @@ func startLoad(t *testing.T, url string, replicas int) load {
 	})
 	l.stop = l.write(t, url, func(nc *nats.Conn, n int) {
 		for range 31 { // many under way at a time, but no backlog that only grows
-			_ = nc.Publish("$KV.b."+l.keys[rand.IntN(loadKeys)], doc(n))
+			_ = nc.Publish("$KV.load."+l.keys[rand.IntN(loadKeys)], doc(n))
 		}
-		_, _ = nc.Request("$KV.b."+l.keys[rand.IntN(loadKeys)], doc(n), time.Second)
+		_, _ = nc.Request("$KV.load."+l.keys[rand.IntN(loadKeys)], doc(n), time.Second)
 	})
 	return l
 }
@@ -78,7 +78,7 @@ func (l load) write(t *testing.T, url string, one func(nc *nats.Conn, n int)) (s
 func (l load) listExactly(t *testing.T, filter string, rounds int) {
 	t.Helper()
 	for round := range rounds {
-		r := start(t, l.js, Config{Bucket: "b", Filter: filter})
+		r := start(t, l.js, Config{Bucket: "load", Filter: filter})
 		r.synced(t)
 		missing := 0
 		for i, key := range l.keys {
@@ -113,13 +113,13 @@ func TestHasSyncedMeansNoKeyIsMissingWhileOthersComeAndGo(t *testing.T) {
 }
 
 func comeAndGo(nc *nats.Conn, n int) {
-	key := fmt.Sprintf("$KV.b.in.passing%d", rand.IntN(500))
+	key := fmt.Sprintf("$KV.load.in.passing%d", rand.IntN(500))
 	switch n % 4 {
 	case 0, 1:
 		_, _ = nc.Request(key, doc(n), time.Second)
 	case 2:
 		_, _ = nc.RequestMsg(&nats.Msg{Subject: key, Header: nats.Header{operationHeader: {"DEL"}}}, time.Second)
 	case 3: // through the API, which leaves no trace
-		_, _ = nc.Request("$JS.API.STREAM.PURGE.KV_b", []byte(`{"filter":"`+key+`"}`), time.Second)
+		_, _ = nc.Request("$JS.API.STREAM.PURGE.KV_load", []byte(`{"filter":"`+key+`"}`), time.Second)
 	}
 }

@@ -2,6 +2,7 @@ package natsinformer
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,8 +34,7 @@ func TestInACluster(t *testing.T) {
 		{"recovery", recoveryInACluster}, // the last, because it stops a member
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.run(t, c, js)
-			must(t, js.DeleteKeyValue(t.Context(), "b"))
+			test.run(t, c, js) // on a bucket of its own
 		})
 	}
 }
@@ -49,18 +49,18 @@ func noKeyIsMissingInACluster(t *testing.T, c *natstest.Cluster, _ jetstream.Jet
 // The members of an idle stream only say that they are there. They must do so before the leader is taken for one
 // without a majority.
 func leaderOfAnIdleStreamIsBelieved(t *testing.T, _ *natstest.Cluster, js jetstream.JetStream) {
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "idle", Replicas: 3})
 	put(t, kv, "k", 1)
 	since := time.Now()
 	natstest.Eventually(t, "believed without a pause", func() bool {
-		m, err := js.Conn().Request(infoRequests, nil, patience)
+		m, err := js.Conn().Request("$JS.API.STREAM.INFO.KV_idle", nil, patience)
 		must(t, err)
 		if leaderless(m.Data) {
 			since = time.Now()
 		}
 		return time.Since(since) > freshPeer+freshPeer/4
 	})
-	start(t, js, Config{Bucket: "b"}).synced(t).stop()
+	start(t, js, Config{Bucket: "idle"}).synced(t).stop()
 }
 
 // A reconnect in a cluster is no reason for a list, unless one server has the only replica: when it was killed, its
@@ -68,13 +68,13 @@ func leaderOfAnIdleStreamIsBelieved(t *testing.T, _ *natstest.Cluster, js jetstr
 func reconnectIsNoReasonForAList(t *testing.T, c *natstest.Cluster, _ jetstream.JetStream) {
 	for _, replicas := range []int{3, 1} {
 		doubted := replicas == 1
-		js := connect(t, c.URLs())
-		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: replicas})
-		must(t, c.WaitStream(t.Context(), "KV_b"))
+		js, name := connect(t, c.URLs()), fmt.Sprint("r", replicas)
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: name, Replicas: replicas})
+		must(t, c.WaitStream(t.Context(), "KV_"+name))
 		put(t, kv, "k", 0)
 		var src atomic.Pointer[source]
 		due := make(chan time.Time, 1)
-		r := start(t, js, Config{Bucket: "b", OnInvalid: func(Entry, error) {
+		r := start(t, js, Config{Bucket: name, OnInvalid: func(Entry, error) {
 			due <- src.Load().counted.listAt // which is the worker's
 		}}).synced(t)
 		src.Store(r.Informer.(*informer).src)
@@ -94,9 +94,6 @@ func reconnectIsNoReasonForAList(t *testing.T, c *natstest.Cluster, _ jetstream.
 			t.Errorf("with %d replicas the next list is due at %v, before at %v", replicas, after, before)
 		}
 		r.stop()
-		if !doubted {
-			must(t, js.DeleteKeyValue(t.Context(), "b"))
-		}
 	}
 }
 
@@ -125,31 +122,31 @@ func writable(t *testing.T, kv jetstream.KeyValue) {
 }
 
 func recoveryInACluster(t *testing.T, c *natstest.Cluster, js jetstream.JetStream) {
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "recovery", Replicas: 3})
+	r := start(t, js, Config{Bucket: "recovery"}).synced(t)
 	r.follows(t, kv, "probe", 1, patience)
 
 	stop := changing(t, kv)
-	must(t, c.StepDown("KV_b"))
+	must(t, c.StepDown("KV_recovery"))
 	writable(t, kv)
 	r.follows(t, kv, "probe", 2, patience)
 	stop()
 	r.converges(t, kv, patience)
 
-	stream, err := js.Stream(t.Context(), "KV_b")
+	stream, err := js.Stream(t.Context(), "KV_recovery")
 	must(t, err)
 	peer := -1
 	natstest.Eventually(t, "one consumer, which has a leader", func() bool {
 		n := 0
 		for name := range stream.ConsumerNames(t.Context()).Name() {
-			peer = c.ConsumerLeader("KV_b", name)
+			peer = c.ConsumerLeader("KV_recovery", name)
 			n++
 		}
 		return n == 1 && peer >= 0
 	})
 	stop = changing(t, kv)
 	c.Stop(peer)
-	answersNow(t, js, "b")
+	answersNow(t, js, "recovery")
 	// Answering means that a consumer can be made, which takes the leader of the cluster.
 	must(t, c.WaitReady(t.Context()))
 	stop()
