@@ -178,8 +178,9 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 		return err
 	}
 	if IsTransformed(obj) {
-		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, wholeDocument, "it came through a transform of an informer, "+
-			"so it may lack members, which would be lost: create what Get or the LastKnown of a controller returned")
+		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, wholeDocument, "it came through a transform of an "+
+			"informer, so it may lack members, which would be lost: create what Get, or the LastKnown of a "+
+			"controller, returned")
 	}
 	if err := c.checkFinalizers(d.key, d.sent.GetFinalizers(), nil); err != nil {
 		return err

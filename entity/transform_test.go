@@ -211,7 +211,7 @@ func TestADocumentThatATransformRefusesIsInvalid(t *testing.T) {
 					return &unstructured.Unstructured{}, nil
 				}
 				return obj, nil
-			}, "the transform that was set with SetTransform returned a *unstructured.Unstructured: return a *entity.Object",
+			}, "the transform that was set with SetTransform returned a *unstructured.Unstructured: return a *entity.",
 		},
 		"nothing": {
 			func(obj any) (any, error) {
