@@ -191,7 +191,7 @@ func withoutAdded(record []byte) []byte {
 
 // added are what the new code writes and the old one did not know. It needs none. It lets them stand, but for those of
 // a record, which it leaves out when it writes.
-var added = []string{"nagi/ownerrevision", "engagement", "firstSeen", "invalid", "phase"}
+var added = []string{"nagi/ownerrevision", "nagi/ownerstatusbucket", "engagement", "firstSeen", "invalid", "phase"}
 
 func shapeOf(value any) string {
 	switch value := value.(type) {
