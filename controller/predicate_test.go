@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -71,95 +72,98 @@ func TestPredicatesDecideAboutEachKindOfEvent(t *testing.T) {
 // TestPredicatesFilterTheQueueAndNotTheCache lets one kind of event of secondaries pass, and looks for the others in
 // the cache.
 func TestPredicatesFilterTheQueueAndNotTheCache(t *testing.T) {
-	t.Parallel()
 	for kind, want := range map[string]int{"create": 1, "update": 2, "delete": 1, "none": 0} {
 		t.Run(kind, func(t *testing.T) {
-			w := newWorld(t)
-			pages := w.pages()
-			k := newCluster(t)
-			var seen calls
-			c, _, _ := w.runningSites(&seen, Owns(pages, WithPredicate(only(kind))),
-				OwnsKube(k.informer, WithPredicate(only(kind))))
-			ctx := t.Context()
-			must(t, pages.Create(ctx, w.ownedPage("page", "home")))
-			m := w.ownedMap("settings", "home")
-			k.Add(m)
-			for n := range 2 {
-				must(t, pages.Patch(ctx, "page", fmt.Appendf(nil, `{"spec":{"pages":%d}}`, n+1)))
-				eventually(t, "the cache has the update", func() bool {
-					p, err := pages.Lister().Get("page")
-					return err == nil && p.Spec.Pages == n+1
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				pages := w.pages()
+				k := newCluster(t)
+				var seen calls
+				c, _, _ := w.runningSites(&seen, Owns(pages, WithPredicate(only(kind))),
+					OwnsKube(k.informer, WithPredicate(only(kind))))
+				ctx := t.Context()
+				must(t, pages.Create(ctx, w.ownedPage("page", "home")))
+				m := w.ownedMap("settings", "home")
+				k.Add(m)
+				for n := range 2 {
+					must(t, pages.Patch(ctx, "page", fmt.Appendf(nil, `{"spec":{"pages":%d}}`, n+1)))
+					eventually(t, "the cache has the update", func() bool {
+						p, err := pages.Lister().Get("page")
+						return err == nil && p.Spec.Pages == n+1
+					})
+					m = m.DeepCopy()
+					m.Data["value"] = fmt.Sprint(n)
+					k.Modify(m)
+					eventually(t, "the informer has the update", func() bool {
+						obj, exists, err := k.informer.GetStore().GetByKey("shop/settings")
+						return err == nil && exists && obj.(metav1.Object).GetResourceVersion() == m.ResourceVersion
+					})
+					eventually(t, "updates are handled", func() bool {
+						return kind != "update" || seen.with("home", OperationSecondary) >= 1
+					})
+					idle(t, c)
+				}
+				must(t, pages.Delete(ctx, "page"))
+				k.FakeControllerSource.Delete(m.DeepCopy())
+				// The first events of another owner come after these, and the same predicate lets them pass or not.
+				eventually(t, "the caches have the deletes", func() bool {
+					_, err := pages.Lister().Get("page")
+					return err != nil && !k.has("settings")
 				})
-				m = m.DeepCopy()
-				m.Data["value"] = fmt.Sprint(n)
-				k.Modify(m)
-				eventually(t, "the informer has the update", func() bool {
-					obj, exists, err := k.informer.GetStore().GetByKey("shop/settings")
-					return err == nil && exists && obj.(metav1.Object).GetResourceVersion() == m.ResourceVersion
-				})
-				eventually(t, "updates are handled", func() bool {
-					return kind != "update" || seen.with("home", OperationSecondary) >= 1
+				eventually(t, "all that pass have come", func() bool {
+					return seen.with("home", OperationSecondary) >= want
 				})
 				idle(t, c)
-			}
-			must(t, pages.Delete(ctx, "page"))
-			k.FakeControllerSource.Delete(m.DeepCopy())
-			// The first events of another owner come after these, and the same predicate lets them pass or not.
-			eventually(t, "the caches have the deletes", func() bool {
-				_, err := pages.Lister().Get("page")
-				return err != nil && !k.has("settings")
+				got := seen.with("home", OperationSecondary)
+				// Events of the two sources may have come together, and then made one run.
+				if got < want || got > 2*want {
+					t.Errorf("woken %d times, want %d to %d", got, want, 2*want)
+				}
 			})
-			eventually(t, "all that pass have come", func() bool {
-				return seen.with("home", OperationSecondary) >= want
-			})
-			idle(t, c)
-			got := seen.with("home", OperationSecondary)
-			// Events of the two sources may have come together, and then made one run.
-			if got < want || got > 2*want {
-				t.Errorf("woken %d times, want %d to %d", got, want, 2*want)
-			}
 		})
 	}
 }
 
 // TestPredicatesOfThePrimaryFilterItsEvents, but not what is owed, nor what is asked for by other means.
 func TestPredicatesOfThePrimaryFilterItsEvents(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	ctx := t.Context()
-	must(t, sites.Create(ctx, labelled("old-red", "red")))
-	must(t, sites.Create(ctx, labelled("old-blue", "blue")))
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), WithPrimary(WithPredicate(red)), WithResyncInterval(0))
-	must(t, err)
-	w.run(c)
-	for _, name := range []string{"a-blue", "b-red"} {
-		must(t, sites.Create(ctx, labelled(name, name[2:])))
-	}
-	reconciled := func(key string, n int) {
-		t.Helper()
-		eventually(t, fmt.Sprintf("%s is reconciled %d times", key, n), func() bool { return seen.count(key) == n })
-	}
-	reconciled("old-red", 1)
-	reconciled("b-red", 1)
-	must(t, sites.Patch(ctx, "a-blue", []byte(`{"spec":{"title":"two"}}`)))
-	must(t, sites.Patch(ctx, "b-red", []byte(`{"spec":{"title":"two"}}`)))
-	reconciled("b-red", 2)
-	if n := seen.count("a-blue") + seen.count("old-blue"); n != 0 {
-		t.Errorf("blue ones were reconciled %d times", n)
-	}
-	if s, err := sites.Lister().Get("a-blue"); err != nil || s.Spec.Title != "two" {
-		t.Errorf("the cache has not what was filtered: %v", err)
-	}
-	must(t, sites.Patch(ctx, "a-blue", []byte(`{"metadata":{"labels":{"colour":"red"}}}`)))
-	reconciled("a-blue", 1)
-	must(t, sites.Patch(ctx, "a-blue", []byte(`{"metadata":{"labels":{"colour":"blue"}}}`)))
-	reconciled("a-blue", 2) // it was red before
-	c.Enqueue("old-blue", OperationManual)
-	reconciled("old-blue", 1)
-	// Its delete does not pass, but it was reconciled, and so a teardown is owed.
-	must(t, sites.Delete(ctx, "a-blue"))
-	eventually(t, "it is torn down", func() bool {
-		return seen.with("a-blue", OperationDelete) == 1 && c.Stats().TornDown == 1
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		ctx := t.Context()
+		must(t, sites.Create(ctx, labelled("old-red", "red")))
+		must(t, sites.Create(ctx, labelled("old-blue", "blue")))
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(nil), WithPrimary(WithPredicate(red)), WithResyncInterval(0))
+		must(t, err)
+		w.run(c)
+		for _, name := range []string{"a-blue", "b-red"} {
+			must(t, sites.Create(ctx, labelled(name, name[2:])))
+		}
+		reconciled := func(key string, n int) {
+			t.Helper()
+			eventually(t, fmt.Sprintf("%s is reconciled %d times", key, n), func() bool { return seen.count(key) == n })
+		}
+		reconciled("old-red", 1)
+		reconciled("b-red", 1)
+		must(t, sites.Patch(ctx, "a-blue", []byte(`{"spec":{"title":"two"}}`)))
+		must(t, sites.Patch(ctx, "b-red", []byte(`{"spec":{"title":"two"}}`)))
+		reconciled("b-red", 2)
+		if n := seen.count("a-blue") + seen.count("old-blue"); n != 0 {
+			t.Errorf("blue ones were reconciled %d times", n)
+		}
+		if s, err := sites.Lister().Get("a-blue"); err != nil || s.Spec.Title != "two" {
+			t.Errorf("the cache has not what was filtered: %v", err)
+		}
+		must(t, sites.Patch(ctx, "a-blue", []byte(`{"metadata":{"labels":{"colour":"red"}}}`)))
+		reconciled("a-blue", 1)
+		must(t, sites.Patch(ctx, "a-blue", []byte(`{"metadata":{"labels":{"colour":"blue"}}}`)))
+		reconciled("a-blue", 2) // it was red before
+		c.Enqueue("old-blue", OperationManual)
+		reconciled("old-blue", 1)
+		// Its delete does not pass, but it was reconciled, and so a teardown is owed.
+		must(t, sites.Delete(ctx, "a-blue"))
+		eventually(t, "it is torn down", func() bool {
+			return seen.with("a-blue", OperationDelete) == 1 && c.Stats().TornDown == 1
+		})
 	})
 }

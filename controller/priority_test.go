@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 func TestLiveChangeGoesBeforeTheBacklog(t *testing.T) {
@@ -19,121 +20,127 @@ func TestLiveChangeGoesBeforeTheBacklog(t *testing.T) {
 		{"without", []Option{WithoutTeardown()}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t)
-			sites := w.sites()
-			const backlog = 50
-			for n := range backlog {
-				must(t, sites.Create(t.Context(), newSite(fmt.Sprintf("old-%02d", n), "one")))
-			}
-			g := newGate()
-			c, err := New("sites", sites, g, append(test.opts, shortGrace())...)
-			must(t, err)
-			w.run(c)
-			first := g.enter(t).Key
-			eventually(t, "the backlog waits", func() bool {
-				n := c.engine.Inside().Queue.Counts()
-				return n.Ready[queue.Background]+n.Ready[queue.Secondary] == backlog-1
-			})
-			raised := "old-49" // the youngest, or the one that came after it
-			if raised == first {
-				raised = "old-48"
-			}
-			must(t, sites.Create(t.Context(), newSite("new", "one")))
-			must(t, sites.Patch(t.Context(), raised, []byte(`{"spec":{"pages":1}}`)))
-			eventually(t, "the live changes wait", func() bool { return c.Stats().Ready[0] == 2 })
-			var order []string
-			g.leave <- nil
-			for range backlog {
-				order = append(order, g.enter(t).Key)
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				sites := w.sites()
+				const backlog = 50
+				for n := range backlog {
+					must(t, sites.Create(t.Context(), newSite(fmt.Sprintf("old-%02d", n), "one")))
+				}
+				g := newGate()
+				c, err := New("sites", sites, g, append(test.opts, shortGrace())...)
+				must(t, err)
+				w.run(c)
+				first := g.enter(t).Key
+				eventually(t, "the backlog waits", func() bool {
+					n := c.engine.Inside().Queue.Counts()
+					return n.Ready[queue.Background]+n.Ready[queue.Secondary] == backlog-1
+				})
+				raised := "old-49" // the youngest, or the one that came after it
+				if raised == first {
+					raised = "old-48"
+				}
+				must(t, sites.Create(t.Context(), newSite("new", "one")))
+				must(t, sites.Patch(t.Context(), raised, []byte(`{"spec":{"pages":1}}`)))
+				eventually(t, "the live changes wait", func() bool { return c.Stats().Ready[0] == 2 })
+				var order []string
 				g.leave <- nil
-			}
-			// One hand-out in eight takes the oldest, so each live change may wait for one of the backlog.
-			if at := slices.Index(order, "new"); at < 0 || at > 1 {
-				t.Errorf("the new key was number %d, want the first, or the second after the oldest: %v", at+1, order)
-			}
-			if at := slices.Index(order, raised); at < 0 || at > 2 {
-				t.Errorf("the key of the backlog that changed was number %d, want the second or third: %v", at+1, order)
-			}
+				for range backlog {
+					order = append(order, g.enter(t).Key)
+					g.leave <- nil
+				}
+				// One hand-out in eight takes the oldest, so each live change may wait for one of the backlog.
+				if at := slices.Index(order, "new"); at < 0 || at > 1 {
+					t.Errorf("the new key was number %d, want the first, or the second after the oldest: %v", at+1, order)
+				}
+				if at := slices.Index(order, raised); at < 0 || at > 2 {
+					t.Errorf("the key of the backlog that changed was number %d, want the second or third: %v", at+1, order)
+				}
+			})
 		})
 	}
 }
 
 // TestInvalidDocumentsDelayNoValidOne: somebody may write any number of them, and each costs a write of its record.
 func TestInvalidDocumentsDelayNoValidOne(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	g := newGate()
-	c, err := New("sites", sites, g, shortGrace())
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("first", "one")))
-	g.enter(t)
-	const invalid = 100
-	for n := range invalid {
-		_, err := w.js.Publish(t.Context(), fmt.Sprintf("$KV.sites.broken-%02d", n), []byte(`{"spec":`))
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		g := newGate()
+		c, err := New("sites", sites, g, shortGrace())
 		must(t, err)
-	}
-	must(t, sites.Create(t.Context(), newSite("valid", "one")))
-	eventually(t, "all wait", func() bool {
-		n := c.engine.Inside().Queue.Counts().Ready
-		return n[queue.Live]+n[queue.Secondary]+n[queue.Background] == invalid+1
-	})
-	g.leave <- nil
-	if key := g.enter(t).Key; key != "valid" {
-		t.Fatalf("%q is reconciled", key)
-	}
-	reported := 0
-	for n := range invalid {
-		if _, found := sites.Records().Cached(fmt.Sprintf("broken-%02d", n)); found {
-			reported++
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("first", "one")))
+		g.enter(t)
+		const invalid = 100
+		for n := range invalid {
+			_, err := w.js.Publish(t.Context(), fmt.Sprintf("$KV.sites.broken-%02d", n), []byte(`{"spec":`))
+			must(t, err)
 		}
-	}
-	g.leave <- nil
-	if reported > 1 { // one hand-out in eight takes the oldest
-		t.Errorf("%d invalid documents went before the valid one", reported)
-	}
+		must(t, sites.Create(t.Context(), newSite("valid", "one")))
+		eventually(t, "all wait", func() bool {
+			n := c.engine.Inside().Queue.Counts().Ready
+			return n[queue.Live]+n[queue.Secondary]+n[queue.Background] == invalid+1
+		})
+		g.leave <- nil
+		if key := g.enter(t).Key; key != "valid" {
+			t.Fatalf("%q is reconciled", key)
+		}
+		reported := 0
+		for n := range invalid {
+			if _, found := sites.Records().Cached(fmt.Sprintf("broken-%02d", n)); found {
+				reported++
+			}
+		}
+		g.leave <- nil
+		if reported > 1 { // one hand-out in eight takes the oldest
+			t.Errorf("%d invalid documents went before the valid one", reported)
+		}
+	})
 }
 
 func TestNothingStarvesUnderConstantLiveLoad(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	const cold = 6
-	for n := range cold {
-		must(t, sites.Create(t.Context(), newSite(fmt.Sprintf("cold-%d", n), "one")))
-	}
-	hot := []string{"hot-0", "hot-1", "hot-2"}
-	var c *Controller[*site]
-	var waited []int // how many hot ones ran before each cold one since the last
-	var run int
-	var done atomic.Bool
-	c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-		if len(waited) == cold {
-			done.Store(true)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		const cold = 6
+		for n := range cold {
+			must(t, sites.Create(t.Context(), newSite(fmt.Sprintf("cold-%d", n), "one")))
+		}
+		hot := []string{"hot-0", "hot-1", "hot-2"}
+		var c *Controller[*site]
+		var waited []int // how many hot ones ran before each cold one since the last
+		var run int
+		var done atomic.Bool
+		c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+			if len(waited) == cold {
+				done.Store(true)
+				return Result{}, nil
+			}
+			for _, key := range hot { // live changes never end
+				c.Enqueue(key, OperationPut)
+			}
+			if slices.Contains(hot, req.Key) {
+				run++
+				return Result{}, nil
+			}
+			waited = append(waited, run)
+			run = 0
 			return Result{}, nil
+		}), WithoutTeardown()) // without records nothing but the queue decides the order
+		must(t, err)
+		c.Enqueue(hot[0], OperationPut)
+		w.run(c)
+		eventually(t, "every key of the initial list ran", done.Load)
+		idle(t, c)
+		for n, hot := range waited {
+			// When the load begins hot keys are the oldest once each, and so may be an eighth hand-out.
+			if most := 2*queue.OldestEvery + len(waited); hot > most {
+				t.Errorf("cold key %d waited behind %d live ones, want at most %d", n, hot, most)
+			}
+			if n > 0 && hot < queue.OldestEvery-1 {
+				t.Errorf("only %d live ones ran before cold key %d, want at least %d", hot, n, queue.OldestEvery-1)
+			}
 		}
-		for _, key := range hot { // live changes never end
-			c.Enqueue(key, OperationPut)
-		}
-		if slices.Contains(hot, req.Key) {
-			run++
-			return Result{}, nil
-		}
-		waited = append(waited, run)
-		run = 0
-		return Result{}, nil
-	}), WithoutTeardown()) // without records nothing but the queue decides the order
-	must(t, err)
-	c.Enqueue(hot[0], OperationPut)
-	w.run(c)
-	eventually(t, "every key of the initial list ran", done.Load)
-	idle(t, c)
-	for n, hot := range waited {
-		// When the load begins hot keys are the oldest once each, and so may be an eighth hand-out.
-		if most := 2*queue.OldestEvery + len(waited); hot > most {
-			t.Errorf("cold key %d waited behind %d live ones, want at most %d", n, hot, most)
-		}
-		if n > 0 && hot < queue.OldestEvery-1 {
-			t.Errorf("only %d live ones ran before cold key %d, want at least %d", hot, n, queue.OldestEvery-1)
-		}
-	}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
@@ -18,7 +19,6 @@ import (
 // TestAKeyThatCannotBeThereIsAnError of the reconcile, and prevents the prune: who keeps "old" for "shop/old" means to
 // keep it.
 func TestAKeyThatCannotBeThereIsAnError(t *testing.T) {
-	t.Parallel()
 	for _, test := range []struct {
 		namespaced bool
 		keys       []string
@@ -27,108 +27,113 @@ func TestAKeyThatCannotBeThereIsAnError(t *testing.T) {
 		{false, []string{"shop/old", "old/", "/old", "", "o ld", ".old"}},
 	} {
 		t.Run(fmt.Sprintf("namespaced %v", test.namespaced), func(t *testing.T) {
-			t.Parallel()
-			k := newKept(t, test.namespaced)
-			for _, key := range test.keys {
-				k.keep(func(ctx context.Context) { Keep(ctx, k.pages, key) })
-				k.refused(fmt.Sprintf("%q", key), "Keep", "bucket pages")
-			}
-			k.keep(func(ctx context.Context) { Keep(ctx, k.pages, k.key("old")) })
-			k.result.eventually(t)
-			k.keep(func(ctx context.Context) { Keep(ctx, k.pages) })
-			eventually(t, "what nobody keeps goes", func() bool { return !exists(t, k.pages, k.key("old")) })
+			natstest.Test(t, func(t *testing.T) {
+				k := newKept(t, test.namespaced)
+				for _, key := range test.keys {
+					k.keep(func(ctx context.Context) { Keep(ctx, k.pages, key) })
+					k.refused(fmt.Sprintf("%q", key), "Keep", "bucket pages")
+				}
+				k.keep(func(ctx context.Context) { Keep(ctx, k.pages, k.key("old")) })
+				k.result.eventually(t)
+				k.keep(func(ctx context.Context) { Keep(ctx, k.pages) })
+				eventually(t, "what nobody keeps goes", func() bool { return !exists(t, k.pages, k.key("old")) })
+			})
 		})
 	}
 }
 
 // TestAKeyThatCannotBeThereIsAnErrorThoughTheReconcileIsNotDone: nothing would be pruned yet, but nobody would be told.
 func TestAKeyThatCannotBeThereIsAnErrorThoughTheReconcileIsNotDone(t *testing.T) {
-	t.Parallel()
-	k := newKept(t, true)
-	k.requeue.Store(true)
-	k.keep(func(ctx context.Context) { Keep(ctx, k.pages, "old") })
-	k.refused(`"old"`)
+	natstest.Test(t, func(t *testing.T) {
+		k := newKept(t, true)
+		k.requeue.Store(true)
+		k.keep(func(ctx context.Context) { Keep(ctx, k.pages, "old") })
+		k.refused(`"old"`)
+	})
 }
 
 // TestAPlaceOfNoSourceKeepsNothing, so that what was to stay would go.
 func TestAPlaceOfNoSourceKeepsNothing(t *testing.T) {
-	t.Parallel()
-	k := newKept(t, false)
-	others := k.client("Page", "others")
-	k.keep(func(ctx context.Context) { Keep(ctx, others, "old") })
-	k.refused("bucket others", "Owns")
-	_, informer := kubeInformer(t)
-	k.keep(func(ctx context.Context) { KeepKube(ctx, informer, "shop/old") })
-	k.refused("KeepKube", "OwnsKube")
+	natstest.Test(t, func(t *testing.T) {
+		k := newKept(t, false)
+		others := k.client("Page", "others")
+		k.keep(func(ctx context.Context) { Keep(ctx, others, "old") })
+		k.refused("bucket others", "Owns")
+		_, informer := kubeInformer(t)
+		k.keep(func(ctx context.Context) { KeepKube(ctx, informer, "shop/old") })
+		k.refused("KeepKube", "OwnsKube")
+	})
 }
 
 // TestAKeyThatNoKubernetesObjectCanHaveIsAnError: that objects are namespaced, or not, is known from what there is.
 func TestAKeyThatNoKubernetesObjectCanHaveIsAnError(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites, cluster, result := w.sites(), newCluster(t), &lastResult{}
-	_, same := kubeInformer(t)
-	var key atomic.Value
-	key.Store("shop/old")
-	var informer atomic.Value
-	informer.Store(cluster.informer)
-	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
-		KeepKube(ctx, informer.Load().(cache.SharedIndexInformer), key.Load().(string))
-		return Result{}, nil
-	}), OwnsKube(cluster.informer, WithDeleter(cluster), WithPrune()), result.option(), quickRetries)
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "")))
-	eventuallyReason(t, sites, "home", entity.ReasonSynced)
-	cluster.Add(w.ownedMap("old", "home"))
-	eventually(t, "it is there", func() bool { return cluster.has("old") })
-	refused := func(says ...string) {
-		t.Helper()
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, cluster, result := w.sites(), newCluster(t), &lastResult{}
+		_, same := kubeInformer(t)
+		var key atomic.Value
+		key.Store("shop/old")
+		var informer atomic.Value
+		informer.Store(cluster.informer)
+		c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
+			KeepKube(ctx, informer.Load().(cache.SharedIndexInformer), key.Load().(string))
+			return Result{}, nil
+		}), OwnsKube(cluster.informer, WithDeleter(cluster), WithPrune()), result.option(), quickRetries)
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "")))
+		eventuallyReason(t, sites, "home", entity.ReasonSynced)
+		cluster.Add(w.ownedMap("old", "home"))
+		eventually(t, "it is there", func() bool { return cluster.has("old") })
+		refused := func(says ...string) {
+			t.Helper()
+			c.Enqueue("home", OperationManual)
+			result.eventually(t, says...)
+		}
+		for _, wrong := range []string{"shop.old", "old", "shop/old/", "shop/", "/old", "", "Shop_1/old", "shop/a%b", "shop/.."} {
+			key.Store(wrong)
+			refused(fmt.Sprintf("%q", wrong), "KeepKube")
+		}
+		key.Store("shop/old")
+		informer.Store(same)
+		refused("KeepKube", "OwnsKube")
+		informer.Store(cluster.informer)
+		refused()
+		if !cluster.has("old") || len(cluster.asked()) > 0 {
+			t.Errorf("%d deletes; what was kept is there: %v", len(cluster.asked()), cluster.has("old"))
+		}
+		key.Store("shop/new")
 		c.Enqueue("home", OperationManual)
-		result.eventually(t, says...)
-	}
-	for _, wrong := range []string{"shop.old", "old", "shop/old/", "shop/", "/old", "", "Shop_1/old", "shop/a%b", "shop/.."} {
-		key.Store(wrong)
-		refused(fmt.Sprintf("%q", wrong), "KeepKube")
-	}
-	key.Store("shop/old")
-	informer.Store(same)
-	refused("KeepKube", "OwnsKube")
-	informer.Store(cluster.informer)
-	refused()
-	if !cluster.has("old") || len(cluster.asked()) > 0 {
-		t.Errorf("%d deletes; what was kept is there: %v", len(cluster.asked()), cluster.has("old"))
-	}
-	key.Store("shop/new")
-	c.Enqueue("home", OperationManual)
-	eventually(t, "what nobody keeps goes", func() bool { return !cluster.has("old") })
+		eventually(t, "what nobody keeps goes", func() bool { return !cluster.has("old") })
+	})
 }
 
 // TestAKeyWithANamespaceIsAnErrorWhereObjectsHaveNone.
 func TestAKeyWithANamespaceIsAnErrorWhereObjectsHaveNone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites, cluster, result := w.sites(), newCluster(t), &lastResult{}
-	var key atomic.Value
-	key.Store("old")
-	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
-		KeepKube(ctx, cluster.informer, key.Load().(string))
-		return Result{}, nil
-	}), OwnsKube(cluster.informer, WithDeleter(cluster), WithPrune()), result.option(), quickRetries)
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "")))
-	eventuallyReason(t, sites, "home", entity.ReasonSynced)
-	old := w.ownedMap("old", "home")
-	old.Namespace, old.UID = "", types.UID("cluster-wide")
-	cluster.Add(old)
-	eventually(t, "it is there", func() bool { return len(cluster.informer.GetStore().ListKeys()) == 1 })
-	key.Store("shop/old")
-	c.Enqueue("home", OperationManual)
-	result.eventually(t, `"shop/old"`)
-	if n := len(cluster.asked()); n > 0 {
-		t.Errorf("%d deletes", n)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, cluster, result := w.sites(), newCluster(t), &lastResult{}
+		var key atomic.Value
+		key.Store("old")
+		c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, _ Request) (Result, error) {
+			KeepKube(ctx, cluster.informer, key.Load().(string))
+			return Result{}, nil
+		}), OwnsKube(cluster.informer, WithDeleter(cluster), WithPrune()), result.option(), quickRetries)
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "")))
+		eventuallyReason(t, sites, "home", entity.ReasonSynced)
+		old := w.ownedMap("old", "home")
+		old.Namespace, old.UID = "", types.UID("cluster-wide")
+		cluster.Add(old)
+		eventually(t, "it is there", func() bool { return len(cluster.informer.GetStore().ListKeys()) == 1 })
+		key.Store("shop/old")
+		c.Enqueue("home", OperationManual)
+		result.eventually(t, `"shop/old"`)
+		if n := len(cluster.asked()); n > 0 {
+			t.Errorf("%d deletes", n)
+		}
+	})
 }
 
 // kept is a site "home" that has a page "new", and owns "old" that it does not write any more.

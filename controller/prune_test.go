@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,32 +108,32 @@ func (p *pruned) resync(name string) {
 
 // TestASecondaryUnderItsOldNameGoes, and nothing else does.
 func TestASecondaryUnderItsOldNameGoes(t *testing.T) {
-	t.Parallel()
-	p := newPruned(t)
-	ctx := t.Context()
-	must(t, p.sites.Create(ctx, newSite("home", "a,b")))
-	must(t, p.sites.Create(ctx, newSite("shop", "a")))
-	p.eventuallyPages("they have their pages", "home.a", "home.b", "shop.a")
-	must(t, p.pages.Create(ctx, newSite("somebodys", "")))
-	must(t, p.pages.Create(ctx, foreignPage("theirs", "home")))
-	p.retitle("home", "b,c")
-	p.eventuallyPages("the old name goes", "home.b", "home.c", "shop.a", "somebodys", "theirs")
-	p.reconciled("home")
-	eventually(t, "it is counted", func() bool { return p.c.Stats().Pruned > 0 })
-	if s := p.c.Stats(); s.Pruned != 1 || s.Cascaded != 0 || s.Failures != 0 || s.Brake.Engaged {
-		t.Errorf("pruned %d, cascaded %d, %d failures, brake %+v", s.Pruned, s.Cascaded, s.Failures, s.Brake)
-	}
-	p.resync("home")
-	if s := p.c.Stats(); s.Pruned != 1 {
-		t.Errorf("a calm reconcile pruned: %d", s.Pruned)
-	}
-	must(t, p.sites.Delete(ctx, "home"))
-	p.eventuallyPages("the teardown goes on as ever", "shop.a", "somebodys", "theirs")
+	natstest.Test(t, func(t *testing.T) {
+		p := newPruned(t)
+		ctx := t.Context()
+		must(t, p.sites.Create(ctx, newSite("home", "a,b")))
+		must(t, p.sites.Create(ctx, newSite("shop", "a")))
+		p.eventuallyPages("they have their pages", "home.a", "home.b", "shop.a")
+		must(t, p.pages.Create(ctx, newSite("somebodys", "")))
+		must(t, p.pages.Create(ctx, foreignPage("theirs", "home")))
+		p.retitle("home", "b,c")
+		p.eventuallyPages("the old name goes", "home.b", "home.c", "shop.a", "somebodys", "theirs")
+		p.reconciled("home")
+		eventually(t, "it is counted", func() bool { return p.c.Stats().Pruned > 0 })
+		if s := p.c.Stats(); s.Pruned != 1 || s.Cascaded != 0 || s.Failures != 0 || s.Brake.Engaged {
+			t.Errorf("pruned %d, cascaded %d, %d failures, brake %+v", s.Pruned, s.Cascaded, s.Failures, s.Brake)
+		}
+		p.resync("home")
+		if s := p.c.Stats(); s.Pruned != 1 {
+			t.Errorf("a calm reconcile pruned: %d", s.Pruned)
+		}
+		must(t, p.sites.Delete(ctx, "home"))
+		p.eventuallyPages("the teardown goes on as ever", "shop.a", "somebodys", "theirs")
+	})
 }
 
 // TestAReconcileThatIsNotDoneOrSaysNothingPrunesNothing.
 func TestAReconcileThatIsNotDoneOrSaysNothingPrunesNothing(t *testing.T) {
-	t.Parallel()
 	type result = func(context.Context, Request) (Result, error)
 	for name, test := range map[string]struct {
 		also  func(p *pruned) result
@@ -162,150 +163,155 @@ func TestAReconcileThatIsNotDoneOrSaysNothingPrunesNothing(t *testing.T) {
 		}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPruned(t)
-			must(t, p.sites.Create(t.Context(), newSite("home", "a")))
-			p.eventuallyPages("it has its page", "home.a")
-			p.reconciled("home")
-			p.also.Store(test.also(p))
-			p.retitle("home", test.title)
-			if test.goes {
-				p.eventuallyPages("it goes")
-				return
-			}
-			if test.title != "" {
-				eventually(t, "it has the new page", func() bool { return slices.Contains(p.names(), "home.b") })
-			}
-			p.resync("home")
-			time.Sleep(time.Second) // longer than the brake takes to decide
-			if !slices.Contains(p.names(), "home.a") || p.c.Stats().Pruned != 0 {
-				t.Errorf("left are %v, pruned %d", p.names(), p.c.Stats().Pruned)
-			}
+			natstest.Test(t, func(t *testing.T) {
+				p := newPruned(t)
+				must(t, p.sites.Create(t.Context(), newSite("home", "a")))
+				p.eventuallyPages("it has its page", "home.a")
+				p.reconciled("home")
+				p.also.Store(test.also(p))
+				p.retitle("home", test.title)
+				if test.goes {
+					p.eventuallyPages("it goes")
+					return
+				}
+				if test.title != "" {
+					eventually(t, "it has the new page", func() bool { return slices.Contains(p.names(), "home.b") })
+				}
+				p.resync("home")
+				time.Sleep(time.Second) // longer than the brake takes to decide
+				if !slices.Contains(p.names(), "home.a") || p.c.Stats().Pruned != 0 {
+					t.Errorf("left are %v, pruned %d", p.names(), p.c.Stats().Pruned)
+				}
+			})
 		})
 	}
 }
 
 // TestAPrimaryThatKeepsWhatItOwnsIsNotPruned.
 func TestAPrimaryThatKeepsWhatItOwnsIsNotPruned(t *testing.T) {
-	t.Parallel()
-	p := newPruned(t)
-	s := newSite("home", "a")
-	s.Annotations = map[string]string{entity.DeletionPolicyAnnotation: entity.DeletionPolicyOrphan}
-	must(t, p.sites.Create(t.Context(), s))
-	p.eventuallyPages("it has its page", "home.a")
-	p.retitle("home", "b")
-	p.eventuallyPages("it has both", "home.a", "home.b")
-	p.reconciled("home")
-	p.resync("home")
-	if names := p.names(); len(names) != 2 {
-		t.Errorf("left are %v", names)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		p := newPruned(t)
+		s := newSite("home", "a")
+		s.Annotations = map[string]string{entity.DeletionPolicyAnnotation: entity.DeletionPolicyOrphan}
+		must(t, p.sites.Create(t.Context(), s))
+		p.eventuallyPages("it has its page", "home.a")
+		p.retitle("home", "b")
+		p.eventuallyPages("it has both", "home.a", "home.b")
+		p.reconciled("home")
+		p.resync("home")
+		if names := p.names(); len(names) != 2 {
+			t.Errorf("left are %v", names)
+		}
+	})
 }
 
 // TestAControllerWithOtherNamesWaitsForARelease: a new version renames the pages of all sites.
 func TestAControllerWithOtherNamesWaitsForARelease(t *testing.T) {
-	t.Parallel()
-	const sites = 30
-	p := newPruned(t)
-	before, after := map[string]bool{}, map[string]bool{}
-	for i := range sites {
-		name := fmt.Sprintf("site%02d", i)
-		must(t, p.sites.Create(t.Context(), newSite(name, "a")))
-		before[name+".a"], after["new."+name+".a"] = true, true
-	}
-	p.eventuallyPages("all have their pages", slices.Sorted(maps.Keys(before))...)
-	p.r.halt()
+	natstest.Test(t, func(t *testing.T) {
+		const sites = 30
+		p := newPruned(t)
+		before, after := map[string]bool{}, map[string]bool{}
+		for i := range sites {
+			name := fmt.Sprintf("site%02d", i)
+			must(t, p.sites.Create(t.Context(), newSite(name, "a")))
+			before[name+".a"], after["new."+name+".a"] = true, true
+		}
+		p.eventuallyPages("all have their pages", slices.Sorted(maps.Keys(before))...)
+		p.r.halt()
 
-	p.prefix.Store("new.")
-	p.also.Store(func(context.Context, Request) (Result, error) {
-		time.Sleep(20 * time.Millisecond) // so that the brake could decide about the first ones meanwhile
-		return Result{}, nil
+		p.prefix.Store("new.")
+		p.also.Store(func(context.Context, Request) (Result, error) {
+			time.Sleep(20 * time.Millisecond) // so that the brake could decide about the first ones meanwhile
+			return Result{}, nil
+		})
+		p.begin()
+		eventually(t, "the brake engages for all", func() bool { return p.c.Stats().Brake.Pruned == sites })
+		if names := p.names(); len(names) != 2*sites || p.c.Stats().Pruned != 0 {
+			t.Errorf("%d pages, %d pruned; want all", len(names), p.c.Stats().Pruned)
+		}
+		eventually(t, "the record says what it waits for", func() bool {
+			record, err := p.sites.Record(t.Context(), "site00")
+			must(t, err)
+			condition := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled)
+			return condition != nil && condition.Status == metav1.ConditionFalse &&
+				strings.Contains(condition.Message, `the brake, before Owns Page (bucket pages) "site00.a" goes`)
+		})
+		if problem := p.c.Stats().Degraded["brake"]; problem == nil ||
+			!strings.Contains(problem.Error(), "30 of 30 primaries do not want any more what they own") {
+			t.Errorf("degraded: %v", problem)
+		}
+		must(t, p.c.ReleaseBrake(t.Context()))
+		p.eventuallyPages("the old ones go", slices.Sorted(maps.Keys(after))...)
+		p.reconciled("site00")
+		eventually(t, "all are counted", func() bool { return p.c.Stats().Pruned >= sites })
+		if s := p.c.Stats(); s.Brake.Engaged || s.Pruned != sites {
+			t.Errorf("pruned %d, brake %+v", s.Pruned, s.Brake)
+		}
 	})
-	p.begin()
-	eventually(t, "the brake engages for all", func() bool { return p.c.Stats().Brake.Pruned == sites })
-	if names := p.names(); len(names) != 2*sites || p.c.Stats().Pruned != 0 {
-		t.Errorf("%d pages, %d pruned; want all", len(names), p.c.Stats().Pruned)
-	}
-	eventually(t, "the record says what it waits for", func() bool {
-		record, err := p.sites.Record(t.Context(), "site00")
-		must(t, err)
-		condition := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled)
-		return condition != nil && condition.Status == metav1.ConditionFalse &&
-			strings.Contains(condition.Message, `the brake, before Owns Page (bucket pages) "site00.a" goes`)
-	})
-	if problem := p.c.Stats().Degraded["brake"]; problem == nil ||
-		!strings.Contains(problem.Error(), "30 of 30 primaries do not want any more what they own") {
-		t.Errorf("degraded: %v", problem)
-	}
-	must(t, p.c.ReleaseBrake(t.Context()))
-	p.eventuallyPages("the old ones go", slices.Sorted(maps.Keys(after))...)
-	p.reconciled("site00")
-	eventually(t, "all are counted", func() bool { return p.c.Stats().Pruned >= sites })
-	if s := p.c.Stats(); s.Brake.Engaged || s.Pruned != sites {
-		t.Errorf("pruned %d, brake %+v", s.Pruned, s.Brake)
-	}
 }
 
 // TestRestoredDocumentsPruneNothing: of a backup that is older than the page, whose document did not want it yet.
 func TestRestoredDocumentsPruneNothing(t *testing.T) {
-	t.Parallel()
-	p := newPruned(t)
-	must(t, p.sites.Create(t.Context(), newSite("home", "a")))
-	must(t, p.sites.Create(t.Context(), newSite("other", "a")))
-	p.eventuallyPages("they have their pages", "home.a", "other.a")
-	p.retitle("home", "a,b")
-	p.eventuallyPages("it has another", "home.a", "home.b", "other.a")
-	p.reconciled("home")
-	p.r.halt()
+	natstest.Test(t, func(t *testing.T) {
+		p := newPruned(t)
+		must(t, p.sites.Create(t.Context(), newSite("home", "a")))
+		must(t, p.sites.Create(t.Context(), newSite("other", "a")))
+		p.eventuallyPages("they have their pages", "home.a", "other.a")
+		p.retitle("home", "a,b")
+		p.eventuallyPages("it has another", "home.a", "home.b", "other.a")
+		p.reconciled("home")
+		p.r.halt()
 
-	// The documents as they were, in a stream of another identity; records and pages stay.
-	must(t, p.js.DeleteKeyValue(t.Context(), "sites"))
-	kv, err := p.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{
-		Bucket: "sites", Storage: jetstream.MemoryStorage, LimitMarkerTTL: time.Hour,
-	})
-	must(t, err)
-	for _, name := range []string{"home", "other"} {
-		_, err := kv.Put(t.Context(), name, []byte(`{"spec":{"title":"a"}}`))
+		// The documents as they were, in a stream of another identity; records and pages stay.
+		must(t, p.js.DeleteKeyValue(t.Context(), "sites"))
+		kv, err := p.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{
+			Bucket: "sites", Storage: jetstream.MemoryStorage, LimitMarkerTTL: time.Hour,
+		})
 		must(t, err)
-	}
-	p.begin()
-	eventually(t, "the brake engages", func() bool { return p.c.Stats().Brake.Pruned == 1 })
-	if names := p.names(); !slices.Contains(names, "home.b") {
-		t.Errorf("left are %v", names)
-	}
-	must(t, p.c.ReleaseBrake(t.Context()))
-	p.eventuallyPages("it goes when somebody says so", "home.a", "other.a")
+		for _, name := range []string{"home", "other"} {
+			_, err := kv.Put(t.Context(), name, []byte(`{"spec":{"title":"a"}}`))
+			must(t, err)
+		}
+		p.begin()
+		eventually(t, "the brake engages", func() bool { return p.c.Stats().Brake.Pruned == 1 })
+		if names := p.names(); !slices.Contains(names, "home.b") {
+			t.Errorf("left are %v", names)
+		}
+		must(t, p.c.ReleaseBrake(t.Context()))
+		p.eventuallyPages("it goes when somebody says so", "home.a", "other.a")
+	})
 }
 
 // TestAPruneThatIsRefusedIsTheReconcilesError, and is tried again.
 func TestAPruneThatIsRefusedIsTheReconcilesError(t *testing.T) {
-	t.Parallel()
-	p := newPruned(t)
-	must(t, p.sites.Create(t.Context(), newSite("home", "a")))
-	p.eventuallyPages("it has its page", "home.a")
-	p.reconciled("home")
-	written, full := make(chan struct{}), make(chan struct{})
-	p.also.Store(func(context.Context, Request) (Result, error) {
-		select {
-		case written <- struct{}{}:
-			<-full
-		case <-full:
-		}
-		return Result{}, nil
+	natstest.Test(t, func(t *testing.T) {
+		p := newPruned(t)
+		must(t, p.sites.Create(t.Context(), newSite("home", "a")))
+		p.eventuallyPages("it has its page", "home.a")
+		p.reconciled("home")
+		written, full := make(chan struct{}), make(chan struct{})
+		p.also.Store(func(context.Context, Request) (Result, error) {
+			select {
+			case written <- struct{}{}:
+				<-full
+			case <-full:
+			}
+			return Result{}, nil
+		})
+		p.retitle("home", "b")
+		<-written
+		p.limitMessages("pages", 1) // no marker fits
+		close(full)
+		eventually(t, "the record names the page that cannot be pruned", func() bool {
+			record, err := p.sites.Record(t.Context(), "home")
+			must(t, err)
+			condition := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled)
+			return condition != nil && strings.Contains(condition.Message, `prune Owns Page (bucket pages) "home.a"`)
+		})
+		p.limitMessages("pages", -1)
+		p.eventuallyPages("it goes", "home.b")
+		p.reconciled("home")
 	})
-	p.retitle("home", "b")
-	<-written
-	p.limitMessages("pages", 1) // no marker fits
-	close(full)
-	eventually(t, "the record names the page that cannot be pruned", func() bool {
-		record, err := p.sites.Record(t.Context(), "home")
-		must(t, err)
-		condition := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled)
-		return condition != nil && strings.Contains(condition.Message, `prune Owns Page (bucket pages) "home.a"`)
-	})
-	p.limitMessages("pages", -1)
-	p.eventuallyPages("it goes", "home.b")
-	p.reconciled("home")
 }
 
 // limitMessages sets the size of the messages that a bucket takes; -1 for no limit.
@@ -320,51 +326,53 @@ func (p *pruned) limitMessages(bucket string, bytes int32) {
 }
 
 func TestPruneIsForWhatIsOwnedAndCanBeDeleted(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	nothing := ReconcilerFunc(func(context.Context, Request) (Result, error) { return Result{}, nil })
-	for want, opt := range map[string]Option{
-		"WithPrimary: WithPrune is for Owns and OwnsKube": WithPrimary(WithPrune()),
-		"Watches(Page): WithPrune is for Owns": Watches(pages,
-			func(context.Context, *page) ([]string, error) { return nil, nil }, WithPrune()),
-	} {
-		if _, err := New("sites", sites, nothing, opt); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		nothing := ReconcilerFunc(func(context.Context, Request) (Result, error) { return Result{}, nil })
+		for want, opt := range map[string]Option{
+			"WithPrimary: WithPrune is for Owns and OwnsKube": WithPrimary(WithPrune()),
+			"Watches(Page): WithPrune is for Owns": Watches(pages,
+				func(context.Context, *page) ([]string, error) { return nil, nil }, WithPrune()),
+		} {
+			if _, err := New("sites", sites, nothing, opt); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
 		}
-	}
-	_, err := New("sites", sites, nothing, Owns(pages, WithPrune()), WithoutTeardown())
-	if err == nil || !strings.Contains(err.Error(), "WithPrune would do nothing with WithoutTeardown()") {
-		t.Errorf("got %v", err)
-	}
+		_, err := New("sites", sites, nothing, Owns(pages, WithPrune()), WithoutTeardown())
+		if err == nil || !strings.Contains(err.Error(), "WithPrune would do nothing with WithoutTeardown()") {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 // TestPrunesOfTwoTermsCountTogether: the process loses its lease for a moment between them.
 func TestPrunesOfTwoTermsCountTogether(t *testing.T) {
-	t.Parallel()
-	const sites, each = 20, 9
-	p := newPruned(t, slowRenewal, WithResyncInterval(0))
-	name := func(i int) string { return fmt.Sprintf("site%02d", i) }
-	for i := range sites {
-		must(t, p.sites.Create(t.Context(), newSite(name(i), "a")))
-	}
-	eventually(t, "all have their pages", func() bool { return len(p.names()) == sites })
-	for i := range sites {
-		p.reconciled(name(i))
-	}
-	for i := range each {
-		p.retitle(name(i), "b")
-	}
-	eventually(t, "the first ones lose theirs", func() bool { return p.c.Stats().Pruned == each })
-	p.leaseTo("another", 5*time.Minute)
-	eventually(t, "it does not lead", func() bool { return !p.c.Stats().Leading })
-	p.leaseTo("", time.Second)
-	eventually(t, "it leads again", func() bool { return p.c.Stats().Leading })
-	for i := range each {
-		p.retitle(name(each+i), "b")
-	}
-	eventually(t, "the brake holds the others", func() bool { return p.c.Stats().Brake.Pruned == each })
-	if s := p.c.Stats(); s.Pruned != each || !strings.Contains(s.Brake.Reason, "18 of 20 primaries") {
-		t.Errorf("pruned %d, brake %+v", s.Pruned, s.Brake)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		const sites, each = 20, 9
+		p := newPruned(t, slowRenewal, WithResyncInterval(0))
+		name := func(i int) string { return fmt.Sprintf("site%02d", i) }
+		for i := range sites {
+			must(t, p.sites.Create(t.Context(), newSite(name(i), "a")))
+		}
+		eventually(t, "all have their pages", func() bool { return len(p.names()) == sites })
+		for i := range sites {
+			p.reconciled(name(i))
+		}
+		for i := range each {
+			p.retitle(name(i), "b")
+		}
+		eventually(t, "the first ones lose theirs", func() bool { return p.c.Stats().Pruned == each })
+		p.leaseTo("another", 5*time.Minute)
+		eventually(t, "it does not lead", func() bool { return !p.c.Stats().Leading })
+		p.leaseTo("", time.Second)
+		eventually(t, "it leads again", func() bool { return p.c.Stats().Leading })
+		for i := range each {
+			p.retitle(name(each+i), "b")
+		}
+		eventually(t, "the brake holds the others", func() bool { return p.c.Stats().Brake.Pruned == each })
+		if s := p.c.Stats(); s.Pruned != each || !strings.Contains(s.Brake.Reason, "18 of 20 primaries") {
+			t.Errorf("pruned %d, brake %+v", s.Pruned, s.Brake)
+		}
+	})
 }

@@ -109,7 +109,6 @@ func (d *cloudDisaster) untouched(sites ...int) {
 
 // TestTheDisasterMatrixBehindAnAPI has one cell of each kind, while no controller runs.
 func TestTheDisasterMatrixBehindAnAPI(t *testing.T) {
-	t.Parallel()
 	now := append(numbers(0, steady), numbers(siteTotal, siteTotal+replaced)...)
 	then := numbers(0, siteTotal)
 	for name, cell := range map[string]func(d *cloudDisaster){
@@ -174,8 +173,9 @@ func TestTheDisasterMatrixBehindAnAPI(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cell(newCloudDisaster(t))
+			natstest.Test(t, func(t *testing.T) {
+				cell(newCloudDisaster(t))
+			})
 		})
 	}
 }

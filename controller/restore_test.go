@@ -171,7 +171,6 @@ func numbers(first, last int) (all []int) {
 // TestTheDisasterMatrixOnAServer has one cell of each kind, while no controller runs. The cells of the brake's own
 // matrix are many more.
 func TestTheDisasterMatrixOnAServer(t *testing.T) {
-	t.Parallel()
 	now := append(numbers(0, steady), numbers(siteTotal, siteTotal+replaced)...)
 	then := numbers(0, siteTotal)
 	for name, cell := range map[string]func(d *disaster){
@@ -262,105 +261,109 @@ func TestTheDisasterMatrixOnAServer(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDisaster(t)
-			d.t = t
-			cell(d)
+			natstest.Test(t, func(t *testing.T) {
+				d := newDisaster(t)
+				d.t = t
+				cell(d)
+			})
 		})
 	}
 }
 
 // TestWithProofsTheBrakeHoldsWhatIsYoungerThanTheBackup: nobody can make them up, so their revisions are evidence.
 func TestWithProofsTheBrakeHoldsWhatIsYoungerThanTheBackup(t *testing.T) {
-	t.Parallel()
-	proofs := WithOwnerProof(proofSecret('a'))
-	d := newDisaster(t, proofs)
-	d.restore("sites", "sites-status")
-	d.start(proofs)
-	d.stops(replaced)
-	d.goesOn(numbers(0, siteTotal)...)
+	natstest.Test(t, func(t *testing.T) {
+		proofs := WithOwnerProof(proofSecret('a'))
+		d := newDisaster(t, proofs)
+		d.restore("sites", "sites-status")
+		d.start(proofs)
+		d.stops(replaced)
+		d.goesOn(numbers(0, siteTotal)...)
+	})
 }
 
 // TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld: the restored stream has the marker of the delete, and no
 // document.
 func TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld(t *testing.T) {
-	t.Parallel()
-	admin := newWorld(t)
-	m := admin.away().filled()
-	must(t, m.sites.Delete(t.Context(), siteName(1)))
-	eventually(t, "it is torn down", noRecord(t, m.sites, siteName(1)))
-	m.r.halt()
-	backup := []*natstest.Snapshot{admin.snapshotOf("sites", "old"), admin.snapshotOf("sites-status", "old")}
-	m = admin.away().massed()
-	must(t, m.sites.Create(t.Context(), newSite(siteName(1), "again")))
-	eventually(t, "it has its page", func() bool { return count(t, m.pages) == many })
-	m.r.halt()
-	for i, bucket := range []string{"sites", "sites-status"} {
-		must(t, admin.js.DeleteStream(t.Context(), "KV_"+bucket))
-		must(t, backup[i].Restore(t.Context(), admin.js.Conn()))
-	}
-	m = admin.away().massed()
-	eventually(t, "the brake holds it", func() bool {
-		state := m.c.Stats().Brake
-		return state.Engaged && state.Swept == 1 && m.c.Stats().Sweeps > 0
+	natstest.Test(t, func(t *testing.T) {
+		admin := newWorld(t)
+		m := admin.away().filled()
+		must(t, m.sites.Delete(t.Context(), siteName(1)))
+		eventually(t, "it is torn down", noRecord(t, m.sites, siteName(1)))
+		m.r.halt()
+		backup := []*natstest.Snapshot{admin.snapshotOf("sites", "old"), admin.snapshotOf("sites-status", "old")}
+		m = admin.away().massed()
+		must(t, m.sites.Create(t.Context(), newSite(siteName(1), "again")))
+		eventually(t, "it has its page", func() bool { return count(t, m.pages) == many })
+		m.r.halt()
+		for i, bucket := range []string{"sites", "sites-status"} {
+			must(t, admin.js.DeleteStream(t.Context(), "KV_"+bucket))
+			must(t, backup[i].Restore(t.Context(), admin.js.Conn()))
+		}
+		m = admin.away().massed()
+		eventually(t, "the brake holds it", func() bool {
+			state := m.c.Stats().Brake
+			return state.Engaged && state.Swept == 1 && m.c.Stats().Sweeps > 0
+		})
+		if n := count(t, m.pages); n != many {
+			t.Errorf("%d pages are left of %d", n, many)
+		}
+		key := siteName(1)
+		holdsIt := func(is string) {
+			t.Helper()
+			for _, states := range [][]KeyState{{StateHeld}, {StateHeld, StateParked}} {
+				var held []string
+				for e := range m.c.Keys(states...) {
+					held = append(held, e.Key)
+				}
+				if !slices.Equal(held, []string{key}) {
+					t.Errorf("%s: in the states %v are %q, want %s", is, states, held, key)
+				}
+			}
+			if e := m.c.Explain(key); e.State != StateHeld {
+				t.Errorf("%s: %+v", is, e)
+			}
+		}
+		holdsIt("without a record")
+		_, err := m.kv("sites-status").PutString(t.Context(), key, fmt.Sprintf(`{"schemaVersion":%d}`, entity.RecordSchemaVersion))
+		must(t, err)
+		eventually(t, "its record is of no controller", func() bool { _, is := m.sites.Records().Cached(key); return is })
+		holdsIt("with a record that owes nothing")
+		must(t, m.c.ReleaseBrake(t.Context()))
+		eventually(t, "it goes", func() bool { return count(t, m.pages) == many-1 })
 	})
-	if n := count(t, m.pages); n != many {
-		t.Errorf("%d pages are left of %d", n, many)
-	}
-	key := siteName(1)
-	holdsIt := func(is string) {
-		t.Helper()
-		for _, states := range [][]KeyState{{StateHeld}, {StateHeld, StateParked}} {
-			var held []string
-			for e := range m.c.Keys(states...) {
-				held = append(held, e.Key)
-			}
-			if !slices.Equal(held, []string{key}) {
-				t.Errorf("%s: in the states %v are %q, want %s", is, states, held, key)
-			}
-		}
-		if e := m.c.Explain(key); e.State != StateHeld {
-			t.Errorf("%s: %+v", is, e)
-		}
-	}
-	holdsIt("without a record")
-	_, err := m.kv("sites-status").PutString(t.Context(), key, fmt.Sprintf(`{"schemaVersion":%d}`, entity.RecordSchemaVersion))
-	must(t, err)
-	eventually(t, "its record is of no controller", func() bool { _, is := m.sites.Records().Cached(key); return is })
-	holdsIt("with a record that owes nothing")
-	must(t, m.c.ReleaseBrake(t.Context()))
-	eventually(t, "it goes", func() bool { return count(t, m.pages) == many-1 })
 }
 
 // TestWhatNobodyCanTellAfterARestoreStays: the pages of the young carry no revisions, so nothing tells that the
 // documents were restored, nor that the young were not deleted. They are reported, whether a brake was put on by hand
 // or not.
 func TestWhatNobodyCanTellAfterARestoreStays(t *testing.T) {
-	t.Parallel()
 	for name, byHand := range map[string]bool{"a brake put on": true, "no brake put on": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDisaster(t)
-			d.unstamped()
-			d.restore("sites", "sites-status")
-			if byHand {
-				_, err := d.kv("sites-status").PutString(t.Context(), "_nagi.brake",
-					`{"engaged":true,"reason":"restored from the backup of Monday"}`)
-				must(t, err)
-			}
-			d.start()
-			d.reports(replaced)
-			d.goesOn(numbers(0, siteTotal+replaced)...)
+			natstest.Test(t, func(t *testing.T) {
+				d := newDisaster(t)
+				d.unstamped()
+				d.restore("sites", "sites-status")
+				if byHand {
+					_, err := d.kv("sites-status").PutString(t.Context(), "_nagi.brake",
+						`{"engaged":true,"reason":"restored from the backup of Monday"}`)
+					must(t, err)
+				}
+				d.start()
+				d.reports(replaced)
+				d.goesOn(numbers(0, siteTotal+replaced)...)
+			})
 		})
 	}
 }
 
 // TestABrakePutOnByHandGoesOffIfNothingIsMissing.
 func TestABrakePutOnByHandGoesOffIfNothingIsMissing(t *testing.T) {
-	t.Parallel()
-	d := newDisaster(t)
-	_, err := d.kv("sites-status").PutString(t.Context(), "_nagi.brake", `{"engaged":true,"reason":"careful"}`)
-	must(t, err)
-	d.start()
-	d.goesOn(append(numbers(0, steady), numbers(siteTotal, siteTotal+replaced)...)...)
+	natstest.Test(t, func(t *testing.T) {
+		d := newDisaster(t)
+		_, err := d.kv("sites-status").PutString(t.Context(), "_nagi.brake", `{"engaged":true,"reason":"careful"}`)
+		must(t, err)
+		d.start()
+		d.goesOn(append(numbers(0, steady), numbers(siteTotal, siteTotal+replaced)...)...)
+	})
 }

@@ -229,56 +229,58 @@ func (w *world) overhear() *overheard {
 }
 
 func TestNoCopyOfADocumentHoldsItsSecrets(t *testing.T) {
-	w := newWorld(t)
-	heard, vaults, driver := w.overhear(), w.vaults(), &safeDriver{}
-	events, err := recorder.New(recorder.Config{JetStream: w.js})
-	must(t, err)
-	defer events.Close(context.Background())
-	c, err := New("keeper", vaults, ReconcilerFunc(func(ctx context.Context, r Request) (Result, error) {
-		v, err := vaults.Lister().Get(r.Key)
-		if err != nil {
-			return Result{}, nil
-		}
-		_, err = external.Reconcile(ctx, external.Driver[safe, safe](driver), safe{len(v.Spec.Title), v.Spec.Password},
-			external.Settle(0))
-		return Result{}, err
-	}), WithEventRecorder(butLease{events}), WithResyncInterval(0))
-	must(t, err)
-	running := w.run(loggedRun{c, heard})
-	must(t, vaults.Create(t.Context(), vaultOf("a")))
-	reconciled := func(reason string) func() bool {
-		return func() bool { return heard.has("$KV.vaults-status.a ", `"`+reason+`"`) }
-	}
-	eventually(t, "reconciled", reconciled(entity.ReasonSynced))
-	if !heard.has("$KV.vaults-status._nagi.intents", `"size":7`) || !heard.has("$KV.vaults-status.a ", "visible") {
-		t.Error("intents and records do not have what is no secret")
-	}
-	driver.mu.Lock()
-	if n := len(driver.applied); n < 3 || driver.applied[n-1].Key != hush {
-		t.Errorf("applied %v", driver.applied)
-	}
-	driver.mu.Unlock()
-	documents, err := w.js.KeyValue(t.Context(), "vaults")
-	must(t, err)
-	for i, spec := range []string{
-		`{"password":{"a":"s3cr3t"}}`, `{"pin":737373773737377373737}`, `{"pin":"s3cr3t"}`,
-		`{"users":[{"token":7373737}]}`, `{"backends":{"b":{"auth":"s3cr3t!"}}}`, `s3cr3t`,
-	} {
-		name := "invalid" + string(rune('a'+i))
-		_, err := documents.Put(t.Context(), name, []byte(`{"spec":`+spec+`}`))
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		heard, vaults, driver := w.overhear(), w.vaults(), &safeDriver{}
+		events, err := recorder.New(recorder.Config{JetStream: w.js})
 		must(t, err)
-		eventually(t, "reported", func() bool {
-			return heard.has("$KV.vaults-status."+name+" ", entity.ReasonInvalid)
-		})
-	}
-	w.lastKnownAfterADelete(vaults, running)
-	heard.mu.Lock()
-	defer heard.mu.Unlock()
-	for _, text := range heard.texts {
-		if tellsASecret(text) {
-			t.Errorf("%.600s", text)
+		defer events.Close(context.Background())
+		c, err := New("keeper", vaults, ReconcilerFunc(func(ctx context.Context, r Request) (Result, error) {
+			v, err := vaults.Lister().Get(r.Key)
+			if err != nil {
+				return Result{}, nil
+			}
+			_, err = external.Reconcile(ctx, external.Driver[safe, safe](driver), safe{len(v.Spec.Title), v.Spec.Password},
+				external.Settle(0))
+			return Result{}, err
+		}), WithEventRecorder(butLease{events}), WithResyncInterval(0))
+		must(t, err)
+		running := w.run(loggedRun{c, heard})
+		must(t, vaults.Create(t.Context(), vaultOf("a")))
+		reconciled := func(reason string) func() bool {
+			return func() bool { return heard.has("$KV.vaults-status.a ", `"`+reason+`"`) }
 		}
-	}
+		eventually(t, "reconciled", reconciled(entity.ReasonSynced))
+		if !heard.has("$KV.vaults-status._nagi.intents", `"size":7`) || !heard.has("$KV.vaults-status.a ", "visible") {
+			t.Error("intents and records do not have what is no secret")
+		}
+		driver.mu.Lock()
+		if n := len(driver.applied); n < 3 || driver.applied[n-1].Key != hush {
+			t.Errorf("applied %v", driver.applied)
+		}
+		driver.mu.Unlock()
+		documents, err := w.js.KeyValue(t.Context(), "vaults")
+		must(t, err)
+		for i, spec := range []string{
+			`{"password":{"a":"s3cr3t"}}`, `{"pin":737373773737377373737}`, `{"pin":"s3cr3t"}`,
+			`{"users":[{"token":7373737}]}`, `{"backends":{"b":{"auth":"s3cr3t!"}}}`, `s3cr3t`,
+		} {
+			name := "invalid" + string(rune('a'+i))
+			_, err := documents.Put(t.Context(), name, []byte(`{"spec":`+spec+`}`))
+			must(t, err)
+			eventually(t, "reported", func() bool {
+				return heard.has("$KV.vaults-status."+name+" ", entity.ReasonInvalid)
+			})
+		}
+		w.lastKnownAfterADelete(vaults, running)
+		heard.mu.Lock()
+		defer heard.mu.Unlock()
+		for _, text := range heard.texts {
+			if tellsASecret(text) {
+				t.Errorf("%.600s", text)
+			}
+		}
+	})
 }
 
 // lastKnownAfterADelete deletes the vault "a" while no controller runs, and checks what the next one knows of it.

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -65,9 +67,10 @@ func slowed(t *testing.T, told *events, seen *calls, c *Controller[*site]) event
 
 // everNew reconciles a site to a page that has another title each time.
 func everNew(pages *entity.Client[*page]) func(context.Context, Request) (Result, error) {
+	var n atomic.Int64
 	return func(ctx context.Context, _ Request) (Result, error) {
 		_, err := CreateOrUpdate(ctx, pages, newPage("home-page", ""), func(p *page) error {
-			p.Spec.Title = fmt.Sprintf("secret-%d", time.Now().UnixNano())
+			p.Spec.Title = fmt.Sprintf("secret-%d", n.Add(1))
 			return nil
 		})
 		return Result{}, err
@@ -75,147 +78,159 @@ func everNew(pages *entity.Client[*page]) func(context.Context, Request) (Result
 }
 
 func TestASecondaryThatChangesWithEachReconcileIsToldAndSlowedDownUntilSomebodyElseChangesSomething(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	var told events
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(everNew(pages)), Owns(pages), WithEventRecorder(&told))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	loop := slowed(t, &told, &seen, c)
-	if !strings.Contains(loop.message, `spec.title of Page "home-page"`) || strings.Contains(loop.message, "secret") {
-		t.Errorf("the event says %q, want the object and the path, and no value", loop.message)
-	}
-
-	puts := seen.with("home", OperationPut)
-	must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"two"}}`)))
-	eventually(t, "a change of the primary is reconciled", func() bool { return seen.with("home", OperationPut) > puts })
-	eventually(t, "the loop goes on, and is told once more", func() bool { return len(told.with("ReconcileLoop")) == 2 })
-
-	other := w.pages() // of another process
-	eventually(t, "somebody else changes the secondary", func() bool {
-		err := other.Patch(t.Context(), "home-page", []byte(`{"spec":{"pages":7}}`))
-		if !apierrors.IsConflict(err) { // the loop writes it, too
-			must(t, err)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		var told events
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(everNew(pages)), Owns(pages), WithEventRecorder(&told))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		loop := slowed(t, &told, &seen, c)
+		if !strings.Contains(loop.message, `spec.title of Page "home-page"`) || strings.Contains(loop.message, "secret") {
+			t.Errorf("the event says %q, want the object and the path, and no value", loop.message)
 		}
-		return err == nil
+
+		puts := seen.with("home", OperationPut)
+		must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"two"}}`)))
+		eventually(t, "a change of the primary is reconciled", func() bool { return seen.with("home", OperationPut) > puts })
+		eventually(t, "the loop goes on, and is told once more", func() bool { return len(told.with("ReconcileLoop")) == 2 })
+
+		other := w.pages() // of another process
+		eventually(t, "somebody else changes the secondary", func() bool {
+			err := other.Patch(t.Context(), "home-page", []byte(`{"spec":{"pages":7}}`))
+			if !apierrors.IsConflict(err) { // the loop writes it, too
+				must(t, err)
+			}
+			return err == nil
+		})
+		eventually(t, "which counts as a change: it loops as before, and is noticed", func() bool { return c.Stats().Loops == 3 })
 	})
-	eventually(t, "which counts as a change: it loops as before, and is noticed", func() bool { return c.Stats().Loops == 3 })
 }
 
 func TestAReconcileThatWritesItsOwnSpecIsToldAndSlowedDown(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	var told events
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
-		return Result{}, sites.Patch(ctx, req.Key, fmt.Appendf(nil, `{"spec":{"pages":%d}}`, time.Now().UnixNano()))
-	}), WithEventRecorder(&told))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	if loop := slowed(t, &told, &seen, c); !strings.Contains(loop.message, `spec.pages of Site "home"`) {
-		t.Errorf("the event says %q, want the object and the path", loop.message)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		var told events
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+			return Result{}, sites.Patch(ctx, req.Key, fmt.Appendf(nil, `{"spec":{"pages":%d}}`, seen.count(req.Key)))
+		}), WithEventRecorder(&told))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		if loop := slowed(t, &told, &seen, c); !strings.Contains(loop.message, `spec.pages of Site "home"`) {
+			t.Errorf("the event says %q, want the object and the path", loop.message)
+		}
+	})
 }
 
 func TestARequeueWithoutAPauseIsToldAndSlowedDown(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	var told events
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
-		return Result{RequeueAfter: 1}, nil
-	}), WithEventRecorder(&told))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	if loop := slowed(t, &told, &seen, c); !strings.Contains(loop.message, "RequeueAfter") {
-		t.Errorf("the event says %q, want what asks for it", loop.message)
-	}
-	c.Enqueue("home", OperationManual)
-	eventually(t, "a request by hand is reconciled at once", func() bool { return seen.with("home", OperationManual) == 1 })
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		var told events
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
+			return Result{RequeueAfter: 1}, nil
+		}), WithEventRecorder(&told))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		if loop := slowed(t, &told, &seen, c); !strings.Contains(loop.message, "RequeueAfter") {
+			t.Errorf("the event says %q, want what asks for it", loop.message)
+		}
+		c.Enqueue("home", OperationManual)
+		eventually(t, "a request by hand is reconciled at once", func() bool { return seen.with("home", OperationManual) == 1 })
+	})
 }
 
 // TestTheControllerOfASecondaryIsSomebodyElse: it writes the status as often as it likes, and the owner hears of each.
 func TestTheControllerOfASecondaryIsSomebodyElse(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	var told events
-	var seen calls
-	const steps = 40
-	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
-		// It goes one step further when the other controller has done the last one.
-		_, err := CreateOrUpdate(ctx, pages, newPage("log", ""), func(p *page) error {
-			if p.Spec.Pages == 0 || p.Status.Note == fmt.Sprint(p.Spec.Pages) {
-				p.Spec.Pages++
-			}
-			return nil
-		})
-		return Result{}, err
-	}), Owns(pages), WithEventRecorder(&told))
-	must(t, err)
-	// The other controller works on the same page whenever the first one has written it.
-	other := w.pages()
-	var status calls
-	d, err := New("pages", other, status.reconciler(func(ctx context.Context, req Request) (Result, error) {
-		p, err := other.Lister().Get(req.Key)
-		if err != nil {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		var told events
+		var seen calls
+		const steps = 40
+		c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+			// It goes one step further when the other controller has done the last one.
+			_, err := CreateOrUpdate(ctx, pages, newPage("log", ""), func(p *page) error {
+				if p.Spec.Pages == 0 || p.Status.Note == fmt.Sprint(p.Spec.Pages) {
+					p.Spec.Pages++
+				}
+				return nil
+			})
 			return Result{}, err
+		}), Owns(pages), WithEventRecorder(&told))
+		must(t, err)
+		// The other controller works on the same page whenever the first one has written it.
+		other := w.pages()
+		var status calls
+		d, err := New("pages", other, status.reconciler(func(ctx context.Context, req Request) (Result, error) {
+			p, err := other.Lister().Get(req.Key)
+			if err != nil {
+				return Result{}, err
+			}
+			p.Status.Note = fmt.Sprint(p.Spec.Pages)
+			return Result{}, SetStatus(ctx, p)
+		}))
+		must(t, err)
+		w.run(d)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventually(t, "both go on as fast as they can", func() bool {
+			p, err := pages.Lister().Get("log")
+			return err == nil && p.Spec.Pages > steps
+		})
+		if loops := told.with("ReconcileLoop"); len(loops) != 0 {
+			t.Errorf("told %v, though another controller is in it", loops)
 		}
-		p.Status.Note = fmt.Sprint(p.Spec.Pages)
-		return Result{}, SetStatus(ctx, p)
-	}))
-	must(t, err)
-	w.run(d)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "both go on as fast as they can", func() bool {
-		p, err := pages.Lister().Get("log")
-		return err == nil && p.Spec.Pages > steps
 	})
-	if loops := told.with("ReconcileLoop"); len(loops) != 0 {
-		t.Errorf("told %v, though another controller is in it", loops)
-	}
 }
 
 // TestAReconcileThatMakesOneSecondaryAfterAnotherIsNotSlowedDown.
 func TestAReconcileThatMakesOneSecondaryAfterAnotherIsNotSlowedDown(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	var told events
-	var seen calls
-	const all = 60
-	c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
-		owned, err := pages.Lister().OwnedBy("Site", req.Key)
-		if err != nil || len(owned) == all {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		var told events
+		var seen calls
+		const all = 60
+		c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
+			owned, err := pages.Lister().OwnedBy("Site", req.Key)
+			if err != nil || len(owned) == all {
+				return Result{}, err
+			}
+			_, err = CreateOrUpdate(ctx, pages, newPage(fmt.Sprint("page-", len(owned)), ""), func(*page) error { return nil })
 			return Result{}, err
+		}), Owns(pages), WithEventRecorder(&told))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventually(t, "all pages are there", func() bool {
+			owned, err := pages.Lister().OwnedBy("Site", "home")
+			return err == nil && len(owned) == all
+		})
+		if n := c.Stats().Loops; n != 0 || len(told.with("ReconcileLoop")) != 0 {
+			t.Errorf("%d loops", n)
 		}
-		_, err = CreateOrUpdate(ctx, pages, newPage(fmt.Sprint("page-", len(owned)), ""), func(*page) error { return nil })
-		return Result{}, err
-	}), Owns(pages), WithEventRecorder(&told))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "all pages are there", func() bool {
-		owned, err := pages.Lister().OwnedBy("Site", "home")
-		return err == nil && len(owned) == all
 	})
-	if n := c.Stats().Loops; n != 0 || len(told.with("ReconcileLoop")) != 0 {
-		t.Errorf("%d loops", n)
-	}
 }
 
 // TestWhatIsSuspendedLoopsNoMore: that is what an operator does about a loop.
 func TestWhatIsSuspendedLoopsNoMore(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	c, err := New("sites", sites, ReconcilerFunc(everNew(pages)), Owns(pages))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "it loops", func() bool { return c.Stats().Looping == 1 })
-	must(t, sites.Patch(t.Context(), "home", []byte(`{"metadata":{"annotations":{"nagi/suspend":"true"}}}`)))
-	eventually(t, "it loops no more", func() bool { return c.Stats().Looping == 0 })
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		c, err := New("sites", sites, ReconcilerFunc(everNew(pages)), Owns(pages))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventually(t, "it loops", func() bool { return c.Stats().Looping == 1 })
+		must(t, sites.Patch(t.Context(), "home", []byte(`{"metadata":{"annotations":{"nagi/suspend":"true"}}}`)))
+		eventually(t, "it loops no more", func() bool { return c.Stats().Looping == 0 })
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,113 +73,114 @@ func (o *keeper) reason(t *testing.T, key string) string {
 // TestTwoControllersOverOneBucketEachHaveTheirOwnLife: both reconcile, and each has its own statuses, records,
 // conditions, secondaries and teardown, while they share one cache of documents.
 func TestTwoControllersOverOneBucketEachHaveTheirOwnLife(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ctx := t.Context()
-	sites := w.sites()
-	first := newKeeper(t, "pages", sites, w.pages())
-	second := newKeeper(t, "audits", w.derive(sites, "sites-audit"), w.client("Audit", "audits"))
-	both := []*keeper{first, second}
-	for _, o := range both {
-		w.run(o.controller)
-	}
-	every := func(what string, holds func(o *keeper) bool) {
-		t.Helper()
-		eventually(t, "of both: "+what, func() bool { return holds(first) && holds(second) })
-	}
-
-	home := newSite("home", "one")
-	must(t, sites.Create(ctx, home))
-	for _, o := range both {
-		must(t, entity.WaitReconciled(ctx, o.sites, "home", uint64(home.Generation)))
-	}
-	for o, note := range map[*keeper]string{first: "pages", second: "audits"} {
-		cached, err := o.sites.Lister().Get("home")
-		must(t, err)
-		live, err := o.sites.Get(ctx, "home")
-		must(t, err)
-		if cached.Status.Note != note || live.Status.Note != note {
-			t.Errorf("the client of %s reads the status of %q, and live of %q", note, cached.Status.Note, live.Status.Note)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx := t.Context()
+		sites := w.sites()
+		first := newKeeper(t, "pages", sites, w.pages())
+		second := newKeeper(t, "audits", w.derive(sites, "sites-audit"), w.client("Audit", "audits"))
+		both := []*keeper{first, second}
+		for _, o := range both {
+			w.run(o.controller)
 		}
-		if _, err := o.owned.Get(ctx, "home"); err != nil {
-			t.Errorf("%s: %v", note, err)
+		every := func(what string, holds func(o *keeper) bool) {
+			t.Helper()
+			eventually(t, "of both: "+what, func() bool { return holds(first) && holds(second) })
 		}
-	}
-	stream, err := w.js.Stream(ctx, "KV_sites")
-	must(t, err)
-	if n := stream.CachedInfo().State.Consumers; n != 1 {
-		t.Errorf("the documents have %d consumers", n)
-	}
 
-	kv, err := w.js.KeyValue(ctx, "sites")
-	must(t, err)
-	_, err = kv.PutString(ctx, "home", "nonsense")
-	must(t, err)
-	every("told that it is invalid", func(o *keeper) bool { return o.reason(t, "home") == entity.ReasonInvalid })
-	_, err = kv.PutString(ctx, "home", `{"metadata":{"annotations":{"nagi/suspend":"true"}}}`)
-	must(t, err)
-	every("suspended", func(o *keeper) bool { return o.reason(t, "home") == entity.ReasonSuspended })
-	_, err = kv.PutString(ctx, "home", `{"spec":{"title":"two"}}`)
-	must(t, err)
-	every("reconciled again", func(o *keeper) bool {
-		p, err := o.owned.Get(ctx, "home")
-		return err == nil && p.Spec.Title == "two" && o.reason(t, "home") == entity.ReasonSynced
-	})
+		home := newSite("home", "one")
+		must(t, sites.Create(ctx, home))
+		for _, o := range both {
+			must(t, entity.WaitReconciled(ctx, o.sites, "home", uint64(home.Generation)))
+		}
+		for o, note := range map[*keeper]string{first: "pages", second: "audits"} {
+			cached, err := o.sites.Lister().Get("home")
+			must(t, err)
+			live, err := o.sites.Get(ctx, "home")
+			must(t, err)
+			if cached.Status.Note != note || live.Status.Note != note {
+				t.Errorf("the client of %s reads the status of %q, and live of %q", note, cached.Status.Note, live.Status.Note)
+			}
+			if _, err := o.owned.Get(ctx, "home"); err != nil {
+				t.Errorf("%s: %v", note, err)
+			}
+		}
+		stream, err := w.js.Stream(ctx, "KV_sites")
+		must(t, err)
+		if n := stream.CachedInfo().State.Consumers; n != 1 {
+			t.Errorf("the documents have %d consumers", n)
+		}
 
-	must(t, first.sites.Delete(ctx, "home"))
-	every("torn down", func(o *keeper) bool {
-		_, noPage := o.owned.Get(ctx, "home")
-		_, noRecord := o.sites.Record(ctx, "home")
-		return o.with("home", OperationDelete) > 0 && apierrors.IsNotFound(noPage) && apierrors.IsNotFound(noRecord)
+		kv, err := w.js.KeyValue(ctx, "sites")
+		must(t, err)
+		_, err = kv.PutString(ctx, "home", "nonsense")
+		must(t, err)
+		every("told that it is invalid", func(o *keeper) bool { return o.reason(t, "home") == entity.ReasonInvalid })
+		_, err = kv.PutString(ctx, "home", `{"metadata":{"annotations":{"nagi/suspend":"true"}}}`)
+		must(t, err)
+		every("suspended", func(o *keeper) bool { return o.reason(t, "home") == entity.ReasonSuspended })
+		_, err = kv.PutString(ctx, "home", `{"spec":{"title":"two"}}`)
+		must(t, err)
+		every("reconciled again", func(o *keeper) bool {
+			p, err := o.owned.Get(ctx, "home")
+			return err == nil && p.Spec.Title == "two" && o.reason(t, "home") == entity.ReasonSynced
+		})
+
+		must(t, first.sites.Delete(ctx, "home"))
+		every("torn down", func(o *keeper) bool {
+			_, noPage := o.owned.Get(ctx, "home")
+			_, noRecord := o.sites.Record(ctx, "home")
+			return o.with("home", OperationDelete) > 0 && apierrors.IsNotFound(noPage) && apierrors.IsNotFound(noRecord)
+		})
 	})
 }
 
 // TestOneOfTwoControllersOverOneBucketStopsAndStartsAgain: it owes what happened meanwhile, and the other one goes on.
 // Either of the two clients may be closed, and the first one never comes back here.
 func TestOneOfTwoControllersOverOneBucketStopsAndStartsAgain(t *testing.T) {
-	t.Parallel()
 	for _, which := range []string{"the derived one", "the first one"} {
 		t.Run(which, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			ctx := t.Context()
-			sites := w.sites()
-			derived := w.derive(sites, "sites-audit")
-			going, staying := derived, sites
-			if which == "the first one" {
-				going, staying = sites, derived
-			}
-			names := map[*entity.Client[*site]]string{sites: "pages", derived: "audits"}
-			pages, audits := w.pages(), w.client("Audit", "audits")
-			owned := map[*entity.Client[*site]]*entity.Client[*site]{sites: pages, derived: audits}
-			stays := newKeeper(t, names[staying], staying, owned[staying])
-			w.run(stays.controller)
-			goes := newKeeper(t, names[going], going, owned[going])
-			running := w.run(goes.controller)
-			for i := range 20 {
-				must(t, sites.Create(ctx, newSite(fmt.Sprintf("s%d", i), "one")))
-			}
-			for _, o := range []*keeper{goes, stays} {
-				eventually(t, "all are reconciled", func() bool { return len(ready(o)) == 20 })
-			}
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				ctx := t.Context()
+				sites := w.sites()
+				derived := w.derive(sites, "sites-audit")
+				going, staying := derived, sites
+				if which == "the first one" {
+					going, staying = sites, derived
+				}
+				names := map[*entity.Client[*site]]string{sites: "pages", derived: "audits"}
+				pages, audits := w.pages(), w.client("Audit", "audits")
+				owned := map[*entity.Client[*site]]*entity.Client[*site]{sites: pages, derived: audits}
+				stays := newKeeper(t, names[staying], staying, owned[staying])
+				w.run(stays.controller)
+				goes := newKeeper(t, names[going], going, owned[going])
+				running := w.run(goes.controller)
+				for i := range 20 {
+					must(t, sites.Create(ctx, newSite(fmt.Sprintf("s%d", i), "one")))
+				}
+				for _, o := range []*keeper{goes, stays} {
+					eventually(t, "all are reconciled", func() bool { return len(ready(o)) == 20 })
+				}
 
-			running.halt()
-			going.Close()
-			must(t, staying.Delete(ctx, "s0"))
-			must(t, staying.Create(ctx, newSite("late", "one")))
-			eventually(t, "the other one goes on", func() bool {
-				_, err := stays.sites.Record(ctx, "s0")
-				return apierrors.IsNotFound(err) && slices.Contains(ready(stays), "late")
-			})
-			if n := goes.count("late"); n > 0 {
-				t.Errorf("the controller that stopped was called %d times", n)
-			}
+				running.halt()
+				going.Close()
+				must(t, staying.Delete(ctx, "s0"))
+				must(t, staying.Create(ctx, newSite("late", "one")))
+				eventually(t, "the other one goes on", func() bool {
+					_, err := stays.sites.Record(ctx, "s0")
+					return apierrors.IsNotFound(err) && slices.Contains(ready(stays), "late")
+				})
+				if n := goes.count("late"); n > 0 {
+					t.Errorf("the controller that stopped was called %d times", n)
+				}
 
-			again := newKeeper(t, names[going], w.derive(staying, going.Config().StatusBucket), owned[going])
-			w.run(again.controller)
-			eventually(t, "it makes up for what it missed", func() bool {
-				_, err := again.sites.Record(ctx, "s0")
-				return apierrors.IsNotFound(err) && slices.Contains(ready(again), "late") && again.with("s0", OperationDelete) == 1
+				again := newKeeper(t, names[going], w.derive(staying, going.Config().StatusBucket), owned[going])
+				w.run(again.controller)
+				eventually(t, "it makes up for what it missed", func() bool {
+					_, err := again.sites.Record(ctx, "s0")
+					return apierrors.IsNotFound(err) && slices.Contains(ready(again), "late") && again.with("s0", OperationDelete) == 1
+				})
 			})
 		})
 	}
@@ -197,68 +199,71 @@ func ready(o *keeper) (keys []string) {
 
 // TestAControllerReadsAtOnceWhatAnotherOneWroteToTheSharedPrimaries: its next reconcile does, and its lister.
 func TestAControllerReadsAtOnceWhatAnotherOneWroteToTheSharedPrimaries(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	ctx := t.Context()
-	sites := w.sites()
-	derived := w.derive(sites, "sites-audit")
-	const rounds = 300
-	var written, missed, read atomic.Int64
-	seen := make(chan struct{}, 1)
-	reader, err := New("reader", derived, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-		want := written.Load()
-		s, err := derived.Lister().Get(req.Key)
-		if err != nil || int64(s.Spec.Pages) < want {
-			missed.Add(1)
-		}
-		read.Add(1)
-		if req.Operations.Has(OperationManual) {
-			seen <- struct{}{}
-		}
-		return Result{}, nil
-	}))
-	must(t, err)
-	done := make(chan struct{}, 1)
-	writer, err := New("writer", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-		if !req.Operations.Has(OperationManual) { // a write that woke the next one would be a loop, and slowed down
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx := t.Context()
+		sites := w.sites()
+		derived := w.derive(sites, "sites-audit")
+		const rounds = 300
+		var written, missed, read atomic.Int64
+		seen := make(chan struct{}, 1)
+		reader, err := New("reader", derived, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+			want := written.Load()
+			s, err := derived.Lister().Get(req.Key)
+			if err != nil || int64(s.Spec.Pages) < want {
+				missed.Add(1)
+			}
+			read.Add(1)
+			if req.Operations.Has(OperationManual) {
+				seen <- struct{}{}
+			}
 			return Result{}, nil
+		}))
+		must(t, err)
+		done := make(chan struct{}, 1)
+		writer, err := New("writer", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+			if !req.Operations.Has(OperationManual) { // a write that woke the next one would be a loop, and slowed down
+				return Result{}, nil
+			}
+			round := written.Load() + 1
+			if err := sites.Patch(ctx, req.Key, fmt.Appendf(nil, `{"spec":{"pages":%d}}`, round)); err != nil {
+				return Result{}, err
+			}
+			written.Store(round)
+			reader.Enqueue(req.Key, OperationManual)
+			<-seen
+			done <- struct{}{}
+			return Result{}, nil
+		}))
+		must(t, err)
+		must(t, sites.Create(ctx, newSite("home", "one")))
+		w.run(reader)
+		w.run(writer)
+		for range rounds {
+			writer.Enqueue("home", OperationManual)
+			<-done
 		}
-		round := written.Load() + 1
-		if err := sites.Patch(ctx, req.Key, fmt.Appendf(nil, `{"spec":{"pages":%d}}`, round)); err != nil {
-			return Result{}, err
+		if n := missed.Load(); n > 0 {
+			t.Errorf("%d of %d reconciles did not see what the other controller had written", n, read.Load())
 		}
-		written.Store(round)
-		reader.Enqueue(req.Key, OperationManual)
-		<-seen
-		done <- struct{}{}
-		return Result{}, nil
-	}))
-	must(t, err)
-	must(t, sites.Create(ctx, newSite("home", "one")))
-	w.run(reader)
-	w.run(writer)
-	for range rounds {
-		writer.Enqueue("home", OperationManual)
-		<-done
-	}
-	if n := missed.Load(); n > 0 {
-		t.Errorf("%d of %d reconciles did not see what the other controller had written", n, read.Load())
-	}
+	})
 }
 
 // TestAControllersPermissionsAreThoseOfItsOwnStatusBucket.
 func TestAControllersPermissionsAreThoseOfItsOwnStatusBucket(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	second := newKeeper(t, "audits", w.derive(sites, "sites-audit"), w.client("Audit", "audits"))
-	set, err := second.controller.Permissions()
-	must(t, err)
-	if !slices.Contains(set.Publish, "$KV.sites-audit.>") {
-		t.Errorf("it may not write its records: %q", set.Publish)
-	}
-	for _, subject := range set.Publish {
-		if strings.Contains(subject, "sites-status") {
-			t.Errorf("it needs nothing of the other controller's bucket: %s", subject)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		second := newKeeper(t, "audits", w.derive(sites, "sites-audit"), w.client("Audit", "audits"))
+		set, err := second.controller.Permissions()
+		must(t, err)
+		if !slices.Contains(set.Publish, "$KV.sites-audit.>") {
+			t.Errorf("it may not write its records: %q", set.Publish)
 		}
-	}
+		for _, subject := range set.Publish {
+			if strings.Contains(subject, "sites-status") {
+				t.Errorf("it needs nothing of the other controller's bucket: %s", subject)
+			}
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // madeUp makes a page of an owner that never was. It carries a revision of it that somebody made up.
@@ -21,53 +22,53 @@ func (m *massed) madeUp(revision string) {
 // sweep nor a teardown that is owed at a start. It is reported. A release that is for others calls no reconciler for
 // it.
 func TestAMadeUpRevisionOfAnOwnerThatNeverWasHoldsNothing(t *testing.T) {
-	t.Parallel()
 	for how, revision := range map[string]func(first, stream string) string{
 		"not reached":        func(_, stream string) string { return "1000000@" + stream },
 		"another document's": func(first, stream string) string { return first + "@" + stream },
 		"another stream's":   func(_, _ string) string { return "7@2026-01-01T00:00:00Z" },
 	} {
 		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			m := newWorld(t).filled(WithResyncInterval(30 * time.Millisecond))
-			first, err := m.sites.Get(t.Context(), siteName(0))
-			must(t, err)
-			_, stream := stampOf(t, m.pages, siteName(0))
-			m.madeUp(revision(first.ResourceVersion, stream))
-			m.reportsAStreamThatMayHaveGoneBack()
+			natstest.Test(t, func(t *testing.T) {
+				m := newWorld(t).filled(WithResyncInterval(30 * time.Millisecond))
+				first, err := m.sites.Get(t.Context(), siteName(0))
+				must(t, err)
+				_, stream := stampOf(t, m.pages, siteName(0))
+				m.madeUp(revision(first.ResourceVersion, stream))
+				m.reportsAStreamThatMayHaveGoneBack()
 
-			must(t, m.sites.Delete(t.Context(), siteName(1)))
-			eventually(t, "it is torn down", noRecord(t, m.sites, siteName(1)))
-			must(t, m.pages.Create(t.Context(), m.ownedPage("late", siteName(1))))
-			eventually(t, "the sweep goes on", gone(t, m.pages, "late"))
+				must(t, m.sites.Delete(t.Context(), siteName(1)))
+				eventually(t, "it is torn down", noRecord(t, m.sites, siteName(1)))
+				must(t, m.pages.Create(t.Context(), m.ownedPage("late", siteName(1))))
+				eventually(t, "the sweep goes on", gone(t, m.pages, "late"))
 
-			m = m.restarted(func() { must(t, m.away().sites().Delete(t.Context(), siteName(2))) },
-				WithResyncInterval(30*time.Millisecond))
-			eventually(t, "what is owed at the start is torn down", gone(t, m.pages, siteName(2)))
-			m.reportsAStreamThatMayHaveGoneBack()
-			if n := m.c.Stats().BrakeEngaged; n != 0 {
-				t.Errorf("the brake engaged %d times: %+v", n, m.told.all())
-			}
-
-			const left = 3
-			m = m.restarted(func() {
-				admin := m.away().sites()
-				for i := 3; i < many-left; i++ {
-					must(t, admin.Delete(t.Context(), siteName(i)))
+				m = m.restarted(func() { must(t, m.away().sites().Delete(t.Context(), siteName(2))) },
+					WithResyncInterval(30*time.Millisecond))
+				eventually(t, "what is owed at the start is torn down", gone(t, m.pages, siteName(2)))
+				m.reportsAStreamThatMayHaveGoneBack()
+				if n := m.c.Stats().BrakeEngaged; n != 0 {
+					t.Errorf("the brake engaged %d times: %+v", n, m.told.all())
 				}
-			}, WithResyncInterval(30*time.Millisecond))
-			eventually(t, "the brake holds them, and nothing else", func() bool {
-				state := m.c.Stats().Brake
-				return state.Engaged && state.Held == many-left-3 && state.Swept == 0 && m.c.Stats().Sweeps > 2
+
+				const left = 3
+				m = m.restarted(func() {
+					admin := m.away().sites()
+					for i := 3; i < many-left; i++ {
+						must(t, admin.Delete(t.Context(), siteName(i)))
+					}
+				}, WithResyncInterval(30*time.Millisecond))
+				eventually(t, "the brake holds them, and nothing else", func() bool {
+					state := m.c.Stats().Brake
+					return state.Engaged && state.Held == many-left-3 && state.Swept == 0 && m.c.Stats().Sweeps > 2
+				})
+				must(t, m.c.ReleaseBrake(t.Context()))
+				const others = 2 // the first site's page, and the one that is made up
+				eventually(t, "they go", func() bool { return count(t, m.pages) == left+others })
+				sweeps := m.c.Stats().Sweeps
+				eventually(t, "sweeps go by", func() bool { return m.c.Stats().Sweeps > sweeps+3 })
+				if n := m.seen.count("ghost"); n != 0 || !exists(t, m.pages, "made-up") {
+					t.Errorf("what never was is reconciled %d times; its page exists: %v", n, exists(t, m.pages, "made-up"))
+				}
 			})
-			must(t, m.c.ReleaseBrake(t.Context()))
-			const others = 2 // the first site's page, and the one that is made up
-			eventually(t, "they go", func() bool { return count(t, m.pages) == left+others })
-			sweeps := m.c.Stats().Sweeps
-			eventually(t, "sweeps go by", func() bool { return m.c.Stats().Sweeps > sweeps+3 })
-			if n := m.seen.count("ghost"); n != 0 || !exists(t, m.pages, "made-up") {
-				t.Errorf("what never was is reconciled %d times; its page exists: %v", n, exists(t, m.pages, "made-up"))
-			}
 		})
 	}
 }
@@ -83,40 +84,40 @@ func (m *massed) reportsAStreamThatMayHaveGoneBack() {
 
 // TestAnOwnerThatWasReportedGoesUnderTheOrdinaryRule once somebody makes it and deletes it: few go, many are held.
 func TestAnOwnerThatWasReportedGoesUnderTheOrdinaryRule(t *testing.T) {
-	t.Parallel()
 	for name, pages := range map[string]int{"few": 1, "many": 2 * many} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := newWorld(t).filled(WithResyncInterval(30 * time.Millisecond))
-			_, stream := stampOf(t, m.pages, siteName(0))
-			highest := m.lastSequence("sites")
-			for i := range pages {
-				p := m.ownedPage(fmt.Sprintf("young-%02d", i), "young")
-				p.Annotations[entity.OwnerRevisionAnnotation] = fmt.Sprintf("%d@%s", highest+3, stream)
-				must(t, m.pages.Create(t.Context(), p))
-			}
-			m.reportsAStreamThatMayHaveGoneBack()
-			for range 4 { // past the revision
-				m.put("sites", siteName(0), `{"spec":{"title":"hot"}}`)
-			}
-			eventually(t, "nothing tells of another stream any more", func() bool {
-				s := m.c.Stats()
-				return s.Degraded["restore (bucket sites-status)"] == nil && s.NeverWas == pages
-			})
-			m = m.restarted(func() { were(t, m.away().sites(), "young") }, WithResyncInterval(30*time.Millisecond))
-			if pages < many {
+			natstest.Test(t, func(t *testing.T) {
+				m := newWorld(t).filled(WithResyncInterval(30 * time.Millisecond))
+				_, stream := stampOf(t, m.pages, siteName(0))
+				highest := m.lastSequence("sites")
+				for i := range pages {
+					p := m.ownedPage(fmt.Sprintf("young-%02d", i), "young")
+					p.Annotations[entity.OwnerRevisionAnnotation] = fmt.Sprintf("%d@%s", highest+3, stream)
+					must(t, m.pages.Create(t.Context(), p))
+				}
+				m.reportsAStreamThatMayHaveGoneBack()
+				for range 4 { // past the revision
+					m.put("sites", siteName(0), `{"spec":{"title":"hot"}}`)
+				}
+				eventually(t, "nothing tells of another stream any more", func() bool {
+					s := m.c.Stats()
+					return s.Degraded["restore (bucket sites-status)"] == nil && s.NeverWas == pages
+				})
+				m = m.restarted(func() { were(t, m.away().sites(), "young") }, WithResyncInterval(30*time.Millisecond))
+				if pages < many {
+					eventually(t, "it goes", func() bool { return count(t, m.pages) == many })
+					return
+				}
+				eventually(t, "the brake holds it", func() bool {
+					state := m.c.Stats().Brake
+					return state.Engaged && state.Swept == 1
+				})
+				if n := count(t, m.pages); n != many+pages || m.seen.count("young") != 0 {
+					t.Errorf("%d pages are left; it was reconciled for %v", n, m.seen.of("young"))
+				}
+				must(t, m.c.ReleaseBrake(t.Context()))
 				eventually(t, "it goes", func() bool { return count(t, m.pages) == many })
-				return
-			}
-			eventually(t, "the brake holds it", func() bool {
-				state := m.c.Stats().Brake
-				return state.Engaged && state.Swept == 1
 			})
-			if n := count(t, m.pages); n != many+pages || m.seen.count("young") != 0 {
-				t.Errorf("%d pages are left; it was reconciled for %v", n, m.seen.of("young"))
-			}
-			must(t, m.c.ReleaseBrake(t.Context()))
-			eventually(t, "it goes", func() bool { return count(t, m.pages) == many })
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // remembers is how much a controller keeps of keys.
@@ -20,53 +21,54 @@ func remembers(c *Controller[*site]) map[string]int {
 // TestAReplicaThatWaitsRemembersOnlyKeysThatExist, and what somebody enqueued there; when it takes over it owes no
 // less.
 func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	w := newWorld(t)
-	timing := WithLeaseTiming(longLease)
-	block := make(chan struct{})
-	sites, pages := w.sites(), w.pages()
-	leader, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-		if req.Key == "owed" && req.Operations.Has(OperationDelete) {
-			<-block
-			return Result{}, context.Canceled
+	natstest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		w := newWorld(t)
+		timing := WithLeaseTiming(longLease)
+		block := make(chan struct{})
+		sites, pages := w.sites(), w.pages()
+		leader, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+			if req.Key == "owed" && req.Operations.Has(OperationDelete) {
+				<-block
+				return Result{}, context.Canceled
+			}
+			return Result{}, nil
+		}), Owns(pages), WithWorkers(2), WithResyncInterval(0), timing)
+		must(t, err)
+		r := w.run(leader)
+		eventually(t, "the first leads", func() bool { return leader.Stats().Leading })
+		var seen calls
+		ours := w.sites()
+		waiting, err := New("sites", ours, seen.reconciler(nil), Owns(w.pages()), WithResyncInterval(0), timing)
+		must(t, err)
+		w.run(waiting)
+
+		const n = 100
+		for i := range n {
+			must(t, sites.Create(ctx, newSite(fmt.Sprint("site-", i), "one")))
+			must(t, pages.Create(ctx, w.ownedPage(fmt.Sprint("page-", i), fmt.Sprint("site-", i))))
 		}
-		return Result{}, nil
-	}), Owns(pages), WithWorkers(2), WithResyncInterval(0), timing)
-	must(t, err)
-	r := w.run(leader)
-	eventually(t, "the first leads", func() bool { return leader.Stats().Leading })
-	var seen calls
-	ours := w.sites()
-	waiting, err := New("sites", ours, seen.reconciler(nil), Owns(w.pages()), WithResyncInterval(0), timing)
-	must(t, err)
-	w.run(waiting)
+		must(t, sites.Create(ctx, newSite("owed", "one")))
+		eventuallyReason(t, sites, "owed", entity.ReasonSynced)
+		eventually(t, "the second knows them", func() bool { return remembers(waiting)["queue"] == n+1 })
+		for i := range n {
+			must(t, sites.Delete(ctx, fmt.Sprint("site-", i)))
+		}
+		eventually(t, "they are torn down", func() bool { return leader.Stats().TornDown == n })
+		eventually(t, "the second has forgotten them", func() bool {
+			left := remembers(waiting)
+			return left["queue"] == 1 && left["vanishings"] == 0 && left["losses"] == 0
+		})
 
-	const n = 100
-	for i := range n {
-		must(t, sites.Create(ctx, newSite(fmt.Sprint("site-", i), "one")))
-		must(t, pages.Create(ctx, w.ownedPage(fmt.Sprint("page-", i), fmt.Sprint("site-", i))))
-	}
-	must(t, sites.Create(ctx, newSite("owed", "one")))
-	eventuallyReason(t, sites, "owed", entity.ReasonSynced)
-	eventually(t, "the second knows them", func() bool { return remembers(waiting)["queue"] == n+1 })
-	for i := range n {
-		must(t, sites.Delete(ctx, fmt.Sprint("site-", i)))
-	}
-	eventually(t, "they are torn down", func() bool { return leader.Stats().TornDown == n })
-	eventually(t, "the second has forgotten them", func() bool {
-		left := remembers(waiting)
-		return left["queue"] == 1 && left["vanishings"] == 0 && left["losses"] == 0
+		waiting.Enqueue("nobody", OperationManual)
+		must(t, sites.Delete(ctx, "owed"))
+		eventually(t, "the second knows that it is gone", func() bool {
+			return !waiting.engine.Inside().Primary.Exists("owed")
+		})
+		eventually(t, "the first is in its teardown", func() bool { return leader.Stats().Running == 1 })
+		close(block)
+		r.halt()
+		eventually(t, "the second does what is owed", noRecord(t, ours, "owed"))
+		eventually(t, "and what it was asked for", func() bool { return seen.with("nobody", OperationManual) > 0 })
 	})
-
-	waiting.Enqueue("nobody", OperationManual)
-	must(t, sites.Delete(ctx, "owed"))
-	eventually(t, "the second knows that it is gone", func() bool {
-		return !waiting.engine.Inside().Primary.Exists("owed")
-	})
-	eventually(t, "the first is in its teardown", func() bool { return leader.Stats().Running == 1 })
-	close(block)
-	r.halt()
-	eventually(t, "the second does what is owed", noRecord(t, ours, "owed"))
-	eventually(t, "and what it was asked for", func() bool { return seen.with("nobody", OperationManual) > 0 })
 }

@@ -67,7 +67,6 @@ func started[T entity.IEntity](w *world, client *entity.Client[T]) *entity.Clien
 }
 
 func TestSourceThatDoesNotSyncFailsRunByName(t *testing.T) {
-	t.Parallel()
 	tests := []struct {
 		name  string
 		build func(*world) (*Controller[*site], error)
@@ -109,62 +108,64 @@ func TestSourceThatDoesNotSyncFailsRunByName(t *testing.T) {
 		}, []string{"not synced: ", "OwnsKube PartialObjectMetadata (informer 1) (the informer was not started",
 			"WatchesKube PartialObjectMetadata (informer 2) (the informer was not started"}},
 	}
-	var runs []*running // all at once: each waits for the timeout
 	for _, test := range tests {
-		w := newWorld(t)
-		c, err := test.build(w)
-		must(t, err)
-		runs = append(runs, w.run(c))
-	}
-	for i, test := range tests {
-		err := runs[i].failed()
 		t.Run(test.name, func(t *testing.T) {
-			says(t, err, append(test.words, `controller "sites"`, "WithCacheSyncTimeout")...)
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				c, err := test.build(w)
+				must(t, err)
+				says(t, w.run(c).failed(), append(test.words, `controller "sites"`, "WithCacheSyncTimeout")...)
+			})
 		})
 	}
 }
 
 func TestSourceThatMayNotBeReadFailsRunByName(t *testing.T) {
-	t.Parallel()
-	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
-		denied := &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.CREATE.KV_pages.>"}}
-		o.Users = []*server.User{{Username: "admin", Password: "x"},
-			{Username: "clerk", Password: "x", Permissions: &server.Permissions{Publish: denied}}}
-	}))
-	_, js := natstest.Connect(t, s.URL(), nats.UserInfo("clerk", "x"))
-	w := &world{t: t, server: s, js: js}
-	// The informers have synced or failed before Run asks them.
-	c, err := New("sites", started(w, w.sites()), noReconciler, Owns(started(w, w.pages())),
-		WithCacheSyncTimeout(3*time.Second))
-	must(t, err)
-	says(t, w.run(c).failed(), `controller "sites"`, "not synced: Owns Page (bucket pages)", "ermission",
-		"CONSUMER.CREATE.KV_pages")
+	natstest.Test(t, func(t *testing.T) {
+		s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+			denied := &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.CREATE.KV_pages.>"}}
+			o.Users = []*server.User{{Username: "admin", Password: "x"},
+				{Username: "clerk", Password: "x", Permissions: &server.Permissions{Publish: denied}}}
+		}))
+		_, js := natstest.Connect(t, s.URL(), nats.UserInfo("clerk", "x"))
+		w := &world{t: t, server: s, js: js}
+		// The informers have synced or failed before Run asks them.
+		c, err := New("sites", started(w, w.sites()), noReconciler, Owns(started(w, w.pages())),
+			WithCacheSyncTimeout(3*time.Second))
+		must(t, err)
+		says(t, w.run(c).failed(), `controller "sites"`, "not synced: Owns Page (bucket pages)", "ermission",
+			"CONSUMER.CREATE.KV_pages")
+	})
 }
 
 func TestInformerThatHasBeenStoppedFailsRunByName(t *testing.T) {
-	w := newWorld(t)
-	informer := stillInformer()
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	informer.RunWithContext(ended)
-	c, err := New("sites", w.sites(), noReconciler, OwnsKube(informer))
-	must(t, err)
-	says(t, w.run(c).failed(), `controller "sites"`, "OwnsKube PartialObjectMetadata (informer 1)", "stopped already",
-		"give the controller a new one")
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		informer := stillInformer()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		informer.RunWithContext(ended)
+		c, err := New("sites", w.sites(), noReconciler, OwnsKube(informer))
+		must(t, err)
+		says(t, w.run(c).failed(), `controller "sites"`, "OwnsKube PartialObjectMetadata (informer 1)", "stopped already",
+			"give the controller a new one")
+	})
 }
 
 func TestStatusBucketOfAnotherControllerFailsRunByName(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	first, err := New("first", sites, noReconciler)
-	must(t, err)
-	r := w.run(first)
-	eventually(t, "the first leads", func() bool { return first.Stats().Leading })
-	r.halt()
-	second, err := New("second", sites, noReconciler)
-	must(t, err)
-	says(t, w.run(second).failed(), `controller "second"`, "sites-status", `belongs to controller "first"`,
-		"another StatusBucket")
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		first, err := New("first", sites, noReconciler)
+		must(t, err)
+		r := w.run(first)
+		eventually(t, "the first leads", func() bool { return first.Stats().Leading })
+		r.halt()
+		second, err := New("second", sites, noReconciler)
+		must(t, err)
+		says(t, w.run(second).failed(), `controller "second"`, "sites-status", `belongs to controller "first"`,
+			"another StatusBucket")
+	})
 }
 
 func TestCancelDuringTheSyncIsNoError(t *testing.T) {
@@ -188,179 +189,193 @@ func TestCancelDuringTheSyncIsNoError(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t)
-			c, err := test.build(w)
-			must(t, err)
-			ctx, cancel := context.WithCancelCause(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- c.Run(ctx) }()
-			eventually(t, "Run has begun", c.engine.Inside().Started.Load)
-			cancel(reason)
-			if err := receive(t, "Run ends", ended); err != nil {
-				t.Errorf("Run: %v, want nil", err)
-			}
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				c, err := test.build(w)
+				must(t, err)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- c.Run(ctx) }()
+				eventually(t, "Run has begun", c.engine.Inside().Started.Load)
+				cancel(reason)
+				if err := receive(t, "Run ends", ended); err != nil {
+					t.Errorf("Run: %v, want nil", err)
+				}
+			})
 		})
 	}
 	t.Run("before it began", func(t *testing.T) {
-		w := newWorld(t)
-		c, err := New("sites", w.sites(), noReconciler)
-		must(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		must(t, c.Run(ctx))
+		natstest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			c, err := New("sites", w.sites(), noReconciler)
+			must(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			must(t, c.Run(ctx))
+		})
 	})
 	t.Run("by a deadline", func(t *testing.T) {
-		w := newWorld(t)
-		c, err := New("sites", w.sites(), noReconciler, OwnsKube(stillInformer()))
-		must(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		must(t, c.Run(ctx))
+		natstest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			c, err := New("sites", w.sites(), noReconciler, OwnsKube(stillInformer()))
+			must(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			must(t, c.Run(ctx))
+		})
 	})
 }
 
 func TestSecondRunIsAnError(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil))
-	must(t, err)
-	r := w.run(c)
-	eventually(t, "it runs", func() bool { return c.Stats().Leading })
-	again := func(when string) {
-		t.Helper()
-		err := c.Run(t.Context())
-		if err == nil {
-			t.Fatalf("a second Run %s is no error", when)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(nil))
+		must(t, err)
+		r := w.run(c)
+		eventually(t, "it runs", func() bool { return c.Stats().Leading })
+		again := func(when string) {
+			t.Helper()
+			err := c.Run(t.Context())
+			if err == nil {
+				t.Fatalf("a second Run %s is no error", when)
+			}
+			says(t, err, `controller "sites"`, "runs once", "make a new one")
 		}
-		says(t, err, `controller "sites"`, "runs once", "make a new one")
-	}
-	again("while the first runs")
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "the first still works", func() bool { return seen.count("home") == 1 })
-	r.halt()
-	again("after the first")
+		again("while the first runs")
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventually(t, "the first still works", func() bool { return seen.count("home") == 1 })
+		r.halt()
+		again("after the first")
+	})
 }
 
 func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
-	w := newWorld(t)
-	sites, pages, themes := w.sites(), w.pages(), w.client("Theme", "themes")
-	const each = 20
-	for n := range each {
-		name := fmt.Sprint("n-", n)
-		must(t, sites.Create(t.Context(), newSite(name, "one")))
-		must(t, pages.Create(t.Context(), newSite(name, "one")))
-		must(t, themes.Create(t.Context(), newSite(name, "one")))
-	}
-	release := make(chan struct{})
-	var begun, mapped, early atomic.Int32
-	look := func(ctx context.Context) {
-		if begun.Add(1) == 2*each { // the last of all, of whichever source
-			select {
-			case <-release:
-			case <-ctx.Done():
-			}
-		}
-		mapped.Add(1)
-	}
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
-		if mapped.Load() < 2*each {
-			early.Add(1)
-		}
-		return Result{}, nil
-	}), WithWorkers(4),
-		Watches(pages, func(ctx context.Context, _ *page) ([]string, error) { look(ctx); return nil, nil }),
-		Watches(themes, func(ctx context.Context, _ *theme) ([]string, error) { look(ctx); return nil, nil }))
-	must(t, err)
-	c.Enqueue("n-0", OperationManual)
-	w.run(c)
-	eventually(t, "all but the last object were seen, and the primaries wait", func() bool {
-		n := c.engine.Inside().Queue.Counts()
-		return mapped.Load() == 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
-	})
-	if s := c.Stats(); s.Reconciles != 0 || s.Running != 0 || s.Leading {
-		t.Errorf("%d reconciles, %d running, leading %v, before the last object was seen", s.Reconciles, s.Running,
-			s.Leading)
-	}
-	close(release)
-	eventually(t, "every primary is reconciled", func() bool {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages, themes := w.sites(), w.pages(), w.client("Theme", "themes")
+		const each = 20
 		for n := range each {
-			if seen.count(fmt.Sprint("n-", n)) == 0 {
-				return false
-			}
+			name := fmt.Sprint("n-", n)
+			must(t, sites.Create(t.Context(), newSite(name, "one")))
+			must(t, pages.Create(t.Context(), newSite(name, "one")))
+			must(t, themes.Create(t.Context(), newSite(name, "one")))
 		}
-		return true
+		release := make(chan struct{})
+		var begun, mapped, early atomic.Int32
+		look := func(ctx context.Context) {
+			if begun.Add(1) == 2*each { // the last of all, of whichever source
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+			}
+			mapped.Add(1)
+		}
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
+			if mapped.Load() < 2*each {
+				early.Add(1)
+			}
+			return Result{}, nil
+		}), WithWorkers(4),
+			Watches(pages, func(ctx context.Context, _ *page) ([]string, error) { look(ctx); return nil, nil }),
+			Watches(themes, func(ctx context.Context, _ *theme) ([]string, error) { look(ctx); return nil, nil }))
+		must(t, err)
+		c.Enqueue("n-0", OperationManual)
+		w.run(c)
+		eventually(t, "all but the last object were seen, and the primaries wait", func() bool {
+			n := c.engine.Inside().Queue.Counts()
+			return mapped.Load() == 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
+		})
+		if s := c.Stats(); s.Reconciles != 0 || s.Running != 0 || s.Leading {
+			t.Errorf("%d reconciles, %d running, leading %v, before the last object was seen", s.Reconciles, s.Running,
+				s.Leading)
+		}
+		close(release)
+		eventually(t, "every primary is reconciled", func() bool {
+			for n := range each {
+				if seen.count(fmt.Sprint("n-", n)) == 0 {
+					return false
+				}
+			}
+			return true
+		})
+		if n := early.Load(); n != 0 {
+			t.Errorf("%d reconciles before every handler saw the whole initial list", n)
+		}
 	})
-	if n := early.Load(); n != 0 {
-		t.Errorf("%d reconciles before every handler saw the whole initial list", n)
-	}
 }
 
 func TestSourceThatFailsLaterDegradesAndTheRestGoesOn(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	type news struct {
-		source string
-		err    error
-	}
-	told := make(chan news, 100)
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithOnSourceError(func(source string, err error) {
-		told <- news{source, err}
-		panic("a callback that panics stops nothing")
-	}))
-	must(t, err)
-	w.run(c)
-	eventually(t, "it runs", func() bool { return c.Stats().Leading })
-	const name = "Owns Page (bucket pages)"
-	must(t, w.js.DeleteKeyValue(t.Context(), "pages"))
-	eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[name] != nil })
-	first := receive(t, "the callback", told)
-	for first.source != name { // another source may have been away for a moment
-		first = receive(t, "the callback about the source", told)
-	}
-	if first.err == nil {
-		t.Error("the callback is told that the source works, before that it does not")
-	}
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "primaries are reconciled all the same", func() bool { return seen.with("home", OperationPut) == 1 })
-	again := w.client("Page", "pages") // makes the bucket anew
-	eventually(t, "the source works again", func() bool { return len(c.Stats().Degraded) == 0 })
-	p := newSite("page", "one")
-	c.SetOwner(p, "home")
-	must(t, again.Create(t.Context(), p))
-	eventually(t, "and is heard", func() bool { return seen.with("home", OperationSecondary) == 1 })
-	var last news
-	eventually(t, "the callback is told that it works again", func() bool {
-		select {
-		case last = <-told:
-		default:
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		type news struct {
+			source string
+			err    error
 		}
-		return last.source == name && last.err == nil
+		told := make(chan news, 100)
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithOnSourceError(func(source string, err error) {
+			told <- news{source, err}
+			panic("a callback that panics stops nothing")
+		}))
+		must(t, err)
+		w.run(c)
+		eventually(t, "it runs", func() bool { return c.Stats().Leading })
+		const name = "Owns Page (bucket pages)"
+		must(t, w.js.DeleteKeyValue(t.Context(), "pages"))
+		eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[name] != nil })
+		first := receive(t, "the callback", told)
+		for first.source != name { // another source may have been away for a moment
+			first = receive(t, "the callback about the source", told)
+		}
+		if first.err == nil {
+			t.Error("the callback is told that the source works, before that it does not")
+		}
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventually(t, "primaries are reconciled all the same", func() bool { return seen.with("home", OperationPut) == 1 })
+		again := w.client("Page", "pages") // makes the bucket anew
+		eventually(t, "the source works again", func() bool { return len(c.Stats().Degraded) == 0 })
+		p := newSite("page", "one")
+		c.SetOwner(p, "home")
+		must(t, again.Create(t.Context(), p))
+		eventually(t, "and is heard", func() bool { return seen.with("home", OperationSecondary) == 1 })
+		var last news
+		eventually(t, "the callback is told that it works again", func() bool {
+			select {
+			case last = <-told:
+			default:
+			}
+			return last.source == name && last.err == nil
+		})
 	})
 }
 
 func TestControllersShareACacheAndStopApart(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	other := w.client("Site", "sites", func(cfg *entity.Config) { cfg.StatusBucket = "sites-status-of-another" })
-	var seen, seenByOther calls
-	first, err := New("first", sites, seen.reconciler(nil), WithoutTeardown())
-	must(t, err)
-	second, err := New("second", sites, seenByOther.reconciler(nil))
-	must(t, err)
-	third, err := New("third", other, noReconciler)
-	must(t, err)
-	r := w.run(first)
-	w.run(second)
-	w.run(third)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "both see it", func() bool { return seen.count("home") == 1 && seenByOther.count("home") == 1 })
-	r.halt()
-	must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
-	eventually(t, "the one that is left goes on", func() bool { return seenByOther.count("home") == 2 })
-	if n := seen.count("home"); n != 1 {
-		t.Errorf("the one that stopped reconciled %d times, want once", n)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		other := w.client("Site", "sites", func(cfg *entity.Config) { cfg.StatusBucket = "sites-status-of-another" })
+		var seen, seenByOther calls
+		first, err := New("first", sites, seen.reconciler(nil), WithoutTeardown())
+		must(t, err)
+		second, err := New("second", sites, seenByOther.reconciler(nil))
+		must(t, err)
+		third, err := New("third", other, noReconciler)
+		must(t, err)
+		r := w.run(first)
+		w.run(second)
+		w.run(third)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventually(t, "both see it", func() bool { return seen.count("home") == 1 && seenByOther.count("home") == 1 })
+		r.halt()
+		must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
+		eventually(t, "the one that is left goes on", func() bool { return seenByOther.count("home") == 2 })
+		if n := seen.count("home"); n != 1 {
+			t.Errorf("the one that stopped reconciled %d times, want once", n)
+		}
+	})
 }

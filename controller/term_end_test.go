@@ -7,109 +7,114 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // TestWhatTheEndOfATermWaitsForIsDegradedSoon: a callback that does not return. Nobody led for twenty seconds, and
 // nothing said so.
 func TestWhatTheEndOfATermWaitsForIsDegradedSoon(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites := w.sites()
-	let, called := make(chan struct{}), make(chan struct{})
-	var once atomic.Bool
-	c, err := New("sites", sites, (&calls{}).reconciler(nil), slowRenewal, WithOnResult(func(r ReconcileResult) {
-		if once.CompareAndSwap(false, true) {
-			close(called)
-			<-let
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		let, called := make(chan struct{}), make(chan struct{})
+		var once atomic.Bool
+		c, err := New("sites", sites, (&calls{}).reconciler(nil), slowRenewal, WithOnResult(func(r ReconcileResult) {
+			if once.CompareAndSwap(false, true) {
+				close(called)
+				<-let
+			}
+		}))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "")))
+		within(t, "the callback is called", called)
+		w.leaseTo("another", 5*time.Minute)
+		eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
+		over := time.Now()
+		eventually(t, "that it has not ended is degraded", func() bool { return c.Stats().Degraded["end of the term"] != nil })
+		if late := time.Since(over); late > 5*time.Second { // it was twenty
+			t.Errorf("it was told after %v", late)
 		}
-	}))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "")))
-	within(t, "the callback is called", called)
-	w.leaseTo("another", 5*time.Minute)
-	eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
-	over := time.Now()
-	eventually(t, "that it has not ended is degraded", func() bool { return c.Stats().Degraded["end of the term"] != nil })
-	if late := time.Since(over); late > 5*time.Second { // it was twenty
-		t.Errorf("it was told after %v", late)
-	}
-	if err := c.Stats().Degraded["end of the term"]; err != nil && !strings.Contains(err.Error(), `"home"`) {
-		t.Errorf("degraded: %v, want the key", err)
-	}
-	w.leaseTo("", time.Second)
-	close(let)
-	eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
-	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+		if err := c.Stats().Degraded["end of the term"]; err != nil && !strings.Contains(err.Error(), `"home"`) {
+			t.Errorf("degraded: %v, want the key", err)
+		}
+		w.leaseTo("", time.Second)
+		close(let)
+		eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
+		eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+	})
 }
 
 // TestTheEndOfATermMendsNothing: the brake goes on holding, which the next leader tells. The log said that it works
 // again.
 func TestTheEndOfATermMendsNothing(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	m.emptied("sites")
-	m.holdsAll()
-	m.r.halt()
-	w := m.away()
-	var lines logLines
-	c, err := New("sites", w.client("Site", "sites", quickCompare), (&calls{}).reconciler(nil), Owns(w.pages()))
-	must(t, err)
-	r := w.run(logging{c, lines.logger()})
-	eventually(t, "the brake is degraded", func() bool { return c.Stats().Degraded["brake"] != nil })
-	r.halt()
-	for _, line := range lines.with("Source works again") {
-		t.Errorf("the log says %v", line)
-	}
-	if c.Stats().Degraded["brake"] != nil {
-		t.Error("it is degraded here still")
-	}
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).filled()
+		m.emptied("sites")
+		m.holdsAll()
+		m.r.halt()
+		w := m.away()
+		var lines logLines
+		c, err := New("sites", w.client("Site", "sites", quickCompare), (&calls{}).reconciler(nil), Owns(w.pages()))
+		must(t, err)
+		r := w.run(logging{c, lines.logger()})
+		eventually(t, "the brake is degraded", func() bool { return c.Stats().Degraded["brake"] != nil })
+		r.halt()
+		for _, line := range lines.with("Source works again") {
+			t.Errorf("the log says %v", line)
+		}
+		if c.Stats().Degraded["brake"] != nil {
+			t.Error("it is degraded here still")
+		}
+	})
 }
 
 // TestALeaseWonAndLostIsAnEvent about the controller: once in each term, and not when it stops.
 func TestALeaseWonAndLostIsAnEvent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	var told events
-	c, err := New("sites", w.sites(), (&calls{}).reconciler(nil), slowRenewal, WithEventRecorder(&told))
-	must(t, err)
-	r := w.run(c)
-	eventually(t, "it leads", func() bool { return c.Stats().Leading })
-	w.leaseTo("another", 5*time.Minute)
-	eventually(t, "that is told", func() bool { return len(told.with("LeaseLost")) == 1 })
-	w.leaseTo("", time.Second)
-	eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
-	r.halt()
-	won, lost := told.with("LeaseWon"), told.with("LeaseLost")
-	if len(won) != 2 || len(lost) != 1 || won[0] != won[1] {
-		t.Fatalf("won %v, lost %v", won, lost)
-	}
-	if e := lost[0]; e.kind != "Controller" || e.object != "sites" || e.eventType != "Warning" ||
-		!strings.Contains(e.message, `lease taken by "another"`) {
-		t.Errorf("lost: %+v", e)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var told events
+		c, err := New("sites", w.sites(), (&calls{}).reconciler(nil), slowRenewal, WithEventRecorder(&told))
+		must(t, err)
+		r := w.run(c)
+		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		w.leaseTo("another", 5*time.Minute)
+		eventually(t, "that is told", func() bool { return len(told.with("LeaseLost")) == 1 })
+		w.leaseTo("", time.Second)
+		eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms == 2 })
+		r.halt()
+		won, lost := told.with("LeaseWon"), told.with("LeaseLost")
+		if len(won) != 2 || len(lost) != 1 || won[0] != won[1] {
+			t.Fatalf("won %v, lost %v", won, lost)
+		}
+		if e := lost[0]; e.kind != "Controller" || e.object != "sites" || e.eventType != "Warning" ||
+			!strings.Contains(e.message, `lease taken by "another"`) {
+			t.Errorf("lost: %+v", e)
+		}
+	})
 }
 
 // TestAnAPIThatGoesAwayAndComesBackIsTwoEvents about the controller.
 func TestAnAPIThatGoesAwayAndComesBackIsTwoEvents(t *testing.T) {
-	t.Parallel()
-	var told events
-	w := newCloudWorld(t, withInterval(notInATest), nil, WithEventRecorder(&told))
-	w.run(w.c)
-	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-	w.cloud.GoAway(false)
-	w.manySites(3)
-	eventually(t, "it is away", w.away)
-	eventually(t, "that is told", func() bool { return len(told.with("APIAway")) == 1 })
-	w.cloud.ComeBack()
-	eventually(t, "it is back", func() bool { return w.cloud.Count() == 3 })
-	eventually(t, "that is told", func() bool { return len(told.with("APIBack")) == 1 })
-	for _, e := range append(told.with("APIAway"), told.with("APIBack")...) {
-		if e.kind != "Controller" || e.object != "sites" || !strings.HasPrefix(e.message, "OwnsExternal Disk") {
-			t.Errorf("%+v", e)
+	natstest.Test(t, func(t *testing.T) {
+		var told events
+		w := newCloudWorld(t, withInterval(notInATest), nil, WithEventRecorder(&told))
+		w.run(w.c)
+		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		w.cloud.GoAway(false)
+		w.manySites(3)
+		eventually(t, "it is away", w.away)
+		eventually(t, "that is told", func() bool { return len(told.with("APIAway")) == 1 })
+		w.cloud.ComeBack()
+		eventually(t, "it is back", func() bool { return w.cloud.Count() == 3 })
+		eventually(t, "that is told", func() bool { return len(told.with("APIBack")) == 1 })
+		for _, e := range append(told.with("APIAway"), told.with("APIBack")...) {
+			if e.kind != "Controller" || e.object != "sites" || !strings.HasPrefix(e.message, "OwnsExternal Disk") {
+				t.Errorf("%+v", e)
+			}
 		}
-	}
+	})
 }
 
 // butLease is a recorder that leaves out who holds the lease, for tests of other events.
@@ -128,21 +133,23 @@ func (b blocking) Event(runtime.Object, string, string, string) { <-b }
 
 // TestWorkDoesNotWaitForTheRecorder that hangs in the event of a lease won. It shows as a callback that hangs.
 func TestWorkDoesNotWaitForTheRecorder(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	recorder := make(blocking)
-	c, err := New("sites", sites, (&calls{}).reconciler(nil), WithEventRecorder(recorder), WithStuckAfter(time.Second))
-	must(t, err)
-	w.run(c)
-	t.Cleanup(func() { close(recorder) })
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventuallyReason(t, sites, "home", entity.ReasonSynced)
-	eventually(t, "it is degraded", func() bool {
-		for _, reason := range c.Stats().Degraded {
-			if strings.Contains(reason.Error(), "WithEventRecorder") {
-				return true
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		recorder := make(blocking)
+		c, err := New("sites", sites, (&calls{}).reconciler(nil), WithEventRecorder(recorder), WithStuckAfter(time.Second))
+		must(t, err)
+		w.run(c)
+		t.Cleanup(func() { close(recorder) })
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventuallyReason(t, sites, "home", entity.ReasonSynced)
+		eventually(t, "it is degraded", func() bool {
+			for _, reason := range c.Stats().Degraded {
+				if strings.Contains(reason.Error(), "WithEventRecorder") {
+					return true
+				}
 			}
-		}
-		return false
+			return false
+		})
 	})
 }

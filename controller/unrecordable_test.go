@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestWhatNoRecordCanHoldIsItsOwnAffair: documents that one writer puts neither stop other keys nor raise an alarm.
@@ -29,27 +30,28 @@ func TestWhatNoRecordCanHoldIsItsOwnAffair(t *testing.T) {
 			entity.ReasonSynced},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			sites := w.sites()
-			var seen calls
-			c, err := New("sites", sites, seen.reconciler(nil), WithLeaseTiming(longLease))
-			must(t, err)
-			w.run(c)
-			kv := w.kv("sites")
-			for i := range 3 {
-				_, err = kv.Put(t.Context(), fmt.Sprint("bad-", i), []byte(test.document))
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				sites := w.sites()
+				var seen calls
+				c, err := New("sites", sites, seen.reconciler(nil), WithLeaseTiming(longLease))
 				must(t, err)
-			}
-			must(t, sites.Create(t.Context(), newSite("home", "")))
-			eventuallyReason(t, sites, "home", entity.ReasonSynced)
-			for i := range 3 {
-				eventuallyReason(t, sites, fmt.Sprint("bad-", i), test.want)
-			}
-			if s := c.Stats(); s.RecordErrors != 0 {
-				t.Errorf("%d failed writes of records", s.RecordErrors)
-			}
-			eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 }) // a late start was
+				w.run(c)
+				kv := w.kv("sites")
+				for i := range 3 {
+					_, err = kv.Put(t.Context(), fmt.Sprint("bad-", i), []byte(test.document))
+					must(t, err)
+				}
+				must(t, sites.Create(t.Context(), newSite("home", "")))
+				eventuallyReason(t, sites, "home", entity.ReasonSynced)
+				for i := range 3 {
+					eventuallyReason(t, sites, fmt.Sprint("bad-", i), test.want)
+				}
+				if s := c.Stats(); s.RecordErrors != 0 {
+					t.Errorf("%d failed writes of records", s.RecordErrors)
+				}
+				eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 }) // a late start was
+			})
 		})
 	}
 }
@@ -72,38 +74,39 @@ type brittleSite = entity.Object[struct {
 
 // TestADocumentThatDoesNotEncodeIsItsOwnAffair: the user's type decodes it, and cannot write it down again.
 func TestADocumentThatDoesNotEncodeIsItsOwnAffair(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites, err := entity.NewClient[*brittleSite](t.Context(), w.js, entity.Config{Kind: "Site", Bucket: "sites"})
-	must(t, err)
-	c, err := New("sites", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) {
-		return Result{}, nil
-	}), WithLeaseTiming(longLease))
-	must(t, err)
-	w.run(c)
-	eventually(t, "it leads", func() bool { return c.Stats().Leading })
-	put := func(text string) {
-		_, err := w.kv("sites").Put(t.Context(), "home", []byte(`{"spec":{"text":"`+text+`"}}`))
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, err := entity.NewClient[*brittleSite](t.Context(), w.js, entity.Config{Kind: "Site", Bucket: "sites"})
 		must(t, err)
-	}
-	reason := func() (reason, message string) {
-		if record, err := sites.Record(t.Context(), "home"); err == nil && len(record.Conditions) > 0 {
-			reason, message = record.Conditions[0].Reason, record.Conditions[0].Message
+		c, err := New("sites", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) {
+			return Result{}, nil
+		}), WithLeaseTiming(longLease))
+		must(t, err)
+		w.run(c)
+		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		put := func(text string) {
+			_, err := w.kv("sites").Put(t.Context(), "home", []byte(`{"spec":{"text":"`+text+`"}}`))
+			must(t, err)
 		}
-		return reason, message
-	}
-	for _, text := range []string{"whole", "broken", "whole"} {
-		want := map[string]string{"whole": entity.ReasonSynced, "broken": entity.ReasonInvalid}[text]
-		put(text)
-		eventually(t, text+": "+want, func() bool { is, _ := reason(); return is == want })
-		if _, message := reason(); text == "broken" && !strings.Contains(message, "it is broken") {
-			t.Errorf("message %q", message)
+		reason := func() (reason, message string) {
+			if record, err := sites.Record(t.Context(), "home"); err == nil && len(record.Conditions) > 0 {
+				reason, message = record.Conditions[0].Reason, record.Conditions[0].Message
+			}
+			return reason, message
 		}
-	}
-	if s := c.Stats(); s.RecordErrors != 0 {
-		t.Errorf("%d failed writes of records", s.RecordErrors)
-	}
-	isHealthy(t, c)
-	must(t, w.kv("sites").Delete(t.Context(), "home"))
-	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+		for _, text := range []string{"whole", "broken", "whole"} {
+			want := map[string]string{"whole": entity.ReasonSynced, "broken": entity.ReasonInvalid}[text]
+			put(text)
+			eventually(t, text+": "+want, func() bool { is, _ := reason(); return is == want })
+			if _, message := reason(); text == "broken" && !strings.Contains(message, "it is broken") {
+				t.Errorf("message %q", message)
+			}
+		}
+		if s := c.Stats(); s.RecordErrors != 0 {
+			t.Errorf("%d failed writes of records", s.RecordErrors)
+		}
+		isHealthy(t, c)
+		must(t, w.kv("sites").Delete(t.Context(), "home"))
+		eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
@@ -14,48 +15,50 @@ import (
 
 // TestALastKnownDocumentIsTheDocumentAsItWas, without what the runtime notes on its copy.
 func TestALastKnownDocumentIsTheDocumentAsItWas(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites := w.sites()
-	last := make(chan *site, 1)
-	var c *Controller[*site]
-	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-		if !req.Operations.Has(OperationDelete) {
-			return Result{}, nil
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		last := make(chan *site, 1)
+		var c *Controller[*site]
+		c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+			if !req.Operations.Has(OperationDelete) {
+				return Result{}, nil
+			}
+			s, err := c.LastKnown(ctx, req.Key)
+			last <- s
+			return Result{}, err
+		}), WithResyncInterval(0))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventuallyReason(t, sites, "home", entity.ReasonSynced)
+		want, err := sites.Get(t.Context(), "home")
+		must(t, err)
+		must(t, sites.Delete(t.Context(), "home"))
+		got := receive(t, "the last known document", last)
+		if got.ResourceVersion != want.ResourceVersion || len(got.Annotations) > 0 || got.Spec != want.Spec {
+			t.Errorf("%+v, want %+v", got, want)
 		}
-		s, err := c.LastKnown(ctx, req.Key)
-		last <- s
-		return Result{}, err
-	}), WithResyncInterval(0))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventuallyReason(t, sites, "home", entity.ReasonSynced)
-	want, err := sites.Get(t.Context(), "home")
-	must(t, err)
-	must(t, sites.Delete(t.Context(), "home"))
-	got := receive(t, "the last known document", last)
-	if got.ResourceVersion != want.ResourceVersion || len(got.Annotations) > 0 || got.Spec != want.Spec {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	})
 }
 
 // TestAnInvalidDocumentIsAnEvent, also where it never was valid.
 func TestAnInvalidDocumentIsAnEvent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	events := record.NewFakeRecorder(10)
-	c, err := New("sites", w.sites(), new(calls).reconciler(nil), WithResyncInterval(0), WithEventRecorder(butLease{events}))
-	must(t, err)
-	w.run(c)
-	w.put("sites", "home", `{}`)
-	eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
-	for _, key := range []string{"home", "never-good"} {
-		w.put("sites", key, `{`)
-		if event := receive(t, "an event", events.Events); !strings.Contains(event, entity.ReasonInvalid) {
-			t.Errorf("event %q, want one about %s", event, entity.ReasonInvalid)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		events := record.NewFakeRecorder(10)
+		c, err := New("sites", w.sites(), new(calls).reconciler(nil), WithResyncInterval(0), WithEventRecorder(butLease{events}))
+		must(t, err)
+		w.run(c)
+		w.put("sites", "home", `{}`)
+		eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
+		for _, key := range []string{"home", "never-good"} {
+			w.put("sites", key, `{`)
+			if event := receive(t, "an event", events.Events); !strings.Contains(event, entity.ReasonInvalid) {
+				t.Errorf("event %q, want one about %s", event, entity.ReasonInvalid)
+			}
 		}
-	}
+	})
 }
 
 type panickingRecorder struct{ record.FakeRecorder }
@@ -79,22 +82,24 @@ func (e explosive) MarshalJSON() ([]byte, error) {
 
 // TestAPanicInTheUsersRecorderOrTypesDoesNotEndTheProcess.
 func TestAPanicInTheUsersRecorderOrTypesDoesNotEndTheProcess(t *testing.T) {
-	w := newWorld(t)
-	client, err := entity.NewClient[*entity.Object[explosive, siteStatus]](t.Context(), w.js,
-		entity.Config{Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage})
-	must(t, err)
-	t.Cleanup(client.Close)
-	var seen calls
-	c, err := New("sites", client, seen.reconciler(nil), WithResyncInterval(0), WithEventRecorder(&panickingRecorder{}))
-	must(t, err)
-	w.run(c)
-	w.put("sites", "armed", `{"spec":{"armed":true}}`)
-	eventually(t, "it cannot be encoded", func() bool { return exploded.Load() > 0 })
-	w.put("sites", "invalid", `{`)
-	w.put("sites", "home", `{"spec":{}}`)
-	eventually(t, "others are reconciled", func() bool { return seen.count("home") == 1 })
-	eventually(t, "the invalid one is noted", func() bool {
-		record, err := client.Record(t.Context(), "invalid")
-		return err == nil && len(record.Conditions) > 0
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		client, err := entity.NewClient[*entity.Object[explosive, siteStatus]](t.Context(), w.js,
+			entity.Config{Kind: "Site", Bucket: "sites", Storage: jetstream.MemoryStorage})
+		must(t, err)
+		t.Cleanup(client.Close)
+		var seen calls
+		c, err := New("sites", client, seen.reconciler(nil), WithResyncInterval(0), WithEventRecorder(&panickingRecorder{}))
+		must(t, err)
+		w.run(c)
+		w.put("sites", "armed", `{"spec":{"armed":true}}`)
+		eventually(t, "it cannot be encoded", func() bool { return exploded.Load() > 0 })
+		w.put("sites", "invalid", `{`)
+		w.put("sites", "home", `{"spec":{}}`)
+		eventually(t, "others are reconciled", func() bool { return seen.count("home") == 1 })
+		eventually(t, "the invalid one is noted", func() bool {
+			record, err := client.Record(t.Context(), "invalid")
+			return err == nil && len(record.Conditions) > 0
+		})
 	})
 }

@@ -128,52 +128,54 @@ func (m *massed) hasDocument(i int) {
 }
 
 func TestWhatVanishedIsRestoredFromTheRecords(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).vanished()
-	can, cannot := m.listed()
-	if len(can) != many || len(cannot) != 0 || can[0] != siteName(0) || can[many-1] != siteName(many-1) {
-		t.Errorf("listed %v and %v", can, cannot)
-	}
-	right := fmt.Sprintf("in engagement %s %d documents", m.engagement(), many)
-	m.refused(m.engagement(), many-1, right, "19 is not the number")
-	m.refused(m.engagement(), many+1, right)
-	m.refused("another", many, right, `"another" is not the engagement`)
-	m.refused("", many, right)
-	n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many)
-	if err != nil || n != many {
-		t.Errorf("%d restored, error %v", n, err)
-	}
-	m.isBack()
-	for i := range many {
-		m.hasDocument(i)
-	}
-	m.refused(m.engagement(), 0, "the brake is not engaged")
-	must(t, m.sites.Delete(t.Context(), siteName(0))) // somebody does
-	eventually(t, "a delete is a delete again", func() bool { return count(t, m.pages) == many-1 })
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).vanished()
+		can, cannot := m.listed()
+		if len(can) != many || len(cannot) != 0 || can[0] != siteName(0) || can[many-1] != siteName(many-1) {
+			t.Errorf("listed %v and %v", can, cannot)
+		}
+		right := fmt.Sprintf("in engagement %s %d documents", m.engagement(), many)
+		m.refused(m.engagement(), many-1, right, "19 is not the number")
+		m.refused(m.engagement(), many+1, right)
+		m.refused("another", many, right, `"another" is not the engagement`)
+		m.refused("", many, right)
+		n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many)
+		if err != nil || n != many {
+			t.Errorf("%d restored, error %v", n, err)
+		}
+		m.isBack()
+		for i := range many {
+			m.hasDocument(i)
+		}
+		m.refused(m.engagement(), 0, "the brake is not engaged")
+		must(t, m.sites.Delete(t.Context(), siteName(0))) // somebody does
+		eventually(t, "a delete is a delete again", func() bool { return count(t, m.pages) == many-1 })
+	})
 }
 
 // TestARestoreLeavesWhatCameMeanwhile before it was listed, and after it was confirmed.
 func TestARestoreLeavesWhatCameMeanwhile(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).vanished()
-	must(t, m.sites.Create(t.Context(), newSite(siteName(3), "before")))
-	eventually(t, "it is held no more", func() bool { return m.c.Stats().Brake.Held == many-1 })
-	m.refused(m.engagement(), many, fmt.Sprintf("%d documents", many-1))
-	m.meddle(func(key string) {
-		if key == siteName(5) {
-			m.put("sites", siteName(5), `{"spec":{"title":"after"}}`)
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).vanished()
+		must(t, m.sites.Create(t.Context(), newSite(siteName(3), "before")))
+		eventually(t, "it is held no more", func() bool { return m.c.Stats().Brake.Held == many-1 })
+		m.refused(m.engagement(), many, fmt.Sprintf("%d documents", many-1))
+		m.meddle(func(key string) {
+			if key == siteName(5) {
+				m.put("sites", siteName(5), `{"spec":{"title":"after"}}`)
+			}
+		})
+		n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many-1)
+		if err == nil || n != many-2 || !strings.Contains(err.Error(), `"site-05": it has a document by now`) {
+			t.Errorf("%d restored, error %v", n, err)
+		}
+		m.isBack()
+		for key, title := range map[string]string{siteName(3): "before", siteName(5): "after"} {
+			if s, err := m.sites.Get(t.Context(), key); err != nil || s.Spec.Title != title {
+				t.Errorf("%s is %v, error %v", key, s, err)
+			}
 		}
 	})
-	n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many-1)
-	if err == nil || n != many-2 || !strings.Contains(err.Error(), `"site-05": it has a document by now`) {
-		t.Errorf("%d restored, error %v", n, err)
-	}
-	m.isBack()
-	for key, title := range map[string]string{siteName(3): "before", siteName(5): "after"} {
-		if s, err := m.sites.Get(t.Context(), key); err != nil || s.Spec.Title != title {
-			t.Errorf("%s is %v, error %v", key, s, err)
-		}
-	}
 }
 
 // meddler is a client of which a test hears before it puts a document back.
@@ -203,171 +205,179 @@ func (m *massed) meddle(f func(key string)) {
 }
 
 func TestARestoreIntoABucketWithoutRoomFinishesLater(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).vanished()
-	m.limitBytes("sites", 4000)
-	n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many)
-	if !errors.Is(err, entity.ErrFull) || n == 0 || n == many {
-		t.Fatalf("%d restored, error %v", n, err)
-	}
-	can, _ := m.listed()
-	if len(can) != many-n || !m.c.Stats().Brake.Engaged {
-		t.Errorf("%d were restored, and %v are left; brake %+v", n, can, m.c.Stats().Brake)
-	}
-	m.limitBytes("sites", -1)
-	m.refused(m.engagement(), many, fmt.Sprintf("%d documents", many-n))
-	if again, err := m.c.RestoreVanished(t.Context(), m.engagement(), many-n); err != nil || again != many-n {
-		t.Errorf("%d restored, error %v", again, err)
-	}
-	m.isBack()
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).vanished()
+		m.limitBytes("sites", 4000)
+		n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many)
+		if !errors.Is(err, entity.ErrFull) || n == 0 || n == many {
+			t.Fatalf("%d restored, error %v", n, err)
+		}
+		can, _ := m.listed()
+		if len(can) != many-n || !m.c.Stats().Brake.Engaged {
+			t.Errorf("%d were restored, and %v are left; brake %+v", n, can, m.c.Stats().Brake)
+		}
+		m.limitBytes("sites", -1)
+		m.refused(m.engagement(), many, fmt.Sprintf("%d documents", many-n))
+		if again, err := m.c.RestoreVanished(t.Context(), m.engagement(), many-n); err != nil || again != many-n {
+			t.Errorf("%d restored, error %v", again, err)
+		}
+		m.isBack()
+	})
 }
 
 func TestARestoreThatWasStoppedFinishesLater(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).vanished()
-	ctx, stop := context.WithCancel(t.Context())
-	var begun atomic.Int64
-	m.meddle(func(string) {
-		if begun.Add(1) == 5 {
-			stop()
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).vanished()
+		ctx, stop := context.WithCancel(t.Context())
+		var begun atomic.Int64
+		m.meddle(func(string) {
+			if begun.Add(1) == 5 {
+				stop()
+			}
+		})
+		n, err := m.c.RestoreVanished(ctx, m.engagement(), many)
+		if !errors.Is(err, context.Canceled) || n == many {
+			t.Fatalf("%d restored, error %v", n, err)
 		}
-	})
-	n, err := m.c.RestoreVanished(ctx, m.engagement(), many)
-	if !errors.Is(err, context.Canceled) || n == many {
-		t.Fatalf("%d restored, error %v", n, err)
-	}
-	m.meddle(func(string) {})
-	eventually(t, "the cache shows what was restored", func() bool {
+		m.meddle(func(string) {})
+		eventually(t, "the cache shows what was restored", func() bool {
+			can, _ := m.listed()
+			return len(can) == many-m.count()
+		})
 		can, _ := m.listed()
-		return len(can) == many-m.count()
+		if again, err := m.c.RestoreVanished(t.Context(), m.engagement(), len(can)); err != nil || again != len(can) {
+			t.Errorf("%d restored, error %v", again, err)
+		}
+		m.isBack()
 	})
-	can, _ := m.listed()
-	if again, err := m.c.RestoreVanished(t.Context(), m.engagement(), len(can)); err != nil || again != len(can) {
-		t.Errorf("%d restored, error %v", again, err)
-	}
-	m.isBack()
 }
 
 // TestARestoreEndsWithTheTermAndGoesOnInTheNext: the process stops in the middle, and another finishes.
 func TestARestoreEndsWithTheTermAndGoesOnInTheNext(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).vanished()
-	engagement, stopped := m.engagement(), make(chan struct{})
-	var once sync.Once
-	m.meddle(func(string) {
-		once.Do(func() {
-			m.r.stop()
-			<-m.r.done
-			close(stopped)
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).vanished()
+		engagement, stopped := m.engagement(), make(chan struct{})
+		var once sync.Once
+		m.meddle(func(string) {
+			once.Do(func() {
+				m.r.stop()
+				<-m.r.done
+				close(stopped)
+			})
+			<-stopped
 		})
-		<-stopped
+		n, err := m.c.RestoreVanished(t.Context(), engagement, many)
+		if err == nil || n == 0 || n == many || !strings.Contains(err.Error(), "does not lead any more") {
+			t.Fatalf("%d restored, error %v", n, err)
+		}
+		m = m.away().massed()
+		eventually(t, "the brake holds the rest", func() bool {
+			state := m.c.Stats().Brake
+			return state.Engaged && state.Held == many-n
+		})
+		if again, err := m.c.RestoreVanished(t.Context(), engagement, many-n); err != nil || again != many-n {
+			t.Errorf("%d restored, error %v", again, err)
+		}
+		m.isBack()
 	})
-	n, err := m.c.RestoreVanished(t.Context(), engagement, many)
-	if err == nil || n == 0 || n == many || !strings.Contains(err.Error(), "does not lead any more") {
-		t.Fatalf("%d restored, error %v", n, err)
-	}
-	m = m.away().massed()
-	eventually(t, "the brake holds the rest", func() bool {
-		state := m.c.Stats().Brake
-		return state.Engaged && state.Held == many-n
-	})
-	if again, err := m.c.RestoreVanished(t.Context(), engagement, many-n); err != nil || again != many-n {
-		t.Errorf("%d restored, error %v", again, err)
-	}
-	m.isBack()
 }
 
 func TestARestoreGoesOnAfterARestart(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).vanished()
-	engagement := m.engagement()
-	m.r.halt()
-	if _, err := m.c.ListVanished(t.Context()); err == nil {
-		t.Error("a controller that has stopped lists")
-	}
-	m = m.away().massed()
-	m.holdsAll()
-	n, err := m.c.RestoreVanished(t.Context(), engagement, many)
-	if err != nil || n != many {
-		t.Errorf("%d restored, error %v", n, err)
-	}
-	m.isBack()
-	for i := range many {
-		m.hasDocument(i)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).vanished()
+		engagement := m.engagement()
+		m.r.halt()
+		if _, err := m.c.ListVanished(t.Context()); err == nil {
+			t.Error("a controller that has stopped lists")
+		}
+		m = m.away().massed()
+		m.holdsAll()
+		n, err := m.c.RestoreVanished(t.Context(), engagement, many)
+		if err != nil || n != many {
+			t.Errorf("%d restored, error %v", n, err)
+		}
+		m.isBack()
+		for i := range many {
+			m.hasDocument(i)
+		}
+	})
 }
 
 // TestARestoreAfterTheBucketWasMadeAnew: the revisions in the records are of another stream.
 func TestARestoreAfterTheBucketWasMadeAnew(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	m := w.massed()
-	for i := range many {
-		m.put("sites", siteName(i), documentOf(i))
-	}
-	m.settled(m.c, m.sites, many)
-	must(t, m.js.DeleteStream(t.Context(), "KV_sites"))
-	m.away().client("Site", "sites", onDisk)
-	m.holdsAll()
-	n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many)
-	if err != nil || n != many {
-		t.Errorf("%d restored, error %v", n, err)
-	}
-	m.isBack()
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.massed()
+		for i := range many {
+			m.put("sites", siteName(i), documentOf(i))
+		}
+		m.settled(m.c, m.sites, many)
+		must(t, m.js.DeleteStream(t.Context(), "KV_sites"))
+		m.away().client("Site", "sites", onDisk)
+		m.holdsAll()
+		n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many)
+		if err != nil || n != many {
+			t.Errorf("%d restored, error %v", n, err)
+		}
+		m.isBack()
+	})
 }
 
 func TestOnlyTheReplicaThatLeadsRestores(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).vanished()
-	standby := m.away().massed()
-	eventually(t, "the other one waits", func() bool {
-		return standby.c.Explain(siteName(0)).State == StateStandby && standby.c.Explain(siteName(0)).Leader != ""
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).vanished()
+		standby := m.away().massed()
+		eventually(t, "the other one waits", func() bool {
+			return standby.c.Explain(siteName(0)).State == StateStandby && standby.c.Explain(siteName(0)).Leader != ""
+		})
+		if list, err := standby.c.ListVanished(t.Context()); err == nil || list != nil ||
+			!strings.Contains(err.Error(), "does not lead") {
+			t.Errorf("listed %v, error %v", list, err)
+		}
+		standby.refused(m.engagement(), many, "does not lead", "ask ")
+		if n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many); err != nil || n != many {
+			t.Errorf("%d restored, error %v", n, err)
+		}
+		m.isBack()
 	})
-	if list, err := standby.c.ListVanished(t.Context()); err == nil || list != nil ||
-		!strings.Contains(err.Error(), "does not lead") {
-		t.Errorf("listed %v, error %v", list, err)
-	}
-	standby.refused(m.engagement(), many, "does not lead", "ask ")
-	if n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many); err != nil || n != many {
-		t.Errorf("%d restored, error %v", n, err)
-	}
-	m.isBack()
 }
 
 func TestNothingIsRestoredWithoutABrake(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites := w.client("Site", "sites", func(cfg *entity.Config) { cfg.StatusBucket = entity.NoStatusBucket })
-	c, err := New("sites", sites, (&calls{}).reconciler(nil), WithoutTeardown())
-	must(t, err)
-	w.run(c)
-	if _, err := c.ListVanished(t.Context()); err == nil || !strings.Contains(err.Error(), "WithoutTeardown") {
-		t.Error(err)
-	}
-	if _, err := c.RestoreVanished(t.Context(), "", 0); err == nil || !strings.Contains(err.Error(), "WithoutTeardown") {
-		t.Error(err)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.client("Site", "sites", func(cfg *entity.Config) { cfg.StatusBucket = entity.NoStatusBucket })
+		c, err := New("sites", sites, (&calls{}).reconciler(nil), WithoutTeardown())
+		must(t, err)
+		w.run(c)
+		if _, err := c.ListVanished(t.Context()); err == nil || !strings.Contains(err.Error(), "WithoutTeardown") {
+			t.Error(err)
+		}
+		if _, err := c.RestoreVanished(t.Context(), "", 0); err == nil || !strings.Contains(err.Error(), "WithoutTeardown") {
+			t.Error(err)
+		}
+	})
 }
 
 // TestWhatTheRecordDoesNotHaveIsListedAndNotRestored, and is held until somebody puts it back or lets it go.
 func TestWhatTheRecordDoesNotHaveIsListedAndNotRestored(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.client("Site", "sites", onDisk)
-	w.put("sites", siteName(7), `{"spec":{"title":"`+strings.Repeat("x", entity.DefaultLastDocumentLimit)+`"}}`)
-	m := w.vanishedBut(siteName(7))
-	can, cannot := m.listed()
-	if len(can) != many-1 || len(cannot) != 1 || !strings.Contains(cannot[siteName(7)], "LastDocumentLimit") {
-		t.Errorf("listed %v and %v", can, cannot)
-	}
-	m.refused(m.engagement(), many, fmt.Sprintf("%d documents of Site can be restored, and 1 cannot", many-1))
-	if n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many-1); err != nil || n != many-1 {
-		t.Errorf("%d restored, error %v", n, err)
-	}
-	eventually(t, "the brake holds the rest", func() bool { return m.c.Stats().Brake.Held == 1 })
-	m.refused(m.engagement(), 0, "0 documents of Site can be restored, and 1 cannot")
-	m.put("sites", siteName(7), documentOf(7))
-	m.isBack()
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.client("Site", "sites", onDisk)
+		w.put("sites", siteName(7), `{"spec":{"title":"`+strings.Repeat("x", entity.DefaultLastDocumentLimit)+`"}}`)
+		m := w.vanishedBut(siteName(7))
+		can, cannot := m.listed()
+		if len(can) != many-1 || len(cannot) != 1 || !strings.Contains(cannot[siteName(7)], "LastDocumentLimit") {
+			t.Errorf("listed %v and %v", can, cannot)
+		}
+		m.refused(m.engagement(), many, fmt.Sprintf("%d documents of Site can be restored, and 1 cannot", many-1))
+		if n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many-1); err != nil || n != many-1 {
+			t.Errorf("%d restored, error %v", n, err)
+		}
+		eventually(t, "the brake holds the rest", func() bool { return m.c.Stats().Brake.Held == 1 })
+		m.refused(m.engagement(), 0, "0 documents of Site can be restored, and 1 cannot")
+		m.put("sites", siteName(7), documentOf(7))
+		m.isBack()
+	})
 }
 
 // vanishedBut is vanished with a document that is there already.
@@ -387,22 +397,23 @@ func (w *world) vanishedBut(key string) *massed {
 
 // TestARestoreWithoutTheRightToWriteSaysWhatToGrant, and does not try all of them.
 func TestARestoreWithoutTheRightToWriteSaysWhatToGrant(t *testing.T) {
-	t.Parallel()
-	server := natstest.Start(t, natstest.WithConfig(denying("$KV.sites.>")))
-	connect := func(user string) *world {
-		unheard := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
-		_, js := natstest.Connect(t, server.URL(), nats.UserInfo(user, "x"), unheard)
-		return &world{t: t, server: server, js: js}
-	}
-	m, admin := connect("user").massed(), connect("admin")
-	for i := range many {
-		admin.put("sites", siteName(i), documentOf(i))
-	}
-	m.settled(m.c, m.sites, many)
-	admin.emptied("sites")
-	m.holdsAll()
-	m.refused(m.engagement(), many, "$KV.sites.", "grant the user", "were not tried any more")
-	if can, _ := m.listed(); len(can) != many {
-		t.Errorf("%v can be restored", can)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t, natstest.WithConfig(denying("$KV.sites.>")))
+		connect := func(user string) *world {
+			unheard := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+			_, js := natstest.Connect(t, server.URL(), nats.UserInfo(user, "x"), unheard)
+			return &world{t: t, server: server, js: js}
+		}
+		m, admin := connect("user").massed(), connect("admin")
+		for i := range many {
+			admin.put("sites", siteName(i), documentOf(i))
+		}
+		m.settled(m.c, m.sites, many)
+		admin.emptied("sites")
+		m.holdsAll()
+		m.refused(m.engagement(), many, "$KV.sites.", "grant the user", "were not tried any more")
+		if can, _ := m.listed(); len(can) != many {
+			t.Errorf("%v can be restored", can)
+		}
+	})
 }
