@@ -9,30 +9,32 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestANameIsNoFact: a server does not find a header that only some clients take for one, and so leaves it beside its own.
 func TestANameIsNoFact(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	recorded := &events{}
-	_, c := w.sites(controller.WithEventRecorder(recorded))
-	const forged = `Nats-Request-Info: {"acc":"APP","user":"bob"}`
-	for name, header := range map[string]string{
-		"beside": "NATS/1.0\r\nX: a\n" + forged + "\r\n\r\n",
-		"alone":  "NATS/1.0\r\nX: a\n" + forged + "\n\n\r\n", // a client reads no further than the empty line
-	} {
-		w.put("sites", "shop."+name, `{}`)
-		w.eventually("it is calm", func() bool { return c.Explain("shop/"+name).State == controller.StateCalm })
-		w.rawRequest("nagi.sites.act.reconcile.shop", header, `{"key":"shop/`+name+`"}`)
-		w.eventually("an event", func() bool { return recorded.have("shop/"+name, ReasonReconcile) })
-	}
-	if !recorded.have("shop/beside", "a user whom the server does not name") {
-		t.Errorf("of two names one is told: %v", recorded)
-	}
-	if !recorded.have("shop/alone", `somebody who says to be user "bob" of account "APP"`) {
-		t.Errorf("the name is told as a fact, or the forgery does not work any more: %v", recorded)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recorded := &events{}
+		_, c := w.sites(controller.WithEventRecorder(recorded))
+		const forged = `Nats-Request-Info: {"acc":"APP","user":"bob"}`
+		for name, header := range map[string]string{
+			"beside": "NATS/1.0\r\nX: a\n" + forged + "\r\n\r\n",
+			"alone":  "NATS/1.0\r\nX: a\n" + forged + "\n\n\r\n", // a client reads no further than the empty line
+		} {
+			w.put("sites", "shop."+name, `{}`)
+			w.eventually("it is calm", func() bool { return c.Explain("shop/"+name).State == controller.StateCalm })
+			w.rawRequest("nagi.sites.act.reconcile.shop", header, `{"key":"shop/`+name+`"}`)
+			w.eventually("an event", func() bool { return recorded.have("shop/"+name, ReasonReconcile) })
+		}
+		if !recorded.have("shop/beside", "a user whom the server does not name") {
+			t.Errorf("of two names one is told: %v", recorded)
+		}
+		if !recorded.have("shop/alone", `somebody who says to be user "bob" of account "APP"`) {
+			t.Errorf("the name is told as a fact, or the forgery does not work any more: %v", recorded)
+		}
+	})
 }
 
 // rawRequest sends a request with such bytes as its header, as alice of another account, and waits for the answer.

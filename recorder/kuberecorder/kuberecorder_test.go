@@ -66,157 +66,164 @@ func flush(t *testing.T, rec *recorder.Recorder) {
 }
 
 func TestKubernetesObjectsReachTheEventsAPIBeforeCloseReturns(t *testing.T) {
-	t.Parallel()
-	clientset := fake.NewClientset()
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	rec := newRecorder(t, recorder.Config{
-		JetStream: js, Kubernetes: kuberecorder.New(clientset), Component: "c", Host: "h",
-	})
-	for range 3 {
-		rec.Eventf(pod("web"), corev1.EventTypeWarning, "Failed", "100%% of %s", "it")
-	}
-	rec.Event(website("shop", "web"), corev1.EventTypeNormal, "Synced", "done")
-	flush(t, rec)
+	natstest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset()
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		rec := newRecorder(t, recorder.Config{
+			JetStream: js, Kubernetes: kuberecorder.New(clientset), Component: "c", Host: "h",
+		})
+		for range 3 {
+			rec.Eventf(pod("web"), corev1.EventTypeWarning, "Failed", "100%% of %s", "it")
+		}
+		rec.Event(website("shop", "web"), corev1.EventTypeNormal, "Synced", "done")
+		flush(t, rec)
 
-	events, err := clientset.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(events.Items) != 1 {
-		t.Fatalf("%d events: %+v", len(events.Items), events.Items)
-	}
-	e := events.Items[0]
-	want := corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "1", ResourceVersion: "5",
-	}
-	if e.InvolvedObject != want || e.Count != 3 || e.Message != "100% of it" ||
-		e.Source.Component != "c" || e.ReportingInstance != "h" {
-		t.Errorf("%+v", e)
-	}
-	s := rec.Stats()
-	if s.Kubernetes.Recorded != 3 || s.Kubernetes.Published != 3 || s.NATS.Published != 1 {
-		t.Errorf("%+v", s)
-	}
-	stored, err := rec.List(t.Context(), "", "")
-	if err != nil || len(stored) != 1 || stored[0].InvolvedObject.Kind != "Website" {
-		t.Errorf("%+v, %v", stored, err)
-	}
+		events, err := clientset.CoreV1().Events("shop").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events.Items) != 1 {
+			t.Fatalf("%d events: %+v", len(events.Items), events.Items)
+		}
+		e := events.Items[0]
+		want := corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "1", ResourceVersion: "5",
+		}
+		if e.InvolvedObject != want || e.Count != 3 || e.Message != "100% of it" ||
+			e.Source.Component != "c" || e.ReportingInstance != "h" {
+			t.Errorf("%+v", e)
+		}
+		s := rec.Stats()
+		if s.Kubernetes.Recorded != 3 || s.Kubernetes.Published != 3 || s.NATS.Published != 1 {
+			t.Errorf("%+v", s)
+		}
+		stored, err := rec.List(t.Context(), "", "")
+		if err != nil || len(stored) != 1 || stored[0].InvolvedObject.Kind != "Website" {
+			t.Errorf("%+v, %v", stored, err)
+		}
+	})
 }
 
 func TestCloseFlushesAFullKubernetesQueue(t *testing.T) {
-	t.Parallel()
-	clientset := fake.NewClientset()
-	clientset.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		return true, a.(clienttesting.CreateAction).GetObject(), nil // the fake's own store takes milliseconds
-	})
-	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
-	for i := range 5000 {
-		rec.Event(pod(fmt.Sprint("pod-", i)), corev1.EventTypeNormal, "Synced", "done")
-	}
-	err := closeWithin(rec, 20*time.Second)
-	if s := rec.Stats().Kubernetes; err != nil || s.Published < 1000 {
-		t.Errorf("%v after %+v", err, s)
-	}
-	for _, a := range clientset.Actions() {
-		create, ok := a.(clienttesting.CreateAction)
-		if ok && strings.Contains(create.GetObject().(*corev1.Event).InvolvedObject.Kind, "flush") {
-			t.Fatal("an event of our own reached the API")
+	natstest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset()
+		clientset.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return true, a.(clienttesting.CreateAction).GetObject(), nil // the fake's own store takes milliseconds
+		})
+		rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
+		for i := range 5000 {
+			rec.Event(pod(fmt.Sprint("pod-", i)), corev1.EventTypeNormal, "Synced", "done")
 		}
-	}
+		err := closeWithin(rec, 20*time.Second)
+		if s := rec.Stats().Kubernetes; err != nil || s.Published < 1000 {
+			t.Errorf("%v after %+v", err, s)
+		}
+		for _, a := range clientset.Actions() {
+			create, ok := a.(clienttesting.CreateAction)
+			if ok && strings.Contains(create.GetObject().(*corev1.Event).InvolvedObject.Kind, "flush") {
+				t.Fatal("an event of our own reached the API")
+			}
+		}
+	})
 }
 
 func TestARefusedEventIsCountedAndSaysWhy(t *testing.T) {
-	t.Parallel()
-	clientset := fake.NewClientset()
-	clientset.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		event := a.(clienttesting.CreateAction).GetObject().(*corev1.Event)
-		if event.Reason == "Refused" {
-			cause := errors.New("no rule allows it")
-			return true, nil, apierrors.NewForbidden(corev1.Resource("events"), event.Name, cause)
+	natstest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset()
+		clientset.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			event := a.(clienttesting.CreateAction).GetObject().(*corev1.Event)
+			if event.Reason == "Refused" {
+				cause := errors.New("no rule allows it")
+				return true, nil, apierrors.NewForbidden(corev1.Resource("events"), event.Name, cause)
+			}
+			return true, event, nil
+		})
+		rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
+		rec.Event(pod("web"), corev1.EventTypeNormal, "Taken", "done") // so the refusal of the next one is final
+		rec.Event(pod("web"), corev1.EventTypeNormal, "Refused", "done")
+		flush(t, rec)
+		if s := rec.Stats().Kubernetes; s.Published != 1 || s.Failed != 1 || s.Dropped != 0 {
+			t.Errorf("%+v", s)
 		}
-		return true, event, nil
+		if err := rec.Err(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `Pod "web"`) {
+			t.Errorf("error: %v", err)
+		}
 	})
-	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
-	rec.Event(pod("web"), corev1.EventTypeNormal, "Taken", "done") // so the refusal of the next one is final
-	rec.Event(pod("web"), corev1.EventTypeNormal, "Refused", "done")
-	flush(t, rec)
-	if s := rec.Stats().Kubernetes; s.Published != 1 || s.Failed != 1 || s.Dropped != 0 {
-		t.Errorf("%+v", s)
-	}
-	if err := rec.Err(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `Pod "web"`) {
-		t.Errorf("error: %v", err)
-	}
 }
 
 func TestAnAPIServerThatDoesNotAnswerHoldsUpNeitherRecordingNorClose(t *testing.T) {
-	t.Parallel()
-	clientset := fake.NewClientset()
-	clientset.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("no route to host")
+	natstest.Test(t, func(t *testing.T) {
+		clientset := fake.NewClientset()
+		clientset.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("no route to host")
+		})
+		rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
+		begin := time.Now()
+		for i := range 3000 {
+			rec.Event(pod(fmt.Sprint("pod-", i)), corev1.EventTypeNormal, "Synced", "done")
+		}
+		err := closeWithin(rec, 500*time.Millisecond)
+		if took := time.Since(begin); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v", err)
+		}
+		if s := rec.Stats().Kubernetes; s.Dropped == 0 || s.Published != 0 {
+			t.Errorf("%+v", s)
+		}
 	})
-	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
-	begin := time.Now()
-	for i := range 3000 {
-		rec.Event(pod(fmt.Sprint("pod-", i)), corev1.EventTypeNormal, "Synced", "done")
-	}
-	err := closeWithin(rec, 500*time.Millisecond)
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("it took %v", took)
-	}
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close: %v", err)
-	}
-	if s := rec.Stats().Kubernetes; s.Dropped == 0 || s.Published != 0 {
-		t.Errorf("%+v", s)
-	}
 }
 
 func TestCloseEndsARequestThatHangs(t *testing.T) {
-	t.Parallel()
-	arrived, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client goes away
-		arrived <- struct{}{}
-		<-r.Context().Done()
-		ended <- struct{}{}
-	}))
-	defer api.Close()
-	defer api.CloseClientConnections()
-	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
-	rec.Event(pod("web"), corev1.EventTypeNormal, "Synced", "done")
-	<-arrived
-	if err := closeWithin(rec, 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close: %v", err)
-	}
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Error("the request outlives the recorder")
-	}
+	natstest.Test(t, func(t *testing.T) {
+		arrived, ended := make(chan struct{}, 1), make(chan struct{}, 1)
+		api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that the client goes away
+			arrived <- struct{}{}
+			<-r.Context().Done()
+			ended <- struct{}{}
+		}))
+		defer api.Close()
+		defer api.CloseClientConnections()
+		clientset, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
+		rec.Event(pod("web"), corev1.EventTypeNormal, "Synced", "done")
+		<-arrived
+		if err := closeWithin(rec, 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v", err)
+		}
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Error("the request outlives the recorder")
+		}
+	})
 }
 
 // Not parallel: it looks at all goroutines of the process.
 func TestCloseLeavesNoGoroutineAndNoSubscription(t *testing.T) {
-	srv := natstest.Start(t)
-	nc, js := natstest.Connect(t, srv.URL())
-	// Start another recorder first, for what stays: the server's goroutines of the stream, the connection's
-	// subscription for replies.
-	first := newRecorder(t, recorder.Config{JetStream: js})
-	first.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
-	flush(t, first)
-	subscriptions, before := nc.NumSubscriptions(), goleak.IgnoreCurrent()
-	for range 50 { // each lives for a moment, so that what starts late is caught
-		rec := newRecorder(t, recorder.Config{JetStream: js, Kubernetes: kuberecorder.New(fake.NewClientset())})
-		rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
-		rec.Event(pod("web"), corev1.EventTypeNormal, "Synced", "done")
-		flush(t, rec)
-	}
-	if n := nc.NumSubscriptions(); n != subscriptions {
-		t.Errorf("%d subscriptions are left", n-subscriptions)
-	}
-	goleak.VerifyNone(t, before)
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		nc, js := natstest.Connect(t, srv.URL())
+		// Start another recorder first, for what stays: the server's goroutines of the stream, the connection's
+		// subscription for replies.
+		first := newRecorder(t, recorder.Config{JetStream: js})
+		first.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+		flush(t, first)
+		subscriptions, before := nc.NumSubscriptions(), goleak.IgnoreCurrent()
+		for range 50 { // each lives for a moment, so that what starts late is caught
+			rec := newRecorder(t, recorder.Config{JetStream: js, Kubernetes: kuberecorder.New(fake.NewClientset())})
+			rec.Event(website("", "blog"), corev1.EventTypeNormal, "Synced", "done")
+			rec.Event(pod("web"), corev1.EventTypeNormal, "Synced", "done")
+			flush(t, rec)
+		}
+		if n := nc.NumSubscriptions(); n != subscriptions {
+			t.Errorf("%d subscriptions are left", n-subscriptions)
+		}
+		goleak.VerifyNone(t, before)
+	})
 }
