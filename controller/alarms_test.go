@@ -3,12 +3,10 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
@@ -44,7 +42,8 @@ func alarms() []alarm {
 			mend:   func(a *alarmed) { must(a.t, a.admin.server.Start()) },
 		},
 		{
-			name: "the network swallows everything", entry: "primary Site", words: []string{"sites"}, watch: knownWithin,
+			name: "the network swallows everything", entry: "primary Site", words: []string{"sites"},
+			watch:  knownWithin,
 			strike: func(a *alarmed) { a.proxy.Blackhole() },
 			mend:   func(a *alarmed) { a.proxy.Resume() },
 		},
@@ -61,6 +60,26 @@ func alarms() []alarm {
 			name: "the bucket of the secondaries is deleted", entry: "Owns Page", words: []string{"pages"},
 			strike: func(a *alarmed) { must(a.t, a.admin.js.DeleteStream(a.t.Context(), "KV_pages")) },
 			mend:   func(a *alarmed) { a.admin.client("Page", "pages", onDisk) },
+		},
+		{
+			// Nothing that asks the leader is answered. A watch whose consumer has one still gets heartbeats, and
+			// misses nothing, since no write is accepted. A comparison waits two seconds for its answer, and begins a
+			// bit later.
+			name: "the streams have no leader", entry: "primary Site", words: []string{"sites", "no leader"},
+			watch: time.Second,
+			strike: func(a *alarmed) {
+				pulls := natstest.To("$JS.API.CONSUMER.MSG.NEXT.>")
+				a.loses(func(m *natstest.Message) bool {
+					return (natstest.To("$JS.API.>")(m) || natstest.To("$KV.>")(m)) && !pulls(m)
+				})
+			},
+			mend: func(a *alarmed) { a.proxy.Tamper(nil) },
+		},
+		{
+			// A write of the lease waits two seconds for an acknowledgement, and begins a bit later.
+			name: "the lease cannot be renewed", entry: "lease", words: []string{"sites"}, watch: time.Second,
+			strike: func(a *alarmed) { a.loses(natstest.To("$KV.sites-status._nagi.lease")) },
+			mend:   func(a *alarmed) { a.proxy.Tamper(nil) },
 		},
 		{
 			name: "the status bucket is deleted", entry: "", words: []string{"sites-status", "does not exist"},
@@ -107,27 +126,31 @@ func alarms() []alarm {
 	}
 }
 
-// TestSoakEachFaultIsToldInTime, with what, since when, why and what to do; and it goes when it is mended.
-func TestSoakEachFaultIsToldInTime(t *testing.T) {
+// loses loses messages from now on.
+func (a *alarmed) loses(selected func(*natstest.Message) bool) {
+	a.proxy.Tamper(natstest.Each(selected, natstest.Fate{Lost: true}))
+}
+
+// TestEachFaultIsToldInTime, with what, since when, why and what to do; and it goes when it is mended.
+func TestEachFaultIsToldInTime(t *testing.T) {
 	for _, alarm := range alarms() {
 		t.Run(alarm.name, func(t *testing.T) {
-			a := newAlarmed(t)
-			alarm.strike(a)
-			struck := time.Now()
-			name, reason := a.told(alarm)
-			took := time.Since(struck)
-			t.Logf("told after %v: %s: %v", took.Round(time.Millisecond), name, reason)
-			if took > knownWithin+alarm.watch {
-				t.Errorf("told after %v, want within %v", took, knownWithin+alarm.watch)
-			}
-			problem, ok := errors.AsType[*Problem](reason)
-			if !ok || problem.Since.Before(struck.Add(-knownWithin)) || problem.Since.After(time.Now()) {
-				t.Errorf("since %+v, struck at %v", problem, struck)
-			}
-			alarm.mend(a)
-			eventually(t, "all is well", func() bool {
-				s := a.c.Stats()
-				return len(s.Degraded) == 0 && s.Leading
+			natstest.Test(t, func(t *testing.T) {
+				a := newAlarmed(t)
+				alarm.strike(a)
+				struck := time.Now()
+				time.Sleep(knownWithin + alarm.watch)
+				name, reason := a.told(alarm)
+				t.Logf("told: %s: %v", name, reason)
+				problem, ok := errors.AsType[*Problem](reason)
+				if !ok || problem.Since.Before(struck) || problem.Since.After(time.Now()) {
+					t.Errorf("since %+v, struck at %v", problem, struck)
+				}
+				alarm.mend(a)
+				eventually(t, "all is well", func() bool {
+					s := a.c.Stats()
+					return len(s.Degraded) == 0 && s.Leading
+				})
 			})
 		})
 	}
@@ -158,79 +181,36 @@ func newAlarmed(t *testing.T) *alarmed {
 	return a
 }
 
-// told waits until Degraded says all that it is to say.
+// told returns what Degraded says of a fault, which has to be all that it is to say.
 func (a *alarmed) told(alarm alarm) (name string, reason error) {
 	a.t.Helper()
-	eventually(a.t, fmt.Sprintf("it is told: %s %q", alarm.entry, alarm.words), func() bool {
-		for name, reason = range a.c.Stats().Degraded {
-			says := strings.HasPrefix(name, alarm.entry)
-			for _, word := range alarm.words {
-				says = says && strings.Contains(reason.Error(), word)
-			}
-			if says {
-				return true
-			}
+	degraded := a.c.Stats().Degraded
+	for name, reason = range degraded {
+		says := strings.HasPrefix(name, alarm.entry)
+		for _, word := range alarm.words {
+			says = says && strings.Contains(reason.Error(), word)
 		}
-		return false
-	})
-	return name, reason
+		if says {
+			return name, reason
+		}
+	}
+	a.t.Fatalf("it is not told: %s %q, but %v", alarm.entry, alarm.words, degraded)
+	return "", nil
 }
 
-// TestSoakAStreamWithoutALeaderIsToldInTime: two of three servers are gone, and the third answers nothing. A watch
-// whose consumer is on the third one still gets heartbeats, and misses nothing, since no write is accepted. Then it is
-// the lease that cannot be renewed.
-func TestSoakAStreamWithoutALeaderIsToldInTime(t *testing.T) {
-	cluster := natstest.StartCluster(t, 3)
-	_, js := natstest.Connect(t, cluster.URLs())
-	w := &world{t: t, js: js}
-	replicated := func(c *entity.Config) { c.Replicas = 3 }
-	sites := w.client("Site", "sites", onDisk, replicated)
-	c, err := New("sites", sites, (&calls{}).reconciler(nil), slowRenewal)
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventuallyReason(t, sites, "home", entity.ReasonSynced)
-	leader := cluster.StreamLeader("KV_sites")
-	down := []int{(leader + 1) % 3, leader} // the others would elect one, or go on
-	for _, i := range down {
-		cluster.Stop(i)
-	}
-	struck, limit := time.Now(), knownWithin
-	eventually(t, "it is told", func() bool {
-		for name, reason := range c.Stats().Degraded {
-			watch, lease := strings.HasPrefix(name, "primary Site"), strings.HasPrefix(name, "lease")
-			if (watch || lease) && strings.Contains(reason.Error(), "sites") {
-				if !watch {
-					limit += time.Second // its write waits two seconds for an acknowledgement, and begins a bit later
-				}
-				return true
-			}
+// TestAnAPIThatIsAwayIsToldInTime, once a reconcile has found that out.
+func TestAnAPIThatIsAwayIsToldInTime(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
+		w.run(w.c)
+		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		w.cloud.GoAway(false)
+		w.manySites(1)
+		time.Sleep(knownWithin)
+		if told := w.c.Stats().Degraded; told["OwnsExternal Disk"] == nil {
+			t.Errorf("told %v", told)
 		}
-		return false
+		w.cloud.ComeBack()
+		eventually(t, "all is well", func() bool { return len(w.c.Stats().Degraded) == 0 })
 	})
-	took := time.Since(struck)
-	t.Logf("told after %v: %v", took.Round(time.Millisecond), c.Stats().Degraded)
-	if took > limit {
-		t.Errorf("told after %v, want within %v", took, limit)
-	}
-	for _, i := range down {
-		must(t, cluster.Start(i))
-	}
-	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 && c.Stats().Leading })
-}
-
-// TestSoakAnAPIThatIsAwayIsToldInTime, once a reconcile has found that out.
-func TestSoakAnAPIThatIsAwayIsToldInTime(t *testing.T) {
-	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
-	w.run(w.c)
-	eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-	w.cloud.GoAway(false)
-	w.manySites(1)
-	struck := time.Now()
-	eventually(t, "it is told", func() bool { return w.c.Stats().Degraded["OwnsExternal Disk"] != nil })
-	if took := time.Since(struck); took > knownWithin {
-		t.Errorf("told after %v, want within %v", took, knownWithin)
-	}
-	w.cloud.ComeBack()
-	eventually(t, "all is well", func() bool { return len(w.c.Stats().Degraded) == 0 })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,24 +137,21 @@ func (b *besieged) send(bucket, key string, request *nats.Msg) {
 func (b *besieged) degraded(words ...string) {
 	b.t.Helper()
 	var all map[string]error
-	has := func() bool {
+	defer func() {
+		if b.t.Failed() {
+			b.t.Logf("degraded: %v", all)
+		}
+	}()
+	eventually(b.t, fmt.Sprintf("something is degraded with %q", words), func() bool {
 		all = b.c.Stats().Degraded
 		for _, err := range all {
-			missing := false
-			for _, word := range words {
-				missing = missing || !strings.Contains(err.Error(), word)
-			}
-			if !missing {
+			missing := func(word string) bool { return !strings.Contains(err.Error(), word) }
+			if !slices.ContainsFunc(words, missing) {
 				return true
 			}
 		}
 		return false
-	}
-	for began := time.Now(); !has(); time.Sleep(time.Millisecond) {
-		if time.Since(began) > patience {
-			b.t.Fatalf("degraded: %v; want one with %q", all, words)
-		}
-	}
+	})
 }
 
 // healthy waits until nothing is degraded.
@@ -181,9 +179,10 @@ func (b *besieged) neverDeleted(key string) {
 func besiegedBy(t *testing.T, test func(b *besieged, attack func(bucket, key string))) {
 	for name, attack := range attacks {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBesieged(t)
-			test(b, func(bucket, key string) { attack(b, bucket, key) })
+			natstest.Test(t, func(t *testing.T) {
+				b := newBesieged(t)
+				test(b, func(bucket, key string) { attack(b, bucket, key) })
+			})
 		})
 	}
 }
@@ -191,7 +190,6 @@ func besiegedBy(t *testing.T, test func(b *besieged, attack func(bucket, key str
 // TestAnAnswerIsNoDocument, whether the controller runs or starts later: the primary exists, is not reconciled as an
 // empty one, and nothing of it is deleted.
 func TestAnAnswerIsNoDocument(t *testing.T) {
-	t.Parallel()
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
 		t, ctx := b.t, b.t.Context()
 		attack("sites", "ns2.home")
@@ -235,7 +233,6 @@ func TestAnAnswerIsNoDocument(t *testing.T) {
 // TestAnAnswerOverARecordChangesNothing while the controller runs: the next reconcile of the document puts the record
 // back.
 func TestAnAnswerOverARecordChangesNothing(t *testing.T) {
-	t.Parallel()
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
 		ctx := b.t.Context()
 		attack("sites-status", "ns2.home")
@@ -253,7 +250,6 @@ func TestAnAnswerOverARecordChangesNothing(t *testing.T) {
 
 // TestAnAnswerOverARecordCancelsNoTeardown that is owed, and ends with it.
 func TestAnAnswerOverARecordCancelsNoTeardown(t *testing.T) {
-	t.Parallel()
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
 		ctx := b.t.Context()
 		must(b.t, b.sites.Patch(ctx, "ns2/home", []byte(`{"metadata":{"annotations":{"nagi/suspend":"true"}}}`)))
@@ -274,7 +270,6 @@ func TestAnAnswerOverARecordCancelsNoTeardown(t *testing.T) {
 
 // TestAnAnswerInThePlaceOfARecordIsReplacedAfterARestart, where the document exists.
 func TestAnAnswerInThePlaceOfARecordIsReplacedAfterARestart(t *testing.T) {
-	t.Parallel()
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
 		b.r.halt()
 		attack("sites-status", "ns2.home")
@@ -296,7 +291,6 @@ func TestAnAnswerInThePlaceOfARecordIsReplacedAfterARestart(t *testing.T) {
 // TestNobodyKnowsWhatIsOwedUnderAnAnswer after a restart, where the document is gone: nothing is deleted before
 // somebody has mended or deleted the record.
 func TestNobodyKnowsWhatIsOwedUnderAnAnswer(t *testing.T) {
-	t.Parallel()
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
 		t, ctx := b.t, b.t.Context()
 		b.make("ns2/mended")
@@ -341,34 +335,34 @@ func TestNobodyKnowsWhatIsOwedUnderAnAnswer(t *testing.T) {
 // TestARestartUnderAnAnswerDoesNotForgetWhatIsOwed, where the document is there and is not reconciled: nobody knows
 // what the record was, so no other that owes nothing takes its place.
 func TestARestartUnderAnAnswerDoesNotForgetWhatIsOwed(t *testing.T) {
-	t.Parallel()
 	for name, rest := range map[string]string{
 		"suspended": `{"metadata":{"annotations":{"nagi/suspend":"true"}},"spec":{"title":"x"}}`,
 		"invalid":   `{"spec":`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBesieged(t)
-			ctx := t.Context()
-			b.r.halt()
-			b.put("sites", "ns2.home", rest)
-			good, err := b.kv("sites-status").Get(ctx, "ns2.home")
-			must(t, err)
-			attacks["an acknowledgement"](b, "sites-status", "ns2.home")
-			b.begin()
-			b.degraded("ns2/home", "sites-status", "mend or delete it")
-			b.sweeps()
-			b.sweeps()
-			idle(t, b.c)
-			b.degraded("ns2/home", "sites-status", "mend or delete it")
-			must(t, b.kv("sites").Delete(ctx, "ns2.home"))
-			b.sweeps()
-			b.neverDeleted("ns2/home")
-			b.hasPage("ns2/home")
-			_, err = b.kv("sites-status").Put(ctx, "ns2.home", good.Value())
-			must(t, err)
-			b.pageGoes("ns2/home")
-			b.healthy()
+			natstest.Test(t, func(t *testing.T) {
+				b := newBesieged(t)
+				ctx := t.Context()
+				b.r.halt()
+				b.put("sites", "ns2.home", rest)
+				good, err := b.kv("sites-status").Get(ctx, "ns2.home")
+				must(t, err)
+				attacks["an acknowledgement"](b, "sites-status", "ns2.home")
+				b.begin()
+				b.degraded("ns2/home", "sites-status", "mend or delete it")
+				b.sweeps()
+				b.sweeps()
+				idle(t, b.c)
+				b.degraded("ns2/home", "sites-status", "mend or delete it")
+				must(t, b.kv("sites").Delete(ctx, "ns2.home"))
+				b.sweeps()
+				b.neverDeleted("ns2/home")
+				b.hasPage("ns2/home")
+				_, err = b.kv("sites-status").Put(ctx, "ns2.home", good.Value())
+				must(t, err)
+				b.pageGoes("ns2/home")
+				b.healthy()
+			})
 		})
 	}
 }
@@ -376,7 +370,6 @@ func TestARestartUnderAnAnswerDoesNotForgetWhatIsOwed(t *testing.T) {
 // TestAnAnswerDoesNotTakeOffTheBrake: nobody knows any more what is owed to a missing owner whose objects are held, and
 // so they stay held.
 func TestAnAnswerDoesNotTakeOffTheBrake(t *testing.T) {
-	t.Parallel()
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
 		t, ctx := b.t, b.t.Context()
 		b.r.halt()
@@ -413,103 +406,105 @@ var others = map[string]string{
 
 // TestTheRecordOfAnotherIsLeftAlone, and its key is not reconciled, before and after a restart.
 func TestTheRecordOfAnotherIsLeftAlone(t *testing.T) {
-	t.Parallel()
 	for name, other := range others {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBesieged(t)
-			ctx := t.Context()
-			good, err := b.kv("sites-status").Get(ctx, "ns2.home")
-			must(t, err)
-			b.put("sites-status", "ns2.home", other)
-			b.degraded(`record of Site "ns2/home"`, "nats kv del sites-status")
-			b.sweeps() // a resync that began before is over
-			before := b.seen.count("ns2/home")
-			must(t, b.sites.Patch(ctx, "ns2/home", []byte(`{"spec":{"title":"two"}}`)))
-			b.sweeps()
-			b.r.halt()
-			b.begin()
-			b.degraded(`record of Site "ns2/home"`, "nats kv del sites-status")
-			b.sweeps()
-			must(t, b.sites.Delete(ctx, "ns2/home"))
-			b.sweeps()
-			entry, err := b.kv("sites-status").Get(ctx, "ns2.home")
-			must(t, err)
-			if n := b.seen.count("ns2/home"); n != before || string(entry.Value()) != other {
-				t.Errorf("reconciled %d times more, for %v; the record is %s", n-before, b.seen.of("ns2/home"), entry.Value())
-			}
-			b.hasPage("ns2/home")
-			eventually(t, "the source alone is degraded, for that record", func() bool {
-				degraded := b.c.Stats().Degraded
-				for _, err := range degraded {
-					return len(degraded) == 1 && strings.Contains(err.Error(), `record of Site "ns2/home"`)
+			natstest.Test(t, func(t *testing.T) {
+				b := newBesieged(t)
+				ctx := t.Context()
+				good, err := b.kv("sites-status").Get(ctx, "ns2.home")
+				must(t, err)
+				b.put("sites-status", "ns2.home", other)
+				b.degraded(`record of Site "ns2/home"`, "nats kv del sites-status")
+				b.sweeps() // a resync that began before is over
+				before := b.seen.count("ns2/home")
+				must(t, b.sites.Patch(ctx, "ns2/home", []byte(`{"spec":{"title":"two"}}`)))
+				b.sweeps()
+				b.r.halt()
+				b.begin()
+				b.degraded(`record of Site "ns2/home"`, "nats kv del sites-status")
+				b.sweeps()
+				must(t, b.sites.Delete(ctx, "ns2/home"))
+				b.sweeps()
+				entry, err := b.kv("sites-status").Get(ctx, "ns2.home")
+				must(t, err)
+				if n := b.seen.count("ns2/home"); n != before || string(entry.Value()) != other {
+					t.Errorf("reconciled %d times more, for %v; the record is %s",
+						n-before, b.seen.of("ns2/home"), entry.Value())
 				}
-				return false
+				b.hasPage("ns2/home")
+				eventually(t, "the source alone is degraded, for that record", func() bool {
+					degraded := b.c.Stats().Degraded
+					for _, err := range degraded {
+						return len(degraded) == 1 && strings.Contains(err.Error(), `record of Site "ns2/home"`)
+					}
+					return false
+				})
+				_, err = b.kv("sites-status").Put(ctx, "ns2.home", good.Value())
+				must(t, err)
+				b.pageGoes("ns2/home")
+				b.healthy()
 			})
-			_, err = b.kv("sites-status").Put(ctx, "ns2.home", good.Value())
-			must(t, err)
-			b.pageGoes("ns2/home")
-			b.healthy()
 		})
 	}
 }
 
 // TestARecordAheadOfItsBucketIsNotBelieved: it tells of a revision that the bucket has not come to.
 func TestARecordAheadOfItsBucketIsNotBelieved(t *testing.T) {
-	t.Parallel()
-	b := newBesieged(t)
-	ctx := t.Context()
-	stream, err := b.sites.StreamIdentity(ctx)
-	must(t, err)
-	forged := fmt.Sprintf(`{"schemaVersion":1,"controller":"sites","stream":%q,"observedRevision":90,`+
-		`"documentRevision":90,"lastDocument":{"spec":{"title":"forged"}}}`, stream)
-	b.put("sites-status", "ns2.never", forged)
-	b.degraded("ns2/never", "revision 90", "not believed")
-	b.sweeps()
-	b.neverDeleted("ns2/never")
-	if obj, err := b.c.LastKnown(ctx, "ns2/never"); err == nil {
-		t.Errorf("the last known document is %+v", obj)
-	}
-	if s := b.c.Stats(); s.Brake.Engaged || s.TornDown != 0 {
-		t.Errorf("brake: %+v, torn down: %d", s.Brake, s.TornDown)
-	}
-	must(t, b.kv("sites-status").Delete(ctx, "ns2.never"))
-	b.healthy()
-	b.make("ns2/other")
-	must(t, b.sites.Delete(ctx, "ns2/other"))
-	b.pageGoes("ns2/other")
+	natstest.Test(t, func(t *testing.T) {
+		b := newBesieged(t)
+		ctx := t.Context()
+		stream, err := b.sites.StreamIdentity(ctx)
+		must(t, err)
+		forged := fmt.Sprintf(`{"schemaVersion":1,"controller":"sites","stream":%q,"observedRevision":90,`+
+			`"documentRevision":90,"lastDocument":{"spec":{"title":"forged"}}}`, stream)
+		b.put("sites-status", "ns2.never", forged)
+		b.degraded("ns2/never", "revision 90", "not believed")
+		b.sweeps()
+		b.neverDeleted("ns2/never")
+		if obj, err := b.c.LastKnown(ctx, "ns2/never"); err == nil {
+			t.Errorf("the last known document is %+v", obj)
+		}
+		if s := b.c.Stats(); s.Brake.Engaged || s.TornDown != 0 {
+			t.Errorf("brake: %+v, torn down: %d", s.Brake, s.TornDown)
+		}
+		must(t, b.kv("sites-status").Delete(ctx, "ns2.never"))
+		b.healthy()
+		b.make("ns2/other")
+		must(t, b.sites.Delete(ctx, "ns2/other"))
+		b.pageGoes("ns2/other")
 
-	// After a restart the brake cannot tell it from a bucket that was restored, and holds.
-	b.r.halt()
-	b.put("sites-status", "ns2.never", forged)
-	b.begin()
-	eventually(t, "the brake holds", func() bool { return b.c.Stats().Brake.Engaged })
-	b.neverDeleted("ns2/never")
-	must(t, b.kv("sites-status").Delete(ctx, "ns2.never"))
-	eventually(t, "the brake is off", func() bool { return !b.c.Stats().Brake.Engaged })
-	b.healthy()
+		// After a restart the brake cannot tell it from a bucket that was restored, and holds.
+		b.r.halt()
+		b.put("sites-status", "ns2.never", forged)
+		b.begin()
+		eventually(t, "the brake holds", func() bool { return b.c.Stats().Brake.Engaged })
+		b.neverDeleted("ns2/never")
+		must(t, b.kv("sites-status").Delete(ctx, "ns2.never"))
+		eventually(t, "the brake is off", func() bool { return !b.c.Stats().Brake.Engaged })
+		b.healthy()
+	})
 }
 
 // TestAForgedRecordObservesNothing: a revision that is above the document's was never reconciled.
 func TestAForgedRecordObservesNothing(t *testing.T) {
-	t.Parallel()
-	b := newBesieged(t)
-	ctx := t.Context()
-	record, err := b.sites.Record(ctx, "ns2/home")
-	must(t, err)
-	record.ObservedRevision, record.DocumentRevision = 900, 900
-	data, err := json.Marshal(record)
-	must(t, err)
-	b.put("sites-status", "ns2.home", string(data))
-	eventually(t, "it is as it was", func() bool {
-		now, err := b.sites.Record(ctx, "ns2/home")
-		return err == nil && now.ObservedRevision < 900 && now.DocumentRevision < 900
+	natstest.Test(t, func(t *testing.T) {
+		b := newBesieged(t)
+		ctx := t.Context()
+		record, err := b.sites.Record(ctx, "ns2/home")
+		must(t, err)
+		record.ObservedRevision, record.DocumentRevision = 900, 900
+		data, err := json.Marshal(record)
+		must(t, err)
+		b.put("sites-status", "ns2.home", string(data))
+		eventually(t, "it is as it was", func() bool {
+			now, err := b.sites.Record(ctx, "ns2/home")
+			return err == nil && now.ObservedRevision < 900 && now.DocumentRevision < 900
+		})
 	})
 }
 
 // TestAnAnswerThatStandsForWhatWasLeftDeletesNothing: of what was left on purpose, and of what may be under way.
 func TestAnAnswerThatStandsForWhatWasLeftDeletesNothing(t *testing.T) {
-	t.Parallel()
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
 		t, ctx := b.t, b.t.Context()
 		b.r.halt()
@@ -528,7 +523,6 @@ func TestAnAnswerThatStandsForWhatWasLeftDeletesNothing(t *testing.T) {
 }
 
 func TestATeardownWaitsWhileIntentsAreAnAnswer(t *testing.T) {
-	t.Parallel()
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
 		t, ctx := b.t, b.t.Context()
 		attack("sites-status", "_nagi.intents.ns2.home")
@@ -545,7 +539,6 @@ func TestATeardownWaitsWhileIntentsAreAnAnswer(t *testing.T) {
 
 // TestAnAnswerInAStatusWakesNoOwner: nobody has changed the status.
 func TestAnAnswerInAStatusWakesNoOwner(t *testing.T) {
-	t.Parallel()
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
 		t, ctx := b.t, b.t.Context()
 		p, err := b.pages.Get(ctx, "ns2-home")
@@ -569,19 +562,20 @@ func TestAnAnswerInAStatusWakesNoOwner(t *testing.T) {
 // TestAnAnswerThatExpiresIsHeld: the guest's own document may have a time to live, and the server then drops the answer
 // that took the place of another's document. Nobody has deleted that.
 func TestAnAnswerThatExpiresIsHeld(t *testing.T) {
-	t.Parallel()
-	b := newBesieged(t)
-	must(t, b.guest.PublishMsg(&nats.Msg{
-		Subject: "$KV.sites.ns1.own", Data: []byte(`{"spec":{}}`), Header: nats.Header{"Nats-TTL": {"2s"}},
-	}))
-	eventually(t, "his document", func() bool { return b.seen.count("ns1/own") > 0 })
-	b.send("sites", "ns2.home", &nats.Msg{Subject: "$JS.API.DIRECT.GET.KV_sites.$KV.sites.ns1.own"})
-	eventually(t, "the brake holds", func() bool { return b.c.Stats().Brake.Engaged })
-	b.sweeps()
-	b.neverDeleted("ns2/home")
-	b.hasPage("ns2/home")
-	b.put("sites", "ns2.home", `{"spec":{"title":"again"}}`)
-	eventuallyReason(t, b.sites, "ns2/home", entity.ReasonSynced)
-	eventually(t, "the brake is off", func() bool { return !b.c.Stats().Brake.Engaged })
-	b.hasPage("ns2/home")
+	natstest.Test(t, func(t *testing.T) {
+		b := newBesieged(t)
+		must(t, b.guest.PublishMsg(&nats.Msg{
+			Subject: "$KV.sites.ns1.own", Data: []byte(`{"spec":{}}`), Header: nats.Header{"Nats-TTL": {"2s"}},
+		}))
+		eventually(t, "his document", func() bool { return b.seen.count("ns1/own") > 0 })
+		b.send("sites", "ns2.home", &nats.Msg{Subject: "$JS.API.DIRECT.GET.KV_sites.$KV.sites.ns1.own"})
+		eventually(t, "the brake holds", func() bool { return b.c.Stats().Brake.Engaged })
+		b.sweeps()
+		b.neverDeleted("ns2/home")
+		b.hasPage("ns2/home")
+		b.put("sites", "ns2.home", `{"spec":{"title":"again"}}`)
+		eventuallyReason(t, b.sites, "ns2/home", entity.ReasonSynced)
+		eventually(t, "the brake is off", func() bool { return !b.c.Stats().Brake.Engaged })
+		b.hasPage("ns2/home")
+	})
 }

@@ -18,76 +18,66 @@ func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
 		"without limit": WithGracePeriod(-1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			proxy := natstest.StartProxy(t, w.server.URL())
-			_, w.js = natstest.Connect(t, proxy.URL())
-			sites := w.sites()
-			w.make(sites, 300)
-			entered, leave := make(chan string, 300), make(chan struct{})
-			c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-				entered <- req.Key
-				<-leave
-				return Result{}, nil
-			}), WithResyncInterval(0), opt)
-			must(t, err)
-			r := w.run(c)
-			receive(t, "a reconcile", entered)
-			proxy.Refuse()
-			close(leave)
-			eventually(t, "many are under way", func() bool {
-				return c.engine.Inside().Queue.Counts().InProgress > 100
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				proxy := natstest.StartProxy(t, w.server.URL())
+				_, w.js = natstest.Connect(t, proxy.URL())
+				sites := w.sites()
+				w.make(sites, 300)
+				entered, leave := make(chan string, 300), make(chan struct{})
+				c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+					entered <- req.Key
+					<-leave
+					return Result{}, nil
+				}), WithResyncInterval(0), opt)
+				must(t, err)
+				r := w.run(c)
+				receive(t, "a reconcile", entered)
+				proxy.Refuse()
+				close(leave)
+				eventually(t, "many are under way", func() bool {
+					return c.engine.Inside().Queue.Counts().InProgress > 100
+				})
+				stopped := time.Now()
+				r.halt()
+				if took := time.Since(stopped); took > 10*time.Second { // each write is given up after five seconds
+					t.Errorf("Run has returned after %v", took)
+				}
 			})
-			r.stop()
-			select {
-			case <-r.done:
-			case <-time.After(25 * time.Second): // in series the writes would take five seconds each
-				t.Errorf("Run has not returned, %d keys are in progress", c.engine.Inside().Queue.Counts().InProgress)
-			}
-			proxy.Resume()
-			r.halt()
 		})
 	}
 }
 
-// TestKeysWhoseRecordsAreNotAcknowledgedHoldUpNoOthers, although each such write takes until it is given up. In series
-// one revision of another key would take over a minute, for which the test has no patience.
+// TestKeysWhoseRecordsAreNotAcknowledgedHoldUpNoOthers, although each such write takes until it is given up.
 func TestKeysWhoseRecordsAreNotAcknowledgedHoldUpNoOthers(t *testing.T) {
-	t.Parallel()
-	goesOnBesideUnacknowledged(t, 10*patience)
-}
-
-func TestSoakKeysWhoseRecordsAreNotAcknowledgedDelayNoOthers(t *testing.T) {
-	goesOnBesideUnacknowledged(t, 10*time.Second)
-}
-
-// goesOnBesideUnacknowledged reconciles five revisions of a key, which may take that long.
-func goesOnBesideUnacknowledged(t *testing.T, most time.Duration) {
-	t.Helper()
-	w := newWorld(t)
-	must(t, w.server.Server().GlobalAccount().AddMapping("$KV.sites-status.bad.>", "swallowed.>"))
-	_, err := w.js.Conn().SubscribeSync("swallowed.>") // else the server would say that nobody takes them
-	must(t, err)
-	sites := w.client("Site", "sites", func(c *entity.Config) { c.Namespaced = true })
-	for n := range 20 {
-		s := newSite(fmt.Sprintf("site-%d", n), "one")
-		s.Namespace = "bad"
-		must(t, sites.Create(t.Context(), s))
-	}
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(0), WithWorkers(2))
-	must(t, err)
-	w.run(c)
-	eventually(t, "all of them are under way", func() bool { return c.engine.Inside().Queue.Counts().InProgress == 20 })
-	good := newSite("home", "one")
-	good.Namespace = "good"
-	must(t, sites.Create(t.Context(), good))
-	began := time.Now()
-	for n := 1; n <= 5; n++ { // each revision waits for the outcome of the one before
-		eventually(t, "it is reconciled", func() bool { return seen.count("good/home") == n })
-		must(t, sites.Patch(t.Context(), "good/home", []byte(fmt.Sprintf(`{"spec":{"pages":%d}}`, n))))
-	}
-	if took := time.Since(began); took > most {
-		t.Errorf("five revisions of another key took %v", took)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		must(t, w.server.Server().GlobalAccount().AddMapping("$KV.sites-status.bad.>", "swallowed.>"))
+		_, err := w.js.Conn().SubscribeSync("swallowed.>") // else the server would say that nobody takes them
+		must(t, err)
+		sites := w.client("Site", "sites", func(c *entity.Config) { c.Namespaced = true })
+		for n := range 20 {
+			s := newSite(fmt.Sprintf("site-%d", n), "one")
+			s.Namespace = "bad"
+			must(t, sites.Create(t.Context(), s))
+		}
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(0), WithWorkers(2))
+		must(t, err)
+		w.run(c)
+		eventually(t, "all of them are under way", func() bool {
+			return c.engine.Inside().Queue.Counts().InProgress == 20
+		})
+		good := newSite("home", "one")
+		good.Namespace = "good"
+		must(t, sites.Create(t.Context(), good))
+		began := time.Now()
+		for n := 1; n <= 5; n++ { // each revision waits for the outcome of the one before
+			eventually(t, "it is reconciled", func() bool { return seen.count("good/home") == n })
+			must(t, sites.Patch(t.Context(), "good/home", []byte(fmt.Sprintf(`{"spec":{"pages":%d}}`, n))))
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("five revisions of another key took %v", took)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 )
 
@@ -31,12 +32,13 @@ func inEachBucket(t *testing.T, play func(t *testing.T, w *world)) {
 	t.Helper()
 	for name, rollup := range map[string]bool{"with markers": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it waits
-			w := newWorld(t)
-			if rollup {
-				w.client("Site", "sites", onDisk, withRollup)
-			}
-			play(t, w)
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				if rollup {
+					w.client("Site", "sites", onDisk, withRollup)
+				}
+				play(t, w)
+			})
 		})
 	}
 }
@@ -69,44 +71,45 @@ func anAgeLimitByMistake(t *testing.T, w *world) {
 // TestWhatExpiredWhileNobodyWatchedIsHeld: the leader still has the markers. A release is for good, also where a crash
 // comes between.
 func TestWhatExpiredWhileNobodyWatchedIsHeld(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	const few = 3
-	sites := w.client("Site", "sites", onDisk, withRollup)
-	var failing atomic.Bool
-	var attempts atomic.Int64
-	start := func() (*Controller[*site], *running) {
-		c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-			if req.Operations.Has(OperationDelete) && failing.Load() {
-				attempts.Add(1)
-				return Result{}, errors.New("not now")
-			}
-			return Result{}, nil
-		}), WithLeaseTiming(longLease))
-		must(t, err)
-		return c, w.run(c)
-	}
-	c, r := start()
-	w.make(sites, few)
-	w.settled(c, sites, few)
-	r.halt()
-	w.limitAge(time.Second)
-	eventually(t, "they expire", func() bool { return count(t, sites) == 0 })
-	failing.Store(true)
-	c, r = start()
-	eventually(t, "the brake holds all", func() bool { return c.Stats().Brake.Held == few })
-	if n := attempts.Load(); n != 0 {
-		t.Errorf("%d attempts to tear down", n)
-	}
-	must(t, c.ReleaseBrake(t.Context()))
-	eventually(t, "their teardowns fail", func() bool { return attempts.Load() >= few })
-	r.halt()
-	failing.Store(false)
-	c, _ = start()
-	eventually(t, "they are torn down", func() bool { return c.Stats().TornDown == few })
-	if n := c.Stats().BrakeEngaged; n != 0 {
-		t.Errorf("the brake engaged %d times after the release", n)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const few = 3
+		sites := w.client("Site", "sites", onDisk, withRollup)
+		var failing atomic.Bool
+		var attempts atomic.Int64
+		start := func() (*Controller[*site], *running) {
+			c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+				if req.Operations.Has(OperationDelete) && failing.Load() {
+					attempts.Add(1)
+					return Result{}, errors.New("not now")
+				}
+				return Result{}, nil
+			}), WithLeaseTiming(longLease))
+			must(t, err)
+			return c, w.run(c)
+		}
+		c, r := start()
+		w.make(sites, few)
+		w.settled(c, sites, few)
+		r.halt()
+		w.limitAge(time.Second)
+		eventually(t, "they expire", func() bool { return count(t, sites) == 0 })
+		failing.Store(true)
+		c, r = start()
+		eventually(t, "the brake holds all", func() bool { return c.Stats().Brake.Held == few })
+		if n := attempts.Load(); n != 0 {
+			t.Errorf("%d attempts to tear down", n)
+		}
+		must(t, c.ReleaseBrake(t.Context()))
+		eventually(t, "their teardowns fail", func() bool { return attempts.Load() >= few })
+		r.halt()
+		failing.Store(false)
+		c, _ = start()
+		eventually(t, "they are torn down", func() bool { return c.Stats().TornDown == few })
+		if n := c.Stats().BrakeEngaged; n != 0 {
+			t.Errorf("the brake engaged %d times after the release", n)
+		}
+	})
 }
 
 // TestADocumentMayExpireWhileNobodyWatches: in a bucket without an age limit only its writer can have wanted that.
@@ -125,7 +128,10 @@ func anExpiryWhileNobodyWatches(t *testing.T, w *world) {
 	w.putFor(6 * time.Second)
 	eventuallyReason(t, sites, "home", entity.ReasonSynced)
 	r.halt()
-	eventually(t, "it expires", func() bool { return count(t, sites) == 0 })
+	time.Sleep(7 * time.Second)
+	if n := count(t, sites); n != 0 {
+		t.Fatal("it has not expired")
+	}
 	c, _ = start()
 	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if n := c.Stats().BrakeEngaged; n != 0 {
@@ -183,20 +189,21 @@ func TestADocumentMayExpire(t *testing.T) {
 
 // TestManyDocumentsMayExpireAtOnce: each writer wanted that, so the brake lets all of them go.
 func TestManyDocumentsMayExpireAtOnce(t *testing.T) {
-	t.Parallel() // it waits
-	w := newWorld(t)
-	m := w.massed()
-	eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
-	for i := range many {
-		_, err := w.js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.sites." + siteName(i),
-			Header: nats.Header{"Nats-TTL": {"8s"}}, Data: []byte(`{"spec":{"title":"one"}}`)})
-		must(t, err)
-	}
-	w.settled(m.c, m.sites, many)
-	eventually(t, "all are torn down", func() bool { return m.c.Stats().TornDown == many })
-	if s := m.c.Stats(); s.BrakeEngaged != 0 || s.Cascaded != many {
-		t.Errorf("the brake engaged %d times, %d pages were deleted", s.BrakeEngaged, s.Cascaded)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.massed()
+		eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
+		for i := range many {
+			_, err := w.js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.sites." + siteName(i),
+				Header: nats.Header{"Nats-TTL": {"8s"}}, Data: []byte(`{"spec":{"title":"one"}}`)})
+			must(t, err)
+		}
+		w.settled(m.c, m.sites, many)
+		eventually(t, "all are torn down", func() bool { return m.c.Stats().TornDown == many })
+		if s := m.c.Stats(); s.BrakeEngaged != 0 || s.Cascaded != many {
+			t.Errorf("the brake engaged %d times, %d pages were deleted", s.BrakeEngaged, s.Cascaded)
+		}
+	})
 }
 
 // TestAnInvalidDocumentThatExpiresIsHeld: only its marker tells how it went, since this process has no object of it;

@@ -27,37 +27,30 @@ func (w *world) snapshotOf(bucket, format string) *natstest.Snapshot {
 }
 
 // TestTheBrakeHoldsWhenTheBucketWasRestoredThroughTheAPI: the stream is deleted and restored from a snapshot, in which
-// three of twenty documents are missing; few, and all the same nothing that they own goes before the release.
+// three of twenty documents are missing; few, and all the same nothing that they own goes before the release. So it is
+// where the bucket was written past what the controller had seen of it, before it looks.
 func TestTheBrakeHoldsWhenTheBucketWasRestoredThroughTheAPI(t *testing.T) {
-	t.Parallel()
-	for _, format := range []string{"today's", "old"} {
-		for _, when := range []string{"while it runs", "while it is down"} {
-			t.Run(format+" snapshot, "+when, func(t *testing.T) {
-				t.Parallel()
-				restoredUnderTheBrake(t, format, when, func(*world) {})
-			})
+	writePast := func(w *world) {
+		before := w.lastSequence("sites")
+		for i := range many - 3 {
+			w.put("sites", siteName(i), `{"spec":{"title":"later"}}`)
+		}
+		if before+3 >= w.lastSequence("sites") {
+			w.t.Fatal("this is not past where it was")
 		}
 	}
-}
-
-// TestTheBrakeHoldsWhenARestoredBucketWasWrittenPast what the controller had seen of it, before it looks.
-func TestTheBrakeHoldsWhenARestoredBucketWasWrittenPast(t *testing.T) {
-	t.Parallel()
-	for _, format := range []string{"today's", "old"} {
-		for _, when := range []string{"while it runs", "while it is down"} {
-			t.Run(format+" snapshot, "+when, func(t *testing.T) {
-				t.Parallel()
-				restoredUnderTheBrake(t, format, when, func(w *world) {
-					before := w.lastSequence("sites")
-					for i := range many - 3 {
-						w.put("sites", siteName(i), `{"spec":{"title":"later"}}`)
-					}
-					if before+3 >= w.lastSequence("sites") {
-						t.Fatal("this is not past where it was")
-					}
-				})
-			})
-		}
+	for _, test := range []struct {
+		format, when string
+		write        func(*world)
+	}{
+		{"today's", "while it runs", func(*world) {}},
+		{"today's", "while it is down", writePast},
+		{"old", "while it runs", writePast},
+		{"old", "while it is down", func(*world) {}},
+	} {
+		t.Run(test.format+" snapshot, "+test.when, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) { restoredUnderTheBrake(t, test.format, test.when, test.write) })
+		})
 	}
 }
 
@@ -107,40 +100,48 @@ func restoredUnderTheBrake(t *testing.T, format, when string, write func(*world)
 // With proofs the pages are evidence, and the brake holds. Without, who may write pages could have made them up: they
 // are reported.
 func TestNothingYoungerGoesWhenDocumentsAndRecordsWentBackTogether(t *testing.T) {
-	t.Parallel()
-	for _, format := range []string{"today's", "old"} {
-		for _, past := range []string{"where it was", "written past where it was"} {
-			for marks, opts := range map[string][]Option{
-				"plain": {WithResyncInterval(time.Minute)}, "proven": {WithOwnerProof(proofSecret('a'))},
-			} {
-				t.Run(format+" snapshot, "+past+", "+marks, func(t *testing.T) {
-					t.Parallel()
+	for format, past := range map[string]string{"today's": "where it was", "old": "written past where it was"} {
+		for marks, opts := range map[string][]Option{
+			"plain": {WithResyncInterval(time.Minute)}, "proven": {WithOwnerProof(proofSecret('a'))},
+		} {
+			t.Run(format+" snapshot, "+past+", "+marks, func(t *testing.T) {
+				natstest.Test(t, func(t *testing.T) {
 					m := newWorld(t).wentBackTogether(format, past == "where it was", opts...)
 					if marks == "proven" {
-						m.holds(younger)
-						must(t, m.c.ReleaseBrake(t.Context()))
-						eventually(t, "what the younger ones owned is swept", func() bool {
-							return count(t, m.pages) == many-younger && !m.c.Stats().Brake.Engaged
-						})
-						m.r.halt()
-						m = m.away().massed(opts...) // which finds the pages of the others as they were stamped before
-						m.settled(m.c, m.sites, many-younger)
-						if s := m.c.Stats(); s.Brake.Engaged || count(t, m.pages) != many-younger {
-							t.Errorf("after the release: %+v, %d pages", s.Brake, count(t, m.pages))
-						}
-						return
-					}
-					m.reportsAStreamThatMayHaveGoneBack()
-					for i := many - younger; i < many; i++ {
-						must(t, m.sites.Create(t.Context(), newSite(siteName(i), "is back")))
-					}
-					m.settled(m.c, m.sites, many)
-					if s := m.c.Stats(); s.BrakeEngaged > 0 || s.Cascaded > 0 || count(t, m.pages) != many {
-						t.Errorf("%d deleted, %d pages, %+v", s.Cascaded, count(t, m.pages), s.Brake)
+						m.sweepsTheYoungerAfterARelease(opts...)
+					} else {
+						m.reportsTheYoungerAndLeavesThem()
 					}
 				})
-			}
+			})
 		}
+	}
+}
+
+func (m *massed) sweepsTheYoungerAfterARelease(opts ...Option) {
+	t := m.t
+	m.holds(younger)
+	must(t, m.c.ReleaseBrake(t.Context()))
+	eventually(t, "what the younger ones owned is swept", func() bool {
+		return count(t, m.pages) == many-younger && !m.c.Stats().Brake.Engaged
+	})
+	m.r.halt()
+	m = m.away().massed(opts...) // which finds the pages of the others as they were stamped before
+	m.settled(m.c, m.sites, many-younger)
+	if s := m.c.Stats(); s.Brake.Engaged || count(t, m.pages) != many-younger {
+		t.Errorf("after the release: %+v, %d pages", s.Brake, count(t, m.pages))
+	}
+}
+
+func (m *massed) reportsTheYoungerAndLeavesThem() {
+	t := m.t
+	m.reportsAStreamThatMayHaveGoneBack()
+	for i := many - younger; i < many; i++ {
+		must(t, m.sites.Create(t.Context(), newSite(siteName(i), "is back")))
+	}
+	m.settled(m.c, m.sites, many)
+	if s := m.c.Stats(); s.BrakeEngaged > 0 || s.Cascaded > 0 || count(t, m.pages) != many {
+		t.Errorf("%d deleted, %d pages, %+v", s.Cascaded, count(t, m.pages), s.Brake)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -23,33 +24,34 @@ func (w *world) acknowledged(bucket, key string) {
 // TestAnAcknowledgementDoesNotReleaseTheBrake, put while the controller runs and while it does not. What does is
 // told with the refusal.
 func TestAnAcknowledgementDoesNotReleaseTheBrake(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	m.emptied("sites")
-	m.holds(many)
-	const degraded = "release (bucket sites-status)"
-	attack := func() { m.acknowledged("sites-status", "_nagi.release") }
-	refused := func() {
-		t.Helper()
-		eventually(t, "it is reported", func() bool {
-			err := m.c.Stats().Degraded[degraded]
-			return err != nil && strings.Contains(err.Error(), "an answer of the server")
-		})
-		eventually(t, "it is removed", func() bool {
-			_, err := m.kv("sites-status").Get(t.Context(), "_nagi.release")
-			return err != nil
-		})
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).filled()
+		m.emptied("sites")
 		m.holds(many)
-	}
-	attack()
-	refused()
-	m = m.restarted(attack)
-	refused()
-	_, command, ok := strings.Cut(m.c.Stats().Degraded[degraded].Error(), "nats kv put sites-status _nagi.release ")
-	if !ok {
-		t.Fatalf("%v", m.c.Stats().Degraded[degraded])
-	}
-	m.put("sites-status", "_nagi.release", strings.Trim(command, `"`))
-	m.tornDown()
-	eventually(t, "nothing is degraded", func() bool { return len(m.c.Stats().Degraded) == 0 })
+		const degraded = "release (bucket sites-status)"
+		attack := func() { m.acknowledged("sites-status", "_nagi.release") }
+		refused := func() {
+			t.Helper()
+			eventually(t, "it is reported", func() bool {
+				err := m.c.Stats().Degraded[degraded]
+				return err != nil && strings.Contains(err.Error(), "an answer of the server")
+			})
+			eventually(t, "it is removed", func() bool {
+				_, err := m.kv("sites-status").Get(t.Context(), "_nagi.release")
+				return err != nil
+			})
+			m.holds(many)
+		}
+		attack()
+		refused()
+		m = m.restarted(attack)
+		refused()
+		_, command, ok := strings.Cut(m.c.Stats().Degraded[degraded].Error(), "nats kv put sites-status _nagi.release ")
+		if !ok {
+			t.Fatalf("%v", m.c.Stats().Degraded[degraded])
+		}
+		m.put("sites-status", "_nagi.release", strings.Trim(command, `"`))
+		m.tornDown()
+		eventually(t, "nothing is degraded", func() bool { return len(m.c.Stats().Degraded) == 0 })
+	})
 }

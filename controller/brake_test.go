@@ -1,19 +1,14 @@
 package controller
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -129,18 +124,6 @@ func (m *massed) tornDown() {
 	eventually(m.t, "the brake is off", func() bool { return !m.c.Stats().Brake.Engaged })
 }
 
-func TestTheBrakeHoldsWhenTheBucketIsEmptied(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	m.emptied("sites")
-	m.holds(many)
-	must(t, m.c.ReleaseBrake(t.Context()))
-	m.tornDown()
-	if n := m.seen.with(siteName(3), OperationDelete); n == 0 {
-		t.Error("the reconciler was not told Delete after the release")
-	}
-}
-
 // recreate deletes the bucket and makes it anew with the first of the sites.
 func (m *massed) recreate(sites int) {
 	m.t.Helper()
@@ -155,94 +138,52 @@ func (m *massed) recreate(sites int) {
 
 // TestTheBrakeHoldsWhenTheBucketIsAnother even for few missing documents: three of twenty.
 func TestTheBrakeHoldsWhenTheBucketIsAnother(t *testing.T) {
-	t.Parallel()
 	t.Run("while it runs", func(t *testing.T) {
-		t.Parallel()
-		m := newWorld(t).filled()
-		m.recreate(many - 3)
-		m.holds(3)
-		must(t, m.c.ReleaseBrake(t.Context()))
-		eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
-	})
-	t.Run("while it is down", func(t *testing.T) {
-		t.Parallel()
-		m := newWorld(t).filled()
-		m = m.restarted(func() { m.recreate(many - 3) })
-		m.holds(3)
-		must(t, m.c.ReleaseBrake(t.Context()))
-		eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
-	})
-	t.Run("after a crash soon after the first start", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t)
-		dying := w.away()
-		m := dying.filled(WithGracePeriod(0))
-		dying.js.Conn().Close() // keeps nothing at its end
-		m.r.halt()
-		m = w.away().massed()
-		m.r.halt()
-		m.recreate(many - 3)
-		m = w.away().massed()
-		m.holds(3)
-	})
-}
-
-// TestTheBrakeHoldsWhenTheBucketWasRestored from a backup, which keeps the creation time: the stream goes back to an
-// earlier state, in which documents put since are missing.
-func TestTheBrakeHoldsWhenTheBucketWasRestored(t *testing.T) {
-	t.Parallel()
-	for _, when := range []string{"while it runs", "while it is down"} {
-		t.Run(when, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			server := natstest.Start(t, natstest.WithStoreDir(dir))
-			_, js := natstest.Connect(t, server.URL())
-			w := &world{t: t, server: server, js: js}
-			m := w.massed()
-			w.make(m.sites, many-3)
-			w.settled(m.c, m.sites, many-3)
-
-			var live string
-			must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-				if err == nil && d.IsDir() && d.Name() == "KV_sites" {
-					live = path
-				}
-				return err
-			}))
-			backup := filepath.Join(t.TempDir(), "backup")
-			server.Stop()
-			must(t, os.CopyFS(backup, os.DirFS(live)))
-			must(t, server.Start())
-			w.make(m.sites, many)
-			w.settled(m.c, m.sites, many)
-			if when == "while it is down" {
-				m.r.halt()
-			}
-			server.Stop()
-			must(t, os.RemoveAll(live))
-			must(t, os.CopyFS(live, os.DirFS(backup)))
-			must(t, server.Start())
-			if when == "while it is down" {
-				m = w.away().massed()
-			}
+		natstest.Test(t, func(t *testing.T) {
+			m := newWorld(t).filled()
+			m.recreate(many - 3)
 			m.holds(3)
 			must(t, m.c.ReleaseBrake(t.Context()))
 			eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
 		})
-	}
+	})
+	t.Run("while it is down", func(t *testing.T) {
+		natstest.Test(t, func(t *testing.T) {
+			m := newWorld(t).filled()
+			m = m.restarted(func() { m.recreate(many - 3) })
+			m.holds(3)
+			must(t, m.c.ReleaseBrake(t.Context()))
+			eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
+		})
+	})
+	t.Run("after a crash soon after the first start", func(t *testing.T) {
+		natstest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			dying := w.away()
+			m := dying.filled(WithGracePeriod(0))
+			dying.js.Conn().Close() // keeps nothing at its end
+			m.r.halt()
+			m = w.away().massed()
+			m.r.halt()
+			m.recreate(many - 3)
+			m = w.away().massed()
+			m.holds(3)
+		})
+	})
 }
 
 func TestTheBrakeHoldsDeletesOwedAtStart(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	m = m.restarted(func() {
-		for i := range many - 4 {
-			must(t, m.sites.Delete(t.Context(), siteName(i)))
-		}
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).filled()
+		m = m.restarted(func() {
+			for i := range many - 4 {
+				must(t, m.sites.Delete(t.Context(), siteName(i)))
+			}
+		})
+		m.holds(many - 4)
+		must(t, m.c.ReleaseBrake(t.Context()))
+		eventually(t, "they are torn down", func() bool { return count(t, m.pages) == 4 })
 	})
-	m.holds(many - 4)
-	must(t, m.c.ReleaseBrake(t.Context()))
-	eventually(t, "they are torn down", func() bool { return count(t, m.pages) == 4 })
 }
 
 // orphanedPages makes pages of sites that somebody deleted while no controller ran, and that have no record.
@@ -267,279 +208,100 @@ func (m *massed) operatorReleases() {
 }
 
 func TestTheBrakeHoldsTheSweep(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.installed()
-	w.orphanedPages(w.client("Page", "pages", onDisk), many)
-	m := w.massed(WithResyncInterval(30 * time.Millisecond))
-	m.holds(many)
-	m = m.restarted(func() {}, WithResyncInterval(30*time.Millisecond))
-	m.holds(many)
-	must(t, m.c.ReleaseBrake(t.Context()))
-	m.tornDown()
-}
-
-// TestAReleaseWhileItIsDownCoversTheSweep: what the sweep held is known again only after the first sweep.
-func TestAReleaseWhileItIsDownCoversTheSweep(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.installed()
-	w.orphanedPages(w.client("Page", "pages", onDisk), many)
-	m := w.massed(WithResyncInterval(30 * time.Millisecond))
-	m.holds(many)
-	m = m.restarted(func() { m.operatorReleases() }, WithResyncInterval(30*time.Millisecond))
-	m.tornDown()
-	if n := m.c.Stats().BrakeEngaged; n != 0 {
-		t.Errorf("the brake engaged %d times after the release", n)
-	}
-}
-
-// TestWhatTheSweepHoldsStaysHeldWhenItChanges: that orphans change does not bring their owners back.
-func TestWhatTheSweepHoldsStaysHeldWhenItChanges(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.installed()
-	pages := w.client("Page", "pages", onDisk)
-	w.orphanedPages(pages, many)
-	m := w.massed(WithResyncInterval(0)) // one sweep, at the start
-	eventually(t, "the brake holds", func() bool { return m.c.Stats().Brake.Swept == many })
-	for i := range many {
-		must(t, pages.Patch(t.Context(), siteName(i), []byte(`{"spec":{"title":"changed"}}`)))
-	}
-	eventually(t, "the controller saw the changes, and worked them off", func() bool {
-		for i := range many {
-			if p, err := m.pages.Lister().Get(siteName(i)); err != nil || p.Spec.Title != "changed" {
-				return false
-			}
-		}
-		s := m.c.Stats()
-		return s.Ready == [3]int{} && s.Running == 0
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.installed()
+		w.orphanedPages(w.client("Page", "pages", onDisk), many)
+		m := w.massed(WithResyncInterval(30 * time.Millisecond))
+		m.holds(many)
+		m = m.restarted(func() {}, WithResyncInterval(30*time.Millisecond))
+		m.holds(many)
+		must(t, m.c.ReleaseBrake(t.Context()))
+		m.tornDown()
 	})
-	m.holds(many)
+}
+
+// vanishing removes documents without a trace: their deletes are inferred.
+func (w *world) vanishing(from, to int) {
+	w.t.Helper()
+	stream, err := w.js.Stream(w.t.Context(), "KV_sites")
+	must(w.t, err)
+	for i := from; i < to; i++ {
+		must(w.t, stream.Purge(w.t.Context(), jetstream.WithPurgeSubject("$KV.sites."+siteName(i))))
+	}
 }
 
 // TestTheBrakeHoldsAcrossRestarts until an operator's put to the release key.
 func TestTheBrakeHoldsAcrossRestarts(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	m.emptied("sites")
-	m.holds(many)
-	for range 2 {
-		m = m.restarted(func() {})
-		m.holds(many)
-	}
-	m.operatorReleases()
-	m.tornDown()
-	eventually(t, "the release is used up", func() bool {
-		_, err := m.kv("sites-status").Get(t.Context(), "_nagi.release")
-		return err != nil
-	})
-}
-
-// TestAReleaseOutlivesARestart: what it let go goes, without another release.
-func TestAReleaseOutlivesARestart(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	m.r.halt()
-	sites := m.away().client("Site", "sites", quickCompare)
-	c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-		if req.Operations.Has(OperationDelete) {
-			return Result{RequeueAfter: 20 * time.Millisecond}, nil // never finished
-		}
-		return Result{}, nil
-	}))
-	must(t, err)
-	r := m.run(c)
-	eventually(t, "it works", func() bool { return c.Stats().Reconciles >= many })
-	m.emptied("sites")
-	eventually(t, "the brake holds", func() bool { return c.Stats().Brake.Held == many })
-	must(t, c.ReleaseBrake(t.Context()))
-	eventually(t, "teardowns are under way", func() bool {
-		return !c.Stats().Brake.Engaged && c.Stats().Reconciles > 2*many
-	})
-	r.halt()
-
-	m = m.away().massed()
-	m.tornDown()
-	if n := m.c.Stats().BrakeEngaged; n != 0 {
-		t.Errorf("the brake engaged %d times after the release", n)
-	}
-}
-
-// TestAReleaseWhileItIsDownCounts, because what it releases was held before.
-func TestAReleaseWhileItIsDownCounts(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	m.emptied("sites")
-	m.holds(many)
-	m = m.restarted(func() { m.operatorReleases() })
-	m.tornDown()
-}
-
-func TestAStaleReleaseDoesNotReleaseLater(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	must(t, m.c.ReleaseBrake(t.Context())) // nothing is held
-	released := func() bool {
-		_, err := m.kv("sites-status").Get(t.Context(), "_nagi.release")
-		return err != nil
-	}
-	eventually(t, "it is dismissed", released)
-	m.emptied("sites")
-	m.holds(many)
-
-	// Nor does one that was put while nobody ran, and nothing was held.
-	m = newWorld(t).filled()
-	m = m.restarted(func() {
-		_, err := m.kv("sites-status").Put(t.Context(), "_nagi.release", []byte("go"))
-		must(t, err)
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).filled()
 		m.emptied("sites")
+		m.holds(many)
+		for range 2 {
+			m = m.restarted(func() {})
+			m.holds(many)
+		}
+		m.operatorReleases()
+		m.tornDown()
+		if n := m.seen.with(siteName(3), OperationDelete); n == 0 {
+			t.Error("the reconciler was not told Delete after the release")
+		}
+		eventually(t, "the release is used up", func() bool {
+			_, err := m.kv("sites-status").Get(t.Context(), "_nagi.release")
+			return err != nil
+		})
 	})
-	m.holds(many)
-}
-
-// TestAReleaseCoversOnlyWhatWasHeld and nothing that vanishes later, although a teardown that it let go is still
-// under way when the controller is restarted.
-func TestAReleaseCoversOnlyWhatWasHeld(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	stuck := make(chan struct{})
-	defer close(stuck)
-	sites, pages := w.client("Site", "sites", quickCompare), w.client("Page", "pages")
-	work := onePage(sites, pages)
-	run := func(w *world) (*Controller[*site], *running) {
-		c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-			if req.Key == "old-00" && req.Operations.Has(OperationDelete) {
-				return Result{RequeueAfter: 20 * time.Millisecond}, nil // never finished
-			}
-			return work(ctx, req)
-		}), Owns(pages), WithWorkers(4))
-		must(t, err)
-		return c, w.run(c)
-	}
-	c, r := run(w)
-	ctx := t.Context()
-	old := func(i int) string { return strings.Replace(siteName(i), "site", "old", 1) }
-	for i := range many {
-		must(t, sites.Create(ctx, newSite(old(i), "")))
-	}
-	eventually(t, "all are reconciled", func() bool { return count(t, pages) == many })
-	w.emptied("sites")
-	eventually(t, "the brake holds", func() bool { return c.Stats().Brake.Held == many })
-	must(t, c.ReleaseBrake(ctx))
-	eventually(t, "all but one are torn down", func() bool { return count(t, pages) == 1 })
-
-	w.make(sites, many)
-	w.settled(c, sites, many)
-	r.halt()
-	w.emptied("sites")
-	c, _ = run(w)
-	eventually(t, "the brake holds again", func() bool { return c.Stats().Brake.Engaged })
-	if n := count(t, pages); n != many+1 {
-		t.Errorf("%d pages, want %d", n, many+1)
-	}
 }
 
 // TestEvidencedMassDeletesPass, as deletes and as purges, because somebody wrote each of them.
 func TestEvidencedMassDeletesPass(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	for i := range many {
-		var opts []entity.DeleteOption
-		if i%2 == 0 {
-			opts = append(opts, entity.Purge())
-		}
-		must(t, m.sites.Delete(t.Context(), siteName(i), opts...))
-	}
-	m.tornDown()
-	if n := m.c.Stats().BrakeEngaged; n != 0 {
-		t.Errorf("the brake engaged %d times", n)
-	}
-}
-
-// TestBelowTheThresholdInferredDeletesPass: nine of twenty, though all at once.
-func TestBelowTheThresholdInferredDeletesPass(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	stream, err := m.js.Stream(t.Context(), "KV_sites")
-	must(t, err)
-	for i := range brake.Least - 1 {
-		must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.sites."+siteName(i))))
-	}
-	eventually(t, "nine are torn down", func() bool { return count(t, m.pages) == many-brake.Least+1 })
-	if n := m.c.Stats().BrakeEngaged; n != 0 {
-		t.Errorf("the brake engaged %d times", n)
-	}
-	// Within the window they count: one more of the nineteen that somebody did not delete, and it is more than half.
-	must(t, m.sites.Delete(t.Context(), siteName(many-1)))
-	eventually(t, "only ten are known", func() bool {
-		anchors := 0
-		for _, held := range m.c.engine.Inside().Records.All() {
-			if held.Anchor() {
-				anchors++
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).filled()
+		for i := range many {
+			var opts []entity.DeleteOption
+			if i%2 == 0 {
+				opts = append(opts, entity.Purge())
 			}
+			must(t, m.sites.Delete(t.Context(), siteName(i), opts...))
 		}
-		return anchors == many-brake.Least && count(t, m.pages) == anchors
+		m.tornDown()
+		if n := m.c.Stats().BrakeEngaged; n != 0 {
+			t.Errorf("the brake engaged %d times", n)
+		}
 	})
-	must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.sites."+siteName(brake.Least))))
-	eventually(t, "the brake holds", func() bool { return m.c.Stats().Brake.Engaged })
-	if n := count(t, m.pages); n != many-brake.Least {
-		t.Errorf("%d pages, want %d", n, many-brake.Least)
-	}
-}
-
-// TestDocumentsThatComeBackDisengageTheBrake, and nothing was torn down.
-func TestDocumentsThatComeBackDisengageTheBrake(t *testing.T) {
-	t.Parallel()
-	m := newWorld(t).filled()
-	m.emptied("sites")
-	m.holds(many)
-	m.make(m.sites, many)
-	eventually(t, "the brake is off", func() bool { return !m.c.Stats().Brake.Engaged })
-	if n := count(t, m.pages); n != many || m.c.Stats().TornDown != 0 {
-		t.Errorf("%d pages, %d torn down", n, m.c.Stats().TornDown)
-	}
-	eventually(t, "no state is kept", func() bool {
-		_, err := m.kv("sites-status").Get(t.Context(), "_nagi.brake")
-		return errors.Is(err, jetstream.ErrKeyNotFound)
-	})
-	m = m.restarted(func() {})
-	eventually(t, "it works", func() bool { return m.c.Stats().Sweeps > 0 && m.seen.count(siteName(0)) > 0 })
-	if m.c.Stats().Brake.Engaged {
-		t.Error("the brake is engaged again after a restart")
-	}
 }
 
 // TestTheBrakeIsLoud: the callback, Stats, an event and the status bucket tell that it engaged, why, and that it was
 // released.
 func TestTheBrakeIsLoud(t *testing.T) {
-	t.Parallel()
-	events := record.NewFakeRecorder(100)
-	m := newWorld(t).filled(WithEventRecorder(butLease{events}), WithBrakeWindow(time.Minute))
-	m.emptied("sites")
-	m.holds(many)
-	state := m.c.Stats().Brake
-	if !strings.HasSuffix(state.Reason, " within 1m0s") || state.Since.IsZero() || m.c.Stats().BrakeEngaged != 1 {
-		t.Errorf("Stats: %+v", m.c.Stats())
-	}
-	if event := <-events.Events; !strings.Contains(event, "BrakeEngaged") || !strings.Contains(event, "Warning") {
-		t.Errorf("event %q", event)
-	}
-	eventually(t, "the status bucket tells", func() bool {
-		entry, err := m.kv("sites-status").Get(t.Context(), "_nagi.brake")
-		if err != nil {
-			return false
+	natstest.Test(t, func(t *testing.T) {
+		events := record.NewFakeRecorder(100)
+		m := newWorld(t).filled(WithEventRecorder(butLease{events}), WithBrakeWindow(time.Minute))
+		m.emptied("sites")
+		m.holds(many)
+		state := m.c.Stats().Brake
+		if !strings.HasSuffix(state.Reason, " within 1m0s") || state.Since.IsZero() || m.c.Stats().BrakeEngaged != 1 {
+			t.Errorf("Stats: %+v", m.c.Stats())
 		}
-		var kept BrakeState
-		return json.Unmarshal(entry.Value(), &kept) == nil && kept.Engaged && kept.Reason == state.Reason
+		if event := <-events.Events; !strings.Contains(event, "BrakeEngaged") || !strings.Contains(event, "Warning") {
+			t.Errorf("event %q", event)
+		}
+		eventually(t, "the status bucket tells", func() bool {
+			entry, err := m.kv("sites-status").Get(t.Context(), "_nagi.brake")
+			if err != nil {
+				return false
+			}
+			var kept BrakeState
+			return json.Unmarshal(entry.Value(), &kept) == nil && kept.Engaged && kept.Reason == state.Reason
+		})
+		must(t, m.c.ReleaseBrake(t.Context()))
+		if event := <-events.Events; !strings.Contains(event, "BrakeReleased") {
+			t.Errorf("event %q", event)
+		}
+		m.tornDown()
+		told := m.told.all()
+		if len(told) != 2 || !told[0].Engaged || told[0].Reason == "" || told[1].Engaged {
+			t.Errorf("told %+v, want engaged and released", told)
+		}
 	})
-	must(t, m.c.ReleaseBrake(t.Context()))
-	if event := <-events.Events; !strings.Contains(event, "BrakeReleased") {
-		t.Errorf("event %q", event)
-	}
-	m.tornDown()
-	told := m.told.all()
-	if len(told) != 2 || !told[0].Engaged || told[0].Reason == "" || told[1].Engaged {
-		t.Errorf("told %+v, want engaged and released", told)
-	}
 }

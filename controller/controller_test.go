@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -29,37 +30,39 @@ func onePage(sites *entity.Client[*site], pages *entity.Client[*page]) Reconcile
 }
 
 func TestSecondariesFollowTheirPrimary(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(onePage(sites, pages)), Owns(pages))
-	must(t, err)
-	w.run(c)
-	ctx := t.Context()
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(onePage(sites, pages)), Owns(pages))
+		must(t, err)
+		w.run(c)
+		ctx := t.Context()
 
-	s := newSite("home", "one")
-	must(t, sites.Create(ctx, s))
-	titled := func(title string) func() bool {
-		return func() bool {
-			p, err := pages.Get(ctx, "home")
-			return err == nil && p.Spec.Title == title
+		s := newSite("home", "one")
+		must(t, sites.Create(ctx, s))
+		titled := func(title string) func() bool {
+			return func() bool {
+				p, err := pages.Get(ctx, "home")
+				return err == nil && p.Spec.Title == title
+			}
 		}
-	}
-	eventually(t, "a page for the new site", titled("one"))
-	must(t, sites.Patch(ctx, "home", []byte(`{"spec":{"title":"two"}}`)))
-	eventually(t, "the page follows the update", titled("two"))
-	must(t, pages.Delete(ctx, "home"))
-	eventually(t, "the deleted page is made again", titled("two"))
-	must(t, sites.Delete(ctx, "home"))
-	eventually(t, "the page goes with its site", func() bool {
-		_, err := pages.Get(ctx, "home")
-		return apierrors.IsNotFound(err)
+		eventually(t, "a page for the new site", titled("one"))
+		must(t, sites.Patch(ctx, "home", []byte(`{"spec":{"title":"two"}}`)))
+		eventually(t, "the page follows the update", titled("two"))
+		must(t, pages.Delete(ctx, "home"))
+		eventually(t, "the deleted page is made again", titled("two"))
+		must(t, sites.Delete(ctx, "home"))
+		eventually(t, "the page goes with its site", func() bool {
+			_, err := pages.Get(ctx, "home")
+			return apierrors.IsNotFound(err)
+		})
+		eventually(t, "no record is left", func() bool {
+			_, err := sites.Record(ctx, "home")
+			return apierrors.IsNotFound(err)
+		})
+		if n := seen.with("home", OperationDelete); n != 1 {
+			t.Errorf("the teardown reconciled %d times with Delete, want once: %v", n, seen.of("home"))
+		}
 	})
-	eventually(t, "no record is left", func() bool {
-		_, err := sites.Record(ctx, "home")
-		return apierrors.IsNotFound(err)
-	})
-	if n := seen.with("home", OperationDelete); n != 1 {
-		t.Errorf("the teardown reconciled %d times with Delete, want once: %v", n, seen.of("home"))
-	}
 }

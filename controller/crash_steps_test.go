@@ -1,25 +1,17 @@
 package controller
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"slices"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// crashStep is a moment between two steps of a teardown, at which a process kills itself, and what it leaves.
+// crashStep is a moment between two steps of a teardown, at which a process dies, and what it leaves.
 type crashStep struct {
 	name   string
 	pages  int  // of three
@@ -43,177 +35,115 @@ var crashSteps = []crashStep{
 	{"after the anchor was removed", 0, false},
 }
 
-// suicide kills the process when the teardown of a site comes to a moment.
-type suicide struct {
+// doomed is a controller that dies when the teardown of a site comes to a moment.
+type doomed struct {
+	*mortal
 	moment    string
 	tearsDown atomic.Bool
 	deletes   atomic.Int64
 }
 
-func (s *suicide) at(moment string) {
-	if moment == s.moment && s.tearsDown.Load() {
-		_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
-		select {}
+func (d *doomed) at(moment string) {
+	if moment == d.moment && d.tearsDown.Load() {
+		d.dies()
 	}
 }
 
-// Dial watches what the process sends: the engine has no place of its own where the removal of an anchor could be
+// removal watches what the process sends: the engine has no place of its own where the removal of an anchor could be
 // caught.
-func (s *suicide) Dial(network, address string) (net.Conn, error) {
-	conn, err := net.DialTimeout(network, address, patience)
-	return &watchedConn{Conn: conn, suicide: s}, err
-}
-
-type watchedConn struct {
-	net.Conn
-	suicide *suicide
-}
-
-func (c *watchedConn) Write(p []byte) (int, error) {
-	removal := bytes.Contains(p, []byte("$KV.sites-status.home ")) && bytes.Contains(p, []byte("PURGE"))
-	if removal {
-		c.suicide.at("before the anchor's removal is sent")
+func (d *doomed) removal(m *natstest.Message) natstest.Fate {
+	const before, after = "before the anchor's removal is sent", "after the anchor's removal was sent"
+	removes := natstest.To("$KV.sites-status.home")(m) && m.Header.Get("KV-Operation") == "PURGE"
+	if !removes || d.moment != before && d.moment != after {
+		return natstest.Fate{}
 	}
-	n, err := c.Conn.Write(p)
-	if removal {
-		c.suicide.at("after the anchor's removal was sent")
-	}
-	return n, err
+	time.AfterFunc(time.Nanosecond, d.dies)
+	return natstest.Fate{Lost: d.moment == before, Cut: true}
 }
 
 // askedBefore is a client that also tells when the leader is about to be asked.
 type askedBefore struct {
 	*hooked
-	suicide *suicide
+	doomed *doomed
 }
 
 func (a *askedBefore) Confirm(ctx context.Context, key string) (entity.Presence, error) {
-	a.suicide.at("before the leader is asked")
+	a.doomed.at("before the leader is asked")
 	return a.hooked.Confirm(ctx, key)
 }
 
-// teardownChild is the process that kills itself: a controller whose sites own as many pages as their spec says.
-func teardownChild(url, moment string) error {
-	s := &suicide{moment: moment}
-	nc, err := nats.Connect(url, nats.SetCustomDialer(s))
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	ctx := context.Background()
-	siteClient, err := entity.NewClient[*site](ctx, js, crashConfig("Site", "sites"))
-	if err != nil {
-		return err
-	}
-	pageClient, err := entity.NewClient[*page](ctx, js, crashConfig("Page", "pages"))
-	if err != nil {
-		return err
-	}
-	sites, pages := &askedBefore{&hooked{Client: siteClient}, s}, &hooked{Client: pageClient}
-	sites.afterConfirm = func(string, entity.Presence) { s.at("after the leader was asked") }
+// startDoomed runs a controller whose sites own as many pages as their spec says.
+func (w *world) startDoomed(moment string) *doomed {
+	w.t.Helper()
+	d := &doomed{mortal: w.mortal(), moment: moment}
+	d.proxy.Tamper(d.removal)
+	sites, pages := &askedBefore{&hooked{Client: d.sites()}, d}, &hooked{Client: d.pages()}
+	sites.afterConfirm = func(string, entity.Presence) { d.at("after the leader was asked") }
 	pages.onDelete = func(_ string, remove func() error) error {
-		n := s.deletes.Add(1)
-		s.at(fmt.Sprint("before delete ", n))
+		n := d.deletes.Add(1)
+		d.at(fmt.Sprint("before delete ", n))
 		err := remove()
-		s.at(fmt.Sprint("after delete ", n))
+		d.at(fmt.Sprint("after delete ", n))
 		return err
 	}
 	work := pagesOf(sites, pages)
 	c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-		gone := req.Operations.Has(OperationDelete)
-		s.tearsDown.Store(gone)
-		s.at("before the reconciler")
+		d.tearsDown.Store(req.Operations.Has(OperationDelete))
+		d.at("before the reconciler")
 		result, err := work(ctx, req)
-		s.at("at the reconciler's end")
+		d.at("at the reconciler's end")
 		return result, err
-	}), Owns(pages), WithOnResult(func(r ReconcileResult) {
-		s.at("after the anchor was removed")
+	}), Owns(pages), WithGracePeriod(0), WithOnResult(func(r ReconcileResult) {
+		d.at("after the anchor was removed")
 	}))
-	if err != nil {
-		return err
-	}
-	return c.Run(ctx)
+	must(w.t, err)
+	d.live(c)
+	return d
 }
 
-// killsItself runs a teardownChild that is to die at a moment of the teardown of a site, and returns when it is dead.
-func killsItself(t *testing.T, w *world, moment string) {
-	t.Helper()
-	child := exec.Command(os.Args[0])
-	child.Env = append(slices.Clone(os.Environ()), childEnv+"=teardown", "NAGI_TEST_URL="+w.server.URL(),
-		"NAGI_TEST_MOMENT="+moment)
-	child.Stderr = os.Stderr
-	must(t, child.Start())
-	died := make(chan error, 1)
-	go func() { died <- child.Wait() }()
-	done := false
-	defer func() {
-		if !done {
-			_ = child.Process.Kill()
-			<-died
-		}
-	}()
-	sites := w.sites()
-	must(t, sites.Create(t.Context(), siteWithPages("home", 3)))
-	eventuallyReason(t, sites, "home", entity.ReasonSynced)
-	must(t, sites.Delete(t.Context(), "home"))
-	select {
-	case err := <-died:
-		done = true
-		exit, is := errors.AsType[*exec.ExitError](err)
-		if !is || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Fatalf("the child ended with %v, not by its SIGKILL", err)
-		}
-	case <-time.After(patience):
-		t.Fatal("the teardown never came there")
-	}
-}
-
-// TestATeardownSurvivesACrashAtEachStep lets a process kill itself between each two steps of a teardown, and another
-// one finish: nothing that the site owned is left, nor a record, and the reconciler is told Delete once more where
-// the anchor stood, and nothing where it did not.
+// TestATeardownSurvivesACrashAtEachStep has a process die between each two steps of a teardown, and another one finish,
+// as soon as the lease of the dead one is over: nothing that the site owned is left, nor a record, and the reconciler
+// is told Delete once more where the anchor stood, and nothing where it did not.
 func TestATeardownSurvivesACrashAtEachStep(t *testing.T) {
-	t.Parallel()
 	for _, step := range crashSteps {
 		t.Run(step.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			killsItself(t, w, step.name)
-			sites, pages := w.sites(), w.pages()
-			eventually(t, fmt.Sprintf("it left an anchor: %v", step.anchor), func() bool {
-				return noRecord(t, sites, "home")() != step.anchor
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				first := w.startDoomed(step.name)
+				sites, pages := w.sites(), w.pages()
+				must(t, sites.Create(t.Context(), siteWithPages("home", 3)))
+				eventuallyReason(t, sites, "home", entity.ReasonSynced)
+				must(t, sites.Delete(t.Context(), "home"))
+				first.bury()
+				if n, gone := count(t, pages), noRecord(t, sites, "home")(); n != step.pages || gone == step.anchor {
+					t.Fatalf("it left %d pages, want %d, and no anchor: %v", n, step.pages, gone)
+				}
+				var seen calls
+				c, err := New("sites", sites, seen.reconciler(pagesOf(sites, pages)), Owns(pages))
+				must(t, err)
+				w.run(c)
+				eventually(t, "it leads", func() bool { return c.Stats().Leading })
+				eventually(t, "the teardown is finished", func() bool {
+					return noRecord(t, sites, "home")() && count(t, pages) == 0
+				})
+				must(t, sites.Create(t.Context(), siteWithPages("other", 1)))
+				eventuallyReason(t, sites, "other", entity.ReasonSynced)
+				idle(t, c)
+				told, want := seen.of("home"), 0
+				if step.anchor {
+					want = 1
+				}
+				// The delete may come together with an event of a page.
+				if len(told) != want || seen.with("home", OperationDelete) != want {
+					t.Errorf("the second process was told %v, want %d deletes", told, want)
+				}
+				if n := count(t, pages); n != 1 {
+					t.Errorf("%d pages are there, want the one of the other site", n)
+				}
+				if held := c.Stats().Brake; held.Engaged {
+					t.Errorf("the brake is engaged: %+v", held)
+				}
 			})
-			takeLeaseAway(t, sites)
-			if n := count(t, pages); n != step.pages {
-				t.Fatalf("it left %d pages, want %d", n, step.pages)
-			}
-			var seen calls
-			c, err := New("sites", sites, seen.reconciler(pagesOf(sites, pages)), Owns(pages))
-			must(t, err)
-			w.run(c)
-			eventually(t, "the teardown is finished", func() bool {
-				return noRecord(t, sites, "home")() && count(t, pages) == 0
-			})
-			must(t, sites.Create(t.Context(), siteWithPages("other", 1)))
-			eventuallyReason(t, sites, "other", entity.ReasonSynced)
-			idle(t, c)
-			told, want := seen.of("home"), 0
-			if step.anchor {
-				want = 1
-			}
-			// The delete may come together with an event of a page.
-			if len(told) != want || seen.with("home", OperationDelete) != want {
-				t.Errorf("the second process was told %v, want %d deletes", told, want)
-			}
-			if n := count(t, pages); n != 1 {
-				t.Errorf("%d pages are there, want the one of the other site", n)
-			}
-			if held := c.Stats().Brake; held.Engaged {
-				t.Errorf("the brake is engaged: %+v", held)
-			}
 		})
 	}
 }

@@ -1,70 +1,68 @@
 package controller
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/record"
-	"github.com/nats-io/nats.go"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// crashChild is the process that is killed: a controller whose sites own as many pages as their spec says.
-func crashChild(url string) error {
-	js, disconnect, err := childConnection(url)
-	if err != nil {
-		return err
-	}
-	defer disconnect()
-	ctx := context.Background()
-	sites, err := entity.NewClient[*site](ctx, js, crashConfig("Site", "sites"))
-	if err != nil {
-		return err
-	}
-	pages, err := entity.NewClient[*page](ctx, js, crashConfig("Page", "pages"))
-	if err != nil {
-		return err
-	}
-	var once sync.Once
-	reconcile := manyPages(sites, pages)
-	c, err := New("crash", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-		once.Do(func() { fmt.Println(crashChildLeads) })
-		return reconcile(ctx, req)
-	}), Owns(pages), WithWorkers(4))
-	if err != nil {
-		return err
-	}
-	return c.Run(ctx)
+// mortal is a process that dies: its wire to the server is cut for good at a moment that the test chooses, and what it
+// does afterwards reaches nobody.
+type mortal struct {
+	*world
+	proxy *natstest.Proxy
+	dead  atomic.Bool
+	r     *running
 }
 
-// childConnection is how a child process speaks to the server of its test.
-func childConnection(url string) (js jetstream.JetStream, disconnect func(), err error) {
-	nc, err := nats.Connect(url)
-	if err != nil {
-		return nil, nil, err
-	}
-	js, err = jetstream.New(nc)
-	return js, nc.Close, err
+func (w *world) mortal() *mortal {
+	w.t.Helper()
+	m := &mortal{proxy: natstest.StartProxy(w.t, w.server.URL())}
+	_, js := natstest.Connect(w.t, m.proxy.URL())
+	m.world = &world{t: w.t, server: w.server, js: js}
+	return m
 }
 
-// crashChildLeads is what the child says when it begins to reconcile.
-const crashChildLeads = "leading"
+func (m *mortal) dies() {
+	m.proxy.Refuse()
+	m.dead.Store(true)
+}
 
-func crashConfig(kind, bucket string) entity.Config {
-	return entity.Config{Kind: kind, Bucket: bucket, Storage: jetstream.MemoryStorage}
+// diesAtMessage makes it die at the nth message that it sends or is sent from now on: as the message would arrive, or
+// just after it has.
+func (m *mortal) diesAtMessage(n int, arrives bool) {
+	m.proxy.Tamper(func(*natstest.Message) natstest.Fate {
+		if n--; n > 0 {
+			return natstest.Fate{}
+		}
+		if n == 0 {
+			time.AfterFunc(time.Nanosecond, m.dies)
+		}
+		return natstest.Fate{Lost: n < 0 || !arrives, Cut: true}
+	})
+}
+
+// live runs a controller until it dies or the test ends.
+func (m *mortal) live(c interface{ Run(context.Context) error }) { m.r = m.run(c) }
+
+// bury waits until it is dead, and ends what is left of it. Its controller has to be one WithGracePeriod(0).
+func (m *mortal) bury() {
+	m.t.Helper()
+	eventually(m.t, "it is dead", m.dead.Load)
+	m.js.Conn().Close()
+	m.r.halt()
 }
 
 // manyPages gives each site spec.pages pages with its title.
@@ -105,38 +103,36 @@ func manyPages(sites *entity.Client[*site], pages *entity.Client[*page]) Reconci
 
 func pageName(site string, i int) string { return fmt.Sprintf("%s.%d", site, i) }
 
-// TestSoakSIGKILLAtRandomPointsLosesNothing runs the controller as a child process and kills it, in 30 rounds or
-// more, while sites are created, updated and deleted, by markers and without a trace. In the end the pages are
-// exactly as the sites say, and there is no record of a site that is gone.
-func TestSoakSIGKILLAtRandomPointsLosesNothing(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	seed := uint64(time.Now().UnixNano())
+// seeded is the random source of a test, and says how to repeat it.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
 	if s := os.Getenv("NAGI_SEED"); s != "" {
 		var err error
 		seed, err = strconv.ParseUint(s, 10, 64)
 		must(t, err)
 	}
 	t.Logf("NAGI_SEED=%d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
-	rounds := 30
-	if s := os.Getenv("NAGI_SOAK"); s != "" {
-		n, err := strconv.Atoi(s)
-		must(t, err)
-		rounds *= n
-	}
-	want := map[string]siteSpec{}
-	for i := range 40 {
-		change(t, w, rng, sites, want, i)
-	}
-	for range rounds {
-		child := startCrashChild(t, w, sites)
-		life := time.After(time.Duration(rng.IntN(400)) * time.Millisecond)
-		for deleted, alive := 0, true; alive; {
-			select {
-			case <-life:
-				alive = false
-			case <-time.After(time.Duration(rng.IntN(20)) * time.Millisecond):
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+// TestCrashesAtRandomPointsLoseNothing: controllers die one after the other, each at some message between it and the
+// server, while sites are created, updated and deleted, by markers and without a trace. In the end the pages are
+// exactly as the sites say, and there is no record of a site that is gone.
+func TestCrashesAtRandomPointsLoseNothing(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		rng := seeded(t)
+		want := map[string]siteSpec{}
+		for i := range 40 {
+			change(t, w, rng, sites, want, i)
+		}
+		for range 10 * soak() {
+			m := w.mortal()
+			m.managesPages()
+			m.diesAtMessage(1+rng.IntN(300), rng.IntN(2) == 0)
+			for deleted := 0; !m.dead.Load(); time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond) {
 				before := len(want)
 				if deleted < 8 { // more than that owed at once would be the brake's business
 					change(t, w, rng, sites, want, rng.IntN(60))
@@ -145,25 +141,31 @@ func TestSoakSIGKILLAtRandomPointsLosesNothing(t *testing.T) {
 					deleted++
 				}
 			}
+			m.bury()
 		}
-		must(t, child.Process.Kill())
-		_ = child.Wait() // killed, that is the point
-	}
-	child := startCrashChild(t, w, sites)
-	defer func() {
-		must(t, child.Process.Kill())
-		_ = child.Wait()
-	}()
-	diff := "not looked yet"
-	defer func() {
-		if t.Failed() {
-			t.Logf("last difference: %s", diff)
-		}
-	}()
-	eventually(t, "pages and records are exactly as the sites say", func() bool {
-		diff = worldDiff(t, sites, pages, want)
-		return diff == ""
+		w.mortal().managesPages()
+		diff := "not looked yet"
+		defer func() {
+			if t.Failed() {
+				t.Logf("last difference: %s", diff)
+			}
+		}()
+		eventually(t, "pages and records are exactly as the sites say", func() bool {
+			diff = worldDiff(t, sites, pages, want)
+			return diff == ""
+		})
 	})
+}
+
+// managesPages runs a controller whose sites own as many pages as their spec says, once the lease of the one before is
+// over.
+func (m *mortal) managesPages() {
+	m.t.Helper()
+	sites, pages := m.sites(), m.pages()
+	c, err := New("crash", sites, manyPages(sites, pages), Owns(pages), WithWorkers(4), WithGracePeriod(0))
+	must(m.t, err)
+	m.live(c)
+	eventually(m.t, "it leads", func() bool { return c.Stats().Leading })
 }
 
 // change creates, updates or deletes a site, sometimes so that nothing of it is left in the stream.
@@ -235,35 +237,4 @@ func worldDiff(
 		}
 	}
 	return ""
-}
-
-// startCrashChild runs this test binary again, as a controller (see TestMain), and returns when it works. The lease of
-// the one that was killed is taken away, or each round would wait until it runs out.
-func startCrashChild(t *testing.T, w *world, sites *entity.Client[*site]) *exec.Cmd {
-	t.Helper()
-	takeLeaseAway(t, sites)
-	child := exec.Command(os.Args[0])
-	child.Env = append(slices.Clone(os.Environ()), childEnv+"=crash", "NAGI_TEST_URL="+w.server.URL())
-	child.Stderr = os.Stderr
-	says, err := child.StdoutPipe()
-	must(t, err)
-	must(t, child.Start())
-	line, err := bufio.NewReader(says).ReadString('\n')
-	if err != nil || line != crashChildLeads+"\n" {
-		t.Fatalf("the child said %q: %v", line, err)
-	}
-	return child
-}
-
-// takeLeaseAway frees the lease of a process that is gone. If it were deleted, others would leave it to its holder.
-func takeLeaseAway(t *testing.T, sites *entity.Client[*site]) {
-	t.Helper()
-	_, revision, err := sites.Records().GetReserved(t.Context(), record.KeyLease)
-	if err == nil {
-		_, err = sites.Records().PutReserved(t.Context(), record.KeyLease,
-			[]byte(`{"holderIdentity":"","leaseDurationSeconds":1}`), revision)
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
 }

@@ -43,8 +43,8 @@ const (
 // Owns without WithOwnersInOtherNamespaces.
 //
 // It reads from the cache, which shows this process's own writes. If another writer was faster, it reads live and tries
-// again, with pauses that grow, for ten seconds and no longer than ctx; so mutate may be called more than once. After
-// an error obj is undefined.
+// again, with pauses that grow, for ten seconds and no longer than ctx; so mutate may be called more than once. Where
+// the cache has a transform (SetTransform), it reads live before it writes, too. After an error obj is undefined.
 func CreateOrUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error,
 ) (OperationResult, error) {

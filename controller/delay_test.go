@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // delayed waits until the queue holds that many delays.
@@ -45,296 +45,224 @@ func (r *results) attempts() []int {
 	return numbers
 }
 
-func TestDelayedKeysAreNeverEarly(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	const delay = 50 * time.Millisecond
-	type call struct {
-		ops Operations
-		at  time.Time
-	}
-	ran := make(chan call, 10)
-	c, err := New("sites", w.sites(), ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-		ran <- call{req.Operations, time.Now()}
-		if req.Operations.Has(OperationManual) {
-			return Result{RequeueAfter: delay}, nil
+func TestDelayedKeysAreNeitherEarlyNorLate(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const delay = 50 * time.Millisecond
+		type call struct {
+			ops Operations
+			at  time.Time
 		}
-		if !req.Operations.Has(OperationRetry) {
-			return Result{}, errUnwell
-		}
-		return Result{}, nil
-	}), WithoutTeardown(), WithBackoff(delay, delay))
-	must(t, err)
-	w.run(c)
-	before := time.Now()
-	c.EnqueueAfter("home", OperationManual, delay)
-	for _, op := range []Operation{OperationManual, OperationRequeue, OperationRetry} {
-		next := receive(t, fmt.Sprint("a run with ", op), ran)
-		if !next.ops.Has(op) {
-			t.Fatalf("reconciled for %v, want %v", next.ops, op)
-		}
-		if waited := next.at.Sub(before); waited < delay {
-			t.Errorf("the run with %v came after %v, %v too early", op, waited, delay-waited)
-		}
-		before = next.at
-	}
-}
-
-func TestControllerTakesTheShorterOfTwoDelays(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name          string
-		first, second time.Duration
-	}{
-		{"the second is shorter", time.Hour, 20 * time.Millisecond},
-		{"the first is shorter", time.Second, time.Hour},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t)
-			var seen calls
-			c, err := New("sites", w.sites(), seen.reconciler(nil), WithoutTeardown())
-			must(t, err)
-			w.run(c)
-			c.EnqueueAfter("home", OperationManual, test.first)
-			c.EnqueueAfter("home", OperationExternal, test.second)
-			eventually(t, "the key runs after the shorter delay", func() bool { return seen.count("home") == 1 })
-			idle(t, c) // which the longer one would prevent
-			if got := seen.of("home"); len(got) != 1 || got[0] != operation.Of(OperationManual, OperationExternal) {
-				t.Errorf("reconciled for %v, want once for both reasons", got)
+		ran := make(chan call, 10)
+		c, err := New("sites", w.sites(), ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+			ran <- call{req.Operations, time.Now()}
+			if req.Operations.Has(OperationManual) {
+				return Result{RequeueAfter: delay}, nil
 			}
-		})
-	}
-}
-
-func TestEventOvertakesRetryAndRequeueWhichThenMakeNoSecondRun(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		opts []Option
-		r    ReconcilerFunc
-	}{
-		{"retry", []Option{WithBackoff(time.Hour, time.Hour)}, func(context.Context, Request) (Result, error) {
-			return Result{}, errUnwell
-		}},
-		{"requeue", nil, func(context.Context, Request) (Result, error) {
-			return Result{RequeueAfter: time.Hour}, nil
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t)
-			sites := w.sites()
-			var seen calls
-			c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
-				if s, err := sites.Lister().Get(req.Key); err != nil || s.Spec.Pages == 1 {
-					return Result{}, err
-				}
-				return test.r(ctx, req)
-			}), test.opts...)
-			must(t, err)
-			w.run(c)
-			must(t, sites.Create(t.Context(), newSite("home", "one")))
-			delayed(t, c, 1)
-			must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
-			eventually(t, "the event makes it run", func() bool { return seen.count("home") == 2 })
-			idle(t, c) // which a delay that is left would prevent
-			if got := seen.of("home"); got[1] != operation.Of(OperationPut) {
-				t.Errorf("reconciled for %v, want Put: the delay did not come to pass", got[1])
+			if !req.Operations.Has(OperationRetry) {
+				return Result{}, errUnwell
 			}
-		})
-	}
-}
-
-func TestEventDoesNotOvertakeTheUsersDelay(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites := w.sites()
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "the first run", func() bool { return seen.count("home") == 1 })
-	idle(t, c)
-	c.EnqueueAfter("home", OperationManual, time.Second)
-	must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
-	eventually(t, "the event makes it run", func() bool { return seen.with("home", OperationPut) == 2 })
-	eventually(t, "so does the delay", func() bool { return seen.with("home", OperationManual) == 1 })
-	idle(t, c)
+			return Result{}, nil
+		}), WithoutTeardown(), WithBackoff(delay, delay))
+		must(t, err)
+		w.run(c)
+		before := time.Now()
+		c.EnqueueAfter("home", OperationManual, delay)
+		for _, op := range []Operation{OperationManual, OperationRequeue, OperationRetry} {
+			next := receive(t, fmt.Sprint("a run with ", op), ran)
+			if !next.ops.Has(op) {
+				t.Fatalf("reconciled for %v, want %v", next.ops, op)
+			}
+			if waited := next.at.Sub(before); waited != delay {
+				t.Errorf("the run with %v came after %v, want %v", op, waited, delay)
+			}
+			before = next.at
+		}
+	})
 }
 
 func TestBackoffResetsWhenThePrimaryChangesAndWhenAnAttemptSucceeds(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	g := newGate()
-	var told results
-	c, err := New("sites", sites, g, WithOnResult(told.add), WithBackoff(time.Millisecond, time.Millisecond),
-		shortGrace())
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	fail := func(n int) {
-		for range n {
-			g.enter(t)
-			g.leave <- errUnwell
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		g := newGate()
+		var told results
+		c, err := New("sites", sites, g, WithOnResult(told.add), WithBackoff(time.Millisecond, time.Millisecond),
+			shortGrace())
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		fail := func(n int) {
+			for range n {
+				g.enter(t)
+				g.leave <- errUnwell
+			}
 		}
-	}
-	fail(3)
-	g.enter(t)
-	must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
-	pending(t, c, "home", OperationPut)
-	g.leave <- errUnwell // of the new revision, as far as can be told
-	fail(1)
-	g.enter(t)
-	g.leave <- nil
-	idle(t, c)
-	if n := c.Stats().Failing; n != 0 {
-		t.Errorf("%d keys fail after a success", n)
-	}
-	c.Enqueue("home", OperationManual)
-	fail(2)
-	g.enter(t)
-	g.leave <- nil
-	idle(t, c)
-	want := []int{1, 2, 3, 4, 2, 3, 1, 2, 3}
-	if got := told.attempts(); !slices.Equal(got, want) {
-		t.Errorf("attempts %v, want %v", got, want)
-	}
+		fail(3)
+		g.enter(t)
+		must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
+		pending(t, c, "home", OperationPut)
+		g.leave <- errUnwell // of the new revision, as far as can be told
+		fail(1)
+		g.enter(t)
+		g.leave <- nil
+		idle(t, c)
+		if n := c.Stats().Failing; n != 0 {
+			t.Errorf("%d keys fail after a success", n)
+		}
+		c.Enqueue("home", OperationManual)
+		fail(2)
+		g.enter(t)
+		g.leave <- nil
+		idle(t, c)
+		want := []int{1, 2, 3, 4, 2, 3, 1, 2, 3}
+		if got := told.attempts(); !slices.Equal(got, want) {
+			t.Errorf("attempts %v, want %v", got, want)
+		}
+	})
 }
 
 func TestEventsDoNotInflateTheBackoff(t *testing.T) {
-	w := newWorld(t)
-	sites, pages := w.sites(), w.pages()
-	g := newGate()
-	var told results
-	c, err := New("sites", sites, g, Owns(pages), WithOnResult(told.add),
-		WithBackoff(time.Millisecond, time.Millisecond), shortGrace())
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	g.enter(t)
-	for n := range 20 {
-		p := newSite(fmt.Sprint("page-", n), "one")
-		c.SetOwner(p, "home")
-		must(t, pages.Create(t.Context(), p))
-		c.Enqueue("home", OperationExternal)
-		c.EnqueueAfter("home", OperationManual, time.Microsecond)
-	}
-	g.leave <- errUnwell
-	g.enter(t)
-	idleBut := func() bool { return c.engine.Inside().Queue.Counts().Delayed == 0 && c.Stats().Failing == 1 }
-	eventually(t, "all events have come", idleBut)
-	g.leave <- errUnwell
-	g.enter(t)
-	g.leave <- errUnwell
-	eventually(t, "three attempts", func() bool { return len(told.all()) >= 3 })
-	if got := told.attempts()[:3]; !slices.Equal(got, []int{1, 2, 3}) {
-		t.Errorf("attempts %v, want 1, 2, 3", got)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		g := newGate()
+		var told results
+		c, err := New("sites", sites, g, Owns(pages), WithOnResult(told.add),
+			WithBackoff(time.Millisecond, time.Millisecond), shortGrace())
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		g.enter(t)
+		for n := range 20 {
+			p := newSite(fmt.Sprint("page-", n), "one")
+			c.SetOwner(p, "home")
+			must(t, pages.Create(t.Context(), p))
+			c.Enqueue("home", OperationExternal)
+			c.EnqueueAfter("home", OperationManual, time.Microsecond)
+		}
+		g.leave <- errUnwell
+		g.enter(t)
+		idleBut := func() bool { return c.engine.Inside().Queue.Counts().Delayed == 0 && c.Stats().Failing == 1 }
+		eventually(t, "all events have come", idleBut)
+		g.leave <- errUnwell
+		g.enter(t)
+		g.leave <- errUnwell
+		eventually(t, "three attempts", func() bool { return len(told.all()) >= 3 })
+		if got := told.attempts()[:3]; !slices.Equal(got, []int{1, 2, 3}) {
+			t.Errorf("attempts %v, want 1, 2, 3", got)
+		}
+	})
 }
 
 func TestRetriesBackOffExponentiallyUpToTheMaximum(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	const shortest, longest = 10 * time.Millisecond, 80 * time.Millisecond
-	ran := make(chan time.Time, 10)
-	promised := make(chan time.Duration, 10)
-	c, err := New("sites", w.sites(), ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-		ran <- time.Now()
-		if len(ran) > 6 {
-			return Result{}, nil
-		}
-		return Result{}, errUnwell
-	}), WithoutTeardown(), WithBackoff(shortest, longest),
-		WithOnResult(func(r ReconcileResult) {
-			if r.Err != nil {
-				promised <- time.Until(r.NextDue)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const shortest, longest = 10 * time.Millisecond, 80 * time.Millisecond
+		ran := make(chan time.Time, 10)
+		promised := make(chan time.Time, 10)
+		c, err := New("sites", w.sites(), ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+			ran <- time.Now()
+			if len(ran) > 6 {
+				return Result{}, nil
 			}
-		}))
-	must(t, err)
-	w.run(c)
-	c.Enqueue("home", OperationManual)
-	eventually(t, "seven attempts", func() bool { return len(ran) == 7 })
-	before := <-ran
-	ceiling := shortest
-	for n := 1; n <= 6; n++ {
-		ceiling = min(2*ceiling, longest)
-		at, due := <-ran, <-promised
-		if waited := at.Sub(before); waited < ceiling/2 {
-			t.Errorf("attempt %d came %v after the one before, want at least %v", n+1, waited, ceiling/2)
+			return Result{}, errUnwell
+		}), WithoutTeardown(), WithBackoff(shortest, longest),
+			WithOnResult(func(r ReconcileResult) {
+				if r.Err != nil {
+					promised <- r.NextDue
+				}
+			}))
+		must(t, err)
+		w.run(c)
+		c.Enqueue("home", OperationManual)
+		eventually(t, "seven attempts", func() bool { return len(ran) == 7 })
+		before := <-ran
+		ceiling := shortest
+		for n := 1; n <= 6; n++ {
+			ceiling = min(2*ceiling, longest)
+			at, due := <-ran, <-promised
+			if waited := at.Sub(before); waited < ceiling/2 || waited > ceiling || !at.Equal(due) {
+				t.Errorf("attempt %d came %v after the one before, want %v to %v; it was due at %v, and came at %v", n+1,
+					waited, ceiling/2, ceiling, due, at)
+			}
+			before = at
 		}
-		if due > ceiling {
-			t.Errorf("after attempt %d the next was due after %v, want at most %v", n, due, ceiling)
-		}
-		before = at
-	}
+	})
 }
 
 func TestRequeueAfterIsNotRateLimited(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	var seen calls
-	var told results
-	c, err := New("sites", sites, seen.reconciler(func(_ context.Context, req Request) (Result, error) {
-		if seen.count(req.Key) == 30 {
-			return Result{}, nil
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		var seen calls
+		var told results
+		c, err := New("sites", sites, seen.reconciler(func(_ context.Context, req Request) (Result, error) {
+			if seen.count(req.Key) == 30 {
+				return Result{}, nil
+			}
+			return Result{RequeueAfter: time.Millisecond}, nil
+		}), WithOnResult(told.add), WithBackoff(time.Hour, time.Hour))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventually(t, "thirty runs", func() bool { return seen.count("home") == 30 })
+		idle(t, c)
+		if n := seen.with("home", OperationRequeue); n != 29 {
+			t.Errorf("%d runs with Requeue, want 29", n)
 		}
-		return Result{RequeueAfter: time.Millisecond}, nil
-	}), WithOnResult(told.add), WithBackoff(time.Hour, time.Hour))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "thirty runs", func() bool { return seen.count("home") == 30 })
-	idle(t, c)
-	if n := seen.with("home", OperationRequeue); n != 29 {
-		t.Errorf("%d runs with Requeue, want 29", n)
-	}
-	for i, r := range told.all() {
-		if last := i == 29; r.Attempt != 1 || r.Err != nil || r.NextDue.IsZero() != last {
-			t.Errorf("run %d: attempt %d, error %v, next due %v", i+1, r.Attempt, r.Err, r.NextDue)
+		for i, r := range told.all() {
+			if last := i == 29; r.Attempt != 1 || r.Err != nil || r.NextDue.IsZero() != last {
+				t.Errorf("run %d: attempt %d, error %v, next due %v", i+1, r.Attempt, r.Err, r.NextDue)
+			}
 		}
-	}
+	})
 }
 
 func TestErrorBeatsRequeueAfter(t *testing.T) {
 	for _, requeue := range []time.Duration{time.Hour, time.Nanosecond} {
 		t.Run(requeue.String(), func(t *testing.T) {
-			w := newWorld(t)
-			sites := w.sites()
-			var seen calls
-			var told results
-			c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
-				return Result{RequeueAfter: requeue}, errUnwell
-			}), WithOnResult(told.add), WithBackoff(30*time.Minute, 30*time.Minute))
-			must(t, err)
-			w.run(c)
-			must(t, sites.Create(t.Context(), newSite("home", "one")))
-			delayed(t, c, 1)
-			eventually(t, "the failure is recorded", func() bool {
-				r, err := sites.Record(t.Context(), "home")
-				return err == nil && len(r.Conditions) == 1 && r.Conditions[0].Reason == entity.ReasonRetrying
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				sites := w.sites()
+				var seen calls
+				var told results
+				c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
+					return Result{RequeueAfter: requeue}, errUnwell
+				}), WithOnResult(told.add), WithBackoff(30*time.Minute, 30*time.Minute))
+				must(t, err)
+				w.run(c)
+				must(t, sites.Create(t.Context(), newSite("home", "one")))
+				delayed(t, c, 1)
+				eventually(t, "the failure is recorded", func() bool {
+					r, err := sites.Record(t.Context(), "home")
+					return err == nil && len(r.Conditions) == 1 && r.Conditions[0].Reason == entity.ReasonRetrying
+				})
+				eventually(t, "it is reported", func() bool { return len(told.all()) == 1 })
+				due := time.Until(told.all()[0].NextDue)
+				if n := seen.count("home"); n != 1 || due < 29*time.Minute || due > 30*time.Minute {
+					t.Errorf("after %d runs the next is due in %v; want one, and the backoff of 30 minutes", n, due)
+				}
 			})
-			eventually(t, "it is reported", func() bool { return len(told.all()) == 1 })
-			due := time.Until(told.all()[0].NextDue)
-			if n := seen.count("home"); n != 1 || due < 29*time.Minute || due > 30*time.Minute {
-				t.Errorf("after %d runs the next is due in %v; want one, and the backoff of 30 minutes", n, due)
-			}
 		})
 	}
 }
 
 func TestTeardownDoesNotTakeTheUsersDelayAway(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites := w.sites()
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "the first run", func() bool { return seen.count("home") == 1 })
-	idle(t, c)
-	c.EnqueueAfter("home", OperationManual, time.Second)
-	must(t, sites.Delete(t.Context(), "home"))
-	eventually(t, "the teardown", func() bool { return c.Stats().TornDown >= 1 })
-	eventually(t, "the delay after it", func() bool { return seen.with("home", OperationManual) == 1 })
-	idle(t, c)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(nil))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventually(t, "the first run", func() bool { return seen.count("home") == 1 })
+		idle(t, c)
+		c.EnqueueAfter("home", OperationManual, time.Second)
+		must(t, sites.Delete(t.Context(), "home"))
+		eventually(t, "the teardown", func() bool { return c.Stats().TornDown >= 1 })
+		eventually(t, "the delay after it", func() bool { return seen.with("home", OperationManual) == 1 })
+		idle(t, c)
+	})
 }

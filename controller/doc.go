@@ -42,12 +42,12 @@
 // [AlreadyOwnedError]. [WithAdopt] and [WithHandOverFrom] take it.
 //
 // The runtime deletes carefully: only objects of this installation, only after all caches have synced, and only after a
-// live read has confirmed that the owner is gone. A delete is inferred where nobody saw it, only the absence. Before
-// inferred deletes stands the brake. It engages if more than half of what is known, and at least ten, would go, or if
-// the bucket's stream is not the one that was known. Then nothing is deleted until [Controller.ReleaseBrake]. What is
-// owned carries a revision of its owner's document, [entity.OwnerRevisionAnnotation]. One that the stream has not
-// reached shows that the stream was restored to an earlier state. docs/restoring.md in the repository has the
-// procedure.
+// live read has confirmed that the owner is gone; for [WithPrune], that it is there as it was reconciled. A delete is
+// inferred where nobody saw it, only the absence. Before inferred deletes stands the brake. It engages if more than
+// half of what is known, and at least ten, would go, or if the bucket's stream is not the one that was known. Then
+// nothing is deleted until [Controller.ReleaseBrake]. What is owned carries a revision of its owner's document,
+// [entity.OwnerRevisionAnnotation]. One that the stream has not reached shows that the stream was restored to an
+// earlier state. docs/restoring.md in the repository has the procedure.
 //
 // The marks of an owner are believed, also those that others wrote, so who may annotate an object can have it deleted.
 // Where objects have writers that are not to have that right, [WithOwnerProof] lets only what carries a proof be

@@ -178,6 +178,9 @@ func ExampleSetStatus() {
 
 	reconcile := func(ctx context.Context, req controller.Request) (controller.Result, error) {
 		site, err := sites.Lister().Get(req.Key)
+		if apierrors.IsNotFound(err) {
+			return controller.Result{}, nil // gone
+		}
 		if err != nil {
 			return controller.Result{}, err
 		}

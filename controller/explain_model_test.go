@@ -16,20 +16,33 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// moment is when something happened. Much happens at one virtual time: the order says in which order.
+type moment struct {
+	at    time.Time
+	order int64
+}
+
+var moments atomic.Int64
+
+func now() moment { return moment{time.Now(), moments.Add(1)} }
+
+func (m moment) isAfter(other moment) bool { return m.order > other.order }
+
 // ranOnce is one call of the reconciler, as the model's reconciler and WithOnResult saw it.
 type ranOnce struct {
-	entered  time.Time
+	entered  moment
 	ops      Operations
-	reported time.Time // zero: not yet
+	reported moment // zero: not yet
 }
 
 // answered is an answer of Explain, and when it was asked for and given.
 type answered struct {
 	Explanation
-	asked, given time.Time
+	asked, given moment
 }
 
 // modelKey is one key, with all that its driver did and that became of it. One goroutine drives a key, so that what
@@ -50,7 +63,7 @@ type modelKey struct {
 
 // action is what the driver did that causes a run, or two: a document that is mended is told as such, and as changed.
 type action struct {
-	at    time.Time
+	at    moment
 	op    Operation
 	twice bool
 }
@@ -85,7 +98,7 @@ func newModel(t *testing.T, seed uint64) *model {
 
 func (k *modelKey) reconcile(ctx context.Context, req Request) (Result, error) {
 	k.mu.Lock()
-	k.runs = append(k.runs, ranOnce{entered: time.Now(), ops: req.Operations})
+	k.runs = append(k.runs, ranOnce{entered: now(), ops: req.Operations})
 	k.mu.Unlock()
 	switch k.next.Load() {
 	case "fails":
@@ -103,7 +116,7 @@ func (k *modelKey) reconcile(ctx context.Context, req Request) (Result, error) {
 func (k *modelKey) reported() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.runs[len(k.runs)-1].reported = time.Now()
+	k.runs[len(k.runs)-1].reported = now()
 }
 
 // count is how often the reconciler was called.
@@ -134,14 +147,14 @@ func (k *modelKey) ranFor(op Operation, after int) (run ranOnce, ran bool) {
 func (k *modelKey) act(op Operation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.acted = append(k.acted, action{time.Now(), op, k.broken})
+	k.acted = append(k.acted, action{now(), op, k.broken})
 }
 
 // ask explains the key, and keeps the answer.
 func (k *modelKey) ask() Explanation {
-	a := answered{asked: time.Now()}
+	a := answered{asked: now()}
 	a.Explanation = k.c.Explain(k.key)
-	a.given = time.Now()
+	a.given = now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.answers = append(k.answers, a)
@@ -177,7 +190,8 @@ func (k *modelKey) eventually(what string, holds func() bool) {
 func (k *modelKey) rests(state KeyState) {
 	k.t.Helper()
 	before := k.count()
-	for began := time.Now(); time.Since(began) < 3*time.Millisecond; {
+	for range 10 {
+		time.Sleep(10 * time.Millisecond)
 		if e := k.ask(); e.State != state {
 			k.t.Errorf("%s was %s, and nobody did anything, and it is %+v", k.key, state, e)
 			return
@@ -242,8 +256,8 @@ var steps = map[string]func(k *modelKey){
 		k.act(OperationTertiary)
 		k.c.Enqueue(k.key, OperationTertiary)
 		k.eventually("it runs", func() bool { return k.count() > before })
-		if run := k.last(); run.entered.Before(e.DueAt) && run.ops.Has(OperationRetry) {
-			k.t.Errorf("%s: the retry was due at %v and ran at %v", k.key, e.DueAt, run.entered)
+		if run := k.last(); run.entered.at.Before(e.DueAt) && run.ops.Has(OperationRetry) {
+			k.t.Errorf("%s: the retry was due at %v and ran at %v", k.key, e.DueAt, run.entered.at)
 		}
 	},
 	"parks": func(k *modelKey) {
@@ -281,8 +295,8 @@ var steps = map[string]func(k *modelKey){
 			run, ran = k.ranFor(OperationExternal, before)
 			return ran
 		})
-		if run.entered.Before(e.UserDueAt) {
-			k.t.Errorf("%s: due at %v, ran at %v", k.key, e.UserDueAt, run.entered)
+		if run.entered.at.Before(e.UserDueAt) {
+			k.t.Errorf("%s: due at %v, ran at %v", k.key, e.UserDueAt, run.entered.at)
 		}
 	},
 	"is invalid": func(k *modelKey) {
@@ -365,11 +379,11 @@ func (k *modelKey) checkAnswer(a *answered) {
 			bad("a retry of nothing")
 		}
 	case StateReady:
-		if a.ReadySince.IsZero() || a.ReadySince.After(a.given) || a.Reasons == "" || a.Priority == "" {
+		if a.ReadySince.IsZero() || a.ReadySince.After(a.given.at) || a.Reasons == "" || a.Priority == "" {
 			bad("ready since nothing")
 		}
 	case StateRunning:
-		if a.RunningSince.IsZero() || a.RunningSince.After(a.given) || a.Attempt == 0 {
+		if a.RunningSince.IsZero() || a.RunningSince.After(a.given.at) || a.Attempt == 0 {
 			bad("runs since nothing")
 		}
 	case StateParked:
@@ -396,21 +410,21 @@ func (k *modelKey) checkWhatHappened() {
 			k.checkRunning(a)
 			continue
 		}
-		j := slices.IndexFunc(k.runs, func(r ranOnce) bool { return r.entered.After(a.asked) })
-		if j < 0 || k.runs[j].entered.Before(a.given) { // nobody knows whether it was the answer before or after
+		j := slices.IndexFunc(k.runs, func(r ranOnce) bool { return r.entered.isAfter(a.asked) })
+		if j < 0 || a.given.isAfter(k.runs[j].entered) { // nobody knows whether it was the answer before or after
 			continue
 		}
 		next := &k.runs[j]
 		switch a.State {
 		case StateRetry, StateRequeue:
 			delayed := next.ops.Has(OperationRetry) || next.ops.Has(OperationRequeue)
-			if delayed && next.entered.Before(a.DueAt) {
-				k.t.Errorf("%s: said to be due at %v, and ran at %v for %v", k.key, a.DueAt, next.entered, next.ops)
+			if delayed && next.entered.at.Before(a.DueAt) {
+				k.t.Errorf("%s: said to be due at %v, and ran at %v for %v", k.key, a.DueAt, next.entered.at, next.ops)
 			}
 		case StateCalm, StateParked, StateSuspended, StateInvalid:
 			if !k.caused(next) {
 				k.t.Errorf("%s was %s at %v and ran at %v for %v, and nobody had done anything: %s", k.key, a.State,
-					a.given, next.entered, next.ops, k.around(a.given, next.entered))
+					a.given.at, next.entered.at, next.ops, k.around(a.given, next.entered))
 				return
 			}
 		}
@@ -418,18 +432,19 @@ func (k *modelKey) checkWhatHappened() {
 }
 
 // around lists what happened at about that time.
-func (k *modelKey) around(from, to time.Time) string {
+func (k *modelKey) around(from, to moment) string {
 	var lines []string
-	add := func(at time.Time, format string, args ...any) {
-		if at.After(from.Add(-time.Second)) && at.Before(to.Add(time.Second/10)) {
-			lines = append(lines, fmt.Sprintf("\n\t%s %s", at.Format("05.000000"), fmt.Sprintf(format, args...)))
+	add := func(m moment, format string, args ...any) {
+		if m.at.After(from.at.Add(-time.Second)) && m.at.Before(to.at.Add(time.Second/10)) {
+			lines = append(lines, fmt.Sprintf("\n\t%s %8d %s", m.at.Format("05.000000"), m.order,
+				fmt.Sprintf(format, args...)))
 		}
 	}
 	for _, did := range k.acted {
 		add(did.at, "the driver did %v, twice=%v", did.op, did.twice)
 	}
 	for i := range k.runs {
-		add(k.runs[i].entered, "it ran for %v until %s", k.runs[i].ops, k.runs[i].reported.Format("05.000000"))
+		add(k.runs[i].entered, "it ran for %v until %s", k.runs[i].ops, k.runs[i].reported.at.Format("05.000000"))
 	}
 	for i := range k.answers {
 		if a := &k.answers[i]; i == 0 || a.State != k.answers[i-1].State || a.Revision != k.answers[i-1].Revision {
@@ -443,14 +458,14 @@ func (k *modelKey) around(from, to time.Time) string {
 // caused reports whether the driver did something of which no earlier run came. What it did last may have been handled
 // with what it did before, or each by itself.
 func (k *modelKey) caused(run *ranOnce) bool {
-	before := slices.IndexFunc(k.acted, func(did action) bool { return did.at.After(run.entered) })
+	before := slices.IndexFunc(k.acted, func(did action) bool { return did.at.isAfter(run.entered) })
 	if before < 0 {
 		before = len(k.acted)
 	}
 	for i := max(0, before-4); i < before; i++ { // what came earlier has had its runs
 		first, causes, earlier := k.acted[i], 0, 0
 		for _, did := range k.acted[i:] {
-			if did.at.Before(run.entered) && run.ops.Has(did.op) {
+			if run.entered.isAfter(did.at) && run.ops.Has(did.op) {
 				causes++
 				if did.twice {
 					causes++
@@ -460,7 +475,7 @@ func (k *modelKey) caused(run *ranOnce) bool {
 		for j := range k.runs {
 			r := &k.runs[j]
 			if delayed := r.ops.Has(OperationRetry) || r.ops.Has(OperationRequeue); !delayed && r.ops.Has(first.op) &&
-				r.entered.After(first.at) && r.entered.Before(run.entered) {
+				r.entered.isAfter(first.at) && run.entered.isAfter(r.entered) {
 				earlier++
 			}
 		}
@@ -473,48 +488,50 @@ func (k *modelKey) caused(run *ranOnce) bool {
 
 // checkRunning: the reconciler was entered, and had not returned before it was asked.
 func (k *modelKey) checkRunning(a *answered) {
+	entered := false
 	for _, run := range k.runs {
-		if run.entered.Before(a.RunningSince) {
+		if run.entered.at.Before(a.RunningSince) {
 			continue
 		}
-		if !run.reported.IsZero() && run.reported.Before(a.asked) {
-			k.t.Errorf("%s: said to run since %v when it had returned", k.key, a.RunningSince)
+		if entered = true; run.reported.order == 0 || run.reported.isAfter(a.asked) {
+			return
 		}
-		return
 	}
-	k.t.Errorf("%s: said to run since %v, and the reconciler was never entered", k.key, a.RunningSince)
+	k.t.Errorf("%s: said to run since %v; that the reconciler was entered is %v, and it had returned", k.key,
+		a.RunningSince, entered)
 }
 
 // TestExplainIsRightWhileEverythingMoves: sixteen keys are driven through all that may become of a key, and asked about
 // all the time. What is said is compared with what then happens.
 func TestExplainIsRightWhileEverythingMoves(t *testing.T) {
-	t.Parallel()
-	seed := rand.Uint64()
-	if s := os.Getenv("NAGI_MODEL_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		must(t, err)
-		seed = n
-	}
-	t.Logf("NAGI_MODEL_SEED=%d", seed)
-	m := newModel(t, seed)
-	m.run(m.c)
-	eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
-	done := make(chan struct{})
-	var asking, driving sync.WaitGroup
-	asking.Go(func() { m.watch(done) })
-	for _, k := range m.keys {
-		asking.Go(func() { k.askOn(done) })
-		driving.Go(func() { k.drive(8 * soak()) })
-	}
-	driving.Wait()
-	close(done)
-	asking.Wait()
-	if !t.Failed() {
-		m.brakes()
-	}
-	for _, k := range m.keys {
-		k.checkWhatHappened()
-	}
+	natstest.Test(t, func(t *testing.T) {
+		seed := rand.Uint64()
+		if s := os.Getenv("NAGI_MODEL_SEED"); s != "" {
+			n, err := strconv.ParseUint(s, 10, 64)
+			must(t, err)
+			seed = n
+		}
+		t.Logf("NAGI_MODEL_SEED=%d", seed)
+		m := newModel(t, seed)
+		m.run(m.c)
+		eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
+		done := make(chan struct{})
+		var asking, driving sync.WaitGroup
+		asking.Go(func() { m.watch(done) })
+		for _, k := range m.keys {
+			asking.Go(func() { k.askOn(done) })
+			driving.Go(func() { k.drive(8 * soak()) })
+		}
+		driving.Wait()
+		close(done)
+		asking.Wait()
+		if !t.Failed() {
+			m.brakes()
+		}
+		for _, k := range m.keys {
+			k.checkWhatHappened()
+		}
+	})
 }
 
 // drive takes the key through so many steps.
@@ -553,7 +570,7 @@ func (m *model) watch(done <-chan struct{}) {
 		select {
 		case <-done:
 			return
-		case <-time.After(time.Millisecond): // the server needs a processor, too
+		case <-time.After(10 * time.Millisecond):
 		}
 		last := ""
 		for e := range m.c.Keys() {

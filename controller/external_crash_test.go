@@ -1,11 +1,10 @@
 package controller
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,52 +16,54 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/test/cloudtest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// externalChild is the process that is killed: a controller whose sites own disks behind an API, which is the test's.
-func externalChild(url, cloudURL string) error {
-	js, disconnect, err := childConnection(url)
-	if err != nil {
-		return err
-	}
-	defer disconnect()
-	ctx := context.Background()
-	sites, err := entity.NewClient[*site](ctx, js, crashConfig("Site", "sites"))
-	if err != nil {
-		return err
-	}
-	driver := cloudtest.NewDriver(cloudURL)
+// startDisks runs a controller whose sites own disks behind the API, once the lease of the one before is over.
+func (w *crashedCloud) startDisks() *mortalCaller {
+	w.t.Helper()
+	m := &mortalCaller{mortal: w.mortal()}
+	driver := cloudtest.NewDriver(w.cloud.Server.URL)
+	w.t.Cleanup(driver.HTTP.CloseIdleConnections)
+	m.way, driver.HTTP.Transport = driver.HTTP.Transport, m
 	config := quick
 	config.Interval, config.Timeout = 100*time.Millisecond, time.Second
+	sites := m.sites()
 	c, err := New("crash", sites, disksOf(sites, driver, quickly...),
-		OwnsExternal(external.Configure(cloudtest.Client{Driver: driver}, config)),
+		OwnsExternal(external.Configure(cloudtest.Client{Driver: driver}, config)), WithGracePeriod(0),
 		WithWorkers(4), WithResyncInterval(0)) // no sweep makes up for what is forgotten
-	if err != nil {
-		return err
+	must(w.t, err)
+	m.live(c)
+	eventually(w.t, "it leads", func() bool { return c.Stats().Leading })
+	return m
+}
+
+// mortalCaller is a mortal that also calls an API. When it is dead it hears no answer, and calls no more.
+type mortalCaller struct {
+	*mortal
+	way http.RoundTripper
+}
+
+var errDead = errors.New("the process is dead")
+
+// RoundTrip implements http.RoundTripper.
+func (m *mortalCaller) RoundTrip(r *http.Request) (*http.Response, error) {
+	if m.dead.Load() {
+		return nil, errDead
 	}
-	return c.Run(ctx)
+	response, err := m.way.RoundTrip(r)
+	if err == nil && m.dead.Load() {
+		_ = response.Body.Close()
+		return nil, errDead
+	}
+	return response, err
 }
 
-// startExternalChild runs this test binary again, as that controller.
-func (w *crashedCloud) startChild() *exec.Cmd {
-	w.t.Helper()
-	takeLeaseAway(w.t, w.sites)
-	child := exec.Command(os.Args[0])
-	child.Env = append(slices.Clone(os.Environ()), childEnv+"=external", "NAGI_TEST_URL="+w.server.URL(),
-		"NAGI_TEST_CLOUD="+w.cloud.Server.URL)
-	child.Stderr = os.Stderr
-	must(w.t, child.Start())
-	return child
-}
+// CloseIdleConnections does so, for http.Client.
+func (m *mortalCaller) CloseIdleConnections() { m.way.(*http.Transport).CloseIdleConnections() }
 
-func kill(t *testing.T, child *exec.Cmd) {
-	t.Helper()
-	must(t, child.Process.Kill())
-	_ = child.Wait() // killed, that is the point
-}
-
-// crashedCloud is what outlives the children.
+// crashedCloud is what outlives the processes.
 type crashedCloud struct {
 	*world
 	cloud *cloudtest.Cloud
@@ -145,9 +146,9 @@ func (w *crashedCloud) converges(keys []string) {
 	})
 }
 
-// TestSIGKILLBetweenIntentApplyAndRecord kills the controller at each step of a creation, a change and a deletion: when
+// TestACrashBetweenIntentApplyAndRecord: the controller dies at each step of a creation, a change and a deletion: when
 // the call arrives, when it was carried out and is not answered, when the result is about to be observed.
-func TestSIGKILLBetweenIntentApplyAndRecord(t *testing.T) {
+func TestACrashBetweenIntentApplyAndRecord(t *testing.T) {
 	moments := []struct {
 		name        string
 		stage, call string
@@ -169,50 +170,47 @@ func TestSIGKILLBetweenIntentApplyAndRecord(t *testing.T) {
 	}
 	for _, moment := range moments {
 		t.Run(moment.name, func(t *testing.T) {
-			t.Parallel()
-			w := newCrashedCloud(t)
-			first := w.startChild()
-			made := func(call string) bool { return call == moment.call || call == moment.after }
-			creates := made("POST disks") || made("GET operations")
-			for _, key := range crashKeys {
+			natstest.Test(t, func(t *testing.T) {
+				w := newCrashedCloud(t)
+				first := w.startDisks()
+				made := func(call string) bool { return call == moment.call || call == moment.after }
+				creates := made("POST disks") || made("GET operations")
+				for _, key := range crashKeys {
+					if !creates {
+						w.put(key, 1)
+					}
+				}
 				if !creates {
-					w.put(key, 1)
+					w.converges(crashKeys)
 				}
-			}
-			if !creates {
+				held := w.hold(moment.stage, moment.call, moment.after, moment.async)
+				for _, key := range crashKeys {
+					switch {
+					case made("DELETE disks"):
+						w.put(key, 0)
+					case creates:
+						w.put(key, 1)
+					default:
+						w.put(key, 2)
+					}
+				}
+				for range crashKeys {
+					receive(t, "the moment", held.arrived)
+				}
+				first.dies()
+				w.put("changed", 3)
+				if w.want["deleted"] > 0 {
+					w.put("deleted", 0)
+				}
+				close(held.release) // what was on its way when the first died arrives now
+				first.bury()
+				w.startDisks()
+				w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
+				done := make(chan struct{})
+				defer close(done)
+				go finishing(w.cloud, done)
 				w.converges(crashKeys)
-			}
-			held := w.hold(moment.stage, moment.call, moment.after, moment.async)
-			for _, key := range crashKeys {
-				switch {
-				case made("DELETE disks"):
-					w.put(key, 0)
-				case creates:
-					w.put(key, 1)
-				default:
-					w.put(key, 2)
-				}
-			}
-			for range crashKeys {
-				select {
-				case <-held.arrived:
-				case <-time.After(patience):
-					t.Fatal("the moment does not come")
-				}
-			}
-			kill(t, first)
-			w.put("changed", 3)
-			if w.want["deleted"] > 0 {
-				w.put("deleted", 0)
-			}
-			second := w.startChild()
-			defer kill(t, second)
-			close(held.release) // what was on its way when the first was killed arrives now
-			w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
-			done := make(chan struct{})
-			defer close(done)
-			go finishing(w.cloud, done)
-			w.converges(crashKeys)
+			})
 		})
 	}
 }
@@ -263,54 +261,40 @@ func finishing(c *cloudtest.Cloud, done <-chan struct{}) {
 	}
 }
 
-// TestSoakSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets kills the controller in 30 rounds or more, while sites
-// are created, changed and deleted, and the API is slow, shows late what was created, is away now and then, and does
-// things as operations.
-func TestSoakSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
-	w := newCrashedCloud(t)
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("NAGI_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		must(t, err)
-	}
-	t.Logf("NAGI_SEED=%d", seed)
-	rng := rand.New(rand.NewPCG(seed, 1))
-	rounds := 30
-	if s := os.Getenv("NAGI_SOAK"); s != "" {
-		n, err := strconv.Atoi(s)
-		must(t, err)
-		rounds *= n
-	}
-	var keys []string
-	for i := range 40 {
-		keys = append(keys, fmt.Sprintf("s%02d", i))
-	}
-	for _, key := range keys[:25] {
-		w.put(key, 1+rng.IntN(5))
-	}
-	w.cloud.Set(func(c *cloudtest.Cloud) {
-		c.Lag = 20 * time.Millisecond
-		// the API takes its time
-		c.Stage = func(_, _, _ string) { <-time.After(time.Duration(rand.IntN(8)) * time.Millisecond) }
-	})
-	done := make(chan struct{})
-	defer close(done)
-	go finishing(w.cloud, done)
-	for range rounds {
-		async, away := rng.IntN(3) == 0, rng.IntN(4) == 0
-		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = async })
-		if away {
-			w.cloud.GoAway(rng.IntN(2) == 0)
+// TestCrashesAtRandomPointsNeitherCreateTwiceNorForget: controllers die one after the other, each at some message
+// between it and the server, while sites are created, changed and deleted, and the API is slow, shows late what was
+// created, is away now and then, and does things as operations.
+func TestCrashesAtRandomPointsNeitherCreateTwiceNorForget(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newCrashedCloud(t)
+		rng := seeded(t)
+		var keys []string
+		for i := range 40 {
+			keys = append(keys, fmt.Sprintf("s%02d", i))
 		}
-		child := w.startChild()
-		life := time.After(time.Duration(50+rng.IntN(500)) * time.Millisecond)
-		for deleted, alive := 0, true; alive; {
-			select {
-			case <-life:
-				alive = false
-			case <-time.After(time.Duration(rng.IntN(20)) * time.Millisecond):
-				w.cloud.ComeBack()
+		for _, key := range keys[:25] {
+			w.put(key, 1+rng.IntN(5))
+		}
+		w.cloud.Set(func(c *cloudtest.Cloud) {
+			c.Lag = 20 * time.Millisecond
+			// the API takes its time
+			c.Stage = func(_, _, _ string) { <-time.After(time.Duration(rand.IntN(8)) * time.Millisecond) }
+		})
+		done := make(chan struct{})
+		defer close(done)
+		go finishing(w.cloud, done)
+		for range 10 * soak() {
+			async, away := rng.IntN(3) == 0, rng.IntN(4) == 0
+			w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = async })
+			m := w.startDisks()
+			if away {
+				w.cloud.GoAway(rng.IntN(2) == 0)
+			}
+			m.diesAtMessage(1+rng.IntN(300), rng.IntN(2) == 0)
+			for deleted := 0; !m.dead.Load(); time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond) {
+				if rng.IntN(20) == 0 {
+					w.cloud.ComeBack()
+				}
 				key := keys[rng.IntN(len(keys))]
 				switch _, exists := w.want[key]; {
 				// more at once would be the brake's business
@@ -321,12 +305,11 @@ func TestSoakSIGKILLAtRandomPointsNeitherCreatesTwiceNorForgets(t *testing.T) {
 					w.put(key, 1+rng.IntN(5))
 				}
 			}
+			w.cloud.ComeBack()
+			m.bury()
 		}
-		w.cloud.ComeBack()
-		kill(t, child)
-	}
-	child := w.startChild()
-	defer kill(t, child)
-	w.converges(keys)
-	t.Logf("%d disks were created for %d that are left, in %d rounds", w.cloud.Made(), len(w.want), rounds)
+		w.startDisks()
+		w.converges(keys)
+		t.Logf("%d disks were created for %d that are left", w.cloud.Made(), len(w.want))
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/test/cloudtest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // slowDriver answers its first Apply when the reconcile's context has ended, with what the API has said.
@@ -40,69 +41,72 @@ func slowly(d *slowDriver) func(*cloudWorld) ReconcilerFunc {
 }
 
 func TestTheHandleOfAnOperationIsKeptWhereTheReconcilesContextHasEnded(t *testing.T) {
-	t.Parallel()
-	w := apart(t, slowly(&slowDriver{}), WithReconcileTimeout(200*time.Millisecond))
-	w.cloud.Opaque()
-	w.run(w.c)
-	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "the operation is polled", func() bool { return w.cloud.Called("GET operations") > 1 })
-	w.finish("")
-	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
-	if n := w.cloud.Called("POST disks"); n != 1 {
-		t.Errorf("%d creates, want 1", n)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := apart(t, slowly(&slowDriver{}), WithReconcileTimeout(200*time.Millisecond))
+		w.cloud.Opaque()
+		w.run(w.c)
+		must(t, w.sites.Create(t.Context(), sized("home", 1)))
+		eventually(t, "the operation is polled", func() bool { return w.cloud.Called("GET operations") > 1 })
+		w.finish("")
+		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		if n := w.cloud.Called("POST disks"); n != 1 {
+			t.Errorf("%d creates, want 1", n)
+		}
+	})
 }
 
 func TestALeaseThatIsLostWhileApplyRunsLosesNoOperation(t *testing.T) {
-	t.Parallel()
-	d := &slowDriver{}
-	w := apart(t, slowly(d), WithLeaseTiming(longLease))
-	w.cloud.Opaque()
-	w.run(w.c)
-	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	eventually(t, "Apply runs", func() bool { return d.applying.Load() == 1 })
-	first := w.c
-	w.controller(slowly(d), WithLeaseTiming(longLease))
-	second := w.c
-	w.run(second)
-	eventually(t, "the other replica has the lease", func() bool {
-		if _, revision, err := w.sites.Records().GetReserved(t.Context(), record.KeyLease); err == nil &&
-			!second.Stats().Leading {
-			// a renewal may come in between
-			_, _ = w.sites.Records().PutReserved(t.Context(), record.KeyLease,
-				[]byte(`{"holderIdentity":"","leaseDurationSeconds":1}`), revision)
+	natstest.Test(t, func(t *testing.T) {
+		d := &slowDriver{}
+		w := apart(t, slowly(d), WithLeaseTiming(longLease))
+		w.cloud.Opaque()
+		w.run(w.c)
+		must(t, w.sites.Create(t.Context(), sized("home", 1)))
+		eventually(t, "Apply runs", func() bool { return d.applying.Load() == 1 })
+		first := w.c
+		w.controller(slowly(d), WithLeaseTiming(longLease))
+		second := w.c
+		w.run(second)
+		eventually(t, "the other replica has the lease", func() bool {
+			if _, revision, err := w.sites.Records().GetReserved(t.Context(), record.KeyLease); err == nil &&
+				!second.Stats().Leading {
+				// a renewal may come in between
+				_, _ = w.sites.Records().PutReserved(t.Context(), record.KeyLease,
+					[]byte(`{"holderIdentity":"","leaseDurationSeconds":1}`), revision)
+			}
+			return second.Stats().Leading && !first.Stats().Leading
+		})
+		polls := w.cloud.Called("GET operations")
+		eventually(t, "and polls the operation", func() bool { return w.cloud.Called("GET operations") > polls+1 })
+		w.finish("")
+		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		w.cloud.Mu.Lock()
+		defer w.cloud.Mu.Unlock()
+		if len(w.cloud.Tokens) != 1 || w.cloud.Created["home/"] != 1 {
+			t.Errorf("created %d times, with %d tokens", w.cloud.Created["home/"], len(w.cloud.Tokens))
 		}
-		return second.Stats().Leading && !first.Stats().Leading
 	})
-	polls := w.cloud.Called("GET operations")
-	eventually(t, "and polls the operation", func() bool { return w.cloud.Called("GET operations") > polls+1 })
-	w.finish("")
-	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
-	w.cloud.Mu.Lock()
-	defer w.cloud.Mu.Unlock()
-	if len(w.cloud.Tokens) != 1 || w.cloud.Created["home/"] != 1 {
-		t.Errorf("created %d times, with %d tokens", w.cloud.Created["home/"], len(w.cloud.Tokens))
-	}
 }
 
 func TestAnOperationThatFailsMoreThanOnceIsTriedAgainWithATokenOfItsOwnEachTime(t *testing.T) {
-	t.Parallel()
-	w := apart(t, nil)
-	w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
-	w.run(w.c)
-	must(t, w.sites.Create(t.Context(), sized("home", 1)))
-	for try := 1; try <= 3; try++ {
-		eventually(t, "it is begun", func() bool { return w.cloud.Called("POST disks") == try })
-		eventually(t, "and told under way", func() bool { return w.intentOf("home") != nil })
-		w.finish("no space")
-		eventually(t, "the failure is told", func() bool { return w.c.Stats().Failures >= uint64(try) })
-	}
-	eventually(t, "it is begun again", func() bool { return w.cloud.Called("POST disks") == 4 })
-	w.finish("")
-	eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
-	w.cloud.Mu.Lock()
-	defer w.cloud.Mu.Unlock()
-	if n := len(w.cloud.Tokens); n != 4 {
-		t.Errorf("%d tokens for four intents", n)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := apart(t, nil)
+		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
+		w.run(w.c)
+		must(t, w.sites.Create(t.Context(), sized("home", 1)))
+		for try := 1; try <= 3; try++ {
+			eventually(t, "it is begun", func() bool { return w.cloud.Called("POST disks") == try })
+			eventually(t, "and told under way", func() bool { return w.intentOf("home") != nil })
+			w.finish("no space")
+			eventually(t, "the failure is told", func() bool { return w.c.Stats().Failures >= uint64(try) })
+		}
+		eventually(t, "it is begun again", func() bool { return w.cloud.Called("POST disks") == 4 })
+		w.finish("")
+		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		w.cloud.Mu.Lock()
+		defer w.cloud.Mu.Unlock()
+		if n := len(w.cloud.Tokens); n != 4 {
+			t.Errorf("%d tokens for four intents", n)
+		}
+	})
 }

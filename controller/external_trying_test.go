@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/test/cloudtest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // awayForKeys lets the calls for single resources fail, while lists succeed, until sites wait. It returns what ends
@@ -26,30 +27,32 @@ func (w *cloudWorld) awayForKeys() *atomic.Int64 {
 // TestAnAPIIsBackThoughACallTakesLongerThanThePausesBetweenPolls: the poll must not take the trial away from the key
 // that is at it.
 func TestAnAPIIsBackThoughACallTakesLongerThanThePausesBetweenPolls(t *testing.T) {
-	t.Parallel()
-	w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
-	status := w.awayForKeys()
-	w.cloud.Set(func(c *cloudtest.Cloud) {
-		c.Stage = func(stage, call, _ string) {
-			if stage == "before" && call != "GET disks" {
-				sleep(t.Context(), 2*quick.BackoffMax)
+	natstest.Test(t, func(t *testing.T) {
+		w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
+		status := w.awayForKeys()
+		w.cloud.Set(func(c *cloudtest.Cloud) {
+			c.Stage = func(stage, call, _ string) {
+				if stage == "before" && call != "GET disks" {
+					sleep(t.Context(), 2*quick.BackoffMax)
+				}
 			}
-		}
+		})
+		status.Store(0)
+		eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 6 && !w.away() })
 	})
-	status.Store(0)
-	eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 6 && !w.away() })
 }
 
 func TestAnAPIIsBackThoughReconcilesDoSomethingElseFirst(t *testing.T) {
-	t.Parallel()
-	w := newCloudWorld(t, withInterval(notInATest), func(w *cloudWorld) ReconcilerFunc {
-		reconcile := disksOf(w.sites, w.driver, quickly...)
-		return func(ctx context.Context, req Request) (Result, error) {
-			sleep(ctx, 2*quick.BackoffMax)
-			return reconcile(ctx, req)
-		}
-	}, WithWorkers(4))
-	status := w.awayForKeys()
-	status.Store(0)
-	eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 6 && !w.away() })
+	natstest.Test(t, func(t *testing.T) {
+		w := newCloudWorld(t, withInterval(notInATest), func(w *cloudWorld) ReconcilerFunc {
+			reconcile := disksOf(w.sites, w.driver, quickly...)
+			return func(ctx context.Context, req Request) (Result, error) {
+				sleep(ctx, 2*quick.BackoffMax)
+				return reconcile(ctx, req)
+			}
+		}, WithWorkers(4))
+		status := w.awayForKeys()
+		status.Store(0)
+		eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 6 && !w.away() })
+	})
 }

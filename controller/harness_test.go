@@ -112,16 +112,10 @@ func must(t *testing.T, err error) {
 // be.
 const patience = 30 * time.Second
 
-// eventually polls until the condition holds, more rarely the longer it waits.
+// eventually is natstest.Eventually.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for began := time.Now(); !holds(); {
-		waited := time.Since(began)
-		if waited > patience {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-		time.Sleep(min(max(waited/20, time.Millisecond), 20*time.Millisecond))
-	}
+	natstest.Eventually(t, what, holds)
 }
 
 // isHealthy waits until nothing is degraded. A watch that has heard nothing for a second is, until it hears again.

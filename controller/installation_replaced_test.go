@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // besides are two installations of one controller, each with its own documents, over one bucket of pages. The second
@@ -79,29 +80,26 @@ func (b *besides) revisions() string {
 // TestAnIDThatIsAnothersStartsNothing: the id of another installation, put while the controller does not run, makes
 // that one's objects garbage of this one. It does not lead before the right id is there.
 func TestAnIDThatIsAnothersStartsNothing(t *testing.T) {
-	t.Parallel()
 	for _, sites := range []int{0, 3} {
 		t.Run(fmt.Sprintf("%d sites", sites), func(t *testing.T) {
-			t.Parallel()
-			b := besidesOf(t, sites)
-			before := b.revisions()
-			c := b.starts()
-			const degraded = "installation (bucket sites-status)"
-			eventually(t, "it is told", func() bool { return c.Stats().Degraded[degraded] != nil })
-			for _, part := range []string{b.first, b.second.Instance(), "nats kv put sites-status _nagi.instance " + b.first} {
-				if reason := c.Stats().Degraded[degraded].Error(); !strings.Contains(reason, part) {
-					t.Errorf("%q does not say %q", reason, part)
+			natstest.Test(t, func(t *testing.T) {
+				b := besidesOf(t, sites)
+				before := b.revisions()
+				c := b.starts()
+				const degraded = "installation (bucket sites-status)"
+				eventually(t, "it is told", func() bool { return c.Stats().Degraded[degraded] != nil })
+				says(t, c.Stats().Degraded[degraded], b.first, b.second.Instance(),
+					"nats kv put sites-status _nagi.instance "+b.first)
+				if s := c.Stats(); s.Reconciles != 0 || s.Sweeps != 0 || b.revisions() != before {
+					t.Errorf("%d reconciles, %d sweeps, pages %s", s.Reconciles, s.Sweeps, b.revisions())
 				}
-			}
-			if s := c.Stats(); s.Reconciles != 0 || s.Sweeps != 0 || b.revisions() != before {
-				t.Errorf("%d reconciles, %d sweeps, pages %s", s.Reconciles, s.Sweeps, b.revisions())
-			}
-			b.put("sites-status", "_nagi.instance", b.first)
-			eventually(t, "it leads and has swept", func() bool { return c.Stats().Sweeps > 2 })
-			if b.revisions() != before || c.Instance() != b.first {
-				t.Errorf("pages %s, id %q", b.revisions(), c.Instance())
-			}
-			isHealthy(t, c)
+				b.put("sites-status", "_nagi.instance", b.first)
+				eventually(t, "it leads and has swept", func() bool { return c.Stats().Sweeps > 2 })
+				if b.revisions() != before || c.Instance() != b.first {
+					t.Errorf("pages %s, id %q", b.revisions(), c.Instance())
+				}
+				isHealthy(t, c)
+			})
 		})
 	}
 }
@@ -109,17 +107,17 @@ func TestAnIDThatIsAnothersStartsNothing(t *testing.T) {
 // TestObjectsOfAnotherStreamAreLeft where nothing tells which id the controller led with, or an option insists on the
 // wrong one: their owners never were in this bucket.
 func TestObjectsOfAnotherStreamAreLeft(t *testing.T) {
-	t.Parallel()
 	for _, forced := range []bool{false, true} {
 		t.Run(fmt.Sprintf("forced=%v", forced), func(t *testing.T) {
-			t.Parallel()
-			b := besidesOf(t, 3)
-			if before := b.revisions(); forced {
-				b.leftAlone(b.starts(WithInstance(b.second.Instance())), before)
-			} else {
-				must(t, b.kv("sites-status").Delete(t.Context(), "_nagi.ledwith"))
-				b.leftAlone(b.starts(), before)
-			}
+			natstest.Test(t, func(t *testing.T) {
+				b := besidesOf(t, 3)
+				if before := b.revisions(); forced {
+					b.leftAlone(b.starts(WithInstance(b.second.Instance())), before)
+				} else {
+					must(t, b.kv("sites-status").Delete(t.Context(), "_nagi.ledwith"))
+					b.leftAlone(b.starts(), before)
+				}
+			})
 		})
 	}
 }

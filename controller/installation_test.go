@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // orphaned is an installation whose status bucket was lost while no controller ran. One of its sites went meanwhile.
@@ -53,50 +54,49 @@ func (o *orphaned) swept(c *Controller[*site]) {
 // TestALostStatusBucketMakesNoNewInstallation: a new id would make everything that the primaries own another
 // installation's, which nobody may touch. It waits until somebody says which installation it is.
 func TestALostStatusBucketMakesNoNewInstallation(t *testing.T) {
-	t.Parallel()
-	o := newOrphaned(t)
-	c := o.controller()
-	o.run(c)
-	const degraded = "installation (bucket sites-status)"
-	eventually(t, "it is told", func() bool { return c.Stats().Degraded[degraded] != nil })
-	reason := c.Stats().Degraded[degraded].Error()
-	for _, part := range []string{o.id, "5 objects", "bucket pages", "nats kv put sites-status _nagi.instance"} {
-		if !strings.Contains(reason, part) {
-			t.Errorf("%q does not say %q", reason, part)
+	natstest.Test(t, func(t *testing.T) {
+		o := newOrphaned(t)
+		c := o.controller()
+		o.run(c)
+		const degraded = "installation (bucket sites-status)"
+		eventually(t, "it is told", func() bool { return c.Stats().Degraded[degraded] != nil })
+		says(t, c.Stats().Degraded[degraded], o.id, "5 objects", "bucket pages",
+			"nats kv put sites-status _nagi.instance")
+		if s := c.Stats(); s.Leading || s.Reconciles != 0 || o.instance() != "" {
+			t.Errorf("it leads: %v, %d reconciles, instance %q", s.Leading, s.Reconciles, o.instance())
 		}
-	}
-	if s := c.Stats(); s.Leading || s.Reconciles != 0 || o.instance() != "" {
-		t.Errorf("it leads: %v, %d reconciles, instance %q", s.Leading, s.Reconciles, o.instance())
-	}
-	_, err := o.kv("sites-status").PutString(t.Context(), "_nagi.instance", o.id)
-	must(t, err)
-	o.swept(c)
-	isHealthy(t, c)
+		_, err := o.kv("sites-status").PutString(t.Context(), "_nagi.instance", o.id)
+		must(t, err)
+		o.swept(c)
+		isHealthy(t, c)
+	})
 }
 
 func TestALostStatusBucketIsTakenOverByOption(t *testing.T) {
-	t.Parallel()
-	o := newOrphaned(t)
-	c := o.controller(WithInstance(o.id))
-	o.run(c)
-	o.swept(c)
+	natstest.Test(t, func(t *testing.T) {
+		o := newOrphaned(t)
+		c := o.controller(WithInstance(o.id))
+		o.run(c)
+		o.swept(c)
+	})
 }
 
 // TestAnInstallationBesideAnotherGetsAnIDOfItsOwn, and leaves what it finds alone.
 func TestAnInstallationBesideAnotherGetsAnIDOfItsOwn(t *testing.T) {
-	t.Parallel()
-	o := newOrphaned(t)
-	c := o.controller(WithInstance("second"))
-	o.run(c)
-	must(t, o.sites.Create(t.Context(), newSite("own", "")))
-	eventuallyReason(t, o.sites, "own", entity.ReasonSynced)
-	eventually(t, "a sweep has ended", func() bool { return c.Stats().Sweeps > 0 })
-	if n := count(t, o.pages); n != 6 || c.Stats().Foreign == 0 {
-		t.Errorf("%d pages, %d foreign encounters", n, c.Stats().Foreign)
-	}
-	again := o.controller(WithInstance("third"))
-	err := again.Run(context.Background())
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", "second")) {
-		t.Errorf("with another id Run returned %v", err)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		o := newOrphaned(t)
+		c := o.controller(WithInstance("second"))
+		o.run(c)
+		must(t, o.sites.Create(t.Context(), newSite("own", "")))
+		eventuallyReason(t, o.sites, "own", entity.ReasonSynced)
+		eventually(t, "a sweep has ended", func() bool { return c.Stats().Sweeps > 0 })
+		if n := count(t, o.pages); n != 6 || c.Stats().Foreign == 0 {
+			t.Errorf("%d pages, %d foreign encounters", n, c.Stats().Foreign)
+		}
+		again := o.controller(WithInstance("third"))
+		err := again.Run(context.Background())
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", "second")) {
+			t.Errorf("with another id Run returned %v", err)
+		}
+	})
 }

@@ -4,175 +4,181 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid: another event of its key may be faster than its own.
 func TestADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid(t *testing.T) {
-	t.Parallel()
-	notCalledInvalidOnItsWay(t, 12)
-}
-
-func TestSoakADocumentThatIsOnItsWayToTheCacheIsNotCalledInvalid(t *testing.T) {
-	notCalledInvalidOnItsWay(t, 200)
-}
-
-func notCalledInvalidOnItsWay(t *testing.T, rounds int) {
-	w := newWorld(t)
-	sites := w.sites()
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), WithWorkers(4), WithResyncInterval(0))
-	must(t, err)
-	w.run(c)
-	watch, err := w.kv("sites-status").WatchAll(t.Context(), jetstream.UpdatesOnly())
-	must(t, err)
-	defer watch.Stop()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			for n := range 8 {
-				key := fmt.Sprintf("site-%d", n)
-				c.Enqueue(key, OperationSecondary)
-				for range 100 {
-					if c.engine.Inside().Primary.View(key).Presence == source.Invalid {
-						t.Errorf("%s is called invalid", key)
-						return
+	natstest.Test(t, func(t *testing.T) {
+		const keys = 8
+		w := newWorld(t)
+		sites := w.sites()
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(nil), WithWorkers(4), WithResyncInterval(0))
+		must(t, err)
+		w.run(c)
+		watch, err := w.kv("sites-status").WatchAll(t.Context(), jetstream.UpdatesOnly())
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var looking sync.WaitGroup
+		looking.Go(func() {
+			for ctx.Err() == nil {
+				for n := range keys {
+					key := keyNumber(n)
+					c.Enqueue(key, OperationSecondary)
+					for range 100 {
+						if c.engine.Inside().Primary.View(key).Presence == source.Invalid {
+							t.Errorf("%s is called invalid", key)
+							return
+						}
 					}
+				}
+				runtime.Gosched() // all goes on without that time moves
+			}
+		})
+		other := w.away().sites()
+		for range 5 {
+			for n := range keys {
+				if key := keyNumber(n); other.Create(ctx, newSite(key, "one")) != nil {
+					_ = other.Delete(ctx, key)
 				}
 			}
 		}
-	}()
-	other := w.sites()
-	for range rounds {
-		for n := range 8 {
-			if key := fmt.Sprintf("site-%d", n); other.Create(ctx, newSite(key, "one")) != nil {
-				_ = other.Delete(ctx, key)
+		cancel()
+		looking.Wait()
+		must(t, sites.Create(t.Context(), newSite("last", "one")))
+		for last := false; !last; {
+			u := receive(t, "a write of a record", watch.Updates())
+			if strings.Contains(string(u.Value()), entity.ReasonInvalid) {
+				t.Fatalf("%s: %s", u.Key(), u.Value())
 			}
+			last = u.Key() == "last"
 		}
-	}
-	cancel()
-	<-done
-	must(t, sites.Create(t.Context(), newSite("last", "one")))
-	for last := false; !last; {
-		u := <-watch.Updates()
-		if u == nil {
-			t.Fatal("the watch ended")
-		}
-		if strings.Contains(string(u.Value()), entity.ReasonInvalid) {
-			t.Fatalf("%s: %s", u.Key(), u.Value())
-		}
-		last = u.Key() == "last"
-	}
+	})
 }
 
 // TestAMendedDocumentIsReconciledWhateverPredicatesSay, because the event that mends it may come when its key was
 // already looked at as mended.
 func TestAMendedDocumentIsReconciledWhateverPredicatesSay(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites := w.sites()
-	var title atomic.Value
-	title.Store("")
-	c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-		if s, err := sites.Lister().Get(req.Key); err == nil {
-			title.Store(s.Spec.Title)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		var title atomic.Value
+		title.Store("")
+		c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
+			if s, err := sites.Lister().Get(req.Key); err == nil {
+				title.Store(s.Spec.Title)
+			}
+			return Result{}, nil
+		}), WithResyncInterval(0), WithPrimary(WithPredicate(PredicateFuncs{UpdateFunc: func(_, _ metav1.Object) bool {
+			return false
+		}})))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "0")))
+		for n := range 10 {
+			w.put("sites", "home", `{"spec":{"title":`)
+			eventuallyReason(t, sites, "home", entity.ReasonInvalid)
+			want := fmt.Sprint(n)
+			w.put("sites", "home", fmt.Sprintf(`{"spec":{"title":%q}}`, want))
+			eventually(t, "the mended document is reconciled", func() bool { return title.Load() == want })
 		}
-		return Result{}, nil
-	}), WithResyncInterval(0), WithPrimary(WithPredicate(PredicateFuncs{UpdateFunc: func(_, _ metav1.Object) bool {
-		return false
-	}})))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "0")))
-	for n := range 30 {
-		w.put("sites", "home", `{"spec":{"title":`)
-		eventuallyReason(t, sites, "home", entity.ReasonInvalid)
-		want := fmt.Sprint(n)
-		w.put("sites", "home", fmt.Sprintf(`{"spec":{"title":%q}}`, want))
-		eventually(t, "the mended document is reconciled", func() bool { return title.Load() == want })
-	}
+	})
 }
 
 // TestAParkedKeyWakesInARecreatedStream, although its document has the revision there that the bad one had.
 func TestAParkedKeyWakesInARecreatedStream(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites := w.sites()
-	var seen calls
-	c, err := New("sites", sites, seen.reconciler(func(_ context.Context, req Request) (Result, error) {
-		if s, err := sites.Lister().Get(req.Key); err == nil && s.Spec.Title == "bad" {
-			return Result{}, TerminalError(errors.New("bad"))
-		}
-		return Result{}, nil
-	}), WithResyncInterval(0))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "bad")))
-	eventually(t, "it is parked", func() bool { return c.Stats().Parked == 1 })
-	stream, err := w.js.Stream(t.Context(), "KV_sites")
-	must(t, err)
-	must(t, w.js.DeleteStream(t.Context(), "KV_sites"))
-	_, err = w.js.CreateStream(t.Context(), stream.CachedInfo().Config)
-	must(t, err)
-	w.put("sites", "home", `{"spec":{"title":"good"}}`)
-	eventually(t, "it is reconciled", func() bool { return c.Stats().Parked == 0 && seen.count("home") > 1 })
-	eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(func(_ context.Context, req Request) (Result, error) {
+			if s, err := sites.Lister().Get(req.Key); err == nil && s.Spec.Title == "bad" {
+				return Result{}, TerminalError(errors.New("bad"))
+			}
+			return Result{}, nil
+		}), WithResyncInterval(0))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "bad")))
+		eventually(t, "it is parked", func() bool { return c.Stats().Parked == 1 })
+		stream, err := w.js.Stream(t.Context(), "KV_sites")
+		must(t, err)
+		must(t, w.js.DeleteStream(t.Context(), "KV_sites"))
+		_, err = w.js.CreateStream(t.Context(), stream.CachedInfo().Config)
+		must(t, err)
+		w.put("sites", "home", `{"spec":{"title":"good"}}`)
+		eventually(t, "it is reconciled", func() bool { return c.Stats().Parked == 0 && seen.count("home") > 1 })
+		eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	})
 }
 
 // TestAClosedClientIsReportedAndChangesNothing that the controller knows of its stream.
 func TestAClosedClientIsReportedAndChangesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	sites := w.sites()
-	c, err := New("sites", sites, new(calls).reconciler(nil), WithResyncInterval(0))
-	must(t, err)
-	w.run(c)
-	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
-	before := c.engine.Inside().Primary.Stream()
-	sites.Close()
-	if now := c.engine.Inside().Primary.Stream(); now.Created != before.Created || now.Highest != before.Highest ||
-		!c.engine.Inside().Primary.Exists("home") {
-		t.Errorf("the stream was %+v and is %+v", before, now)
-	}
-	eventually(t, "it is reported", func() bool {
-		for _, err := range c.Stats().Degraded {
-			if strings.Contains(err.Error(), "closed") {
-				return true
-			}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		c, err := New("sites", sites, new(calls).reconciler(nil), WithResyncInterval(0))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
+		before := c.engine.Inside().Primary.Stream()
+		sites.Close()
+		if now := c.engine.Inside().Primary.Stream(); now.Created != before.Created || now.Highest != before.Highest ||
+			!c.engine.Inside().Primary.Exists("home") {
+			t.Errorf("the stream was %+v and is %+v", before, now)
 		}
-		return false
+		eventually(t, "it is reported", func() bool {
+			for _, err := range c.Stats().Degraded {
+				if strings.Contains(err.Error(), "closed") {
+					return true
+				}
+			}
+			return false
+		})
 	})
 }
 
-func TestSoakManyInvalidDocumentsCostNoMoreEachThanFew(t *testing.T) {
-	w := newWorld(t)
-	sites := w.sites()
-	c, err := New("sites", sites, new(calls).reconciler(nil), WithResyncInterval(0), WithWorkers(4))
-	must(t, err)
-	const n = 5000
-	w.run(c)
-	w.putMany(n, keyNumber, func(int) string { return `{}` })
-	eventually(t, "all were good once", func() bool { return len(sites.Informer().GetStore().ListKeys()) == n })
-	w.putMany(n, keyNumber, func(int) string { return `{"spec":` })
-	eventually(t, "all are known to be invalid", func() bool { return sites.Informer().Status().Invalid == n })
-	began := time.Now()
-	for i := range n {
-		if c.engine.Inside().Primary.View(keyNumber(i)).Presence != source.Invalid {
-			t.Fatal("it is not invalid")
+// TestManyInvalidDocumentsCostNoMoreEachThanFew: a look at one does not copy what is known of all.
+func TestManyInvalidDocumentsCostNoMoreEachThanFew(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		const n = 100
+		w := newWorld(t)
+		sites := w.sites()
+		c, err := New("sites", sites, new(calls).reconciler(nil), WithResyncInterval(0), WithWorkers(4))
+		must(t, err)
+		w.run(c)
+		w.putMany(n, keyNumber, func(int) string { return `{}` })
+		eventually(t, "all were good once", func() bool { return len(sites.Informer().GetStore().ListKeys()) == n })
+		w.putMany(n, keyNumber, func(int) string { return `{"spec":` })
+		eventually(t, "all are known to be invalid", func() bool { return sites.Informer().Status().Invalid == n })
+		idle(t, c)
+		before := allocated()
+		for i := range n {
+			if c.engine.Inside().Primary.View(keyNumber(i)).Presence != source.Invalid {
+				t.Fatal("it is not invalid")
+			}
 		}
-	}
-	if each := time.Since(began) / n; each > 400*time.Microsecond { // a copy of all of them takes a millisecond
-		t.Errorf("each look at one takes %v", each)
-	}
+		if each := (allocated() - before) / n; each > 1000 { // a copy of all of them takes more
+			t.Errorf("each look at one allocates %d bytes", each)
+		}
+	})
+}
+
+// allocated is how many bytes the process has allocated until now.
+func allocated() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.TotalAlloc
 }

@@ -16,16 +16,12 @@ func TestMain(m *testing.M) {
 	switch child, url := os.Getenv(childEnv), os.Getenv("NAGI_TEST_URL"); child {
 	case "":
 		goleak.VerifyTestMain(m)
-	case "crash":
-		err = crashChild(url)
-	case "external":
-		err = externalChild(url, os.Getenv("NAGI_TEST_CLOUD"))
 	case "user":
 		err = userChild(os.Getenv("NAGI_BENCH_KEYS"))
 	case "heap":
 		err = heapChild(url, os.Getenv("NAGI_TEST_CONTROLLERS"), os.Getenv("NAGI_TEST_DOCUMENTS"))
 	case "teardown":
-		err = teardownChild(url, os.Getenv("NAGI_TEST_MOMENT"))
+		err = teardownChild(url)
 	default:
 		fmt.Fprintf(os.Stderr, "no such child: %s=%s\n", childEnv, child)
 		os.Exit(2)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 )
 
@@ -34,7 +35,6 @@ func (w *world) sent(key string) (all func() []*nats.Msg) {
 // The teardown does not go on, and the anchor is never removed: a crash without it would forget what the new document
 // owns.
 func TestADocumentPutBackAtTheVeryEndKeepsItsAnchor(t *testing.T) {
-	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		cached bool
@@ -43,73 +43,74 @@ func TestADocumentPutBackAtTheVeryEndKeepsItsAnchor(t *testing.T) {
 		{"only the leader knows", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			behind, relay := w.behindRelay()
-			ctx := t.Context()
-			sites := behind.sites()
-			pages := &hooked{Client: behind.pages()}
-			teardown := make(chan struct{})
-			ended := sync.OnceFunc(func() { close(teardown) })
-			c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-				if req.Operations.Has(OperationDelete) {
-					return Result{}, nil
-				}
-				s, err := sites.Lister().Get(req.Key)
-				if err != nil {
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				behind, relay := w.behindRelay()
+				ctx := t.Context()
+				sites := behind.sites()
+				pages := &hooked{Client: behind.pages()}
+				teardown := make(chan struct{})
+				ended := sync.OnceFunc(func() { close(teardown) })
+				c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+					if req.Operations.Has(OperationDelete) {
+						return Result{}, nil
+					}
+					s, err := sites.Lister().Get(req.Key)
+					if err != nil {
+						return Result{}, err
+					}
+					_, err = CreateOrUpdate(ctx, pages, &page{ObjectMeta: newPage(req.Key, "").ObjectMeta},
+						func(p *page) error {
+							p.Spec.Title = s.Spec.Title
+							return nil
+						})
 					return Result{}, err
-				}
-				_, err = CreateOrUpdate(ctx, pages, &page{ObjectMeta: newPage(req.Key, "").ObjectMeta},
-					func(p *page) error {
-						p.Spec.Title = s.Spec.Title
-						return nil
-					})
-				return Result{}, err
-			}), Owns(pages), WithOnResult(func(r ReconcileResult) {
-				if r.Operations.Has(OperationDelete) {
-					ended()
-				}
-			}))
-			must(t, err)
-			w.run(c)
-			must(t, sites.Create(ctx, newSite("home", "old")))
-			eventuallyReason(t, sites, "home", entity.ReasonSynced)
-			sent := w.sent("home")
+				}), Owns(pages), WithOnResult(func(r ReconcileResult) {
+					if r.Operations.Has(OperationDelete) {
+						ended()
+					}
+				}))
+				must(t, err)
+				w.run(c)
+				must(t, sites.Create(ctx, newSite("home", "old")))
+				eventuallyReason(t, sites, "home", entity.ReasonSynced)
+				sent := w.sent("home")
 
-			var once sync.Once
-			pages.hook(func() {
-				pages.onDelete = func(_ string, remove func() error) error {
-					err := remove()
-					once.Do(func() {
-						if !test.cached {
-							relay.mute("sites")
-						}
-						must(t, sites.Create(ctx, newSite("home", "new")))
-						if test.cached {
-							eventually(t, "the cache knows", func() bool { return sites.Informer().Exists("home") })
-							return
-						}
-						time.Sleep(absenceTrustedAtMost) // so that the leader's last answer is too old to be acted on
-					})
-					return err
+				var once sync.Once
+				pages.hook(func() {
+					pages.onDelete = func(_ string, remove func() error) error {
+						err := remove()
+						once.Do(func() {
+							if !test.cached {
+								relay.mute("sites")
+							}
+							must(t, sites.Create(ctx, newSite("home", "new")))
+							if test.cached {
+								eventually(t, "the cache knows", func() bool { return sites.Informer().Exists("home") })
+								return
+							}
+							time.Sleep(absenceTrustedAtMost) // so that the leader's last answer is too old to be acted on
+						})
+						return err
+					}
+				})
+				must(t, sites.Delete(ctx, "home"))
+				within(t, "the teardown has tried to end", teardown)
+				relay.mute("")
+				eventually(t, "the new document is reconciled", func() bool {
+					p, err := pages.Get(ctx, "home")
+					return err == nil && p.Spec.Title == "new"
+				})
+				eventuallyReason(t, sites, "home", entity.ReasonSynced)
+				for _, m := range sent() {
+					if len(m.Data) == 0 {
+						t.Errorf("the anchor was removed: %v", m.Header)
+					}
+				}
+				if n := c.Stats().TornDown; n != 0 {
+					t.Errorf("%d primaries were torn down", n)
 				}
 			})
-			must(t, sites.Delete(ctx, "home"))
-			within(t, "the teardown has tried to end", teardown)
-			relay.mute("")
-			eventually(t, "the new document is reconciled", func() bool {
-				p, err := pages.Get(ctx, "home")
-				return err == nil && p.Spec.Title == "new"
-			})
-			eventuallyReason(t, sites, "home", entity.ReasonSynced)
-			for _, m := range sent() {
-				if len(m.Data) == 0 {
-					t.Errorf("the anchor was removed: %v", m.Header)
-				}
-			}
-			if n := c.Stats().TornDown; n != 0 {
-				t.Errorf("%d primaries were torn down", n)
-			}
 		})
 	}
 }

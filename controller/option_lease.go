@@ -35,6 +35,10 @@ func WithLeaseTiming(t LeaseTiming) Option {
 // WithInstance gives the id of this installation, which everything carries that the primaries own. Without it the id is
 // made once and kept in the status bucket, under "_nagi.instance". Give the old id if the status bucket was lost: see
 // [Controller.Run]. Run fails if the bucket keeps another id.
+//
+// The id differs by controller. Of two controllers over one bucket with the same id each takes for its own what the
+// other makes: the brake holds what WithPrune would delete of it, and says so. Only controllers of different kinds of
+// primaries may share an id, as WithHandOverFrom needs.
 func WithInstance(id string) Option {
 	return func(o *engine.Options) error {
 		if id == "" || strings.TrimSpace(id) != id {

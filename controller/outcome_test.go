@@ -8,38 +8,39 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestAnOutcomeThatCannotBeWrittenIsWrittenLater, a terminal one too, and does not count as a failed attempt of the
 // reconciler.
 func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
-	t.Parallel()
 	for reason, outcome := range map[string]error{entity.ReasonSynced: nil,
 		entity.ReasonTerminal: TerminalError(errors.New("bad"))} {
 		t.Run(reason, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			sites := w.sites()
-			var once atomic.Bool
-			var most atomic.Int64
-			c, err := New("sites", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) {
-				if once.CompareAndSwap(false, true) {
-					w.limitRecords(10)
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				sites := w.sites()
+				var once atomic.Bool
+				var most atomic.Int64
+				c, err := New("sites", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) {
+					if once.CompareAndSwap(false, true) {
+						w.limitRecords(10)
+					}
+					return Result{}, outcome
+				}), WithResyncInterval(0), WithBackoff(time.Millisecond,
+					10*time.Millisecond), WithOnResult(func(r ReconcileResult) {
+					most.Store(max(most.Load(), int64(r.Attempt)))
+				}))
+				must(t, err)
+				w.run(c)
+				must(t, sites.Create(t.Context(), newSite("home", "one")))
+				eventually(t, "the outcome was refused some times", func() bool { return c.Stats().RecordErrors > 3 })
+				w.limitRecords(-1)
+				eventuallyReason(t, sites, "home", reason)
+				if n := most.Load(); n != 1 {
+					t.Errorf("attempt %d was reported, but none failed that another would follow", n)
 				}
-				return Result{}, outcome
-			}), WithResyncInterval(0), WithBackoff(time.Millisecond,
-				10*time.Millisecond), WithOnResult(func(r ReconcileResult) {
-				most.Store(max(most.Load(), int64(r.Attempt)))
-			}))
-			must(t, err)
-			w.run(c)
-			must(t, sites.Create(t.Context(), newSite("home", "one")))
-			eventually(t, "the outcome was refused some times", func() bool { return c.Stats().RecordErrors > 3 })
-			w.limitRecords(-1)
-			eventuallyReason(t, sites, "home", reason)
-			if n := most.Load(); n != 1 {
-				t.Errorf("attempt %d was reported, but none failed that another would follow", n)
-			}
+			})
 		})
 	}
 }

@@ -338,3 +338,33 @@ func TestPruneIsForWhatIsOwnedAndCanBeDeleted(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestPrunesOfTwoTermsCountTogether: the process loses its lease for a moment between them.
+func TestPrunesOfTwoTermsCountTogether(t *testing.T) {
+	t.Parallel()
+	const sites, each = 20, 9
+	p := newPruned(t, slowRenewal, WithResyncInterval(0))
+	name := func(i int) string { return fmt.Sprintf("site%02d", i) }
+	for i := range sites {
+		must(t, p.sites.Create(t.Context(), newSite(name(i), "a")))
+	}
+	eventually(t, "all have their pages", func() bool { return len(p.names()) == sites })
+	for i := range sites {
+		p.reconciled(name(i))
+	}
+	for i := range each {
+		p.retitle(name(i), "b")
+	}
+	eventually(t, "the first ones lose theirs", func() bool { return p.c.Stats().Pruned == each })
+	p.leaseTo("another", 5*time.Minute)
+	eventually(t, "it does not lead", func() bool { return !p.c.Stats().Leading })
+	p.leaseTo("", time.Second)
+	eventually(t, "it leads again", func() bool { return p.c.Stats().Leading })
+	for i := range each {
+		p.retitle(name(each+i), "b")
+	}
+	eventually(t, "the brake holds the others", func() bool { return p.c.Stats().Brake.Pruned == each })
+	if s := p.c.Stats(); s.Pruned != each || !strings.Contains(s.Brake.Reason, "18 of 20 primaries") {
+		t.Errorf("pruned %d, brake %+v", s.Pruned, s.Brake)
+	}
+}

@@ -17,7 +17,8 @@ import (
 //
 // A primary that is gone is reconciled with OperationDelete or OperationPurge. The reconciler then removes what the
 // runtime does not know of. After it has succeeded, the runtime deletes what the primary still owns. LastKnown returns
-// the last document.
+// the last document. The Lister's error is IsNotFound then, which is no failure: a reconciler that returns it keeps its
+// own teardown from ever being over.
 //
 // The outcome means what it means in controller-runtime:
 //

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -29,6 +30,49 @@ type vaultSpec struct {
 	Backends map[string]*vaultBackend `json:"backends,omitempty"`
 	Extra    map[string]any           `json:"extra,omitempty"` // its key is secret by Config.SecretFields
 	vaultKeys
+	Door vaultDoor `json:",embed"`
+	vaultBox
+	vaultShelf
+	Word vaultWord `json:"word,omitzero"`
+	Lock vaultLock `json:"lock,omitzero"`
+}
+
+type vaultDoor struct {
+	Code string `json:"code,omitempty" nagi:"secret"`
+}
+
+// vaultBox has a deeper field of the name that one of vaultShelf has.
+type vaultBox struct{ vaultDrawer }
+
+type vaultDrawer struct{ Auth string }
+
+type vaultShelf struct {
+	Auth *vaultAuth `json:"Auth,omitempty"`
+}
+
+type vaultAuth struct {
+	User string `json:"user,omitempty"`
+	Pass string `json:"pass,omitempty" nagi:"secret"`
+}
+
+// vaultWord is one text.
+type vaultWord struct {
+	value string `nagi:"secret"`
+}
+
+func (w vaultWord) MarshalText() ([]byte, error) { return []byte(w.value), nil }
+
+func (w *vaultWord) UnmarshalText(text []byte) error { w.value = string(text); return nil }
+
+// vaultLock holds what its type does not tell.
+type vaultLock struct{ held any }
+
+func (l vaultLock) MarshalJSON() ([]byte, error) { return json.Marshal(l.held) }
+
+func (l *vaultLock) UnmarshalJSON(data []byte) error {
+	auth := &vaultAuth{}
+	l.held = auth
+	return json.Unmarshal(data, auth)
 }
 
 type vaultUser struct {
@@ -63,6 +107,8 @@ func vaultOf(name string) *vault {
 		},
 		Extra:     map[string]any{"key": hush, "note": "seen"},
 		vaultKeys: vaultKeys{Private: map[string]string{"k": hush}},
+		Door:      vaultDoor{hush}, vaultShelf: vaultShelf{&vaultAuth{"seen", hush}}, Word: vaultWord{hush},
+		Lock: vaultLock{&vaultAuth{"locked", hush}},
 	}}
 }
 
@@ -254,11 +300,13 @@ func (w *world) lastKnownAfterADelete(vaults *entity.Client[*vault], running *ru
 	eventually(w.t, "its delete is reconciled", func() bool { return len(known) > 0 })
 	last := (<-known).Spec
 	if last.Title != "visible" || last.Users[0].Name != "ann" || last.Backends["b"].Next.Host != "i" ||
-		last.Extra["note"] != "seen" {
+		last.Extra["note"] != "seen" || last.vaultShelf.Auth.User != "seen" {
 		w.t.Errorf("LastKnown lacks what is no secret: %+v", last)
 	}
 	if last.Password != "" || last.Pin != 0 || last.Users[0].Token != nil || last.Users[0].Codes != nil ||
-		last.Backends["b"].Next.Auth != nil || last.Extra["key"] != nil || last.Private != nil {
+		last.Backends["b"].Next.Auth != nil || last.Extra["key"] != nil || last.Private != nil ||
+		last.Door.Code != "" || last.vaultShelf.Auth.Pass != "" || last.Word.value != "" ||
+		last.Lock.held.(*vaultAuth).Pass != "" {
 		w.t.Errorf("LastKnown has secrets: %+v", last)
 	}
 }

@@ -176,15 +176,23 @@ func TestARestoreLeavesWhatCameMeanwhile(t *testing.T) {
 	}
 }
 
-// meddler is a client of which a test hears before it creates a document.
+// meddler is a client of which a test hears before it puts a document back.
 type meddler struct {
 	*entity.Client[*site]
 	before *atomic.Pointer[func(key string)]
 }
 
-func (c meddler) CreateDocument(ctx context.Context, key string, document []byte) (uint64, error) {
-	(*c.before.Load())(key)
-	return c.Client.CreateDocument(ctx, key, document)
+func (c meddler) PrepareRestore(ctx context.Context, key string, from *entity.Record, aged uint64) (
+	func(context.Context) (uint64, error), error,
+) {
+	restore, err := c.Client.PrepareRestore(ctx, key, from, aged)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (uint64, error) {
+		(*c.before.Load())(key)
+		return restore(ctx)
+	}, nil
 }
 
 // meddle has f called before each document is put back.

@@ -7,6 +7,7 @@ import (
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -88,30 +89,32 @@ func (onlySyncs) SyncHandler(string) error { return nil }
 var _ controllerruntime.IController = onlySyncs{}
 
 func TestKumoriConstantsAreThoseOfTheKumoriControllerruntime(t *testing.T) {
-	operations := []controllerruntime.Operation{
-		controllerruntime.OperationPut, controllerruntime.OperationDelete,
-		controllerruntime.OperationPurge, controllerruntime.OperationSecondary,
-	}
-	for i, op := range operations {
-		if uint8(op) != uint8(i) {
-			t.Errorf("%s is %d, want %d", op, op, i)
+	natstest.Test(t, func(t *testing.T) {
+		operations := []controllerruntime.Operation{
+			controllerruntime.OperationPut, controllerruntime.OperationDelete,
+			controllerruntime.OperationPurge, controllerruntime.OperationSecondary,
 		}
-	}
-	for _, c := range [][2]string{
-		{controllerruntime.ReasonResourceSynced, "Synced"},
-		{controllerruntime.ReasonErrResourceExists, "ErrResourceExists"},
-		{controllerruntime.MessageErrResourceExists,
-			"Resource %q already exists and is not managed by this controller"},
-		{controllerruntime.MessageResourceSyncedCreated, "%q synced successfully (created)"},
-		{controllerruntime.MessageResourceSyncedUpdated, "%q synced successfully (updated)"},
-		{controllerruntime.MessageResourceSyncedDeleted, "%q synced successfully (deleted)"},
-		{controllerruntime.OwnerkindLabel, "kumori/ownerkind"},
-		{controllerruntime.OwnerKeyLabel, "kumori/ownerkey"},
-		{controllerruntime.OwnerkindAnnotation, "kumori/ownerkind"},
-		{controllerruntime.OwnerKeyAnnotation, "kumori/ownerkey"},
-	} {
-		if c[0] != c[1] {
-			t.Errorf("got %q, want %q", c[0], c[1])
+		for i, op := range operations {
+			if uint8(op) != uint8(i) {
+				t.Errorf("%s is %d, want %d", op, op, i)
+			}
 		}
-	}
+		for _, c := range [][2]string{
+			{controllerruntime.ReasonResourceSynced, "Synced"},
+			{controllerruntime.ReasonErrResourceExists, "ErrResourceExists"},
+			{controllerruntime.MessageErrResourceExists,
+				"Resource %q already exists and is not managed by this controller"},
+			{controllerruntime.MessageResourceSyncedCreated, "%q synced successfully (created)"},
+			{controllerruntime.MessageResourceSyncedUpdated, "%q synced successfully (updated)"},
+			{controllerruntime.MessageResourceSyncedDeleted, "%q synced successfully (deleted)"},
+			{controllerruntime.OwnerkindLabel, "kumori/ownerkind"},
+			{controllerruntime.OwnerKeyLabel, "kumori/ownerkey"},
+			{controllerruntime.OwnerkindAnnotation, "kumori/ownerkind"},
+			{controllerruntime.OwnerKeyAnnotation, "kumori/ownerkey"},
+		} {
+			if c[0] != c[1] {
+				t.Errorf("got %q, want %q", c[0], c[1])
+			}
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // overriding is a custom controller whose HandleSecondary enqueues by itself.
@@ -25,8 +26,7 @@ func TestKumoriControllerThatChangesASecondaryWithEachSyncIsSlowedDown(t *testin
 		"with an override": func(c *custom) IController { return overriding{c} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testSlowedDown(t, handling)
+			natstest.Test(t, func(t *testing.T) { testSlowedDown(t, handling) })
 		})
 	}
 }
@@ -47,13 +47,13 @@ func testSlowedDown(t *testing.T, handling func(*custom) IController) {
 	c.SetCustomController(handler)
 	runKumori(t, handler)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
-	eventually(t, "the loop is counted", func() bool { return c.Stats().Loops == 1 && c.Stats().Looping == 1 })
-	eventually(t, "it comes to rest", func() bool {
+	natstest.Eventually(t, "the loop is counted", func() bool { return c.Stats().Loops == 1 && c.Stats().Looping == 1 })
+	natstest.Eventually(t, "it comes to rest", func() bool {
 		before := c.seen.count("home")
 		time.Sleep(300 * time.Millisecond)
 		return c.seen.count("home")-before <= 1
 	})
 	before := c.seen.count("home")
 	must(t, pages.Patch(t.Context(), "log", []byte(`{"spec":{"pages":7}}`)))
-	eventually(t, "what somebody else changes is answered at once", func() bool { return c.seen.count("home") > before+5 })
+	natstest.Eventually(t, "what somebody else changes is answered at once", func() bool { return c.seen.count("home") > before+5 })
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/internal/denials"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -22,11 +23,10 @@ const (
 	requestTimeout = 10 * time.Second
 	retryMin       = 5 * time.Millisecond
 	retryMax       = 250 * time.Millisecond
+	// attemptTimeout bounds one attempt. The leader answers in well under a millisecond. Without a leader no answer
+	// comes, and an election takes a second or two, so a lost request is worth sending again.
+	attemptTimeout = 2 * time.Second
 )
-
-// attemptTimeout bounds one attempt. The leader answers in well under a millisecond. Without a leader nobody answers,
-// and an election takes a second or two, so a lost request is worth sending again. Tests change it.
-var attemptTimeout = 2 * time.Second
 
 // The server's error codes that this package handles.
 const (
@@ -102,6 +102,13 @@ type stored struct {
 	Value    []byte
 }
 
+// entry returns s as the informer would read it.
+func (s *stored) entry(natsKey string) natsinformer.Entry {
+	return natsinformer.Entry{
+		Key: natsKey, Revision: s.Revision, Created: s.Created, Header: s.Header, Value: s.Value,
+	}
+}
+
 // isMarker reports whether the message says that the key is gone: a KV delete or purge, or the server's expiry marker.
 // A marker of another key that the server sent here, because somebody asked for that, deletes nothing.
 func (s *stored) isMarker() bool {
@@ -154,6 +161,7 @@ type (
 	infoAnswer struct {
 		refusal
 		Created time.Time              `json:"created"`
+		Time    time.Time              `json:"ts"`
 		Config  jetstream.StreamConfig `json:"config"`
 		State   struct {
 			LastSeq  uint64            `json:"last_seq"`
@@ -197,6 +205,7 @@ func (b *bucket) last(ctx context.Context, natsKey string) (*stored, error) {
 // streamInfo is the state of a stream at one moment, from one answer of its leader.
 type streamInfo struct {
 	Created time.Time
+	Time    time.Time // by the clock of the leader; zero before 2.10
 	LastSeq uint64
 	// Subjects counts the messages of each subject that the filter matches.
 	Subjects map[string]uint64
@@ -217,7 +226,8 @@ func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) 
 		return nil, fmt.Errorf("reading the state of bucket %q: %w", b.name, err)
 	}
 	return &streamInfo{
-		Created: answer.Created, LastSeq: answer.State.LastSeq, Subjects: answer.State.Subjects, Config: answer.Config,
+		Created: answer.Created, Time: answer.Time, LastSeq: answer.State.LastSeq, Subjects: answer.State.Subjects,
+		Config: answer.Config,
 	}, nil
 }
 

@@ -151,7 +151,7 @@ func (c *Client[T]) noStatus(key string) error {
 }
 
 func (c *Client[T]) decodeEntry(e natsinformer.Entry) (runtime.Object, error) {
-	return c.decodeStored(e.Key, e.Revision, e.Header, e.Value, c.runningDocuments() != nil)
+	return c.decodeStored(e, c.runningDocuments() != nil)
 }
 
 // DocumentOf encodes an entity as Create would write it.
@@ -170,11 +170,16 @@ func (c *Client[T]) FromDocument(key string, revision uint64, document []byte) (
 }
 
 // Create writes a new document under the key of obj's name and namespace, without status, resourceVersion, generation
-// and deletionTimestamp. It sets obj's resourceVersion and generation. IsAlreadyExists if the key has a document.
+// and deletionTimestamp. It sets obj's resourceVersion and generation. IsAlreadyExists if the key has a document,
+// IsInvalid if obj is a copy of one of which a transform has left out something (IsTransformed).
 func (c *Client[T]) Create(ctx context.Context, obj T) error {
 	d, err := c.prepare(obj)
 	if err != nil {
 		return err
+	}
+	if IsTransformed(obj) {
+		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, wholeDocument, "it came through a transform of an informer, "+
+			"so it may lack members, which would be lost: create what Get or the LastKnown of a controller returned")
 	}
 	if err := c.checkFinalizers(d.key, d.sent.GetFinalizers(), nil); err != nil {
 		return err
@@ -187,12 +192,19 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 		return err
 	}
 	c.wrote(ctx, obj, d, revision)
+	if c.shared.transform.Load() != nil {
+		setMark(obj, c.cfg.Kind, mark{read: readWhole})
+	}
 	return nil
 }
 
 // Update replaces the document if it is at obj's resourceVersion, and sets the new resourceVersion and generation. It
 // never touches the status. Members of objects that T does not know are kept, see the package comment. IsConflict if
 // the document is at another revision, IsNotFound if there is none.
+//
+// If the informer has a transform (SetTransform), what that left out of obj is kept, too, unless obj is one that Get or
+// List has read or Create has written, or a copy of such a one. That costs a request. IsInvalid if the transform and
+// the caller have both changed one list.
 func (c *Client[T]) Update(ctx context.Context, obj T) error {
 	d, err := c.prepare(obj)
 	if err != nil {
@@ -203,6 +215,9 @@ func (c *Client[T]) Update(ctx context.Context, obj T) error {
 		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, "metadata.resourceVersion",
 			fmt.Sprintf("%q is no revision: update what Get or a lister returned, or use Patch or Create",
 				obj.GetResourceVersion()))
+	}
+	if err := c.complete(ctx, obj, &d, expected); err != nil {
+		return err
 	}
 	if err := c.keep(ctx, &d, expected); err != nil {
 		return err

@@ -64,6 +64,10 @@ func (c *Client[T]) untilClosed(hooks Hooks) (out Hooks) {
 // A cache that clients share (WithStatusBucket) runs while one of them has users, and calls the handlers of all. Those
 // of a client are taken off when its own last user stops. Start the client before you add handlers: the cache may end
 // with another client until then, and the handlers with it.
+//
+// SetTransform makes the cache keep less of each document, see "Transforms" in the package comment. It is an error
+// while the cache runs, and holds for the clients that share it, and for their informers after this one, until it is
+// set anew.
 func (c *Client[T]) Informer() natsinformer.Informer { return c.generation().public }
 
 // Start adds a user of the caches; the first one starts the informers of documents and records. stop removes the user.

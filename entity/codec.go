@@ -39,6 +39,7 @@ type codec[T IEntity] struct {
 	keys         keyspace
 	maxBytes     int             // of a document that is decoded
 	secrets      *secrets.Fields // nil: none
+	holds        bool            // interfaces in a T may hold what has secrets, which secrets does not know
 	shape        *members.Shape  // what T knows of documents
 	keeps        bool            // there are documents with members that T does not know
 	strict       Strictness
@@ -74,7 +75,7 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	if err := checkDeepCopy(c.new()); err != nil {
 		return nil, fmt.Errorf("entity: kind %s: %w", cfg.Kind, err)
 	}
-	c.status = statusField(c.elem)
+	c.status, c.holds = statusField(c.elem), secrets.MayHold(c.elem)
 	embed := true
 	if reaches(c.elem, reflect.TypeFor[stdjson.Number](), map[reflect.Type]bool{}) {
 		// The library has its own Number and treats encoding/json's as a string.

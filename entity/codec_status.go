@@ -17,6 +17,8 @@ type statusDecoder interface {
 	decodeStatus(raw []byte) any
 	// tellsOf reports whether a document has all the unknown members that warnings of ConditionDocumentWarnings name.
 	tellsOf(document []byte, warnings string) bool
+	// mayLack reports whether a last document may come without secrets that interfaces held.
+	mayLack(document []byte) bool
 }
 
 // decodeStatus returns nil for no status, and for one that does not decode into T's. It may be of another version, and
@@ -74,18 +76,18 @@ func (c *Client[T]) WithStatusOf(obj T, record any) T {
 	if rec != nil && rec.Record == nil {
 		rec = nil
 	}
-	return c.codec.join(obj, rec)
+	return c.codec.join(obj, rec, markOf(obj).read)
 }
 
 // join returns a copy of a document with the status of its record, which may be nil. It copies once: a shallow copy
-// joins the two, and that is copied deeply. It changes neither document nor record.
-func (c *codec[T]) join(document T, rec *RecordObject) T {
+// joins the two, and that is copied deeply. It changes neither document nor record. read says how the document was.
+func (c *codec[T]) join(document T, rec *RecordObject, read reading) T {
 	out := c.joinStatus(document, rec)
 	statusRevision := uint64(0)
 	if rec != nil {
 		statusRevision = rec.Record.StatusRevision
 	}
-	markStatusRevision(out, c.kind, statusRevision)
+	setMark(out, c.kind, mark{revision: statusRevision, joined: true, read: read})
 	return out
 }
 

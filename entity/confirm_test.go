@@ -15,26 +15,28 @@ import (
 )
 
 func TestConfirmTellsPresenceMarkerAndAbsence(t *testing.T) {
-	js := newServer(t)
-	client := newClient[*Website](t, js, websites)
-	start(t, client)
-	check := func(when string, want entity.Presence) {
-		t.Helper()
-		got, err := client.Confirm(t.Context(), "a")
-		must(t, err)
-		if got != want {
-			t.Errorf("%s: got %+v, want %+v", when, got, want)
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*Website](t, js, websites)
+		start(t, client)
+		check := func(when string, want entity.Presence) {
+			t.Helper()
+			got, err := client.Confirm(t.Context(), "a")
+			must(t, err)
+			if got != want {
+				t.Errorf("%s: got %+v, want %+v", when, got, want)
+			}
 		}
-	}
-	check("never there", entity.Presence{})
-	site := website("a")
-	must(t, client.Create(t.Context(), site))
-	check("created", entity.Presence{Exists: true, Revision: uint64(site.Generation)})
-	must(t, client.Delete(t.Context(), "a"))
-	check("deleted", entity.Presence{Revision: uint64(site.Generation) + 1})
-	_, err := keyValue(t, js, "websites").PutString(t.Context(), "a", "nonsense")
-	must(t, err)
-	check("invalid", entity.Presence{Exists: true, Revision: uint64(site.Generation) + 2})
+		check("never there", entity.Presence{})
+		site := website("a")
+		must(t, client.Create(t.Context(), site))
+		check("created", entity.Presence{Exists: true, Revision: uint64(site.Generation)})
+		must(t, client.Delete(t.Context(), "a"))
+		check("deleted", entity.Presence{Revision: uint64(site.Generation) + 1})
+		_, err := keyValue(t, js, "websites").PutString(t.Context(), "a", "nonsense")
+		must(t, err)
+		check("invalid", entity.Presence{Exists: true, Revision: uint64(site.Generation) + 2})
+	})
 }
 
 // staleAnswers replaces an answer of the JetStream API to a client by an earlier answer of the same kind, as from a
@@ -167,7 +169,7 @@ func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 			w.stale.answerWith(streamInfo, another)
 		}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, virtually(func(t *testing.T) {
 			srv := natstest.Start(t)
 			w := world{stale: &staleAnswers{last: map[string][]byte{}, next: map[string][]byte{}}}
 			cfg := entity.Config{Kind: "Website", Bucket: "websites", StatusBucket: "-"}
@@ -185,6 +187,6 @@ func TestConfirmRefusesAnAnswerThatIsOlderThanTheCache(t *testing.T) {
 			if got, err = w.client.Confirm(t.Context(), "a"); err != nil || got.Exists != test.exists {
 				t.Errorf("the leader's answer was not believed: %+v, %v", got, err)
 			}
-		})
+		}))
 	}
 }

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"math/big"
 	"net/netip"
 	"reflect"
 	"sync"
@@ -75,6 +76,9 @@ func (b *copierBuilder) build(t reflect.Type) unsharer {
 }
 
 func (b *copierBuilder) buildKind(t reflect.Type) unsharer {
+	if u := bigUnsharers[t]; u != nil {
+		return u
+	}
 	if u := methodUnsharer(t); u != nil {
 		return u
 	}
@@ -93,6 +97,20 @@ func (b *copierBuilder) buildKind(t reflect.Type) unsharer {
 		return unshareInterface
 	default:
 		return nil // scalars, strings, functions and channels
+	}
+}
+
+// bigUnsharers are for numbers that are changed in place, and whose digits are behind unexported fields.
+var bigUnsharers = map[reflect.Type]unsharer{
+	reflect.TypeFor[big.Int]():   unshareBig((*big.Int).Set),
+	reflect.TypeFor[big.Rat]():   unshareBig((*big.Rat).Set),
+	reflect.TypeFor[big.Float](): unshareBig((*big.Float).Copy),
+}
+
+// unshareBig uses a method that copies one number into another.
+func unshareBig[N any](set func(out, in *N) *N) unsharer {
+	return func(v reflect.Value) {
+		v.Set(reflect.ValueOf(set(new(N), v.Addr().Interface().(*N))).Elem())
 	}
 }
 
@@ -198,10 +216,14 @@ func (b *copierBuilder) structure(t reflect.Type) unsharer {
 	var fields []field
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if !f.IsExported() {
-			continue // reflection cannot set it
+		var u unsharer
+		switch {
+		case f.IsExported():
+			u = b.build(f.Type)
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			u = b.structure(f.Type) // reflection can set its exported fields, and nothing else of it
 		}
-		if u := b.build(f.Type); u != nil {
+		if u != nil {
 			fields = append(fields, field{i, u})
 		}
 	}

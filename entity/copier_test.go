@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"math/big"
 	"reflect"
 	"testing"
 	"time"
@@ -33,7 +34,19 @@ type manyWays struct {
 	Inner     struct{ Deep struct{ Slice []int } }
 	Nil       []int
 	Empty     []int
+	Int       big.Int
+	Ints      map[string]*big.Int
+	Rat       *big.Rat
+	Float     *big.Float
+	within
 }
+
+type within struct {
+	Within map[string][]int
+	deeper
+}
+
+type deeper struct{ Deeper []int }
 
 func newManyWays() manyWays {
 	one, two := 1, 2
@@ -50,6 +63,11 @@ func newManyWays() manyWays {
 		Raw: &runtime.RawExtension{Raw: []byte(`{}`)}, Empty: []int{},
 	}
 	v.Inner.Deep.Slice = []int{1}
+	v.Within, v.Deeper = map[string][]int{"a": {1}}, []int{1}
+	v.Int.Lsh(big.NewInt(1), 100)
+	v.Ints = map[string]*big.Int{"a": new(big.Int).Lsh(big.NewInt(3), 100), "zero": {}}
+	v.Rat = new(big.Rat).SetFrac(new(big.Int).Lsh(big.NewInt(1), 100), big.NewInt(3))
+	v.Float = new(big.Float).SetMode(big.ToZero).SetPrec(200).SetRat(v.Rat)
 	return v
 }
 

@@ -71,6 +71,20 @@
 // primary (ConditionDocumentWarnings) and in an event; a controller without records says nothing. A typed write that
 // says another kind is always refused, and another apiVersion, too, if Config.APIVersion is set.
 //
+// # Transforms
+//
+// Client.Informer().SetTransform sets what each document goes through before the cache keeps it, mostly to save memory.
+// It returns a T, the one that it was given or another, and must not wait for the client. Handlers, lister and store
+// show what it made of a document, own writes too; Get and List, which read live, show all. A document that it refuses,
+// or at which it panics, is invalid. Name, revision, type, and the annotations and labels of the runtime (the owner's,
+// SuspendAnnotation, DeletionPolicyAnnotation) stay as they are in the document, whatever the transform does.
+//
+// What a transform leaves out is not lost. Update keeps it, with a request to the leader, and refuses what would lose
+// some of it: a list, or a whole object, that both the transform and the writer have changed. CreateOrUpdate reads from
+// the leader before it writes. The record of a primary has the whole document; the client keeps up to 16 MiB of those
+// that the cache has read last for it, and else asks the leader. But nobody notices a change of what is left out:
+// predicates and CreateOrUpdate compare what the cache has.
+//
 // # Metadata
 //
 //   - resourceVersion and generation are the sequence of the document in its stream. What a document says is ignored.

@@ -55,6 +55,6 @@ func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint6
 func (c *Client[T]) remember(ctx context.Context, key string, sent T, revision uint64) {
 	ownwrites.Tell(ctx, c.cfg.Bucket, sent)
 	if d := c.runningDocuments(); d != nil {
-		d.writes.put(ctx, key, revision, sent)
+		d.wrote(ctx, key, revision, sent)
 	}
 }

@@ -136,6 +136,7 @@ func (r *Record) asDecoded(encoded []byte) (ok bool) {
 	valid := func(s string) { ok = ok && utf8.ValidString(s) }
 	valid(r.Controller)
 	valid(r.Stream)
+	valid(r.DocumentExpires)
 	valid(r.DeletionPolicy)
 	r.FirstSeen = r.FirstSeen.UTC().Round(0)
 	if r.Invalid != nil {

@@ -31,14 +31,10 @@ func echoClient(t *testing.T, js jetstream.JetStream) *Client[*echoSite] {
 func startedClient[T IEntity](t *testing.T, js jetstream.JetStream, cfg Config) *Client[T] {
 	t.Helper()
 	client, err := NewClient[T](t.Context(), js, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(client.Close)
 	stop, err := client.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(stop)
 	<-client.Informer().HasSyncedChecker().Done()
 	<-client.Records().Informer().HasSyncedChecker().Done()
@@ -60,13 +56,9 @@ func echoRecord() *Record {
 func storedObject(t *testing.T, client *Client[*echoSite], key string, revision uint64) *RecordObject {
 	t.Helper()
 	informer := client.Records().Informer()
-	if err := informer.WaitKey(t.Context(), key, revision); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, informer.WaitKey(t.Context(), key, revision))
 	item, _, err := informer.GetStore().GetByKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	o, ok := item.(*RecordObject)
 	if !ok {
 		t.Fatalf("the store has %T", item)
@@ -80,109 +72,101 @@ func ownRecord(r *Records, key string) *RecordObject {
 }
 
 func TestARecordThatThisProcessWroteIsNotDecodedAgain(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	client := echoClient(t, js)
-	rec := echoRecord()
-	for i := range 20 {
-		put := func() error { return client.Records().Put(t.Context(), "a", rec) }
-		if i%2 == 1 {
-			put = func() error { return client.Records().PutAsync("a", rec)(t.Context()) }
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		client := echoClient(t, js)
+		rec := echoRecord()
+		for i := range 20 {
+			put := func() error { return client.Records().Put(t.Context(), "a", rec) }
+			if i%2 == 1 {
+				put = func() error { return client.Records().PutAsync("a", rec)(t.Context()) }
+			}
+			rec.ObservedRevision++ // no two are the same
+			ok(t, put())
+			stored := storedObject(t, client, "a", rec.Revision)
+			if written := ownRecord(client.Records(), "a"); stored != written {
+				t.Fatalf("write %d was decoded again", i)
+			}
+			if stored.GetResourceVersion() != strconv.FormatUint(rec.Revision, 10) ||
+				stored.Record.Revision != rec.Revision || stored.Record.LastDocument != nil {
+				t.Fatalf("got %+v", stored.Record)
+			}
 		}
-		rec.ObservedRevision++ // no two are the same
-		if err := put(); err != nil {
-			t.Fatal(err)
+		if left := len(client.records.echoes.byKey); left != 0 {
+			t.Errorf("%d echoes are left", left)
 		}
-		stored := storedObject(t, client, "a", rec.Revision)
-		if written := ownRecord(client.Records(), "a"); stored != written {
-			t.Fatalf("write %d was decoded again", i)
-		}
-		if stored.GetResourceVersion() != strconv.FormatUint(rec.Revision, 10) ||
-			stored.Record.Revision != rec.Revision || stored.Record.LastDocument != nil {
-			t.Fatalf("got %+v", stored.Record)
-		}
-	}
-	if left := len(client.records.echoes.byKey); left != 0 {
-		t.Errorf("%d echoes are left", left)
-	}
+	})
 }
 
 func TestARecordThatAnotherProcessWroteIsDecoded(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	client, other := echoClient(t, js), echoClient(t, js)
-	rec := echoRecord()
-	if err := client.Records().Put(t.Context(), "a", rec); err != nil {
-		t.Fatal(err)
-	}
-	rec.Status = json.RawMessage(`{"text":"theirs"}`)
-	if err := other.Records().Put(t.Context(), "a", rec); err != nil {
-		t.Fatal(err)
-	}
-	stored := storedObject(t, client, "a", rec.Revision)
-	if string(stored.Record.Status) != `{"text":"theirs"}` || stored.Record.Revision != rec.Revision {
-		t.Errorf("got %+v", stored.Record)
-	}
-	if stored == ownRecord(other.Records(), "a") {
-		t.Error("it is the other client's object")
-	}
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		client, other := echoClient(t, js), echoClient(t, js)
+		rec := echoRecord()
+		ok(t, client.Records().Put(t.Context(), "a", rec))
+		rec.Status = json.RawMessage(`{"text":"theirs"}`)
+		ok(t, other.Records().Put(t.Context(), "a", rec))
+		stored := storedObject(t, client, "a", rec.Revision)
+		if string(stored.Record.Status) != `{"text":"theirs"}` || stored.Record.Revision != rec.Revision {
+			t.Errorf("got %+v", stored.Record)
+		}
+		if stored == ownRecord(other.Records(), "a") {
+			t.Error("it is the other client's object")
+		}
+	})
 }
 
 // decodeEcho decodes an entry, and fails the test if that fails.
 func decodeEcho(t *testing.T, r *Records, revision uint64, value []byte) *RecordObject {
 	t.Helper()
 	obj, err := r.decode(natsinformer.Entry{Key: "a", Revision: revision, Value: value})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	return obj.(*RecordObject)
 }
 
 func TestAnEchoIsBelievedByItsBytesAndNotByItsRevision(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	r := echoClient(t, js).Records()
-	w, err := r.write("a", echoRecord()) // and not sent
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.echoes.settle(w.echo, 7) // acknowledged
-	other := echoRecord()
-	other.Controller, other.SchemaVersion = "another", RecordSchemaVersion
-	value, err := encodeRecord(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := decodeEcho(t, r, 7, value); got == w.echo.object || got.Record.Controller != "another" {
-		t.Errorf("other bytes at its revision: got %+v", got.Record)
-	}
-	if got := decodeEcho(t, r, 8, w.value); got == w.echo.object || got.Record.Revision != 8 {
-		t.Errorf("its bytes at another revision: got %+v", got.Record)
-	}
-	if got := decodeEcho(t, r, 7, w.value); got != w.echo.object || got.Record.Revision != 7 {
-		t.Errorf("itself: got %+v", got.Record)
-	}
-	if got := decodeEcho(t, r, 7, w.value); got == w.echo.object {
-		t.Error("it is there after it was taken")
-	}
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		r := echoClient(t, js).Records()
+		w, err := r.write("a", echoRecord()) // and not sent
+		ok(t, err)
+		r.echoes.settle(w.echo, 7) // acknowledged
+		other := echoRecord()
+		other.Controller, other.SchemaVersion = "another", RecordSchemaVersion
+		value, err := encodeRecord(other)
+		ok(t, err)
+		if got := decodeEcho(t, r, 7, value); got == w.echo.object || got.Record.Controller != "another" {
+			t.Errorf("other bytes at its revision: got %+v", got.Record)
+		}
+		if got := decodeEcho(t, r, 8, w.value); got == w.echo.object || got.Record.Revision != 8 {
+			t.Errorf("its bytes at another revision: got %+v", got.Record)
+		}
+		if got := decodeEcho(t, r, 7, w.value); got != w.echo.object || got.Record.Revision != 7 {
+			t.Errorf("itself: got %+v", got.Record)
+		}
+		if got := decodeEcho(t, r, 7, w.value); got == w.echo.object {
+			t.Error("it is there after it was taken")
+		}
+	})
 }
 
 func TestAnEchoMayComeBackBeforeItsAcknowledgement(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	r := echoClient(t, js).Records()
-	rec := echoRecord()
-	w, err := r.write("a", rec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := decodeEcho(t, r, 7, w.value)
-	if got != w.echo.object || got.Record.Revision != 7 || got.GetResourceVersion() != "7" {
-		t.Errorf("got %+v", got.Record)
-	}
-	// The same bytes had been written before: the informer delivered those, and not this write.
-	if err := r.written(t.Context(), "a", w, rec, 8, nil); err != nil {
-		t.Fatal(err)
-	}
-	if own := ownRecord(r, "a"); own == got || own.Record.Revision != 8 || got.Record.Revision != 7 {
-		t.Errorf("got %+v", own.Record)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		r := echoClient(t, js).Records()
+		rec := echoRecord()
+		w, err := r.write("a", rec)
+		ok(t, err)
+		got := decodeEcho(t, r, 7, w.value)
+		if got != w.echo.object || got.Record.Revision != 7 || got.GetResourceVersion() != "7" {
+			t.Errorf("got %+v", got.Record)
+		}
+		// The same bytes had been written before: the informer delivered those, and not this write.
+		ok(t, r.written(t.Context(), "a", w, rec, 8, nil))
+		if own := ownRecord(r, "a"); own == got || own.Record.Revision != 8 || got.Record.Revision != 7 {
+			t.Errorf("got %+v", own.Record)
+		}
+	})
 }
 
 func TestEchoesAreBoundedWhereNothingComesBack(t *testing.T) {
@@ -205,38 +189,30 @@ func TestEchoesAreBoundedWhereNothingComesBack(t *testing.T) {
 // TestNoEchoIsLeftOfARecordThatIsNoMore: if a record is deleted, or written by another process, before it is delivered,
 // the informer may never deliver it.
 func TestNoEchoIsLeftOfARecordThatIsNoMore(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	client := echoClient(t, js)
-	r := client.Records()
-	for i := range 300 {
-		key, rec := strconv.Itoa(i), echoRecord()
-		if err := r.Put(t.Context(), key, rec); err != nil {
-			t.Fatal(err)
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		client := echoClient(t, js)
+		r := client.Records()
+		for i := range 100 {
+			key, rec := strconv.Itoa(i), echoRecord()
+			ok(t, r.Put(t.Context(), key, rec))
+			ok(t, r.Delete(t.Context(), key, rec.Revision))
 		}
-		if err := r.Delete(t.Context(), key, rec.Revision); err != nil {
-			t.Fatal(err)
+		rec := echoRecord()
+		ok(t, r.Put(t.Context(), "last", rec))
+		storedObject(t, client, "last", rec.Revision)
+		w, err := r.write("a", echoRecord())
+		ok(t, err)
+		ok(t, r.written(t.Context(), "a", w, echoRecord(), 1000, nil))
+		theirs := echoRecord()
+		theirs.ObservedRevision++
+		theirs.SchemaVersion = RecordSchemaVersion
+		decodeEcho(t, r, 1001, must(encodeRecord(theirs)))
+		if r.echoes.mu.Lock(); len(r.echoes.byKey) != 0 || r.echoes.bytes != 0 {
+			t.Errorf("%d echoes of %d bytes are left", len(r.echoes.byKey), r.echoes.bytes)
 		}
-	}
-	rec := echoRecord()
-	if err := r.Put(t.Context(), "last", rec); err != nil {
-		t.Fatal(err)
-	}
-	storedObject(t, client, "last", rec.Revision)
-	w, err := r.write("a", echoRecord())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.written(t.Context(), "a", w, echoRecord(), 1000, nil); err != nil {
-		t.Fatal(err)
-	}
-	theirs := echoRecord()
-	theirs.ObservedRevision++
-	theirs.SchemaVersion = RecordSchemaVersion
-	decodeEcho(t, r, 1001, must(encodeRecord(theirs)))
-	if r.echoes.mu.Lock(); len(r.echoes.byKey) != 0 || r.echoes.bytes != 0 {
-		t.Errorf("%d echoes of %d bytes are left", len(r.echoes.byKey), r.echoes.bytes)
-	}
-	r.echoes.mu.Unlock()
+		r.echoes.mu.Unlock()
+	})
 }
 
 // TestEveryFieldOfAnEchoIsWhatDecodingGives, including fields that are added to a record later.
@@ -245,9 +221,7 @@ func TestEveryFieldOfAnEchoIsWhatDecodingGives(t *testing.T) {
 	fill(t, reflect.ValueOf(rec).Elem())
 	data := must(encodeRecord(rec))
 	want, err := decodeRecord(data, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	if got := rec.Clone(); !got.asDecoded(data) || !reflect.DeepEqual(got, want) {
 		t.Errorf("%s\ngot  %+v\nwant %+v", data, got, want)
 	}
@@ -332,17 +306,13 @@ func TestAnEchoIsWhatDecodingGives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rec := record.Draw(t, "record")
 		data, err := encodeRecord(rec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		got := rec.Clone()
 		if !got.asDecoded(data) {
 			return // it will be decoded
 		}
 		want, err := decodeRecord(data, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s\ngot  %+v\nwant %+v", data, got, want)
 		}
@@ -367,6 +337,16 @@ func TestAnEchoIsWhatDecodingGives(t *testing.T) {
 	}
 	if rec := echoRecord(); !rec.asDecoded(must(encodeRecord(rec))) {
 		t.Error("an ordinary record is decoded again")
+	}
+}
+
+func ok(t interface {
+	Helper()
+	Fatal(...any)
+}, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

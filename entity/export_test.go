@@ -1,22 +1,11 @@
 package entity
 
-import (
-	"testing"
-	"time"
+// What tests compare times and amounts with.
+const (
+	AttemptTimeout = attemptTimeout
+	SettleTimeout  = settleTimeout
+	AsyncLook      = asyncLook
+	AsyncPending   = asyncPending
+	AsyncTimeout   = asyncTimeout
+	WaitPollMax    = waitPollMax
 )
-
-// The times of this package that a test may change until it is over. Such a test must not be parallel, nor its
-// subtests: all tests have the same times.
-var (
-	AttemptTimeout   = &attemptTimeout
-	BrakeNoteTimeout = &brakeNoteTimeout
-	SettleTimeout    = &settleTimeout
-	WaitPollMax      = &waitPollMax
-)
-
-// SetTime changes one of them. Call it before a client is made.
-func SetTime(t testing.TB, which *time.Duration, to time.Duration) {
-	before := *which
-	t.Cleanup(func() { *which = before })
-	*which = to
-}

@@ -91,7 +91,7 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		c.shared.current.Store(g.documents)
 	}
 	g.docs, g.writes = g.documents.informer, g.documents.writes
-	g.public = newSharedInformer(g.docs, g.start)
+	g.public = newSharedInformer(startingInformer{g.docs, g.start, g.setTransform})
 	g.public.ended = c.closed.Load()
 	if c.records == nil {
 		return g, nil
@@ -113,7 +113,7 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		return nil, fmt.Errorf("informer of bucket %q: %w", c.cfg.StatusBucket, err)
 	}
 	g.records = &recordCache{
-		informer: &startingInformer{Informer: records, start: g.start},
+		informer: &startingInformer{records, g.start, g.noTransform},
 		store:    records,
 		writes:   newOverlay[*RecordObject](records, nil),
 		running:  &g.running,

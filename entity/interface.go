@@ -63,9 +63,19 @@ type IEntityClient[T IEntity] interface {
 	// WholeDocumentOf is DocumentOf with the members that T does not know, of an entity that the cache has. It does not
 	// talk to the server.
 	WholeDocumentOf(obj T) ([]byte, error)
+	// WholeDocument is WholeDocumentOf, also for an entity of which a transform of the informer has left out something.
+	// It may ask the leader. IsConflict or IsNotFound if that has another revision by now.
+	WholeDocument(ctx context.Context, obj T) ([]byte, error)
 	// CreateDocument writes a document as it is under a key that has none, and returns its revision. IsAlreadyExists if
 	// the key has a document, IsInvalid if the document does not decode.
 	CreateDocument(ctx context.Context, key string, document []byte) (revision uint64, err error)
+	// DocumentExpires returns when a revision of a document that this client has read expires by the TTL that its
+	// writer has set, as Record.DocumentExpires has it. It does not talk to the server.
+	DocumentExpires(key string, revision uint64) string
+	// PrepareRestore looks whether the last document of a record may be put back where it vanished, and returns what
+	// does that. It is not put back over anything: neither over a document, nor over the marker of a delete.
+	PrepareRestore(ctx context.Context, key string, from *Record, aged uint64) (
+		restore func(ctx context.Context) (revision uint64, err error), err error)
 	// Subscribe registers callbacks for news that event handlers do not get; cancel removes them.
 	Subscribe(Hooks) (cancel func())
 }

@@ -8,15 +8,26 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/members"
+	"github.com/nagi-runtime/nagi/internal/secrets"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // WholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
 // that T does not know. The LastDocument of a record is made so. Where those members have taken too much memory to be
-// kept in it (64 MiB for all documents together), and in kinds with Config.SecretFields, they are missing;
-// Records.LastDocumentLacks finds that out.
+// kept in it (64 MiB for all documents together), and in kinds with secret fields, they are missing;
+// Records.LastDocumentLacks finds that out. So are the secret fields of what interfaces hold, which the type T does not
+// tell of, and what a transform of the informer left out, see WholeDocument.
 func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	document, err := c.DocumentOf(obj)
+	if err == nil && c.codec.holds {
+		held, err := secrets.OfValue(obj)
+		if err != nil {
+			return nil, fmt.Errorf("leave out the secret fields of %s: %w", c.cfg.Kind, err)
+		}
+		if held != nil {
+			return held.Drop(document)
+		}
+	}
 	// Of a kind with secret fields a member that T does not know may be a secret, wrongly written or of another
 	// version.
 	if err != nil || !c.codec.keeps || c.codec.secrets != nil || c.shared.oddities.count.Load() == 0 {
@@ -31,19 +42,70 @@ func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 		return document, nil
 	}
 	odd, _ := c.oddityOf(key, natsKey, uint64(obj.GetGeneration()))
+	return c.withUnknown(document, odd), nil
+}
+
+// withUnknown adds to a document the members that T does not know, if they fit.
+func (c *Client[T]) withUnknown(document []byte, odd *oddity) []byte {
 	if odd == nil || odd.unknown == nil {
-		return document, nil
+		return document
 	}
 	whole, err := members.Merge(document, odd.unknown)
 	if err != nil || checkDepth(whole) != nil || len(whole) > max(c.cfg.LastDocumentLimit, 0) {
-		return document, nil // what T knows is enough to clean up after it
+		return document // what T knows is enough to clean up after it
 	}
-	return whole, nil
+	return whole
 }
 
-// CreateDocument writes a document as it is, such as the LastDocument of a record, under a key that has none. Members
-// that T does not know are written, too. It returns the revision. IsAlreadyExists if the key has a document, IsInvalid
-// if the document does not decode into the entity of that key.
+// WholeDocument is WholeDocumentOf, also for an entity of which a transform of the informer has left out something
+// (IsTransformed). Of those that the cache has read last, the client has the documents; for the others it asks the
+// leader. IsConflict if the document is at another revision by now, IsNotFound if there is none any more.
+func (c *Client[T]) WholeDocument(ctx context.Context, obj T) ([]byte, error) {
+	if !IsTransformed(obj) {
+		return c.WholeDocumentOf(obj)
+	}
+	key, err := c.keys.of(obj)
+	if err != nil {
+		return nil, err
+	}
+	natsKey, err := c.keys.toNATS(key)
+	if err != nil {
+		return nil, err
+	}
+	revision := uint64(obj.GetGeneration())
+	value, err := c.originalOf(ctx, key, natsKey, revision, obj)
+	if err != nil {
+		return nil, err
+	}
+	whole, odd, err := c.codec.read(natsKey, revision, value, true)
+	if err != nil {
+		return nil, err
+	}
+	document, err := c.DocumentOf(whole)
+	if err != nil || c.codec.secrets != nil { // as in WholeDocumentOf
+		return document, err
+	}
+	return c.withUnknown(document, odd), nil
+}
+
+// originalOf returns the document that a transform made an object of.
+func (c *Client[T]) originalOf(ctx context.Context, key, natsKey string, revision uint64, obj T) ([]byte, error) {
+	if d := c.runningDocuments(); d != nil {
+		if value, known := d.originals.of(natsKey, revision, obj); known {
+			return value, nil
+		}
+	}
+	last, err := c.stillAt(ctx, key, natsKey, revision)
+	if err != nil {
+		return nil, err
+	}
+	return last.Value, nil
+}
+
+// CreateDocument writes a document as it is under a key that has none, over the marker of its delete if it has one.
+// Members that T does not know are written, too. It returns the revision. IsAlreadyExists if the key has a document,
+// IsInvalid if the document does not decode into the entity of that key. To put the LastDocument of a record back, use
+// PrepareRestore, which writes over nothing.
 func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []byte) (revision uint64, err error) {
 	natsKey, err := c.keys.toNATS(key)
 	if err != nil {
@@ -69,6 +131,9 @@ func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []b
 	return revision, nil
 }
 
+// DropsSecrets reports whether T has secret fields (Config.SecretFields), which no LastDocument has.
+func (r *Records) DropsSecrets() bool { return r.secrets != nil }
+
 // LastDocumentLacks says, for people, what the LastDocument of a record does not have of the document that it is made
 // of; "" if it is whole. There may be none at all. The record is one that Get returned: cached ones have no
 // LastDocument.
@@ -76,10 +141,11 @@ func (r *Records) LastDocumentLacks(rec *Record) string {
 	switch of := meta.FindStatusCondition(rec.Conditions, ConditionDocumentWarnings); {
 	case len(rec.LastDocument) == 0:
 		return fmt.Sprintf("the record has no last document: it was larger than Config.LastDocumentLimit (%d bytes), "+
-			"did not fit into the record, or was never reconciled", max(r.cfg.LastDocumentLimit, 0))
-	case r.secrets != nil:
+			"did not fit into the record, was never reconciled, or was replaced before it could be read past the "+
+			"informer's transform", max(r.cfg.LastDocumentLimit, 0))
+	case r.secrets != nil || r.status.mayLack(rec.LastDocument):
 		return fmt.Sprintf("the last document in the record comes without the fields of %s that are secret "+
-			"(Config.SecretFields)", r.cfg.Kind)
+			"(Config.SecretFields, or their tag)", r.cfg.Kind)
 	case of == nil || of.ObservedGeneration != int64(rec.DocumentRevision):
 	case of.Reason != ReasonUnknownMembers && of.Reason != ReasonSeveralWarnings:
 	case !r.status.tellsOf(rec.LastDocument, of.Message):
@@ -87,6 +153,19 @@ func (r *Records) LastDocumentLacks(rec *Record) string {
 			"without some of them: they are in arrays, or too large, or an older version wrote it"
 	}
 	return ""
+}
+
+// mayLack implements statusDecoder.
+func (c *codec[T]) mayLack(document []byte) bool {
+	if !c.holds {
+		return false
+	}
+	obj := c.new()
+	if c.unmarshal(document, obj) != nil {
+		return true // a secret may be what it needs
+	}
+	held, err := secrets.OfValue(obj)
+	return held != nil || err != nil
 }
 
 // tellsOf implements statusDecoder. Of warnings that do not name all members, and of names that look like several

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -22,64 +22,58 @@ func recorded(t *testing.T, client *entity.Client[*Shop], key string) *entity.Re
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { done <- c.Run(ctx) }()
 	defer func() { stop(); must(t, <-done) }()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		record, err := client.Record(t.Context(), key)
-		if err == nil && record.ObservedRevision > 0 {
-			return record
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("it is not reconciled: ", err)
-		}
-	}
+	must(t, entity.WaitFor(testContext(t), client, key, func(record *entity.Record) (bool, error) {
+		return record != nil && record.ObservedRevision > 0, nil
+	}))
+	record, err := client.Record(t.Context(), key)
+	must(t, err)
+	return record
 }
 
 // TestTheLastDocumentHasWhatTheTypeDoesNotKnow: else what is restored from it would have lost it.
 func TestTheLastDocumentHasWhatTheTypeDoesNotKnow(t *testing.T) {
-	t.Parallel()
-	js := newServer(t)
-	client := newClient[*Shop](t, js, shops)
-	const document = `{"future":{"a":1.50},"metadata":{"labels":{"l":"v"},"zone":"eu"},` +
-		`"spec":{"title":"old","new":[1,2],"owner":{"name":"o","age":7}}}`
-	put(t, js, "corner", document)
-	record := recorded(t, client, "corner")
-	var last, want map[string]any
-	must(t, json.Unmarshal(record.LastDocument, &last))
-	must(t, json.Unmarshal([]byte(document), &want))
-	delete(last, "apiVersion")
-	delete(last, "kind")
-	meta := last["metadata"].(map[string]any)
-	delete(meta, "creationTimestamp")
-	delete(meta, "name")
-	got, _ := json.Marshal(last)
-	wanted, _ := json.Marshal(want)
-	if string(got) != string(wanted) {
-		t.Errorf("the record has %s\nof        %s", got, wanted)
-	}
-	if lacks := client.Records().LastDocumentLacks(record); lacks != "" {
-		t.Errorf("it is told to lack something: %s", lacks)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*Shop](t, js, shops)
+		const document = `{"future":{"a":1.50},"metadata":{"labels":{"l":"v"},"zone":"eu"},` +
+			`"spec":{"title":"old","new":[1,2],"owner":{"name":"o","age":7}}}`
+		put(t, js, "corner", document)
+		record := recorded(t, client, "corner")
+		var last, want map[string]any
+		must(t, json.Unmarshal(record.LastDocument, &last))
+		must(t, json.Unmarshal([]byte(document), &want))
+		delete(last, "apiVersion")
+		delete(last, "kind")
+		meta := last["metadata"].(map[string]any)
+		delete(meta, "creationTimestamp")
+		delete(meta, "name")
+		got, _ := json.Marshal(last)
+		wanted, _ := json.Marshal(want)
+		if string(got) != string(wanted) {
+			t.Errorf("the record has %s\nof        %s", got, wanted)
+		}
+		if lacks := client.Records().LastDocumentLacks(record); lacks != "" {
+			t.Errorf("it is told to lack something: %s", lacks)
+		}
+	})
 }
 
 func TestALastDocumentTellsWhatItLacks(t *testing.T) {
-	t.Parallel()
-	t.Run("members in arrays", func(t *testing.T) {
-		t.Parallel()
+	t.Run("members in arrays", virtually(func(t *testing.T) {
 		js := newServer(t)
 		client := newClient[*Shop](t, js, shops)
 		put(t, js, "corner", `{"spec":{"title":"old","new":1,"guests":[{"name":"g","seat":1}]}}`)
 		wantLacks(t, client, recorded(t, client, "corner"), "the Go type does not know")
-	})
-	t.Run("what an older version did not keep", func(t *testing.T) {
-		t.Parallel()
+	}))
+	t.Run("what an older version did not keep", virtually(func(t *testing.T) {
 		js := newServer(t)
 		client := newClient[*Shop](t, js, shops)
 		put(t, js, "corner", `{"spec":{"title":"old","new":1}}`)
 		record := recorded(t, client, "corner")
 		record.LastDocument = []byte(`{"spec":{"title":"old"}}`)
 		wantLacks(t, client, record, "the Go type does not know")
-	})
-	t.Run("too large with it", func(t *testing.T) {
-		t.Parallel()
+	}))
+	t.Run("too large with it", virtually(func(t *testing.T) {
 		js := newServer(t)
 		cfg := shops
 		cfg.LastDocumentLimit = 200
@@ -90,9 +84,8 @@ func TestALastDocumentTellsWhatItLacks(t *testing.T) {
 			t.Error("what the type knows is not kept either")
 		}
 		wantLacks(t, client, record, "the Go type does not know")
-	})
-	t.Run("secrets", func(t *testing.T) {
-		t.Parallel()
+	}))
+	t.Run("secrets", virtually(func(t *testing.T) {
 		js := newServer(t)
 		cfg := shops
 		cfg.SecretFields = []string{"spec.owner.name"}
@@ -103,16 +96,15 @@ func TestALastDocumentTellsWhatItLacks(t *testing.T) {
 		if strings.Contains(string(record.LastDocument), "wrongly") {
 			t.Errorf("the record has what may be a secret: %s", record.LastDocument)
 		}
-	})
-	t.Run("all of it", func(t *testing.T) {
-		t.Parallel()
+	}))
+	t.Run("all of it", virtually(func(t *testing.T) {
 		js := newServer(t)
 		cfg := shops
 		cfg.LastDocumentLimit = 10
 		client := newClient[*Shop](t, js, cfg)
 		put(t, js, "corner", `{"spec":{"title":"old"}}`)
 		wantLacks(t, client, recorded(t, client, "corner"), "LastDocumentLimit")
-	})
+	}))
 }
 
 func wantLacks(t *testing.T, client *entity.Client[*Shop], record *entity.Record, want string) {
@@ -123,28 +115,29 @@ func wantLacks(t *testing.T, client *entity.Client[*Shop], record *entity.Record
 }
 
 func TestADocumentIsCreatedAsItIsAndOverNothing(t *testing.T) {
-	t.Parallel()
-	js := newServer(t)
-	client := newClient[*Shop](t, js, shops)
-	ctx := testContext(t)
-	revision, err := client.CreateDocument(ctx, "corner", []byte(shopOfTomorrow))
-	must(t, err)
-	entry, err := keyValue(t, js, "shops").Get(ctx, "corner")
-	must(t, err)
-	if string(entry.Value()) != shopOfTomorrow || entry.Revision() != revision {
-		t.Errorf("%s at %d, want %s at %d", entry.Value(), entry.Revision(), shopOfTomorrow, revision)
-	}
-	_, err = client.CreateDocument(ctx, "corner", []byte(`{"spec":{}}`))
-	wantError(t, "over a document", apierrors.IsAlreadyExists, err)
-	must(t, client.Delete(ctx, "corner"))
-	_, err = client.CreateDocument(ctx, "corner", []byte(`{"spec":{}}`))
-	must(t, err) // over a marker
-	for name, document := range map[string]string{
-		"no JSON": `{"spec":`, "another name": `{"metadata":{"name":"other"}}`, "another type": `{"spec":{"title":1}}`,
-	} {
-		_, err = client.CreateDocument(ctx, "new", []byte(document))
-		wantError(t, name, apierrors.IsInvalid, err)
-	}
-	_, err = client.CreateDocument(ctx, "no/key", []byte(`{"spec":{}}`))
-	wantError(t, "no key", apierrors.IsInvalid, err)
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*Shop](t, js, shops)
+		ctx := testContext(t)
+		revision, err := client.CreateDocument(ctx, "corner", []byte(shopOfTomorrow))
+		must(t, err)
+		entry, err := keyValue(t, js, "shops").Get(ctx, "corner")
+		must(t, err)
+		if string(entry.Value()) != shopOfTomorrow || entry.Revision() != revision {
+			t.Errorf("%s at %d, want %s at %d", entry.Value(), entry.Revision(), shopOfTomorrow, revision)
+		}
+		_, err = client.CreateDocument(ctx, "corner", []byte(`{"spec":{}}`))
+		wantError(t, "over a document", apierrors.IsAlreadyExists, err)
+		must(t, client.Delete(ctx, "corner"))
+		_, err = client.CreateDocument(ctx, "corner", []byte(`{"spec":{}}`))
+		must(t, err) // over a marker
+		for name, document := range map[string]string{
+			"no JSON": `{"spec":`, "another name": `{"metadata":{"name":"other"}}`, "another type": `{"spec":{"title":1}}`,
+		} {
+			_, err = client.CreateDocument(ctx, "new", []byte(document))
+			wantError(t, name, apierrors.IsInvalid, err)
+		}
+		_, err = client.CreateDocument(ctx, "no/key", []byte(`{"spec":{}}`))
+		wantError(t, "no key", apierrors.IsInvalid, err)
+	})
 }

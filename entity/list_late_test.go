@@ -11,23 +11,24 @@ import (
 
 // TestAListWaitsForAConsumerThatTakesLongToMake, as one with a filter on a large stream does.
 func TestAListWaitsForAConsumerThatTakesLongToMake(t *testing.T) {
-	t.Parallel() // it waits
-	srv := natstest.Start(t)
-	var first time.Time
-	_, js := natstest.Connect(t, srv.URL(), natstest.Tamper(func(m *nats.Msg) bool {
-		if strings.Contains(string(m.Data), "consumer_create_response") {
-			if first.IsZero() {
-				first = time.Now()
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		var first time.Time
+		_, js := natstest.Connect(t, srv.URL(), natstest.Tamper(func(m *nats.Msg) bool {
+			if strings.Contains(string(m.Data), "consumer_create_response") {
+				if first.IsZero() {
+					first = time.Now()
+				}
+				return time.Since(first) > 2500*time.Millisecond
 			}
-			return time.Since(first) > 2500*time.Millisecond
+			return true
+		}))
+		client := newClient[*Website](t, js, websites)
+		must(t, client.Create(t.Context(), website("a")))
+		list, err := client.List(testContext(t))
+		must(t, err)
+		if len(list) != 1 || first.IsZero() {
+			t.Errorf("%d in the list; an answer was held back: %v", len(list), !first.IsZero())
 		}
-		return true
-	}))
-	client := newClient[*Website](t, js, websites)
-	must(t, client.Create(t.Context(), website("a")))
-	list, err := client.List(testContext(t))
-	must(t, err)
-	if len(list) != 1 || first.IsZero() {
-		t.Errorf("%d in the list; an answer was held back: %v", len(list), !first.IsZero())
-	}
+	})
 }

@@ -98,7 +98,10 @@ func (l lister[T]) Get(key string) (T, error) {
 
 // get returns the shared document of a key, as cached or as this process wrote it since. The error is IsInvalid.
 func (g *generation[T]) get(key string) (obj T, found bool, err error) {
-	obj, revision, found := g.lookup(key)
+	obj, revision, found, refused := g.documents.look(key)
+	if refused != nil {
+		return obj, true, refused
+	}
 	if state, invalid := g.documents.news.invalid.get(key); invalid && revision < state.revision {
 		return obj, true, newInvalid(g.client.cfg.Kind, g.client.cfg.Bucket, key, "document",
 			fmt.Sprintf("revision %d: %v", state.revision, state.err))
@@ -113,6 +116,12 @@ func (g *generation[T]) lookup(key string) (obj T, revision uint64, found bool) 
 }
 
 func (d *documentCache[T]) lookup(key string) (obj T, revision uint64, found bool) {
+	obj, revision, found, _ = d.look(key)
+	return obj, revision, found
+}
+
+// look is lookup, and says why the cache will not take an own write.
+func (d *documentCache[T]) look(key string) (obj T, revision uint64, found bool, refused error) {
 	own, written := d.writes.Get(key)
 	item, exists, err := d.informer.GetStore().GetByKey(key)
 	if exists && err == nil {
@@ -122,16 +131,23 @@ func (d *documentCache[T]) lookup(key string) (obj T, revision uint64, found boo
 		revision = uint64(obj.GetGeneration())
 	}
 	if !written || revision > own.revision {
-		return obj, revision, found
+		return obj, revision, found, nil
 	}
-	return own.value, own.revision, !own.deleted
+	if own.refused != nil {
+		return obj, own.revision, found, own.refused
+	}
+	return own.value, own.revision, !own.deleted, nil
 }
 
 func (g *generation[T]) join(obj T, key string) T {
 	if g.records == nil {
 		return obj.DeepCopyObject().(T)
 	}
-	return g.client.codec.join(obj, g.records.get(key))
+	read := readSomehow
+	if g.documents.transform != nil {
+		read = readTransformed
+	}
+	return g.client.codec.join(obj, g.records.get(key), read)
 }
 
 // List returns the entities whose labels match. A key whose document does not decode has its last good version.

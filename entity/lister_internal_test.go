@@ -29,12 +29,8 @@ func TestAnOwnWriteHidesNothingNewerThatTheStoreHas(t *testing.T) {
 		docs := &storing{followed{cursor: own - 1}, cache.NewStore(cache.MetaNamespaceKeyFunc)}
 		records := &storing{followed{cursor: own - 1}, cache.NewStore(cache.MetaNamespaceKeyFunc)}
 		if stored > 0 {
-			if err := docs.store.Add(document(int64(stored))); err != nil {
-				t.Fatal(err)
-			}
-			if err := records.store.Add(record(stored)); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, docs.store.Add(document(int64(stored))))
+			ok(t, records.store.Add(record(stored)))
 		}
 		writes := newOverlay[*thing](docs, nil)
 		g := &generation[*thing]{documents: &documentCache[*thing]{informer: docs, writes: writes}, writes: writes}

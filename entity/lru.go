@@ -5,61 +5,59 @@ import (
 	"sync"
 )
 
-const (
-	lruEntries = 4096
-	lruBytes   = 32 << 20
-)
+// lru keeps what was used last. It is bounded in entries and in bytes.
+type lru[V any] struct {
+	mostEntries, mostBytes int
+	sizeOf                 func(V) int
 
-// recordLRU keeps the full records that this process read or wrote last, so that a status update in a reconcile takes
-// one round trip. It is bounded in entries and in bytes.
-type recordLRU struct {
 	mu      sync.Mutex
 	entries map[string]*list.Element
 	order   *list.List // of lruEntry, last used first
 	bytes   int
 }
 
-type lruEntry struct {
-	key    string
-	record *Record
+type lruEntry[V any] struct {
+	key   string
+	value V
+	size  int
 }
 
-func (e lruEntry) size() int {
-	return len(e.key) + len(e.record.Status) + len(e.record.LastDocument) + 256
+// lruOverhead is about how many bytes an entry takes besides its key and what sizeOf counts.
+const lruOverhead = 256
+
+func newLRU[V any](mostEntries, mostBytes int, sizeOf func(V) int) *lru[V] {
+	return &lru[V]{
+		mostEntries: mostEntries, mostBytes: mostBytes, sizeOf: sizeOf,
+		entries: map[string]*list.Element{}, order: list.New(),
+	}
 }
 
-func newRecordLRU() *recordLRU {
-	return &recordLRU{entries: map[string]*list.Element{}, order: list.New()}
-}
-
-// get returns a copy.
-func (l *recordLRU) get(key string) (*Record, bool) {
+func (l *lru[V]) get(key string) (value V, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	element, ok := l.entries[key]
 	if !ok {
-		return nil, false
+		return value, false
 	}
 	l.order.MoveToFront(element)
-	return element.Value.(lruEntry).record.Clone(), true
+	return element.Value.(lruEntry[V]).value, true
 }
 
-// put stores a copy.
-func (l *recordLRU) put(key string, rec *Record) {
-	entry := lruEntry{key, rec.Clone()}
+func (l *lru[V]) put(key string, value V) {
+	entry := lruEntry[V]{key, value, len(key) + l.sizeOf(value) + lruOverhead}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if element, ok := l.entries[key]; ok {
 		l.drop(element)
 	}
 	l.entries[key] = l.order.PushFront(entry)
-	l.bytes += entry.size()
-	for l.order.Len() > lruEntries || l.bytes > lruBytes {
+	l.bytes += entry.size
+	for l.order.Len() > l.mostEntries || l.bytes > l.mostBytes {
 		l.drop(l.order.Back())
 	}
 }
 
-func (l *recordLRU) remove(key string) {
+func (l *lru[V]) remove(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if element, ok := l.entries[key]; ok {
@@ -67,8 +65,33 @@ func (l *recordLRU) remove(key string) {
 	}
 }
 
-func (l *recordLRU) drop(element *list.Element) {
-	entry := l.order.Remove(element).(lruEntry)
+func (l *lru[V]) drop(element *list.Element) {
+	entry := l.order.Remove(element).(lruEntry[V])
 	delete(l.entries, entry.key)
-	l.bytes -= entry.size()
+	l.bytes -= entry.size
 }
+
+const (
+	lruEntries = 4096
+	lruBytes   = 32 << 20
+)
+
+// recordLRU keeps the full records that this process read or wrote last, so that a status update in a reconcile takes
+// one round trip.
+type recordLRU struct{ *lru[*Record] }
+
+func newRecordLRU() *recordLRU {
+	return &recordLRU{newLRU(lruEntries, lruBytes, func(r *Record) int { return len(r.Status) + len(r.LastDocument) })}
+}
+
+// get returns a copy.
+func (l *recordLRU) get(key string) (*Record, bool) {
+	rec, ok := l.lru.get(key)
+	if !ok {
+		return nil, false
+	}
+	return rec.Clone(), true
+}
+
+// put stores a copy.
+func (l *recordLRU) put(key string, rec *Record) { l.lru.put(key, rec.Clone()) }

@@ -3,6 +3,7 @@ package entity_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -68,6 +69,11 @@ func keyValue(t testing.TB, js jetstream.JetStream, bucket string) jetstream.Key
 	return kv
 }
 
+// virtually is a subtest in virtual time.
+func virtually(f func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) { natstest.Test(t, f) }
+}
+
 // start runs the client's informers until the test ends, and waits for them.
 func start[T entity.IEntity](t testing.TB, client *entity.Client[T]) {
 	t.Helper()
@@ -76,20 +82,17 @@ func start[T entity.IEntity](t testing.TB, client *entity.Client[T]) {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	eventually(t, "the caches have synced", func() bool {
+	natstest.Eventually(t, "the caches have synced", func() bool {
 		return client.Informer().HasSynced() && (client.Records() == nil || client.Records().Informer().HasSynced())
 	})
 }
 
-// eventually polls until the condition holds, for at most 20 s, and more rarely the longer it waits.
-func eventually(t testing.TB, what string, condition func() bool) {
+// wantNow fails the test unless the condition holds when all has happened that can happen now. It is for virtual time.
+func wantNow(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for began := time.Now(); !condition(); {
-		waited := time.Since(began)
-		if waited > 20*time.Second {
-			t.Fatalf("never came true: %s", what)
-		}
-		time.Sleep(min(max(waited/20, time.Millisecond), 20*time.Millisecond))
+	synctest.Wait()
+	if !holds() {
+		t.Fatalf("it is not so: %s", what)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 // inner one, and NewClient refuses such a type.
 //
 // Copies are deep for everything that exported fields reach. A Spec, a Status, or a type inside them, is copied by its
-// DeepCopyInto or DeepCopy method if it has one. Unexported fields of types without one are copied by assignment.
+// DeepCopyInto or DeepCopy method if it has one, and a number of math/big with all its digits. Unexported fields of
+// other types without one are copied by assignment.
 type Object[Spec, Status any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -25,7 +25,11 @@ type ownWrite[V any] struct {
 	position
 	value   V
 	deleted bool
+	refused error // the cache will not take it, and why; then there is no value
 }
+
+// hasValue reports whether it is neither a delete nor refused.
+func (w ownWrite[V]) hasValue() bool { return !w.deleted && w.refused == nil }
 
 // newOverlay makes an overlay over an informer. groupOf names the group of a value, "" for none; it may be nil. A
 // delete has no group.
@@ -33,7 +37,7 @@ func newOverlay[V any](informer natsinformer.Informer, groupOf func(V) string) *
 	cfg := ownwrites.Config[ownWrite[V]]{Cache: overlaidCache[V]{informer}, TTL: overlayTTL}
 	if groupOf != nil {
 		cfg.GroupOf = func(w ownWrite[V]) string {
-			if w.deleted {
+			if !w.hasValue() {
 				return ""
 			}
 			return groupOf(w.value)
@@ -62,7 +66,7 @@ func unseen[V runtime.Object](o *overlay[V], keys keyspace, natsKey string, dele
 		return nil
 	}
 	own, ok := o.Overlay.Get(key)
-	if !ok || own.deleted || own.revision > deleted {
+	if !ok || !own.hasValue() || own.revision > deleted {
 		return nil
 	}
 	return own.value
@@ -76,6 +80,11 @@ func (o *overlay[V]) put(ctx context.Context, key string, revision uint64, value
 // delete is put for a delete; revision is that of its marker.
 func (o *overlay[V]) delete(ctx context.Context, key string, revision uint64) {
 	o.add(ctx, key, revision, ownWrite[V]{deleted: true})
+}
+
+// refuse is put for what the cache will not take, and report as invalid.
+func (o *overlay[V]) refuse(ctx context.Context, key string, revision uint64, why error) {
+	o.add(ctx, key, revision, ownWrite[V]{refused: why})
 }
 
 func (o *overlay[V]) add(ctx context.Context, key string, revision uint64, w ownWrite[V]) {

@@ -28,6 +28,11 @@ const (
 // that what is not in it was not deleted.
 const OwnerRevisionAnnotation = "nagi/ownerrevision"
 
+// OwnerStatusBucketAnnotation is where a secondary has the status bucket of the controller that wrote it for its owner.
+// A status bucket is one controller's, so this tells two controllers apart that have one id of the installation. What
+// older versions wrote has none.
+const OwnerStatusBucketAnnotation = "nagi/ownerstatusbucket"
+
 // OwnerProofAnnotation is where a secondary has the proof that the controller itself named its owner, if the controller
 // has the option WithOwnerProof. It is for this object, in this place, and for this owner.
 const OwnerProofAnnotation = "nagi/ownerproof"
@@ -112,8 +117,8 @@ func named(annotation, label string) string {
 }
 
 // SetOwner makes obj name its primary, in labels and annotations. An empty instance removes the instance's name. If obj
-// named another one, or none, its OwnerRevisionAnnotation goes, and its OwnerProofAnnotation. SetOwner replaces the
-// maps and never changes them, so obj may share them with another object.
+// named another one, or none, its OwnerRevisionAnnotation goes, and so do its OwnerStatusBucketAnnotation and its
+// OwnerProofAnnotation. SetOwner replaces the maps and never changes them, so obj may share them with another object.
 func SetOwner(obj metav1.Object, kind, key, instance string) {
 	annotations := map[string]string{
 		OwnerKindAnnotation: kind, OwnerKeyAnnotation: key, OwnerInstanceAnnotation: instance,
@@ -122,6 +127,7 @@ func SetOwner(obj metav1.Object, kind, key, instance string) {
 	for _, name := range []string{OwnerKindAnnotation, OwnerKeyAnnotation, OwnerInstanceAnnotation} {
 		if held[name] != annotations[name] {
 			annotations[OwnerRevisionAnnotation], annotations[OwnerProofAnnotation] = "", ""
+			annotations[OwnerStatusBucketAnnotation] = ""
 		}
 	}
 	obj.SetAnnotations(withOwner(held, annotations))

@@ -97,7 +97,7 @@ func (c *Client[T]) patched(
 	key, natsKey string, last *stored, patch []byte,
 ) (d draft[T], odd *oddity, changed bool, err error) {
 	if answers.Is(last.Header, last.Value) {
-		_, err = c.decodeStored(natsKey, last.Revision, last.Header, last.Value, false)
+		_, err = c.decodeStored(last.entry(natsKey), false)
 		return d, nil, false, err
 	}
 	result, err := mergePatch(last.Value, patch)

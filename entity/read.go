@@ -31,8 +31,12 @@ func (c *Client[T]) Get(ctx context.Context, key string) (T, error) {
 		}()
 	}
 	obj, err := c.document(ctx, key, natsKey)
-	if c.records == nil || err != nil {
+	if err != nil {
 		return obj, err // the read of the record ends with the context; the channel has room for its answer
+	}
+	if c.records == nil {
+		setMark(obj, c.cfg.Kind, mark{read: readWhole})
+		return obj, nil
 	}
 	a := <-records
 	if a.err != nil {
@@ -43,9 +47,9 @@ func (c *Client[T]) Get(ctx context.Context, key string) (T, error) {
 
 func (c *Client[T]) joinLive(obj T, key string, rec *Record) T {
 	if rec == nil {
-		return c.codec.join(obj, nil)
+		return c.codec.join(obj, nil, readWhole)
 	}
-	return c.codec.join(obj, c.records.object(key, copyOf(rec)))
+	return c.codec.join(obj, c.records.object(key, copyOf(rec)), readWhole)
 }
 
 // document reads a document live, without its status.
@@ -58,7 +62,7 @@ func (c *Client[T]) document(ctx context.Context, key, natsKey string) (T, error
 	if last.live() == nil {
 		return none, newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
 	}
-	return c.decodeStored(natsKey, last.Revision, last.Header, last.Value, false)
+	return c.decodeStored(last.entry(natsKey), false)
 }
 
 // List reads all documents and statuses live. The result has every key that existed throughout the call, unless its
@@ -89,6 +93,7 @@ func (c *Client[T]) List(ctx context.Context) ([]T, error) {
 	for _, item := range items {
 		obj := item.(T)
 		if c.records == nil {
+			setMark(obj, c.cfg.Kind, mark{read: readWhole})
 			out = append(out, obj)
 			continue
 		}
@@ -96,7 +101,7 @@ func (c *Client[T]) List(ctx context.Context) ([]T, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, c.codec.join(obj, records[key]))
+		out = append(out, c.codec.join(obj, records[key], readWhole))
 	}
 	return out, nil
 }

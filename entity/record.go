@@ -31,6 +31,9 @@ const ConditionDeleting = "Deleting"
 // ReasonDeleted is the reason of a NotReconciledError about a document that is gone. No condition has it.
 const ReasonDeleted = "Deleted"
 
+// ExpiresNever is the Record.DocumentExpires of a document that outlives the age limit of its bucket.
+const ExpiresNever = "never"
+
 // Record is what a controller keeps about an entity, under the same key in the status bucket: its status, and what is
 // owed to it. A record whose Controller is set is a teardown anchor: if the document is gone, a delete is still owed.
 type Record struct {
@@ -61,6 +64,11 @@ type Record struct {
 	LastDocument stdjson.RawMessage `json:"lastDocument,omitempty"`
 	// DocumentRevision is the revision of LastDocument. Cached records have it.
 	DocumentRevision uint64 `json:"documentRevision,omitempty"`
+	// DocumentExpires is when the document at DocumentRevision expires by the TTL that its own writer has set
+	// (Nats-TTL), as RFC 3339 in UTC; ExpiresNever if the writer has set that it outlives the age limit of the bucket;
+	// "" if the writer has set nothing, or an earlier version wrote the record. A document that is restored gets what
+	// is left of it.
+	DocumentExpires string `json:"documentExpires,omitempty"`
 
 	// DeletionPolicy is the document's DeletionPolicyAnnotation. It has its own field because LastDocument may be
 	// missing.

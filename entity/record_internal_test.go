@@ -143,49 +143,43 @@ func BenchmarkRecordHeap(b *testing.B) {
 }
 
 func TestACachedRecordTellsWhichItIsAndHowItWasDeleted(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	client, err := NewClient[*echoSite](t.Context(), js, Config{Kind: "Site", Bucket: "sites", Namespaced: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	informer := client.Records().Informer()
-	seen := make(chan *RecordObject, 2)
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { seen <- obj.(*RecordObject) },
-		DeleteFunc: func(obj any) { seen <- obj.(*RecordObject) },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	stop, err := client.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(stop)
-	is := func(o *RecordObject, version uint64, deletion natsinformer.Deletion) {
-		t.Helper()
-		if o.GetNamespace() != "shop" || o.GetName() != "home" ||
-			o.GetResourceVersion() != strconv.FormatUint(version, 10) || natsinformer.DeleteOf(o) != deletion {
-			t.Errorf("it is %s/%s at %s, %+v",
-				o.GetNamespace(), o.GetName(), o.GetResourceVersion(), natsinformer.DeleteOf(o))
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		client, err := NewClient[*echoSite](t.Context(), js, Config{Kind: "Site", Bucket: "sites", Namespaced: true})
+		ok(t, err)
+		t.Cleanup(client.Close)
+		informer := client.Records().Informer()
+		seen := make(chan *RecordObject, 2)
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { seen <- obj.(*RecordObject) },
+			DeleteFunc: func(obj any) { seen <- obj.(*RecordObject) },
+		}); err != nil {
+			t.Fatal(err)
 		}
-	}
-	rec := echoRecord()
-	if err := client.Records().Put(t.Context(), "shop/home", rec); err != nil {
-		t.Fatal(err)
-	}
-	added := <-seen
-	if err := client.Records().Delete(t.Context(), "shop/home", rec.Revision); err != nil {
-		t.Fatal(err)
-	}
-	deleted := <-seen
-	is(deleted, rec.Revision+1, natsinformer.Deletion{Evidenced: true, Reason: natsinformer.PurgeMarker})
-	is(added, rec.Revision, natsinformer.Deletion{}) // the earlier one is unchanged
-	if again := deleted.DeepCopyObject(); !reflect.DeepEqual(again, deleted) {
-		t.Errorf("got a copy %+v, want %+v", again, deleted)
-	}
-	if last, key, ok := RecordOf(deleted); !ok || key != "shop/home" ||
-		last.Revision != rec.Revision || last == added.Record {
-		t.Errorf("got %q %+v", key, last)
-	}
+		stop, err := client.Start()
+		ok(t, err)
+		t.Cleanup(stop)
+		is := func(o *RecordObject, version uint64, deletion natsinformer.Deletion) {
+			t.Helper()
+			if o.GetNamespace() != "shop" || o.GetName() != "home" ||
+				o.GetResourceVersion() != strconv.FormatUint(version, 10) || natsinformer.DeleteOf(o) != deletion {
+				t.Errorf("it is %s/%s at %s, %+v",
+					o.GetNamespace(), o.GetName(), o.GetResourceVersion(), natsinformer.DeleteOf(o))
+			}
+		}
+		rec := echoRecord()
+		ok(t, client.Records().Put(t.Context(), "shop/home", rec))
+		added := <-seen
+		ok(t, client.Records().Delete(t.Context(), "shop/home", rec.Revision))
+		deleted := <-seen
+		is(deleted, rec.Revision+1, natsinformer.Deletion{Evidenced: true, Reason: natsinformer.PurgeMarker})
+		is(added, rec.Revision, natsinformer.Deletion{}) // the earlier one is unchanged
+		if again := deleted.DeepCopyObject(); !reflect.DeepEqual(again, deleted) {
+			t.Errorf("got a copy %+v, want %+v", again, deleted)
+		}
+		if last, key, ok := RecordOf(deleted); !ok || key != "shop/home" ||
+			last.Revision != rec.Revision || last == added.Record {
+			t.Errorf("got %q %+v", key, last)
+		}
+	})
 }

@@ -214,7 +214,7 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 		return write{}, newInvalid(r.cfg.Kind, r.bucket.name, key, "lastDocument", err.Error())
 	}
 	if len(rec.LastDocument) > max(r.cfg.LastDocumentLimit, 0) {
-		rec.LastDocument, rec.DocumentRevision = nil, 0
+		rec.LastDocument, rec.DocumentRevision, rec.DocumentExpires = nil, 0, ""
 	}
 	data, err := encodeRecord(rec)
 	if err == nil {

@@ -77,30 +77,32 @@ func TestPurgesAreRollupsOnlyWhereTheyAreAllowed(t *testing.T) {
 		"denied":  func(testing.TB, jetstream.JetStream) {},
 		"allowed": func(t testing.TB, js jetstream.JetStream) { allowRollups(t, js, 0) },
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, virtually(func(t *testing.T) {
 			js := newServer(t)
 			prepare(t, js)
 			client := newClient[*Website](t, js, websites)
 			purgesAll(t, js, client, name == "allowed")
 			start(t, client)
 			purgesAll(t, js, client, name == "allowed")
-		})
+		}))
 	}
 }
 
 // TestRollupsMayBeDeniedWhileAClientRuns: the next purge marker is refused once, and goes without.
 func TestRollupsMayBeDeniedWhileAClientRuns(t *testing.T) {
-	for _, started := range []bool{false, true} {
-		js := newServer(t)
-		allowRollups(t, js, time.Hour)
-		client := newClient[*Website](t, js, websites)
-		if started {
-			start(t, client)
+	natstest.Test(t, func(t *testing.T) {
+		for _, started := range []bool{false, true} {
+			js := newServer(t)
+			allowRollups(t, js, time.Hour)
+			client := newClient[*Website](t, js, websites)
+			if started {
+				start(t, client)
+			}
+			purgesAll(t, js, client, true)
+			denyRollups(t, js)
+			purgesAll(t, js, client, false)
 		}
-		purgesAll(t, js, client, true)
-		denyRollups(t, js)
-		purgesAll(t, js, client, false)
-	}
+	})
 }
 
 // TestARollupOfANamespaceIsReported with the buckets' settings, and no more when those are as it says.
@@ -123,7 +125,7 @@ func TestARollupOfANamespaceIsReported(t *testing.T) {
 		}},
 		"of one owner": {markers: time.Hour, change: func(c *entity.Config) { c.Namespaced = false }},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, virtually(func(t *testing.T) {
 			js := newServer(t)
 			allowRollups(t, js, test.markers)
 			cfg := websites
@@ -150,38 +152,40 @@ func TestARollupOfANamespaceIsReported(t *testing.T) {
 			if found := rollups(); len(found) > 0 {
 				t.Errorf("when they are denied: %q", found)
 			}
-		})
+		}))
 	}
 }
 
 // TestAUserOfOneNamespaceCannotRollUpAnother: the header is refused whatever it says, and nothing is removed.
 func TestAUserOfOneNamespaceCannotRollUpAnother(t *testing.T) {
-	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
-		o.Users = []*server.User{{Username: "admin", Password: "x"}, {Username: "ns1", Password: "x",
-			Permissions: &server.Permissions{
-				Publish:   &server.SubjectPermission{Allow: []string{"$KV.websites.ns1.>"}},
-				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
-			}}}
-	}))
-	_, admin := natstest.Connect(t, s.URL(), nats.UserInfo("admin", "x"))
-	nc, _ := natstest.Connect(t, s.URL(), nats.UserInfo("ns1", "x"))
-	cfg := websites
-	cfg.Namespaced = true
-	client := newClient[*Website](t, admin, cfg)
-	for _, namespace := range []string{"ns1", "ns2"} {
-		must(t, client.Create(t.Context(), &Website{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}}))
-	}
-	for _, rollup := range []string{"all", "sub", "ALL"} {
-		answer, err := nc.RequestMsgWithContext(testContext(t), &nats.Msg{
-			Subject: "$KV.websites.ns1.a", Header: nats.Header{jetstream.MsgRollup: {rollup}}, Data: []byte(`{}`),
-		})
-		must(t, err)
-		if !strings.Contains(string(answer.Data), "rollup not permitted") {
-			t.Errorf("%s: the server says %s", rollup, answer.Data)
+	natstest.Test(t, func(t *testing.T) {
+		s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+			o.Users = []*server.User{{Username: "admin", Password: "x"}, {Username: "ns1", Password: "x",
+				Permissions: &server.Permissions{
+					Publish:   &server.SubjectPermission{Allow: []string{"$KV.websites.ns1.>"}},
+					Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+				}}}
+		}))
+		_, admin := natstest.Connect(t, s.URL(), nats.UserInfo("admin", "x"))
+		nc, _ := natstest.Connect(t, s.URL(), nats.UserInfo("ns1", "x"))
+		cfg := websites
+		cfg.Namespaced = true
+		client := newClient[*Website](t, admin, cfg)
+		for _, namespace := range []string{"ns1", "ns2"} {
+			must(t, client.Create(t.Context(), &Website{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}}))
 		}
-	}
-	for _, namespace := range []string{"ns1", "ns2"} {
-		_, err := client.Get(t.Context(), namespace+"/a")
-		must(t, err)
-	}
+		for _, rollup := range []string{"all", "sub", "ALL"} {
+			answer, err := nc.RequestMsgWithContext(testContext(t), &nats.Msg{
+				Subject: "$KV.websites.ns1.a", Header: nats.Header{jetstream.MsgRollup: {rollup}}, Data: []byte(`{}`),
+			})
+			must(t, err)
+			if !strings.Contains(string(answer.Data), "rollup not permitted") {
+				t.Errorf("%s: the server says %s", rollup, answer.Data)
+			}
+		}
+		for _, namespace := range []string{"ns1", "ns2"} {
+			_, err := client.Get(t.Context(), namespace+"/a")
+			must(t, err)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -62,5 +63,40 @@ func TestErrorsAboutDocumentsTellNoSecret(t *testing.T) {
 		if _, err := u.decode("a", 1, []byte(document)); err != nil && strings.Contains(err.Error(), "3cr3t") {
 			t.Errorf("%s: %v", document, err)
 		}
+	}
+}
+
+// safeLock holds what its type does not tell.
+type safeLock struct{ held any }
+
+func (l safeLock) MarshalJSON() ([]byte, error) { return json.Marshal(l.held) }
+
+func (l *safeLock) UnmarshalJSON(data []byte) error {
+	held := &secretSpec{}
+	l.held = held
+	return json.Unmarshal(data, held)
+}
+
+// TestADocumentThatIsDecodedIntoInterfacesMayLackSecrets: then it is not restored from its record.
+func TestADocumentThatIsDecodedIntoInterfacesMayLackSecrets(t *testing.T) {
+	cfg := Config{Kind: "K", Bucket: "b"}.withDefaults()
+	type lockSpec struct {
+		Lock *safeLock      `json:"lock,omitempty"`
+		Free map[string]any `json:"free,omitempty"`
+	}
+	c, err := newCodec[*Object[lockSpec, struct{}]](cfg, newKeyspace(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document, may := range map[string]bool{
+		`{"spec":{"lock":{"note":"n"}}}`: true, `{"spec":{"lock":7}}`: true, `{"spec":{"free":{"a":[1]}}}`: false,
+	} {
+		if c.mayLack([]byte(document)) != may {
+			t.Errorf("%s may lack secrets: %v", document, !may)
+		}
+	}
+	free, err := newCodec[*Object[map[string]any, struct{}]](cfg, newKeyspace(cfg))
+	if err != nil || free.holds {
+		t.Errorf("each free-form member is looked at (%v)", err)
 	}
 }

@@ -24,6 +24,9 @@ type sharing[T IEntity] struct {
 	oddities *oddities
 	// statusBuckets are those of the clients that are not closed. A second client of one would have another overlay.
 	statusBuckets map[string]bool
+	// transform is that of the cache of documents, and of those after it; nil: none. It changes while no cache runs,
+	// and with mu held.
+	transform atomic.Pointer[transformer[T]]
 }
 
 func newSharing[T IEntity](statusBucket string) *sharing[T] {
@@ -61,6 +64,9 @@ type documentCache[T IEntity] struct {
 	informer natsinformer.Informer
 	writes   *overlay[T]
 	news     *hookState
+	// transform is nil if there is none; set with the first user.
+	transform *transformer[T]
+	originals *originals
 
 	running atomic.Bool
 	users   int // guarded by shared.mu
@@ -71,13 +77,13 @@ type documentCache[T IEntity] struct {
 
 // newDocumentCache makes one for the client and those it shares with. The configurations of documents are the same.
 func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
-	d := &documentCache[T]{shared: c.shared, news: c.shared.hooks.renew()}
+	d := &documentCache[T]{shared: c.shared, news: c.shared.hooks.renew(), originals: newOriginals()}
 	cfg, keys := c.cfg, c.keys
 	var err error
 	d.informer, err = natsinformer.New(c.js, natsinformer.Config{
 		Bucket: cfg.Bucket,
 		Filter: cfg.Filter,
-		Decode: c.decodeEntry,
+		Decode: func(e natsinformer.Entry) (runtime.Object, error) { return d.decode(c, e) },
 		OnInvalid: func(e natsinformer.Entry, err error) {
 			d.news.setInvalid(keys.display(e.Key), e.Revision, err)
 		},
@@ -104,6 +110,7 @@ func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
 func (d *documentCache[T]) useLocked() {
 	d.users++
 	if d.users == 1 {
+		d.transform = d.shared.transform.Load()
 		d.running.Store(true)
 		d.wg.Go(func() { d.informer.RunWithContext(d.ctx) })
 	}

@@ -16,8 +16,12 @@ import (
 // ends, it releases them and returns.
 type startingInformer struct {
 	natsinformer.Informer
-	start func() (stop func(), err error)
+	start        func() (stop func(), err error)
+	setTransform func(cache.TransformFunc) error
 }
+
+// SetTransform is that of the cache, or refuses.
+func (i *startingInformer) SetTransform(call cache.TransformFunc) error { return i.setTransform(call) }
 
 // Run blocks until stopCh is closed. Prefer Client.Start.
 func (i *startingInformer) Run(stopCh <-chan struct{}) {
@@ -55,9 +59,9 @@ type sharedInformer struct {
 var errInformerEnded = errors.New("the handler was not added: the client of this informer was stopped by its last " +
 	"user, or closed; ask the client for another informer")
 
-func newSharedInformer(informer natsinformer.Informer, start func() (stop func(), err error)) *sharedInformer {
+func newSharedInformer(starting startingInformer) *sharedInformer {
 	return &sharedInformer{
-		startingInformer: startingInformer{Informer: informer, start: start},
+		startingInformer: starting,
 		handlers:         map[cache.ResourceEventHandlerRegistration]bool{},
 	}
 }

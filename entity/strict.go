@@ -143,6 +143,7 @@ type oddity struct {
 	finalizers []string
 	warnings   *DocumentWarnings // nil: none
 	refusal    error             // why StrictRefuse refuses it
+	expires    int64             // when it expires by its writer's TTL, in nanoseconds; 0: not; or neverExpires
 }
 
 // look returns what is odd about a document that was decoded into obj, before it is stamped; nil if nothing is.

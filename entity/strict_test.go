@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,192 +55,210 @@ func strictShops(t *testing.T, js jetstream.JetStream, strict entity.Strictness)
 }
 
 func TestWhatNobodyHearsIsWarnedAbout(t *testing.T) {
-	js := newServer(t)
-	client := strictShops(t, js, entity.StrictWarn)
-	for name, c := range oddDocuments {
-		revision := put(t, js, "s", c.document)
-		shop, err := client.Get(t.Context(), "s")
-		must(t, err)
-		got := client.DocumentWarnings("s", revision)
-		if got == nil || got.Reason != c.reason || !strings.Contains(got.Message, c.message) || len(got.Message) > 1024 {
-			t.Errorf("%s: got %+v, want %s: %s", name, got, c.reason, c.message)
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := strictShops(t, js, entity.StrictWarn)
+		for name, c := range oddDocuments {
+			revision := put(t, js, "s", c.document)
+			shop, err := client.Get(t.Context(), "s")
+			must(t, err)
+			got := client.DocumentWarnings("s", revision)
+			if got == nil || got.Reason != c.reason || !strings.Contains(got.Message, c.message) || len(got.Message) > 1024 {
+				t.Errorf("%s: got %+v, want %s: %s", name, got, c.reason, c.message)
+			}
+			if shop.Generation != int64(revision) {
+				t.Errorf("%s: it does not count", name)
+			}
 		}
-		if shop.Generation != int64(revision) {
-			t.Errorf("%s: it does not count", name)
+		for name, document := range plainDocuments {
+			revision := put(t, js, "s", document)
+			_, err := client.Get(t.Context(), "s")
+			must(t, err)
+			if got := client.DocumentWarnings("s", revision); got != nil {
+				t.Errorf("%s: got %+v", name, got)
+			}
 		}
-	}
-	for name, document := range plainDocuments {
-		revision := put(t, js, "s", document)
-		_, err := client.Get(t.Context(), "s")
-		must(t, err)
-		if got := client.DocumentWarnings("s", revision); got != nil {
-			t.Errorf("%s: got %+v", name, got)
-		}
-	}
+	})
 }
 
 func TestOffWarnsOfNothing(t *testing.T) {
-	js := newServer(t)
-	client := strictShops(t, js, entity.StrictOff)
-	for name, c := range oddDocuments {
-		revision := put(t, js, "s", c.document)
-		_, err := client.Get(t.Context(), "s")
-		must(t, err)
-		if got := client.DocumentWarnings("s", revision); got != nil {
-			t.Errorf("%s: got %+v", name, got)
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := strictShops(t, js, entity.StrictOff)
+		for name, c := range oddDocuments {
+			revision := put(t, js, "s", c.document)
+			_, err := client.Get(t.Context(), "s")
+			must(t, err)
+			if got := client.DocumentWarnings("s", revision); got != nil {
+				t.Errorf("%s: got %+v", name, got)
+			}
 		}
-	}
+	})
 }
 
 func TestRefusedDocumentsAreInvalidAndTheLastGoodOneStays(t *testing.T) {
-	js := newServer(t)
-	client := strictShops(t, js, entity.StrictRefuse)
-	start(t, client)
-	good := put(t, js, "s", plainDocuments["full"])
-	must(t, client.Informer().WaitKey(t.Context(), "s", good))
-	for name, c := range oddDocuments {
-		revision := put(t, js, "s", c.document)
-		_, err := client.Get(t.Context(), "s")
-		path, _, _ := strings.Cut(c.message, ":")
-		if !apierrors.IsInvalid(err) || name != "many" && !strings.Contains(err.Error(), path+": ") {
-			t.Errorf("%s: got %v", name, err)
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := strictShops(t, js, entity.StrictRefuse)
+		start(t, client)
+		good := put(t, js, "s", plainDocuments["full"])
+		must(t, client.Informer().WaitKey(t.Context(), "s", good))
+		for name, c := range oddDocuments {
+			revision := put(t, js, "s", c.document)
+			_, err := client.Get(t.Context(), "s")
+			path, _, _ := strings.Cut(c.message, ":")
+			if !apierrors.IsInvalid(err) || name != "many" && !strings.Contains(err.Error(), path+": ") {
+				t.Errorf("%s: got %v", name, err)
+			}
+			must(t, client.Informer().WaitCursor(t.Context(), revision))
+			_, err = client.Lister().Get("s")
+			wantError(t, name, apierrors.IsInvalid, err)
+			all, err := client.Lister().List(nil)
+			must(t, err)
+			if len(all) != 1 || all[0].Generation != int64(good) {
+				t.Errorf("%s: the last good version did not stay: %v", name, all)
+			}
 		}
-		must(t, client.Informer().WaitCursor(t.Context(), revision))
-		_, err = client.Lister().Get("s")
-		wantError(t, name, apierrors.IsInvalid, err)
-		all, err := client.Lister().List(nil)
-		must(t, err)
-		if len(all) != 1 || all[0].Generation != int64(good) {
-			t.Errorf("%s: the last good version did not stay: %v", name, all)
+		for name, document := range plainDocuments {
+			put(t, js, "s", document)
+			if _, err := client.Get(t.Context(), "s"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
-	}
-	for name, document := range plainDocuments {
-		put(t, js, "s", document)
-		if _, err := client.Get(t.Context(), "s"); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	shop := &Shop{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{{Name: "n"}}}}
-	wantError(t, "create with an owner reference", apierrors.IsInvalid, client.Create(t.Context(), shop))
+		shop := &Shop{ObjectMeta: metav1.ObjectMeta{Name: "owned", OwnerReferences: []metav1.OwnerReference{{Name: "n"}}}}
+		wantError(t, "create with an owner reference", apierrors.IsInvalid, client.Create(t.Context(), shop))
+	})
 }
 
 func TestTypesThatKnowEverythingAreLookedAtToo(t *testing.T) {
-	js := newServer(t)
-	client := newClient[*unstructured.Unstructured](t, js, shops)
-	for document, want := range map[string]string{
-		`{"spec":{"a":{"b":1,"b":2}}}`:        "spec.a.b: it is there more than once",
-		`{"kind":"Stop"}`:                     "kind: it is another one than Shop",
-		`{"metadata":{"finalizers":["f/f"]}}`: "metadata.finalizers",
-		`{"Spec":{"whatever":1}}`:             "",
-	} {
-		revision := put(t, js, "s", document)
-		_, err := client.Get(t.Context(), "s")
-		must(t, err)
-		got := client.DocumentWarnings("s", revision)
-		if (got == nil) != (want == "") || got != nil && !strings.Contains(got.Message, want) {
-			t.Errorf("%s: got %+v, want %q", document, got, want)
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*unstructured.Unstructured](t, js, shops)
+		for document, want := range map[string]string{
+			`{"spec":{"a":{"b":1,"b":2}}}`:        "spec.a.b: it is there more than once",
+			`{"kind":"Stop"}`:                     "kind: it is another one than Shop",
+			`{"metadata":{"finalizers":["f/f"]}}`: "metadata.finalizers",
+			`{"Spec":{"whatever":1}}`:             "",
+		} {
+			revision := put(t, js, "s", document)
+			_, err := client.Get(t.Context(), "s")
+			must(t, err)
+			got := client.DocumentWarnings("s", revision)
+			if (got == nil) != (want == "") || got != nil && !strings.Contains(got.Message, want) {
+				t.Errorf("%s: got %+v, want %q", document, got, want)
+			}
 		}
-	}
+	})
 }
 
 func TestWarningsTellNothingBelowASecret(t *testing.T) {
-	js := newServer(t)
-	cfg := shops
-	cfg.SecretFields = []string{"spec.staff", "spec.guests[].name"}
-	client := newClient[*Shop](t, js, cfg)
-	revision := put(t, js, "s", `{"spec":{"staff":{"3cr3t":{"3cr3t":"3cr3t"}},"guests":[{"x":1}]}}`)
-	_, err := client.Get(t.Context(), "s")
-	must(t, err)
-	got := client.DocumentWarnings("s", revision)
-	if got == nil || strings.Contains(got.Message, "3cr3t") || !strings.Contains(got.Message, "spec.staff: ") ||
-		!strings.Contains(got.Message, "spec.guests[0].x: nobody knows it") {
-		t.Errorf("got %+v", got)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		cfg := shops
+		cfg.SecretFields = []string{"spec.staff", "spec.guests[].name"}
+		client := newClient[*Shop](t, js, cfg)
+		revision := put(t, js, "s", `{"spec":{"staff":{"3cr3t":{"3cr3t":"3cr3t"}},"guests":[{"x":1}]}}`)
+		_, err := client.Get(t.Context(), "s")
+		must(t, err)
+		got := client.DocumentWarnings("s", revision)
+		if got == nil || strings.Contains(got.Message, "3cr3t") || !strings.Contains(got.Message, "spec.staff: ") ||
+			!strings.Contains(got.Message, "spec.guests[0].x: nobody knows it") {
+			t.Errorf("got %+v", got)
+		}
+	})
 }
 
 func TestAWriteOfAnotherKindIsRefused(t *testing.T) {
-	js := newServer(t)
-	for _, strict := range []entity.Strictness{entity.StrictWarn, entity.StrictOff, entity.StrictRefuse} {
-		client := strictShops(t, js, strict)
-		put(t, js, "s", `{}`)
-		shop, err := client.Get(t.Context(), "s")
-		must(t, err)
-		for _, other := range []metav1.TypeMeta{{Kind: "Stop"}, {Kind: "Shop", APIVersion: "shops/v2"}, {APIVersion: "v1"}} {
-			shop.TypeMeta = other
-			for what, err := range map[string]error{
-				"update": client.Update(t.Context(), shop),
-				"create": client.Create(t.Context(), &Shop{TypeMeta: other, ObjectMeta: metav1.ObjectMeta{Name: "new"}}),
-			} {
-				if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "another one than ") {
-					t.Errorf("%v, %s of %v: %v", strict, what, other, err)
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		for _, strict := range []entity.Strictness{entity.StrictWarn, entity.StrictOff, entity.StrictRefuse} {
+			client := strictShops(t, js, strict)
+			put(t, js, "s", `{}`)
+			shop, err := client.Get(t.Context(), "s")
+			must(t, err)
+			for _, other := range []metav1.TypeMeta{{Kind: "Stop"}, {Kind: "Shop", APIVersion: "shops/v2"}, {APIVersion: "v1"}} {
+				shop.TypeMeta = other
+				for what, err := range map[string]error{
+					"update": client.Update(t.Context(), shop),
+					"create": client.Create(t.Context(), &Shop{TypeMeta: other, ObjectMeta: metav1.ObjectMeta{Name: "new"}}),
+				} {
+					if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "another one than ") {
+						t.Errorf("%v, %s of %v: %v", strict, what, other, err)
+					}
 				}
 			}
+			for _, ours := range []metav1.TypeMeta{{Kind: "Shop"}, {}, {Kind: "Shop", APIVersion: "shops/v1"}} {
+				shop.TypeMeta = ours
+				must(t, client.Update(t.Context(), shop))
+			}
 		}
-		for _, ours := range []metav1.TypeMeta{{Kind: "Shop"}, {}, {Kind: "Shop", APIVersion: "shops/v1"}} {
-			shop.TypeMeta = ours
-			must(t, client.Update(t.Context(), shop))
-		}
-	}
+	})
 }
 
 func TestAWriteThatAddsAFinalizerIsRefused(t *testing.T) {
-	js := newServer(t)
-	client := newClient[*Shop](t, js, shops)
-	refused := func(what string, err error) {
-		t.Helper()
-		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "the record of a primary is its finalizer") {
-			t.Errorf("%s: %v", what, err)
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*Shop](t, js, shops)
+		refused := func(what string, err error) {
+			t.Helper()
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "the record of a primary is its finalizer") {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
-	}
-	add := func(shop *Shop) *Shop { shop.Finalizers = append(shop.Finalizers, "f/new"); return shop }
-	refused("create", client.Create(t.Context(), add(&Shop{ObjectMeta: metav1.ObjectMeta{Name: "s"}})))
-	for _, document := range []string{`{"metadata":{},"spec":{"title":"old"}}`, `{"metadata":{"finalizers":["f/old"]},"spec":{"title":"old"}}`} {
-		put(t, js, "s", document)
-		for _, writer := range []*entity.Client[*Shop]{client, newClient[*Shop](t, js, shops)} {
-			shop, err := client.Get(t.Context(), "s")
-			must(t, err)
-			refused("update", writer.Update(t.Context(), add(shop.DeepCopy())))
-			shop.Spec.Title = "new"
-			must(t, writer.Update(t.Context(), shop)) // those that are there already stay
+		add := func(shop *Shop) *Shop { shop.Finalizers = append(shop.Finalizers, "f/new"); return shop }
+		refused("create", client.Create(t.Context(), add(&Shop{ObjectMeta: metav1.ObjectMeta{Name: "s"}})))
+		for _, document := range []string{`{"metadata":{},"spec":{"title":"old"}}`, `{"metadata":{"finalizers":["f/old"]},"spec":{"title":"old"}}`} {
+			put(t, js, "s", document)
+			for _, writer := range []*entity.Client[*Shop]{client, newClient[*Shop](t, js, shops)} {
+				shop, err := client.Get(t.Context(), "s")
+				must(t, err)
+				refused("update", writer.Update(t.Context(), add(shop.DeepCopy())))
+				shop.Spec.Title = "new"
+				must(t, writer.Update(t.Context(), shop)) // those that are there already stay
+			}
+			refused("patch", client.Patch(t.Context(), "s", []byte(`{"metadata":{"finalizers":["f/old","f/new"]}}`)))
+			must(t, client.Patch(t.Context(), "s", []byte(`{"spec":{"title":"patched"}}`)))
+			wantShop(t, js, "s", strings.Replace(strings.Replace(document, "old\"}", "patched\"}", 1), `{`, `{"kind":"Shop",`, 1))
 		}
-		refused("patch", client.Patch(t.Context(), "s", []byte(`{"metadata":{"finalizers":["f/old","f/new"]}}`)))
-		must(t, client.Patch(t.Context(), "s", []byte(`{"spec":{"title":"patched"}}`)))
-		wantShop(t, js, "s", strings.Replace(strings.Replace(document, "old\"}", "patched\"}", 1), `{`, `{"kind":"Shop",`, 1))
-	}
-	shop, err := client.Get(t.Context(), "s")
-	must(t, err)
-	shop.Finalizers = nil
-	must(t, client.Update(t.Context(), shop))
-	wantShop(t, js, "s", `{"kind":"Shop","metadata":{},"spec":{"title":"patched"}}`)
+		shop, err := client.Get(t.Context(), "s")
+		must(t, err)
+		shop.Finalizers = nil
+		must(t, client.Update(t.Context(), shop))
+		wantShop(t, js, "s", `{"kind":"Shop","metadata":{},"spec":{"title":"patched"}}`)
+	})
 }
 
 func TestAPatchThatSaysAnotherKindIsRefused(t *testing.T) {
-	js := newServer(t)
-	client := newClient[*Shop](t, js, shops)
-	put(t, js, "s", `{"spec":{"title":"old"}}`)
-	wantError(t, "a patch to another kind", apierrors.IsInvalid, client.Patch(t.Context(), "s", []byte(`{"kind":"Other"}`)))
-	put(t, js, "s", `{"kind":"Other","spec":{"title":"old"}}`)
-	must(t, client.Patch(t.Context(), "s", []byte(`{"spec":{"title":"new"}}`)))
-	must(t, client.Patch(t.Context(), "s", []byte(`{"kind":"Shop"}`)))
-	must(t, client.Patch(t.Context(), "s", []byte(`{"kind":null}`)))
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*Shop](t, js, shops)
+		put(t, js, "s", `{"spec":{"title":"old"}}`)
+		wantError(t, "a patch to another kind", apierrors.IsInvalid, client.Patch(t.Context(), "s", []byte(`{"kind":"Other"}`)))
+		put(t, js, "s", `{"kind":"Other","spec":{"title":"old"}}`)
+		must(t, client.Patch(t.Context(), "s", []byte(`{"spec":{"title":"new"}}`)))
+		must(t, client.Patch(t.Context(), "s", []byte(`{"kind":"Shop"}`)))
+		must(t, client.Patch(t.Context(), "s", []byte(`{"kind":null}`)))
+	})
 }
 
 func TestAnUpdateThatLeavesADocumentRefusedIsRefused(t *testing.T) {
-	js := newServer(t)
-	cfg := shops
-	lax := newClient[*Shop](t, js, cfg)
-	cfg.Strict = entity.StrictRefuse
-	client := newClient[*Shop](t, js, cfg)
-	put(t, js, "s", `{"spec":{"title":"old","future":1}}`)
-	shop, err := lax.Get(t.Context(), "s")
-	must(t, err)
-	shop.Spec.Title = "new"
-	err = client.Update(t.Context(), shop)
-	wantError(t, "an update", apierrors.IsInvalid, err)
-	// Without what is kept an update mends it.
-	put(t, js, "s", `{"metadata":{"ownerReferences":[{"name":"x"}]},"spec":{"title":"old"}}`)
-	shop, err = lax.Get(t.Context(), "s")
-	must(t, err)
-	shop.OwnerReferences = nil
-	must(t, client.Update(t.Context(), shop))
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		cfg := shops
+		lax := newClient[*Shop](t, js, cfg)
+		cfg.Strict = entity.StrictRefuse
+		client := newClient[*Shop](t, js, cfg)
+		put(t, js, "s", `{"spec":{"title":"old","future":1}}`)
+		shop, err := lax.Get(t.Context(), "s")
+		must(t, err)
+		shop.Spec.Title = "new"
+		err = client.Update(t.Context(), shop)
+		wantError(t, "an update", apierrors.IsInvalid, err)
+		// Without what is kept an update mends it.
+		put(t, js, "s", `{"metadata":{"ownerReferences":[{"name":"x"}]},"spec":{"title":"old"}}`)
+		shop, err = lax.Get(t.Context(), "s")
+		must(t, err)
+		shop.OwnerReferences = nil
+		must(t, client.Update(t.Context(), shop))
+	})
 }

@@ -12,6 +12,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/nagi-runtime/nagi/internal/members"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -159,10 +160,10 @@ func typeName(t reflect.Type) string {
 func pathOf(t reflect.Type, at jsontext.Pointer) string {
 	var path strings.Builder
 	for name := range at.Tokens() {
-		for t != nil && t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
 		if t == nil {
+			break
+		}
+		if t = members.Pointed(t); t == nil {
 			break
 		}
 		switch t.Kind() {

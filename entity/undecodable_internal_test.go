@@ -22,13 +22,9 @@ type placedSpec struct {
 func TestWhatIsWrongWithADocumentHasAPlace(t *testing.T) {
 	cfg := Config{Kind: "K", Bucket: "b"}.withDefaults()
 	typed, err := newCodec[*Object[placedSpec, struct{}]](cfg, newKeyspace(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	untyped, err := newCodec[*unstructured.Unstructured](cfg, newKeyspace(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	for document, want := range map[string]string{
 		`{"spec":{"replicas":"SECRET"}}`:                         "spec.replicas 1:21",
 		"{\n  \"spec\": {\n    \"replicas\": \"SECRET\"\n  }\n}": "spec.replicas 3:17",

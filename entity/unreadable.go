@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -18,17 +19,15 @@ var errAnswer = errors.New("it is an answer of the server that somebody had sent
 
 // decodeStored decodes what the server has in the place of a document.
 // cached says that the cache will have it.
-func (c *Client[T]) decodeStored(
-	natsKey string, revision uint64, header nats.Header, value []byte, cached bool,
-) (T, error) {
-	if answers.Is(header, value) {
+func (c *Client[T]) decodeStored(e natsinformer.Entry, cached bool) (T, error) {
+	if answers.Is(e.Header, e.Value) {
 		var none T
-		return none, newInvalid(c.cfg.Kind, c.cfg.Bucket, c.keys.display(natsKey), "document",
+		return none, newInvalid(c.cfg.Kind, c.cfg.Bucket, c.keys.display(e.Key), "document",
 			errAnswer.Error()+"; put the document again")
 	}
-	obj, odd, err := c.codec.read(natsKey, revision, value, true)
+	obj, odd, err := c.codec.read(e.Key, e.Revision, e.Value, true)
 	if err == nil {
-		c.noteOddity(natsKey, revision, odd, cached)
+		c.noteOddity(e.Key, e.Revision, odd.expiring(expiryOf(e)), cached)
 	}
 	return obj, err
 }

@@ -29,10 +29,8 @@ func (u *unseen) deliver(m *nats.Msg) bool {
 // TestWhatIsDeletedBeforeTheCacheHasItIsTold is for a document and a record that this process writes, and somebody
 // deletes before the informer could read them: all that it will ever see is the marker.
 func TestWhatIsDeletedBeforeTheCacheHasItIsTold(t *testing.T) {
-	t.Parallel()
 	for name, before := range map[string]bool{"its first revision": false, "a later one": true} {
-		t.Run("document, "+name, func(t *testing.T) {
-			t.Parallel()
+		t.Run("document, "+name, virtually(func(t *testing.T) {
 			w := newUnseenWorld(t, "websites")
 			if before {
 				must(t, w.client.Create(t.Context(), website("home")))
@@ -48,9 +46,8 @@ func TestWhatIsDeletedBeforeTheCacheHasItIsTold(t *testing.T) {
 				w.await(t, "it came", "added home")
 			}
 			w.await(t, "it went, and cannot be read any more", "deleted home, NotFound")
-		})
-		t.Run("record, "+name, func(t *testing.T) {
-			t.Parallel()
+		}))
+		t.Run("record, "+name, virtually(func(t *testing.T) {
 			w := newUnseenWorld(t, "websites-status")
 			rec := &entity.Record{Controller: "sites"}
 			if before {
@@ -65,7 +62,7 @@ func TestWhatIsDeletedBeforeTheCacheHasItIsTold(t *testing.T) {
 				w.await(t, "it came", "added home")
 			}
 			w.await(t, "it went, and is not cached any more", "deleted home, NotFound")
-		})
+		}))
 	}
 }
 

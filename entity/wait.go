@@ -18,10 +18,9 @@ const (
 	waitPollMin = 10 * time.Millisecond
 	// watchAfter is when a wait begins to watch: most are over before a consumer would have been made.
 	watchAfter = 50 * time.Millisecond
+	// waitPollMax is the longest pause between two looks of a wait that hears nothing.
+	waitPollMax = time.Second
 )
-
-// waitPollMax is the longest pause between two looks of a wait that hears nothing. A test changes it.
-var waitPollMax = time.Second
 
 // A NotReconciledError says that a wait cannot succeed: the controller gave the revision up, may not or cannot
 // reconcile it, or its document is gone. Only another write of the document, or of a person, changes that.
@@ -288,8 +287,8 @@ func (w *waiter) gaveUp(rec *Record) error {
 // brakeKey is record.KeyBrake of internal/record, which imports this package.
 const brakeKey = ReservedPrefix + ".brake"
 
-// brakeNoteTimeout bounds how much longer than its context a wait takes, to tell of the brake. A test changes it.
-var brakeNoteTimeout = 500 * time.Millisecond
+// brakeNoteTimeout bounds how much longer than its context a wait takes, to tell of the brake.
+const brakeNoteTimeout = 500 * time.Millisecond
 
 // brakeNote says that the brake is engaged; "" if it is not, or that is not known. ctx may be over.
 func (w *waiter) brakeNote(ctx context.Context) string {

@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,40 +43,61 @@ func stream(t *testing.T, client *entity.Client[*Website]) string {
 	return identity
 }
 
+// quiet is long enough for a wait to look again, more than once.
+const quiet = 10 * time.Second
+
+// endsAtOnce returns what a wait that has begun ends with, now.
+func endsAtOnce(t *testing.T, waited chan error) error {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-waited:
+		return err
+	default:
+		t.Fatal("it goes on waiting")
+		return nil
+	}
+}
+
+// goesOn fails the test if a wait that has begun ends in the time that comes.
+func goesOn(t *testing.T, waited chan error) {
+	t.Helper()
+	time.Sleep(quiet)
+	if len(waited) > 0 {
+		t.Fatalf("returned too early: %v", <-waited)
+	}
+}
+
+// briefly returns a context that ends when a wait has looked some times.
+func briefly(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), quiet)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func TestWaitReconciledReturnsWhenTheRevisionIsInSync(t *testing.T) {
-	for _, started := range []bool{false, true} {
+	withAndWithoutCaches(t, func(t *testing.T, prepare func(*entity.Client[*Website])) {
 		client := newClient[*Website](t, newServer(t), websites)
-		if started {
-			start(t, client)
-		}
+		prepare(client)
 		site := website("a")
 		must(t, client.Create(t.Context(), site))
 		revision := uint64(site.Generation)
-		waited := make(chan error, 1)
-		go func() { waited <- entity.WaitReconciled(testContext(t), client, "a", revision) }()
-		for _, step := range []func(){
-			func() { report(t, client, "a", revision-1, metav1.ConditionTrue, entity.ReasonSynced, 0) },
-			func() { report(t, client, "a", revision, metav1.ConditionFalse, entity.ReasonRetrying, 0) },
-		} {
-			step()
-			select {
-			case err := <-waited:
-				t.Fatalf("returned too early: %v", err)
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
+		ctx := testContext(t)
+		waited := begin(t, func() error { return entity.WaitReconciled(ctx, client, "a", revision) })
+		report(t, client, "a", revision-1, metav1.ConditionTrue, entity.ReasonSynced, 0)
+		goesOn(t, waited)
+		report(t, client, "a", revision, metav1.ConditionFalse, entity.ReasonRetrying, 0)
+		goesOn(t, waited)
 		report(t, client, "a", revision, metav1.ConditionTrue, entity.ReasonSynced, 0)
-		must(t, <-waited)
-	}
+		must(t, endsAtOnce(t, waited))
+	})
 }
 
 // TestWaitReconciledFailsForWhatWillNotBeRetried at once, with the reason, from a process without caches too.
 func TestWaitReconciledFailsForWhatWillNotBeRetried(t *testing.T) {
-	for _, started := range []bool{false, true} {
+	withAndWithoutCaches(t, func(t *testing.T, prepare func(*entity.Client[*Website])) {
 		client := newClient[*Website](t, newServer(t), websites)
-		if started {
-			start(t, client)
-		}
+		prepare(client)
 		site := website("a")
 		must(t, client.Create(t.Context(), site))
 		revision := uint64(site.Generation)
@@ -85,283 +105,248 @@ func TestWaitReconciledFailsForWhatWillNotBeRetried(t *testing.T) {
 			entity.ReasonTerminal: revision, entity.ReasonInvalid: revision - 1, entity.ReasonSuspended: revision - 1,
 		} {
 			report(t, client, "a", observed, metav1.ConditionFalse, reason, int64(revision))
-			err := entity.WaitReconciled(testContext(t), client, "a", revision)
+			wait := func() error { return entity.WaitReconciled(testContext(t), client, "a", revision) }
+			err := atOnce(t, reason, wait)
 			told, ok := errors.AsType[*entity.NotReconciledError](err)
-			if !ok || told.Key != "a" || told.Revision != revision || told.Reason != reason || told.Message != "says why" ||
-				!strings.Contains(err.Error(), "says why") {
-				t.Errorf("%s, started %v: %v", reason, started, err)
+			if !ok || told.Key != "a" || told.Revision != revision || told.Reason != reason ||
+				told.Message != "says why" || !strings.Contains(err.Error(), "says why") {
+				t.Errorf("%s: %v", reason, err)
 			}
 			// A state of an older revision says nothing of the next one.
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			err = entity.WaitReconciled(ctx, client, "a", revision+1)
-			cancel()
+			err = entity.WaitReconciled(briefly(t), client, "a", revision+1)
 			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s of an older revision, started %v: %v", reason, started, err)
+				t.Errorf("%s of an older revision: %v", reason, err)
 			}
 		}
-	}
+	})
 }
 
 // TestWaitReconciledSaysOfWhichRevisionAndStreamItIsInvalid. An anchor may still be of the stream before.
 func TestWaitReconciledSaysOfWhichRevisionAndStreamItIsInvalid(t *testing.T) {
-	client := newClient[*Website](t, newServer(t), websites)
-	site := website("a")
-	must(t, client.Create(t.Context(), site))
-	rec := &entity.Record{
-		Controller: "c", ObservedRevision: 99, DocumentRevision: 99, Stream: "of yesterday",
-		Invalid: &entity.InvalidDocument{
-			Revision: uint64(site.Generation), Stream: stream(t, client), Path: "spec", Line: 1, Column: 2, Reason: "why",
-		},
-		Conditions: []metav1.Condition{{
-			Type: entity.ConditionReconciled, Status: metav1.ConditionFalse, Reason: entity.ReasonInvalid,
-			ObservedGeneration: site.Generation,
-		}},
-	}
-	must(t, client.Records().Put(t.Context(), "a", rec))
-	told, ok := errors.AsType[*entity.NotReconciledError](
-		entity.WaitReconciled(testContext(t), client, "a", uint64(site.Generation)))
-	if !ok || told.Invalid == nil || told.Invalid.Path != "spec" || told.Revision != uint64(site.Generation) {
-		t.Errorf("got %+v", told)
-	}
-	if phase := rec.Phase(); phase != entity.PhaseInvalid {
-		t.Errorf("phase %s", phase)
-	}
-}
-
-// lookingAgain is a client that notices when a wait has looked at a key and looks again.
-type lookingAgain struct {
-	entity.IEntityClient[*Website]
-	confirmed, cached atomic.Int64
-	end               func()
-}
-
-// untilItLooksAgain returns a context that ends then, as if that were its deadline.
-func untilItLooksAgain(t *testing.T, client *entity.Client[*Website]) (context.Context, *lookingAgain) {
-	ctx, cancel := context.WithCancelCause(testContext(t))
-	return ctx, &lookingAgain{IEntityClient: client, end: func() { cancel(context.DeadlineExceeded) }}
-}
-
-// Confirm is called once in each look at what no cache has.
-func (l *lookingAgain) Confirm(ctx context.Context, key string) (entity.Presence, error) {
-	if l.confirmed.Add(1) == 2 {
-		l.end()
-	}
-	return l.IEntityClient.Confirm(ctx, key)
-}
-
-// Informer is called before, in and after each look at what the caches have.
-func (l *lookingAgain) Informer() natsinformer.Informer {
-	if l.cached.Add(1) == 6 {
-		l.end()
-	}
-	return l.IEntityClient.Informer()
+	natstest.Test(t, func(t *testing.T) {
+		client := newClient[*Website](t, newServer(t), websites)
+		site := website("a")
+		must(t, client.Create(t.Context(), site))
+		rec := &entity.Record{
+			Controller: "c", ObservedRevision: 99, DocumentRevision: 99, Stream: "of yesterday",
+			Invalid: &entity.InvalidDocument{
+				Revision: uint64(site.Generation), Stream: stream(t, client), Path: "spec", Line: 1, Column: 2, Reason: "why",
+			},
+			Conditions: []metav1.Condition{{
+				Type: entity.ConditionReconciled, Status: metav1.ConditionFalse, Reason: entity.ReasonInvalid,
+				ObservedGeneration: site.Generation,
+			}},
+		}
+		must(t, client.Records().Put(t.Context(), "a", rec))
+		told, ok := errors.AsType[*entity.NotReconciledError](
+			entity.WaitReconciled(testContext(t), client, "a", uint64(site.Generation)))
+		if !ok || told.Invalid == nil || told.Invalid.Path != "spec" || told.Revision != uint64(site.Generation) {
+			t.Errorf("got %+v", told)
+		}
+		if phase := rec.Phase(); phase != entity.PhaseInvalid {
+			t.Errorf("phase %s", phase)
+		}
+	})
 }
 
 // TestTheDeadlineOfAWaitTellsOfTheLastRetry: retrying is no reason to fail.
 func TestTheDeadlineOfAWaitTellsOfTheLastRetry(t *testing.T) {
-	client := newClient[*Website](t, newServer(t), websites)
-	site := website("a")
-	must(t, client.Create(t.Context(), site))
-	revision := uint64(site.Generation)
-	report(t, client, "a", 0, metav1.ConditionFalse, entity.ReasonRetrying, int64(revision))
-	ctx, looking := untilItLooksAgain(t, client)
-	err := entity.WaitReconciled(ctx, looking, "a", revision)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Retrying: says why") {
-		t.Errorf("got %v", err)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		client := newClient[*Website](t, newServer(t), websites)
+		site := website("a")
+		must(t, client.Create(t.Context(), site))
+		revision := uint64(site.Generation)
+		report(t, client, "a", 0, metav1.ConditionFalse, entity.ReasonRetrying, int64(revision))
+		err := entity.WaitReconciled(briefly(t), client, "a", revision)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Retrying: says why") {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 // TestAWaitForADocumentThatIsDeletedFails, whether its record is gone already or not.
 func TestAWaitForADocumentThatIsDeletedFails(t *testing.T) {
-	for name, test := range map[string]struct{ started, recorded bool }{
-		"cached": {true, true}, "live": {false, true}, "cached, torn down": {true, false}, "live, torn down": {false, false},
-	} {
-		client := newClient[*Website](t, newServer(t), websites)
-		if test.started {
-			start(t, client)
+	withAndWithoutCaches(t, func(t *testing.T, prepare func(*entity.Client[*Website])) {
+		for _, recorded := range []bool{false, true} {
+			client := newClient[*Website](t, newServer(t), websites)
+			prepare(client)
+			site := website("a")
+			must(t, client.Create(t.Context(), site))
+			revision := uint64(site.Generation)
+			if recorded {
+				report(t, client, "a", 0, metav1.ConditionFalse, entity.ReasonRetrying, int64(revision))
+			}
+			ctx := testContext(t)
+			waited := begin(t, func() error { return entity.WaitReconciled(ctx, client, "a", revision) })
+			must(t, client.Delete(t.Context(), "a"))
+			began := time.Now()
+			err := <-waited
+			if told, ok := errors.AsType[*entity.NotReconciledError](err); !ok || told.Reason != entity.ReasonDeleted {
+				t.Errorf("recorded %v: %v", recorded, err)
+			}
+			if took := time.Since(began); took > entity.WaitPollMax {
+				t.Errorf("recorded %v: after %v", recorded, took)
+			}
 		}
-		site := website("a")
-		must(t, client.Create(t.Context(), site))
-		revision := uint64(site.Generation)
-		if test.recorded {
-			report(t, client, "a", 0, metav1.ConditionFalse, entity.ReasonRetrying, int64(revision))
-		}
-		waited := make(chan error, 1)
-		go func() { waited <- entity.WaitReconciled(testContext(t), client, "a", revision) }()
-		must(t, client.Delete(t.Context(), "a"))
-		err := <-waited
-		if told, ok := errors.AsType[*entity.NotReconciledError](err); !ok || told.Reason != entity.ReasonDeleted {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	})
 }
 
 // TestAWaitOutlivesTheDocumentsBeforeIt: what was deleted before the revision was written is another document.
 func TestAWaitOutlivesTheDocumentsBeforeIt(t *testing.T) {
-	client := newClient[*Website](t, newServer(t), websites)
-	must(t, client.Create(t.Context(), website("a")))
-	must(t, client.Delete(t.Context(), "a"))
-	waited := make(chan error, 1)
-	go func() { waited <- entity.WaitReconciled(testContext(t), client, "a", 3) }()
-	select {
-	case err := <-waited:
-		t.Fatalf("before it was written: %v", err)
-	case <-time.After(200 * time.Millisecond):
-	}
-	site := website("a")
-	must(t, client.Create(t.Context(), site))
-	report(t, client, "a", uint64(site.Generation), metav1.ConditionTrue, entity.ReasonSynced, site.Generation)
-	must(t, <-waited)
+	natstest.Test(t, func(t *testing.T) {
+		client := newClient[*Website](t, newServer(t), websites)
+		must(t, client.Create(t.Context(), website("a")))
+		must(t, client.Delete(t.Context(), "a"))
+		ctx := testContext(t)
+		waited := begin(t, func() error { return entity.WaitReconciled(ctx, client, "a", 3) })
+		goesOn(t, waited)
+		site := website("a")
+		must(t, client.Create(t.Context(), site))
+		report(t, client, "a", uint64(site.Generation), metav1.ConditionTrue, entity.ReasonSynced, site.Generation)
+		must(t, endsAtOnce(t, waited))
+	})
 }
 
 // TestAWaitEndsWithItsBucket, and says which one is missing.
 func TestAWaitEndsWithItsBucket(t *testing.T) {
-	for _, started := range []bool{false, true} {
+	withAndWithoutCaches(t, func(t *testing.T, prepare func(*entity.Client[*Website])) {
 		for _, name := range []string{"websites-status", "websites"} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				js := newServer(t)
-				client := newClient[*Website](t, js, websites)
-				if started {
-					start(t, client)
+			js := newServer(t)
+			client := newClient[*Website](t, js, websites)
+			prepare(client)
+			site := website("a")
+			must(t, client.Create(t.Context(), site))
+			report(t, client, "a", 0, metav1.ConditionFalse, entity.ReasonRetrying, site.Generation)
+			ctx := testContext(t)
+			waited := begin(t, func() error { return entity.WaitReconciled(ctx, client, "a", uint64(site.Generation)) })
+			other := begin(t, func() error {
+				if name == "websites" {
+					return entity.WaitDeleted(ctx, client, "a")
 				}
-				site := website("a")
-				must(t, client.Create(t.Context(), site))
-				report(t, client, "a", 0, metav1.ConditionFalse, entity.ReasonRetrying, site.Generation)
-				waited := make(chan error, 3)
-				go func() { waited <- entity.WaitReconciled(testContext(t), client, "a", uint64(site.Generation)) }()
-				if name == "websites-status" {
-					go func() {
-						waited <- entity.WaitFor(testContext(t), client, "a", func(*entity.Record) (bool, error) { return false, nil })
-					}()
-				} else {
-					go func() { waited <- entity.WaitDeleted(testContext(t), client, "a") }()
-				}
-				time.Sleep(100 * time.Millisecond) // so that they watch; before or after, they end
-				must(t, js.DeleteKeyValue(t.Context(), name))
-				began := time.Now()
-				for range 2 {
-					err := <-waited
-					if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), name) ||
-						!strings.Contains(err.Error(), "does not exist") {
-						t.Errorf("started %v: %v", started, err)
-					}
-				}
-				if took := time.Since(began); took > 20*time.Second {
-					t.Errorf("after %v", took)
-				}
+				return entity.WaitFor(ctx, client, "a", func(*entity.Record) (bool, error) { return false, nil })
 			})
+			goesOn(t, waited)
+			must(t, js.DeleteKeyValue(t.Context(), name))
+			began := time.Now()
+			for _, ended := range []chan error{waited, other} {
+				err := <-ended
+				if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), name) ||
+					!strings.Contains(err.Error(), "does not exist") {
+					t.Errorf("without %s: %v", name, err)
+				}
+			}
+			if took := time.Since(began); took > entity.WaitPollMax {
+				t.Errorf("without %s: after %v", name, took)
+			}
 		}
-	}
+	})
 }
 
 // TestAWaitOutlivesTheServer: it goes on when the server is back.
 func TestAWaitOutlivesTheServer(t *testing.T) {
-	for _, started := range []bool{false, true} {
+	withAndWithoutCaches(t, func(t *testing.T, prepare func(*entity.Client[*Website])) {
 		server := natstest.Start(t)
 		_, js := natstest.Connect(t, server.URL())
 		client := newClient[*Website](t, js, websites)
-		if started {
-			start(t, client)
-		}
+		prepare(client)
 		site := website("a")
 		must(t, client.Create(t.Context(), site))
-		waited := make(chan error, 1)
-		go func() { waited <- entity.WaitReconciled(t.Context(), client, "a", uint64(site.Generation)) }()
-		time.Sleep(100 * time.Millisecond) // so that it watches
-		must(t, server.Restart())
+		ctx := testContext(t)
+		waited := begin(t, func() error { return entity.WaitReconciled(ctx, client, "a", uint64(site.Generation)) })
+		goesOn(t, waited)
+		server.Stop()
+		goesOn(t, waited)
+		must(t, server.Start())
 		report(t, client, "a", uint64(site.Generation), metav1.ConditionTrue, entity.ReasonSynced, site.Generation)
+		began := time.Now()
 		must(t, <-waited)
-	}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("after %v", took)
+		}
+	})
 }
 
-// TestAWaitHearsOfWhatItWaitsFor: it watches, and looks once when something comes. It would look without news only
-// after an hour.
+// TestAWaitHearsOfWhatItWaitsFor: it watches, and looks once when something comes. Without news it looks once a second.
 func TestAWaitHearsOfWhatItWaitsFor(t *testing.T) {
-	entity.SetTime(t, entity.WaitPollMax, time.Hour)
-	entity.SetTime(t, entity.AttemptTimeout, time.Hour) // nothing is lost
-	js := newServer(t)
-	client := newClient[*Website](t, js, websites)
-	must(t, client.Create(t.Context(), website("a")))
-	waited := make(chan error, 1)
-	go func() {
-		waited <- entity.WaitForCondition(testContext(t), client, "a", "Ready", metav1.ConditionTrue)
-	}()
-	eventually(t, "it watches", func() bool {
-		stream, err := js.Stream(t.Context(), "KV_websites-status")
-		must(t, err)
-		info, err := stream.Info(t.Context())
-		must(t, err)
-		return info.State.Consumers == 1
-	})
-	reads := asked(t, js, "KV_websites-status") // it made the consumer after its last look without news
-	must(t, client.Records().Put(t.Context(), "a", &entity.Record{
-		Status: json.RawMessage(`{"conditions":[{"type":"Ready","status":"True"}]}`),
-	}))
-	must(t, <-waited)
-	if got := reads(); got != 1 {
-		t.Errorf("it asked %d times", got)
-	}
-	eventually(t, "no consumer is left", func() bool {
-		stream, err := js.Stream(t.Context(), "KV_websites-status")
-		must(t, err)
-		info, err := stream.Info(t.Context())
-		must(t, err)
-		return info.State.Consumers == 0
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*Website](t, js, websites)
+		must(t, client.Create(t.Context(), website("a")))
+		ctx := testContext(t)
+		waited := begin(t, func() error {
+			return entity.WaitForCondition(ctx, client, "a", "Ready", metav1.ConditionTrue)
+		})
+		reads := asked(t, js, "KV_websites-status")
+		goesOn(t, waited)
+		time.Sleep(entity.WaitPollMax / 2)
+		if got := reads(); got > int(quiet/entity.WaitPollMax)+5 {
+			t.Errorf("without news it asked %d times in %v", got, quiet)
+		}
+		if n := consumers(t, js, "websites-status"); n != 1 {
+			t.Errorf("%d consumers", n)
+		}
+		must(t, client.Records().Put(t.Context(), "a", &entity.Record{
+			Status: json.RawMessage(`{"conditions":[{"type":"Ready","status":"True"}]}`),
+		}))
+		must(t, endsAtOnce(t, waited))
+		if got := reads(); got != 1 {
+			t.Errorf("it asked %d times", got)
+		}
+		if n := consumers(t, js, "websites-status"); n != 0 {
+			t.Errorf("%d consumers are left", n)
+		}
 	})
 }
 
 func TestWaitForGivesNilAndTheRecord(t *testing.T) {
-	client := newClient[*Website](t, newServer(t), websites)
-	must(t, client.Create(t.Context(), website("a")))
-	reasons := make(chan string, 100)
-	waited := make(chan error, 1)
-	go func() {
-		waited <- entity.WaitFor(testContext(t), client, "a", func(rec *entity.Record) (bool, error) {
-			if rec == nil {
-				reasons <- "none"
+	natstest.Test(t, func(t *testing.T) {
+		client := newClient[*Website](t, newServer(t), websites)
+		must(t, client.Create(t.Context(), website("a")))
+		reasons := make(chan string, 100)
+		waited := make(chan error, 1)
+		go func() {
+			waited <- entity.WaitFor(testContext(t), client, "a", func(rec *entity.Record) (bool, error) {
+				if rec == nil {
+					reasons <- "none"
+					return false, nil
+				}
+				if rec.Phase() == entity.PhaseTerminal {
+					return false, errors.New("mine")
+				}
 				return false, nil
-			}
-			if rec.Phase() == entity.PhaseTerminal {
-				return false, errors.New("mine")
-			}
-			return false, nil
-		})
-	}()
-	if got := <-reasons; got != "none" {
-		t.Errorf("got %q", got)
-	}
-	report(t, client, "a", 0, metav1.ConditionFalse, entity.ReasonTerminal, 1)
-	if err := <-waited; err == nil || err.Error() != "mine" {
-		t.Errorf("got %v", err)
-	}
-	must(t, entity.WaitForCondition(testContext(t), client, "a", entity.ConditionReconciled, metav1.ConditionFalse))
+			})
+		}()
+		if got := <-reasons; got != "none" {
+			t.Errorf("got %q", got)
+		}
+		report(t, client, "a", 0, metav1.ConditionFalse, entity.ReasonTerminal, 1)
+		if err := <-waited; err == nil || err.Error() != "mine" {
+			t.Errorf("got %v", err)
+		}
+		must(t, entity.WaitForCondition(testContext(t), client, "a", entity.ConditionReconciled, metav1.ConditionFalse))
+	})
 }
 
 func TestWaitDeletedWaitsForTheTeardown(t *testing.T) {
-	entity.SetTime(t, entity.BrakeNoteTimeout, time.Minute)
-	for _, started := range []bool{false, true} {
+	withAndWithoutCaches(t, func(t *testing.T, prepare func(*entity.Client[*Website])) {
 		client := newClient[*Website](t, newServer(t), websites)
-		if started {
-			start(t, client)
-		}
-		must(t, entity.WaitDeleted(testContext(t), client, "never-was"))
+		prepare(client)
+		never := func() error { return entity.WaitDeleted(testContext(t), client, "never-was") }
+		must(t, atOnce(t, "what never was", never))
 		site := website("a")
 		must(t, client.Create(t.Context(), site))
 		report(t, client, "a", uint64(site.Generation), metav1.ConditionTrue, entity.ReasonSynced, site.Generation)
 		remains := func(want ...string) {
 			t.Helper()
-			ctx, looking := untilItLooksAgain(t, client)
-			err := entity.WaitDeleted(ctx, looking, "a")
+			err := entity.WaitDeleted(briefly(t), client, "a")
 			for _, text := range want {
 				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), text) {
-					t.Errorf("started %v: %v, want %q", started, err, text)
+					t.Errorf("%v, want %q", err, text)
 				}
 			}
 		}
 		remains("its document is there")
 		must(t, client.Delete(t.Context(), "a"))
-		eventually(t, "the cache has heard", func() bool { return !client.Informer().Exists("a") })
 		remains("its document is gone", "Synced")
 		_, err := client.Records().PutReserved(t.Context(), "_nagi.brake",
 			[]byte(`{"engaged":true,"engagement":"E1","held":2,"swept":1,"since":"2026-01-02T03:04:05Z","reason":"too many"}`), 0)
@@ -375,57 +360,52 @@ func TestWaitDeletedWaitsForTheTeardown(t *testing.T) {
 		}
 		must(t, client.Records().Put(t.Context(), "a", rec))
 		remains("Deleting", "waits")
-		waited := make(chan error, 1)
-		go func() { waited <- entity.WaitDeleted(testContext(t), client, "a") }()
+		ctx := testContext(t)
+		waited := begin(t, func() error { return entity.WaitDeleted(ctx, client, "a") })
+		goesOn(t, waited)
 		rec.Conditions[1].Reason = entity.ReasonTerminal
 		must(t, client.Records().Put(t.Context(), "a", rec))
-		if told, ok := errors.AsType[*entity.NotReconciledError](<-waited); !ok || told.Reason != entity.ReasonTerminal {
-			t.Errorf("started %v: %v", started, told)
+		err = endsAtOnce(t, waited)
+		if told, ok := errors.AsType[*entity.NotReconciledError](err); !ok || told.Reason != entity.ReasonTerminal {
+			t.Errorf("got %v", err)
 		}
 		rec.Conditions = nil
 		must(t, client.Records().Put(t.Context(), "a", rec))
-		go func() { waited <- entity.WaitDeleted(testContext(t), client, "a") }()
+		waited = begin(t, func() error { return entity.WaitDeleted(ctx, client, "a") })
+		goesOn(t, waited)
 		must(t, client.Records().Delete(t.Context(), "a", rec.Revision))
-		must(t, <-waited)
-	}
+		must(t, endsAtOnce(t, waited))
+	})
 }
 
 func TestWaitDeletedNeedsNoStatusBucket(t *testing.T) {
-	cfg := websites
-	cfg.StatusBucket = entity.NoStatusBucket
-	client := newClient[*Website](t, newServer(t), cfg)
-	must(t, client.Create(t.Context(), website("a")))
-	waited := make(chan error, 1)
-	go func() { waited <- entity.WaitDeleted(testContext(t), client, "a") }()
-	must(t, client.Delete(t.Context(), "a"))
-	must(t, <-waited)
-	wantError(t, "reconciled", apierrors.IsInvalid, entity.WaitReconciled(testContext(t), client, "a", 1))
+	natstest.Test(t, func(t *testing.T) {
+		cfg := websites
+		cfg.StatusBucket = entity.NoStatusBucket
+		client := newClient[*Website](t, newServer(t), cfg)
+		must(t, client.Create(t.Context(), website("a")))
+		waited := make(chan error, 1)
+		go func() { waited <- entity.WaitDeleted(testContext(t), client, "a") }()
+		must(t, client.Delete(t.Context(), "a"))
+		must(t, <-waited)
+		wantError(t, "reconciled", apierrors.IsInvalid, entity.WaitReconciled(testContext(t), client, "a", 1))
+	})
 }
 
 func TestWaitReconciledDoesNotBelieveARecordOfAnotherStream(t *testing.T) {
-	js := newServer(t)
-	client := newClient[*Website](t, js, websites)
-	site := website("a")
-	must(t, client.Create(t.Context(), site))
-	must(t, client.Records().Put(t.Context(), "a", &entity.Record{
-		ObservedRevision: 99, Stream: "of yesterday",
-		Conditions: []metav1.Condition{{
-			Type: entity.ConditionReconciled, Status: metav1.ConditionTrue, Reason: entity.ReasonSynced,
-		}},
-	}))
-	asked, err := js.Conn().SubscribeSync("$JS.API.STREAM.MSG.GET.KV_websites-status")
-	must(t, err)
-	must(t, js.Conn().Flush())
-	ctx, cancel := context.WithCancel(testContext(t))
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- entity.WaitReconciled(ctx, client, "a", uint64(site.Generation)) }()
-	for range 3 { // so it was answered twice, and asks again
-		_, err := asked.NextMsgWithContext(testContext(t))
-		must(t, err)
-	}
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "of yesterday") {
-		t.Errorf("got error %v", err)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		client := newClient[*Website](t, newServer(t), websites)
+		site := website("a")
+		must(t, client.Create(t.Context(), site))
+		must(t, client.Records().Put(t.Context(), "a", &entity.Record{
+			ObservedRevision: 99, Stream: "of yesterday",
+			Conditions: []metav1.Condition{{
+				Type: entity.ConditionReconciled, Status: metav1.ConditionTrue, Reason: entity.ReasonSynced,
+			}},
+		}))
+		err := entity.WaitReconciled(briefly(t), client, "a", uint64(site.Generation))
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "of yesterday") {
+			t.Errorf("got error %v", err)
+		}
+	})
 }

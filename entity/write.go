@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// settleTimeout bounds the read that settles a write after the context of its caller has ended. A test changes it.
-var settleTimeout = time.Second
+// settleTimeout bounds the read that settles a write after the context of its caller has ended.
+const settleTimeout = time.Second
 
 // write is one compare-and-set of a key.
 type write struct {
@@ -25,6 +25,7 @@ type write struct {
 	value    []byte
 	expected uint64      // the key's last revision, marker or not; 0 if the key must have none
 	op       string      // "", operationDelete or operationPurge
+	ttl      string      // of a document, as in its header; "" for none
 	id       string      // tells our message from another with the same content; set by the first send
 	echo     *echo       // of a record that this process's informer will get back, or nil
 	header   nats.Header // that Config.OnWrite adds; may be nil
@@ -63,6 +64,9 @@ func (b *bucket) message(w *write) *nats.Msg {
 	}
 	for name, value := range w.header {
 		header[name] = value
+	}
+	if w.ttl != "" {
+		header[jetstream.MsgTTLHeader] = []string{w.ttl}
 	}
 	if w.op != "" {
 		header[operationHeader] = []string{w.op}

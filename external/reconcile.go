@@ -51,10 +51,11 @@ type Result[Observed any] struct {
 // Reconcile refuses one that is not the same after encoding and decoding. An unchanged wish must also encode the same
 // each time: with the time of day in it, each reconcile has a new wish.
 //
-// Fields of Desired with the tag `nagi:"secret"`, at any depth, are left out of the intent and of its digest, and of
-// changes only the fields are named in errors and events. Better still, let Desired name the secret, and the driver
-// look it up. A wish that differs from the last one in secret fields only is no new wish: Diff has to see the
-// difference, and under DriftReport and DriftIgnore it is left as drift. Errors of the driver are told as they are.
+// Fields of Desired with the tag `nagi:"secret"`, at any depth and in what interfaces hold, are left out of the intent
+// and of its digest. Of changes only the fields are named in errors and events, also where Observed has such fields.
+// Better still, let Desired name the secret, and the driver look it up. A wish that differs from the last one in secret
+// fields only is no new wish: Diff has to see the difference, and under DriftReport and DriftIgnore it is left as
+// drift. Errors of the driver are told as they are.
 func Reconcile[Desired, Observed any](
 	ctx context.Context, driver Driver[Desired, Observed], desired Desired, opts ...Option,
 ) (Result[Observed], error) {
@@ -62,7 +63,7 @@ func Reconcile[Desired, Observed any](
 	if err != nil {
 		return Result[Observed]{State: StateUnknown}, fmt.Errorf("encode what is desired of %s: %w", driver.Kind(), err)
 	}
-	hidden, err := secrets.Of(reflect.TypeFor[Desired]())
+	hidden, err := secrets.OfValue(desired)
 	if err == nil {
 		err = survives(desired, document)
 	}
@@ -77,7 +78,7 @@ func Reconcile[Desired, Observed any](
 		return Result[Observed]{State: StateUnknown},
 			fmt.Errorf("write down what is desired of %s: %w", driver.Kind(), err)
 	}
-	return reconcile(ctx, driver, &wish[Desired]{desired, document, digestOf(document)}, opts)
+	return reconcile(ctx, driver, &wish[Desired]{desired, document, digestOf(document), hidden != nil}, opts)
 }
 
 // ReconcileAbsent makes sure that the resource is gone, and settles what was left open. Call it in the reconcile of a
@@ -94,6 +95,7 @@ type wish[Desired any] struct {
 	value    Desired
 	document []byte // without secret fields
 	digest   string // of the document
+	secret   bool   // it has secret fields
 }
 
 // wished returns the wish that an intent fulfils. If it is still the current wish, that is the reconciler's own value.
@@ -122,6 +124,7 @@ type run[Desired, Observed any] struct {
 	resource string
 	entry    Entry // as the store has it
 	secret   bool  // Desired has secret fields, which intents lack
+	quiet    bool  // changes are told without their values: Desired or Observed has secret fields
 }
 
 var errNoRuntime = errors.New("the context has no Runtime: call it with the context of a reconcile, or see WithRuntime")
@@ -147,7 +150,12 @@ func reconcile[Desired, Observed any](
 	if err != nil {
 		return unknown, fmt.Errorf("reconcile external %s: %w", kind, err)
 	}
-	r.secret = hidden != nil
+	r.secret = hidden != nil || desired != nil && desired.secret
+	seen, err := secrets.Of(reflect.TypeFor[Observed]())
+	if err != nil {
+		return unknown, fmt.Errorf("reconcile external %s: %w", kind, err)
+	}
+	r.quiet = r.secret || seen != nil
 	if settings.name != "" {
 		r.resource += "/" + settings.name
 	}

@@ -124,3 +124,93 @@ func TestAWishThatDoesNotSurviveIsRefusedWithoutItsSecrets(t *testing.T) {
 type unused[Desired any] struct{ Driver[Desired, keyed] }
 
 func (unused[Desired]) Kind() string { return "Keyed" }
+
+// holding is a wish whose type does not tell of its secrets.
+type holding struct {
+	Auth any `json:"auth"`
+}
+
+// sorted is in the order in which a map is written, so that it is the same after it was written and read.
+type sorted struct {
+	Key  string `json:"key" nagi:"secret"`
+	Size int    `json:"size"`
+}
+
+// holdingAPI fails to apply, and then has another key.
+type holdingAPI struct{ calls int }
+
+func (*holdingAPI) Kind() string { return "Holding" }
+
+func (a *holdingAPI) Observe(context.Context, Target) (Observation[keyed], error) {
+	if a.calls == 0 {
+		return Absent[keyed](), nil
+	}
+	return Exists(keyed{1, "s3cr3t-of-somebody"}), nil
+}
+
+func (*holdingAPI) Diff(desired holding, observed keyed) []Change {
+	return []Change{{Field: "auth.key", From: observed.Key, To: desired.Auth.(sorted).Key}}
+}
+
+func (a *holdingAPI) Apply(context.Context, ApplyRequest[holding, keyed]) (Outcome, error) {
+	a.calls++
+	return Outcome{}, errors.New("the answer is lost")
+}
+
+func (*holdingAPI) Delete(context.Context, DeleteRequest[keyed]) (Outcome, error) { return Done(), nil }
+
+// TestASecretThatAnInterfaceHoldsIsNeitherWrittenDownNorTold.
+func TestASecretThatAnInterfaceHoldsIsNeitherWrittenDownNorTold(t *testing.T) {
+	runtime, api := &remembering{}, &holdingAPI{}
+	ctx := WithRuntime(t.Context(), runtime)
+	wish := holding{sorted{"s3cr3t", 1}}
+	for range 3 {
+		_, err := Reconcile(ctx, Driver[holding, keyed](api), wish, Drift(DriftReport))
+		if err != nil {
+			runtime.said = append(runtime.said, err.Error())
+		}
+	}
+	_, err := Reconcile(ctx, Driver[holding, keyed](api), holding{struct {
+		Size int
+		Key  string `nagi:"secret"`
+	}{1, "s3cr3t"}}, Settle(0))
+	if err == nil {
+		t.Error("a wish that is in another order after it was read is taken")
+	} else {
+		runtime.said = append(runtime.said, err.Error())
+	}
+	told := strings.Join(runtime.said, "\n")
+	if strings.Contains(told, "s3cr3t") || !strings.Contains(told, `{"auth":{"size":1}}`) {
+		t.Error(told)
+	}
+}
+
+// revealingAPI has a resource with a secret that nobody wishes.
+type revealingAPI struct{}
+
+func (revealingAPI) Kind() string { return "Revealing" }
+
+func (revealingAPI) Observe(context.Context, Target) (Observation[keyed], error) {
+	return Exists(keyed{1, "s3cr3t"}), nil
+}
+
+func (revealingAPI) Diff(_ int, observed keyed) []Change {
+	return []Change{{Field: "key", From: observed.Key, To: "none"}}
+}
+
+func (revealingAPI) Apply(context.Context, ApplyRequest[int, keyed]) (Outcome, error) {
+	return Done(), nil
+}
+
+func (revealingAPI) Delete(context.Context, DeleteRequest[keyed]) (Outcome, error) {
+	return Done(), nil
+}
+
+func TestASecretThatIsObservedIsNotTold(t *testing.T) {
+	runtime := &remembering{}
+	result, err := Reconcile(WithRuntime(t.Context(), runtime), Driver[int, keyed](revealingAPI{}), 1, Drift(DriftReport))
+	told := strings.Join(runtime.said, " ")
+	if err != nil || result.State != StateDrifted || strings.Contains(told, "s3cr3t") || !strings.Contains(told, "key") {
+		t.Errorf("%+v, %v: %s", result, err, told)
+	}
+}

@@ -162,11 +162,11 @@ func (r *run[Desired, Observed]) settleDelete(
 	return false, result, err
 }
 
-// describe names changes in errors and events: with their values, unless Desired has secret fields.
+// describe names changes in errors and events: with their values, unless there are secret fields.
 func (r *run[Desired, Observed]) describe(changes []Change) string {
 	parts := make([]string, len(changes))
 	for i, change := range changes {
-		if parts[i] = change.String(); r.secret {
+		if parts[i] = change.String(); r.quiet {
 			parts[i] = change.Field
 		}
 	}

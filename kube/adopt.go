@@ -31,6 +31,7 @@ func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	claim, stamp, refused := k.claimIn(ctx, desired, secondary.Options{})
 	primary := claim.Owner
 	stamp.Set(desired)
+	claim.SetWriter(desired)
 	manager, err := k.managerIn(ctx)
 	if err = cmp.Or(err, refused); err == nil && primary.IsNone() {
 		err = errors.New("there is no owner to adopt it for: " +
@@ -80,7 +81,7 @@ func (k *Handle[T]) adopt(
 			entity.OwnerKindLabel, entity.OwnerKeyLabel, entity.OwnerInstanceLabel),
 		"annotations": pick(desired.GetAnnotations(),
 			entity.OwnerKindAnnotation, entity.OwnerKeyAnnotation, entity.OwnerInstanceAnnotation,
-			entity.OwnerRevisionAnnotation, entity.OwnerProofAnnotation),
+			entity.OwnerRevisionAnnotation, entity.OwnerStatusBucketAnnotation, entity.OwnerProofAnnotation),
 	}}, manager)
 	return err
 }

@@ -138,7 +138,7 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 	if c.Claim, c.stamp, err = k.claimIn(ctx, desired, o.take); err != nil {
 		return nil, fmt.Errorf("apply %s %q: %w", kubeerrors.ResourceName(k.resource), c.key, err)
 	}
-	c.unstamp() // it is no reason to apply
+	c.unstamp() // neither is a reason to apply
 	data, err := json.Marshal(c.fields)
 	if err != nil {
 		return nil, fmt.Errorf("apply %s %q: encode: %w", kubeerrors.ResourceName(k.resource), c.key, err)
@@ -153,11 +153,12 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 	return c, nil
 }
 
-// unstamp takes the stamp off the fields.
+// unstamp takes the stamp and the writer off the fields.
 func (c *configuration) unstamp() {
 	annotations, _, _ := unstructured.NestedFieldNoCopy(c.fields, "metadata", "annotations")
 	if m, ok := annotations.(map[string]any); ok {
 		delete(m, entity.OwnerRevisionAnnotation)
+		delete(m, entity.OwnerStatusBucketAnnotation)
 	}
 }
 
@@ -207,6 +208,7 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	desired := &unstructured.Unstructured{Object: c.fields}
 	if existing == nil {
 		c.stamp.Set(desired)
+		c.SetWriter(desired)
 		// By force, so that where there is one after all the answer is this conflict and not one of fields.
 		if _, err := k.sendApply(ctx, c, true, map[string]string{"resourceVersion": absentVersion}); err != nil {
 			return OperationResultNone, err
@@ -216,10 +218,13 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	if err := k.mayTake(c.Claim, c.manager, existing); err != nil {
 		return OperationResultNone, err
 	}
-	if k.upToDate(c, existing) && c.stamp.StandsOn(existing) {
+	if k.upToDate(c, existing) && c.stamp.StandsOn(existing) && !c.LacksWriter(existing) {
 		return OperationResultNone, k.beingDeleted(c.key, existing)
 	}
 	stampOver(c.stamp, c.Owner, existing).Set(desired)
+	if c.SetWriter(desired); !c.force || c.Writer == "" {
+		c.KeepWriter(desired, existing) // it may be a field of another manager
+	}
 	// With the uid, an object that somebody replaced meanwhile is not touched, and a deleted one is not made again.
 	// With the version, a request that arrives late does not undo what the next leader has written.
 	returned, err := k.sendApply(ctx, c, c.force, map[string]string{

@@ -8,7 +8,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // fromCache copies an object of the informer or the API server into a T. It sets the kind, which typed informers leave
@@ -32,7 +31,7 @@ func (k *Handle[T]) fromFields(fields map[string]any) (T, error) {
 		u.Object = fields
 		return k.withKind(obj), nil
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, obj); err != nil {
+	if err := mergediff.Into(fields, obj); err != nil {
 		return obj, fmt.Errorf("read %s as %T: %w", kubeerrors.ResourceName(k.resource), obj, err)
 	}
 	return k.withKind(obj), nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/applied"
@@ -15,7 +16,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -147,13 +147,15 @@ func (k *Handle[T]) createOrUpdate(
 	k.prove(ctx, obj)
 	if existing == nil {
 		stamp.Set(obj)
+		claim.SetWriter(obj)
 		return k.create(ctx, obj, manager)
 	}
+	claim.KeepWriter(obj, existing)
 	if !stamp.StandsOn(existing) || !owner.StampOf(existing).IsNone() {
 		stamp = stampOver(stamp, claim.Owner, existing)
 		stamp.Set(obj)
 	}
-	return k.update(ctx, existing, before, obj, stamp, manager)
+	return k.update(ctx, existing, before, obj, claim, stamp, manager)
 }
 
 func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (OperationResult, error) {
@@ -171,16 +173,18 @@ func (k *Handle[T]) create(ctx context.Context, obj T, manager string) (Operatio
 }
 
 func (k *Handle[T]) update(
-	ctx context.Context, existing metav1.Object, before, obj T, stamp owner.Stamp, manager string,
+	ctx context.Context, existing metav1.Object, before, obj T, claim secondary.Claim, stamp owner.Stamp,
+	manager string,
 ) (OperationResult, error) {
-	if equality.Semantic.DeepEqual(before, obj) {
+	if reflect.DeepEqual(before, obj) { // quicker, and mostly says it
 		return OperationResultNone, nil
 	}
 	old, err := k.configOf(before)
 	if err != nil {
 		return OperationResultNone, err
 	}
-	fields, err := k.configOf(obj)
+	wanted := spelledAs(before, obj)
+	fields, err := k.configOf(wanted)
 	if err != nil {
 		return OperationResultNone, err
 	}
@@ -188,9 +192,11 @@ func (k *Handle[T]) update(
 	if patch == nil {
 		return OperationResultNone, nil
 	}
-	if owner.StampOf(obj) != stamp { // it has none: that alone is no reason to write
-		stamp.Set(obj)
-		if fields, err = k.configOf(obj); err != nil {
+	// That alone is no reason to write.
+	if owner.StampOf(wanted) != stamp || owner.WriterOf(wanted) != claim.Writer {
+		stamp.Set(wanted)
+		claim.SetWriter(wanted)
+		if fields, err = k.configOf(wanted); err != nil {
 			return OperationResultNone, err
 		}
 		patch = mergediff.Between(old, fields)

@@ -27,6 +27,7 @@ var (
 	_ kubesource.UnseenOwner   = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.Resourcer     = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.LiveOwner     = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.LiveReader    = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.Writer        = handleDeleter[*unstructured.Unstructured]{}
 )
 
@@ -45,6 +46,11 @@ func (d handleDeleter[T]) EachLive(
 	ctx context.Context, namespace string, f func(metav1.Object),
 ) (version string, err error) {
 	return d.k.deleter.EachLive(ctx, namespace, f)
+}
+
+// Live implements kubesource.LiveReader.
+func (d handleDeleter[T]) Live(ctx context.Context, obj metav1.Object) (metav1.Object, error) {
+	return d.k.deleter.Live(ctx, obj)
 }
 
 // ResourceName names the resource.

@@ -108,8 +108,26 @@ func (d *resourceDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 	return kubeerrors.Explain("delete", d.resource, key, err)
 }
 
+// Live implements kubesource.LiveReader.
+func (d *resourceDeleter) Live(ctx context.Context, obj metav1.Object) (metav1.Object, error) {
+	if d.invalid != nil {
+		return nil, d.invalid
+	}
+	at := resourceAt(d.client, d.resource, obj.GetNamespace())
+	live, err := at.Get(ctx, obj.GetName(), metav1.GetOptions{})
+	unknown := kubeerrors.UnknownResource(err) || obj.GetNamespace() == "" && kubeerrors.WrongPath(err)
+	switch {
+	case err == nil:
+		return live, nil
+	case apierrors.IsNotFound(err) && !unknown:
+		return nil, nil
+	}
+	return nil, kubeerrors.Explain("read", d.resource, source.ObjectKey(obj), err)
+}
+
 var (
 	_ kubesource.Prober        = (*resourceDeleter)(nil)
+	_ kubesource.LiveReader    = (*resourceDeleter)(nil)
 	_ kubesource.ResourceNamer = (*resourceDeleter)(nil)
 	_ kubesource.Validator     = (*resourceDeleter)(nil)
 	_ kubesource.LiveOwner     = (*resourceDeleter)(nil)

@@ -1,11 +1,15 @@
 package kube
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -32,4 +36,35 @@ func TestAProbeAsksForOneObjectAndForNoOlderVersion(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestADeleterReadsWhatThereIs, and takes an error for no absence.
+func TestADeleterReadsWhatThereIs(t *testing.T) {
+	there := configMap("settings", "one")
+	client := fake.NewSimpleDynamicClient(scheme.Scheme, there)
+	d, err := newResourceDeleter(client, corev1.SchemeGroupVersion.WithResource("configmaps"), nil)
+	must(t, err)
+	live, err := d.Live(t.Context(), there)
+	if err != nil || live == nil || live.GetName() != there.Name || live.GetNamespace() != there.Namespace {
+		t.Errorf("got %v, %v", live, err)
+	}
+	if live, err = d.Live(t.Context(), configMap("another", "")); live != nil || err != nil {
+		t.Errorf("of what is absent it got %v, %v", live, err)
+	}
+	for name, answer := range map[string]error{
+		"refused": apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("no")),
+		"unknown": &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: 404, Reason: metav1.StatusReasonNotFound, Details: &metav1.StatusDetails{
+				Causes: []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse}},
+			},
+		}},
+		"unanswered": errors.New("connection refused"),
+	} {
+		client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, answer
+		})
+		if live, err := d.Live(t.Context(), there); live != nil || !errors.Is(err, answer) {
+			t.Errorf("%s: got %v, %v", name, live, err)
+		}
+	}
 }

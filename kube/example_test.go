@@ -8,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/kube"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -34,8 +35,11 @@ func ExampleHandle_Apply() {
 		reconcile := controller.ReconcilerFunc(
 			func(ctx context.Context, req controller.Request) (controller.Result, error) {
 				shop, err := shops.Lister().Get(req.Key)
-				if err != nil {
+				if apierrors.IsNotFound(err) {
 					return controller.Result{}, nil // it is gone, and the runtime deletes what it owned
+				}
+				if err != nil {
+					return controller.Result{}, err
 				}
 				_, err = settings.Apply(ctx, &corev1.ConfigMap{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: shop.Name},

@@ -26,6 +26,7 @@ type listening struct {
 func (*listening) Controller() string                       { return "sites" }
 func (*listening) MayOwn(source.Place, string) error        { return nil }
 func (*listening) Want(source.Place, string)                {}
+func (*listening) MustName(source.Place) bool               { return false }
 func (*listening) Prove(metav1.Object, ownerproof.Resource) {}
 func (l *listening) WarnOnce(object, _ string, _ string)    { l.told = append(l.told, object) }
 func (l *listening) AwaitName(_ source.Place, o string) bool {

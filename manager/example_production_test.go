@@ -16,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
@@ -34,6 +35,9 @@ type websiteReconciler struct{ websites *entity.Client[*Website] }
 
 func (r *websiteReconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	website, err := r.websites.Lister().Get(req.Key)
+	if apierrors.IsNotFound(err) {
+		return controller.Result{}, nil // gone: an error would keep its teardown from ever being over
+	}
 	if err != nil {
 		return controller.Result{}, err
 	}
@@ -77,8 +81,8 @@ func main() {
 	}
 }
 
-// The functions main and run are the whole main.go of a controller in production, with metrics, probes and an entry in
-// the registry of kinds. Here run has a server of its own, and somebody who puts a document.
+// The functions Reconcile, main and run are the main.go of a controller in production, with metrics, probes and an
+// entry in the registry of kinds. Here run has a server of its own, and somebody who puts a document.
 func Example_production() {
 	_ = main
 	server, err := natstest.New()

@@ -13,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
@@ -32,6 +33,9 @@ type reconciler struct{ sites *entity.Client[*Site] }
 
 func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
 	site, err := r.sites.Lister().Get(req.Key)
+	if apierrors.IsNotFound(err) {
+		return controller.Result{}, nil // gone
+	}
 	if err != nil {
 		return controller.Result{}, err
 	}

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -74,7 +73,7 @@ func allocationsPerPut(t *testing.T, js jetstream.JetStream, arrived *atomic.Int
 			_, err := js.PublishMsgAsync(&nats.Msg{Subject: fmt.Sprintf("$KV.b.site-%d", i), Data: doc(i)})
 			must(t, err)
 		}
-		eventually(t, time.Minute, "all have arrived", func() bool { return arrived.Load() >= before+keys })
+		natstest.Eventually(t, "all have arrived", func() bool { return arrived.Load() >= before+keys })
 	}
 	round()
 	var before, after runtime.MemStats

@@ -8,7 +8,6 @@ import (
 
 // TestAMarkerThatTheServerSentAsAnAnswerDeletesNothing: it was another key's.
 func TestAMarkerThatTheServerSentAsAnAnswerDeletesNothing(t *testing.T) {
-	t.Parallel()
 	for _, header := range []nats.Header{
 		{operationHeader: {"DEL"}}, {operationHeader: {"PURGE"}}, {markerHeader: {"MaxAge"}},
 	} {
@@ -24,7 +23,6 @@ func TestAMarkerThatTheServerSentAsAnAnswerDeletesNothing(t *testing.T) {
 
 // TestATimeToLiveThatTheServerForwardedIsNobodysWish: the server drops the message all the same.
 func TestATimeToLiveThatTheServerForwardedIsNobodysWish(t *testing.T) {
-	t.Parallel()
 	for forwarded, want := range map[bool]DeleteReason{false: ExpiryMarker, true: expiredByAge} {
 		d := newDeadlines()
 		d.set("key", 10, forwarded)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -63,8 +62,8 @@ func startBackedUp(t *testing.T, format string) *backedUp {
 	}
 	put(t, b.kv, "brief", 1)
 	must(t, b.kv.Purge(t.Context(), "brief"))
-	b.r.follows(t, b.kv, "k19", 5000, prompt)
-	b.r.converges(t, b.kv, prompt)
+	b.r.follows(t, b.kv, "k19", 5000, atOnce)
+	b.r.converges(t, b.kv, atOnce)
 	for _, obj := range b.r.GetStore().List() {
 		b.known[obj.(*thing).Name] = obj.(*thing).N
 	}
@@ -129,8 +128,7 @@ func TestRestoredFromASnapshotThroughTheAPI(t *testing.T) {
 			"while it is away, and written past":           {away: true, writes: 60},
 			"while it looks on, and written past the same": {writes: 60},
 		} {
-			t.Run(format+" snapshot, "+name, func(t *testing.T) {
-				t.Parallel()
+			subtest(t, format+" snapshot, "+name, func(t *testing.T) {
 				b := startBackedUp(t, format)
 				cursor := b.r.Cursor()
 				if test.away {
@@ -145,8 +143,8 @@ func TestRestoredFromASnapshotThroughTheAPI(t *testing.T) {
 				}
 				b.proxy.Resume()
 				answersNow(t, b.js, "b")
-				b.r.converges(t, b.kv, prompt+time.Second)
-				eventually(t, prompt, "the handler is told", func() bool {
+				b.r.converges(t, b.kv, prompt)
+				within(t, prompt, "the handler is told", func() bool {
 					for key := range b.known {
 						if b.r.get(key) == nil && b.r.seen.last(key).kind != "delete" {
 							return false
@@ -165,11 +163,11 @@ func TestRestoredFromASnapshotThroughTheAPI(t *testing.T) {
 				}
 				b.r.follows(t, b.kv, "k3", 9999, prompt)
 				must(t, b.kv.Delete(t.Context(), "k3"))
-				eventually(t, prompt, "a delete after it", func() bool { return b.r.seen.last("k3").kind == "delete" })
+				within(t, atOnce, "a delete after it", func() bool { return b.r.seen.last("k3").kind == "delete" })
 				if e := b.r.seen.last("k3"); e.deletion != (Deletion{true, DeleteMarker}) || e.n != 9999 {
 					t.Errorf("k3: %+v", e)
 				}
-				b.r.converges(t, b.kv, prompt)
+				b.r.converges(t, b.kv, atOnce)
 			})
 		}
 	}
@@ -185,26 +183,28 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 // TestARestoreIsToldFromAListThatWasDueAnyway: a stream may be restored and written past the cursor while a list is
 // due, as after a server's restart. It still counts as a restored one: nobody has deleted the keys missing in it.
 func TestARestoreIsToldFromAListThatWasDueAnyway(t *testing.T) {
-	b := startBackedUp(t, "old")
-	b.r.stop()
-	b.restore(t)
-	for i := range 60 {
-		put(t, b.kv, fmt.Sprint("later", i), 2000+i)
-	}
-	src := b.r.Informer.(*informer).src
-	w := newWorker(src)
-	w.relistCause = errDoubted
-	s, err := newSession(src, make(chan nats.Status))
-	must(t, err)
-	defer s.close()
-	info, err := s.info(t.Context())
-	must(t, err)
-	if info.State.LastSeq < w.cursor || !info.Created.Equal(w.created) {
-		t.Fatalf("the stream is at %d and the cursor at %d: nothing but its messages must tell",
-			info.State.LastSeq, w.cursor)
-	}
-	m, err := w.identify(t.Context(), s, info)
-	if err != nil || m != restored {
-		t.Errorf("it is taken for %d (%v), and it is %d", m, err, restored)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		b := startBackedUp(t, "old")
+		b.r.stop()
+		b.restore(t)
+		for i := range 60 {
+			put(t, b.kv, fmt.Sprint("later", i), 2000+i)
+		}
+		src := b.r.Informer.(*informer).src
+		w := newWorker(src)
+		w.relistCause = errDoubted
+		s, err := newSession(src, make(chan nats.Status))
+		must(t, err)
+		defer s.close()
+		info, err := s.info(t.Context())
+		must(t, err)
+		if info.State.LastSeq < w.cursor || !info.Created.Equal(w.created) {
+			t.Fatalf("the stream is at %d and the cursor at %d: nothing but its messages must tell",
+				info.State.LastSeq, w.cursor)
+		}
+		m, err := w.identify(t.Context(), s, info)
+		if err != nil || m != restored {
+			t.Errorf("it is taken for %d (%v), and it is %d", m, err, restored)
+		}
+	})
 }

@@ -23,6 +23,16 @@ type Entry struct {
 	Value    []byte
 }
 
+// Expires returns when the server drops the revision by the TTL that its own writer has set (Nats-TTL); the zero time
+// if there is none, one that the server does not accept, or one of more than ninety years. never says that the writer
+// has set that the revision outlives the age limit of the bucket.
+func (e Entry) Expires() (at time.Time, never bool) {
+	if nanoseconds := expiryOf(e.Header, e.Created.UnixNano()); nanoseconds != 0 {
+		return time.Unix(0, nanoseconds).UTC(), false
+	}
+	return time.Time{}, strings.EqualFold(e.Header.Get(ttlHeader), "never")
+}
+
 // Config says what an Informer watches and how it turns entries into objects.
 type Config struct {
 	// Bucket is the name of the key-value bucket. Required.
@@ -40,7 +50,7 @@ type Config struct {
 	OnResolved func(key string)
 	// Unseen is asked of each delete that is watched of a key that the store does not have. If it returns an object,
 	// such as one that this process wrote and somebody deleted before the informer could read it, the handlers are told
-	// that it was added and deleted. It must return quickly, and may be nil.
+	// that it was added and deleted. A transform gets a copy of it. It must return quickly, and may be nil.
 	Unseen func(key string, deleted uint64) runtime.Object
 	// Arrived is told of each entry that is watched, markers of deletes too, before its event; not of those that were
 	// there when the informer began. It is for what an object does not keep, such as headers. It is called in the order

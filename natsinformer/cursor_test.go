@@ -1,7 +1,6 @@
 package natsinformer
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -16,23 +15,18 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-func TestWaitCursorReadsOwnWritesOfHotKeys(t *testing.T) { waitCursorOfHotKeys(t, soak(300)) }
-
-func TestSoakWaitCursorReadsOwnWritesOfHotKeys(t *testing.T) { waitCursorOfHotKeys(t, soak(1500)) }
-
-// waitCursorOfHotKeys: under load, with keys written again all the time, the cursor claims only what the store has,
-// and catches up when the load ends or pauses.
-func waitCursorOfHotKeys(t *testing.T, writes int) {
+// TestWaitCursorReadsOwnWritesOfHotKeys: under load, with keys written again all the time, the cursor claims only what
+// the store has, and catches up when the load ends or pauses.
+func TestWaitCursorReadsOwnWritesOfHotKeys(t *testing.T) {
+	writes := soak(300)
 	for _, filter := range []string{"", "h.>"} {
-		t.Run("filter "+filter, func(t *testing.T) {
+		subtest(t, "filter "+filter, func(t *testing.T) {
 			server := natstest.Start(t)
 			js := connect(t, server.URL())
 			bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Storage: jetstream.MemoryStorage})
 			r := start(t, js, Config{Bucket: "b", Filter: filter}).synced(t)
-			clock := startServed(t)
-			defer clock.stop()
 			var wg sync.WaitGroup
-			var early, stuck atomic.Int64
+			var early, longest atomic.Int64
 			for w := range 6 {
 				nc, _ := natstest.Connect(t, server.URL())
 				wg.Go(func() {
@@ -50,14 +44,9 @@ func waitCursorOfHotKeys(t *testing.T, writes int) {
 						}
 						var ack struct{ Seq uint64 }
 						_ = json.Unmarshal(m.Data, &ack)
-						began := clock.now()
-						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-						err = r.WaitCursor(ctx, ack.Seq)
-						cancel()
-						if err != nil || clock.now()-began > 5*time.Second {
-							stuck.Add(1)
-							return
-						}
+						began := time.Now()
+						must(t, r.WaitCursor(t.Context(), ack.Seq))
+						longest.Store(max(longest.Load(), int64(time.Since(began))))
 						var at uint64
 						if o := r.get(key); o != nil {
 							at, _ = strconv.ParseUint(o.ResourceVersion, 10, 64)
@@ -69,38 +58,35 @@ func waitCursorOfHotKeys(t *testing.T, writes int) {
 				})
 			}
 			wg.Wait()
-			if early.Load() > 0 || stuck.Load() > 0 {
-				t.Errorf("the cursor claimed too much %d times, and was stuck %d times", early.Load(), stuck.Load())
+			if early.Load() > 0 {
+				t.Errorf("the cursor claimed too much %d times", early.Load())
+			}
+			if took := time.Duration(longest.Load()); took > probeExpires {
+				t.Errorf("a wait for the cursor took %v", took)
 			}
 		})
 	}
 }
 
 // TestCursorPassesGapsWithinMilliseconds: sequences outside the filter must not delay a wait for one's own write until
-// the next heartbeat. The limit is on the median: the machine may be busy.
+// the next heartbeat.
 func TestCursorPassesGapsWithinMilliseconds(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	r := start(t, js, Config{Bucket: "b", Filter: "in.*"}).synced(t)
-	var took []time.Duration
-	clock := startServed(t)
-	defer clock.stop()
-	for n := range 51 {
-		put(t, kv, "out.k", n)
-		revision := put(t, kv, "in.k", n)
-		began := clock.now()
-		within(t, prompt, func(ctx context.Context) error {
-			err := r.WaitCursor(ctx, revision)
-			took = append(took, clock.now()-began)
-			return err
-		})
-		if !r.has("in.k", n) {
-			t.Fatalf("at cursor %d, in.k is not up to date", revision)
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		r := start(t, js, Config{Bucket: "b", Filter: "in.*"}).synced(t)
+		for n := range 51 {
+			put(t, kv, "out.k", n)
+			revision := put(t, kv, "in.k", n)
+			began := time.Now()
+			must(t, r.WaitCursor(t.Context(), revision))
+			if took := time.Since(began); took > probeExpires {
+				t.Errorf("it took %v", took)
+			}
+			t.Log(time.Since(began))
+			if !r.has("in.k", n) {
+				t.Fatalf("at cursor %d, in.k is not up to date", revision)
+			}
 		}
-	}
-	if m := median(took); m > heartbeat/5 {
-		t.Errorf("the median is %s", m)
-	} else {
-		t.Logf("median %s", m)
-	}
+	})
 }

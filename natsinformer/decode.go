@@ -97,5 +97,5 @@ func (src *source) decodeOne(it *item) (object kruntime.Object, err error) {
 		return nil, fmt.Errorf("decoder returned %T: %w", object, err)
 	}
 	accessor.SetResourceVersion(formatVersion(it.seq))
-	return object, nil
+	return src.transform.Apply(object)
 }

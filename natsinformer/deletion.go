@@ -34,15 +34,15 @@ type Deletion struct {
 }
 
 // deletionAnnotation is put on the copy that a delete handler receives; the object in the store never carries it. It is
-// an annotation, because only that survives client-go's queue, transforms and handlers unchanged.
+// an annotation, because only that survives client-go's queue and handlers unchanged.
 const deletionAnnotation = "natsinformer.nagi/deletion"
 
 // DeleteOf tells how an Informer learned of a delete, from the object that a delete handler received. For anything else
 // (a cache.DeletedFinalStateUnknown, an object of another informer) it returns the zero Deletion, which means inferred:
 // a handler that deletes only on evidence is safe with it.
 func DeleteOf(obj any) Deletion {
-	object, ok := obj.(metav1.Object)
-	if !ok {
+	object, err := meta.Accessor(obj)
+	if err != nil {
 		return Deletion{}
 	}
 	// The resourceVersion is part of the value, so a document that carries the annotation itself proves nothing: its

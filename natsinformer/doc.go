@@ -43,6 +43,9 @@
 //
 // resourceVersion is the revision of the key, which in JetStream is the sequence of its message in the stream.
 //
+// A transform (Informer.SetTransform) is applied once to each revision, right after Config.Decode. What it leaves out
+// is kept nowhere. It sees no deletes: their handlers get a copy of what it made of the last revision.
+//
 // # Half-open connections
 //
 // The informer notices a connection over which nothing comes within 1.25 seconds, but the connection is the user's, and

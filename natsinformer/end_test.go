@@ -1,11 +1,11 @@
 package natsinformer
 
 import (
-	"context"
 	"fmt"
 	"strconv"
-	"sync"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -69,53 +69,67 @@ func TestAHeartbeatBetweenMessagesIsNotTheEnd(t *testing.T) {
 // sends heartbeats to the pulls that wait, also in the middle of a backlog. A key whose first revision was replaced by
 // one at the end of the backlog is in the store at neither until the end has come.
 func TestTheCursorIsNotMisledByWhoAsksForTheConsumer(t *testing.T) {
-	const between = 20_000
-	server := natstest.Start(t)
-	proxy := natstest.StartProxy(t, server.URL())
-	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
-	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", Storage: jetstream.MemoryStorage})
-	put(t, kv, "k", 1)
-	put(t, kv, "anchor", 1)
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	proxy.Refuse()
-	replaced := put(t, kv, "k", 2)
-	for i := range between {
-		_, err := admin.PublishAsync(fmt.Sprint("$KV.b.between", i), doc(i))
-		must(t, err)
-		if i%500 == 499 {
-			<-admin.PublishAsyncComplete()
+	natstest.Test(t, func(t *testing.T) {
+		const between, middle = 2 * pullBatch, 10 * time.Millisecond
+		server := natstest.Start(t)
+		proxy := natstest.StartProxy(t, server.URL())
+		admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+		kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", Storage: jetstream.MemoryStorage})
+		put(t, kv, "k", 1)
+		put(t, kv, "anchor", 1)
+		r := start(t, js, Config{Bucket: "b"}).synced(t)
+		before := r.Cursor()
+		proxy.Refuse()
+		replaced := put(t, kv, "k", 2)
+		for i := range between {
+			must(t, admin.Conn().Publish(fmt.Sprint("$KV.b.between", i), doc(i)))
 		}
-	}
-	put(t, kv, "k", 3)
+		put(t, kv, "k", 3)
 
-	ctx, cancel := context.WithCancel(t.Context())
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	defer cancel()
-	asking.Go(func() {
-		name := ""
-		for stream, err := admin.Stream(ctx, "KV_b"); err == nil && ctx.Err() == nil; {
-			if _, err := stream.Consumer(ctx, name); err == nil {
-				pass(probeExpires + probeExpires/4) // longer than a probe lives, so that none gets two heartbeats
-				continue
+		// Half of the backlog is delivered, and the next pulls come to the server later.
+		pulls, probe, last := 0, "", delivery{}
+		pull := natstest.To(nextRequests)
+		proxy.Tamper(func(m *natstest.Message) natstest.Fate {
+			if d, err := parseDelivery(m.Reply); err == nil {
+				last = d
 			}
-			for name = range stream.ConsumerNames(ctx).Name() {
+			if !pull(m) {
+				return natstest.Fate{}
 			}
+			if strings.Contains(m.Reply, "."+probeToken) {
+				probe = m.Reply
+			} else if pulls++; pulls == 1 {
+				return natstest.Fate{}
+			}
+			return natstest.Fate{Late: middle}
+		})
+		proxy.Resume()
+		within(t, prompt, "half of the backlog has come", func() bool {
+			return r.get(fmt.Sprint("between", pullBatch-1)) != nil
+		})
+		synctest.Wait()
+		must(t, admin.Conn().PublishMsg(&nats.Msg{Subject: probe, Header: nats.Header{
+			"Status":             {"100"},
+			"Nats-Last-Consumer": {strconv.FormatUint(last.consSeq, 10)},
+			"Nats-Last-Stream":   {strconv.FormatUint(last.streamSeq, 10)},
+		}}))
+		synctest.Wait()
+		if c := r.Cursor(); c != before || last.consSeq != pullBatch {
+			t.Errorf("the cursor has passed from %d to %d with %d of %d messages", before, c, last.consSeq, between+1)
+		}
+		r.reaches(t, replaced, prompt)
+		if !r.has("k", 3) {
+			t.Errorf("the cursor has passed %d with %d of %d keys in the store",
+				replaced, len(r.GetStore().ListKeys()), between+2)
 		}
 	})
-	proxy.Resume()
-	r.reaches(t, replaced, time.Minute)
-	if !r.has("k", 3) {
-		t.Errorf("the cursor has passed %d with %d of %d keys in the store",
-			replaced, len(r.GetStore().ListKeys()), between+2)
-	}
 }
 
 // TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd: the server also ends the pulls of a list when it checks
 // whether somebody still waits.
 func TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd(t *testing.T) {
 	for name, age := range map[string]time.Duration{"young": 0, "old": inactiveThreshold} {
-		t.Run(name, func(t *testing.T) {
+		subtest(t, name, func(t *testing.T) {
 			js := connect(t, natstest.Start(t).URL())
 			kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 			for i := range 10 {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -33,7 +32,7 @@ func (o *told) add(err error) {
 func (o *told) of(t *testing.T, words ...string) error {
 	t.Helper()
 	var found error
-	eventually(t, 10*time.Second, "an error with "+strings.Join(words, ", "), func() bool {
+	natstest.Eventually(t, "an error with "+strings.Join(words, ", "), func() bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		for _, err := range o.errs {
@@ -52,87 +51,81 @@ func (o *told) of(t *testing.T, words ...string) error {
 
 func (o *told) healed(t *testing.T) {
 	t.Helper()
-	eventually(t, prompt, "OnError(nil)", func() bool {
+	within(t, prompt, "OnError(nil)", func() bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return len(o.errs) > 0 && o.errs[len(o.errs)-1] == nil
 	})
 }
 
-// problems returns what was told, without each ErrUnanswered and a nil that only ends one: where the machine is slow, a
-// session may take that long.
-func (o *told) problems() (problems []error) {
+func (o *told) all() []error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	slow := false
-	for _, err := range o.errs {
-		before := slow
-		slow = errors.Is(err, ErrUnanswered)
-		if !slow && !(before && err == nil) {
-			problems = append(problems, err)
-		}
-	}
-	return problems
+	return slices.Clone(o.errs)
 }
 
-// denials returns those of the problems that are denials.
+// denials returns those of what was told that are denials.
 func (o *told) denials() []error {
-	return slices.DeleteFunc(o.problems(), func(err error) bool { return !errors.Is(err, nats.ErrPermissionViolation) })
+	return slices.DeleteFunc(o.all(), func(err error) bool { return !errors.Is(err, nats.ErrPermissionViolation) })
 }
 
 func TestMissingBucketIsNamedAndWaitedFor(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	var o told
-	stalled := stalls(t)
-	r := start(t, js, Config{Bucket: "later", OnError: o.add})
-	err := o.of(t, `"later"`, "KV_later", "create it")
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		t.Errorf("%v is not ErrBucketNotFound", err)
-	}
-	if r.Status().Err == nil || r.HasSynced() {
-		t.Error("no error in the status")
-	}
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "later"})
-	eventually(t, prompt, "synced", r.HasSynced)
-	o.healed(t)
-	if r.Status().Err != nil {
-		t.Error("still an error in the status")
-	}
-	r.follows(t, kv, "k", 1, prompt)
-	// When the machine stalls, the watch may take its consumer for silent, and that ends.
-	if told := o.problems(); len(told) < 2 || len(told) > 2+2*int(stalled()) {
-		t.Errorf("told %d times, and the machine stalled %d times: %v", len(told), stalled(), told)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		var o told
+		r := start(t, js, Config{Bucket: "later", OnError: o.add})
+		err := o.of(t, `"later"`, "KV_later", "create it")
+		if !errors.Is(err, jetstream.ErrBucketNotFound) {
+			t.Errorf("%v is not ErrBucketNotFound", err)
+		}
+		if r.Status().Err == nil || r.HasSynced() {
+			t.Error("no error in the status")
+		}
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "later"})
+		within(t, prompt, "synced", r.HasSynced)
+		o.healed(t)
+		if r.Status().Err != nil {
+			t.Error("still an error in the status")
+		}
+		r.follows(t, kv, "k", 1, prompt)
+		if told := o.all(); len(told) != 2 {
+			t.Errorf("told %d times: %v", len(told), told)
+		}
+	})
 }
 
 func TestDisabledJetStreamIsNamedAndWaitedFor(t *testing.T) {
-	dir := t.TempDir()
-	off := natstest.Start(t, natstest.WithoutJetStream())
-	js := connect(t, off.URL())
-	var o told
-	r := start(t, js, Config{Bucket: "b", OnError: o.add})
-	o.of(t, `"b"`, "enable JetStream", "$JS.API.STREAM.INFO.KV_b")
-	off.Stop()
-	on := natstest.Start(t, natstest.WithPort(off.Port()), natstest.WithStoreDir(dir))
-	kv := bucket(t, connect(t, on.URL()), jetstream.KeyValueConfig{Bucket: "b"})
-	answersNow(t, js, "b")
-	eventually(t, prompt, "synced", r.HasSynced)
-	o.healed(t)
-	r.follows(t, kv, "k", 1, prompt)
+	natstest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		off := natstest.Start(t, natstest.WithoutJetStream())
+		js := connect(t, off.URL())
+		var o told
+		r := start(t, js, Config{Bucket: "b", OnError: o.add})
+		o.of(t, `"b"`, "enable JetStream", "$JS.API.STREAM.INFO.KV_b")
+		off.Stop()
+		on := natstest.Start(t, natstest.WithPort(off.Port()), natstest.WithStoreDir(dir))
+		kv := bucket(t, connect(t, on.URL()), jetstream.KeyValueConfig{Bucket: "b"})
+		answersNow(t, js, "b")
+		within(t, prompt, "synced", r.HasSynced)
+		o.healed(t)
+		r.follows(t, kv, "k", 1, prompt)
+	})
 }
 
 func TestUnreachableServerIsReported(t *testing.T) {
-	server := natstest.Start(t)
-	js := connect(t, server.URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	var o told
-	r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
-	server.Stop()
-	o.of(t, `"b"`, "connection to NATS is reconnecting")
-	must(t, server.Start())
-	answersNow(t, js, "b")
-	r.follows(t, kv, "k", 1, prompt)
-	o.healed(t)
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		js := connect(t, server.URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		var o told
+		r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
+		server.Stop()
+		o.of(t, `"b"`, "connection to NATS is reconnecting")
+		must(t, server.Start())
+		answersNow(t, js, "b")
+		r.follows(t, kv, "k", 1, prompt)
+		o.healed(t)
+	})
 }
 
 // TestMissingPermissionIsNamed: a refused request looks like a timeout. Each permission that a reader needs is taken
@@ -143,7 +136,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		"$JS.API.CONSUMER.MSG.NEXT.KV_b.*", "$JS.API.CONSUMER.DELETE.KV_b.*",
 	}
 	for _, missing := range []string{reader[0], reader[2], reader[3], "_INBOX.>"} {
-		t.Run(missing, func(t *testing.T) {
+		subtest(t, missing, func(t *testing.T) {
 			users := func(denied string) (string, string) {
 				var publish []string
 				for _, subject := range reader {
@@ -184,9 +177,9 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 			}
 			configure("")
 			must(t, srv.Restart())
-			eventually(t, 10*time.Second, "the server is back", js.Conn().IsConnected)
+			natstest.Eventually(t, "the server is back", js.Conn().IsConnected)
 			answersNow(t, admin, "b")
-			eventually(t, prompt, "synced", r.HasSynced)
+			within(t, prompt, "synced", r.HasSynced)
 			r.follows(t, kv, "k", 2, prompt)
 			o.healed(t)
 			// With exactly the documented permissions nothing is refused.
@@ -196,24 +189,24 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 }
 
 func TestConfigurationErrors(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	tests := map[string]struct {
-		js  jetstream.JetStream
-		cfg Config
-	}{
-		"no JetStream": {nil, Config{Bucket: "b", Decode: decodeThing}},
-		"no bucket":    {js, Config{Decode: decodeThing}},
-		"bad bucket":   {js, Config{Bucket: "a.b", Decode: decodeThing}},
-		"bad filter":   {js, Config{Bucket: "b", Filter: "a..b", Decode: decodeThing}},
-		"inner >":      {js, Config{Bucket: "b", Filter: "a.>.b", Decode: decodeThing}},
-		"no decoder":   {js, Config{Bucket: "b"}},
-		"interval":     {js, Config{Bucket: "b", Decode: decodeThing, CompareInterval: -1}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		tests := map[string]struct {
+			js  jetstream.JetStream
+			cfg Config
+		}{
+			"no JetStream": {nil, Config{Bucket: "b", Decode: decodeThing}},
+			"no bucket":    {js, Config{Decode: decodeThing}},
+			"bad bucket":   {js, Config{Bucket: "a.b", Decode: decodeThing}},
+			"bad filter":   {js, Config{Bucket: "b", Filter: "a..b", Decode: decodeThing}},
+			"inner >":      {js, Config{Bucket: "b", Filter: "a.>.b", Decode: decodeThing}},
+			"no decoder":   {js, Config{Bucket: "b"}},
+			"interval":     {js, Config{Bucket: "b", Decode: decodeThing, CompareInterval: -1}},
+		}
+		for name, test := range tests {
 			if _, err := New(test.js, test.cfg); err == nil {
-				t.Error("no error")
+				t.Errorf("%s: no error", name)
 			}
-		})
-	}
+		}
+	})
 }

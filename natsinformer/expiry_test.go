@@ -18,6 +18,7 @@ import (
 // unmarked makes a bucket whose messages may have a time to live, and which leaves no marker of what expires.
 func unmarked(t testing.TB, js jetstream.JetStream, replicas int) jetstream.KeyValue {
 	t.Helper()
+	time.Sleep(time.Nanosecond) // later than the one before, see bucket
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "KV_b", Subjects: []string{"$KV.b.>"}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
 		Storage: jetstream.MemoryStorage, Replicas: replicas, AllowMsgTTL: true,
@@ -44,7 +45,7 @@ func gone(t testing.TB, js jetstream.JetStream, keys ...string) {
 	stream, err := js.Stream(t.Context(), "KV_b")
 	must(t, err)
 	for _, key := range keys {
-		eventually(t, 20*time.Second, key+" is gone on the server", func() bool {
+		natstest.Eventually(t, key+" is gone on the server", func() bool {
 			info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter("$KV.b."+key))
 			return err == nil && len(info.State.Subjects) == 0
 		})
@@ -54,7 +55,7 @@ func gone(t testing.TB, js jetstream.JetStream, keys ...string) {
 // wasDeleted waits until the delete of a key was told, and checks how.
 func (r *running) wasDeleted(t testing.TB, key string, n int, want Deletion) {
 	t.Helper()
-	eventually(t, prompt, key+" is delivered as deleted", func() bool { return r.seen.last(key).kind == "delete" })
+	within(t, prompt, key+" is delivered as deleted", func() bool { return r.seen.last(key).kind == "delete" })
 	if e := r.seen.last(key); e.deletion != want || e.n != n {
 		t.Errorf("%s: %+v, want n %d and %+v", key, e, n, want)
 	}
@@ -64,108 +65,92 @@ var ranOut = Deletion{Evidenced: true, Reason: ExpiryMarker}
 
 // TestAKeyWhoseTimeIsOverIsDeleted, promptly and as evidenced, though the server says nothing.
 func TestAKeyWhoseTimeIsOverIsDeleted(t *testing.T) {
-	t.Parallel() // it waits
-	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js, 1)
-	putFor(t, js, "listed", `{"n":1}`, "5")
-	putFor(t, js, "never", `{"n":1}`, "never")
-	stalled := stalls(t)
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	r.follows(t, kv, "stays", 1, prompt)
-	for i, ttl := range []string{"2", "2s", "2900ms"} {
-		putFor(t, js, fmt.Sprint("k", i), `{"n":7}`, ttl)
-	}
-	for _, key := range []string{"k0", "k1", "k2"} {
-		gone(t, js, key)
-		r.wasDeleted(t, key, 7, ranOut)
-	}
-	gone(t, js, "listed")
-	r.wasDeleted(t, "listed", 1, ranOut)
-	r.converges(t, kv, prompt)
-	for _, key := range []string{"never", "stays"} {
-		if r.seen.last(key).kind != "add" {
-			t.Errorf("%s: %+v", key, r.seen.of(key))
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := unmarked(t, js, 1)
+		putFor(t, js, "listed", `{"n":1}`, "5")
+		putFor(t, js, "never", `{"n":1}`, "never")
+		r := start(t, js, Config{Bucket: "b"}).synced(t)
+		r.follows(t, kv, "stays", 1, atOnce)
+		for i, ttl := range []string{"2", "2s", "2900ms"} {
+			putFor(t, js, fmt.Sprint("k", i), `{"n":7}`, ttl)
 		}
-	}
-	// A watch that goes on because the machine stalled lists within the interval.
-	if lists := r.Status().Lists; lists > 1+stalled() {
-		t.Errorf("%d lists, and the machine stalled %d times", lists, stalled())
-	}
-	r.seen.inOrder(t)
+		for _, key := range []string{"k0", "k1", "k2"} {
+			gone(t, js, key)
+			r.wasDeleted(t, key, 7, ranOut)
+		}
+		gone(t, js, "listed")
+		r.wasDeleted(t, "listed", 1, ranOut)
+		r.converges(t, kv, atOnce)
+		for _, key := range []string{"never", "stays"} {
+			if r.seen.last(key).kind != "add" {
+				t.Errorf("%s: %+v", key, r.seen.of(key))
+			}
+		}
+		if lists := r.Status().Lists; lists != 1 {
+			t.Errorf("%d lists", lists)
+		}
+		r.seen.inOrder(t)
+	})
 }
 
 // TestAKeyThatIsWrittenAgainInTimeStays.
 func TestAKeyThatIsWrittenAgainInTimeStays(t *testing.T) {
-	t.Parallel() // it waits
-	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js, 1)
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	r.follows(t, kv, "probe", 1, prompt)
-	putFor(t, js, "kept", `{"n":1}`, "1s")
-	put(t, kv, "kept", 2)
-	putFor(t, js, "renewed", `{"n":1}`, "1s")
-	putFor(t, js, "renewed", `{"n":2}`, "1h")
-	putFor(t, js, "first", `{"n":1}`, "2s")
-	gone(t, js, "first")
-	r.wasDeleted(t, "first", 1, ranOut)
-	for _, key := range []string{"kept", "renewed"} {
-		if !r.has(key, 2) || r.seen.last(key).kind == "delete" {
-			t.Errorf("%s: %+v", key, r.seen.of(key))
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := unmarked(t, js, 1)
+		r := start(t, js, Config{Bucket: "b"}).synced(t)
+		r.follows(t, kv, "probe", 1, atOnce)
+		putFor(t, js, "kept", `{"n":1}`, "1s")
+		put(t, kv, "kept", 2)
+		putFor(t, js, "renewed", `{"n":1}`, "1s")
+		putFor(t, js, "renewed", `{"n":2}`, "1h")
+		putFor(t, js, "first", `{"n":1}`, "2s")
+		gone(t, js, "first")
+		r.wasDeleted(t, "first", 1, ranOut)
+		for _, key := range []string{"kept", "renewed"} {
+			if !r.has(key, 2) || r.seen.last(key).kind == "delete" {
+				t.Errorf("%s: %+v", key, r.seen.of(key))
+			}
 		}
-	}
-	r.converges(t, kv, prompt)
-}
-
-// TestAKeyExpiresInACluster, where each replica drops it by itself, and the leader's word counts.
-func TestAKeyExpiresInACluster(t *testing.T) {
-	t.Parallel() // it waits
-	c := natstest.StartCluster(t, 3)
-	js := connect(t, c.URLs())
-	bucket(t, js, jetstream.KeyValueConfig{Bucket: "first", Replicas: 3}) // which waits until the cluster takes streams
-	kv := unmarked(t, js, 3)
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	r.follows(t, kv, "stays", 1, 20*time.Second) // a cluster may need a while for a consumer
-	putFor(t, js, "k", `{"n":7}`, "3s")
-	gone(t, js, "k")
-	r.wasDeleted(t, "k", 7, ranOut)
-	r.converges(t, kv, prompt)
+		r.converges(t, kv, atOnce)
+	})
 }
 
 // TestManyKeysExpireAtOnce, and no list is needed to find them.
 func TestManyKeysExpireAtOnce(t *testing.T) {
-	t.Parallel() // it waits
-	const many = 5 * expiryWindow
-	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js, 1)
-	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
-	stalled := stalls(t)
-	r.follows(t, kv, "stays", 1, prompt)
-	for i := range many {
-		putFor(t, js, fmt.Sprint("k", i), `{"n":7}`, "2s")
-	}
-	gone(t, js, fmt.Sprint("k", many-1))
-	eventually(t, prompt, "all are deleted", func() bool { return len(r.GetStore().ListKeys()) == 1 })
-	r.converges(t, kv, prompt)
-	of := func(kind string) []seenEvent {
-		return slices.DeleteFunc(r.seen.all(), func(e seenEvent) bool { return e.kind != kind })
-	}
-	eventually(t, prompt, "all are told", func() bool { return len(of("delete")) == len(of("add"))-1 })
-	for _, e := range of("delete") {
-		if e.deletion != ranOut || e.n != 7 {
-			t.Fatalf("%+v", e)
+	natstest.Test(t, func(t *testing.T) {
+		const many = 5 * expiryWindow
+		js := connect(t, natstest.Start(t).URL())
+		kv := unmarked(t, js, 1)
+		r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
+		r.follows(t, kv, "stays", 1, atOnce)
+		for i := range many {
+			putFor(t, js, fmt.Sprint("k", i), `{"n":7}`, "2s")
 		}
-	}
-	if lists := r.Status().Lists; lists > 1+stalled() {
-		t.Errorf("%d lists, and the machine stalled %d times", lists, stalled())
-	}
+		gone(t, js, fmt.Sprint("k", many-1))
+		within(t, prompt, "all are deleted", func() bool { return len(r.GetStore().ListKeys()) == 1 })
+		r.converges(t, kv, atOnce)
+		of := func(kind string) []seenEvent {
+			return slices.DeleteFunc(r.seen.all(), func(e seenEvent) bool { return e.kind != kind })
+		}
+		within(t, atOnce, "all are told", func() bool { return len(of("delete")) == len(of("add"))-1 })
+		for _, e := range of("delete") {
+			if e.deletion != ranOut || e.n != 7 {
+				t.Fatalf("%+v", e)
+			}
+		}
+		if lists := r.Status().Lists; lists != 1 {
+			t.Errorf("%d lists", lists)
+		}
+	})
 }
 
 // TestWhatRanOutWhileAwayIsEvidenced, when the watch goes on and when the stream has to be listed. What vanished before
 // its time was over is not.
 func TestWhatRanOutWhileAwayIsEvidenced(t *testing.T) {
 	for name, listed := range map[string]bool{"the watch goes on": false, "the stream is listed": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it waits
+		subtest(t, name, func(t *testing.T) {
 			server := natstest.Start(t)
 			proxy := natstest.StartProxy(t, server.URL())
 			admin, js := connect(t, server.URL()), connect(t, proxy.URL())
@@ -173,9 +158,9 @@ func TestWhatRanOutWhileAwayIsEvidenced(t *testing.T) {
 			putFor(t, admin, "long", `{"n":8}`, "1h")
 			put(t, kv, "plain", 9)
 			r := start(t, js, Config{Bucket: "b", CompareInterval: 500 * time.Millisecond}).synced(t)
-			r.follows(t, kv, "hot", 1, prompt)
+			r.follows(t, kv, "hot", 1, atOnce)
 			putFor(t, admin, "short", `{"n":7}`, "5s")
-			eventually(t, prompt, "it is there", func() bool { return r.has("short", 7) })
+			within(t, atOnce, "it is there", func() bool { return r.has("short", 7) })
 			proxy.Refuse()
 			stream, err := admin.Stream(t.Context(), "KV_b")
 			must(t, err)
@@ -199,78 +184,83 @@ func TestWhatRanOutWhileAwayIsEvidenced(t *testing.T) {
 // TestOfAnotherStreamNothingIsEvidenced: of a bucket that was made again, a key that would have run out by now is not
 // known to have done so.
 func TestOfAnotherStreamNothingIsEvidenced(t *testing.T) {
-	t.Parallel() // it waits
-	server := natstest.Start(t)
-	proxy := natstest.StartProxy(t, server.URL())
-	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
-	kv := unmarked(t, admin, 1)
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	r.follows(t, kv, "probe", 1, prompt)
-	putFor(t, admin, "k", `{"n":7}`, "4s")
-	eventually(t, prompt, "it is there", func() bool { return r.has("k", 7) })
-	proxy.Refuse()
-	gone(t, admin, "k")
-	must(t, admin.DeleteStream(t.Context(), "KV_b"))
-	kv = unmarked(t, admin, 1)
-	put(t, kv, "other", 1)
-	proxy.Resume()
-	answersNow(t, js, "b")
-	r.wasDeleted(t, "k", 7, Deletion{false, DeleteVanished})
-	r.converges(t, kv, prompt)
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		proxy := natstest.StartProxy(t, server.URL())
+		admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+		kv := unmarked(t, admin, 1)
+		r := start(t, js, Config{Bucket: "b"}).synced(t)
+		r.follows(t, kv, "probe", 1, atOnce)
+		putFor(t, admin, "k", `{"n":7}`, "4s")
+		within(t, atOnce, "it is there", func() bool { return r.has("k", 7) })
+		proxy.Refuse()
+		gone(t, admin, "k")
+		must(t, admin.DeleteStream(t.Context(), "KV_b"))
+		kv = unmarked(t, admin, 1)
+		put(t, kv, "other", 1)
+		proxy.Resume()
+		answersNow(t, js, "b")
+		r.wasDeleted(t, "k", 7, Deletion{false, DeleteVanished})
+		r.converges(t, kv, atOnce)
+	})
 }
 
 // TestAnAgeLimitWithoutMarkersIsNoEvidence.
 func TestAnAgeLimitWithoutMarkersIsNoEvidence(t *testing.T) {
-	t.Parallel() // it waits
-	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js, 1)
-	putFor(t, js, "k", `{"n":7}`, "1h")
-	put(t, kv, "plain", 8)
-	r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
-	expire(t, js, time.Second)
-	gone(t, js, "k", "plain")
-	r.converges(t, kv, 2*prompt) // which takes a comparison
-	r.wasDeleted(t, "k", 7, Deletion{false, ExpiryMarker})
-	r.wasDeleted(t, "plain", 8, Deletion{false, ExpiryMarker})
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := unmarked(t, js, 1)
+		putFor(t, js, "k", `{"n":7}`, "1h")
+		put(t, kv, "plain", 8)
+		r := start(t, js, Config{Bucket: "b", CompareInterval: 200 * time.Millisecond}).synced(t)
+		expire(t, js, time.Second)
+		gone(t, js, "k", "plain")
+		r.converges(t, kv, 2*prompt) // which takes a comparison
+		r.wasDeleted(t, "k", 7, Deletion{false, ExpiryMarker})
+		r.wasDeleted(t, "plain", 8, Deletion{false, ExpiryMarker})
+	})
 }
 
 // TestAnInvalidDocumentMayRunOut: it is resolved, and deleted as the last good version if there was one.
 func TestAnInvalidDocumentMayRunOut(t *testing.T) {
-	t.Parallel() // it waits
-	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js, 1)
-	put(t, kv, "once-good", 1)
-	var told reports
-	r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
-	r.follows(t, kv, "probe", 1, prompt)
-	putFor(t, js, "bad", `{"n":-1}`, "2s")
-	putFor(t, js, "once-good", `{"n":-1}`, "2s")
-	eventually(t, prompt, "both were invalid", func() bool {
-		return strings.Contains(told.String(), "invalid bad@") && strings.Contains(told.String(), "invalid once-good@")
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := unmarked(t, js, 1)
+		put(t, kv, "once-good", 1)
+		var told reports
+		r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
+		r.follows(t, kv, "probe", 1, atOnce)
+		putFor(t, js, "bad", `{"n":-1}`, "2s")
+		putFor(t, js, "once-good", `{"n":-1}`, "2s")
+		within(t, atOnce, "both were invalid", func() bool {
+			all := told.String()
+			return strings.Contains(all, "invalid bad@") && strings.Contains(all, "invalid once-good@")
+		})
+		gone(t, js, "bad", "once-good")
+		r.wasDeleted(t, "once-good", 1, ranOut)
+		within(t, prompt, "both are resolved", func() bool { return r.Status().Invalid == 0 })
+		if r.Exists("bad") || r.Exists("once-good") || len(r.seen.of("bad")) != 0 {
+			t.Errorf("bad: %+v, once-good: %+v", r.seen.of("bad"), r.seen.of("once-good"))
+		}
 	})
-	gone(t, js, "bad", "once-good")
-	r.wasDeleted(t, "once-good", 1, ranOut)
-	eventually(t, prompt, "both are resolved", func() bool { return r.Status().Invalid == 0 })
-	if r.Exists("bad") || r.Exists("once-good") || len(r.seen.of("bad")) != 0 {
-		t.Errorf("bad: %+v, once-good: %+v", r.seen.of("bad"), r.seen.of("once-good"))
-	}
 }
 
 // TestAFilteredInformerSeesWhatRunsOut.
 func TestAFilteredInformerSeesWhatRunsOut(t *testing.T) {
-	t.Parallel() // it waits
-	js := connect(t, natstest.Start(t).URL())
-	kv := unmarked(t, js, 1)
-	r := start(t, js, Config{Bucket: "b", Filter: "ours.>"}).synced(t)
-	r.follows(t, kv, "ours.probe", 1, prompt)
-	putFor(t, js, "ours.k", `{"n":7}`, "2s")
-	putFor(t, js, "theirs.k", `{"n":7}`, "1s")
-	put(t, kv, "theirs.other", 1) // behind the filtered cursor
-	gone(t, js, "ours.k")
-	r.wasDeleted(t, "ours.k", 7, ranOut)
-	if len(r.seen.of("theirs.k")) != 0 {
-		t.Errorf("%+v", r.seen.of("theirs.k"))
-	}
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := unmarked(t, js, 1)
+		r := start(t, js, Config{Bucket: "b", Filter: "ours.>"}).synced(t)
+		r.follows(t, kv, "ours.probe", 1, atOnce)
+		putFor(t, js, "ours.k", `{"n":7}`, "2s")
+		putFor(t, js, "theirs.k", `{"n":7}`, "1s")
+		put(t, kv, "theirs.other", 1) // behind the filtered cursor
+		gone(t, js, "ours.k")
+		r.wasDeleted(t, "ours.k", 7, ranOut)
+		if len(r.seen.of("theirs.k")) != 0 {
+			t.Errorf("%+v", r.seen.of("theirs.k"))
+		}
+	})
 }
 
 // TestTheLeadersWordDecidesWhetherAKeyHasExpired.
@@ -300,7 +290,9 @@ func TestTheLeadersWordDecidesWhetherAKeyHasExpired(t *testing.T) {
 		"it may not be told": {err: nats.ErrPermissionViolation, ends: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorker(&source{keys: newKeys(), health: &health{}, progress: &progress{}, created: created, cursor: 9})
+			w := newWorker(&source{
+				keys: newKeys(), health: &health{}, progress: &progress{}, created: created, cursor: 9,
+			})
 			events := make(chan watch.Event, 1)
 			w.events = events
 			put := func(seq uint64, ttl string) {
@@ -382,6 +374,59 @@ func TestATimeToLiveIsReadAsTheServerDoes(t *testing.T) {
 		}
 		if got := expiryOf(nats.Header{ttlHeader: {ttl}}, created); got != at {
 			t.Errorf("%q: %d, want %d", ttl, got, at)
+		}
+		entry := Entry{Created: time.Unix(0, created), Header: nats.Header{ttlHeader: {ttl}}}
+		expires, never := entry.Expires()
+		if expires.IsZero() != (at == 0) || at != 0 && expires.UnixNano() != at ||
+			never != (strings.ToLower(ttl) == "never") {
+			t.Errorf("%q: the entry expires at %v, never %v", ttl, expires, never)
+		}
+	}
+	if at, never := (Entry{}).Expires(); !at.IsZero() || never {
+		t.Errorf("without a header: %v, %v", at, never)
+	}
+}
+
+// TestOnlyTheMarkerOfAValuesAgeIsOne: the marker of a delete grows too old, too, and so does the one of that.
+func TestOnlyTheMarkerOfAValuesAgeIsOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, then []DeleteReason // "" is a value
+		want         uint64
+	}{
+		"a value":                             {nil, []DeleteReason{""}, 0},
+		"a value and its age":                 {nil, []DeleteReason{"", expiredByAge}, 2},
+		"an age that was listed":              {nil, []DeleteReason{expiredByAge}, 1},
+		"a delete":                            {nil, []DeleteReason{"", DeleteMarker}, 0},
+		"the age of a delete":                 {nil, []DeleteReason{"", DeleteMarker, expiredByAge}, 0},
+		"the age of a purge":                  {nil, []DeleteReason{"", PurgeMarker, expiredByAge}, 0},
+		"the age of the age of a delete":      {nil, []DeleteReason{DeleteMarker, expiredByAge, expiredByAge}, 0},
+		"the age of a delete of what aged":    {nil, []DeleteReason{"", expiredByAge, DeleteMarker, expiredByAge}, 0},
+		"the age of the next value":           {nil, []DeleteReason{DeleteMarker, expiredByAge, "", expiredByAge}, 4},
+		"the end that the writer set":         {nil, []DeleteReason{"", ExpiryMarker}, 0},
+		"a value that aged before a list":     {[]DeleteReason{""}, []DeleteReason{expiredByAge}, 2},
+		"a delete that aged before a list":    {[]DeleteReason{"", DeleteMarker}, []DeleteReason{expiredByAge}, 0},
+		"a value after a delete, in the list": {[]DeleteReason{DeleteMarker}, []DeleteReason{"", expiredByAge}, 3},
+	} {
+		seq := uint64(0)
+		play := func(k, old *keys, reasons []DeleteReason) {
+			for _, reason := range reasons {
+				seq++
+				it := &item{key: "k", seq: seq, created: int64(seq), reason: reason}
+				if reason == "" {
+					it.object = &thing{}
+				}
+				k.put(it, old)
+			}
+		}
+		before := newKeys()
+		now := before
+		if test.before != nil {
+			play(before, before, test.before)
+			now = newKeys() // another list
+		}
+		play(now, before, test.then)
+		if got := (&informer{src: &source{keys: now}}).Aged("k"); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}
 }

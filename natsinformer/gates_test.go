@@ -28,7 +28,7 @@ func TestEveryClientGoFeatureSet(t *testing.T) {
 		},
 	}
 	for name, set := range sets {
-		t.Run(name, func(t *testing.T) {
+		subtest(t, name, func(t *testing.T) {
 			for _, f := range []features.Feature{ // a feature before those it needs
 				features.UnlockWhileProcessingFIFO, features.AtomicFIFO, features.WatchListClient,
 				features.InOrderInformersBatchProcess,
@@ -48,7 +48,7 @@ func TestEveryClientGoFeatureSet(t *testing.T) {
 			if got := len(r.GetStore().ListKeys()); got != 50 {
 				t.Errorf("%d objects in the store", got)
 			}
-			eventually(t, prompt, "the cursor is at the list's end", func() bool { return r.Cursor() == 51 })
+			within(t, atOnce, "the cursor is at the list's end", func() bool { return r.Cursor() == 51 })
 			for i := range 200 { // values, deletes, and messages that are no event
 				key, n := fmt.Sprint("k", i%50), i+100
 				var revision uint64
@@ -64,7 +64,7 @@ func TestEveryClientGoFeatureSet(t *testing.T) {
 					must(t, err)
 					revision = ack.Sequence
 				}
-				r.reaches(t, revision, prompt)
+				r.reaches(t, revision, atOnce)
 				if c := r.Cursor(); c < revision {
 					t.Fatalf("the cursor is %d after waiting for %d", c, revision)
 				}
@@ -75,10 +75,10 @@ func TestEveryClientGoFeatureSet(t *testing.T) {
 			must(t, js.DeleteKeyValue(t.Context(), "b"))
 			kv = bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
 			revision := put(t, kv, "anew", 1)
-			eventually(t, 2*prompt, "the recreated stream", func() bool { return r.has("anew", 1) })
+			within(t, prompt, "the recreated stream", func() bool { return r.has("anew", 1) })
 			must(t, r.WaitCursor(t.Context(), revision))
-			eventually(t, prompt, "its cursor", func() bool { return r.Cursor() == revision })
-			r.converges(t, kv, prompt)
+			within(t, atOnce, "its cursor", func() bool { return r.Cursor() == revision })
+			r.converges(t, kv, atOnce)
 		})
 	}
 }

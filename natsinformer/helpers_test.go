@@ -24,6 +24,28 @@ import (
 // prompt is promise 2's limit on recovery.
 const prompt = 2 * time.Second
 
+// atOnce is the limit for what takes no time.
+const atOnce = time.Duration(0)
+
+// subtest runs a subtest in virtual time.
+func subtest(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { natstest.Test(t, f) })
+}
+
+// within fails unless the condition holds when the limit has passed, or before.
+func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	time.Sleep(time.Nanosecond) // ends when nothing works any more
+	for began := time.Now(); !holds(); {
+		waited := time.Since(began)
+		if waited >= limit {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+		time.Sleep(min(max(waited/20, time.Millisecond), limit-waited))
+	}
+}
+
 // thing is the object that the tests keep in buckets.
 type thing struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -61,17 +83,10 @@ func connect(t testing.TB, url string, opts ...nats.Option) jetstream.JetStream 
 
 func bucket(t testing.TB, js jetstream.JetStream, cfg jetstream.KeyValueConfig) jetstream.KeyValue {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	var err error
-	for ctx.Err() == nil { // a cluster may need a moment
-		var kv jetstream.KeyValue
-		if kv, err = js.CreateKeyValue(ctx, cfg); err == nil {
-			return kv
-		}
-	}
-	t.Fatalf("creating bucket %s: %v", cfg.Bucket, err)
-	return nil
+	time.Sleep(time.Nanosecond) // later than the one before: a stream is known again by its time of creation
+	kv, err := js.CreateKeyValue(t.Context(), cfg)
+	must(t, err)
+	return kv
 }
 
 func put(t testing.TB, kv jetstream.KeyValue, key string, n int) uint64 {
@@ -140,6 +155,12 @@ type running struct {
 // start runs an informer until the test ends.
 func start(t testing.TB, js jetstream.JetStream, cfg Config) *running {
 	t.Helper()
+	return startWith(t, js, cfg, func(Informer) {})
+}
+
+// startWith is start, with what is to be set before.
+func startWith(t testing.TB, js jetstream.JetStream, cfg Config, set func(Informer)) *running {
+	t.Helper()
 	if cfg.Decode == nil {
 		cfg.Decode = decodeThing
 	}
@@ -148,6 +169,7 @@ func start(t testing.TB, js jetstream.JetStream, cfg Config) *running {
 	r := &running{Informer: informer, seen: &seen{}}
 	_, err = informer.AddEventHandler(r.seen)
 	must(t, err)
+	set(informer)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -162,20 +184,12 @@ func start(t testing.TB, js jetstream.JetStream, cfg Config) *running {
 // synced waits until the informer has synced.
 func (r *running) synced(t testing.TB) *running {
 	t.Helper()
-	clock := startServed(t)
-	defer clock.stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-r.HasSyncedChecker().Done():
-			return r
-		case <-tick.C:
-			if clock.has(30 * time.Second) {
-				t.Fatalf("not synced: %v", r.Status().Err)
-			}
-		}
+	select {
+	case <-r.HasSyncedChecker().Done():
+	case <-time.After(30 * time.Second):
+		t.Fatalf("not synced: %v", r.Status().Err)
 	}
+	return r
 }
 
 // get returns the object in the store, nil if there is none.
@@ -196,7 +210,15 @@ func (r *running) has(key string, n int) bool {
 func (r *running) follows(t testing.TB, kv jetstream.KeyValue, key string, n int, limit time.Duration) {
 	t.Helper()
 	put(t, kv, key, n)
-	eventually(t, limit, fmt.Sprintf("%s=%d at the handler", key, n), func() bool { return r.seen.last(key).n == n })
+	within(t, limit, fmt.Sprintf("%s=%d at the handler", key, n), func() bool { return r.seen.last(key).n == n })
+}
+
+// reaches waits until the cursor has reached a revision.
+func (r *running) reaches(t testing.TB, revision uint64, limit time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit+time.Nanosecond)
+	defer cancel()
+	must(t, r.WaitCursor(ctx, revision))
 }
 
 // contents returns the revision of each key on the server, read without the code under test.
@@ -219,24 +241,20 @@ func contents(t testing.TB, kv jetstream.KeyValue) map[string]uint64 {
 // converges waits until the store equals the server's key set, at the same revisions.
 func (r *running) converges(t testing.TB, kv jetstream.KeyValue, limit time.Duration) {
 	t.Helper()
-	got := map[string]uint64{}
-	clock := startServed(t)
-	defer clock.stop()
-	for {
-		want := contents(t, kv) // read again: a replica may be behind
-		clear(got)
+	var want, got map[string]uint64
+	defer func() {
+		if t.Failed() {
+			t.Logf("server %v, store %v", sample(want), sample(got))
+		}
+	}()
+	within(t, limit, "the store has converged", func() bool {
+		want, got = contents(t, kv), map[string]uint64{} // both again: a replica may be behind
 		for _, obj := range r.GetStore().List() {
 			o := obj.(*thing)
 			got[o.Name], _ = strconv.ParseUint(o.ResourceVersion, 10, 64)
 		}
-		if maps.Equal(want, got) {
-			return
-		}
-		if clock.has(limit) {
-			t.Fatalf("the store has not converged within %s: server %v, store %v", limit, sample(want), sample(got))
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+		return maps.Equal(want, got)
+	})
 }
 
 func sample(m map[string]uint64) string {
@@ -272,21 +290,20 @@ func consumers(t testing.TB, js jetstream.JetStream, bucket string) int {
 	return stream.CachedInfo().State.Consumers
 }
 
-// leaveNothing stops informers, which take their consumers with them. One that has waited in vain for the server's
-// answer does not know when its consumer goes.
+// leaveNothing stops informers, which take their consumers with them.
 func leaveNothing(t testing.TB, js jetstream.JetStream, bucket string, all ...*running) {
 	t.Helper()
-	answered := true
 	for _, r := range all {
-		began := time.Now()
 		r.stop()
-		answered = answered && time.Since(began) < stopTimeout
 	}
-	if !answered {
-		eventually(t, 20*time.Second, "no consumer is left", func() bool { return consumers(t, js, bucket) == 0 })
-	} else if n := consumers(t, js, bucket); n != 0 {
+	if n := consumers(t, js, bucket); n != 0 {
 		t.Fatalf("%d consumers are left", n)
 	}
 }
 
 var _ cache.ResourceEventHandler = (*seen)(nil)
+
+// marker is a delete that the server drops after a second, in a bucket with limit markers.
+func marker(key string) *nats.Msg {
+	return &nats.Msg{Subject: "$KV.b." + key, Header: nats.Header{operationHeader: {"DEL"}, ttlHeader: {"1s"}}}
+}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/transform"
 	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -16,6 +18,13 @@ import (
 )
 
 // Informer is a SharedIndexInformer over a key-value bucket.
+//
+// SetTransform sets what each document goes through once, right after Config.Decode and before anything of it is kept:
+// store, handlers, also those of deletes, and indexers have what it returned. It may change the object in place, or
+// return another one with metadata. Name and namespace that it leaves out are set again, as is the resourceVersion;
+// it must not change them otherwise. A document that it refuses, or at which it panics, is invalid. It is called from
+// any goroutine, and once at a time, so it must be quick and must not wait for this informer. As in client-go it is an
+// error to set it after the start.
 type Informer interface {
 	cache.SharedIndexInformer
 	// Exists reports whether the key is in the store or invalid. It takes the store's key or the key as in NATS; a key
@@ -34,6 +43,10 @@ type Informer interface {
 	// Deleted returns the revision of the delete or purge that a key, as in NATS, has ended with; zero if it exists,
 	// never was, or has vanished without a message. The store may be about to follow.
 	Deleted(key string) (revision uint64)
+	// Aged returns the revision of the marker that the server has left in the place of a key, as in NATS, whose value
+	// grew older than the bucket's age limit; zero if the key exists, or has ended otherwise. The marker of a delete
+	// grows too old, too, and the server may leave one in its place: that is a delete still, as far as it was seen.
+	Aged(key string) (revision uint64)
 	// Cursor is the stream sequence up to which the store is complete: every change up to it can be read there. It is
 	// zero before the first list, and goes down when the stream turns out to be another one. It moves within
 	// microseconds of a change. Where sequences are missing (a key was written again before the first write was
@@ -80,6 +93,9 @@ type Status struct {
 type informer struct {
 	cache.SharedIndexInformer
 	src *source
+
+	mu      sync.Mutex
+	started bool // guarded by mu, as is the setting of the transform
 }
 
 // New makes an informer that runs once, when its Run or RunWithContext is called. New does not talk to the server. The
@@ -106,7 +122,20 @@ func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 	if src.progress, err = newProgress(shared); err != nil {
 		return nil, fmt.Errorf("natsinformer: bucket %q: %w", cfg.Bucket, err)
 	}
-	return &informer{shared, src}, nil
+	return &informer{SharedIndexInformer: shared, src: src}, nil
+}
+
+// SetTransform keeps the transform from client-go, which would apply it to what the source has kept by then, and to
+// what was deleted, too.
+func (i *informer) SetTransform(call cache.TransformFunc) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.started {
+		return fmt.Errorf("natsinformer: bucket %q: the informer has already started: set its transform before Run",
+			i.src.cfg.Bucket)
+	}
+	i.src.transform = transform.New(call)
+	return nil
 }
 
 // Run is RunWithContext for a stop channel.
@@ -114,6 +143,9 @@ func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForC
 
 // RunWithContext runs until the context ends, and returns when nothing of the informer is left, here or on the server.
 func (i *informer) RunWithContext(ctx context.Context) {
+	i.mu.Lock()
+	i.started = true
+	i.mu.Unlock()
 	i.SharedIndexInformer.RunWithContext(foreign.Context(ctx))
 	// client-go waits for a watch, but not for a list that was under way.
 	if i.src.busy.Take(context.WithoutCancel(ctx)) == nil {
@@ -174,6 +206,15 @@ func (i *informer) Deleted(key string) uint64 {
 	i.src.mu.RLock()
 	defer i.src.mu.RUnlock()
 	return i.src.keys.tombs[key].revision
+}
+
+func (i *informer) Aged(key string) uint64 {
+	i.src.mu.RLock()
+	defer i.src.mu.RUnlock()
+	if t := i.src.keys.tombs[key]; t.reason == expiredByAge && !t.ordered {
+		return t.revision
+	}
+	return 0
 }
 
 func (i *informer) Cursor() uint64 { return i.src.progress.cursor() }

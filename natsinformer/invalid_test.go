@@ -41,34 +41,35 @@ func (r *reports) String() string {
 
 func (r *reports) are(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, prompt, want, func() bool { return r.String() == want })
+	within(t, atOnce, want, func() bool { return r.String() == want })
 }
 
 func TestInvalidDocumentSeenFirstIsReportedAndExists(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	put(t, kv, "bad", -1)
-	var told reports
-	r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
-	told.are(t, "invalid bad@1: n must not be negative") // before HasSynced
-	if r.get("bad") != nil || !r.Exists("bad") || r.Exists("none") {
-		t.Error("an invalid key exists, and is not in the store")
-	}
-	if !r.IsInvalid("bad") || r.IsInvalid("none") {
-		t.Error("IsInvalid")
-	}
-	if err := r.Invalid()["bad"]; err == nil || r.Status().Invalid != 1 {
-		t.Errorf("Invalid: %v, %+v", r.Invalid(), r.Status())
-	}
-
-	t.Run("another invalid revision is reported too", func(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		put(t, kv, "bad", -1)
+		var told reports
+		r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
+		told.are(t, "invalid bad@1: n must not be negative") // before HasSynced
+		if r.get("bad") != nil || !r.Exists("bad") || r.Exists("none") {
+			t.Error("an invalid key exists, and is not in the store")
+		}
+		if !r.IsInvalid("bad") || r.IsInvalid("none") {
+			t.Error("IsInvalid")
+		}
+		if err := r.Invalid()["bad"]; err == nil || r.Status().Invalid != 1 {
+			t.Errorf("Invalid: %v, %+v", r.Invalid(), r.Status())
+		}
+		// Another invalid revision is reported, too.
 		revision := put(t, kv, "bad", -2)
 		must(t, r.WaitCursor(t.Context(), revision))
 		told.are(t, "invalid bad@1: n must not be negative; invalid bad@2: n must not be negative")
-	})
-	t.Run("mended", func(t *testing.T) {
-		put(t, kv, "bad", 3)
-		eventually(t, prompt, "added", func() bool { return r.seen.last("bad").kind == "add" })
+		// It is mended.
+		r.follows(t, kv, "bad", 3, atOnce)
+		if e := r.seen.last("bad"); e.kind != "add" {
+			t.Errorf("%+v", e)
+		}
 		told.are(t, "invalid bad@1: n must not be negative; invalid bad@2: n must not be negative; resolved bad")
 		if len(r.Invalid()) != 0 || r.Status().Invalid != 0 {
 			t.Errorf("still invalid: %v, %+v", r.Invalid(), r.Status())
@@ -77,158 +78,169 @@ func TestInvalidDocumentSeenFirstIsReportedAndExists(t *testing.T) {
 }
 
 func TestInvalidUpdateKeepsTheLastGoodVersion(t *testing.T) {
-	server := natstest.Start(t)
-	js := connect(t, server.URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	put(t, kv, "k", 1)
-	var told reports
-	r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
-	revision := put(t, kv, "k", -1)
-	must(t, r.WaitCursor(t.Context(), revision))
-	told.are(t, "invalid k@2: n must not be negative")
-	if !r.has("k", 1) || !r.Exists("k") {
-		t.Error("the last good version is gone")
-	}
-
-	t.Run("also when the stream is listed again", func(t *testing.T) {
-		must(t, server.Restart())
-		answersNow(t, js, "b")
-		put(t, kv, "k", -3) // the only anchor is gone
-		r.follows(t, kv, "other", 1, prompt)
-		if !r.has("k", 1) {
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		js := connect(t, server.URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		put(t, kv, "k", 1)
+		var told reports
+		r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
+		revision := put(t, kv, "k", -1)
+		must(t, r.WaitCursor(t.Context(), revision))
+		told.are(t, "invalid k@2: n must not be negative")
+		if !r.has("k", 1) || !r.Exists("k") {
 			t.Error("the last good version is gone")
 		}
-	})
-	t.Run("deleted", func(t *testing.T) {
+		// The stream is listed again, because the only anchor is gone.
+		must(t, server.Restart())
+		answersNow(t, js, "b")
+		put(t, kv, "k", -3)
+		r.follows(t, kv, "other", 1, atOnce)
+		if !r.has("k", 1) {
+			t.Error("the last good version is gone after a list")
+		}
 		must(t, kv.Delete(t.Context(), "k"))
-		eventually(t, prompt, "deleted", func() bool { return r.seen.last("k").kind == "delete" })
+		within(t, time.Millisecond, "deleted", func() bool { return r.seen.last("k").kind == "delete" })
 		if e := r.seen.last("k"); e.n != 1 || !e.deletion.Evidenced {
 			t.Errorf("%+v", e)
 		}
-		eventually(t, prompt, "resolved", func() bool { return strings.HasSuffix(told.String(), "resolved k") })
-		if r.Exists("k") {
-			t.Error("it still exists")
+		if !strings.HasSuffix(told.String(), "resolved k") || r.Exists("k") {
+			t.Errorf("it still exists: %v; %v", r.Exists("k"), &told)
 		}
 	})
 }
 
 func TestInvalidDocumentDeletedWasNeverAdded(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	put(t, kv, "bad", -1)
-	var told reports
-	r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
-	must(t, kv.Delete(t.Context(), "bad"))
-	must(t, r.WaitCursor(t.Context(), 2))
-	told.are(t, "invalid bad@1: n must not be negative; resolved bad")
-	if r.Exists("bad") || len(r.seen.all()) != 0 {
-		t.Errorf("exists %v, events %v", r.Exists("bad"), r.seen.all())
-	}
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		put(t, kv, "bad", -1)
+		var told reports
+		r := start(t, js, told.configure(Config{Bucket: "b"})).synced(t)
+		must(t, kv.Delete(t.Context(), "bad"))
+		must(t, r.WaitCursor(t.Context(), 2))
+		told.are(t, "invalid bad@1: n must not be negative; resolved bad")
+		if r.Exists("bad") || len(r.seen.all()) != 0 {
+			t.Errorf("exists %v, events %v", r.Exists("bad"), r.seen.all())
+		}
+	})
 }
 
 func TestPanickingDecoderInvalidatesOneKey(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	put(t, kv, "bomb", 1)
-	put(t, kv, "k", 1)
-	r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
-		if e.Key == "bomb" {
-			panic("boom")
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		put(t, kv, "bomb", 1)
+		put(t, kv, "k", 1)
+		r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
+			if e.Key == "bomb" {
+				panic("boom")
+			}
+			return decodeThing(e)
+		}}).synced(t)
+		if err := r.Invalid()["bomb"]; err == nil || !strings.Contains(err.Error(), "boom") || !r.has("k", 1) {
+			t.Errorf("invalid: %v", r.Invalid())
 		}
-		return decodeThing(e)
-	}}).synced(t)
-	if err := r.Invalid()["bomb"]; err == nil || !strings.Contains(err.Error(), "boom") || !r.has("k", 1) {
-		t.Errorf("invalid: %v", r.Invalid())
-	}
+	})
 }
 
 // TestInvalidDocumentsAreNotKept: they may be large, and many.
 func TestInvalidDocumentsAreNotKept(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	junk := func(key string) {
-		_, err := js.PublishMsg(t.Context(), &nats.Msg{
-			Subject: "$KV.b." + key, Data: []byte("junk"), Header: nats.Header{"A": {"b"}},
-		})
-		must(t, err)
-	}
-	junk("listed")
-	var mu sync.Mutex
-	reported := map[string]string{}
-	r := start(t, js, Config{Bucket: "b", OnInvalid: func(e Entry, _ error) {
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		junk := func(key string) {
+			_, err := js.PublishMsg(t.Context(), &nats.Msg{
+				Subject: "$KV.b." + key, Data: []byte("junk"), Header: nats.Header{"A": {"b"}},
+			})
+			must(t, err)
+		}
+		junk("listed")
+		var mu sync.Mutex
+		reported := map[string]string{}
+		r := start(t, js, Config{Bucket: "b", OnInvalid: func(e Entry, _ error) {
+			mu.Lock()
+			defer mu.Unlock()
+			reported[e.Key] = string(e.Value) + e.Header.Get("A")
+		}}).synced(t)
+		junk("watched")
+		r.follows(t, kv, "k", 1, atOnce)
 		mu.Lock()
 		defer mu.Unlock()
-		reported[e.Key] = string(e.Value) + e.Header.Get("A")
-	}}).synced(t)
-	junk("watched")
-	r.follows(t, kv, "k", 1, prompt)
-	mu.Lock()
-	defer mu.Unlock()
-	if reported["listed"] != "junkb" || reported["watched"] != "junkb" {
-		t.Errorf("reported %v", reported)
-	}
-	src := r.Informer.(*informer).src
-	src.mu.RLock()
-	defer src.mu.RUnlock()
-	for _, key := range []string{"listed", "watched"} {
-		if bad := src.keys.invalid[key]; bad.err == nil || bad.entry.Value != nil || bad.entry.Header != nil {
-			t.Errorf("%s: %+v is kept", key, bad.entry)
+		if reported["listed"] != "junkb" || reported["watched"] != "junkb" {
+			t.Errorf("reported %v", reported)
 		}
-	}
+		src := r.Informer.(*informer).src
+		src.mu.RLock()
+		defer src.mu.RUnlock()
+		for _, key := range []string{"listed", "watched"} {
+			if bad := src.keys.invalid[key]; bad.err == nil || bad.entry.Value != nil || bad.entry.Header != nil {
+				t.Errorf("%s: %+v is kept", key, bad.entry)
+			}
+		}
+	})
 }
 
 func TestExistsTakesBothFormsOfAKey(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	put(t, kv, "ns.good", 1)
-	put(t, kv, "ns.bad", -1)
-	put(t, kv, "ns/junk", -1)
-	r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
-		o, err := decodeThing(e)
-		if err != nil {
-			return nil, err
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		put(t, kv, "ns.good", 1)
+		put(t, kv, "ns.bad", -1)
+		put(t, kv, "ns/junk", -1)
+		r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
+			o, err := decodeThing(e)
+			if err != nil {
+				return nil, err
+			}
+			o.(*thing).Namespace, o.(*thing).Name, _ = strings.Cut(e.Key, ".")
+			return o, nil
+		}}).synced(t)
+		for key, want := range map[string]bool{
+			"ns.good": true, "ns/good": true, "ns.bad": true, "ns/bad": true,
+			"ns/none": false, "good": false, "ns/junk": false,
+		} {
+			if r.Exists(key) != want {
+				t.Errorf("Exists(%s) is %v", key, !want)
+			}
 		}
-		o.(*thing).Namespace, o.(*thing).Name, _ = strings.Cut(e.Key, ".")
-		return o, nil
-	}}).synced(t)
-	for key, want := range map[string]bool{
-		"ns.good": true, "ns/good": true, "ns.bad": true, "ns/bad": true,
-		"ns/none": false, "good": false, "ns/junk": false,
-	} {
-		if r.Exists(key) != want {
-			t.Errorf("Exists(%s) is %v", key, !want)
-		}
-	}
+	})
 }
 
 func TestKeysAndValuesAtTheirLimits(t *testing.T) {
-	server := natstest.Start(t)
-	js := connect(t, server.URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	long := strings.Repeat("k", 2000)
-	keys := []string{"a", "A-Z_0=9/x", "a.b.c.d.e.f.g.h.i.j", "=", "-", "_", long}
-	for i, key := range keys {
-		put(t, kv, key, i)
-	}
-	largest := int(js.Conn().MaxPayload())
-	value := bytes.Repeat([]byte(" "), largest)
-	copy(value, doc(77))
-	for i := range 20 { // more than one pull takes at once
-		_, err := kv.Put(t.Context(), fmt.Sprint("large", i), value)
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		js := connect(t, server.URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		long := strings.Repeat("k", 2000)
+		keys := []string{"a", "A-Z_0=9/x", "a.b.c.d.e.f.g.h.i.j", "=", "-", "_", long}
+		for i, key := range keys {
+			put(t, kv, key, i)
+		}
+		largest := int(js.Conn().MaxPayload())
+		value := bytes.Repeat([]byte(" "), largest)
+		copy(value, doc(77))
+		const large = pullBytes>>20 + 1 // more than one pull takes at once
+		for i := range large {
+			_, err := kv.Put(t.Context(), fmt.Sprint("large", i), value)
+			must(t, err)
+		}
+		r := start(t, js, Config{Bucket: "b", Decode: func(e Entry) (runtime.Object, error) {
+			e.Value = bytes.TrimRight(e.Value, " \n")
+			return decodeThing(e)
+		}}).synced(t)
+		for i, key := range keys {
+			if !r.has(key, i) {
+				t.Errorf("key %.40q is not in the store", key)
+			}
+		}
+		for i := range large {
+			if !r.has(fmt.Sprint("large", i), 77) {
+				t.Errorf("large%d is not in the store", i)
+			}
+		}
+		_, err := kv.Put(context.Background(), "large0", append(value[:largest-1], '\n'))
 		must(t, err)
-	}
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	for i, key := range keys {
-		if !r.has(key, i) {
-			t.Errorf("key %.40q is not in the store", key)
-		}
-	}
-	for i := range 20 {
-		if !r.has(fmt.Sprint("large", i), 77) {
-			t.Errorf("large%d is not in the store", i)
-		}
-	}
-	_, err := kv.Put(context.Background(), "large0", append(value[:largest-1], '\n'))
-	must(t, err)
-	eventually(t, 30*time.Second, "updated", func() bool { return r.seen.last("large0").kind == "update" })
+		within(t, atOnce, "updated", func() bool { return r.seen.last("large0").kind == "update" })
+	})
 }

@@ -23,6 +23,7 @@ type tombstone struct {
 	revision uint64
 	created  int64
 	reason   DeleteReason
+	ordered  bool  // it is the marker of somebody's delete, or has come in the place of one
 	expires  int64 // nanoseconds, zero if never
 }
 

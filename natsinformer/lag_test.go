@@ -11,36 +11,42 @@ import (
 
 // TestStatusTellsHowFarTheStoreIsBehind: while an entry is decoded, and while the server is away; and not for longer.
 func TestStatusTellsHowFarTheStoreIsBehind(t *testing.T) {
-	server := natstest.Start(t)
-	js := connect(t, server.URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "things"})
-	put(t, kv, "first", 1)
-	const slow = 7
-	leave := make(chan struct{})
-	informer := start(t, js, Config{Bucket: "things", Decode: func(e Entry) (runtime.Object, error) {
-		object, err := decodeThing(e)
-		if err == nil && object.(*thing).N == slow {
-			<-leave
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		js := connect(t, server.URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "things"})
+		put(t, kv, "first", 1)
+		const slow = 7
+		leave := make(chan struct{})
+		informer := start(t, js, Config{Bucket: "things", Decode: func(e Entry) (runtime.Object, error) {
+			object, err := decodeThing(e)
+			if err == nil && object.(*thing).N == slow {
+				<-leave
+			}
+			return object, err
+		}}).synced(t)
+		level := func(limit time.Duration, what string) {
+			t.Helper()
+			within(t, limit, what, func() bool {
+				st := informer.Status()
+				return st.Behind == 0 && st.Lag == 0 && st.Err == nil
+			})
 		}
-		return object, err
-	}}).synced(t)
-	level := func(what string) {
-		t.Helper()
-		eventually(t, time.Minute, what, func() bool { st := informer.Status(); return st.Behind == 0 && st.Lag == 0 && st.Err == nil })
-	}
-	level("the first list is the end")
-	put(t, kv, "second", slow)
-	eventually(t, time.Minute, "it is behind, for some time", func() bool {
-		st := informer.Status()
-		return st.Behind == 1 && st.Lag > 50*time.Millisecond && st.Lag < time.Minute
+		level(atOnce, "the first list is the end")
+		const slept = 10 * time.Second
+		put(t, kv, "second", slow)
+		time.Sleep(slept)
+		if st := informer.Status(); st.Behind != 1 || st.Lag != slept {
+			t.Errorf("while it decodes: %+v", st)
+		}
+		close(leave)
+		level(atOnce, "it has caught up")
+		server.Stop()
+		time.Sleep(slept)
+		if st := informer.Status(); st.Behind != 0 || st.Err == nil || st.Lag > slept || st.Lag < slept-answerPatience {
+			t.Errorf("while it cannot watch: %+v", st)
+		}
+		must(t, server.Start())
+		level(prompt, "it watches again")
 	})
-	close(leave)
-	level("it has caught up")
-	server.Stop()
-	eventually(t, time.Minute, "it cannot watch, and its state gets older", func() bool {
-		st := informer.Status()
-		return st.Behind == 0 && st.Err != nil && st.Lag > 50*time.Millisecond && st.Lag < time.Minute
-	})
-	must(t, server.Start())
-	level("it watches again")
 }

@@ -1,15 +1,12 @@
 package natsinformer
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -48,134 +45,126 @@ func TestOnlyALeaderWithAMajorityIsBelieved(t *testing.T) {
 	}
 }
 
-// TestSoakAMemberWithoutALeaderIsNotBelieved: while a stream has no leader, any member answers for it. A member that is
-// behind must not make acknowledged keys vanish, nor let a new informer claim to have synced without them.
-func TestSoakAMemberWithoutALeaderIsNotBelieved(t *testing.T) {
-	t.Parallel() // it waits
-	c := natstest.StartCluster(t, 5)
-	admin := connect(t, c.URLs())
-	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
-	put(t, kv, "old", 1)
-	stream, err := admin.Stream(t.Context(), "KV_b")
+// withCluster makes an answer about a stream one of a member of a cluster.
+func withCluster(t *testing.T, answer []byte, cluster string) []byte {
+	t.Helper()
+	var body map[string]any
+	must(t, json.Unmarshal(answer, &body))
+	body["cluster"] = json.RawMessage(cluster)
+	data, err := json.Marshal(body)
 	must(t, err)
-	number := map[string]int{}
-	for i, s := range c.Servers() {
-		number[s.Server().Name()] = i
-	}
-	members := stream.CachedInfo().Cluster
-	leader, behind, other := number[members.Leader], number[members.Replicas[0].Name], number[members.Replicas[1].Name]
-	outside := 0
-	for outside == leader || outside == behind || outside == other {
-		outside++
-	}
-	js := connect(t, c.Servers()[outside].URL(), nats.IgnoreDiscoveredServers())
-	var o told
-	r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
-	c.Stop(behind)
-	writable := func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		_, err := kv.Put(ctx, "new", doc(1))
-		return err == nil
-	}
-	eventually(t, 20*time.Second, "writable", writable)
-	put(t, kv, "acknowledged", 1)
-	eventually(t, 10*time.Second, "seen", func() bool { return r.get("acknowledged") != nil })
+	return data
+}
 
-	stopped := make(chan struct{})
-	go func() { defer close(stopped); c.Stop(other) }()
-	c.Stop(leader)
-	<-stopped
-	must(t, c.Start(behind))
-	eventually(t, 60*time.Second, "the member that is behind answers for the stream", func() bool {
-		m, err := js.Conn().Request("$JS.API.STREAM.INFO.KV_b", nil, 200*time.Millisecond)
-		return err == nil && strings.Contains(string(m.Data), `"cluster"`) && leaderless(m.Data)
+const (
+	ofTheLeader    = `{"leader":"n0","replicas":[{"name":"n1","active":1},{"name":"n2","active":1}]}`
+	withoutALeader = `{"name":"c","replicas":[{"name":"n1","active":1},{"name":"n2","active":60000000000}]}`
+)
+
+// TestAMemberWithoutALeaderIsNotBelieved: while a stream has no leader, any member answers for it, also one that is
+// behind. Nothing of that may be taken for a restored stream, and a new informer may not claim to have synced. See
+// TestSoakAMemberWithoutALeaderIsNotBelieved for what a member answers.
+func TestAMemberWithoutALeaderIsNotBelieved(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		admin := connect(t, server.URL())
+		kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+		put(t, kv, "old", 1)
+		behind, err := admin.Conn().Request(infoRequests, nil, time.Second)
+		must(t, err)
+		var leaderless atomic.Bool
+		answers := natstest.AnswersTo(infoRequests)
+		js := tampered(t, server, func(m *natstest.Message) natstest.Fate {
+			switch {
+			case !answers(m):
+			case leaderless.Load():
+				m.Data = withCluster(t, behind.Data, withoutALeader)
+			default:
+				m.Data = withCluster(t, m.Data, ofTheLeader)
+			}
+			return natstest.Fate{}
+		})
+		var o told
+		r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
+		r.follows(t, kv, "acknowledged", 1, atOnce)
+		leaderless.Store(true)
+		deleteConsumers(t, admin)
+		fresh := start(t, js, Config{Bucket: "b"})
+		time.Sleep(time.Minute)
+		o.of(t, "no leader")
+		if st := r.Status(); r.get("acknowledged") == nil || st.StreamChanges != 0 || st.Relisting || st.Lists != 1 {
+			t.Errorf("the member was believed: %+v", st)
+		}
+		if fresh.HasSynced() || fresh.Status().Err == nil {
+			t.Errorf("synced with a member that has no leader; %v", fresh.Status().Err)
+		}
+		leaderless.Store(false)
+		within(t, prompt, "synced", fresh.HasSynced)
+		if fresh.get("acknowledged") == nil {
+			t.Error("synced without a key that was acknowledged")
+		}
+		r.follows(t, kv, "later", 1, prompt)
+		if st := r.Status(); st.StreamChanges != 0 {
+			t.Errorf("%d changes of a stream that was never another one", st.StreamChanges)
+		}
 	})
-	fresh := start(t, js, Config{Bucket: "b"})
-	o.of(t, "no leader")
-	eventually(t, 10*time.Second, "the fresh one has asked, too", func() bool { return fresh.Status().Err != nil })
-	if st := r.Status(); r.get("acknowledged") == nil || st.StreamChanges != 0 || st.Relisting {
-		t.Errorf("the member was believed: %+v", st)
-	}
-	if fresh.HasSynced() {
-		t.Error("synced with a member that has no leader")
-	}
-	must(t, c.Start(leader))
-	eventually(t, 60*time.Second, "writable again", writable)
-	eventually(t, 20*time.Second, "synced", fresh.HasSynced)
-	if fresh.get("acknowledged") == nil {
-		t.Error("synced without a key that was acknowledged")
-	}
-	r.follows(t, kv, "later", 1, 10*time.Second)
-	if n := r.Status().StreamChanges; n != 0 {
-		t.Errorf("%d changes of a stream that was never another one", n)
-	}
 }
 
 // TestOneStaleAnswerIsNoRestore: a new leader may answer before it has applied the last messages.
 func TestOneStaleAnswerIsNoRestore(t *testing.T) {
-	server := natstest.Start(t)
-	admin := connect(t, server.URL())
-	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
-	for i := range 20 {
-		put(t, kv, fmt.Sprint("k", i), 1)
-	}
-	nc := admin.Conn()
-	var lies atomic.Int64
-	sub, err := nc.Subscribe("stale.API.>", func(m *nats.Msg) {
-		subject := "$JS." + strings.TrimPrefix(m.Subject, "stale.")
-		if subject != "$JS.API.STREAM.INFO.KV_b" || lies.Add(-1) < 0 {
-			_ = nc.PublishRequest(subject, m.Reply, m.Data)
-			return
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		admin := connect(t, server.URL())
+		kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+		for i := range 20 {
+			put(t, kv, fmt.Sprint("k", i), 1)
 		}
-		answer, err := nc.Request(subject, m.Data, time.Second)
-		if err != nil {
-			return
+		var lies atomic.Int64
+		answers := natstest.AnswersTo(infoRequests)
+		js := tampered(t, server, func(m *natstest.Message) natstest.Fate {
+			if answers(m) && lies.Add(-1) >= 0 {
+				var body map[string]any
+				must(t, json.Unmarshal(m.Data, &body))
+				state := body["state"].(map[string]any)
+				state["last_seq"] = state["last_seq"].(float64) - 1
+				m.Data, _ = json.Marshal(body)
+			}
+			return natstest.Fate{}
+		})
+		r := start(t, js, Config{Bucket: "b", CompareInterval: 24 * time.Hour}).synced(t)
+		r.follows(t, kv, "k19", 2, atOnce)
+		lies.Store(2)
+		deleteConsumers(t, admin)
+		within(t, 2*endPause+time.Millisecond, "resumed", func() bool { return lies.Load() < 0 })
+		r.follows(t, kv, "k19", 3, atOnce)
+		if st := r.Status(); st.StreamChanges != 0 || st.Lists != 1 {
+			t.Errorf("%+v", st)
 		}
-		var body map[string]any
-		_ = json.Unmarshal(answer.Data, &body)
-		state := body["state"].(map[string]any)
-		state["last_seq"] = state["last_seq"].(float64) - 1
-		data, _ := json.Marshal(body)
-		_ = m.Respond(data)
 	})
-	must(t, err)
-	defer func() { must(t, sub.Unsubscribe()) }()
-	js, err := jetstream.NewWithAPIPrefix(connect(t, server.URL()).Conn(), "stale.API")
-	must(t, err)
-	r := start(t, js, Config{Bucket: "b", CompareInterval: 24 * time.Hour}).synced(t)
-	r.follows(t, kv, "k19", 2, prompt)
-	lies.Store(2)
-	deleteConsumers(t, admin)
-	eventually(t, 5*time.Second, "resumed", func() bool { return lies.Load() < 0 })
-	r.follows(t, kv, "k19", 3, prompt)
-	if st := r.Status(); st.StreamChanges != 0 || st.Lists != 1 {
-		t.Errorf("%+v", st)
-	}
 }
 
-// TestTheLeaderOfAnIdleStreamIsBelieved: its members only say that they are there.
-func TestTheLeaderOfAnIdleStreamIsBelieved(t *testing.T) {
-	t.Parallel() // it waits
-	c := natstest.StartCluster(t, 3)
-	js := connect(t, c.URLs())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
-	put(t, kv, "k", 1)
-	stalled := stalls(t)
-	before := stalled()
-	pass(freshPeer)
-	for range 20 {
-		m, err := js.Conn().Request("$JS.API.STREAM.INFO.KV_b", nil, 20*time.Second)
-		must(t, err)
-		if leaderless(m.Data) {
-			pass(stall) // until the clock knows of a stall
-			if stalled() == before {
-				t.Fatalf("not believed: %s", m.Data)
-			} // else the members have stood still, and nobody could hear of them
+// TestAConsumerThatNobodyMakesIsAskedForUnderAnotherName: a cluster before v2.15 may place it on a replica that was
+// just killed, and nobody answers.
+func TestAConsumerThatNobodyMakesIsAskedForUnderAnotherName(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		kv := bucket(t, connect(t, server.URL()), jetstream.KeyValueConfig{Bucket: "b"})
+		put(t, kv, "k", 1)
+		info, create := natstest.AnswersTo(infoRequests), natstest.To("$JS.API.CONSUMER.CREATE.KV_b.>")
+		placed := ""
+		js := tampered(t, server, func(m *natstest.Message) natstest.Fate {
+			switch {
+			case info(m):
+				m.Data = withCluster(t, m.Data, ofTheLeader)
+			case create(m) && placed == "":
+				placed = m.Subject
+			}
+			return natstest.Fate{Lost: create(m) && m.Subject == placed}
+		})
+		r := start(t, js, Config{Bucket: "b"})
+		within(t, placedRequest+maxPause, "synced", r.HasSynced)
+		if placed == "" || !r.has("k", 1) {
+			t.Errorf("a request was lost: %t; k is there: %t", placed != "", r.has("k", 1))
 		}
-		before = stalled()
-		pass(100 * time.Millisecond)
-	}
-	r := start(t, js, Config{Bucket: "b"})
-	eventually(t, prompt, "synced", r.HasSynced)
+	})
 }

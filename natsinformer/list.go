@@ -83,6 +83,7 @@ func (w *worker) collect(
 			next.put(&w.items[i], old)
 			cursor = w.items[i].seq
 		}
+		w.release(s)
 		if s.ended && s.doubted {
 			s.resumeList()
 		}
@@ -121,7 +122,14 @@ func (k *keys) put(it *item, old *keys) {
 		}
 		k.arrived.leave(before.object)
 		k.forget(it.key)
-		k.tombs[it.key] = tombstone{it.seq, it.created, it.reason, expiryOf(it.header, it.created)}
+		buried, was := k.tombs[it.key]
+		if !was && !existed {
+			buried = old.tombs[it.key]
+		}
+		k.tombs[it.key] = tombstone{
+			revision: it.seq, created: it.created, reason: it.reason, expires: expiryOf(it.header, it.created),
+			ordered: it.reason != expiredByAge || buried.ordered,
+		}
 		return
 	}
 	delete(k.tombs, it.key)

@@ -53,6 +53,7 @@ func (w *worker) live(ctx context.Context, s *session) error {
 				w.apply(ctx, &w.items[i])
 				w.comparison.passed(w.cursor, w.keys)
 			}
+			w.release(s)
 		}
 		if s.atEnd { // the end is behind that batch; the consumer may have looked further and found nothing for us
 			s.atEnd = false
@@ -124,6 +125,13 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 	return nil
 }
 
+// release lets go of messages that were processed. The next may be long in coming.
+func (w *worker) release(s *session) {
+	clear(w.items)
+	w.items = w.items[:0]
+	clear(s.returned)
+}
+
 // lag notes how many messages there are to take, and since when the oldest of them may wait: what is behind a message
 // is not older than it is.
 func (w *worker) lag(created int64, behind uint64) {
@@ -189,6 +197,12 @@ func (w *worker) unseen(key string, reason DeleteReason, revision uint64) []watc
 	object := w.cfg.Unseen(key, revision)
 	if object == nil {
 		return nil
+	}
+	if w.transform != nil {
+		var err error
+		if object, err = w.transform.Apply(object.DeepCopyObject()); err != nil { // somebody else has the object
+			return nil // it was never valid, and is gone
+		}
 	}
 	return []watch.Event{
 		{Type: watch.Added, Object: object}, {Type: watch.Deleted, Object: deleted(object, reason, revision)},

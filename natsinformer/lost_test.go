@@ -62,13 +62,13 @@ func startThief(t *testing.T) (th *thief, admin, js jetstream.JetStream, kv jets
 // us, for example when the client is too slow. The watch goes on from before it, and the cursor does not pass it.
 func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 	for name, until := range map[string]string{"by the next message": "after", "by a heartbeat": ""} {
-		t.Run(name, func(t *testing.T) {
+		subtest(t, name, func(t *testing.T) {
 			th, admin, js, kv := startThief(t)
 			for i := range 10 {
 				put(t, kv, fmt.Sprint("k", i), i)
 			}
 			r := start(t, js, Config{Bucket: "b", CompareInterval: 24 * time.Hour}).synced(t)
-			r.follows(t, kv, "k0", 100, prompt)
+			r.follows(t, kv, "k0", 100, atOnce)
 			before := r.Status()
 			th.set("lost", until)
 			revision := put(t, kv, "lost", 1)
@@ -83,12 +83,12 @@ func TestAMessageLostOnTheWayIsNoticed(t *testing.T) {
 				t.Errorf("at cursor %d the store has lost: %v, and what came after it: %v",
 					revision, r.get("lost"), r.get(until))
 			}
-			r.converges(t, kv, prompt)
+			r.converges(t, kv, atOnce)
 			if st := r.Status(); st.Resumes == before.Resumes || st.Lists != before.Lists {
 				t.Errorf("%d resumes and %d lists more; going on from the cursor would have done",
 					st.Resumes-before.Resumes, st.Lists-before.Lists)
 			}
-			eventually(t, prompt, "one consumer", func() bool { return consumers(t, admin, "b") == 1 })
+			within(t, atOnce, "one consumer", func() bool { return consumers(t, admin, "b") == 1 })
 			r.stop()
 			r.seen.inOrder(t)
 		})
@@ -101,7 +101,7 @@ func TestAListIsNotCompleteWithoutAMessageThatWasLost(t *testing.T) {
 		"the first": {"k0", "k1"}, "one of many": {"k50", "k51"},
 		"the last but one": {"k98", "k99"}, "the last": {"k99", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		subtest(t, name, func(t *testing.T) {
 			th, _, js, kv := startThief(t)
 			for i := range 100 {
 				put(t, kv, fmt.Sprint("k", i), i)
@@ -114,7 +114,7 @@ func TestAListIsNotCompleteWithoutAMessageThatWasLost(t *testing.T) {
 			if n := len(r.GetStore().ListKeys()); n != 100 {
 				t.Errorf("synced with %d of 100 keys; %s is %v", n, keys[0], r.get(keys[0]))
 			}
-			r.follows(t, kv, "k0", 100, prompt)
+			r.follows(t, kv, "k0", 100, atOnce)
 		})
 	}
 }

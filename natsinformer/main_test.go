@@ -10,12 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest/leaks"
 )
 
-func TestMain(m *testing.M) {
-	if store := os.Getenv(childStore); store != "" {
-		serveUntilKilled(store, os.Getenv(childPort))
-	}
-	goleak.VerifyTestMain(m, leaks.OfServer()...)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, leaks.OfServer()...) }
 
 // soak multiplies the rounds of the tests that look for races: NAGI_SOAK=n.
 func soak(rounds int) int {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,34 +13,36 @@ import (
 
 // TestManyInvalidKeysExistAndShareTheirReason: a writer can make any number of them.
 func TestManyInvalidKeysExistAndShareTheirReason(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	const more = 50
-	for i := range reasonsKept + more {
-		_, err := js.PublishAsync(fmt.Sprint("$KV.b.bad-", i), doc(-1))
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		const more = 50
+		for i := range reasonsKept + more {
+			_, err := js.PublishAsync(fmt.Sprint("$KV.b.bad-", i), doc(-1))
+			must(t, err)
+			if i%1000 == 999 { // it takes some thousands at a time
+				<-js.PublishAsyncComplete()
+			}
+		}
+		<-js.PublishAsyncComplete()
+		r := start(t, js, Config{Bucket: "b"}).synced(t)
+		invalid, shared := r.Invalid(), 0
+		for key, err := range invalid {
+			if errors.Is(err, ErrManyInvalid) {
+				shared++
+			}
+			if !r.Exists(key) || !r.IsInvalid(key) || r.InvalidRevision(key) == 0 {
+				t.Fatalf("%s does not exist", key)
+			}
+		}
+		if len(invalid) != reasonsKept+more || shared != more {
+			t.Errorf("%d invalid keys, %d of them share a reason; want %d and %d",
+				len(invalid), shared, reasonsKept+more, more)
+		}
+		_, err := js.Publish(t.Context(), "$KV.b.bad-1", doc(1))
 		must(t, err)
-		if i%1000 == 999 { // it takes some thousands at a time
-			<-js.PublishAsyncComplete()
-		}
-	}
-	<-js.PublishAsyncComplete()
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	invalid, shared := r.Invalid(), 0
-	for key, err := range invalid {
-		if errors.Is(err, ErrManyInvalid) {
-			shared++
-		}
-		if !r.Exists(key) || !r.IsInvalid(key) || r.InvalidRevision(key) == 0 {
-			t.Fatalf("%s does not exist", key)
-		}
-	}
-	if len(invalid) != reasonsKept+more || shared != more {
-		t.Errorf("%d invalid keys, %d of them share a reason; want %d and %d", len(invalid), shared, reasonsKept+more,
-			more)
-	}
-	_, err := js.Publish(t.Context(), "$KV.b.bad-1", doc(1))
-	must(t, err)
-	eventually(t, 30*time.Second, "mended", func() bool { return r.has("bad-1", 1) && r.InvalidRevision("bad-1") == 0 })
+		natstest.Eventually(t, "mended", func() bool { return r.has("bad-1", 1) && r.InvalidRevision("bad-1") == 0 })
+	})
 }
 
 // TestValuesOfInvalidRevisionsThatWaitForAReportAreBounded, while a list is read.

@@ -13,10 +13,10 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// answers waits until the server answers JetStream requests of the connection: from then on recovery must be prompt.
+// answersNow waits until the server answers JetStream requests of the connection: from then on recovery must be prompt.
 func answersNow(t *testing.T, js jetstream.JetStream, bucket string) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the server answers again", func() bool {
+	natstest.Eventually(t, "the server answers again", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		_, err := js.Stream(ctx, "KV_"+bucket)
@@ -24,19 +24,8 @@ func answersNow(t *testing.T, js jetstream.JetStream, bucket string) {
 	})
 }
 
-// writable waits until the stream has a leader: one that steps down may still answer.
-func writable(t *testing.T, kv jetstream.KeyValue) {
-	t.Helper()
-	eventually(t, 20*time.Second, "the stream takes a write", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		defer cancel()
-		_, err := kv.Put(ctx, "other", doc(1))
-		return err == nil
-	})
-}
-
-// changing writes counted values to a few keys until stop is called, so that something is always under way. Writes that
-// the server did not confirm are repeated.
+// changing writes counted values to a few keys, one each millisecond, until stop is called. Writes that the server did
+// not confirm are repeated.
 func changing(t *testing.T, kv jetstream.KeyValue) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -45,6 +34,7 @@ func changing(t *testing.T, kv jetstream.KeyValue) (stop func()) {
 			write, done := context.WithTimeout(context.Background(), 300*time.Millisecond)
 			_, _ = kv.Put(write, fmt.Sprint("busy", n%10), doc(n))
 			done()
+			time.Sleep(time.Millisecond)
 		}
 	})
 	stop = func() { cancel(); wg.Wait() }
@@ -67,20 +57,38 @@ func TestRecovery(t *testing.T) {
 		"connection cut":   func(t *testing.T, w world) { w.proxy.Cut() },
 		"connection refused for a while": func(t *testing.T, w world) {
 			w.proxy.Refuse()
-			eventually(t, prompt, "disconnected", func() bool { return !w.js.Conn().IsConnected() })
+			time.Sleep(silence)
 			w.proxy.Resume()
 		},
 		"half-open": func(t *testing.T, w world) {
 			w.proxy.Blackhole()
-			eventually(t, 10*time.Second, "the client notices", func() bool { return !w.js.Conn().IsConnected() })
+			natstest.Eventually(t, "the client notices", func() bool { return !w.js.Conn().IsConnected() })
+			w.proxy.Resume()
+		},
+		"half-open, only from the server": func(t *testing.T, w world) {
+			w.proxy.Blackhole(natstest.FromServer)
+			natstest.Eventually(t, "the client notices", func() bool { return !w.js.Conn().IsConnected() })
 			w.proxy.Resume()
 		},
 		"connection forced to reconnect": func(t *testing.T, w world) { must(t, w.js.Conn().ForceReconnect()) },
+		"no leader for a while": func(t *testing.T, w world) {
+			info := natstest.AnswersTo(infoRequests)
+			w.proxy.Tamper(func(m *natstest.Message) natstest.Fate {
+				if info(m) {
+					m.Data = withCluster(t, m.Data, withoutALeader)
+				}
+				return natstest.Fate{}
+			})
+			deleteConsumers(t, w.admin)
+			time.Sleep(silence)
+			w.proxy.Tamper(nil)
+		},
 	}
 	for name, fault := range tests {
-		t.Run(name, func(t *testing.T) {
+		subtest(t, name, func(t *testing.T) {
 			server := natstest.Start(t)
 			proxy := natstest.StartProxy(t, server.URL())
+			proxy.Delay(2 * time.Millisecond) // so that something is always on its way
 			w := world{
 				server: server, proxy: proxy, admin: connect(t, server.URL()),
 				js: connect(t, proxy.URL(), nats.PingInterval(200*time.Millisecond), nats.MaxPingsOutstanding(2)),
@@ -106,102 +114,59 @@ func TestRecovery(t *testing.T) {
 			if more := r.Status().Lists - lists; more != 0 {
 				t.Errorf("%d lists more; going on from the cursor would have done", more)
 			}
-			eventually(t, prompt, "one consumer", func() bool { return consumers(t, w.admin, "b") == 1 })
+			within(t, prompt, "one consumer", func() bool { return consumers(t, w.admin, "b") == 1 })
 			leaveNothing(t, w.admin, "b", r)
 			r.seen.inOrder(t)
 		})
 	}
 }
 
-func TestRecoveryInACluster(t *testing.T) {
-	c := natstest.StartCluster(t, 3)
-	js := connect(t, c.URLs())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", Replicas: 3})
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	r.follows(t, kv, "probe", 1, prompt)
-
-	t.Run("leader stepped down", func(t *testing.T) {
-		stop := changing(t, kv)
-		must(t, c.StepDown("KV_b"))
-		writable(t, kv)
-		r.follows(t, kv, "probe", 2, prompt)
-		stop()
-		r.converges(t, kv, prompt)
-	})
-	t.Run("the consumer's peer killed", func(t *testing.T) {
-		stream, err := js.Stream(t.Context(), "KV_b")
-		must(t, err)
-		leader := -1
-		eventually(t, 20*time.Second, "one consumer, which has a leader", func() bool {
-			n := 0
-			for info := range stream.ListConsumers(t.Context()).Info() {
-				leader = c.ConsumerLeader("KV_b", info.Name)
-				n++
-			}
-			return n == 1 && leader >= 0
-		})
-		stop := changing(t, kv)
-		c.Stop(leader)
-		answersNow(t, js, "b")
-		// Answering means that a consumer can be made, which takes the leader of the cluster.
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		must(t, c.WaitReady(ctx))
-		stop()
-		writable(t, kv)
-		r.follows(t, kv, "probe", 3, prompt)
-		r.converges(t, kv, prompt)
-		must(t, c.Start(leader))
-	})
-	r.stop()
-	r.seen.inOrder(t)
-}
-
 func TestReconnectStormLeavesNothingBehind(t *testing.T) {
-	server := natstest.Start(t)
-	proxy := natstest.StartProxy(t, server.URL())
-	admin, js := connect(t, server.URL()), connect(t, proxy.URL(), nats.ReconnectWait(time.Millisecond))
-	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	for i := range 200 {
-		before := js.Conn().Stats().Reconnects
-		proxy.Cut()
-		eventually(t, prompt, "reconnected", func() bool { return js.Conn().Stats().Reconnects > before })
-		if i%10 == 0 {
-			r.follows(t, kv, "k", i+1, prompt+time.Second) // the storm goes on
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		proxy := natstest.StartProxy(t, server.URL())
+		admin, js := connect(t, server.URL()), connect(t, proxy.URL(), nats.ReconnectWait(time.Millisecond))
+		kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+		r := start(t, js, Config{Bucket: "b"}).synced(t)
+		for i := range 60 {
+			before := js.Conn().Stats().Reconnects
+			proxy.Cut()
+			within(t, prompt, "reconnected", func() bool { return js.Conn().Stats().Reconnects > before })
+			if i%10 == 0 {
+				r.follows(t, kv, "k", i+1, prompt) // the storm goes on
+			}
 		}
-	}
-	r.follows(t, kv, "k", 1000, prompt)
-	eventually(t, 20*time.Second, "one consumer is left of the storm", func() bool {
-		return consumers(t, admin, "b") == 1
+		r.follows(t, kv, "k", 1000, prompt)
+		natstest.Eventually(t, "one consumer is left of the storm", func() bool {
+			return consumers(t, admin, "b") == 1
+		})
+		leaveNothing(t, admin, "b", r) // goleak looks for goroutines
 	})
-	leaveNothing(t, admin, "b", r) // goleak looks for goroutines
 }
 
 func TestSlowHandlerDelaysOnlyItself(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	stalled := stalls(t)
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	slow := &slowHandler{release: make(chan struct{})}
-	_, err := r.AddEventHandler(slow)
-	must(t, err)
-	for i := range 2000 {
-		put(t, kv, fmt.Sprint("k", i%100), i+1)
-	}
-	r.converges(t, kv, prompt)
-	eventually(t, 2*silence+prompt, "more heartbeats than the watch waits for", func() bool {
-		return r.Status().Compares > 0
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		r := start(t, js, Config{Bucket: "b"}).synced(t)
+		slow := &slowHandler{release: make(chan struct{})}
+		_, err := r.AddEventHandler(slow)
+		must(t, err)
+		for i := range 300 {
+			put(t, kv, fmt.Sprint("k", i%100), i+1)
+		}
+		r.converges(t, kv, atOnce)
+		time.Sleep(time.Minute) // much longer than a silent consumer is believed in
+		r.follows(t, kv, "k1", 5000, atOnce)
+		close(slow.release)
+		within(t, atOnce, "the slow handler gets the last state of each key", func() bool {
+			return slow.last("k1").n == 5000
+		})
+		slow.inOrder(t)
+		if n := r.Status().Resumes; n != 1 {
+			t.Errorf("the watch has begun %d times", n)
+		}
 	})
-	timer := time.NewTimer(2 * silence) // longer than a silent consumer is believed in
-	<-timer.C
-	r.follows(t, kv, "k1", 5000, prompt)
-	close(slow.release)
-	eventually(t, prompt, "the slow handler gets the last state of each key", func() bool {
-		return slow.last("k1").n == 5000
-	})
-	slow.inOrder(t)
-	r.resumedOnce(t, stalled)
 }
 
 type slowHandler struct {
@@ -213,60 +178,74 @@ func (s *slowHandler) OnAdd(obj any, initial bool) { <-s.release; s.seen.OnAdd(o
 func (s *slowHandler) OnUpdate(old, obj any)       { <-s.release; s.seen.OnUpdate(old, obj) }
 
 func TestTenInformersOnOneBucket(t *testing.T) {
-	server := natstest.Start(t)
-	js := connect(t, server.URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	for i := range 500 {
-		put(t, kv, fmt.Sprint("k", i), i)
-	}
-	var all []*running
-	for range 10 {
-		all = append(all, start(t, js, Config{Bucket: "b"}))
-	}
-	for _, r := range all {
-		r.synced(t)
-	}
-	must(t, server.Restart())
-	answersNow(t, js, "b")
-	revision := put(t, kv, "k1", 1000)
-	for _, r := range all {
-		r.reaches(t, revision, prompt)
-		r.converges(t, kv, 0)
-	}
-	eventually(t, prompt, "a consumer each", func() bool { return consumers(t, js, "b") == len(all) })
-	leaveNothing(t, js, "b", all...)
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		js := connect(t, server.URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+		for i := range 100 {
+			put(t, kv, fmt.Sprint("k", i), i)
+		}
+		var all []*running
+		for range 10 {
+			all = append(all, start(t, js, Config{Bucket: "b"}))
+		}
+		for _, r := range all {
+			r.synced(t)
+		}
+		must(t, server.Restart())
+		answersNow(t, js, "b")
+		revision := put(t, kv, "k1", 1000)
+		for _, r := range all {
+			r.reaches(t, revision, prompt)
+			r.converges(t, kv, atOnce)
+		}
+		within(t, prompt, "a consumer each", func() bool { return consumers(t, js, "b") == len(all) })
+		leaveNothing(t, js, "b", all...)
+	})
 }
 
 func TestStopAtAnyTimeLeavesNothingBehind(t *testing.T) {
-	js := connect(t, natstest.Start(t).URL())
-	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
-	for i := range 3000 {
-		put(t, kv, fmt.Sprint("k", i), i)
-	}
-	for i := range 30 {
-		r := start(t, js, Config{Bucket: "b"})
-		// Before, in and after the list.
-		for began := time.Now(); time.Since(began) < time.Duration(i)*time.Millisecond; {
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		proxy := natstest.StartProxy(t, server.URL())
+		admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+		kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+		for i := range 300 {
+			put(t, kv, fmt.Sprint("k", i), i)
 		}
-		leaveNothing(t, js, "b", r)
-	}
+		const there, step = 10 * time.Millisecond, 3 * time.Millisecond
+		proxy.Delay(there)
+		synced := 0
+		for after := time.Duration(0); synced < 10; after += step { // before, in and after each request and the list
+			r := start(t, js, Config{Bucket: "b"})
+			time.Sleep(after)
+			if r.HasSynced() {
+				synced++
+			}
+			leaveNothing(t, admin, "b", r)
+		}
+	})
 }
 
 func TestWaitKeyEndsWhenTheKeyVanished(t *testing.T) {
-	server := natstest.Start(t)
-	proxy := natstest.StartProxy(t, server.URL())
-	admin, js := connect(t, server.URL()), connect(t, proxy.URL())
-	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
-	put(t, kv, "anchor", 1)
-	r := start(t, js, Config{Bucket: "b"}).synced(t)
-	proxy.Refuse()
-	revision := put(t, kv, "k", 1)
-	must(t, kv.Delete(t.Context(), "k"))
-	must(t, kv.PurgeDeletes(t.Context(), jetstream.DeleteMarkersOlderThan(-1)))
-	put(t, kv, "other", 1)
-	proxy.Resume()
-	within(t, 5*time.Second, func(ctx context.Context) error { return r.WaitKey(ctx, "k", revision) })
-	if r.get("k") != nil {
-		t.Error("it is in the store")
-	}
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		proxy := natstest.StartProxy(t, server.URL())
+		admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+		kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+		put(t, kv, "anchor", 1)
+		r := start(t, js, Config{Bucket: "b"}).synced(t)
+		proxy.Refuse()
+		revision := put(t, kv, "k", 1)
+		must(t, kv.Delete(t.Context(), "k"))
+		must(t, kv.PurgeDeletes(t.Context(), jetstream.DeleteMarkersOlderThan(-1)))
+		put(t, kv, "other", 1)
+		proxy.Resume()
+		ctx, cancel := context.WithTimeout(t.Context(), prompt)
+		defer cancel()
+		must(t, r.WaitKey(ctx, "k", revision))
+		if r.get("k") != nil {
+			t.Error("it is in the store")
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/nats-io/nats.go"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/recorder"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 func TestWhatIsTakenForANATSEntity(t *testing.T) {
@@ -96,51 +98,53 @@ type generic[S any] struct{ Website }
 func (g *generic[S]) DeepCopyObject() runtime.Object { return &generic[S]{} }
 
 func TestTheKindOfObjectsWithoutTypeMeta(t *testing.T) {
-	t.Parallel()
-	rec, _, _ := start(t, recorder.Config{})
-	rec.RegisterKind("Page", &generic[int]{})
-	for name, object := range map[string]runtime.Object{
-		"registered":   &generic[int]{*website("", "registered")},
-		"unregistered": &generic[string]{*website("", "unregistered")},
-	} {
-		rec.Event(object, corev1.EventTypeNormal, "R", name)
-	}
-	flush(t, rec)
-	for kind, name := range map[string]string{"Page": "registered", "generic": "unregistered"} {
-		if events := list(t, rec, kind, ""); len(events) != 1 || events[0].InvolvedObject.Name != name {
-			t.Errorf("%s: %+v", kind, events)
+	natstest.Test(t, func(t *testing.T) {
+		rec, _, _ := start(t, recorder.Config{})
+		rec.RegisterKind("Page", &generic[int]{})
+		for name, object := range map[string]runtime.Object{
+			"registered":   &generic[int]{*website("", "registered")},
+			"unregistered": &generic[string]{*website("", "unregistered")},
+		} {
+			rec.Event(object, corev1.EventTypeNormal, "R", name)
 		}
-	}
+		flush(t, rec)
+		for kind, name := range map[string]string{"Page": "registered", "generic": "unregistered"} {
+			if events := list(t, rec, kind, ""); len(events) != 1 || events[0].InvolvedObject.Name != name {
+				t.Errorf("%s: %+v", kind, events)
+			}
+		}
+	})
 }
 
 func TestEachKeyHasItsOwnEventsWhateverItIsCalled(t *testing.T) {
-	t.Parallel()
-	rec, _, _ := start(t, recorder.Config{})
-	keys := []string{
-		"a", "a.b", "a.b.c", "a/b2", "A", "_", "a=b", "a-b", "ns/a.b", "ns/a", "1.2.3",
-		"with space", "star*", "more>", "per%cent", ".lead", "trail.", "dou..ble", "ünï", "line\nbreak", "*", ">",
-		"$KV.b.x",
-		strings.Repeat("long", 2000), strings.Repeat("long", 1999) + "lonG", strings.Repeat("a.", 300) + "b",
-	}
-	for _, key := range keys {
-		namespace, name, ok := strings.Cut(key, "/")
-		if !ok {
-			namespace, name = "", key
+	natstest.Test(t, func(t *testing.T) {
+		rec, _, _ := start(t, recorder.Config{})
+		keys := []string{
+			"a", "a.b", "a.b.c", "a/b2", "A", "_", "a=b", "a-b", "ns/a.b", "ns/a", "1.2.3",
+			"with space", "star*", "more>", "per%cent", ".lead", "trail.", "dou..ble", "ünï", "line\nbreak", "*", ">",
+			"$KV.b.x",
+			strings.Repeat("long", 2000), strings.Repeat("long", 1999) + "lonG", strings.Repeat("a.", 300) + "b",
 		}
-		rec.Event(website(namespace, name), corev1.EventTypeNormal, "R", key)
-	}
-	flush(t, rec)
-	for _, key := range keys {
-		if events := list(t, rec, "Website", key); len(events) != 1 || events[0].Message != foreign.Message(key) {
-			t.Errorf("key %.40q: %d events", key, len(events))
+		for _, key := range keys {
+			namespace, name, ok := strings.Cut(key, "/")
+			if !ok {
+				namespace, name = "", key
+			}
+			rec.Event(website(namespace, name), corev1.EventTypeNormal, "R", key)
 		}
-	}
-	if events := list(t, rec, "", ""); len(events) != len(keys) {
-		t.Errorf("%d events altogether, want %d", len(events), len(keys))
-	}
-	if events := list(t, rec, "Web", ""); len(events) != 0 {
-		t.Errorf("of another kind: %d", len(events))
-	}
+		flush(t, rec)
+		for _, key := range keys {
+			if events := list(t, rec, "Website", key); len(events) != 1 || events[0].Message != foreign.Message(key) {
+				t.Errorf("key %.40q: %d events", key, len(events))
+			}
+		}
+		if events := list(t, rec, "", ""); len(events) != len(keys) {
+			t.Errorf("%d events altogether, want %d", len(events), len(keys))
+		}
+		if events := list(t, rec, "Web", ""); len(events) != 0 {
+			t.Errorf("of another kind: %d", len(events))
+		}
+	})
 }
 
 func TestSubjectsAreValidAndDistinctForAnyKey(t *testing.T) {
@@ -176,51 +180,44 @@ func TestAKindIsOneTokenWhateverItIsCalled(t *testing.T) {
 }
 
 func TestOneSubscriptionPerKindTypeAndNamespace(t *testing.T) {
-	t.Parallel()
-	rec, srv, _ := start(t, recorder.Config{})
-	nc, err := nats.Connect(srv.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	want := map[string]int{
-		"nagi.events.>":                            4,
-		"nagi.events.*.Warning.>":                  1,
-		recorder.Subject("", "Website", ""):        3,
-		"nagi.events.Website.*.shop.>":             2,
-		recorder.Subject("", "Website", "shop/a"):  1,
-		recorder.Subject("", "Website", "shop"):    0,
-		recorder.Subject("", "", "shop/a"):         2,
-		recorder.Subject("other", "Website", ""):   0,
-		recorder.Subject("", "Website", "shop/zz"): 0,
-	}
-	subs := map[string]*nats.Subscription{}
-	for filter := range want {
-		if subs[filter], err = nc.SubscribeSync(filter); err != nil {
+	natstest.Test(t, func(t *testing.T) {
+		rec, srv, _ := start(t, recorder.Config{})
+		nc, err := nats.Connect(srv.URL(), natstest.Dialer())
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	rec.RegisterKind("Page")
-	rec.Event(website("shop", "a"), corev1.EventTypeNormal, "R", "m")
-	rec.Event(website("shop", "b"), corev1.EventTypeWarning, "R", "m")
-	rec.Event(website("blog", "a"), corev1.EventTypeNormal, "R", "m")
-	rec.Event(&corev1.ObjectReference{Kind: "Page", Namespace: "shop", Name: "a"}, corev1.EventTypeNormal, "R", "m")
-	flush(t, rec)
-	// The server may acknowledge an event before it hands it to its other subscribers.
-	eventually(t, "all messages are here", func() bool {
-		missing := 0
+		defer nc.Close()
+		want := map[string]int{
+			"nagi.events.>":                            4,
+			"nagi.events.*.Warning.>":                  1,
+			recorder.Subject("", "Website", ""):        3,
+			"nagi.events.Website.*.shop.>":             2,
+			recorder.Subject("", "Website", "shop/a"):  1,
+			recorder.Subject("", "Website", "shop"):    0,
+			recorder.Subject("", "", "shop/a"):         2,
+			recorder.Subject("other", "Website", ""):   0,
+			recorder.Subject("", "Website", "shop/zz"): 0,
+		}
+		subs := map[string]*nats.Subscription{}
+		for filter := range want {
+			if subs[filter], err = nc.SubscribeSync(filter); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		rec.RegisterKind("Page")
+		rec.Event(website("shop", "a"), corev1.EventTypeNormal, "R", "m")
+		rec.Event(website("shop", "b"), corev1.EventTypeWarning, "R", "m")
+		rec.Event(website("blog", "a"), corev1.EventTypeNormal, "R", "m")
+		rec.Event(&corev1.ObjectReference{Kind: "Page", Namespace: "shop", Name: "a"}, corev1.EventTypeNormal, "R", "m")
+		flush(t, rec)
+		synctest.Wait() // the server may acknowledge an event before it hands it to its other subscribers
 		for filter, n := range want {
-			got, _, _ := subs[filter].Pending()
-			missing += n - got
+			if got, _, err := subs[filter].Pending(); err != nil || got != n {
+				t.Error(fmt.Sprintf("%s: %d messages, want %d", filter, got, n), err)
+			}
 		}
-		return missing <= 0
 	})
-	for filter, n := range want {
-		if got, _, err := subs[filter].Pending(); err != nil || got != n {
-			t.Error(fmt.Sprintf("%s: %d messages, want %d", filter, got, n), err)
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -52,7 +53,7 @@ func start(
 // store.
 func streamReady(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	eventually(t, "the stream is there", func() bool {
+	wantNow(t, "the stream is there", func() bool {
 		_, err := js.Stream(context.Background(), recorder.DefaultStream)
 		return err == nil
 	})
@@ -97,15 +98,12 @@ func list(t *testing.T, rec *recorder.Recorder, kind, key string) []corev1.Event
 	return events
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
+// wantNow fails the test unless the condition holds when all has happened that can happen now.
+func wantNow(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
-	for !condition() {
-		select {
-		case <-deadline:
-			t.Fatalf("waited in vain until %s", what)
-		case <-time.After(10 * time.Millisecond):
-		}
+	synctest.Wait()
+	if !condition() {
+		t.Fatalf("it is not so: %s", what)
 	}
 }
 

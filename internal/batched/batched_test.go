@@ -9,7 +9,7 @@ import (
 // TestKeysGivesTheLockBack again and again, and stands what others do meanwhile: also that they take another map.
 func TestKeysGivesTheLockBack(t *testing.T) {
 	var mu sync.Mutex
-	const n = 100_000
+	const n = 20 * Size
 	m := make(map[string]int, n)
 	for i := range n {
 		m[fmt.Sprint("key-", i)] = i

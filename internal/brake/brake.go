@@ -163,7 +163,7 @@ func New(cfg Config) *Brake {
 		allowed:     sets.New[string](),
 		excused:     sets.New[string](),
 		gone:        window{span: cfg.Window},
-		prunes:      newPrunes(cfg.Window),
+		prunes:      newPrunes(window{span: cfg.Window}),
 	}
 }
 
@@ -205,7 +205,7 @@ func (b *Brake) Start(ctx context.Context) error {
 	b.known = compared
 	b.suspects, b.held = sets.New[string](), sets.New[string]()
 	b.heldOwners, b.unknown = sets.New[string](), sets.New[string]()
-	b.allowed, b.prunes = released, newPrunes(b.Window)
+	b.allowed, b.prunes = released, newPrunes(b.prunes.went)
 	for key := range b.Anchors.All() {
 		switch {
 		case b.Primaries.Exists(key):

@@ -14,7 +14,7 @@ import (
 type prunes struct {
 	suspects sets.Set[string] // not decided yet
 	held     sets.Set[string] // wait for a release
-	allowed  sets.Set[string] // may go
+	allowed  map[string]bool  // may go; true if a release said so, whatever speaks against it
 	first    time.Time        // when the first of the suspects came, and the last
 	last     time.Time
 	went     window // primaries whose prunes were let go without a release
@@ -22,16 +22,14 @@ type prunes struct {
 	reason   bool   // some are held for their own sake, and not only because the brake was engaged
 }
 
-func newPrunes(span time.Duration) prunes {
-	return prunes{
-		suspects: sets.New[string](), held: sets.New[string](), allowed: sets.New[string](), went: window{span: span},
-	}
+func newPrunes(went window) prunes {
+	return prunes{suspects: sets.New[string](), held: sets.New[string](), allowed: map[string]bool{}, went: went}
 }
 
 func (p *prunes) forget(key string) {
 	p.suspects.Delete(key)
 	p.held.Delete(key)
-	p.allowed.Delete(key)
+	delete(p.allowed, key)
 }
 
 // any reports whether a primary waits for a decision or for a release.
@@ -47,12 +45,13 @@ func (p *prunes) reconsider() {
 }
 
 // AdmitPrune reports whether what a primary owns and does not want any more may go. If that is not decided yet, or a
-// release is needed, the primary is enqueued once it may. doubt says what speaks against it; "" is nothing.
+// release is needed, the primary is enqueued once it may. doubt says what speaks against it; "" is nothing. Only a
+// release lets go what is doubted: what the brake let go before may have been something else.
 func (b *Brake) AdmitPrune(key, doubt string) bool {
 	b.mu.Lock()
 	defer b.unlock()
 	p := &b.prunes
-	if b.disarmed || p.allowed.Has(key) {
+	if released, ok := p.allowed[key]; b.disarmed || ok && (released || doubt == "") {
 		return true
 	}
 	if p.held.Has(key) || p.suspects.Has(key) {
@@ -129,8 +128,8 @@ func (b *Brake) holdOrFreePrunes(anchors int) (free sets.Set[string], engaged *S
 		p.reason = p.reason || reason != ""
 		return nil, b.stateIf(now)
 	}
-	p.allowed = p.allowed.Union(keys)
 	for key := range keys {
+		p.allowed[key] = false
 		p.went.add(key, time.Now())
 	}
 	return keys, nil

@@ -230,3 +230,48 @@ func TestAReleaseIsNotChangedByWhatWorkersDo(t *testing.T) {
 		}
 	})
 }
+
+// TestPrunesCountInTheNextTermOfTheProcess, as deletes do: the lease was lost for a moment.
+func TestPrunesCountInTheNextTermOfTheProcess(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.unwant("", names(0, 9)...)
+		w.settle()
+		w.wantPruned(names(0, 9)...)
+		b := w.b
+		w.halt()
+		w.lead(b)
+		w.sweep()
+		w.unwant("", names(9, 18)...)
+		w.settle()
+		w.wantPruned(names(0, 9)...)
+		w.wantEngaged(9, "18 of 20 primaries do not want any more what they own")
+		// A release begins the window anew, and so it does where the term has ended meanwhile.
+		w.release()
+		w.settle()
+		w.wantPruned(names(0, 18)...)
+		w.halt()
+		w.lead(b)
+		w.sweep()
+		w.unwant("", names(0, 9)...)
+		w.settle()
+		if state := w.b.State(); state.Engaged {
+			t.Errorf("the brake is %+v", state)
+		}
+	})
+}
+
+// TestWhatIsDoubtedLaterIsNotWhatWasLetGo: the brake has let a primary go, and before it is reconciled something else
+// is there that it does not want.
+func TestWhatIsDoubtedLaterIsNotWhatWasLetGo(t *testing.T) {
+	run(t, 20, func(t *testing.T, w *world) {
+		w.unwant("", name(0))
+		time.Sleep(5 * time.Second) // it is let go, and due
+		w.change(func() { w.unwanted[name(0)] = "another wrote it" })
+		w.settle()
+		w.wantPruned()
+		w.wantEngaged(1, "another wrote it")
+		w.release()
+		w.settle()
+		w.wantPruned(name(0))
+	})
+}

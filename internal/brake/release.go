@@ -36,8 +36,10 @@ func (b *Brake) letGo() letGo {
 	}
 	b.suspects, b.held = sets.New[string](), sets.New[string]()
 	b.heldOwners, b.unknown = sets.New[string](), sets.New[string]()
-	b.prunes = newPrunes(b.Window)
-	b.prunes.allowed = gone.pruning.Clone() // workers take from it
+	b.prunes = newPrunes(window{span: b.Window})
+	for key := range gone.pruning {
+		b.prunes.allowed[key] = true
+	}
 	b.allowed, b.excused = b.allowed.Union(gone.deletes).Union(gone.owners), b.excused.Union(gone.owners)
 	b.state = State{Since: time.Now(), Released: true}
 	b.ordered, b.refused, b.gone.went, b.cleaned, b.sweptIn = "", "", nil, nil, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/turn"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 )
 
@@ -52,8 +53,10 @@ type Config struct {
 	Host     Host
 	Statuses Statuses
 	APIs     *apisource.Set
-	Prunes   bool                // somebody asks for what a reconcile wants
-	Proofs   *ownerproof.Secrets // nil: no proofs are wanted
+	Pruned   sets.Set[source.Place] // where somebody asks for what a reconcile wants
+	Writer   string                 // see Primary
+	Shared   bool                   // another controller may have the id of the installation, which was given
+	Proofs   *ownerproof.Secrets    // nil: no proofs are wanted
 }
 
 // Context is the context of one reconcile. It says for whom it runs, remembers what is written under it, and makes its

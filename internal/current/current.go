@@ -39,9 +39,14 @@ type Writer interface {
 	// MayOwn refuses to own an object of a place that is in another namespace than the primary: it would be written,
 	// and then ignored for ever. The key is the object's.
 	MayOwn(place source.Place, key string) error
-	// Want notes that the primary is to own an object of a place. With "" for a key it says only that what is to be
-	// owned there is known.
+	// Want notes that the primary is to own an object of a place, which is about to be written.
 	Want(place source.Place, key string)
+	// Keep notes what the reconciler says that the primary is to own in a place beside what is written. Without keys it
+	// says that what is to be owned there is known.
+	Keep(place source.Place, keys ...string)
+	// MustName reports whether an object of a place that does not name the controller is to be written for that alone.
+	// Else a prune could not tell later whose it is.
+	MustName(place source.Place) bool
 	// AwaitName makes the primary due when somebody else's object of that key is deleted, or changes its owner. news is
 	// true if the primary did not wait for that object before: then the object may have gone already, and has to be
 	// looked at once more. It does nothing if no source of the controller is over the place.
@@ -71,14 +76,19 @@ type Kubernetes interface {
 // Primary names a primary. The instance is "" while the id of the installation is not known.
 type Primary struct {
 	owner.Owner
-	Stamp owner.Stamp // of its document, as the cache has it; none if there is no document
+	Stamp  owner.Stamp // of its document, as the cache has it; none if there is no document
+	Writer string      // the status bucket of its controller, which tells that from others; "" if it has none
 }
 
-// Own makes the primary the owner of obj, which may be an object as it was read.
+// Own makes the primary the owner of obj, which may be an object as it was read. If that was the owner's already, and
+// another controller wrote it, that stays so: two that name their owner each would write it to and fro for ever.
 func (p Primary) Own(obj metav1.Object) {
 	stamp := p.StampOver(obj)
 	p.Owner.Own(obj)
 	stamp.Set(obj)
+	if owner.WriterOf(obj) == "" {
+		owner.SetWriter(obj, p.Writer)
+	}
 }
 
 // StampOver is the stamp for a write over existing. Another owner's stamp does not stay.

@@ -56,3 +56,20 @@ func TestOwnNamesTheWholePrimary(t *testing.T) {
 		t.Errorf("owner is %s %q of %q (%v)", kind, key, instance, ok)
 	}
 }
+
+// TestAnObjectKeepsTheControllerThatWroteIt for its owner: of two that name the owner in turn each would make it another.
+func TestAnObjectKeepsTheControllerThatWroteIt(t *testing.T) {
+	home := current.Primary{Owner: owner.Owner{Kind: "Site", Key: "home", Instance: "here"}, Writer: "status-a"}
+	obj := &metav1.ObjectMeta{Name: "x"}
+	home.Own(obj)
+	home.Writer = "status-b"
+	home.Own(obj)
+	if got := owner.WriterOf(obj); got != "status-a" {
+		t.Errorf("it is said to be written by %q", got)
+	}
+	home.Key = "shop"
+	home.Own(obj)
+	if got := owner.WriterOf(obj); got != "status-b" {
+		t.Errorf("for another owner it is said to be written by %q", got)
+	}
+}

@@ -15,6 +15,7 @@ import (
 type wanted struct {
 	mu     sync.Mutex
 	places map[source.Place]sets.Set[string]
+	kept   map[source.Place][]string // of that, what the reconciler itself has named
 }
 
 // MayOwn implements Writer.
@@ -28,22 +29,46 @@ func (c *Context) MayOwn(place source.Place, key string) error {
 		key, c.Primary().Kind, c.key)
 }
 
+// MustName implements Writer.
+func (c *Context) MustName(place source.Place) bool {
+	return c.config.Shared && c.config.Pruned.Has(place)
+}
+
 // Want implements Writer.
 func (c *Context) Want(place source.Place, key string) {
-	if !c.config.Prunes {
+	if c.config.Pruned.Has(place) && key != "" { // what has no name is not written
+		c.wanted.want(place, key)
+	}
+}
+
+// Keep implements Writer.
+func (c *Context) Keep(place source.Place, keys ...string) {
+	if len(c.config.Pruned) == 0 {
 		return
 	}
-	c.wanted.mu.Lock()
-	defer c.wanted.mu.Unlock()
-	if c.wanted.places == nil {
-		c.wanted.places = map[source.Place]sets.Set[string]{}
+	c.wanted.want(place, keys...)
+	c.wanted.keep(place, keys)
+}
+
+func (w *wanted) want(place source.Place, keys ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.places == nil {
+		w.places = map[source.Place]sets.Set[string]{}
 	}
-	if c.wanted.places[place] == nil {
-		c.wanted.places[place] = sets.New[string]()
+	if w.places[place] == nil {
+		w.places[place] = sets.New[string]()
 	}
-	if key != "" {
-		c.wanted.places[place].Insert(key)
+	w.places[place].Insert(keys...)
+}
+
+func (w *wanted) keep(place source.Place, keys []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.kept == nil {
+		w.kept = map[source.Place][]string{}
 	}
+	w.kept[place] = append(w.kept[place], keys...)
 }
 
 // Wanted returns what is wanted of a place; ok is false if nothing was said of it.
@@ -52,4 +77,11 @@ func (c *Context) Wanted(place source.Place) (keys sets.Set[string], ok bool) {
 	defer c.wanted.mu.Unlock()
 	keys, ok = c.wanted.places[place]
 	return maps.Clone(keys), ok
+}
+
+// Kept returns what of that Keep was given, by place.
+func (c *Context) Kept() map[source.Place][]string {
+	c.wanted.mu.Lock()
+	defer c.wanted.mu.Unlock()
+	return maps.Clone(c.wanted.kept)
 }

@@ -60,7 +60,8 @@ func (h reconcileHost) Uncovered() { h.stats.Uncovered.Add(1) }
 
 // primaryOf names the primary with that key.
 func (e *Engine) primaryOf(key string) current.Primary {
-	p := current.Primary{Owner: owner.Owner{Kind: e.Kind, Key: key, Instance: e.InstanceID()}}
+	p := current.Primary{Writer: e.contexts.Writer}
+	p.Owner = owner.Owner{Kind: e.Kind, Key: key, Instance: e.InstanceID()}
 	if stream := e.primary.Stream(); stream.Highest > 0 {
 		p.Stamp = owner.Stamp{Stream: stream.Created, Revision: e.primary.View(key).Revision}
 		p.Stamp.ContestedFrom = e.life.ContestedFrom(key, p.Stamp.Revision)

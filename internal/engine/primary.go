@@ -17,11 +17,12 @@ type primary interface {
 	CheckKey(key string) error
 	Exists(key string) bool
 	Confirm(ctx context.Context, key string) (entity.Presence, error)
-	Encode(obj runtime.Object) ([]byte, error)
+	Encode(ctx context.Context, obj runtime.Object) ([]byte, error)
 	UpdateStatus(ctx context.Context, obj entity.IEntity) error
 	StatusChange(obj entity.IEntity) (*entity.StatusChange, error)
 	Stream() source.Stream
 	StreamID() string
+	Aged(key string) (marker uint64)
 	Await(ctx context.Context, sequence uint64) error
 }
 

@@ -46,7 +46,7 @@ func LastKnown[T entity.IEntity](
 		}
 	}
 	if deleted := e.keys.Of(key).Deleted; deleted != nil {
-		if obj, ok := deleted.Object.(T); ok {
+		if obj, ok := deleted.Object.(T); ok && !e.anchors.HasWhole(ctx, key, obj) {
 			last := obj.DeepCopyObject().(T)
 			natsinformer.ForgetDelete(last)
 			last.SetResourceVersion(strconv.FormatInt(last.GetGeneration(), 10)) // it has the delete's
@@ -74,13 +74,13 @@ func (e *Engine) ReleaseBrake(ctx context.Context) error {
 	return nil
 }
 
-// Restorer restores the documents whose deletes the brake holds, with what creates a document; nil without teardown.
-func (e *Engine) Restorer(create func(context.Context, string, []byte) (uint64, error)) *restore.Restorer {
+// Restorer restores the documents whose deletes the brake holds, with what writes a document; nil without teardown.
+func (e *Engine) Restorer(prepare restore.Prepare) *restore.Restorer {
 	if e.brake == nil {
 		return nil
 	}
 	return &restore.Restorer{
 		Controller: e.name, Kind: e.Kind, Brake: e.brake, Records: e.records, Anchors: e.anchors, Primary: e.primary,
-		Create: create, Lead: e.leading,
+		Prepare: prepare, Lead: e.leading,
 	}
 }

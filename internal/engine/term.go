@@ -126,7 +126,7 @@ func (e *Engine) awaitReturn(life, election context.Context, returned <-chan str
 		if reconciles || election.Err() == nil { // else Run ends, and no other term is to begin
 			e.health.Set(life, name, err)
 		}
-		if time.Since(lost) > patience && !told && e.opts.GracePeriod >= 0 && life.Err() == nil {
+		if time.Since(lost) >= patience && !told && e.opts.GracePeriod >= 0 && life.Err() == nil {
 			told = true
 			e.stuck <- fmt.Errorf("%w; it was left behind after %v", err, patience)
 		}

@@ -49,6 +49,11 @@ type (
 		OwnedLive(ctx context.Context, kind, key string, namespaces func() []string) ([]metav1.Object, error)
 	}
 
+	// LiveReader reads an object at the API server, by its name; nil if there is none.
+	LiveReader interface {
+		Live(ctx context.Context, obj metav1.Object) (metav1.Object, error)
+	}
+
 	// Writer tells whether it has written an object, as far as the object itself shows, for the controller of that
 	// name.
 	Writer interface {

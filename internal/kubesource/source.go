@@ -76,6 +76,7 @@ type Source struct {
 	handlers source.Handlers
 	health   *watchHealth
 	reach    reach
+	scope    scope
 }
 
 var _ source.Owned = (*Source)(nil)
@@ -143,6 +144,7 @@ func (s *Source) Start(ctx context.Context) error {
 	return s.handlers.Add(s.informer, cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if obj, ok := source.MetaObject(obj); ok {
+				s.scope.note(obj)
 				s.sink.Created(ctx, obj, initial)
 			}
 		},

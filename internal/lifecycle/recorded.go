@@ -85,7 +85,7 @@ func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.R
 	if covered {
 		return cached, nil
 	}
-	anchor, err := r.Anchors.For(cached, v, r.Primary.StreamID())
+	anchor, err := r.Anchors.For(t.Ctx, cached, v, r.Primary.StreamID())
 	if err == nil && it.Prio == queue.Background {
 		return nil, &Outcome{Write: r.anchorAhead(t, it, anchor)}
 	}
@@ -161,7 +161,7 @@ func (r *RecordedLife) outcomeWrite(
 	if before == nil {
 		before = &entity.Record{}
 	}
-	record, err := r.Anchors.Outcome(before, v, r.Primary.StreamID(), condition, status)
+	record, err := r.Anchors.Outcome(t.Ctx, before, v, r.Primary.StreamID(), condition, status)
 	if err != nil && apierrors.IsConflict(err) { // the reconcile has seen a status of which the cache does not know yet
 		if before, err = r.Anchors.Live(t.Ctx, it.Key); err != nil {
 			return settledAs(outcomeLost(err))
@@ -169,11 +169,14 @@ func (r *RecordedLife) outcomeWrite(
 		if before == nil {
 			before = &entity.Record{}
 		}
-		record, err = r.Anchors.Outcome(before, v, r.Primary.StreamID(), condition, status)
+		record, err = r.Anchors.Outcome(t.Ctx, before, v, r.Primary.StreamID(), condition, status)
 	}
 	if err != nil && apierrors.IsConflict(err) {
 		w := &outcomeWrite{RecordedLife: r, term: t, it: it, view: v, condition: condition, failure: a.Err}
 		return &RecordWrite{Next: func(ctx context.Context, _ error) Outcome { return w.refused(ctx, err) }}
+	}
+	if _, unread := errors.AsType[*source.UnreadError](err); unread {
+		return settledAs(outcomeLost(err))
 	}
 	if err != nil || record == nil {
 		return nil

@@ -7,10 +7,13 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// stamps are where an object carries a revision of its owner, which is no reason to apply.
-var stamps = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", entity.OwnerRevisionAnnotation))
+// stamps are where an object carries a revision of its owner, and who wrote it. Neither is a reason to apply.
+var stamps = fieldpath.NewSet(
+	fieldpath.MakePathOrDie("metadata", "annotations", entity.OwnerRevisionAnnotation),
+	fieldpath.MakePathOrDie("metadata", "annotations", entity.OwnerStatusBucketAnnotation),
+)
 
-// Of returns the fields that a manager applied, without the owner's revision; nil if there are none.
+// Of returns the fields that a manager applied, without the stamps; nil if there are none.
 func Of(obj metav1.Object, manager string, version schema.GroupVersion) *fieldpath.Set {
 	for _, entry := range obj.GetManagedFields() {
 		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply &&

@@ -31,10 +31,8 @@ func decodesItself(t reflect.Type) bool {
 
 // node returns what is known of a type, and of pointers to it.
 func (b *builder) node(t reflect.Type) *node {
-	for first := t; t.Kind() == reflect.Pointer; {
-		if t = t.Elem(); t == first {
-			return nil // type P *P
-		}
+	if t = Pointed(t); t == nil {
+		return nil
 	}
 	if n, ok := b.nodes[t]; ok {
 		return n

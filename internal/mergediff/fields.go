@@ -1,24 +1,80 @@
 package mergediff
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// FieldsOf returns the fields of an object; they are a copy.
-func FieldsOf(item any) (map[string]any, error) {
+// FieldsOf returns the fields of an object, as encoding/json would write them; they are a copy.
+func FieldsOf(item any) (fields map[string]any, err error) {
 	if u, ok := item.(*unstructured.Unstructured); ok {
 		return runtime.DeepCopyJSON(u.Object), nil
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
+	if t := reflect.TypeOf(item); t.Kind() == reflect.Pointer && faithful(t.Elem()) {
+		fields, err = runtime.DefaultUnstructuredConverter.ToUnstructured(item)
+	} else {
+		fields, err = fieldsByJSON(item)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("convert %T: %w", item, err)
 	}
 	return fields, nil
+}
+
+// Into reads fields, which it takes over, into an object: a pointer to a zero value.
+func Into(fields map[string]any, obj any) error {
+	if faithful(reflect.TypeOf(obj).Elem()) {
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(fields, obj)
+	}
+	data, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return utiljson.Unmarshal(data, obj)
+}
+
+func fieldsByJSON(item any) (fields map[string]any, err error) {
+	data, err := json.Marshal(item)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&fields); err != nil {
+		return nil, err
+	}
+	return withNumbers(fields).(map[string]any), nil
+}
+
+// withNumbers makes numbers what apimachinery makes of them, but for whole ones that it would round: those stay text.
+func withNumbers(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, field := range value {
+			value[name] = withNumbers(field)
+		}
+	case []any:
+		for i, item := range value {
+			value[i] = withNumbers(item)
+		}
+	case json.Number:
+		if whole, err := value.Int64(); err == nil {
+			return whole
+		}
+		if number, err := value.Float64(); err == nil && strings.ContainsAny(string(value), ".eE") {
+			return number
+		}
+	}
+	return value
 }
 
 // StringDataIsData does to a Secret what the API server does. The server would keep an applied stringData as ours,

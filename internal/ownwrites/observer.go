@@ -8,7 +8,7 @@ import (
 
 // Observer is told of the documents that clients write under a context.
 type Observer interface {
-	// Wrote is told of a document in a bucket, as it was sent. It must neither modify obj nor block.
+	// Wrote is told of a document in a bucket, as it was sent. It must neither modify nor keep obj, nor block.
 	Wrote(bucket string, obj metav1.Object)
 }
 

@@ -37,11 +37,14 @@ type Records interface {
 	Get(ctx context.Context, key string) (*entity.Record, error)
 	Cached(key string) (*entity.Record, bool)
 	Put(ctx context.Context, key string, record *entity.Record) error
+	// DropsSecrets reports whether a last document lacks fields that are secret.
+	DropsSecrets() bool
 }
 
 // Primary is what the anchors need of the source of the primaries.
 type Primary interface {
-	Encode(obj runtime.Object) ([]byte, error)
+	// Encode returns no document of a revision that cannot be had any more. A *source.UnreadError may be over soon.
+	Encode(ctx context.Context, obj runtime.Object) ([]byte, error)
 	StreamID() string
 	Stream() source.Stream
 }
@@ -55,18 +58,29 @@ func (a *Anchors) Cached(key string) *entity.Record {
 // IsAnchor tells whether the key owes a teardown once its document is gone.
 func IsAnchor(record *entity.Record) bool { return record != nil && record.Anchor() }
 
-// Covers tells whether the record already anchors this revision.
+// Covers tells whether the record already anchors this revision, with its TTL: an older version does not keep that.
 func (a *Anchors) Covers(record *entity.Record, v source.View, stream string) bool {
-	return IsAnchor(record) && record.DocumentRevision == v.Revision && record.Stream == stream
+	return IsAnchor(record) && isOf(record, v, stream) && (v.Expires == "" || record.DocumentExpires == v.Expires)
 }
 
-// For is the record that has to be written before the reconcile of v.
-func (a *Anchors) For(before *entity.Record, v source.View, stream string) (*entity.Record, error) {
+func isOf(record *entity.Record, v source.View, stream string) bool {
+	return record.DocumentRevision == v.Revision && record.Stream == stream
+}
+
+// For is the record that has to be written before the reconcile of v. The error is ErrUnrecordable, or about a document
+// that could not be read.
+func (a *Anchors) For(
+	ctx context.Context, before *entity.Record, v source.View, stream string,
+) (*entity.Record, error) {
 	record := a.next(before)
 	if a.Covers(before, v, stream) && len(before.LastDocument) > 0 {
 		return record, nil
 	}
-	document, err := a.Primary.Encode(v.Object.(runtime.Object))
+	document, err := a.Primary.Encode(ctx, v.Object.(runtime.Object))
+	if unread, ok := errors.AsType[*source.UnreadError](err); ok {
+		key := source.ObjectKey(v.Object)
+		return nil, fmt.Errorf("read the document of %s %q for its record: %w", a.Kind, key, unread)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: encode document: %w", ErrUnrecordable, err)
 	}
@@ -77,6 +91,9 @@ func (a *Anchors) For(before *entity.Record, v source.View, stream string) (*ent
 		(record.Stream != stream || uint64(of.ObservedGeneration) > v.Revision) {
 		meta.RemoveStatusCondition(&record.Conditions, entity.ConditionReconciled)
 		record.Invalid = nil
+	}
+	if v.Expires != "" || !isOf(record, v, stream) { // else it is forgotten by now, and the record has it
+		record.DocumentExpires = v.Expires
 	}
 	record.Stream = stream
 	record.DocumentRevision = v.Revision
@@ -109,7 +126,8 @@ func (a *Anchors) limited(document []byte) []byte {
 // Outcome is the record to be written after an attempt, with the status that it has set; nil if there is nothing to
 // record. It conflicts if that status was not read with the record before.
 func (a *Anchors) Outcome(
-	before *entity.Record, v source.View, stream string, condition metav1.Condition, status *entity.StatusChange,
+	ctx context.Context, before *entity.Record, v source.View, stream string,
+	condition metav1.Condition, status *entity.StatusChange,
 ) (*entity.Record, error) {
 	changed, with := false, before
 	if status != nil { // most attempts set none, and then nothing is copied
@@ -126,7 +144,7 @@ func (a *Anchors) Outcome(
 		SameWarnings(before.Conditions, v) {
 		return nil, nil
 	}
-	record, err := a.For(with, v, stream)
+	record, err := a.For(ctx, with, v, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +194,7 @@ func (a *Anchors) Restore(ctx context.Context, key string, lost *entity.Record, 
 	record.Revision = 0
 	if v.Object != nil {
 		// Without its document it is an anchor still.
-		if with, err := a.For(record, v, a.Primary.StreamID()); err == nil {
+		if with, err := a.For(ctx, record, v, a.Primary.StreamID()); err == nil {
 			record = with
 		}
 	}

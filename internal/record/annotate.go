@@ -37,7 +37,7 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, n Not
 		if !behind(cached) {
 			return nil
 		}
-		if _, err := a.For(cached, v, stream); errors.Is(err, ErrUnrecordable) {
+		if _, err := a.For(ctx, cached, v, stream); errors.Is(err, ErrUnrecordable) {
 			return nil // it cannot be brought up to date
 		}
 	}
@@ -52,8 +52,11 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, n Not
 		record = &entity.Record{} // no controller: never reconciled, no teardown owed
 	}
 	if behind(record) {
-		if with, err := a.For(record, v, stream); err == nil {
+		switch with, err := a.For(ctx, record, v, stream); {
+		case err == nil:
 			record = with
+		case !errors.Is(err, ErrUnrecordable):
+			return err
 		}
 	}
 	if !IsAnchor(record) {

@@ -24,6 +24,8 @@ func (c *contested) Get(context.Context, string) (*entity.Record, error) {
 	return c.record.Clone(), nil
 }
 
+func (c *contested) DropsSecrets() bool { return false }
+
 func (c *contested) Cached(string) (*entity.Record, bool) { return c.record, true }
 
 func (c *contested) Put(_ context.Context, key string, ours *entity.Record) error {
@@ -44,9 +46,9 @@ func (c *contested) Put(_ context.Context, key string, ours *entity.Record) erro
 
 type primary struct{}
 
-func (primary) Encode(runtime.Object) ([]byte, error) { return []byte("{}"), nil }
-func (primary) StreamID() string                      { return "s" }
-func (primary) Stream() source.Stream                 { return source.Stream{} }
+func (primary) Encode(context.Context, runtime.Object) ([]byte, error) { return []byte("{}"), nil }
+func (primary) StreamID() string                                       { return "s" }
+func (primary) Stream() source.Stream                                  { return source.Stream{} }
 
 // TestATeardownIsToldOfAlthoughSomebodyUpdatesTheStatus at the same time, and its end too.
 func TestATeardownIsToldOfAlthoughSomebodyUpdatesTheStatus(t *testing.T) {
@@ -66,7 +68,7 @@ func TestATeardownIsToldOfAlthoughSomebodyUpdatesTheStatus(t *testing.T) {
 
 	records.beaten = false
 	obj := &entity.Object[struct{}, struct{}]{}
-	with, err := anchors.For(records.record, source.View{Object: obj, Revision: 9}, "s")
+	with, err := anchors.For(t.Context(), records.record, source.View{Object: obj, Revision: 9}, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,14 +91,14 @@ func TestAnAnchorSaysNothingOfARevisionThatIsNotThere(t *testing.T) {
 				Controller: "c", Stream: stream, DocumentRevision: 90, ObservedRevision: 80,
 				Conditions: []metav1.Condition{record.Condition(metav1.ConditionFalse, reason, "why", 90)},
 			}
-			with, err := anchors.For(before, source.View{Object: obj, Revision: 3}, "s")
+			with, err := anchors.For(t.Context(), before, source.View{Object: obj, Revision: 3}, "s")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if with.Phase() != entity.PhasePending || len(with.Conditions) > 0 {
 				t.Errorf("%s in stream %s: %s, %+v", reason, stream, with.Phase(), with.Conditions)
 			}
-			with, err = anchors.For(before, source.View{Object: obj, Revision: 91}, stream)
+			with, err = anchors.For(t.Context(), before, source.View{Object: obj, Revision: 91}, stream)
 			if err != nil {
 				t.Fatal(err)
 			}

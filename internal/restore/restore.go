@@ -4,7 +4,9 @@
 //
 //   - What is put back is the last document of the key's record, byte for byte. A key of which the record does not have
 //     all of the document is listed, and is not put back.
-//   - A document is only created: what is there by then stays as it is.
+//   - A document is only written where there is nothing: what is there by then stays as it is, and what somebody
+//     deleted meanwhile stays deleted. The server decides that, with each write.
+//   - It has what is left of the TTL that its writer set. If nothing is left, it is not put back.
 //   - It happens for the engagement and the number of documents that somebody has read, and for no other.
 //   - One document that cannot be put back does not keep the others from it. A server that does not answer does, and so
 //     does the end of the term. What was put back stays; the rest can be restored with its new count.
@@ -16,8 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -55,12 +55,21 @@ type Restorer struct {
 	Anchors *record.Anchors
 	Primary interface {
 		Exists(key string) bool
+		// Aged returns the revision of the marker that the server has left of a document that grew too old, as far as
+		// the cache knows; else 0.
+		Aged(key string) uint64
 		Await(ctx context.Context, sequence uint64) error
 	}
-	// Create writes a document under a key that has none, and returns its revision.
-	Create func(ctx context.Context, key string, document []byte) (uint64, error)
-	Lead   func() explain.Lead
+	Prepare Prepare
+	Lead    func() explain.Lead
 }
+
+// Prepare looks whether the document of a record may be put back, and returns what does that; see
+// entity.Client.PrepareRestore.
+type Prepare func(ctx context.Context, key string, from *entity.Record, aged uint64) (Write, error)
+
+// Write puts a document back, unless something came meanwhile, and returns its revision.
+type Write = func(ctx context.Context) (revision uint64, err error)
 
 // atOnce is how many keys are read, or written, at the same time.
 const atOnce = 16
@@ -86,7 +95,7 @@ func (r *Restorer) List(ctx context.Context) ([]Vanished, error) {
 	slices.SortFunc(list, func(a, b Vanished) int { return cmp.Compare(a.Key, b.Key) })
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	each(list, func(v *Vanished) error {
+	errs := each(list, func(v *Vanished) error {
 		if reading.Err() != nil {
 			return nil
 		}
@@ -94,19 +103,27 @@ func (r *Restorer) List(ctx context.Context) ([]Vanished, error) {
 		if err == nil {
 			_, err = r.look(reading, v)
 		}
-		if err != nil {
+		if err != nil && !apierrors.IsAlreadyExists(err) {
 			cancel(err) // the others would fail, too
+			return nil
 		}
-		return nil
+		return err
 	})
 	if err := context.Cause(reading); err != nil {
 		return nil, fmt.Errorf("controller %q: list the documents of %s that vanished: %w", r.Controller, r.Kind, err)
 	}
-	return list, nil
+	gone := list[:0]
+	for i, v := range list {
+		if errs[i] == nil { // else it has a document that the cache does not show yet
+			gone = append(gone, v)
+		}
+	}
+	return gone, nil
 }
 
-// look fills in what the record says, and returns the document. The error says that the record could not be read now.
-func (r *Restorer) look(ctx context.Context, v *Vanished) (document []byte, err error) {
+// look fills in what the record says and what the bucket has, and returns what puts the document back; nil if it cannot
+// be. The error says that this could not be found out now; of a document that is there by now it is IsAlreadyExists.
+func (r *Restorer) look(ctx context.Context, v *Vanished) (Write, error) {
 	held, err := r.Records.Get(ctx, v.Key)
 	unreadable, is := errors.AsType[*entity.UnreadableRecordError](err)
 	switch {
@@ -124,8 +141,19 @@ func (r *Restorer) look(ctx context.Context, v *Vanished) (document []byte, err 
 		v.NotRestorable = foreign.Message(ahead.Error())
 		return nil, nil
 	}
-	v.NotRestorable = r.Records.LastDocumentLacks(held)
-	return held.LastDocument, nil
+	if v.NotRestorable = r.Records.LastDocumentLacks(held); v.NotRestorable != "" {
+		return nil, nil
+	}
+	write, err := r.Prepare(ctx, v.Key, held, r.Primary.Aged(v.Key))
+	if no, is := errors.AsType[*entity.NotRestorableError](err); is {
+		v.NotRestorable = foreign.Message(no.Why)
+		return nil, nil
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+		v.NotRestorable = foreign.Message(err.Error())
+		return nil, nil
+	}
+	return write, err
 }
 
 // leads returns why this replica cannot restore; nil if it can.
@@ -201,95 +229,4 @@ func (r *Restorer) confirmed(ctx context.Context, engagement string, count int) 
 		return nil, mismatch("nothing is to be restored")
 	}
 	return list, nil
-}
-
-// run is one restore.
-type run struct {
-	*Restorer
-	engagement string
-
-	mu       sync.Mutex
-	stopped  error // why nothing more is put back
-	restored int
-	highest  uint64 // the revision of what was put back last
-}
-
-// restore puts one document back, unless the run has stopped.
-func (r *run) restore(ctx context.Context, key string) error {
-	if err := r.mayGoOn(ctx); err != nil {
-		return err
-	}
-	if state := r.Brake.State(); state.Engagement != r.engagement || !r.Brake.Holds(key) {
-		if r.Primary.Exists(key) {
-			return errCameBack
-		}
-		return errors.New("the brake does not hold its delete any more")
-	}
-	v := Vanished{Key: key}
-	document, err := r.look(ctx, &v)
-	switch {
-	case err != nil:
-		return r.stop(fmt.Errorf("its record cannot be read: %w", err))
-	case v.NotRestorable != "":
-		return errors.New(v.NotRestorable)
-	}
-	revision, err := r.Create(ctx, key, document)
-	switch {
-	case err == nil:
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.restored++
-		r.highest = max(r.highest, revision)
-		return nil
-	case apierrors.IsAlreadyExists(err):
-		return errCameBack
-	case apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), errors.Is(err, entity.ErrFull):
-		return err // others may fit
-	}
-	return r.stop(err)
-}
-
-var errCameBack = errors.New("it has a document by now, which stays as it is")
-
-// mayGoOn returns why no more documents are put back; nil if they are.
-func (r *run) mayGoOn(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stopped != nil {
-		return r.stopped
-	}
-	if err := context.Cause(ctx); err != nil {
-		r.stopped = fmt.Errorf("%w: %w", errStopped, err)
-	} else if lead := r.Lead(); !lead.Leads {
-		r.stopped = fmt.Errorf("%w: %w", errStopped, &NotLeading{lead.Holder, "this replica does not lead any more"})
-	}
-	return r.stopped
-}
-
-// stop has the others not begin: what failed will fail for them, too.
-func (r *run) stop(err error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stopped == nil {
-		r.stopped = fmt.Errorf("%w with the error of another key", errStopped)
-	}
-	return err
-}
-
-var errStopped = errors.New("not tried, because the restore stopped")
-
-// each calls f for all of a list, several at once, and returns the errors in the order of the list.
-func each(list []Vanished, f func(*Vanished) error) []error {
-	errs := make([]error, len(list))
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(atOnce, len(list)) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(list); i = int(next.Add(1)) - 1 {
-				errs[i] = f(&list[i])
-			}
-		})
-	}
-	workers.Wait()
-	return errs
 }

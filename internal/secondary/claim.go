@@ -20,10 +20,14 @@ type Claim struct {
 	Options
 	// Owner is the reconciled primary; outside of a reconcile whom the object names as it comes, or nobody.
 	Owner owner.Owner
+	// Writer is the status bucket of the controller that writes; outside of a reconcile what the object names as it
+	// comes.
+	Writer string
 
 	template metav1.Object
 	what     What
 	place    source.Place
+	mustName bool // an object that does not name its writer is written for that alone
 }
 
 // What says what an object is: an entity of a kind in NATS, or an object of a resource in Kubernetes.
@@ -49,7 +53,7 @@ func NewClaim(
 	r, ok := current.Of(ctx)
 	if !ok {
 		if named := owner.NamedBy(template); !named.IsNone() {
-			c.Owner = named.Owner()
+			c.Owner, c.Writer = named.Owner(), owner.WriterOf(template)
 		}
 		return c, nil
 	}
@@ -58,9 +62,32 @@ func NewClaim(
 		return c, err
 	}
 	r.Want(place, key)
-	c.Owner = r.Primary().Owner
+	primary := r.Primary()
+	c.Owner, c.Writer, c.mustName = primary.Owner, primary.Writer, r.MustName(place)
 	return c, nil
 }
+
+// KeepWriter gives obj, which is made of existing, the writer that existing names for the same owner. So that is no
+// reason to write, whether it is another controller or none: of two controllers that want an object each would write it
+// for ever. Only where a prune is to tell later whose the object is, one that names none is written.
+func (c Claim) KeepWriter(obj, existing metav1.Object) {
+	held := ""
+	if owner.Of(existing) == c.Owner {
+		held = owner.WriterOf(existing)
+	}
+	if held == "" && c.mustName {
+		held = c.Writer
+	}
+	owner.SetWriter(obj, held)
+}
+
+// LacksWriter reports whether existing is to be written only so that it names its writer.
+func (c Claim) LacksWriter(existing metav1.Object) bool {
+	return c.mustName && owner.WriterOf(existing) == ""
+}
+
+// SetWriter makes obj, which is about to be written, name its writer.
+func (c Claim) SetWriter(obj metav1.Object) { owner.SetWriter(obj, c.Writer) }
 
 // MayWrite refuses, in NATS, an entity that is not the owner's, and that the options do not give to it. Who names no
 // owner may write all: that changes no owner.
@@ -93,13 +120,15 @@ func (c Claim) Settle(was owner.Named, obj, existing metav1.Object) error {
 	return nil
 }
 
-// carryMarks gives obj what its writer said of the owner's revision, and the proof of it.
+// carryMarks gives obj what its writer said of the owner's revision, the controller, and the proof of it.
 func (c Claim) carryMarks(obj metav1.Object) {
 	if owner.Of(c.template) != c.Owner {
 		return
 	}
 	annotations := maps.Clone(obj.GetAnnotations())
-	for _, name := range []string{entity.OwnerRevisionAnnotation, entity.OwnerProofAnnotation} {
+	for _, name := range []string{
+		entity.OwnerRevisionAnnotation, entity.OwnerStatusBucketAnnotation, entity.OwnerProofAnnotation,
+	} {
 		if value, ok := c.template.GetAnnotations()[name]; ok {
 			annotations[name] = value
 		}

@@ -2,10 +2,8 @@ package secondary
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/conflict"
@@ -13,7 +11,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -38,6 +35,10 @@ func CreateOrUpdate[T entity.IEntity](
 	result := Unchanged
 	if err == nil {
 		result, err = createOrUpdate(ctx, client, obj, readCached, claim, mutate)
+	}
+	if err == errNotWhole {
+		conflict.Assign(obj, template.DeepCopyObject().(T))
+		result, err = createOrUpdate(ctx, client, obj, readLive, claim, mutate)
 	}
 	for tries := 0; again(ctx, claim, err, tries) && conflict.Pause(ctx, tries); tries++ {
 		conflict.Assign(obj, template.DeepCopyObject().(T))
@@ -68,6 +69,10 @@ type Refusal struct{ Err error }
 
 // Error is that of the refusal.
 func (r *Refusal) Error() string { return r.Err.Error() }
+
+// errNotWhole says that there is something to write, as far as an object shows of which a transform of the informer has
+// left out something. The leader knows whether there is.
+var errNotWhole = errors.New("the object is not whole")
 
 type readFrom bool
 
@@ -110,13 +115,19 @@ func createOrUpdate[T entity.IEntity](
 	}
 	late := stamp(ctx, client.Config().Bucket, obj, existing)
 	if !exists {
+		claim.SetWriter(obj)
 		return Created, conflict.Of(client.Create(ctx, obj))
 	}
-	same, err := sameDocument(before, obj)
+	claim.KeepWriter(obj, existing)
+	same, err := sameDocument(client, key, before, obj)
 	if err != nil || same {
 		return Unchanged, err
 	}
+	if entity.IsTransformed(before) {
+		return Unchanged, errNotWhole
+	}
 	late()
+	claim.SetWriter(obj)
 	return Updated, conflict.Of(client.Update(ctx, obj))
 }
 
@@ -148,23 +159,4 @@ func stamp(ctx context.Context, bucket string, obj, existing metav1.Object) (lat
 		primary.StampOver(existing).Set(obj)
 	}
 	return late
-}
-
-// sameDocument compares everything but the status.
-func sameDocument(a, b any) (bool, error) {
-	if reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) { // the first is quicker, and mostly says it
-		return true, nil
-	}
-	documents := [2]map[string]any{}
-	for i, obj := range []any{a, b} {
-		data, err := json.Marshal(obj)
-		if err != nil {
-			return false, fmt.Errorf("encode: %w", err)
-		}
-		if err := json.Unmarshal(data, &documents[i]); err != nil {
-			return false, fmt.Errorf("encode: %w", err)
-		}
-		delete(documents[i], "status")
-	}
-	return reflect.DeepEqual(documents[0], documents[1]), nil
 }

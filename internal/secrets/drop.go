@@ -19,7 +19,7 @@ func (f *Fields) Drop(document []byte) ([]byte, error) {
 		d := jsontext.NewDecoder(bytes.NewReader(document),
 			jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 		var out bytes.Buffer
-		if err := n.copy(d, &out); err != nil {
+		if err := n.copyUnlessSecret(d, &out); err != nil {
 			return nil, fmt.Errorf("leave out its secret fields: it is no valid JSON at byte %d", d.InputOffset())
 		}
 		document = out.Bytes()
@@ -59,7 +59,7 @@ func (n *node) copy(d *jsontext.Decoder, out *bytes.Buffer) error {
 		name = name.Clone()
 		text, _ := jsontext.AppendUnquote(nil, name) // it was read, so it is a string
 		member := n.member(string(text))
-		if member != nil && member.secret {
+		if member.hides(d.PeekKind()) {
 			if err := d.SkipValue(); err != nil {
 				return err
 			}
@@ -77,11 +77,27 @@ func (n *node) copy(d *jsontext.Decoder, out *bytes.Buffer) error {
 	return err
 }
 
-// copyUnlessSecret is copy for an element of an array, which keeps its place.
+// copyUnlessSecret is copy for a value that keeps its place: the document, or an element of an array.
 func (n *node) copyUnlessSecret(d *jsontext.Decoder, out *bytes.Buffer) error {
-	if n != nil && n.secret {
+	if n.hides(d.PeekKind()) {
 		out.WriteString("null")
 		return d.SkipValue()
 	}
 	return n.copy(d, out)
+}
+
+// hides reports whether a value of a kind is secret as a whole.
+func (n *node) hides(kind jsontext.Kind) bool {
+	if n == nil || n.secret {
+		return n != nil
+	}
+	switch kind {
+	case '{':
+		return n.takes&object == 0
+	case '[':
+		return n.takes&array == 0
+	case 'n', jsontext.KindInvalid:
+		return false
+	}
+	return n.takes&scalar == 0
 }

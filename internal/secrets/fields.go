@@ -1,9 +1,13 @@
 // Package secrets leaves the fields that a user marked as secret out of JSON documents.
+//
+// The rule: what may be a secret is taken for one. Packages of JSON differ in which member a field is. A member is
+// secret if it is by any of them, and where a method makes the JSON of a type with secrets, what the type's fields do
+// not explain is left out, too.
 package secrets
 
 import (
-	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -20,41 +24,54 @@ type Fields struct {
 	paths  *node // a tree
 }
 
-// node says what is secret in one JSON value.
+// node says what is secret in one JSON value: something is. Nil says that nothing is.
 type node struct {
 	secret  bool
-	members map[string]*node // of an object, by name
+	takes   forms            // another form is secret
+	members map[string]*node // of an object, by name; nil for one that has no secrets
 	each    *node            // of an array, or of an object of any names: all elements
+	rest    *node            // of an object: members without a name in members
+	opaque  bool             // a method made it: members of a struct that are not known are secret
+
+	// What types have that is not in their JSON, unless a method writes it.
+	keys, hidden *node
 }
 
-// member returns what is secret in a member. Names are compared as encoding/json does, without regard to case.
+// member returns what is secret in a member.
 func (n *node) member(name string) *node {
-	if found, ok := n.members[name]; ok {
-		return found
+	found, known := n.lookUp(name)
+	if !known && n.opaque && n.members != nil {
+		return redacted
 	}
-	for known, found := range n.members {
-		if strings.EqualFold(known, name) {
-			return found
-		}
-	}
-	return n.each
+	return found
 }
 
-// reaches reports whether anything below is secret.
-func (n *node) reaches(seen map[*node]bool) bool {
-	if n == nil || seen[n] {
-		return false
+// lookUp returns what is secret in a member, and whether it has a name that is known. Names are compared as
+// encoding/json does: without regard to case, if there is no equal one.
+func (n *node) lookUp(name string) (found *node, known bool) {
+	if found, ok := n.members[name]; ok {
+		return found, true
 	}
-	if n.secret {
-		return true
-	}
-	seen[n] = true
-	for _, member := range n.members {
-		if member.reaches(seen) {
-			return true
+	for other, member := range n.members {
+		if strings.EqualFold(other, name) {
+			found, known = either(found, member), true
 		}
 	}
-	return n.each.reaches(seen)
+	if known {
+		return either(found, n.rest), true
+	}
+	return either(n.each, n.rest), false
+}
+
+// either is for a value of which it is not known which of two nodes it has.
+func either(a, b *node) *node {
+	switch {
+	case a == nil || a == b:
+		return b
+	case b == nil:
+		return a
+	}
+	return redacted
 }
 
 // known are the results of Of, which are the same each time.
@@ -71,14 +88,18 @@ func Of(t reflect.Type) (*Fields, error) {
 	if found, ok := known.Load(t); ok {
 		return found.(result).fields, found.(result).err
 	}
-	r := reader{nodes: map[reflect.Type]*node{}}
-	tagged := r.node(t)
-	of := result{err: r.err}
-	if r.err == nil && tagged.reaches(map[*node]bool{}) {
-		of.fields = &Fields{tagged: tagged}
-	}
+	of := build(t, nil)
 	known.Store(t, of)
 	return of.fields, of.err
+}
+
+func build(t reflect.Type, dynamic []reflect.Type) (of result) {
+	b := newBuilder(dynamic)
+	root := b.root(t)
+	if of.err = b.err; of.err == nil && root != nil {
+		of.fields = &Fields{tagged: root}
+	}
+	return of
 }
 
 // Has reports whether a member of the documents, or something in it, is secret.
@@ -87,107 +108,27 @@ func (f *Fields) Has(member string) bool {
 		return false
 	}
 	for _, n := range []*node{f.tagged, f.paths} {
-		if n != nil && n.member(member).reaches(map[*node]bool{}) {
+		if n == nil {
+			continue
+		}
+		if found, _ := n.lookUp(member); found != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// reader makes nodes of types, one for each type.
-type reader struct {
-	nodes map[reflect.Type]*node
-	err   error
-}
-
-func (r *reader) node(t reflect.Type) *node {
-	t = pointed(t)
-	if n, ok := r.nodes[t]; ok {
-		return n
-	}
-	n := &node{}
-	r.nodes[t] = n
-	switch t.Kind() {
-	case reflect.Slice, reflect.Array, reflect.Map:
-		n.each = r.node(t.Elem())
-	case reflect.Struct:
-		n.members = map[string]*node{}
-		r.fields(t, n.members, false, map[reflect.Type]bool{})
-	}
-	return n
-}
-
-// pointed returns what a pointer leads to.
-func pointed(t reflect.Type) reflect.Type {
-	for first := t; t.Kind() == reflect.Pointer; {
-		if t = t.Elem(); t == first {
-			break // type P *P
+// Members returns the names of the secret members of a struct, in the order of the names.
+func Members(t reflect.Type) (names []string) {
+	named := map[string]*parts{}
+	addFields(t, named, &parts{})
+	for name, of := range named {
+		if of.secret {
+			names = append(names, name)
 		}
 	}
-	return t
-}
-
-// fields adds the members that the fields of a struct become. The fields of an embedded struct are the outer one's.
-// Where they have the same name, the outer one's own come first.
-func (r *reader) fields(t reflect.Type, members map[string]*node, secret bool, within map[reflect.Type]bool) {
-	if within[t] {
-		return
-	}
-	within[t] = true
-	for _, embedded := range []bool{false, true} {
-		for i := range t.NumField() {
-			f := t.Field(i)
-			own := r.isMarked(t, f) || secret
-			name, inlined, ok := jsonName(f)
-			switch {
-			case !ok || inlined != embedded:
-			case inlined:
-				r.fields(structOf(f.Type), members, own, within)
-			case own:
-				members[name] = &node{secret: true}
-			case members[name] == nil:
-				members[name] = r.node(f.Type)
-			}
-		}
-	}
-}
-
-func (r *reader) isMarked(t reflect.Type, f reflect.StructField) bool {
-	tag, ok := f.Tag.Lookup(tagName)
-	if ok && tag != marked && r.err == nil {
-		r.err = fmt.Errorf("field %s of %v has the tag %s:%q: only %s:%q is known",
-			f.Name, t, tagName, tag, tagName, marked)
-	}
-	return ok
-}
-
-// jsonName returns the name of a field in JSON. inlined says that the field is a struct whose fields are members of the
-// outer one; ok is false for a field that is not in JSON.
-func jsonName(f reflect.StructField) (name string, inlined, ok bool) {
-	tag := f.Tag.Get("json")
-	name, _, _ = strings.Cut(tag, ",")
-	switch {
-	case tag == "-":
-		return "", false, false
-	case f.Anonymous && name == "" && structOf(f.Type) != nil:
-		return "", true, true
-	case !f.IsExported():
-		return "", false, false
-	case name == "":
-		name = f.Name
-	}
-	return name, false, true
-}
-
-// structOf returns the struct that t is or points to; nil if it is another type.
-func structOf(t reflect.Type) reflect.Type {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct {
-		return nil
-	}
-	return t
+	slices.Sort(names)
+	return names
 }
 
 // IsMarked reports whether a field has the tag that makes it secret.

@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,7 +19,7 @@ func (f *Fields) With(paths []string, t reflect.Type) (*Fields, error) {
 	if len(paths) == 0 {
 		return f, nil
 	}
-	with := &Fields{paths: &node{}}
+	with := &Fields{paths: &node{takes: anyForm}}
 	if f != nil {
 		with.tagged = f.tagged
 	}
@@ -36,7 +37,33 @@ func (f *Fields) With(paths []string, t reflect.Type) (*Fields, error) {
 		}
 		n.secret = true
 	}
+	with.paths.spread()
 	return with, nil
+}
+
+// spread gives the members with a name what is said of all members.
+func (n *node) spread() {
+	for _, member := range n.members {
+		member.add(n.each)
+		member.spread()
+	}
+	if n.each != nil {
+		n.each.spread()
+	}
+}
+
+// add adds what another node says.
+func (n *node) add(other *node) {
+	if other == nil {
+		return
+	}
+	n.secret = n.secret || other.secret
+	for name, member := range other.members {
+		n.below(name).add(member)
+	}
+	if other.each != nil {
+		n.below(anyMember).add(other.each)
+	}
 }
 
 // anyElement is the step to each element of an array, or to each member of an object.
@@ -67,7 +94,7 @@ func stepsOf(path string) (steps []string, err error) {
 func (n *node) below(step string) *node {
 	if step == anyElement || step == anyMember {
 		if n.each == nil {
-			n.each = &node{}
+			n.each = &node{takes: anyForm}
 		}
 		return n.each
 	}
@@ -75,72 +102,76 @@ func (n *node) below(step string) *node {
 		n.members = map[string]*node{}
 	}
 	if n.members[step] == nil {
-		n.members[step] = &node{}
+		n.members[step] = &node{takes: anyForm}
 	}
 	return n.members[step]
 }
 
-// check tells of a path that documents of a type cannot have.
+// check tells of a path that documents of a type cannot have. A member may be of several types, as packages of JSON
+// differ.
 func check(t reflect.Type, steps []string) error {
+	types := []reflect.Type{t}
 	for _, step := range steps {
-		t = pointed(t)
-		switch t.Kind() {
-		case reflect.Slice, reflect.Array:
-			if isBytes(t) {
-				return nil // a raw document, which may have everything
+		var next []reflect.Type
+		var wrong error
+		for _, t := range types {
+			below, anything, err := stepInto(pointed(t), step)
+			if anything {
+				return nil
 			}
-			if step != anyElement {
-				return fmt.Errorf("there is an array before %q: write %q after the array's name", step, anyElement)
-			}
-			t = t.Elem()
-		case reflect.Map:
-			if step == anyElement {
-				return fmt.Errorf("it is an object and no array: name a member, or %q for all", anyMember)
-			}
-			t = t.Elem()
-		case reflect.Struct:
-			types := map[string]reflect.Type{}
-			memberTypes(t, types, map[reflect.Type]bool{})
-			if len(types) == 0 {
-				return nil // its JSON is made by a method
-			}
-			next, ok := types[step]
-			if !ok {
-				return fmt.Errorf("there is no %q in %v%s", step, t, meant(step, types))
-			}
-			t = next
-		case reflect.Interface:
-			return nil
-		default:
-			return fmt.Errorf("there is nothing below a %v", t)
+			next, wrong = append(next, below...), cmp.Or(wrong, err)
 		}
+		if len(next) == 0 {
+			return wrong
+		}
+		types = next
 	}
 	return nil
 }
 
-func isBytes(t reflect.Type) bool { return t.Elem().Kind() == reflect.Uint8 }
-
-func memberTypes(t reflect.Type, types map[string]reflect.Type, within map[reflect.Type]bool) {
-	if within[t] {
-		return
-	}
-	within[t] = true
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, inlined, ok := jsonName(f)
-		switch {
-		case !ok:
-		case inlined:
-			memberTypes(structOf(f.Type), types, within)
-		case types[name] == nil:
-			types[name] = f.Type
+// stepInto returns the types that a step leads to; anything says that it may lead anywhere.
+func stepInto(t reflect.Type, step string) (below []reflect.Type, anything bool, err error) {
+	switch t.Kind() {
+	case reflect.Slice, reflect.Array:
+		if isBytes(t) {
+			return nil, true, nil // a raw document, which may have everything
 		}
+		if step != anyElement {
+			return nil, false, fmt.Errorf("there is an array before %q: write %q after the array's name",
+				step, anyElement)
+		}
+		return []reflect.Type{t.Elem()}, false, nil
+	case reflect.Map:
+		if step == anyElement {
+			return nil, false, fmt.Errorf("it is an object and no array: name a member, or %q for all", anyMember)
+		}
+		return []reflect.Type{t.Elem()}, false, nil
+	case reflect.Struct:
+		named, rest := map[string]*parts{}, parts{}
+		addFields(t, named, &rest)
+		if len(named) == 0 && len(rest.types) == 0 {
+			return nil, true, nil // its JSON is made by a method
+		}
+		if of, ok := named[step]; ok {
+			return of.types, false, nil
+		}
+		if len(rest.types) > 0 {
+			return rest.types, slices.ContainsFunc(rest.types, isBytes), nil
+		}
+		return nil, false, fmt.Errorf("there is no %q in %v%s", step, t, meant(step, named))
+	case reflect.Interface:
+		return nil, true, nil
 	}
+	return nil, false, fmt.Errorf("there is nothing below a %v", t)
+}
+
+func isBytes(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
 }
 
 // meant names the members that a misspelt one may be.
-func meant(step string, types map[string]reflect.Type) string {
-	names := slices.Sorted(maps.Keys(types))
+func meant(step string, named map[string]*parts) string {
+	names := slices.Sorted(maps.Keys(named))
 	if best := members.Nearest(step, names); best != "" {
 		return fmt.Sprintf(": is it %q?", best)
 	}

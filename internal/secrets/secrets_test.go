@@ -3,6 +3,7 @@ package secrets
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -98,6 +99,61 @@ func TestPathsAndTagsAddUp(t *testing.T) {
 	}
 	if !f.Has("Token") || !f.Has("any") || f.Has("both2") {
 		t.Error("Has is wrong")
+	}
+}
+
+// TestATagThatOnlySomePackagesKnowCounts for documents of all, whichever is built in.
+func TestATagThatOnlySomePackagesKnowCounts(t *testing.T) {
+	type secret struct {
+		Pw   string `json:"pw" nagi:"secret"`
+		Note string `json:"note"`
+	}
+	type document struct {
+		Embed   secret            `json:",embed"`
+		Pointer *secret           `json:",inline"`
+		Rest    map[string]secret `json:",unknown"`
+		Odd     string
+	}
+	of := slices.Collect(reflect.TypeFor[document]().Fields())
+	of[3].Tag = `json:"'it''s'" nagi:"secret"` // a compiler's checks would say that it is wrong
+	all := reflect.StructOf(of)
+	f, err := Of(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document, want := range map[string]string{
+		`{"pw":"x","note":"n"}`:                `{"note":"n"}`,
+		`{"Embed":{"pw":"x","note":"n"}}`:      `{"Embed":{"note":"n"}}`,
+		`{"Pointer":{"pw":"x","note":"n"}}`:    `{"Pointer":{"note":"n"}}`,
+		`{"Rest":{"k":{"pw":"x","note":"n"}}}`: `{"Rest":{"k":{"note":"n"}}}`,
+		`{"k":{"pw":"x","note":"n"}}`:          `{"k":{"note":"n"}}`,
+		`{"Odd":"x","it":"x"}`:                 `{}`,
+	} {
+		if got := drop(t, f, document); got != want {
+			t.Errorf("%s becomes %s, want %s", document, got, want)
+		}
+	}
+	for _, path := range []string{"pw", "Embed.pw", "Pointer.note", "Rest.k.pw", "k.pw"} {
+		if _, err := (*Fields)(nil).With([]string{path}, all); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if got := f.Within([]string{"k", "pw", "x"}); got != 2 {
+		t.Errorf("%d steps lead to a secret, want 2", got)
+	}
+}
+
+// TestPathsOfAllMembersHoldForThoseWithAPathOfTheirOwn.
+func TestPathsOfAllMembersHoldForThoseWithAPathOfTheirOwn(t *testing.T) {
+	f, err := (*Fields)(nil).With([]string{"spec.main.token", "spec.*.key", "spec.*.*.deep", "spec.main.auth.pw"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := drop(t, f, `{"spec":{"main":{"token":"x","key":"x","auth":{"pw":"x","deep":"x","a":1}},`+
+		`"MAIN":{"key":"x","token":"x","b":1},"other":{"key":"x","token":2}}}`)
+	want := `{"spec":{"main":{"auth":{"a":1}},"MAIN":{"b":1},"other":{"token":2}}}`
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

@@ -261,6 +261,12 @@ func (s *NATS[T]) noteUnowned() (first bool) { return s.unowned.CompareAndSwap(f
 // Prunes implements prune.Source.
 func (s *NATS[T]) Prunes() bool { return s.Prune }
 
+// CheckKey returns an error for a key that no entity of the source can have.
+func (s *NATS[T]) CheckKey(key string) error { return s.client.CheckKey(key) }
+
+// Live implements prune.Source. A delete asks for the revision of obj, so the leader itself says whether obj is old.
+func (s *NATS[T]) Live(_ context.Context, obj metav1.Object) (metav1.Object, error) { return obj, nil }
+
 // AnyNamespace implements owner.AnyNamespace.
 func (s *NATS[T]) AnyNamespace() bool { return s.Open }
 

@@ -9,11 +9,9 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/causes"
-	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -162,6 +160,7 @@ func (s *Primary[T]) View(key string) View {
 	v := View{Presence: Present, Object: obj}
 	v.Revision = uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
 	v.Warned = s.client.DocumentWarnings(key, v.Revision)
+	v.Expires = s.client.DocumentExpires(key, v.Revision)
 	if refused != 0 {
 		v.Presence, v.Refused, v.Why = Invalid, refused, why
 	}
@@ -203,21 +202,18 @@ func (s *Primary[T]) InvalidKeys() (keys []string) {
 // Exists tells whether the key is in the cache or invalid.
 func (s *Primary[T]) Exists(key string) bool { return s.informer().Exists(natsKey(key)) }
 
+// LeaderTrusted is how long an answer of Confirm is acted on, with the cache alone to say otherwise.
+const LeaderTrusted = 100 * time.Millisecond
+
+// Aged returns the revision of the marker of a document that grew older than the bucket's age limit; else 0.
+func (s *Primary[T]) Aged(key string) uint64 { return s.informer().Aged(natsKey(key)) }
+
 // CheckKey returns an error for a key that no primary can have.
 func (s *Primary[T]) CheckKey(key string) error { return s.client.CheckKey(key) }
 
 // Confirm asks the leader of the primaries' stream whether a key has a document.
 func (s *Primary[T]) Confirm(ctx context.Context, key string) (entity.Presence, error) {
 	return s.client.Confirm(ctx, key)
-}
-
-// Encode makes the document of an object in the cache.
-func (s *Primary[T]) Encode(obj runtime.Object) (document []byte, err error) {
-	err = guard.Call(func() (err error) { // the user's types may have methods for it
-		document, err = s.client.WholeDocumentOf(obj.(T))
-		return err
-	})
-	return document, err
 }
 
 // UpdateStatus is the client's, for an object of the primary's type.

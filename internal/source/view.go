@@ -26,6 +26,7 @@ type View struct {
 	Refused  uint64                   // the revision that does not decode, of one that is Invalid
 	Why      error                    // it does not decode
 	Warned   *entity.DocumentWarnings // about the revision; nil: none
+	Expires  string                   // as in the record; "" also where the client does not know it any more
 }
 
 // Suspended tells whether the document asks not to be reconciled.

@@ -24,8 +24,8 @@ type absence struct {
 	stale []source.Owned
 }
 
-// AbsenceTrusted is how long the leader's answer is acted on, with the cache alone to say otherwise.
-const AbsenceTrusted = 100 * time.Millisecond
+// AbsenceTrusted is how long the leader's answer is acted on.
+const AbsenceTrusted = source.LeaderTrusted
 
 // still asks the cache, and the leader if its last answer is old; ErrDocumentReturned if the document exists.
 func (a *absence) still(ctx context.Context) error {

@@ -97,7 +97,6 @@ func (d *deriver) adaptMap(s node, t reflect.Type) {
 
 func (d *deriver) adaptFields(s node, t reflect.Type) {
 	properties, _ := s["properties"].(node)
-	secret := map[string]bool{}
 	for _, f := range fieldsOf(t) {
 		if f.takesRest {
 			s["additionalProperties"] = true
@@ -121,16 +120,14 @@ func (d *deriver) adaptFields(s node, t reflect.Type) {
 				}
 			}
 		}
-		if f.secret || secrets.IsMarked(f.StructField) {
-			secret[f.name] = true
-		}
 		if f.writesNull() {
 			properties[f.name] = nullable(p)
 		}
 	}
-	for name := range secret {
-		p := annotated(properties, name)
-		p["writeOnly"], p[SecretExtension] = true, true
+	for _, name := range secrets.Members(t) {
+		if p := annotated(properties, name); p != nil {
+			p["writeOnly"], p[SecretExtension] = true, true
+		}
 	}
 }
 
@@ -174,7 +171,6 @@ type field struct {
 	name      string       // of the member
 	omits     bool         // the zero value is left out
 	quoted    bool
-	secret    bool // what it was embedded in is
 	takesRest bool // it takes the members that no field has
 }
 
@@ -196,8 +192,8 @@ func fieldsOf(t reflect.Type) []field {
 		}
 	}
 	within := map[reflect.Type]bool{}
-	var collect func(t reflect.Type, secret bool)
-	collect = func(t reflect.Type, secret bool) {
+	var collect func(t reflect.Type)
+	collect = func(t reflect.Type) {
 		if within[t] {
 			return
 		}
@@ -212,13 +208,13 @@ func fieldsOf(t reflect.Type) []field {
 				switch {
 				case name == "-" && options == "" || inlined != embedded || !inlined && !f.IsExported():
 				case inlined:
-					collect(inner, secret || secrets.IsMarked(f))
+					collect(inner)
 				default:
 					if name == "" {
 						name = f.Name
 					}
 					add(field{
-						StructField: f, in: t, name: name, secret: secret, quoted: has("string"),
+						StructField: f, in: t, name: name, quoted: has("string"),
 						omits:     has("omitempty") || has("omitzero"),
 						takesRest: has("embed") && inner.Kind() != reflect.Struct,
 					})
@@ -226,6 +222,6 @@ func fieldsOf(t reflect.Type) []field {
 			}
 		}
 	}
-	collect(t, false)
+	collect(t)
 	return found
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/invopop/jsonschema"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/members"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -63,6 +64,9 @@ func of(t reflect.Type, o Options) (Result, error) {
 	}
 	source, err := readComments(o.Source)
 	if err != nil {
+		return Result{}, err
+	}
+	if err := checkEnds(t); err != nil {
 		return Result{}, err
 	}
 	d := &deriver{Options: o, source: source, types: map[string]reflect.Type{}, names: map[reflect.Type]string{}}
@@ -151,12 +155,10 @@ func copied(value any) any {
 	return value
 }
 
-// pointed returns what a pointer leads to.
+// pointed returns what a pointer leads to, or the pointer where it leads nowhere.
 func pointed(t reflect.Type) reflect.Type {
-	for first := t; t.Kind() == reflect.Pointer; {
-		if t = t.Elem(); t == first {
-			break // type P *P
-		}
+	if to := members.Pointed(t); to != nil {
+		return to
 	}
 	return t
 }

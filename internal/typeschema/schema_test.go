@@ -73,6 +73,28 @@ func TestAPathMarksOneUseOfATypeAndNotTheOthers(t *testing.T) {
 	}
 }
 
+// TestASecretIsMarkedWhicheverFieldOfItsNameCounts: those who show documents go by the schema.
+func TestASecretIsMarkedWhicheverFieldOfItsNameCounts(t *testing.T) {
+	type below struct {
+		Token string `json:"token"`
+		Plain string `json:"plain"`
+	}
+	type deep struct{ below }
+	type marked struct {
+		Token string `json:"token" nagi:"secret"`
+	}
+	type document struct {
+		deep
+		marked
+	}
+	s := derived(t, reflect.TypeFor[*entity.Object[document, struct{}]](), Options{})
+	members := at(t, s, "$defs", "document", "properties").(node)
+	if at(t, members, "token", SecretExtension) != true || at(t, members, "token", "writeOnly") != true ||
+		at(t, members, "plain", SecretExtension) != nil {
+		t.Errorf("the schema is %v", members)
+	}
+}
+
 func TestTypesOfOneNameHaveDefinitionsOfTheirOwn(t *testing.T) {
 	s := derived(t, reflect.TypeFor[*site](), Options{Kind: "Site"})
 	ref := at(t, s, "properties", "status", "$ref").(string)

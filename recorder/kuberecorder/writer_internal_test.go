@@ -16,7 +16,6 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/nagi-runtime/nagi/recorder"
-	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 var (
@@ -27,78 +26,70 @@ var (
 
 // A server that was away while nothing was recorded may have just started too: the recorder cannot know.
 func TestARefusalHoldsUpEventsForAFewSecondsOnly(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := &writer{}
+	synctest.Test(t, func(t *testing.T) {
+		w := &writer{}
+		for range 2 {
+			if !w.mayPass(errForbidden) {
+				t.Error("the first is final")
+			}
+			time.Sleep(refusalGrace)
 			for range 2 {
-				if !w.mayPass(errForbidden) {
-					t.Error("the first is final")
-				}
-				time.Sleep(refusalGrace)
-				for range 2 {
-					if w.mayPass(errForbidden) {
-						t.Error("it is asked for ever, or the next event waits as long as the first")
-					}
-					time.Sleep(time.Hour)
-				}
-				w.taken()
 				if w.mayPass(errForbidden) {
-					t.Error("a server that has just taken an event refuses another, and is asked again")
+					t.Error("it is asked for ever, or the next event waits as long as the first")
 				}
 				time.Sleep(time.Hour)
 			}
-		})
+			w.taken()
+			if w.mayPass(errForbidden) {
+				t.Error("a server that has just taken an event refuses another, and is asked again")
+			}
+			time.Sleep(time.Hour)
+		}
 	})
 }
 
 func TestABusyServersRefusalHoldsUpNothing(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := &writer{}
-		w.taken()
-		if !w.mayPass(apierrors.NewTooManyRequests("later", 1)) {
-			t.Error("a busy server is not asked again")
-		}
-		if w.mayPass(errForbidden) {
-			t.Error("a busy server is taken for one that has just started")
-		}
-	})
+	w := &writer{}
+	w.taken()
+	if !w.mayPass(apierrors.NewTooManyRequests("later", 1)) {
+		t.Error("a busy server is not asked again")
+	}
+	if w.mayPass(errForbidden) {
+		t.Error("a busy server is taken for one that has just started")
+	}
 }
 
 func TestARefusalIsFinalAgainSomeTimeAfterTheServersReturn(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := &writer{}
-			w.taken()
-			if w.mayPass(errForbidden) {
-				t.Error("a server that was never away refuses, and is asked again")
-			}
-			if !w.mayPass(errAway) || !w.mayPass(errForbidden) {
-				t.Error("a server that has just started refuses, and is not asked again")
-			}
-			time.Sleep(startGrace)
-			w.taken()
-			if w.mayPass(errForbidden) {
-				t.Error("a server that has been back for long refuses, and is asked again")
-			}
-		})
+	synctest.Test(t, func(t *testing.T) {
+		w := &writer{}
+		w.taken()
+		if w.mayPass(errForbidden) {
+			t.Error("a server that was never away refuses, and is asked again")
+		}
+		if !w.mayPass(errAway) || !w.mayPass(errForbidden) {
+			t.Error("a server that has just started refuses, and is not asked again")
+		}
+		time.Sleep(startGrace)
+		w.taken()
+		if w.mayPass(errForbidden) {
+			t.Error("a server that has been back for long refuses, and is asked again")
+		}
 	})
 }
 
 func TestAnInternalErrorThatStaysHoldsUpEventsForAFewSecondsOnly(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := &writer{}
-			if !w.mayPass(errInternal) {
-				t.Error("the first is final")
-			}
-			time.Sleep(internalGrace)
-			if w.mayPass(errInternal) {
-				t.Error("it is asked again for ever")
-			}
-			if w.mayPass(errInternal) {
-				t.Error("the next event waits as long as the first")
-			}
-		})
+	synctest.Test(t, func(t *testing.T) {
+		w := &writer{}
+		if !w.mayPass(errInternal) {
+			t.Error("the first is final")
+		}
+		time.Sleep(internalGrace)
+		if w.mayPass(errInternal) {
+			t.Error("it is asked again for ever")
+		}
+		if w.mayPass(errInternal) {
+			t.Error("the next event waits as long as the first")
+		}
 	})
 }
 

@@ -206,7 +206,7 @@ func (c *Cloud) Create(disk Disk) {
 func (c *Cloud) list(instance string) []Disk {
 	list := []Disk{}
 	for _, disk := range c.disks {
-		if !c.Unseen && disk.Instance == instance && time.Now().After(disk.shows) {
+		if !c.Unseen && disk.Instance == instance && !time.Now().Before(disk.shows) {
 			list = append(list, *disk)
 		}
 	}

@@ -28,13 +28,17 @@ const (
 // reason.
 var mayImport = map[string][]string{
 	// A delete marker that is an answer deletes nothing.
-	"natsinformer": {"internal/turn", "internal/answers", "internal/denials", "internal/foreign", "internal/natsversion"},
-	"external":     {"internal/secrets"},
-	"recorder":     {"internal/denials", "internal/foreign"},
+	"natsinformer": {
+		"internal/answers", "internal/denials", "internal/foreign", "internal/natsversion", "internal/transform",
+		"internal/turn",
+	},
+	"external": {"internal/secrets"},
+	"recorder": {"internal/denials", "internal/foreign"},
 	"entity": {
 		"natsinformer", "internal/answers", "internal/denials", "internal/foreign", "internal/members", "internal/ownwrites",
-		"internal/secrets",
-		"internal/running", // a controller watches for a callback of the client that does not return
+		"internal/secrets", "internal/transform",
+		"internal/mergediff", // an update keeps what a transform left out of what was read
+		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
 
 	"recorder/kuberecorder": {"recorder"},
@@ -55,7 +59,7 @@ var mayImport = map[string][]string{
 	"internal/answers":     {},
 	"internal/members":     {},
 	"internal/secrets":     {"internal/members"},
-	"internal/typeschema":  {"internal/guard", "internal/secrets"},
+	"internal/typeschema":  {"internal/guard", "internal/members", "internal/secrets"},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
 	"internal/netpoll":     {},
@@ -68,6 +72,7 @@ var mayImport = map[string][]string{
 	"internal/batched":     {},
 	"internal/kubeerrors":  {},
 	"internal/mergediff":   {},
+	"internal/transform":   {},
 	"internal/rbac":        {},
 	"internal/ownerproof":  {},
 

@@ -3,6 +3,7 @@ package natstest
 import (
 	"bufio"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,6 +16,7 @@ type link struct {
 	wire   *wire
 	ends   [2]net.Conn // of the client and of the server: the direction's source
 	queues [2]queue
+	late   [2]lateParcels
 
 	closing   sync.Once
 	closed    chan struct{} // both ends are closed, or will be as soon as they are there
@@ -36,6 +38,17 @@ type parcel struct {
 	due      time.Time
 	greeting bool // part of the handshake, which is neither delayed nor held: nats.go holds a lock over it
 	cut      bool // the link is closed when it is handed on
+}
+
+// lateParcels are those of one direction that come late, in the order of their times.
+type lateParcels struct {
+	mu      sync.Mutex
+	parcels []lateParcel
+}
+
+type lateParcel struct {
+	parcel
+	at time.Time
 }
 
 func newLink(w *wire, client net.Conn) *link {
@@ -129,7 +142,7 @@ func (l *link) pass(direction Direction, o *operation) {
 		p.data = append(p.data, p.data...)
 	}
 	if fate.Late > 0 {
-		time.AfterFunc(fate.Late, func() { l.forward(direction, p) })
+		l.forwardLate(direction, p, fate.Late)
 	} else {
 		l.forward(direction, p)
 	}
@@ -144,6 +157,28 @@ func (l *link) isGreeting(direction Direction, o *operation) bool {
 		l.greeted = true
 	}
 	return greeting
+}
+
+// forwardLate queues a parcel after d. Those that are due at one time keep their order.
+func (l *link) forwardLate(direction Direction, p parcel, d time.Duration) {
+	at := time.Now().Add(d)
+	late := &l.late[direction]
+	late.mu.Lock()
+	defer late.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(late.parcels, at, func(one lateParcel, at time.Time) int {
+		if one.at.After(at) {
+			return 1
+		}
+		return -1
+	})
+	late.parcels = slices.Insert(late.parcels, i, lateParcel{p, at})
+	time.AfterFunc(d, func() {
+		late.mu.Lock()
+		defer late.mu.Unlock()
+		first := late.parcels[0]
+		late.parcels = late.parcels[1:]
+		l.forward(direction, first.parcel)
+	})
 }
 
 func (l *link) fateOf(direction Direction, o *operation) Fate {

@@ -36,7 +36,7 @@ type Message struct {
 type Fate struct {
 	Lost  bool          // it does not arrive
 	Twice bool          // it arrives, and the same once more
-	Late  time.Duration // it arrives so much later; what follows it does not wait
+	Late  time.Duration // it arrives so much later; only what is as late keeps its place behind it
 	Cut   bool          // the connection is cut as it would arrive; with Lost, instead of its arrival
 }
 

@@ -57,19 +57,23 @@ var (
 	stores atomic.Int64
 )
 
+// storesPhase is when storesTime is kept in each interval. A store that had a message written at the same nanosecond of
+// an interval, or a few later, asks again in steps of so few nanoseconds until the interval is over, ten seconds after
+// the write. So it is a time at which no test writes by design.
+const storesPhase = 61_803_399 * time.Nanosecond
+
 // keepStoresTime does until the test ends, in virtual time, what that goroutine does.
 func keepStoresTime(t *testing.T) {
 	storesTime.Store(time.Now().UnixNano())
 	ended := make(chan struct{})
 	var keeping sync.WaitGroup
 	keeping.Go(func() {
-		ticker := time.NewTicker(ats.TickInterval)
-		defer ticker.Stop()
-		for {
+		for next := time.NewTimer(storesPhase); ; next.Reset(ats.TickInterval) {
 			select {
 			case <-ended:
+				next.Stop()
 				return
-			case now := <-ticker.C:
+			case now := <-next.C:
 				storesTime.Store(now.UnixNano())
 			}
 		}

@@ -3,6 +3,7 @@ package natstest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -211,6 +212,30 @@ func TestWhatBecomesOfAMessage(t *testing.T) {
 	}
 }
 
+func TestLateMessagesKeepTheirOrder(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		p := natstest.StartProxy(t, srv.URL())
+		nc, _ := natstest.Connect(t, p.URL())
+		sub, err := nc.SubscribeSync("s")
+		must(t, err)
+		p.Tamper(natstest.Each(natstest.To("s"), natstest.Fate{Late: time.Second}))
+		var want, got strings.Builder
+		for n := range 200 {
+			fmt.Fprint(&want, n, " ")
+			must(t, nc.Publish("s", fmt.Append(nil, n)))
+		}
+		for range 200 {
+			m, err := sub.NextMsg(2 * time.Second)
+			must(t, err)
+			fmt.Fprint(&got, string(m.Data), " ")
+		}
+		if got.String() != want.String() {
+			t.Errorf("they arrived as %s", got.String())
+		}
+	})
+}
+
 func TestAConnectionIsCutInsteadOfAnAnswer(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		srv := natstest.Start(t)
@@ -378,5 +403,40 @@ func TestMistakesInVirtualTimeAreTold(t *testing.T) {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// TestVirtualAndRealTimeTakeTurns in one process, also where a server of the one has just ended.
+func TestVirtualAndRealTimeTakeTurns(t *testing.T) {
+	for range 3 {
+		t.Run("real", func(t *testing.T) {
+			_, js := natstest.Connect(t, natstest.Start(t).URL())
+			newBucket(t, js, jetstream.FileStorage)
+		})
+		t.Run("virtual", func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				_, js := natstest.Connect(t, natstest.Start(t).URL())
+				newBucket(t, js, jetstream.FileStorage)
+			})
+		})
+	}
+}
+
+// TestAnIdleServerIsIdleInVirtualTime: after ten seconds a server looks whether it may forget what it has in memory, by
+// a clock that stands still for 100 ms at a time. In real time nobody sees how often it looks meanwhile.
+func TestAnIdleServerIsIdleInVirtualTime(t *testing.T) {
+	began := time.Now()
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		kv := newBucket(t, js, jetstream.FileStorage)
+		for _, after := range []time.Duration{7 * time.Millisecond, 93*time.Millisecond + 1} {
+			time.Sleep(after)
+			_, err := kv.PutString(t.Context(), "k", "v")
+			must(t, err)
+		}
+		time.Sleep(time.Minute)
+	})
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("a minute of an idle server took %v", took)
 	}
 }

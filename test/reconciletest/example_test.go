@@ -9,6 +9,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nagi-runtime/nagi/test/reconciletest"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -22,8 +23,11 @@ func Example() {
 	pages, _ := entity.NewClient[*Page](t.Context(), js, entity.Config{Kind: "Page", Bucket: "pages"})
 	reconciler := controller.ReconcilerFunc(func(ctx context.Context, req controller.Request) (controller.Result, error) {
 		site, err := sites.Lister().Get(req.Key)
-		if err != nil {
+		if apierrors.IsNotFound(err) {
 			return controller.Result{}, nil // it is gone, and what it owns goes with it
+		}
+		if err != nil {
+			return controller.Result{}, err
 		}
 		home := &Page{ObjectMeta: metav1.ObjectMeta{Name: req.Key + ".home"}}
 		_, err = controller.CreateOrUpdate(ctx, pages, home, func(page *Page) error {

@@ -11,11 +11,11 @@ import (
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 )
@@ -45,7 +45,7 @@ func GiveIdentities(client FakeClient) {
 	client.PrependReactor("patch", "*", func(action clienttesting.Action) (handled bool, _ runtime.Object, _ error) {
 		patch, ok := action.(clienttesting.PatchActionImpl)
 		var document map[string]any
-		if !ok || json.Unmarshal(patch.Patch, &document) != nil || patch.PatchType == types.ApplyPatchType {
+		if !ok || utiljson.Unmarshal(patch.Patch, &document) != nil || patch.PatchType == types.ApplyPatchType {
 			return false, nil, nil
 		}
 		metadata, _ := document["metadata"].(map[string]any)
@@ -91,7 +91,7 @@ func kubeWrites(before, after map[kubeObject]metav1.Object) (writes []Write) {
 		switch {
 		case !existed:
 			writes = append(writes, kubeWrite(Created, at.key, obj))
-		case was.GetUID() != obj.GetUID() || !equality.Semantic.DeepEqual(was, obj):
+		case was.GetUID() != obj.GetUID() || !reflect.DeepEqual(was, obj) && documentOf(was) != documentOf(obj):
 			writes = append(writes, kubeWrite(Updated, at.key, obj))
 		}
 	}
@@ -113,6 +113,12 @@ func kubeWrite(change Change, key string, obj metav1.Object) Write {
 	if typed, ok := obj.(runtime.Object); ok {
 		w.Kind = cmp.Or(typed.GetObjectKind().GroupVersionKind().Kind, w.Kind)
 	}
-	w.Document, _ = json.Marshal(obj) // it came as JSON
+	w.Document = json.RawMessage(documentOf(obj))
 	return w
+}
+
+// documentOf is an object as JSON, which it came as.
+func documentOf(obj metav1.Object) string {
+	data, _ := json.Marshal(obj)
+	return string(data)
 }

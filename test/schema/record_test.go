@@ -16,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -96,6 +97,12 @@ func TestWhatAControllerWritesIsAsTheSchemaSays(t *testing.T) {
 	put("syntax", `{"spec":`)
 	put("suspended", `{"metadata":{"annotations":{"nagi/suspend":"true"}}}`)
 	put("deleting", `{}`)
+	for key, ttl := range map[string]string{"expires": "1h", "never": "never"} {
+		_, err := js.PublishMsg(ctx, &nats.Msg{
+			Subject: "$KV.sites." + key, Data: []byte(`{}`), Header: nats.Header{jetstream.MsgTTLHeader: {ttl}},
+		})
+		must(t, err)
+	}
 	wait := func(key string, phase entity.Phase) {
 		t.Helper()
 		err := entity.WaitFor(ctx, sites, key, func(rec *entity.Record) (bool, error) {
@@ -111,6 +118,7 @@ func TestWhatAControllerWritesIsAsTheSchemaSays(t *testing.T) {
 		"synced": entity.PhaseSynced, "pending": entity.PhasePending, "retrying": entity.PhaseRetrying,
 		"terminal": entity.PhaseTerminal, "invalid": entity.PhaseInvalid, "syntax": entity.PhaseInvalid,
 		"suspended": entity.PhaseSuspended, "deleting": entity.PhaseDeleting,
+		"expires": entity.PhaseSynced, "never": entity.PhaseSynced,
 	} {
 		wait(key, phase)
 		entry, err := records.Get(ctx, key)
@@ -121,6 +129,10 @@ func TestWhatAControllerWritesIsAsTheSchemaSays(t *testing.T) {
 		}
 		if got := record.(map[string]any)["phase"]; got != string(phase) {
 			t.Errorf("%s is in phase %v, want %s: %s", key, got, phase, entry.Value())
+		}
+		got := record.(map[string]any)["documentExpires"]
+		if expires := key == "expires" || key == "never"; (got != nil) != expires || key == "never" && got != "never" {
+			t.Errorf("%s expires: %v", key, got)
 		}
 	}
 }
@@ -134,7 +146,7 @@ func TestTheSchemaRefusesWhatIsNoRecord(t *testing.T) {
 	for _, record := range []string{
 		`[]`, `{}`, `{"schemaVersion":2}`, `{"schemaVersion":1,"phase":"Fine"}`, `{"schemaVersion":1,"observedRevision":"7"}`,
 		`{"schemaVersion":1,"stream":"KV_sites"}`, `{"schemaVersion":1,"invalid":{"reason":"which revision?"}}`,
-		`{"schemaVersion":1,"firstSeen":"today"}`, `{"schemaVersion":1,"conditions":[{"type":"Reconciled","status":"True",` +
+		`{"schemaVersion":1,"firstSeen":"today"}`, `{"schemaVersion":1,"documentExpires":"1h"}`, `{"schemaVersion":1,"conditions":[{"type":"Reconciled","status":"True",` +
 			`"lastTransitionTime":"2026-01-02T03:04:05Z","reason":"Retrying","message":""}]}`,
 	} {
 		if err := schema.Validate(instance(t, []byte(record))); err == nil {

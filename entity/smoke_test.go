@@ -1,16 +1,21 @@
 package entity_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A replicated stream has other errors than a single server, and its acknowledgements come later.
+// The members of a cluster speak TCP with each other, so these tests are in real time.
+
+// TestReplicatedBucketsKeepThePromises: a replicated stream has other errors than a single server, and its
+// acknowledgements come later.
 func TestReplicatedBucketsKeepThePromises(t *testing.T) {
-	t.Parallel()
 	_, js := natstest.Connect(t, natstest.StartCluster(t, 3).URLs())
 	cfg := websites
 	cfg.Replicas = 3
@@ -18,7 +23,7 @@ func TestReplicatedBucketsKeepThePromises(t *testing.T) {
 	start(t, client)
 	ctx := testContext(t)
 	lister := client.Lister()
-	for range 20 {
+	for range 5 {
 		site := website("a")
 		must(t, client.Create(ctx, site))
 		wantError(t, "second create", apierrors.IsAlreadyExists, client.Create(ctx, website("a")))
@@ -54,4 +59,33 @@ func TestReplicatedBucketsKeepThePromises(t *testing.T) {
 		_, err = lister.Get("a")
 		wantError(t, "get", apierrors.IsNotFound, err)
 	}
+}
+
+func TestConcurrentWritersAreLinearizableWhileTheLeaderChanges(t *testing.T) {
+	cluster := natstest.StartCluster(t, 3)
+	connect := func() jetstream.JetStream {
+		_, js := natstest.Connect(t, cluster.URLs())
+		return js
+	}
+	cfg := websites
+	cfg.Replicas = 3
+	step := 0
+	checkLinearizable(t, connect, cfg, soak(100), func(ctx context.Context) {
+		for n := 0; n < soak(6) && pause(ctx, 400*time.Millisecond); n++ {
+			leader := cluster.StreamLeader("KV_websites")
+			if leader < 0 {
+				continue
+			}
+			if step++; step%3 != 0 {
+				_ = cluster.StepDown("KV_websites") // an election may be going on
+				continue
+			}
+			cluster.Stop(leader)
+			pause(ctx, 500*time.Millisecond)
+			if err := cluster.Start(leader); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
 }

@@ -1,0 +1,201 @@
+package secrets
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+type (
+	// word is in JSON what a method makes of its fields.
+	word struct {
+		User     string
+		Password string `nagi:"secret"`
+	}
+	// renaming writes its fields with other names.
+	renaming struct {
+		Title  string
+		Logins []word2
+	}
+	word2 struct {
+		Name     string `json:"name"`
+		Password string `json:"password" nagi:"secret"`
+	}
+	// aliased writes its fields as they are, and one more.
+	aliased struct {
+		Name     string `json:"name"`
+		Password string `json:"password" nagi:"secret"`
+		Below    word2  `json:"below"`
+		Rest     word3  `json:"rest"`
+	}
+	word3 struct {
+		Note string `json:"note"`
+	}
+	// closed has all in unexported fields.
+	closed struct {
+		login word2
+		note  string
+	}
+	sealed struct {
+		value string `nagi:"secret"`
+	}
+	// logins are never null.
+	logins []word2
+	// key is the key of a map.
+	key struct {
+		Password string `nagi:"secret"`
+	}
+	promoted struct {
+		sealed
+		Name string `json:"name"`
+	}
+)
+
+func (w word) MarshalText() ([]byte, error) { return []byte(w.User + ":" + w.Password), nil }
+
+func (r *renaming) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"Title": r.Title, "byName": map[string]string{r.Logins[0].Name: r.Logins[0].Password},
+		"Logins": []any{map[string]string{"name": r.Logins[0].Name, "pw": r.Logins[0].Password}, r.Logins[0].Password},
+	})
+}
+
+func (a aliased) MarshalJSON() ([]byte, error) {
+	type alias aliased
+	return json.Marshal(struct {
+		alias
+		Copy string `json:"copy"`
+	}{alias(a), a.Password})
+}
+
+func (c closed) MarshalJSON() ([]byte, error) { return json.Marshal(c.login) }
+
+func (s sealed) MarshalJSON() ([]byte, error) { return json.Marshal(s.value) }
+
+func (l logins) MarshalJSON() ([]byte, error) {
+	if l == nil {
+		return []byte("[]"), nil
+	}
+	return json.Marshal([]word2(l))
+}
+
+func (k key) MarshalText() ([]byte, error) { return []byte(k.Password), nil }
+
+// TestWhatAMethodMakesOfSecretsIsDropped: of what it writes only that is kept which the fields of the type explain.
+func TestWhatAMethodMakesOfSecretsIsDropped(t *testing.T) {
+	for name, test := range map[string]struct {
+		value any
+		want  string
+	}{
+		"text":         {word{"u", "s3cr3t"}, `null`},
+		"text inside":  {struct{ A, B any }{word{"u", "s3cr3t"}, "b"}, `{}`},
+		"text in type": {struct{ A []word }{[]word{{"u", "s3cr3t"}}}, `{"A":[null]}`},
+		"other names": {&renaming{"t", []word2{{"n", "s3cr3t"}}},
+			`{"Logins":[{"name":"n"},null],"Title":"t"}`},
+		"the names of its fields": {aliased{"n", "s3cr3t", word2{"m", "s3cr3t"}, word3{"k"}},
+			`{"name":"n","below":{"name":"m"},"rest":{"note":"k"}}`},
+		"unexported fields":    {struct{ A closed }{closed{word2{"n", "s3cr3t"}, "k"}}, `{"A":{}}`},
+		"an unexported secret": {struct{ A, B sealed }{sealed{"s3cr3t"}, sealed{"s3cr3t"}}, `{}`},
+		"a list":               {struct{ A logins }{logins{{"n", "s3cr3t"}}}, `{"A":[{"name":"n"}]}`},
+		"keys": {struct {
+			A map[key]string
+			B int
+		}{map[key]string{{"s3cr3t"}: "a"}, 1}, `{"B":1}`},
+		"the method of what is embedded": {struct{ A promoted }{promoted{sealed{"s3cr3t"}, "n"}}, `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			document, err := json.Marshal(test.value)
+			if err != nil || !strings.Contains(string(document), "s3cr3t") {
+				t.Fatal(string(document), err)
+			}
+			f, err := OfValue(test.value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := drop(t, f, string(document)); got != test.want {
+				t.Errorf("%s becomes %s, want %s", document, got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatAMethodMayWriteIsASecretOfItsMember(t *testing.T) {
+	f, err := Of(reflect.TypeFor[struct{ Status, Spec struct{ A []sealed } }]())
+	if err != nil || !f.Has("Status") || f.Has("other") {
+		t.Error(f, err)
+	}
+}
+
+type shape interface{ area() int }
+
+type circle struct {
+	Radius int    `json:"radius"`
+	Key    string `json:"key" nagi:"secret"`
+}
+
+func (circle) area() int { return 0 }
+
+type drawing struct {
+	Name   string         `json:"name"`
+	Shape  shape          `json:"shape"`
+	Shapes map[string]any `json:"shapes,omitempty"`
+}
+
+type holding struct{ any any }
+
+func (h holding) MarshalJSON() ([]byte, error) { return json.Marshal(h.any) }
+
+func (h *holding) UnmarshalJSON([]byte) error { h.any = circle{1, "s3cr3t"}; return nil }
+
+// TestSecretsInWhatInterfacesHoldAreDropped, at any depth of the value, whose type does not tell of them.
+func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
+	c := circle{1, "s3cr3t"}
+	round := drawing{Name: "n"}
+	round.Shape = &drawingShape{drawing: &round, Circle: c}
+	for name, test := range map[string]struct {
+		value any
+		want  string
+	}{
+		"its own type": {drawing{Name: "n", Shape: c}, `{"name":"n","shape":{"radius":1}}`},
+		"a pointer":    {&drawing{Name: "n", Shape: &c}, `{"name":"n","shape":{"radius":1}}`},
+		"deeper": {map[string]any{"a": []any{drawing{Name: "n", Shapes: map[string]any{"b": []circle{c}}}}},
+			`{"a":[{"name":"n","shape":null,"shapes":{"b":[{"radius":1}]}}]}`},
+		"in what a method writes":   {struct{ A holding }{holding{c}}, `{"A":{}}`},
+		"text that a method writes": {struct{ A holding }{holding{word{"u", "s3cr3t"}}}, `{}`},
+		"a value that holds itself": {round, `{"name":"n","shape":{"circle":{"radius":1}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			document, err := json.Marshal(test.value)
+			if err != nil || !strings.Contains(string(document), "s3cr3t") {
+				t.Fatal(string(document), err)
+			}
+			f, err := OfValue(test.value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := drop(t, f, string(document)); got != test.want {
+				t.Errorf("%s becomes %s, want %s", document, got, test.want)
+			}
+		})
+	}
+	if f, err := OfValue(nil); f != nil || err != nil {
+		t.Error(f, err)
+	}
+	for of, want := range map[reflect.Type]bool{
+		reflect.TypeFor[drawing](): false, reflect.TypeFor[map[string]any](): false,
+		reflect.TypeFor[struct{ holding }](): true, reflect.TypeFor[*holding](): true,
+		reflect.TypeFor[[]struct{ Raw json.RawMessage }](): false,
+	} {
+		if MayHold(of) != want {
+			t.Errorf("what is decoded into a %v may hold secrets: %v", of, !want)
+		}
+	}
+}
+
+type drawingShape struct {
+	drawing *drawing
+	Circle  circle `json:"circle"`
+}
+
+func (*drawingShape) area() int { return 0 }
