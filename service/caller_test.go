@@ -3,13 +3,13 @@ package service
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
 )
 
 // TestANameIsNoFact: a server does not find a header that only some clients take for one, and so leaves it beside its own.
@@ -40,14 +40,20 @@ func TestANameIsNoFact(t *testing.T) {
 // rawRequest sends a request with such bytes as its header, as alice of another account, and waits for the answer.
 func (w *world) rawRequest(subject, header, body string) {
 	w.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.srv.URL(), "nats://"))
+	var network nats.Options
+	w.must(natstest.Dialer()(&network))
+	conn, err := network.CustomDialer.Dial("tcp", strings.TrimPrefix(w.srv.URL(), "nats://"))
 	w.must(err)
 	defer func() { _ = conn.Close() }()
 	w.must(conn.SetDeadline(time.Now().Add(20 * time.Second)))
+	lines := bufio.NewScanner(conn)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "INFO ") {
+		w.Fatalf("the server begins with %q", lines.Text())
+	}
 	_, err = fmt.Fprintf(conn, "CONNECT {\"user\":\"alice\",\"pass\":\"x\",\"verbose\":false,\"headers\":true}\r\n"+
 		"SUB _INBOX.raw 1\r\nHPUB %s _INBOX.raw %d %d\r\n%s%s\r\n", subject, len(header), len(header)+len(body), header, body)
 	w.must(err)
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
+	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "MSG _INBOX.raw ") {
 			return
 		}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats-server/v2/server"
@@ -32,7 +31,7 @@ func TestAConnectionThatWouldNotComeBackIsRefused(t *testing.T) {
 			"all at once": {[]nats.Option{nats.NoReconnect()}, []string{forever, refused, none}},
 			"comes back":  {[]nats.Option{nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort()}, nil},
 		} {
-			nc, err := nats.Connect(w.srv.URL(), append(tt.opts, nats.UserInfo("service", "x"), nats.Timeout(30*time.Second))...)
+			nc, err := nats.Connect(w.srv.URL(), append(tt.opts, nats.UserInfo("service", "x"), natstest.Dialer())...)
 			w.must(err)
 			t.Cleanup(nc.Close)
 			_, err = New(Config{Conn: nc})

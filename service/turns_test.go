@@ -71,38 +71,36 @@ func TestWhatIsAskedLastHolds(t *testing.T) {
 // TestWhatWaitsTooLongIsNotDone, and does not let what comes after it overtake what is being done.
 func TestWhatWaitsTooLongIsNotDone(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			all, r := &turns{}, &request{verb: &verb{name: "suspend"}}
-			first, second, third, other := all.enter("a"), all.enter("a"), all.enter("a"), all.enter("b")
-			if err := errors.Join(first.wait(t.Context(), r), other.wait(t.Context(), r)); err != nil {
-				t.Fatal(err)
-			}
-			other.leave()
-			short, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			err := second.wait(short, r)
-			if e, ok := errors.AsType[*Error](err); !ok || e.Code != 503 || !strings.Contains(e.Description, "was not done") {
-				t.Errorf("error %v", err)
-			}
-			go second.leave()
-			synctest.Wait()
-			select {
-			case <-third.before:
-				t.Error("it is its turn while the first is being done")
-			default:
-			}
-			first.leave()
-			if err := third.wait(t.Context(), r); err != nil {
-				t.Error(err)
-			}
-			if err := third.wait(short, r); err == nil {
-				t.Error("its turn comes, and its time is over")
-			}
-			third.leave()
-			if len(all.last) != 0 {
-				t.Errorf("%d are left", len(all.last))
-			}
-		})
+		all, r := &turns{}, &request{verb: &verb{name: "suspend"}}
+		first, second, third, other := all.enter("a"), all.enter("a"), all.enter("a"), all.enter("b")
+		if err := errors.Join(first.wait(t.Context(), r), other.wait(t.Context(), r)); err != nil {
+			t.Fatal(err)
+		}
+		other.leave()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := second.wait(short, r)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Code != 503 || !strings.Contains(e.Description, "was not done") {
+			t.Errorf("error %v", err)
+		}
+		go second.leave()
+		synctest.Wait()
+		select {
+		case <-third.before:
+			t.Error("it is its turn while the first is being done")
+		default:
+		}
+		first.leave()
+		if err := third.wait(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+		if err := third.wait(short, r); err == nil {
+			t.Error("its turn comes, and its time is over")
+		}
+		third.leave()
+		if len(all.last) != 0 {
+			t.Errorf("%d are left", len(all.last))
+		}
 	})
 }
 
