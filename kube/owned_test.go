@@ -62,32 +62,30 @@ func TestWhereNotAllMayBeListedTheNamespacesAre(t *testing.T) {
 
 // TestWhatTheInformerDoesNotCoverIsBounded, and a teardown asks the API server where there may be more.
 func TestWhatTheInformerDoesNotCoverIsBounded(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			more := mapOf("more", "home")
-			more.APIVersion, more.Kind = "v1", "ConfigMap"
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(&corev1.ConfigMapList{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{*more}})
-		}))
-		defer server.Close()
-		transport := &http.Transport{}
-		defer transport.CloseIdleConnections()
-		client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL, Transport: transport})
-		must(t, err)
-		maps, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
-		must(t, err)
-		for n := range applied.UncoveredMost {
-			maps.own.Uncovered.Add(fmt.Sprint("elsewhere/", n), owner.Owner{Kind: "Site", Key: "shop", Instance: "here"})
-		}
-		maps.own.Uncovered.Add("elsewhere/more", owner.Owner{Kind: "Site", Key: "home", Instance: "here"})
-		if n := len(maps.own.Uncovered.Of("Site", "shop")); n != applied.UncoveredMost {
-			t.Errorf("%d are kept, want %d", n, applied.UncoveredMost)
-		}
-		found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home", nil)
-		must(t, err)
-		if len(found) != 1 || found[0].GetName() != "more" {
-			t.Errorf("found %v", found)
-		}
-	})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		more := mapOf("more", "home")
+		more.APIVersion, more.Kind = "v1", "ConfigMap"
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(&corev1.ConfigMapList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{*more}})
+	}))
+	defer server.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL, Transport: transport})
+	must(t, err)
+	maps, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
+	must(t, err)
+	for n := range applied.UncoveredMost {
+		maps.own.Uncovered.Add(fmt.Sprint("elsewhere/", n), owner.Owner{Kind: "Site", Key: "shop", Instance: "here"})
+	}
+	maps.own.Uncovered.Add("elsewhere/more", owner.Owner{Kind: "Site", Key: "home", Instance: "here"})
+	if n := len(maps.own.Uncovered.Of("Site", "shop")); n != applied.UncoveredMost {
+		t.Errorf("%d are kept, want %d", n, applied.UncoveredMost)
+	}
+	found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home", nil)
+	must(t, err)
+	if len(found) != 1 || found[0].GetName() != "more" {
+		t.Errorf("found %v", found)
+	}
 }

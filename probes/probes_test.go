@@ -245,57 +245,53 @@ func fetch(t *testing.T, url string) (int, string) {
 
 // TestListenersAreOnLoopbackAndApart, and end with the context.
 func TestListenersAreOnLoopbackAndApart(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		s := &probes.Server{Address: ":0", ProfilesAddress: ":0", Handlers: probes.New().Handlers()}
-		where, stop := serve(t, s, 2)
-		for what, address := range where {
-			if host, _, err := net.SplitHostPort(address); err != nil || !net.ParseIP(host).IsLoopback() {
-				t.Errorf("%s are served on %s", what, address)
-			}
+	s := &probes.Server{Address: ":0", ProfilesAddress: ":0", Handlers: probes.New().Handlers()}
+	where, stop := serve(t, s, 2)
+	for what, address := range where {
+		if host, _, err := net.SplitHostPort(address); err != nil || !net.ParseIP(host).IsLoopback() {
+			t.Errorf("%s are served on %s", what, address)
 		}
-		handlers, profiles := "http://"+where["handlers"], "http://"+where["profiles"]+"/debug/pprof/"
-		if code, body := fetch(t, handlers+"/healthz"); code != http.StatusOK || !strings.Contains(body, `"ok":true`) {
-			t.Errorf("%d %s", code, body)
+	}
+	handlers, profiles := "http://"+where["handlers"], "http://"+where["profiles"]+"/debug/pprof/"
+	if code, body := fetch(t, handlers+"/healthz"); code != http.StatusOK || !strings.Contains(body, `"ok":true`) {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, _ := fetch(t, handlers+"/debug/pprof/"); code != http.StatusNotFound {
+		t.Errorf("profiles beside the probes: %d", code)
+	}
+	if _, body := fetch(t, profiles+"goroutine?debug=1"); !strings.Contains(body, "goroutine profile") {
+		t.Errorf("%.100s", body)
+	}
+	for path, want := range map[string]int{
+		"profile?seconds=0.1": http.StatusOK, "trace?seconds=0.1": http.StatusOK, "heap": http.StatusOK,
+		"":                       http.StatusOK,
+		"profile?seconds=999999": http.StatusBadRequest, "nothing": http.StatusNotFound,
+	} {
+		if code, body := fetch(t, profiles+path); code != want || body == "" {
+			t.Errorf("%s: %d, %d bytes", path, code, len(body))
 		}
-		if code, _ := fetch(t, handlers+"/debug/pprof/"); code != http.StatusNotFound {
-			t.Errorf("profiles beside the probes: %d", code)
+	}
+	stop()
+	for _, address := range where {
+		if conn, err := net.Dial("tcp", address); err == nil {
+			conn.Close()
+			t.Errorf("%s is open after the end", address)
 		}
-		if _, body := fetch(t, profiles+"goroutine?debug=1"); !strings.Contains(body, "goroutine profile") {
-			t.Errorf("%.100s", body)
-		}
-		for path, want := range map[string]int{
-			"profile?seconds=0.1": http.StatusOK, "trace?seconds=0.1": http.StatusOK, "heap": http.StatusOK,
-			"":                       http.StatusOK,
-			"profile?seconds=999999": http.StatusBadRequest, "nothing": http.StatusNotFound,
-		} {
-			if code, body := fetch(t, profiles+path); code != want || body == "" {
-				t.Errorf("%s: %d, %d bytes", path, code, len(body))
-			}
-		}
-		stop()
-		for _, address := range where {
-			if conn, err := net.Dial("tcp", address); err == nil {
-				conn.Close()
-				t.Errorf("%s is open after the end", address)
-			}
-		}
-	})
+	}
 }
 
 // TestAPortInUseIsAClearError, and leaves no listener open.
 func TestAPortInUseIsAClearError(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		taken, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		defer taken.Close()
-		err = (&probes.Server{Address: ":0", ProfilesAddress: taken.Addr().String()}).Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), taken.Addr().String()) || !strings.Contains(err.Error(), "profiles") {
-			t.Errorf("%v", err)
-		}
-		if err := (&probes.Server{Address: "8080"}).Run(t.Context()); err == nil || !strings.Contains(err.Error(), `"8080"`) {
-			t.Errorf("%v", err)
-		}
-	})
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer taken.Close()
+	err = (&probes.Server{Address: ":0", ProfilesAddress: taken.Addr().String()}).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()) || !strings.Contains(err.Error(), "profiles") {
+		t.Errorf("%v", err)
+	}
+	if err := (&probes.Server{Address: "8080"}).Run(t.Context()); err == nil || !strings.Contains(err.Error(), `"8080"`) {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestWithoutAnAddressNothingListens: Run only waits for its end.
@@ -308,15 +304,13 @@ func TestWithoutAnAddressNothingListens(t *testing.T) {
 
 // TestAConnectionThatSendsNothingIsClosedWithTheServer, and does not hold up its end.
 func TestAConnectionThatSendsNothingIsClosedWithTheServer(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		where, stop := serve(t, &probes.Server{Address: ":0"}, 1)
-		conn, err := net.Dial("tcp", where["handlers"])
-		must(t, err)
-		defer conn.Close()
-		began := time.Now()
-		stop()
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("the end took %v", took)
-		}
-	})
+	where, stop := serve(t, &probes.Server{Address: ":0"}, 1)
+	conn, err := net.Dial("tcp", where["handlers"])
+	must(t, err)
+	defer conn.Close()
+	began := time.Now()
+	stop()
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the end took %v", took)
+	}
 }

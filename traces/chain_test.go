@@ -3,11 +3,13 @@ package traces_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nagi-runtime/nagi/traces"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,7 +90,7 @@ func TestOneTraceShowsAPutThroughThreeControllers(t *testing.T) {
 					}
 					if attr(s, "nagi.key").AsString() != "one" || attr(s, "nagi.operations").AsString() != "Put" ||
 						attr(s, "nagi.attempt").AsInt64() != 1 || attr(s, "nagi.causes").AsInt64() != 1 ||
-						attr(s, "nagi.queue_wait_seconds").AsFloat64() <= 0 || attr(s, "nagi.kind").AsString() != kind ||
+						attr(s, "nagi.queue_wait_seconds") != attribute.Float64Value(0) || attr(s, "nagi.kind").AsString() != kind ||
 						attr(s, "nagi.outcome").AsString() != "succeeded" {
 						t.Errorf("%s has the attributes %v", s.Name, s.Attributes)
 					}
@@ -96,4 +98,24 @@ func TestOneTraceShowsAPutThroughThreeControllers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestASpanTellsHowLongItsKeyWaited in the queue: the only worker is busy with another key for three seconds.
+func TestASpanTellsHowLongItsKeyWaited(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t, sdktrace.AlwaysSample())
+		orders := w.client("Order")
+		w.run(orders, func(context.Context, controller.Request) (controller.Result, error) {
+			time.Sleep(3 * time.Second)
+			return controller.Result{}, nil
+		}, controller.WithWorkers(1))
+		for _, name := range []string{"one", "two"} {
+			must(t, orders.Create(t.Context(), named(name)))
+		}
+		for i, s := range w.await("reconcile Order", 2) {
+			if wait := attr(s, "nagi.queue_wait_seconds"); wait != attribute.Float64Value(3*float64(i)) {
+				t.Errorf("reconcile %d has waited for %v", i, wait.AsInterface())
+			}
+		}
+	})
 }

@@ -163,38 +163,36 @@ func configMaps(t *testing.T) *httptest.Server {
 
 // TestCallsOfKubernetesAreInTheReconcilesSpan, with an instrumented transport, and the requests of informers are not.
 func TestCallsOfKubernetesAreInTheReconcilesSpan(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t, sdktrace.AlwaysSample())
-		client, err := dynamic.NewForConfig(&rest.Config{
-			Host: configMaps(t).URL, WrapTransport: func(base http.RoundTripper) http.RoundTripper {
-				return spansOf{w.provider.Tracer("http"), base}
-			},
-		})
-		must(t, err)
-		resource := corev1.SchemeGroupVersion.WithResource("configmaps")
-		informers := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
-		handle, err := kube.New[*corev1.ConfigMap](client, resource, informers.ForResource(resource).Informer())
-		must(t, err)
-		ctx, cancel := context.WithCancel(context.Background())
-		informers.Start(ctx.Done())
-		defer func() { cancel(); informers.Shutdown() }()
-		orders := w.client("Order")
-		w.run(orders, func(ctx context.Context, req controller.Request) (controller.Result, error) {
-			made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: req.Key}}
-			_, err := handle.CreateOrUpdate(ctx, made, func(m *corev1.ConfigMap) error {
-				m.Data = map[string]string{"a": "b"}
-				return nil
-			})
-			return controller.Result{}, err
-		}, handle.Owns())
-		w.inSpan("user", func(ctx context.Context) { must(t, orders.Create(ctx, named("one"))) })
-		w.hasPath("user > put Order > reconcile Order > POST")
-		for _, s := range w.all() {
-			if s.Name == http.MethodGet && path(w.all(), s) == http.MethodGet {
-				t.Error("a request of the informer has a span")
-			}
-		}
+	w := newWorld(t, sdktrace.AlwaysSample())
+	client, err := dynamic.NewForConfig(&rest.Config{
+		Host: configMaps(t).URL, WrapTransport: func(base http.RoundTripper) http.RoundTripper {
+			return spansOf{w.provider.Tracer("http"), base}
+		},
 	})
+	must(t, err)
+	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
+	informers := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+	handle, err := kube.New[*corev1.ConfigMap](client, resource, informers.ForResource(resource).Informer())
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	informers.Start(ctx.Done())
+	defer func() { cancel(); informers.Shutdown() }()
+	orders := w.client("Order")
+	w.run(orders, func(ctx context.Context, req controller.Request) (controller.Result, error) {
+		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: req.Key}}
+		_, err := handle.CreateOrUpdate(ctx, made, func(m *corev1.ConfigMap) error {
+			m.Data = map[string]string{"a": "b"}
+			return nil
+		})
+		return controller.Result{}, err
+	}, handle.Owns())
+	w.inSpan("user", func(ctx context.Context) { must(t, orders.Create(ctx, named("one"))) })
+	w.hasPath("user > put Order > reconcile Order > POST")
+	for _, s := range w.all() {
+		if s.Name == http.MethodGet && path(w.all(), s) == http.MethodGet {
+			t.Error("a request of the informer has a span")
+		}
+	}
 }
 
 // slow is a driver whose Apply starts an operation.
