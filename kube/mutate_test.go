@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic/fake"
@@ -38,23 +39,25 @@ func (*listening) Primary() current.Primary {
 
 // TestWhatMutateDoesNotGetIsNotSaidOfTheObject: it may write another object, and return what came of that.
 func TestWhatMutateDoesNotGetIsNotSaidOfTheObject(t *testing.T) {
-	for name, refused := range map[string]error{
-		"owned": &controller.AlreadyOwnedError{Object: "other"}, "exists": &controller.ResourceExistsError{Key: "other"},
-	} {
-		client := fake.NewSimpleDynamicClient(scheme.Scheme)
-		k, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
-		must(t, err)
-		r, calls := &listening{}, 0
-		_, err = k.CreateOrUpdate(current.With(context.Background(), r), configMap("settings", ""),
-			func(*corev1.ConfigMap) error {
-				calls++
-				return refused
-			})
-		if !errors.Is(err, refused) || calls != 1 || len(r.awaited)+len(r.told) > 0 {
-			t.Errorf("%s: %v after %d calls; waits for %q, told of %q", name, err, calls, r.awaited, r.told)
+	natstest.Test(t, func(t *testing.T) {
+		for name, refused := range map[string]error{
+			"owned": &controller.AlreadyOwnedError{Object: "other"}, "exists": &controller.ResourceExistsError{Key: "other"},
+		} {
+			client := fake.NewSimpleDynamicClient(scheme.Scheme)
+			k, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
+			must(t, err)
+			r, calls := &listening{}, 0
+			_, err = k.CreateOrUpdate(current.With(context.Background(), r), configMap("settings", ""),
+				func(*corev1.ConfigMap) error {
+					calls++
+					return refused
+				})
+			if !errors.Is(err, refused) || calls != 1 || len(r.awaited)+len(r.told) > 0 {
+				t.Errorf("%s: %v after %d calls; waits for %q, told of %q", name, err, calls, r.awaited, r.told)
+			}
+			if actions := client.Actions(); len(actions) > 1 {
+				t.Errorf("%s: it sent %v", name, actions)
+			}
 		}
-		if actions := client.Actions(); len(actions) > 1 {
-			t.Errorf("%s: it sent %v", name, actions)
-		}
-	}
+	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -30,33 +31,35 @@ func (c *confined) MayOwn(place source.Place, key string) error {
 
 // TestAHandleWritesNothingThatThePrimaryMayNotOwn, and deletes nothing of the kind.
 func TestAHandleWritesNothingThatThePrimaryMayNotOwn(t *testing.T) {
-	for name, write := range map[string]func(context.Context, *Handle[*corev1.ConfigMap]) error{
-		"Apply": func(ctx context.Context, k *Handle[*corev1.ConfigMap]) error {
-			_, err := k.Apply(ctx, configMap("settings", "one"))
-			return err
-		},
-		"CreateOrUpdate": func(ctx context.Context, k *Handle[*corev1.ConfigMap]) error {
-			_, err := k.CreateOrUpdate(ctx, configMap("settings", ""), func(*corev1.ConfigMap) error { return nil })
-			return err
-		},
-		"AdoptOrFail": func(ctx context.Context, k *Handle[*corev1.ConfigMap]) error {
-			return k.AdoptOrFail(ctx, configMap("settings", ""))
-		},
-		"Delete": func(ctx context.Context, k *Handle[*corev1.ConfigMap]) error {
-			return k.Delete(ctx, version("1", "1"))
-		},
-	} {
-		client := fake.NewSimpleDynamicClient(scheme.Scheme)
-		informer := stillInformer()
-		k, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), informer)
-		must(t, err)
-		r := &confined{}
-		err = write(current.With(t.Context(), r), k)
-		if !errors.Is(err, errElsewhere) || r.place.Informer != informer || r.key != "shop/settings" {
-			t.Errorf("%s: %v; asked for %q", name, err, r.key)
+	natstest.Test(t, func(t *testing.T) {
+		for name, write := range map[string]func(context.Context, *Handle[*corev1.ConfigMap]) error{
+			"Apply": func(ctx context.Context, k *Handle[*corev1.ConfigMap]) error {
+				_, err := k.Apply(ctx, configMap("settings", "one"))
+				return err
+			},
+			"CreateOrUpdate": func(ctx context.Context, k *Handle[*corev1.ConfigMap]) error {
+				_, err := k.CreateOrUpdate(ctx, configMap("settings", ""), func(*corev1.ConfigMap) error { return nil })
+				return err
+			},
+			"AdoptOrFail": func(ctx context.Context, k *Handle[*corev1.ConfigMap]) error {
+				return k.AdoptOrFail(ctx, configMap("settings", ""))
+			},
+			"Delete": func(ctx context.Context, k *Handle[*corev1.ConfigMap]) error {
+				return k.Delete(ctx, version("1", "1"))
+			},
+		} {
+			client := fake.NewSimpleDynamicClient(scheme.Scheme)
+			informer := stillInformer()
+			k, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), informer)
+			must(t, err)
+			r := &confined{}
+			err = write(current.With(t.Context(), r), k)
+			if !errors.Is(err, errElsewhere) || r.place.Informer != informer || r.key != "shop/settings" {
+				t.Errorf("%s: %v; asked for %q", name, err, r.key)
+			}
+			if actions := client.Actions(); len(actions) != 0 {
+				t.Errorf("%s: it sent %v", name, actions)
+			}
 		}
-		if actions := client.Actions(); len(actions) != 0 {
-			t.Errorf("%s: it sent %v", name, actions)
-		}
-	}
+	})
 }

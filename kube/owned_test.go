@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,36 +26,38 @@ import (
 // TestWhereNotAllMayBeListedTheNamespacesAre. Where they may not either, what the handle wrote and its cache never
 // showed is read all the same, and the error says that this may not be all.
 func TestWhereNotAllMayBeListedTheNamespacesAre(t *testing.T) {
-	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
-	settings := mapOf("settings", "home")
-	client := fake.NewSimpleDynamicClient(scheme.Scheme, settings)
-	allowed := "shop"
-	client.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a.GetNamespace() == allowed {
-			return false, nil, nil
+	natstest.Test(t, func(t *testing.T) {
+		resource := corev1.SchemeGroupVersion.WithResource("configmaps")
+		settings := mapOf("settings", "home")
+		client := fake.NewSimpleDynamicClient(scheme.Scheme, settings)
+		allowed := "shop"
+		client.PrependReactor("list", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.GetNamespace() == allowed {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no rights"))
+		})
+		maps, err := New[*corev1.ConfigMap](client, resource, stillInformer())
+		must(t, err)
+		find := func(namespaces ...string) (int, error) {
+			found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home",
+				func() []string { return namespaces })
+			return len(found), err
 		}
-		return true, nil, apierrors.NewForbidden(resource.GroupResource(), "", errors.New("no rights"))
+		if n, err := find("shop"); n != 1 || err != nil {
+			t.Errorf("in the namespace: found %d, %v", n, err)
+		}
+		for _, namespaces := range [][]string{nil, {"shop", "another"}} {
+			if n, err := find(namespaces...); n != 0 || !apierrors.IsForbidden(err) {
+				t.Errorf("in %q: found %d, %v", namespaces, n, err)
+			}
+		}
+		allowed = "none"
+		maps.own.Uncovered.Add("shop/settings", owner.Of(settings))
+		if n, err := find("shop"); n != 1 || !apierrors.IsForbidden(err) {
+			t.Errorf("found %d, %v; want what the handle wrote, and the refusal", n, err)
+		}
 	})
-	maps, err := New[*corev1.ConfigMap](client, resource, stillInformer())
-	must(t, err)
-	find := func(namespaces ...string) (int, error) {
-		found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home",
-			func() []string { return namespaces })
-		return len(found), err
-	}
-	if n, err := find("shop"); n != 1 || err != nil {
-		t.Errorf("in the namespace: found %d, %v", n, err)
-	}
-	for _, namespaces := range [][]string{nil, {"shop", "another"}} {
-		if n, err := find(namespaces...); n != 0 || !apierrors.IsForbidden(err) {
-			t.Errorf("in %q: found %d, %v", namespaces, n, err)
-		}
-	}
-	allowed = "none"
-	maps.own.Uncovered.Add("shop/settings", owner.Of(settings))
-	if n, err := find("shop"); n != 1 || !apierrors.IsForbidden(err) {
-		t.Errorf("found %d, %v; want what the handle wrote, and the refusal", n, err)
-	}
 }
 
 // TestWhatTheInformerDoesNotCoverIsBounded, and a teardown asks the API server where there may be more.

@@ -77,55 +77,57 @@ func versioned() *fake.FakeDynamicClient {
 
 // TestAKubernetesObjectThatChangesWithEachReconcileIsTold with the path.
 func TestAKubernetesObjectThatChangesWithEachReconcileIsTold(t *testing.T) {
-	server := natstest.Start(t)
-	_, js := natstest.Connect(t, server.URL())
-	shops, err := entity.NewClient[*store](t.Context(), js,
-		entity.Config{Kind: "Shop", Bucket: "shops", Storage: jetstream.MemoryStorage})
-	noError(t, err)
-	t.Cleanup(shops.Close)
-	ctx, stop := context.WithCancel(context.Background())
-	client := versioned()
-	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
-	settings, err := kube.New[*corev1.ConfigMap](client, configMaps, factory.ForResource(configMaps).Informer(),
-		kube.WithFieldManager("shops"))
-	noError(t, err)
-	var told messages
-	runs := 0
-	c, err := controller.New("shops", shops, controller.ReconcilerFunc(
-		func(ctx context.Context, req controller.Request) (controller.Result, error) {
-			runs++
-			obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: req.Key}}
-			_, err := settings.CreateOrUpdate(ctx, obj, func(m *corev1.ConfigMap) error {
-				m.Data = map[string]string{"seen.at": fmt.Sprint("secret-", runs)}
-				return nil
-			})
-			return controller.Result{}, err
-		}), settings.Owns(), controller.WithEventRecorder(&told))
-	noError(t, err)
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	factory.Start(ctx.Done())
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		_, js := natstest.Connect(t, server.URL())
+		shops, err := entity.NewClient[*store](t.Context(), js,
+			entity.Config{Kind: "Shop", Bucket: "shops", Storage: jetstream.MemoryStorage})
+		noError(t, err)
+		t.Cleanup(shops.Close)
+		ctx, stop := context.WithCancel(context.Background())
+		client := versioned()
+		factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+		settings, err := kube.New[*corev1.ConfigMap](client, configMaps, factory.ForResource(configMaps).Informer(),
+			kube.WithFieldManager("shops"))
+		noError(t, err)
+		var told messages
+		runs := 0
+		c, err := controller.New("shops", shops, controller.ReconcilerFunc(
+			func(ctx context.Context, req controller.Request) (controller.Result, error) {
+				runs++
+				obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: req.Key}}
+				_, err := settings.CreateOrUpdate(ctx, obj, func(m *corev1.ConfigMap) error {
+					m.Data = map[string]string{"seen.at": fmt.Sprint("secret-", runs)}
+					return nil
+				})
+				return controller.Result{}, err
+			}), settings.Owns(), controller.WithEventRecorder(&told))
+		noError(t, err)
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		factory.Start(ctx.Done())
+		t.Cleanup(func() {
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			factory.Shutdown()
+		})
+		noError(t, shops.Create(t.Context(), &store{ObjectMeta: metav1.ObjectMeta{Name: "books"}}))
+		for began := time.Now(); len(told.of("ReconcileLoop")) == 0; time.Sleep(time.Millisecond) {
+			if time.Since(began) > 30*time.Second {
+				t.Fatalf("no event after %d reconciles; there are %v", c.Stats().Reconciles, told.all)
+			}
 		}
-		factory.Shutdown()
+		message := told.of("ReconcileLoop")[0]
+		if !strings.Contains(message, `data["seen.at"] of configmaps`) || !strings.Contains(message, `"default/books"`) ||
+			strings.Contains(message, "secret") {
+			t.Errorf("the event says %q, want the object and the path, and no value", message)
+		}
+		if s := c.Stats(); s.Looping != 1 || s.Loops != 1 {
+			t.Errorf("%d keys loop, %d loops", s.Looping, s.Loops)
+		}
 	})
-	noError(t, shops.Create(t.Context(), &store{ObjectMeta: metav1.ObjectMeta{Name: "books"}}))
-	for began := time.Now(); len(told.of("ReconcileLoop")) == 0; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
-			t.Fatalf("no event after %d reconciles; there are %v", c.Stats().Reconciles, told.all)
-		}
-	}
-	message := told.of("ReconcileLoop")[0]
-	if !strings.Contains(message, `data["seen.at"] of configmaps`) || !strings.Contains(message, `"default/books"`) ||
-		strings.Contains(message, "secret") {
-		t.Errorf("the event says %q, want the object and the path, and no value", message)
-	}
-	if s := c.Stats(); s.Looping != 1 || s.Loops != 1 {
-		t.Errorf("%d keys loop, %d loops", s.Looping, s.Loops)
-	}
 }
 
 func noError(t *testing.T, err error) {

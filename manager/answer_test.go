@@ -11,24 +11,26 @@ import (
 )
 
 func TestAServerThatIsAwayIsNamedWithoutItsPassword(t *testing.T) {
-	isolated(t)
-	s := startServer(t)
-	s.Stop()
-	host := strings.TrimPrefix(s.URL(), "nats://")
-	for _, url := range []string{"nats://ann:secret@" + host, "ann:secret@" + host, "nats://secret@" + host} {
-		_, err := New(silent(t.Context()), Config{URL: url})
-		mustSay(t, err, host, "Config.URL", "Config.WaitForServer")
-		if strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error has the password: %v", err)
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s := startServer(t)
+		s.Stop()
+		host := strings.TrimPrefix(s.URL(), "nats://")
+		for _, url := range []string{"nats://ann:secret@" + host, "ann:secret@" + host, "nats://secret@" + host} {
+			_, err := New(silent(t.Context()), Config{URL: url})
+			mustSay(t, err, host, "Config.URL", "Config.WaitForServer")
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error has the password: %v", err)
+			}
 		}
-	}
-	for _, url := range []string{"nats://ann:sec%zzret@" + host, "nats://ann:sec ret@" + host, "nats://ann:secret@"} {
-		_, err := New(silent(t.Context()), Config{URL: url})
-		mustSay(t, err, "is no URL of a server")
-		if strings.Contains(err.Error(), "sec") {
-			t.Errorf("the error has the password: %v", err)
+		for _, url := range []string{"nats://ann:sec%zzret@" + host, "nats://ann:sec ret@" + host, "nats://ann:secret@"} {
+			_, err := New(silent(t.Context()), Config{URL: url})
+			mustSay(t, err, "is no URL of a server")
+			if strings.Contains(err.Error(), "sec") {
+				t.Errorf("the error has the password: %v", err)
+			}
 		}
-	}
+	})
 }
 
 // TestNoPartOfAPasswordIsTold, whatever the URL is and whatever comes of parsing it. Each password is of zebra, quark
@@ -66,58 +68,64 @@ func TestNoPartOfAPasswordIsTold(t *testing.T) {
 }
 
 func TestAUserInSomeOfTheURLsIsAnError(t *testing.T) {
-	isolated(t)
-	for _, url := range []string{"nats://127.0.0.1:1,nats://ann:x@127.0.0.1:2", "nats://ann:x@127.0.0.1:1,127.0.0.1:2"} {
-		_, err := New(silent(t.Context()), Config{URL: url})
-		mustSay(t, err, "Config.URL", "all of them", "%2C")
-	}
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		for _, url := range []string{"nats://127.0.0.1:1,nats://ann:x@127.0.0.1:2", "nats://ann:x@127.0.0.1:1,127.0.0.1:2"} {
+			_, err := New(silent(t.Context()), Config{URL: url})
+			mustSay(t, err, "Config.URL", "all of them", "%2C")
+		}
+	})
 }
 
 func TestItWaitsForAServerAndSaysForWhom(t *testing.T) {
-	isolated(t)
-	s := startServer(t)
-	s.Stop()
-	ctx, log := withLog(t.Context())
-	made := make(chan error, 1)
-	url := strings.Replace(s.URL(), "//", "//ann:secret@", 1)
-	var m *Manager
-	go func() {
-		var err error
-		m, err = New(ctx, Config{URL: url, WaitForServer: time.Minute})
-		made <- err
-	}()
-	eventually(t, "said for whom it waits", func() bool {
-		return strings.Contains(log.text(), "Waiting for a NATS server") && strings.Contains(log.text(), s.URL()[7:])
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s := startServer(t)
+		s.Stop()
+		ctx, log := withLog(t.Context())
+		made := make(chan error, 1)
+		url := strings.Replace(s.URL(), "//", "//ann:secret@", 1)
+		var m *Manager
+		go func() {
+			var err error
+			m, err = New(ctx, Config{URL: url, WaitForServer: time.Minute})
+			made <- err
+		}()
+		natstest.Eventually(t, "said for whom it waits", func() bool {
+			return strings.Contains(log.text(), "Waiting for a NATS server") && strings.Contains(log.text(), s.URL()[7:])
+		})
+		select {
+		case err := <-made:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+		must(t, s.Start())
+		must(t, <-made)
+		must(t, m.Close(context.Background()))
+		if strings.Contains(log.text(), "secret") {
+			t.Errorf("the log has the password: %s", log.text())
+		}
 	})
-	select {
-	case err := <-made:
-		t.Fatalf("it did not wait: %v", err)
-	default:
-	}
-	must(t, s.Start())
-	must(t, <-made)
-	must(t, m.Close(context.Background()))
-	if strings.Contains(log.text(), "secret") {
-		t.Errorf("the log has the password: %s", log.text())
-	}
 }
 
 func TestTheWaitForAServerEnds(t *testing.T) {
-	isolated(t)
-	s := startServer(t)
-	s.Stop()
-	began := time.Now()
-	_, err := New(silent(t.Context()), Config{URL: s.URL(), WaitForServer: time.Second})
-	mustSay(t, err, s.URL(), "within the 1s of Config.WaitForServer")
-	if took := time.Since(began); took < time.Second || took > 10*time.Second {
-		t.Errorf("it took %v", took)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s := startServer(t)
+		s.Stop()
+		began := time.Now()
+		_, err := New(silent(t.Context()), Config{URL: s.URL(), WaitForServer: time.Second})
+		mustSay(t, err, s.URL(), "within the 1s of Config.WaitForServer")
+		if took := time.Since(began); took < time.Second || took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
 
-	ctx, cancel := context.WithCancel(silent(t.Context()))
-	stopped := time.AfterFunc(100*time.Millisecond, cancel)
-	defer stopped.Stop()
-	_, err = New(ctx, Config{URL: s.URL(), WaitForServer: time.Hour})
-	mustSay(t, err, s.URL(), "stopped while waiting", "context canceled")
+		ctx, cancel := context.WithCancel(silent(t.Context()))
+		stopped := time.AfterFunc(100*time.Millisecond, cancel)
+		defer stopped.Stop()
+		_, err = New(ctx, Config{URL: s.URL(), WaitForServer: time.Hour})
+		mustSay(t, err, s.URL(), "stopped while waiting", "context canceled")
+	})
 }
 
 // TestADeadPeerIsFoundWithinSeconds: the proxy goes on with the connection, and passes no bytes any more.
@@ -140,24 +148,26 @@ func TestADeadPeerIsFoundWithinSeconds(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			isolated(t)
-			s := startServer(t)
-			proxy := natstest.StartProxy(t, s.URL())
-			m := open(t, Config{URL: proxy.URL()})
-			lost := m.Conn().StatusChanged(nats.RECONNECTING)
-			defer m.Conn().RemoveStatusListener(lost)
-			proxy.Blackhole()
-			began := time.Now()
-			test.more(t, m.Conn())
-			select {
-			case <-lost:
-			case <-time.After(20 * time.Second):
-				t.Fatal("a dead peer was not found within 20 s")
-			}
-			t.Logf("found after %v", time.Since(began).Round(10*time.Millisecond))
-			proxy.Resume()
-			eventually(t, "connected again", m.Conn().IsConnected)
-			works(t, m)
+			natstest.Test(t, func(t *testing.T) {
+				isolated(t)
+				s := startServer(t)
+				proxy := natstest.StartProxy(t, s.URL())
+				m := open(t, Config{URL: proxy.URL()})
+				lost := m.Conn().StatusChanged(nats.RECONNECTING)
+				defer m.Conn().RemoveStatusListener(lost)
+				proxy.Blackhole()
+				began := time.Now()
+				test.more(t, m.Conn())
+				select {
+				case <-lost:
+				case <-time.After(20 * time.Second):
+					t.Fatal("a dead peer was not found within 20 s")
+				}
+				t.Logf("found after %v", time.Since(began).Round(10*time.Millisecond))
+				proxy.Resume()
+				natstest.Eventually(t, "connected again", m.Conn().IsConnected)
+				works(t, m)
+			})
 		})
 	}
 }
@@ -235,39 +245,43 @@ func TestWhatContradictsIsAnError(t *testing.T) {
 }
 
 func TestAConnectionOfTheUserStaysOpen(t *testing.T) {
-	isolated(t)
-	s := startServer(t)
-	nc, _ := natstest.Connect(t, s.URL())
-	m, err := New(silent(t.Context()), Config{Conn: nc})
-	must(t, err)
-	works(t, m)
-	must(t, m.Close(context.Background()))
-	if !nc.IsConnected() {
-		t.Error("the connection was closed")
-	}
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s := startServer(t)
+		nc, _ := natstest.Connect(t, s.URL())
+		m, err := New(silent(t.Context()), Config{Conn: nc})
+		must(t, err)
+		works(t, m)
+		must(t, m.Close(context.Background()))
+		if !nc.IsConnected() {
+			t.Error("the connection was closed")
+		}
+	})
 }
 
 const notReconnected = "Reconnecting to NATS fails"
 
 func TestDeadServersDoNotFillTheLog(t *testing.T) {
-	isolated(t)
-	s := startServer(t)
-	urls := []string{s.URL()}
-	for range 3 {
-		dead := natstest.Start(t)
-		dead.Stop()
-		urls = append(urls, dead.URL())
-	}
-	ctx, log := withLog(t.Context())
-	m, err := New(ctx, Config{URL: strings.Join(urls, ",")})
-	must(t, err)
-	defer m.Close(context.Background())
-	s.Stop()
-	eventually(t, "told that it does not reconnect", func() bool { return strings.Contains(log.text(), notReconnected) })
-	time.Sleep(4 * time.Second) // some twenty tries
-	if n := strings.Count(log.text(), notReconnected); n > 4 {
-		t.Errorf("%d lines:\n%s", n, log.text())
-	}
-	must(t, s.Start())
-	eventually(t, "connected again", m.Conn().IsConnected)
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s := startServer(t)
+		urls := []string{s.URL()}
+		for range 3 {
+			dead := natstest.Start(t)
+			dead.Stop()
+			urls = append(urls, dead.URL())
+		}
+		ctx, log := withLog(t.Context())
+		m, err := New(ctx, Config{URL: strings.Join(urls, ",")})
+		must(t, err)
+		defer m.Close(context.Background())
+		s.Stop()
+		natstest.Eventually(t, "told that it does not reconnect", func() bool { return strings.Contains(log.text(), notReconnected) })
+		time.Sleep(4 * time.Second) // some twenty tries
+		if n := strings.Count(log.text(), notReconnected); n > 4 {
+			t.Errorf("%d lines:\n%s", n, log.text())
+		}
+		must(t, s.Start())
+		natstest.Eventually(t, "connected again", m.Conn().IsConnected)
+	})
 }

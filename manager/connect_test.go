@@ -35,27 +35,31 @@ func works(t *testing.T, m *Manager) {
 }
 
 func TestItConnectsToTheServersOfTheURL(t *testing.T) {
-	isolated(t)
-	away := natstest.Start(t)
-	away.Stop()
-	s := startServer(t)
-	m := open(t, Config{Name: "sites", URL: away.URL() + ", " + strings.TrimPrefix(s.URL(), "nats://")})
-	works(t, m)
-	if name := m.Conn().Opts.Name; name != "sites" {
-		t.Errorf("the connection's name is %q", name)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		away := natstest.Start(t)
+		away.Stop()
+		s := startServer(t)
+		m := open(t, Config{Name: "sites", URL: away.URL() + ", " + strings.TrimPrefix(s.URL(), "nats://")})
+		works(t, m)
+		if name := m.Conn().Opts.Name; name != "sites" {
+			t.Errorf("the connection's name is %q", name)
+		}
+	})
 }
 
 func TestItConnectsAsTheEnvironmentSays(t *testing.T) {
-	dir := isolated(t)
-	s := startServer(t)
-	writeContext(t, dir, "other", map[string]any{"url": "nats://127.0.0.1:1", "user": "u", "password": "p"}, true)
-	t.Setenv(urlVariable, s.URL())
-	m := open(t, Config{})
-	works(t, m)
-	if m.Conn().Opts.User != "" {
-		t.Error("the user of a selected context was sent to the server of NATS_URL")
-	}
+	natstest.Test(t, func(t *testing.T) {
+		dir := isolated(t)
+		s := startServer(t)
+		writeContext(t, dir, "other", map[string]any{"url": "nats://127.0.0.1:1", "user": "u", "password": "p"}, true)
+		t.Setenv(urlVariable, s.URL())
+		m := open(t, Config{})
+		works(t, m)
+		if m.Conn().Opts.User != "" {
+			t.Error("the user of a selected context was sent to the server of NATS_URL")
+		}
+	})
 }
 
 func TestItConnectsWithTheContextsOfTheCommandLine(t *testing.T) {
@@ -98,42 +102,46 @@ func TestItConnectsWithTheContextsOfTheCommandLine(t *testing.T) {
 }
 
 func TestItConnectsWithAnNkey(t *testing.T) {
-	isolated(t)
-	user, err := nkeys.CreateUser()
-	must(t, err)
-	public, err := user.PublicKey()
-	must(t, err)
-	seed, err := user.Seed()
-	must(t, err)
-	path := filepath.Join(t.TempDir(), "user.nk")
-	must(t, os.WriteFile(path, seed, 0o600))
-	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
-		o.Nkeys = []*server.NkeyUser{{Nkey: public}}
-	}))
-	works(t, open(t, Config{URL: s.URL(), NKey: path}))
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		user, err := nkeys.CreateUser()
+		must(t, err)
+		public, err := user.PublicKey()
+		must(t, err)
+		seed, err := user.Seed()
+		must(t, err)
+		path := filepath.Join(t.TempDir(), "user.nk")
+		must(t, os.WriteFile(path, seed, 0o600))
+		s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+			o.Nkeys = []*server.NkeyUser{{Nkey: public}}
+		}))
+		works(t, open(t, Config{URL: s.URL(), NKey: path}))
 
-	_, err = New(silent(t.Context()), Config{URL: s.URL(), WaitForServer: time.Hour})
-	mustSay(t, err, s.URL(), "Authorization Violation")
-	_, err = New(silent(t.Context()), Config{URL: s.URL(), NKey: path + ".not", WaitForServer: time.Hour})
-	mustSay(t, err, "Config.NKey", path+".not")
+		_, err = New(silent(t.Context()), Config{URL: s.URL(), WaitForServer: time.Hour})
+		mustSay(t, err, s.URL(), "Authorization Violation")
+		_, err = New(silent(t.Context()), Config{URL: s.URL(), NKey: path + ".not", WaitForServer: time.Hour})
+		mustSay(t, err, "Config.NKey", path+".not")
+	})
 }
 
 // TestATokenInTheURLIsNotLogged: neither when it connects, nor when it connects again.
 func TestATokenInTheURLIsNotLogged(t *testing.T) {
-	isolated(t)
-	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) { o.Authorization = "zebra" }))
-	ctx, log := withLog(t.Context())
-	m, err := New(ctx, Config{URL: strings.Replace(s.URL(), "//", "//zebra@", 1)})
-	must(t, err)
-	t.Cleanup(func() { must(t, m.Close(context.Background())) })
-	must(t, s.Restart())
-	eventually(t, "connected again", func() bool { return strings.Contains(log.text(), `"Reconnected to NATS"`) })
-	if n := strings.Count(log.text(), `"url"="nats://xxxxx@127.0.0.1:`); n != 2 {
-		t.Errorf("the log has the URL without the token %d times, want one for each connection:\n%s", n, log.text())
-	}
-	if strings.Contains(log.text(), "zebra") {
-		t.Errorf("the log has the token:\n%s", log.text())
-	}
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) { o.Authorization = "zebra" }))
+		ctx, log := withLog(t.Context())
+		m, err := New(ctx, Config{URL: strings.Replace(s.URL(), "//", "//zebra@", 1)})
+		must(t, err)
+		t.Cleanup(func() { must(t, m.Close(context.Background())) })
+		must(t, s.Restart())
+		natstest.Eventually(t, "connected again", func() bool { return strings.Contains(log.text(), `"Reconnected to NATS"`) })
+		if n := strings.Count(log.text(), `"url"="nats://xxxxx@127.0.0.1:`); n != 2 {
+			t.Errorf("the log has the URL without the token %d times, want one for each connection:\n%s", n, log.text())
+		}
+		if strings.Contains(log.text(), "zebra") {
+			t.Errorf("the log has the token:\n%s", log.text())
+		}
+	})
 }
 
 // operatorServer is a server in operator mode with an account that has JetStream, and a function that makes a
@@ -190,39 +198,43 @@ func operatorServer(t *testing.T) (s *natstest.Server, credentials func(expires 
 }
 
 func TestItConnectsWithCredentials(t *testing.T) {
-	isolated(t)
-	s, credentials := operatorServer(t)
-	path := credentials(0)
-	works(t, open(t, Config{URL: s.URL(), Creds: path}))
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s, credentials := operatorServer(t)
+		path := credentials(0)
+		works(t, open(t, Config{URL: s.URL(), Creds: path}))
 
-	_, err := New(silent(t.Context()), Config{URL: s.URL(), Creds: path + ".not", WaitForServer: time.Hour})
-	mustSay(t, err, path+".not")
+		_, err := New(silent(t.Context()), Config{URL: s.URL(), Creds: path + ".not", WaitForServer: time.Hour})
+		mustSay(t, err, path+".not")
+	})
 }
 
 // TestExpiredCredentialsMayBeReplaced: the server refuses the user many times, and nats.go would give up for good at
 // the second.
 func TestExpiredCredentialsMayBeReplaced(t *testing.T) {
-	isolated(t)
-	s, credentials := operatorServer(t)
-	ctx, log := withLog(t.Context())
-	m, err := New(ctx, Config{URL: s.URL(), Creds: credentials(0), WaitForServer: time.Minute})
-	must(t, err)
-	defer m.Close(context.Background())
-	credentials(-time.Hour)
-	must(t, m.Conn().ForceReconnect())
-	eventually(t, "told that it is refused", func() bool {
-		return strings.Contains(log.text(), "Reconnecting to NATS fails")
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s, credentials := operatorServer(t)
+		ctx, log := withLog(t.Context())
+		m, err := New(ctx, Config{URL: s.URL(), Creds: credentials(0), WaitForServer: time.Minute})
+		must(t, err)
+		defer m.Close(context.Background())
+		credentials(-time.Hour)
+		must(t, m.Conn().ForceReconnect())
+		natstest.Eventually(t, "told that it is refused", func() bool {
+			return strings.Contains(log.text(), "Reconnecting to NATS fails")
+		})
+		refusals := 0
+		natstest.Eventually(t, "refused several times", func() bool {
+			if err := m.Conn().LastError(); err != nil && !m.Conn().IsConnected() {
+				refusals++
+			}
+			return refusals > 400 // looks, two seconds at least: four tries
+		})
+		credentials(0)
+		natstest.Eventually(t, "connected again", m.Conn().IsConnected)
+		works(t, m)
 	})
-	refusals := 0
-	eventually(t, "refused several times", func() bool {
-		if err := m.Conn().LastError(); err != nil && !m.Conn().IsConnected() {
-			refusals++
-		}
-		return refusals > 400 // looks, two seconds at least: four tries
-	})
-	credentials(0)
-	eventually(t, "connected again", m.Conn().IsConnected)
-	works(t, m)
 }
 
 // authority makes a certificate authority with one certificate for server and client, as files.
@@ -260,70 +272,76 @@ func authority(t *testing.T) (ca, cert, key string) {
 func tlsOfTests() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
 
 func TestItConnectsWithTLS(t *testing.T) {
-	dir := isolated(t)
-	ca, cert, key := authority(t)
-	text, err := os.ReadFile(ca)
-	must(t, err)
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(text)
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	must(t, err)
-	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
-		o.TLS, o.TLSVerify, o.TLSTimeout = true, true, 5
-		o.TLSConfig = &tls.Config{
-			Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
-			MinVersion: tls.VersionTLS12,
-		}
-	}))
-	works(t, open(t, Config{URL: s.URL(), CA: ca, Cert: cert, Key: key}))
-	whole := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	open(t, Config{URL: s.URL(), TLS: whole})
-	writeContext(t, dir, "tls", map[string]any{"url": s.URL(), "ca": ca, "cert": cert, "key": key}, false)
-	open(t, Config{Context: "tls"})
+	natstest.Test(t, func(t *testing.T) {
+		dir := isolated(t)
+		ca, cert, key := authority(t)
+		text, err := os.ReadFile(ca)
+		must(t, err)
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(text)
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		must(t, err)
+		s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+			o.TLS, o.TLSVerify, o.TLSTimeout = true, true, 5
+			o.TLSConfig = &tls.Config{
+				Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+				MinVersion: tls.VersionTLS12,
+			}
+		}))
+		works(t, open(t, Config{URL: s.URL(), CA: ca, Cert: cert, Key: key}))
+		whole := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		open(t, Config{URL: s.URL(), TLS: whole})
+		writeContext(t, dir, "tls", map[string]any{"url": s.URL(), "ca": ca, "cert": cert, "key": key}, false)
+		open(t, Config{Context: "tls"})
 
-	// What the server answers is not waited for.
-	_, err = New(silent(t.Context()), Config{URL: s.URL(), WaitForServer: time.Hour})
-	mustSay(t, err, s.URL(), "certificate")
-	_, err = New(silent(t.Context()), Config{URL: s.URL(), CA: ca, WaitForServer: time.Hour})
-	mustSay(t, err, s.URL(), "certificate required")
+		// What the server answers is not waited for.
+		_, err = New(silent(t.Context()), Config{URL: s.URL(), WaitForServer: time.Hour})
+		mustSay(t, err, s.URL(), "certificate")
+		_, err = New(silent(t.Context()), Config{URL: s.URL(), CA: ca, WaitForServer: time.Hour})
+		mustSay(t, err, s.URL(), "certificate required")
+	})
 }
 
 func TestItWorksInAJetStreamDomain(t *testing.T) {
-	isolated(t)
-	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) { o.JetStreamDomain = "edge" }))
-	works(t, open(t, Config{URL: s.URL(), Domain: "edge"}))
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) { o.JetStreamDomain = "edge" }))
+		works(t, open(t, Config{URL: s.URL(), Domain: "edge"}))
 
-	m := open(t, Config{URL: s.URL(), APIPrefix: "$JS.edge.API"})
-	if _, err := client(t, m, sites()).Get(t.Context(), "home"); err != nil {
-		t.Error(err)
-	}
+		m := open(t, Config{URL: s.URL(), APIPrefix: "$JS.edge.API"})
+		if _, err := client(t, m, sites()).Get(t.Context(), "home"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestItWorksWithAnInboxOfItsOwn: the user may subscribe to nothing else, and have no more than a client needs.
 func TestItWorksWithAnInboxOfItsOwn(t *testing.T) {
-	isolated(t)
-	granted, err := entity.Permissions(sites(), entity.RoleController, entity.WithInboxPrefix("_INBOX_sites"))
-	must(t, err)
-	s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
-		o.Users = []*server.User{{
-			Username: "sites", Password: "secret", Permissions: &server.Permissions{
-				Publish:   &server.SubjectPermission{Allow: granted.Publish},
-				Subscribe: &server.SubjectPermission{Allow: granted.Subscribe},
-			},
-		}, {Username: "admin", Password: "admin"}}
-	}))
-	admin := open(t, Config{URL: s.URL(), User: "admin", Password: "admin"})
-	client(t, admin, sites()) // makes the buckets
-	m := open(t, Config{URL: s.URL(), User: "sites", Password: "secret", InboxPrefix: "_INBOX_sites"})
-	cfg := sites()
-	cfg.BindOnly = true
-	c := client(t, m, cfg)
-	if _, err := c.Lister().List(nil); err != nil {
-		t.Error(err)
-	}
-	if _, err := m.Conn().SubscribeSync("_INBOX.x"); err != nil {
-		t.Fatal(err)
-	}
-	must(t, m.Conn().Flush())
-	eventually(t, "denied elsewhere", func() bool { return m.Conn().LastError() != nil })
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		granted, err := entity.Permissions(sites(), entity.RoleController, entity.WithInboxPrefix("_INBOX_sites"))
+		must(t, err)
+		s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
+			o.Users = []*server.User{{
+				Username: "sites", Password: "secret", Permissions: &server.Permissions{
+					Publish:   &server.SubjectPermission{Allow: granted.Publish},
+					Subscribe: &server.SubjectPermission{Allow: granted.Subscribe},
+				},
+			}, {Username: "admin", Password: "admin"}}
+		}))
+		admin := open(t, Config{URL: s.URL(), User: "admin", Password: "admin"})
+		client(t, admin, sites()) // makes the buckets
+		m := open(t, Config{URL: s.URL(), User: "sites", Password: "secret", InboxPrefix: "_INBOX_sites"})
+		cfg := sites()
+		cfg.BindOnly = true
+		c := client(t, m, cfg)
+		if _, err := c.Lister().List(nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := m.Conn().SubscribeSync("_INBOX.x"); err != nil {
+			t.Fatal(err)
+		}
+		must(t, m.Conn().Flush())
+		natstest.Eventually(t, "denied elsewhere", func() bool { return m.Conn().LastError() != nil })
+	})
 }

@@ -181,15 +181,6 @@ func mustSay(t *testing.T, err error, texts ...string) {
 	}
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
 // blocking runs until its context ends, and tells when it runs.
 func blocking(name string) (Runnable, <-chan struct{}) {
 	started := make(chan struct{})

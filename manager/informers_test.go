@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,43 +19,47 @@ import (
 )
 
 func TestKubernetesInformersRunFromBeforeTheRestUntilAfterIt(t *testing.T) {
-	isolated(t)
-	m := open(t, Config{URL: startServer(t).URL()})
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}}
-	typed := informers.NewSharedInformerFactory(fake.NewClientset(pod), 0)
-	pods := typed.Core().V1().Pods().Informer()
-	untyped := dynamicinformer.NewDynamicSharedInformerFactory(dynamicfake.NewSimpleDynamicClient(scheme.Scheme, pod), 0)
-	dynamicPods := untyped.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer()
-	must(t, m.AddInformers(typed, untyped))
-	started := make(chan bool, 1)
-	var stopped bool
-	must(t, m.Add(Func("rest", func(ctx context.Context) error {
-		started <- pods.HasSynced() && dynamicPods.HasSynced() && len(pods.GetStore().List()) == 1
-		<-ctx.Done()
-		stopped = pods.IsStopped() || dynamicPods.IsStopped()
-		return nil
-	})))
-	r := start(t, m)
-	if !<-started {
-		t.Error("the informers had not synced when the rest was started")
-	}
-	must(t, r.stop())
-	if stopped || !pods.IsStopped() || !dynamicPods.IsStopped() {
-		t.Errorf("the informers were stopped before the rest (%v), or not at all", stopped)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		m := open(t, Config{URL: startServer(t).URL()})
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}}
+		typed := informers.NewSharedInformerFactory(fake.NewClientset(pod), 0)
+		pods := typed.Core().V1().Pods().Informer()
+		untyped := dynamicinformer.NewDynamicSharedInformerFactory(dynamicfake.NewSimpleDynamicClient(scheme.Scheme, pod), 0)
+		dynamicPods := untyped.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer()
+		must(t, m.AddInformers(typed, untyped))
+		started := make(chan bool, 1)
+		var stopped bool
+		must(t, m.Add(Func("rest", func(ctx context.Context) error {
+			started <- pods.HasSynced() && dynamicPods.HasSynced() && len(pods.GetStore().List()) == 1
+			<-ctx.Done()
+			stopped = pods.IsStopped() || dynamicPods.IsStopped()
+			return nil
+		})))
+		r := start(t, m)
+		if !<-started {
+			t.Error("the informers had not synced when the rest was started")
+		}
+		must(t, r.stop())
+		if stopped || !pods.IsStopped() || !dynamicPods.IsStopped() {
+			t.Errorf("the informers were stopped before the rest (%v), or not at all", stopped)
+		}
+	})
 }
 
 func TestInformersThatDoNotSyncAreNamed(t *testing.T) {
-	isolated(t)
-	m := open(t, Config{URL: startServer(t).URL(), CacheSyncTimeout: 300 * time.Millisecond})
-	away := fake.NewClientset()
-	away.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("the API server is away")
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		m := open(t, Config{URL: startServer(t).URL(), CacheSyncTimeout: 300 * time.Millisecond})
+		away := fake.NewClientset()
+		away.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("the API server is away")
+		})
+		factory := informers.NewSharedInformerFactory(away, 0)
+		factory.Core().V1().Pods().Informer()
+		must(t, m.AddInformers(factory))
+		rest, _ := blocking("rest")
+		must(t, m.Add(rest))
+		mustSay(t, start(t, m).wait(), "Kubernetes informers", "Config.CacheSyncTimeout", "Pod")
 	})
-	factory := informers.NewSharedInformerFactory(away, 0)
-	factory.Core().V1().Pods().Informer()
-	must(t, m.AddInformers(factory))
-	rest, _ := blocking("rest")
-	must(t, m.Add(rest))
-	mustSay(t, start(t, m).wait(), "Kubernetes informers", "Config.CacheSyncTimeout", "Pod")
 }

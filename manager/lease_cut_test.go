@@ -11,22 +11,24 @@ import (
 
 // TestAReplicaThatWasCutOffIsWellAgain when it waits for the lease of the process, which another replica has by then.
 func TestAReplicaThatWasCutOffIsWellAgain(t *testing.T) {
-	isolated(t)
-	s := startServer(t)
-	network := natstest.StartProxy(t, s.URL())
-	cut := startReplica(t, network.URL(), quickLease())
-	eventually(t, "the first one leads", cut.leadsAll)
-	other := startReplica(t, s.URL(), longLease())
-	network.Refuse()
-	eventually(t, "the other one leads", other.leadsAll)
-	eventually(t, "the first one does not", cut.leadsNone)
-	network.Resume()
-	eventually(t, "nothing is degraded any more", func() bool { return len(degraded(cut.m)) == 0 })
-	if !other.leadsAll() || !cut.leadsNone() {
-		t.Error("it leads again")
-	}
-	must(t, cut.stop())
-	must(t, other.stop())
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s := startServer(t)
+		network := natstest.StartProxy(t, s.URL())
+		cut := startReplica(t, network.URL(), quickLease())
+		natstest.Eventually(t, "the first one leads", cut.leadsAll)
+		other := startReplica(t, s.URL(), longLease())
+		network.Refuse()
+		natstest.Eventually(t, "the other one leads", other.leadsAll)
+		natstest.Eventually(t, "the first one does not", cut.leadsNone)
+		network.Resume()
+		natstest.Eventually(t, "nothing is degraded any more", func() bool { return len(degraded(cut.m)) == 0 })
+		if !other.leadsAll() || !cut.leadsNone() {
+			t.Error("it leads again")
+		}
+		must(t, cut.stop())
+		must(t, other.stop())
+	})
 }
 
 // degraded names what does not work in the controllers of a manager.

@@ -8,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/metrics"
 	"github.com/nagi-runtime/nagi/recorder"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // known are the series that the Grafana dashboards of kubebuilder's plugin ask for (controller-runtime-metrics.json and
@@ -38,72 +39,78 @@ var known = []struct{ name, labels string }{
 
 // TestTheWellKnownDashboardsFindTheirSeries.
 func TestTheWellKnownDashboardsFindTheirSeries(t *testing.T) {
-	w := newWorld(t)
-	sites := w.client("Site", "sites")
-	m := metrics.New()
-	c, err := controller.New("sites", sites, controller.ReconcilerFunc(outcomes), m.Controller())
-	w.must(err)
-	w.run(c)
-	w.create(sites, "works")
-	w.eventually("it was reconciled", func() bool { return c.Stats().Reconciles > 0 })
-	s := scrape(t, m.Handler())
-	for _, series := range known {
-		found := regexp.MustCompile(`(?m)^` + series.name + `(?:\{(.*)\})? `).FindStringSubmatch(string(s))
-		if found == nil {
-			t.Errorf("no series of %s", series.name)
-			continue
-		}
-		var labels []string
-		for _, pair := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(found[1], -1) {
-			labels = append(labels, pair[1])
-		}
-		for _, label := range strings.Fields(series.labels) {
-			if !strings.Contains(" "+strings.Join(labels, " ")+" ", " "+label+" ") {
-				t.Errorf("%s has the labels %v, and not %s", series.name, labels, label)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.client("Site", "sites")
+		m := metrics.New()
+		c, err := controller.New("sites", sites, controller.ReconcilerFunc(outcomes), m.Controller())
+		w.must(err)
+		w.run(c)
+		w.create(sites, "works")
+		w.eventually("it was reconciled", func() bool { return c.Stats().Reconciles > 0 })
+		s := scrape(t, m.Handler())
+		for _, series := range known {
+			found := regexp.MustCompile(`(?m)^` + series.name + `(?:\{(.*)\})? `).FindStringSubmatch(string(s))
+			if found == nil {
+				t.Errorf("no series of %s", series.name)
+				continue
+			}
+			var labels []string
+			for _, pair := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(found[1], -1) {
+				labels = append(labels, pair[1])
+			}
+			for _, label := range strings.Fields(series.labels) {
+				if !strings.Contains(" "+strings.Join(labels, " ")+" ", " "+label+" ") {
+					t.Errorf("%s has the labels %v, and not %s", series.name, labels, label)
+				}
+			}
+			if want := len(strings.Fields(series.labels)); len(labels) != want {
+				t.Errorf("%s has the labels %v, want %s", series.name, labels, series.labels)
 			}
 		}
-		if want := len(strings.Fields(series.labels)); len(labels) != want {
-			t.Errorf("%s has the labels %v, want %s", series.name, labels, series.labels)
-		}
-	}
+	})
 }
 
 // TestEventsAreShown by what became of them.
 func TestEventsAreShown(t *testing.T) {
-	w := newWorld(t)
-	r, err := recorder.New(recorder.Config{}) // which has nowhere to send them
-	w.must(err)
-	m := metrics.New()
-	m.Recorder("sites", r)
-	r.Event(&site{}, "Normal", "Reason", "message") // of no object: refused
-	obj := &site{}
-	obj.Kind, obj.Name = "Site", "home"
-	r.Event(obj, "Normal", "Reason", "message")
-	w.must(r.Close(t.Context()))
-	scrape(t, m.Handler()).want(t,
-		`nagi_events_dropped_total{destination="nats",recorder="sites"} 1`,
-		`nagi_events_total{destination="kubernetes",outcome="published",recorder="sites"} 0`)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r, err := recorder.New(recorder.Config{}) // which has nowhere to send them
+		w.must(err)
+		m := metrics.New()
+		m.Recorder("sites", r)
+		r.Event(&site{}, "Normal", "Reason", "message") // of no object: refused
+		obj := &site{}
+		obj.Kind, obj.Name = "Site", "home"
+		r.Event(obj, "Normal", "Reason", "message")
+		w.must(r.Close(t.Context()))
+		scrape(t, m.Handler()).want(t,
+			`nagi_events_dropped_total{destination="nats",recorder="sites"} 1`,
+			`nagi_events_total{destination="kubernetes",outcome="published",recorder="sites"} 0`)
+	})
 }
 
 // TestWhatDoesNotWorkIsShownByItsName, and goes back to 0: the server is away for a while.
 func TestWhatDoesNotWorkIsShownByItsName(t *testing.T) {
-	w, server := newWorldOn(t)
-	sites := w.client("Site", "sites")
-	m := metrics.New()
-	c, err := controller.New("sites", sites, controller.ReconcilerFunc(outcomes), m.Controller())
-	w.must(err)
-	w.run(c)
-	w.eventually("it leads", func() bool { return c.Stats().Leading })
-	const primary = `{controller="sites",source="primary Site (bucket sites)"}`
-	scrape(t, m.Handler()).want(t, `nagi_degraded`+primary+` 0`, `nagi_source_lag_seconds`+primary+` 0`)
-	server.Stop()
-	w.eventually("the source is degraded, and its lag grows", func() bool {
-		s := scrape(t, m.Handler())
-		return s.has(`nagi_degraded`+primary+` 1`) && !s.has(`nagi_source_lag_seconds`+primary+` 0`)
-	})
-	w.must(server.Start())
-	w.eventually("it works again, and the metrics say so", func() bool {
-		s := scrape(t, m.Handler())
-		return s.has(`nagi_degraded`+primary+` 0`) && s.has(`nagi_source_lag_seconds`+primary+` 0`)
+	natstest.Test(t, func(t *testing.T) {
+		w, server := newWorldOn(t)
+		sites := w.client("Site", "sites")
+		m := metrics.New()
+		c, err := controller.New("sites", sites, controller.ReconcilerFunc(outcomes), m.Controller())
+		w.must(err)
+		w.run(c)
+		w.eventually("it leads", func() bool { return c.Stats().Leading })
+		const primary = `{controller="sites",source="primary Site (bucket sites)"}`
+		scrape(t, m.Handler()).want(t, `nagi_degraded`+primary+` 0`, `nagi_source_lag_seconds`+primary+` 0`)
+		server.Stop()
+		w.eventually("the source is degraded, and its lag grows", func() bool {
+			s := scrape(t, m.Handler())
+			return s.has(`nagi_degraded`+primary+` 1`) && !s.has(`nagi_source_lag_seconds`+primary+` 0`)
+		})
+		w.must(server.Start())
+		w.eventually("it works again, and the metrics say so", func() bool {
+			s := scrape(t, m.Handler())
+			return s.has(`nagi_degraded`+primary+` 0`) && s.has(`nagi_source_lag_seconds`+primary+` 0`)
+		})
 	})
 }

@@ -32,15 +32,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
 // replica is a controller on a server, as a process of its own would have it.
 func replica(t *testing.T, server *natstest.Server, r controller.ReconcilerFunc) (
 	*controller.Controller[*site], *entity.Client[*site],
@@ -84,76 +75,80 @@ func get(t *testing.T, h http.Handler) (int, probes.Answer) {
 
 // TestALostServerIsNotReadyAndAlive, and a reconcile that is stuck too; each with its reason.
 func TestALostServerIsNotReadyAndAlive(t *testing.T) {
-	server := natstest.Start(t)
-	leave := make(chan struct{})
-	left := sync.OnceFunc(func() { close(leave) })
-	defer left()
-	c, sites := replica(t, server, func(context.Context, controller.Request) (controller.Result, error) {
-		<-leave
-		return controller.Result{}, nil
-	})
-	p := probes.New()
-	p.Add("sites", c)
-	handlers := p.Handlers()
-	alive := func() {
-		t.Helper()
-		if code, answer := get(t, handlers["/healthz"]); code != http.StatusOK {
-			t.Errorf("not alive: %+v", answer)
-		}
-	}
-	ready := func() bool { code, _ := get(t, handlers["/readyz"]); return code == http.StatusOK }
-	reason := func(what string) bool {
-		_, answer := get(t, handlers["/readyz"])
-		for _, problem := range answer.Problems {
-			if problem.What == what {
-				return problem.Controller == "sites" && problem.Reason != ""
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		leave := make(chan struct{})
+		left := sync.OnceFunc(func() { close(leave) })
+		defer left()
+		c, sites := replica(t, server, func(context.Context, controller.Request) (controller.Result, error) {
+			<-leave
+			return controller.Result{}, nil
+		})
+		p := probes.New()
+		p.Add("sites", c)
+		handlers := p.Handlers()
+		alive := func() {
+			t.Helper()
+			if code, answer := get(t, handlers["/healthz"]); code != http.StatusOK {
+				t.Errorf("not alive: %+v", answer)
 			}
 		}
-		return false
-	}
-	if alive(); !reason("synced") {
-		t.Error("ready before it has synced")
-	}
-	run(t, c)
-	eventually(t, "it is ready", ready)
-	alive()
-	must(t, sites.Create(t.Context(), &site{ObjectMeta: metav1.ObjectMeta{Name: "home"}}))
-	eventually(t, "a reconcile is stuck", func() bool { return reason("stuck reconcile") })
-	alive()
-	left()
-	eventually(t, "it is ready again", ready)
-	server.Stop()
-	eventually(t, "the server is missed", func() bool { return reason("primary Site (bucket sites)") })
-	eventually(t, "the lease is over", func() bool { return !c.Stats().Leading })
-	alive()
-	must(t, server.Start())
-	eventually(t, "it is ready again", ready)
-	alive()
+		ready := func() bool { code, _ := get(t, handlers["/readyz"]); return code == http.StatusOK }
+		reason := func(what string) bool {
+			_, answer := get(t, handlers["/readyz"])
+			for _, problem := range answer.Problems {
+				if problem.What == what {
+					return problem.Controller == "sites" && problem.Reason != ""
+				}
+			}
+			return false
+		}
+		if alive(); !reason("synced") {
+			t.Error("ready before it has synced")
+		}
+		run(t, c)
+		natstest.Eventually(t, "it is ready", ready)
+		alive()
+		must(t, sites.Create(t.Context(), &site{ObjectMeta: metav1.ObjectMeta{Name: "home"}}))
+		natstest.Eventually(t, "a reconcile is stuck", func() bool { return reason("stuck reconcile") })
+		alive()
+		left()
+		natstest.Eventually(t, "it is ready again", ready)
+		server.Stop()
+		natstest.Eventually(t, "the server is missed", func() bool { return reason("primary Site (bucket sites)") })
+		natstest.Eventually(t, "the lease is over", func() bool { return !c.Stats().Leading })
+		alive()
+		must(t, server.Start())
+		natstest.Eventually(t, "it is ready again", ready)
+		alive()
+	})
 }
 
 // TestAStandbyIsReady, and a controller whose Run has returned is neither ready nor alive.
 func TestAStandbyIsReady(t *testing.T) {
-	server := natstest.Start(t)
-	nothing := func(context.Context, controller.Request) (controller.Result, error) { return controller.Result{}, nil }
-	first, _ := replica(t, server, nothing)
-	second, _ := replica(t, server, nothing)
-	stop := run(t, first)
-	eventually(t, "the first leads", func() bool { return first.Stats().Leading })
-	run(t, second)
-	p := probes.New()
-	p.Add("sites", second)
-	eventually(t, "the second is ready", func() bool { return p.Ready().OK })
-	if second.Stats().Leading || !p.Alive().OK {
-		t.Error("it leads, or is not alive")
-	}
-	p.Add("sites", first)
-	if !p.Alive().OK || !p.Ready().OK {
-		t.Error("the leader is not ready")
-	}
-	stop()
-	if a, r := p.Alive(), p.Ready(); a.OK || r.OK || a.Problems[0].What != "run" {
-		t.Errorf("after its end: %+v, %+v", a, r)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		nothing := func(context.Context, controller.Request) (controller.Result, error) { return controller.Result{}, nil }
+		first, _ := replica(t, server, nothing)
+		second, _ := replica(t, server, nothing)
+		stop := run(t, first)
+		natstest.Eventually(t, "the first leads", func() bool { return first.Stats().Leading })
+		run(t, second)
+		p := probes.New()
+		p.Add("sites", second)
+		natstest.Eventually(t, "the second is ready", func() bool { return p.Ready().OK })
+		if second.Stats().Leading || !p.Alive().OK {
+			t.Error("it leads, or is not alive")
+		}
+		p.Add("sites", first)
+		if !p.Alive().OK || !p.Ready().OK {
+			t.Error("the leader is not ready")
+		}
+		stop()
+		if a, r := p.Alive(), p.Ready(); a.OK || r.OK || a.Problems[0].What != "run" {
+			t.Errorf("after its end: %+v, %+v", a, r)
+		}
+	})
 }
 
 // states is a controller that says of itself what a test wants.
@@ -163,46 +158,50 @@ func (s states) Stats() controller.Stats { return controller.Stats(s) }
 
 // TestOnlyAnEngineThatIsStuckIsNotAlive: the term is over, and for half a minute something has not returned.
 func TestOnlyAnEngineThatIsStuckIsNotAlive(t *testing.T) {
-	for what, want := range map[string]struct {
-		since time.Duration
-		alive bool
-	}{
-		"end of the term":             {31 * time.Second, false},
-		"end of the term ":            {time.Hour, true}, // another one
-		"stuck reconcile":             {time.Hour, true},
-		"lease (bucket sites-status)": {time.Hour, true},
-		"brake":                       {time.Hour, true},
-	} {
+	natstest.Test(t, func(t *testing.T) {
+		for what, want := range map[string]struct {
+			since time.Duration
+			alive bool
+		}{
+			"end of the term":             {31 * time.Second, false},
+			"end of the term ":            {time.Hour, true}, // another one
+			"stuck reconcile":             {time.Hour, true},
+			"lease (bucket sites-status)": {time.Hour, true},
+			"brake":                       {time.Hour, true},
+		} {
+			p := probes.New()
+			p.Add("sites", states{Synced: true, Degraded: map[string]error{
+				what: &controller.Problem{Since: time.Now().Add(-want.since), Err: errors.New("a reason")},
+			}})
+			if got := p.Alive().OK; got != want.alive {
+				t.Errorf("%s: alive %v", what, got)
+			}
+			if p.Ready().OK {
+				t.Errorf("%s: ready", what)
+			}
+		}
 		p := probes.New()
 		p.Add("sites", states{Synced: true, Degraded: map[string]error{
-			what: &controller.Problem{Since: time.Now().Add(-want.since), Err: errors.New("a reason")},
+			"end of the term": &controller.Problem{Since: time.Now(), Err: errors.New("it goes on for a moment")},
 		}})
-		if got := p.Alive().OK; got != want.alive {
-			t.Errorf("%s: alive %v", what, got)
+		if !p.Alive().OK {
+			t.Error("a moment after the end of a term it is not alive")
 		}
-		if p.Ready().OK {
-			t.Errorf("%s: ready", what)
-		}
-	}
-	p := probes.New()
-	p.Add("sites", states{Synced: true, Degraded: map[string]error{
-		"end of the term": &controller.Problem{Since: time.Now(), Err: errors.New("it goes on for a moment")},
-	}})
-	if !p.Alive().OK {
-		t.Error("a moment after the end of a term it is not alive")
-	}
+	})
 }
 
 // TestReasonsAreCleanAndBounded: parts of them are what others wrote.
 func TestReasonsAreCleanAndBounded(t *testing.T) {
-	p := probes.New()
-	p.Add("sites", states{Synced: true, Degraded: map[string]error{
-		"records": errors.New("key \x1b[31m\u202e" + strings.Repeat("x", 100_000)),
-	}})
-	reason := p.Ready().Problems[0].Reason
-	if len(reason) > 10_000 || strings.ContainsAny(reason, "\x1b\u202e") {
-		t.Errorf("%d bytes: %.100q", len(reason), reason)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		p := probes.New()
+		p.Add("sites", states{Synced: true, Degraded: map[string]error{
+			"records": errors.New("key \x1b[31m\u202e" + strings.Repeat("x", 100_000)),
+		}})
+		reason := p.Ready().Problems[0].Reason
+		if len(reason) > 10_000 || strings.ContainsAny(reason, "\x1b\u202e") {
+			t.Errorf("%d bytes: %.100q", len(reason), reason)
+		}
+	})
 }
 
 // serve runs a server and returns where it listens, and stop, which ends it.
@@ -297,8 +296,10 @@ func TestAPortInUseIsAClearError(t *testing.T) {
 
 // TestWithoutAnAddressNothingListens: Run only waits for its end.
 func TestWithoutAnAddressNothingListens(t *testing.T) {
-	_, stop := serve(t, &probes.Server{Handlers: probes.New().Handlers()}, 0)
-	stop()
+	natstest.Test(t, func(t *testing.T) {
+		_, stop := serve(t, &probes.Server{Handlers: probes.New().Handlers()}, 0)
+		stop()
+	})
 }
 
 // TestAConnectionThatSendsNothingIsClosedWithTheServer, and does not hold up its end.

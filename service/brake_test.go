@@ -13,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -49,125 +50,129 @@ func (w *world) braked(opts ...controller.Option) *controlled {
 }
 
 func TestABrakeIsReleasedByItsNumbers(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	recorded := &events{}
-	c := w.braked(controller.WithEventRecorder(recorded))
-	admin := w.js.Conn()
-	first := ask[BrakeList](w, admin, "nagi.sites.read.brake-list", `{"limit":7}`)
-	rest := ask[BrakeList](w, admin, "nagi.sites.read.brake-list", `{"after":"`+first.Next+`"}`)
-	if len(first.Keys) != 7 || len(rest.Keys) != many-7 || rest.Next != "" || first.Keys[0] != "shop/s000" {
-		t.Errorf("%+v, then %+v", first, rest)
-	}
-	now := first.Brake
-	if !now.Engaged || now.Count != many || now.Held != many || now.Engagement == "" || now.Reason == "" {
-		t.Fatalf("%+v", now)
-	}
-	for _, body := range []string{
-		fmt.Sprintf(`{"engagement":"other","count":%d}`, many),
-		fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many-1),
-		fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many+1),
-	} {
-		e := refused(w, admin, "nagi.sites.act.brake-release", body, 409)
-		if e.Brake == nil || e.Brake.Engagement != now.Engagement || e.Brake.Count != many {
-			t.Errorf("%s: %+v", body, e)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recorded := &events{}
+		c := w.braked(controller.WithEventRecorder(recorded))
+		admin := w.js.Conn()
+		first := ask[BrakeList](w, admin, "nagi.sites.read.brake-list", `{"limit":7}`)
+		rest := ask[BrakeList](w, admin, "nagi.sites.read.brake-list", `{"after":"`+first.Next+`"}`)
+		if len(first.Keys) != 7 || len(rest.Keys) != many-7 || rest.Next != "" || first.Keys[0] != "shop/s000" {
+			t.Errorf("%+v, then %+v", first, rest)
 		}
-	}
-	for _, body := range []string{``, `{}`, fmt.Sprintf(`{"engagement":%q}`, now.Engagement), `{"count":12}`} {
-		refused(w, admin, "nagi.sites.act.brake-release", body, 400)
-	}
-	if s := c.Stats(); s.Brake.Held != many || s.TornDown != 0 {
-		t.Fatalf("%+v", s.Brake)
-	}
-	body := fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many)
-	asked := time.Now()
-	r := ask[BrakeReleased](w, admin, "nagi.sites.act.brake-release", body)
-	if r.Count != many || !r.Released && time.Since(asked) < releasePatience {
-		t.Errorf("%+v", r)
-	}
-	w.eventually("all are torn down", func() bool { return c.Stats().TornDown == many })
-	if !recorded.have("Controller /sites BrakeReleaseRequested", fmt.Sprint(many), now.Engagement) {
-		t.Errorf("no event: %v", recorded)
-	}
-	if e := refused(w, admin, "nagi.sites.act.brake-release", body, 409); e.Brake == nil || e.Brake.Engaged {
-		t.Errorf("%+v", e)
-	}
+		now := first.Brake
+		if !now.Engaged || now.Count != many || now.Held != many || now.Engagement == "" || now.Reason == "" {
+			t.Fatalf("%+v", now)
+		}
+		for _, body := range []string{
+			fmt.Sprintf(`{"engagement":"other","count":%d}`, many),
+			fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many-1),
+			fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many+1),
+		} {
+			e := refused(w, admin, "nagi.sites.act.brake-release", body, 409)
+			if e.Brake == nil || e.Brake.Engagement != now.Engagement || e.Brake.Count != many {
+				t.Errorf("%s: %+v", body, e)
+			}
+		}
+		for _, body := range []string{``, `{}`, fmt.Sprintf(`{"engagement":%q}`, now.Engagement), `{"count":12}`} {
+			refused(w, admin, "nagi.sites.act.brake-release", body, 400)
+		}
+		if s := c.Stats(); s.Brake.Held != many || s.TornDown != 0 {
+			t.Fatalf("%+v", s.Brake)
+		}
+		body := fmt.Sprintf(`{"engagement":%q,"count":%d}`, now.Engagement, many)
+		asked := time.Now()
+		r := ask[BrakeReleased](w, admin, "nagi.sites.act.brake-release", body)
+		if r.Count != many || !r.Released && time.Since(asked) < releasePatience {
+			t.Errorf("%+v", r)
+		}
+		w.eventually("all are torn down", func() bool { return c.Stats().TornDown == many })
+		if !recorded.have("Controller /sites BrakeReleaseRequested", fmt.Sprint(many), now.Engagement) {
+			t.Errorf("no event: %v", recorded)
+		}
+		if e := refused(w, admin, "nagi.sites.act.brake-release", body, 409); e.Brake == nil || e.Brake.Engaged {
+			t.Errorf("%+v", e)
+		}
+	})
 }
 
 // TestAllThatAReleaseIsForIsListed: deletes, missing owners, and what primaries do not want any more.
 func TestAllThatAReleaseIsForIsListed(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	c := w.braked()
-	w.eventually("the sweep of the start is over", func() bool { return c.Stats().Sweeps > 0 })
-	held := c.served().engine.Explainer().Brake
-	const owner, unknown, wanton = "shop/an-owner", "shop/nobody-knows", "shop/unwanted"
-	held.Sweep(t.Context(), []brake.Orphans{{
-		Source: "Owns Page", Owners: map[string]int{owner: 1, unknown: 1}, Count: 1, Known: 100,
-		Unproved: sets.New(unknown), Unknown: sets.New(unknown),
-	}})
-	held.AdmitPrune(wanton, "")
-	held.AdmitPrune("shop/s003", "") // whose delete is held, too
-	w.eventually("the brake holds all", func() bool { return c.served().brake().Count == many+3 })
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.braked()
+		w.eventually("the sweep of the start is over", func() bool { return c.Stats().Sweeps > 0 })
+		held := c.served().engine.Explainer().Brake
+		const owner, unknown, wanton = "shop/an-owner", "shop/nobody-knows", "shop/unwanted"
+		held.Sweep(t.Context(), []brake.Orphans{{
+			Source: "Owns Page", Owners: map[string]int{owner: 1, unknown: 1}, Count: 1, Known: 100,
+			Unproved: sets.New(unknown), Unknown: sets.New(unknown),
+		}})
+		held.AdmitPrune(wanton, "")
+		held.AdmitPrune("shop/s003", "") // whose delete is held, too
+		w.eventually("the brake holds all", func() bool { return c.served().brake().Count == many+3 })
 
-	keys, pruned, brakes := []string{}, []string{}, 0
-	for after, more := "", true; more; brakes++ {
-		page := ask[BrakeList](w, w.js.Conn(), "nagi.sites.read.brake-list", fmt.Sprintf(`{"limit":4,"after":%q}`, after))
-		if page.Brake.Count != many+3 || page.Brake.Swept != 1 || page.Brake.Pruned != 2 {
-			t.Errorf("%+v", page.Brake)
+		keys, pruned, brakes := []string{}, []string{}, 0
+		for after, more := "", true; more; brakes++ {
+			page := ask[BrakeList](w, w.js.Conn(), "nagi.sites.read.brake-list", fmt.Sprintf(`{"limit":4,"after":%q}`, after))
+			if page.Brake.Count != many+3 || page.Brake.Swept != 1 || page.Brake.Pruned != 2 {
+				t.Errorf("%+v", page.Brake)
+			}
+			keys, pruned = append(keys, page.Keys...), append(pruned, page.Pruned...)
+			after, more = page.Next, page.Next != ""
 		}
-		keys, pruned = append(keys, page.Keys...), append(pruned, page.Pruned...)
-		after, more = page.Next, page.Next != ""
-	}
-	want := []string{owner}
-	for i := range many {
-		want = append(want, fmt.Sprintf("shop/s%03d", i))
-	}
-	if !slices.Equal(keys, want) || !slices.Equal(pruned, []string{"shop/s003", wanton}) || brakes != 4 {
-		t.Errorf("%d pages have the keys %q and the pruned %q", brakes, keys, pruned)
-	}
-	shown := []string{}
-	for e := range c.Keys(controller.StateHeld) {
-		shown = append(shown, e.Key)
-	}
-	if want = slices.Insert(want, 1, unknown); !slices.Equal(shown, want) {
-		t.Errorf("held are %q, want %q", shown, want)
-	}
+		want := []string{owner}
+		for i := range many {
+			want = append(want, fmt.Sprintf("shop/s%03d", i))
+		}
+		if !slices.Equal(keys, want) || !slices.Equal(pruned, []string{"shop/s003", wanton}) || brakes != 4 {
+			t.Errorf("%d pages have the keys %q and the pruned %q", brakes, keys, pruned)
+		}
+		shown := []string{}
+		for e := range c.Keys(controller.StateHeld) {
+			shown = append(shown, e.Key)
+		}
+		if want = slices.Insert(want, 1, unknown); !slices.Equal(shown, want) {
+			t.Errorf("held are %q, want %q", shown, want)
+		}
+	})
 }
 
 // TestAReleaseLetsGoNoMoreThanItNames: the brake judges the request, by what it holds then.
 func TestAReleaseLetsGoNoMoreThanItNames(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	recorded := &events{}
-	c := w.braked(controller.WithEventRecorder(recorded))
-	now := c.Stats().Brake
-	w.must(c.served().engine.RequestRelease(t.Context(), record.Release{Engagement: now.Engagement, Count: many - 1}))
-	w.eventually("it is ignored", func() bool { return recorded.have("BrakeReleaseIgnored") })
-	if s := c.Stats(); s.Brake.Held != many || s.TornDown != 0 {
-		t.Errorf("%+v", s.Brake)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recorded := &events{}
+		c := w.braked(controller.WithEventRecorder(recorded))
+		now := c.Stats().Brake
+		w.must(c.served().engine.RequestRelease(t.Context(), record.Release{Engagement: now.Engagement, Count: many - 1}))
+		w.eventually("it is ignored", func() bool { return recorded.have("BrakeReleaseIgnored") })
+		if s := c.Stats(); s.Brake.Held != many || s.TornDown != 0 {
+			t.Errorf("%+v", s.Brake)
+		}
+	})
 }
 
 func TestAControllerWithoutTeardownHasNoBrake(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	s := w.service()
-	sites := w.client(sitesConfig)
-	c, err := controller.New("sites", sites, (&reconciles{}).reconciler(sites), s.Controller(), controller.WithoutTeardown())
-	w.must(err)
-	w.run(c)
-	w.run(s)
-	w.answers("nagi.sites.read.stats")
-	for _, subject := range []string{"read.brake-list", "read.brake-vanished", "act.brake-release", "act.brake-restore"} {
-		e := refused(w, w.js.Conn(), "nagi.sites."+subject, `{"engagement":"x","count":1}`, 501)
-		if !strings.Contains(e.Description, "WithoutTeardown") {
-			t.Errorf("%+v", e)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.service()
+		sites := w.client(sitesConfig)
+		c, err := controller.New("sites", sites, (&reconciles{}).reconciler(sites), s.Controller(), controller.WithoutTeardown())
+		w.must(err)
+		w.run(c)
+		w.run(s)
+		w.answers("nagi.sites.read.stats")
+		for _, subject := range []string{"read.brake-list", "read.brake-vanished", "act.brake-release", "act.brake-restore"} {
+			e := refused(w, w.js.Conn(), "nagi.sites."+subject, `{"engagement":"x","count":1}`, 501)
+			if !strings.Contains(e.Description, "WithoutTeardown") {
+				t.Errorf("%+v", e)
+			}
 		}
-	}
-	if s := ask[Stats](w, w.js.Conn(), "nagi.sites.read.stats", ""); s.Brake != nil {
-		t.Errorf("%+v", s)
-	}
+		if s := ask[Stats](w, w.js.Conn(), "nagi.sites.read.stats", ""); s.Brake != nil {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // vanishing restores what is in it.
@@ -205,47 +210,48 @@ func (v *vanishing) RestoreVanished(context.Context, string, int) (int, error) {
 }
 
 func TestVanishedDocumentsAreRestoredByTheirNumber(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	recorded := &events{}
-	c := w.braked(controller.WithEventRecorder(recorded))
-	admin := w.js.Conn()
-	engagement := c.Stats().Brake.Engagement
-	body := func(engagement string, count int) string {
-		return fmt.Sprintf(`{"engagement":%q,"count":%d}`, engagement, count)
-	}
-	c.served().restorer = nil
-	for _, subject := range []string{"read.brake-vanished", "act.brake-restore"} {
-		if subject == "read.brake-vanished" {
-			refused(w, admin, "nagi.sites."+subject, ``, 501)
-			continue
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recorded := &events{}
+		c := w.braked(controller.WithEventRecorder(recorded))
+		admin := w.js.Conn()
+		engagement := c.Stats().Brake.Engagement
+		body := func(engagement string, count int) string {
+			return fmt.Sprintf(`{"engagement":%q,"count":%d}`, engagement, count)
 		}
-		refused(w, admin, "nagi.sites."+subject, body(engagement, 1), 501)
-	}
+		c.served().restorer = nil
+		for _, subject := range []string{"read.brake-vanished", "act.brake-restore"} {
+			if subject == "read.brake-vanished" {
+				refused(w, admin, "nagi.sites."+subject, ``, 501)
+				continue
+			}
+			refused(w, admin, "nagi.sites."+subject, body(engagement, 1), 501)
+		}
 
-	v := &vanishing{}
-	for i := range 6 {
-		v.all = append(v.all, Vanished{Key: fmt.Sprintf("shop/s%d", i), Revision: uint64(i + 1)})
-	}
-	v.all[5].NotRestorable = "no document"
-	c.served().restorer = restorerOf(v)
-	page := ask[BrakeVanished](w, admin, "nagi.sites.read.brake-vanished", `{"limit":4}`)
-	rest := ask[BrakeVanished](w, admin, "nagi.sites.read.brake-vanished", `{"after":"`+page.Next+`"}`)
-	if page.Count != 5 || page.NotRestorable != 1 || page.Engagement != engagement || len(page.Vanished) != 4 ||
-		len(rest.Vanished) != 2 || rest.Next != "" {
-		t.Errorf("%+v, then %+v", page, rest)
-	}
-	refused(w, admin, "nagi.sites.act.brake-restore", `{"count":5}`, 400)
-	v.err = errors.New("the server is full")
-	if e := refused(w, admin, "nagi.sites.act.brake-restore", body(engagement, 5), 500); !strings.Contains(e.Description,
-		"1 of 5") || !strings.Contains(e.Description, "full") {
-		t.Errorf("%+v", e)
-	}
-	v.err = nil
-	if r := ask[BrakeRestored](w, admin, "nagi.sites.act.brake-restore", body(engagement, 5)); r.Count != 6 || v.asked != 2 {
-		t.Errorf("%+v, asked %d times", r, v.asked)
-	}
-	if !recorded.have("Controller /sites BrakeRestoreRequested") {
-		t.Errorf("no event: %v", recorded)
-	}
+		v := &vanishing{}
+		for i := range 6 {
+			v.all = append(v.all, Vanished{Key: fmt.Sprintf("shop/s%d", i), Revision: uint64(i + 1)})
+		}
+		v.all[5].NotRestorable = "no document"
+		c.served().restorer = restorerOf(v)
+		page := ask[BrakeVanished](w, admin, "nagi.sites.read.brake-vanished", `{"limit":4}`)
+		rest := ask[BrakeVanished](w, admin, "nagi.sites.read.brake-vanished", `{"after":"`+page.Next+`"}`)
+		if page.Count != 5 || page.NotRestorable != 1 || page.Engagement != engagement || len(page.Vanished) != 4 ||
+			len(rest.Vanished) != 2 || rest.Next != "" {
+			t.Errorf("%+v, then %+v", page, rest)
+		}
+		refused(w, admin, "nagi.sites.act.brake-restore", `{"count":5}`, 400)
+		v.err = errors.New("the server is full")
+		if e := refused(w, admin, "nagi.sites.act.brake-restore", body(engagement, 5), 500); !strings.Contains(e.Description,
+			"1 of 5") || !strings.Contains(e.Description, "full") {
+			t.Errorf("%+v", e)
+		}
+		v.err = nil
+		if r := ask[BrakeRestored](w, admin, "nagi.sites.act.brake-restore", body(engagement, 5)); r.Count != 6 || v.asked != 2 {
+			t.Errorf("%+v, asked %d times", r, v.asked)
+		}
+		if !recorded.have("Controller /sites BrakeRestoreRequested") {
+			t.Errorf("no event: %v", recorded)
+		}
+	})
 }

@@ -112,11 +112,7 @@ func (w *world) must(err error) {
 
 func (w *world) eventually(what string, holds func() bool) {
 	w.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
-			w.Fatalf("not within 20 s: %s", what)
-		}
-	}
+	natstest.Eventually(w.T, what, holds)
 }
 
 func (w *world) client(cfg entity.Config) *entity.Client[*site] {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/micro"
 	"k8s.io/klog/v2"
 )
@@ -37,65 +38,67 @@ func (w *world) allAnswered(subject string) {
 
 // TestATermThatEndsInAnOutageLosesNoRequests: the server must not keep subscriptions that the service has given up.
 func TestATermThatEndsInAnOutageLosesNoRequests(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	s := w.standby()
-	nc := s.cfg.Conn
-	w.srv.Stop()
-	w.eventually("it is noticed", func() bool { return !nc.IsConnected() })
-	subscriptions := nc.NumSubscriptions()
-	s.changed()
-	w.eventually("it subscribes anew", func() bool { return nc.NumSubscriptions() > subscriptions })
-	time.Sleep(500 * time.Millisecond)
-	w.must(w.srv.Start())
-	w.eventually("it gives up what it had", func() bool {
-		return nc.IsConnected() && nc.NumSubscriptions() <= subscriptions
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := w.standby()
+		nc := s.cfg.Conn
+		w.srv.Stop()
+		w.eventually("it is noticed", func() bool { return !nc.IsConnected() })
+		subscriptions := nc.NumSubscriptions()
+		s.changed()
+		w.eventually("it subscribes anew", func() bool { return nc.NumSubscriptions() > subscriptions })
+		time.Sleep(500 * time.Millisecond)
+		w.must(w.srv.Start())
+		w.eventually("it gives up what it had", func() bool {
+			return nc.IsConnected() && nc.NumSubscriptions() <= subscriptions
+		})
+		w.eventually("the service answers", func() bool {
+			_, err := w.js.Conn().Request("nagi.sites.read.about", nil, time.Second)
+			return err == nil
+		})
+		w.allAnswered("nagi.sites.read.about")
 	})
-	w.eventually("the service answers", func() bool {
-		_, err := w.js.Conn().Request("nagi.sites.read.about", nil, time.Second)
-		return err == nil
-	})
-	w.allAnswered("nagi.sites.read.about")
 }
 
 // TestAServiceThatIsStillAnsweringIsForgotten, though the connection is lost between its stop and its answer.
 func TestAServiceThatIsStillAnsweringIsForgotten(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	nc := w.conn("admin")
-	logger := klog.New(w.log.logger().GetSink())
-	taken, answer := make(chan struct{}, 1), make(chan struct{})
-	all := &registrations{nc: nc}
-	register := func(answer func()) {
-		svc, err := micro.AddService(nc, micro.Config{Name: "nagi", Version: DefaultVersion})
-		w.must(err)
-		w.must(svc.AddEndpoint("about", micro.HandlerFunc(func(req micro.Request) {
-			answer()
-			_ = req.Respond(nil)
-		})))
-		all.add(svc)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		nc := w.conn("admin")
+		logger := klog.New(w.log.logger().GetSink())
+		taken, answer := make(chan struct{}, 1), make(chan struct{})
+		all := &registrations{nc: nc}
+		register := func(answer func()) {
+			svc, err := micro.AddService(nc, micro.Config{Name: "nagi", Version: DefaultVersion})
+			w.must(err)
+			w.must(svc.AddEndpoint("about", micro.HandlerFunc(func(req micro.Request) {
+				answer()
+				_ = req.Respond(nil)
+			})))
+			all.add(svc)
+			all.settle(logger)
+			w.must(nc.Flush())
+		}
+		register(func() {
+			taken <- struct{}{}
+			<-answer
+		})
+		go func() { _, _ = w.js.Conn().Request("about", nil, 10*time.Second) }()
+		<-taken
+		register(func() {})
+		w.must(nc.ForceReconnect())
+		w.eventually("it is back", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 1 })
 		all.settle(logger)
+		if !all.pending() {
+			t.Error("it does not wait for the answer")
+		}
+		close(answer)
+		w.eventually("it is given up", func() bool {
+			all.settle(logger)
+			return !all.pending()
+		})
+		w.eventually("the connection is made anew", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 2 })
 		w.must(nc.Flush())
-	}
-	register(func() {
-		taken <- struct{}{}
-		<-answer
+		w.allAnswered("about")
 	})
-	go func() { _, _ = w.js.Conn().Request("about", nil, 10*time.Second) }()
-	<-taken
-	register(func() {})
-	w.must(nc.ForceReconnect())
-	w.eventually("it is back", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 1 })
-	all.settle(logger)
-	if !all.pending() {
-		t.Error("it does not wait for the answer")
-	}
-	close(answer)
-	w.eventually("it is given up", func() bool {
-		all.settle(logger)
-		return !all.pending()
-	})
-	w.eventually("the connection is made anew", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 2 })
-	w.must(nc.Flush())
-	w.allAnswered("about")
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 )
 
@@ -41,35 +42,35 @@ func (w *world) stuckSites() (s *Service, p *stuck, stop func()) {
 
 // TestWhatIsAskedLastHolds: suspends that everybody has given up are not done after a later resume.
 func TestWhatIsAskedLastHolds(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	s, p, _ := w.stuckSites()
-	const suspends = 3
-	const home = `{"key":"shop/home"}`
-	nc := w.conn("admin")
-	var answered atomic.Int64
-	inbox := nc.NewInbox()
-	_, err := nc.Subscribe(inbox, func(*nats.Msg) { answered.Add(1) })
-	w.must(err)
-	for i := range suspends {
-		subject := []string{"nagi.sites.act.suspend", "nagi.sites.act.suspend.shop"}[i%2]
-		w.must(nc.PublishRequest(subject, inbox, []byte(home)))
-	}
-	w.eventually("one is being done, and the others wait", func() bool {
-		return p.asked.Load() == 1 && len(s.acting.whole.turns)+len(s.acting.confined.turns) == suspends
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, p, _ := w.stuckSites()
+		const suspends = 3
+		const home = `{"key":"shop/home"}`
+		nc := w.conn("admin")
+		var answered atomic.Int64
+		inbox := nc.NewInbox()
+		_, err := nc.Subscribe(inbox, func(*nats.Msg) { answered.Add(1) })
+		w.must(err)
+		for i := range suspends {
+			subject := []string{"nagi.sites.act.suspend", "nagi.sites.act.suspend.shop"}[i%2]
+			w.must(nc.PublishRequest(subject, inbox, []byte(home)))
+		}
+		w.eventually("one is being done, and the others wait", func() bool {
+			return p.asked.Load() == 1 && len(s.acting.whole.turns)+len(s.acting.confined.turns) == suspends
+		})
+		close(p.let)
+		resumed := ask[Done](w, w.js.Conn(), "nagi.sites.act.resume", home)
+		w.eventually("all are answered", func() bool { return answered.Load() == suspends })
+		if value := w.value("sites", "shop.home"); !resumed.Changed || strings.Contains(value, "nagi/suspend") {
+			t.Errorf("resumed: %+v, and the document is %s", resumed, value)
+		}
 	})
-	close(p.let)
-	resumed := ask[Done](w, w.js.Conn(), "nagi.sites.act.resume", home)
-	w.eventually("all are answered", func() bool { return answered.Load() == suspends })
-	if value := w.value("sites", "shop.home"); !resumed.Changed || strings.Contains(value, "nagi/suspend") {
-		t.Errorf("resumed: %+v, and the document is %s", resumed, value)
-	}
 }
 
 // TestWhatWaitsTooLongIsNotDone, and does not let what comes after it overtake what is being done.
 func TestWhatWaitsTooLongIsNotDone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
 		all, r := &turns{}, &request{verb: &verb{name: "suspend"}}
 		first, second, third, other := all.enter("a"), all.enter("a"), all.enter("a"), all.enter("b")
 		if err := errors.Join(first.wait(t.Context(), r), other.wait(t.Context(), r)); err != nil {
@@ -105,28 +106,29 @@ func TestWhatWaitsTooLongIsNotDone(t *testing.T) {
 
 // TestActsUnderWayAreAnsweredAtTheStop, and others are refused.
 func TestActsUnderWayAreAnsweredAtTheStop(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	s, p, stop := w.stuckSites()
-	done := make(chan Done, 1)
-	go func() {
-		defer close(done) // ask may end the goroutine
-		done <- ask[Done](w, w.js.Conn(), "nagi.sites.act.suspend", `{"key":"shop/home"}`)
-	}()
-	w.eventually("it is being done", func() bool { return p.asked.Load() == 1 })
-	stopped := make(chan struct{})
-	go func() {
-		stop()
-		close(stopped)
-	}()
-	w.eventually("it takes no more", func() bool { return len(s.acting.whole.turns) == mostWaiting })
-	e := refused(w, w.js.Conn(), "nagi.sites.act.resume", `{"key":"shop/home"}`, 503)
-	if !strings.Contains(e.Description, "was not done") {
-		t.Errorf("%v", e)
-	}
-	close(p.let)
-	if d := <-done; !d.Changed {
-		t.Errorf("%+v", d)
-	}
-	<-stopped
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, p, stop := w.stuckSites()
+		done := make(chan Done, 1)
+		go func() {
+			defer close(done) // ask may end the goroutine
+			done <- ask[Done](w, w.js.Conn(), "nagi.sites.act.suspend", `{"key":"shop/home"}`)
+		}()
+		w.eventually("it is being done", func() bool { return p.asked.Load() == 1 })
+		stopped := make(chan struct{})
+		go func() {
+			stop()
+			close(stopped)
+		}()
+		w.eventually("it takes no more", func() bool { return len(s.acting.whole.turns) == mostWaiting })
+		e := refused(w, w.js.Conn(), "nagi.sites.act.resume", `{"key":"shop/home"}`, 503)
+		if !strings.Contains(e.Description, "was not done") {
+			t.Errorf("%v", e)
+		}
+		close(p.let)
+		if d := <-done; !d.Changed {
+			t.Errorf("%+v", d)
+		}
+		<-stopped
+	})
 }

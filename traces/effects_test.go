@@ -15,6 +15,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nagi-runtime/nagi/traces"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -47,7 +48,7 @@ func (w *world) hasPath(want string) {
 	w.t.Helper()
 	var spans tracetest.SpanStubs
 	names := strings.Split(want, " > ")
-	eventually(w.t, want, func() bool {
+	natstest.Eventually(w.t, want, func() bool {
 		spans = w.all()
 		for _, s := range spans {
 			if s.Name == names[len(names)-1] && path(spans, s) == want {
@@ -60,59 +61,63 @@ func (w *world) hasPath(want string) {
 
 // TestAStatusCarriesTheTraceBack to the owner, which is reconciled because its secondary became ready.
 func TestAStatusCarriesTheTraceBack(t *testing.T) {
-	w := newWorld(t, sdktrace.AlwaysSample(), traces.ContinueTraces())
-	orders, workloads := w.client("Order"), w.client("Workload")
-	w.run(workloads, func(ctx context.Context, req controller.Request) (controller.Result, error) {
-		obj, err := workloads.Lister().Get(req.Key)
-		if err != nil {
-			return controller.Result{}, err
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t, sdktrace.AlwaysSample(), traces.ContinueTraces())
+		orders, workloads := w.client("Order"), w.client("Workload")
+		w.run(workloads, func(ctx context.Context, req controller.Request) (controller.Result, error) {
+			obj, err := workloads.Lister().Get(req.Key)
+			if err != nil {
+				return controller.Result{}, err
+			}
+			for len(w.named("reconcile Order")) < 2 && ctx.Err() == nil { // the second is because of the workload itself
+				time.Sleep(time.Millisecond)
+			}
+			obj.Status.Ready = 1
+			return controller.Result{}, controller.SetStatus(ctx, obj)
+		})
+		make := makes(orders, workloads)
+		w.run(orders, func(ctx context.Context, req controller.Request) (controller.Result, error) {
+			result, err := make(ctx, req)
+			if err != nil {
+				return result, err
+			}
+			obj, err := orders.Lister().Get(req.Key)
+			if err != nil {
+				return result, err
+			}
+			if made, err := workloads.Lister().Get(req.Key); err == nil {
+				obj.Status.Ready = made.Status.Ready
+			}
+			return result, controller.SetStatus(ctx, obj)
+		}, controller.Owns(workloads))
+		user := w.inSpan("user", func(ctx context.Context) { must(t, orders.Create(ctx, named("one"))) })
+		w.hasPath("user > put Order > reconcile Order > put Workload > reconcile Workload > put Workload record > " +
+			"reconcile Order > put Order record")
+		for _, s := range w.all() {
+			if s.SpanContext.TraceID() != user.TraceID() {
+				t.Errorf("%s is in another trace", s.Name)
+			}
 		}
-		for len(w.named("reconcile Order")) < 2 && ctx.Err() == nil { // the second is because of the workload itself
-			time.Sleep(time.Millisecond)
-		}
-		obj.Status.Ready = 1
-		return controller.Result{}, controller.SetStatus(ctx, obj)
 	})
-	make := makes(orders, workloads)
-	w.run(orders, func(ctx context.Context, req controller.Request) (controller.Result, error) {
-		result, err := make(ctx, req)
-		if err != nil {
-			return result, err
-		}
-		obj, err := orders.Lister().Get(req.Key)
-		if err != nil {
-			return result, err
-		}
-		if made, err := workloads.Lister().Get(req.Key); err == nil {
-			obj.Status.Ready = made.Status.Ready
-		}
-		return result, controller.SetStatus(ctx, obj)
-	}, controller.Owns(workloads))
-	user := w.inSpan("user", func(ctx context.Context) { must(t, orders.Create(ctx, named("one"))) })
-	w.hasPath("user > put Order > reconcile Order > put Workload > reconcile Workload > put Workload record > " +
-		"reconcile Order > put Order record")
-	for _, s := range w.all() {
-		if s.SpanContext.TraceID() != user.TraceID() {
-			t.Errorf("%s is in another trace", s.Name)
-		}
-	}
 }
 
 // TestADeleteIsFollowedThroughTheCascade: what a teardown deletes is torn down in the same trace.
 func TestADeleteIsFollowedThroughTheCascade(t *testing.T) {
-	w := newWorld(t, sdktrace.AlwaysSample())
-	orders, workloads, volumes := w.client("Order"), w.client("Workload"), w.client("Volume")
-	w.run(volumes, nothing)
-	w.run(workloads, makes(workloads, volumes), controller.Owns(volumes))
-	w.run(orders, makes(orders, workloads), controller.Owns(workloads))
-	must(t, orders.Create(t.Context(), named("one")))
-	eventually(t, "the chain is made", func() bool {
-		rec, err := volumes.Record(t.Context(), "one")
-		return err == nil && rec.ObservedRevision > 0
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t, sdktrace.AlwaysSample())
+		orders, workloads, volumes := w.client("Order"), w.client("Workload"), w.client("Volume")
+		w.run(volumes, nothing)
+		w.run(workloads, makes(workloads, volumes), controller.Owns(volumes))
+		w.run(orders, makes(orders, workloads), controller.Owns(workloads))
+		must(t, orders.Create(t.Context(), named("one")))
+		natstest.Eventually(t, "the chain is made", func() bool {
+			rec, err := volumes.Record(t.Context(), "one")
+			return err == nil && rec.ObservedRevision > 0
+		})
+		w.inSpan("user", func(ctx context.Context) { must(t, orders.Delete(ctx, "one")) })
+		w.hasPath("user > delete Order > reconcile Order > delete Workload > reconcile Workload > delete Volume > " +
+			"reconcile Volume")
 	})
-	w.inSpan("user", func(ctx context.Context) { must(t, orders.Delete(ctx, "one")) })
-	w.hasPath("user > delete Order > reconcile Order > delete Workload > reconcile Workload > delete Volume > " +
-		"reconcile Volume")
 }
 
 // spansOf makes a span of each request that is made in a trace, as otelhttp does with the same filter.
@@ -211,53 +216,57 @@ func (*failing) Observe(context.Context, external.Target) (external.Observation[
 
 // TestADriverStaysWhatItIs: one that polls goes on polling, and the polls have spans.
 func TestADriverStaysWhatItIs(t *testing.T) {
-	w := newWorld(t, sdktrace.AlwaysSample())
-	if _, polls := traces.Driver(w.tracer, &disks{}).(external.Poller); polls {
-		t.Error("a driver that does not poll seems to")
-	}
-	driver := traces.Driver(w.tracer, &slow{disks{sizes: map[string]int{}}})
-	if driver.Kind() != "Disk" {
-		t.Errorf("kind %q", driver.Kind())
-	}
-	target := external.Target{Owner: external.Owner{Kind: "Volume", Key: "one"}, Name: "data"}
-	ctx := t.Context()
-	if _, err := driver.Observe(ctx, target); err != nil || len(w.all()) > 0 {
-		t.Errorf("outside of a trace: %v, %d spans", err, len(w.all()))
-	}
-	w.inSpan("user", func(ctx context.Context) {
-		_, err := driver.(external.Poller).Poll(ctx, target, "op")
-		must(t, err)
-		_, err = driver.Delete(ctx, external.DeleteRequest[int]{Target: target})
-		must(t, err)
-		_, err = traces.Driver(w.tracer, &failing{}).Observe(ctx, target)
-		if err == nil || err.Error() != "no\x1bway" {
-			t.Errorf("the error of the driver became %v", err)
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t, sdktrace.AlwaysSample())
+		if _, polls := traces.Driver(w.tracer, &disks{}).(external.Poller); polls {
+			t.Error("a driver that does not poll seems to")
+		}
+		driver := traces.Driver(w.tracer, &slow{disks{sizes: map[string]int{}}})
+		if driver.Kind() != "Disk" {
+			t.Errorf("kind %q", driver.Kind())
+		}
+		target := external.Target{Owner: external.Owner{Kind: "Volume", Key: "one"}, Name: "data"}
+		ctx := t.Context()
+		if _, err := driver.Observe(ctx, target); err != nil || len(w.all()) > 0 {
+			t.Errorf("outside of a trace: %v, %d spans", err, len(w.all()))
+		}
+		w.inSpan("user", func(ctx context.Context) {
+			_, err := driver.(external.Poller).Poll(ctx, target, "op")
+			must(t, err)
+			_, err = driver.Delete(ctx, external.DeleteRequest[int]{Target: target})
+			must(t, err)
+			_, err = traces.Driver(w.tracer, &failing{}).Observe(ctx, target)
+			if err == nil || err.Error() != "no\x1bway" {
+				t.Errorf("the error of the driver became %v", err)
+			}
+		})
+		for _, name := range []string{"poll Disk", "delete Disk", "observe Disk"} {
+			s := w.named(name)
+			if len(s) != 1 || attr(s[0], "nagi.key").AsString() != "one" || attr(s[0], "nagi.name").AsString() != "data" {
+				t.Errorf("%s: %v", name, s)
+			}
+		}
+		if s := w.named("observe Disk")[0]; strings.Contains(s.Status.Description, "\x1b") || s.Status.Description == "" {
+			t.Errorf("status %+v", s.Status)
 		}
 	})
-	for _, name := range []string{"poll Disk", "delete Disk", "observe Disk"} {
-		s := w.named(name)
-		if len(s) != 1 || attr(s[0], "nagi.key").AsString() != "one" || attr(s[0], "nagi.name").AsString() != "data" {
-			t.Errorf("%s: %v", name, s)
-		}
-	}
-	if s := w.named("observe Disk")[0]; strings.Contains(s.Status.Description, "\x1b") || s.Status.Description == "" {
-		t.Errorf("status %+v", s.Status)
-	}
 }
 
 // TestAWriteThatFailedSaysSo.
 func TestAWriteThatFailedSaysSo(t *testing.T) {
-	w := newWorld(t, sdktrace.AlwaysSample())
-	orders := w.client("Order")
-	w.inSpan("user", func(ctx context.Context) {
-		must(t, orders.Create(ctx, named("one")))
-		if err := orders.Delete(ctx, "one", entity.IfRevision(77)); err == nil {
-			t.Error("deleted at the wrong revision")
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t, sdktrace.AlwaysSample())
+		orders := w.client("Order")
+		w.inSpan("user", func(ctx context.Context) {
+			must(t, orders.Create(ctx, named("one")))
+			if err := orders.Delete(ctx, "one", entity.IfRevision(77)); err == nil {
+				t.Error("deleted at the wrong revision")
+			}
+		})
+		if s := w.named("delete Order"); len(s) != 1 || s[0].Status.Description == "" || len(s[0].Events) != 1 {
+			t.Errorf("got %+v", s)
 		}
 	})
-	if s := w.named("delete Order"); len(s) != 1 || s[0].Status.Description == "" || len(s[0].Events) != 1 {
-		t.Errorf("got %+v", s)
-	}
 }
 
 // faulty is a provider whose tracers panic when a reconcile begins.
@@ -292,15 +301,17 @@ func (o around) End(ctx context.Context, _ controller.Ending) {
 
 // TestATracerThatPanicsTouchesNobodysSpan.
 func TestATracerThatPanicsTouchesNobodysSpan(t *testing.T) {
-	w := newWorld(t, sdktrace.AlwaysSample())
-	orders := w.client("Order")
-	o := around{w.provider.Tracer("user"), make(chan bool, 1)}
-	w.run(orders, nothing, controller.WithObserver(o), controller.WithObserver(traces.New(faulty{w.provider})))
-	must(t, orders.Create(t.Context(), named("one")))
-	if !<-o.records {
-		t.Error("it ended the span of another observer")
-	}
-	if s := w.await("around", 1)[0]; len(s.Attributes) > 0 {
-		t.Errorf("it has the attributes %v", s.Attributes)
-	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t, sdktrace.AlwaysSample())
+		orders := w.client("Order")
+		o := around{w.provider.Tracer("user"), make(chan bool, 1)}
+		w.run(orders, nothing, controller.WithObserver(o), controller.WithObserver(traces.New(faulty{w.provider})))
+		must(t, orders.Create(t.Context(), named("one")))
+		if !<-o.records {
+			t.Error("it ended the span of another observer")
+		}
+		if s := w.await("around", 1)[0]; len(s.Attributes) > 0 {
+			t.Errorf("it has the attributes %v", s.Attributes)
+		}
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/controller"
@@ -92,7 +91,7 @@ func (w *world) run(
 			w.t.Error(err)
 		}
 	})
-	eventually(w.t, client.Kind()+" leads", func() bool { return c.Stats().Leading })
+	natstest.Eventually(w.t, client.Kind()+" leads", func() bool { return c.Stats().Leading })
 	return c
 }
 
@@ -178,7 +177,7 @@ func (w *world) named(name string) tracetest.SpanStubs {
 // await waits until n spans of that name have ended.
 func (w *world) await(name string, n int) tracetest.SpanStubs {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%d spans %q", n, name), func() bool { return len(w.named(name)) >= n })
+	natstest.Eventually(w.t, fmt.Sprintf("%d spans %q", n, name), func() bool { return len(w.named(name)) >= n })
 	return w.named(name)
 }
 
@@ -219,16 +218,5 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually polls until the condition holds, for at most 30 s.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for began := time.Now(); !condition(); {
-		if time.Since(began) > 30*time.Second {
-			t.Fatalf("never came true: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
 	}
 }
