@@ -114,7 +114,7 @@ func alarms() []alarm {
 			name: "a reconcile outlives its lease", entry: "end of the term", words: []string{`"home"`},
 			strike: func(a *alarmed) {
 				a.admin.put("sites", "home", `{"spec":{"title":"new"}}`)
-				within(a.t, "it is being reconciled", a.home.begun)
+				receive(a.t, "it is being reconciled", a.home.begun)
 				a.admin.leaseTo("another", 5*time.Minute)
 				<-a.home.ended
 			},

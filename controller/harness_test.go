@@ -108,10 +108,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// patience is how long a test waits for what has to happen before it fails; it says nothing about how fast it should
-// be.
-const patience = 30 * time.Second
-
 // eventually is natstest.Eventually.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()

@@ -95,7 +95,7 @@ func TestADocumentPutBackAtTheVeryEndKeepsItsAnchor(t *testing.T) {
 					}
 				})
 				must(t, sites.Delete(ctx, "home"))
-				within(t, "the teardown has tried to end", teardown)
+				receive(t, "the teardown has tried to end", teardown)
 				relay.mute("")
 				eventually(t, "the new document is reconciled", func() bool {
 					p, err := pages.Get(ctx, "home")

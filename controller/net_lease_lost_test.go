@@ -68,7 +68,7 @@ func TestALeaseTakenByAnotherEndsTheTerm(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 
 		w.leaseTo("another", 5*time.Minute)
 		wantLost(t, home)
@@ -144,7 +144,7 @@ func TestALoserDoesNotLeadWhileItsOldReconcileRuns(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 
 		w.leaseTo("another", 5*time.Minute)
 		wantLost(t, home)
@@ -174,7 +174,7 @@ func TestAReconcileThatNeverReturnsEndsRun(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(context.Background()) }()
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 		w.leaseTo("another", 5*time.Minute)
 		<-home.ended
 		lost := time.Now()
@@ -238,7 +238,7 @@ func TestACallbackThatNeverReturnsEndsRun(t *testing.T) {
 		w.make(sites, many)
 		w.settled(c, sites, many)
 		w.vanishing(0, many)
-		within(t, "the brake tells", called)
+		receive(t, "the brake tells", called)
 		w.leaseTo("another", 5*time.Minute)
 		eventually(t, "that is degraded", func() bool { return c.Stats().Degraded["end of the term"] != nil })
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "a callback has not returned") {
@@ -262,7 +262,7 @@ func TestAStopDuringTheEndOfATermEnds(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 		w.leaseTo("another", 5*time.Minute)
 		<-home.ended
 		time.Sleep(stuckAfter - 2*time.Second)
@@ -304,7 +304,7 @@ func TestAStoppedReplicaKeepsItsLeaseWhileAReconcileRuns(t *testing.T) {
 		must(t, err)
 		w.run(second)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 
 		r.stop()
 		if cause := <-home.ended; !errors.Is(cause, ErrStopped) {

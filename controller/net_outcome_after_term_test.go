@@ -38,7 +38,7 @@ func cutShort(t *testing.T, failure func(error) error) {
 	w.run(c)
 	sent := w.sent("home")
 	must(t, sites.Create(t.Context(), newSite("home", "")))
-	within(t, "it is being reconciled", home.begun)
+	receive(t, "it is being reconciled", home.begun)
 	w.leaseTo("another", 5*time.Minute)
 	<-home.ended
 	eventually(t, "it has given up", func() bool {
@@ -67,7 +67,7 @@ func TestAReconcileThatEndsAfterItsTermDoesNotWriteOverItsSuccessor(t *testing.T
 		r := w.run(first)
 		eventually(t, "the first leads", func() bool { return first.Stats().Leading })
 		must(t, sites.Create(ctx, newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 		w.leaseTo("another", 5*time.Minute)
 		<-home.ended
 

@@ -55,7 +55,7 @@ func TestTheLastObjectIsKnownWhenTheEndOfItsTeardownIsReported(t *testing.T) {
 			return err == nil && cached && seen.count("home") > 0 && c.Stats().Running == 0
 		})
 		must(t, sites.Delete(t.Context(), "home"))
-		within(t, "the delete is reported", reported)
+		receive(t, "the delete is reported", reported)
 		// Events of records are handled in order: when this one was, so was the end of the record of home.
 		must(t, w.kv("sites-status").Delete(t.Context(), "other"))
 		eventually(t, "a later event is handled", func() bool { return seen.with("other", OperationResync) > 0 })
@@ -90,7 +90,7 @@ func TestATerminalErrorOfATeardownThatTheLossOfTheLeaseCutShortParksNothing(t *t
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > 0 && c.Stats().Running == 0 })
 		must(t, sites.Delete(t.Context(), "home"))
-		within(t, "its delete is being reconciled", begun)
+		receive(t, "its delete is being reconciled", begun)
 		w.leaseTo("another", 5*time.Minute)
 		eventually(t, "it has given up", func() bool { s := c.Stats(); return !s.Leading && s.Running == 0 })
 		if s := c.Stats(); s.Parked != 0 || s.Terminals != 0 {
@@ -123,7 +123,7 @@ func TestATeardownThatAnotherReplicaFinishesIsForgotten(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > 0 && c.Stats().Running == 0 })
 		must(t, sites.Delete(t.Context(), "home"))
-		within(t, "its delete is being reconciled", begun)
+		receive(t, "its delete is being reconciled", begun)
 		w.leaseTo("another", 5*time.Minute)
 		eventually(t, "the lease is lost", func() bool { return !c.Stats().Leading })
 		must(t, w.kv("sites-status").Delete(t.Context(), "home")) // as the other replica does in the end

@@ -190,7 +190,7 @@ func (k *kept) reconcile(ctx context.Context, _ Request) (r Result, err error) {
 	k.mu.Unlock()
 	says(ctx)
 	if k.requeue.Load() {
-		r.RequeueAfter = patience
+		r.RequeueAfter = time.Hour
 	}
 	return r, err
 }

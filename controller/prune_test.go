@@ -178,7 +178,7 @@ func TestAReconcileThatIsNotDoneOrSaysNothingPrunesNothing(t *testing.T) {
 					eventually(t, "it has the new page", func() bool { return slices.Contains(p.names(), "home.b") })
 				}
 				p.resync("home")
-				time.Sleep(time.Second) // longer than the brake takes to decide
+				time.Sleep(time.Minute) // longer than the brake takes to decide
 				if !slices.Contains(p.names(), "home.a") || p.c.Stats().Pruned != 0 {
 					t.Errorf("left are %v, pruned %d", p.names(), p.c.Stats().Pruned)
 				}

@@ -34,7 +34,7 @@ func TestRecordConditionAndEventSayWhereADocumentIsInvalid(t *testing.T) {
 		for _, key := range []string{"home", "never-good"} {
 			revision, err := w.kv("sites").Put(t.Context(), key, []byte(brokenSite))
 			must(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			told, ok := errors.AsType[*entity.NotReconciledError](
 				entity.WaitReconciled(ctx, w.away().sites(), key, revision))
@@ -191,7 +191,7 @@ func TestATeardownThatFailsIsToldInTheRecord(t *testing.T) {
 		}
 		revision := create()
 		must(t, sites.Delete(t.Context(), "home"))
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		must(t, entity.WaitForCondition(ctx, away, "home", entity.ConditionDeleting, metav1.ConditionTrue))
 		rec, err := away.Record(t.Context(), "home")
