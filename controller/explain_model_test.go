@@ -514,7 +514,7 @@ func TestExplainIsRightWhileEverythingMoves(t *testing.T) {
 		t.Logf("NAGI_MODEL_SEED=%d", seed)
 		m := newModel(t, seed)
 		m.run(m.c)
-		eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
 		done := make(chan struct{})
 		var asking, driving sync.WaitGroup
 		asking.Go(func() { m.watch(done) })

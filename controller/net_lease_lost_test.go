@@ -114,7 +114,7 @@ func TestALostTermWritesNothingMore(t *testing.T) {
 		c, err := New("sites", sites, (&calls{}).reconciler(nil), slowRenewal)
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		w.make(sites, 3)
 		w.settled(c, sites, 3)
 		kept := func() uint64 {
@@ -206,15 +206,15 @@ func TestAnOutageEndsNoRun(t *testing.T) {
 		for i := range 20 {
 			must(t, sites.Create(t.Context(), newSite(siteName(i), "")))
 		}
-		eventually(t, "they churn", func() bool { return attempts.Load() > 100 })
+		natstest.Eventually(t, "they churn", func() bool { return attempts.Load() > 100 })
 		w.server.Stop()
-		eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
+		natstest.Eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
 		time.Sleep(stuckAfter + time.Second)
 		if reason := c.Stats().Degraded["end of the term"]; reason != nil {
 			t.Errorf("the end of the term waits for something: %v", reason)
 		}
 		must(t, w.server.Start())
-		eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms > 1 })
+		natstest.Eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms > 1 })
 	})
 }
 
@@ -240,7 +240,7 @@ func TestACallbackThatNeverReturnsEndsRun(t *testing.T) {
 		w.vanishing(0, many)
 		receive(t, "the brake tells", called)
 		w.leaseTo("another", 5*time.Minute)
-		eventually(t, "that is degraded", func() bool { return c.Stats().Degraded["end of the term"] != nil })
+		natstest.Eventually(t, "that is degraded", func() bool { return c.Stats().Degraded["end of the term"] != nil })
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "a callback has not returned") {
 			t.Errorf("Run returned %v", err)
 		}
@@ -295,7 +295,7 @@ func TestAStoppedReplicaKeepsItsLeaseWhileAReconcileRuns(t *testing.T) {
 		first, err := New("sites", sites, counted(home.reconcile), slowRenewal, WithGracePeriod(0))
 		must(t, err)
 		r := w.run(first)
-		eventually(t, "the first leads", func() bool { return first.Stats().Leading })
+		natstest.Eventually(t, "the first leads", func() bool { return first.Stats().Leading })
 		var seen calls
 		second, err := New("sites", w.away().sites(), counted(func(_ context.Context, req Request) (Result, error) {
 			seen.add(req)

@@ -75,12 +75,12 @@ func TestResyncLeavesOutWhatIsGoneAndTakesUpWhatIsNew(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("old", "one")))
-		eventually(t, "the old one has turns", func() bool { return seen.with("old", OperationResync) >= 2 })
+		natstest.Eventually(t, "the old one has turns", func() bool { return seen.with("old", OperationResync) >= 2 })
 		must(t, sites.Delete(t.Context(), "old"))
-		eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 		must(t, sites.Create(t.Context(), newSite("new", "one")))
 		n := seen.count("old")
-		eventually(t, "the new one has turns", func() bool { return seen.with("new", OperationResync) >= 3 })
+		natstest.Eventually(t, "the new one has turns", func() bool { return seen.with("new", OperationResync) >= 3 })
 		if seen.count("old") != n {
 			t.Errorf("the deleted one had %d more", seen.count("old")-n)
 		}
@@ -96,7 +96,7 @@ func TestResyncIntervalOfZeroIsNever(t *testing.T) {
 		must(t, err)
 		r := w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "the sweep at the start, and the reconcile", func() bool {
+		natstest.Eventually(t, "the sweep at the start, and the reconcile", func() bool {
 			return c.Stats().Sweeps == 1 && seen.count("home") == 1
 		})
 		for range 10 {

@@ -101,7 +101,7 @@ func count(t *testing.T, client *entity.Client[*site]) int {
 // synced waits until n sites are reconciled and have a page each.
 func (w *world) settled(c *Controller[*site], sites *entity.Client[*site], n int) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%d sites are reconciled", n), func() bool {
+	natstest.Eventually(w.t, fmt.Sprintf("%d sites are reconciled", n), func() bool {
 		for i := range n {
 			record, err := sites.Record(w.t.Context(), siteName(i))
 			if err != nil || record.ObservedRevision == 0 {

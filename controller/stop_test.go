@@ -44,7 +44,7 @@ func TestStopStartsNothingNewAndLetsRunningReconcilesFinishWithALiveContext(t *t
 				must(t, err)
 				r := w.run(c)
 				keys := []string{receive(t, "a reconcile", entered), receive(t, "another", entered)}
-				eventually(t, "many more wait", func() bool {
+				natstest.Eventually(t, "many more wait", func() bool {
 					n := c.engine.Inside().Queue.Counts()
 					return n.Ready[0]+n.Ready[1] > 20
 				})
@@ -86,7 +86,7 @@ func TestAMapperThatNeverReturnsDoesNotKeepRunFromReturning(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { themes.Close() }) // it waits for the mapper
 		r := w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		must(t, themes.Create(t.Context(), newSite("dark", "one")))
 		<-entered
 		t.Cleanup(func() { close(leave) })
@@ -135,7 +135,7 @@ func TestWhatIsFinishedInTheGracePeriodIsRecorded(t *testing.T) {
 		must(t, sites.Create(t.Context(), s))
 		g.enter(t)
 		r.stop()
-		eventually(t, "the stop is noticed", c.engine.Inside().Queue.Closed)
+		natstest.Eventually(t, "the stop is noticed", c.engine.Inside().Queue.Closed)
 		g.leave <- nil
 		r.halt()
 		record, err := sites.Record(t.Context(), "home")
@@ -242,7 +242,7 @@ func TestMapperThatWaitsDoesNotHoldUpTheStop(t *testing.T) {
 			}))
 		must(t, err)
 		r := w.run(c)
-		eventually(t, "it runs", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it runs", func() bool { return c.Stats().Leading })
 		must(t, pages.Create(t.Context(), newSite("page", "one")))
 		receive(t, "the mapper is called", entered)
 		r.halt()
@@ -270,7 +270,7 @@ func TestReconcileTimeoutHasACauseOfItsOwn(t *testing.T) {
 		if !errors.Is(cause, ErrReconcileTimeout) || errors.Is(cause, ErrStopped) || errors.Is(cause, ErrLeaseLost) {
 			t.Errorf("cause %v, want %v", cause, ErrReconcileTimeout)
 		}
-		eventually(t, "it is retried", func() bool { return seen.with("home", OperationRetry) == 1 })
+		natstest.Eventually(t, "it is retried", func() bool { return seen.with("home", OperationRetry) == 1 })
 	})
 }
 
@@ -291,13 +291,15 @@ func TestNoGoroutineBeforeRunAndNothingIsLeftAfter(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
-		eventually(t, "it works", func() bool { return seen.count("home") > 0 && c.Stats().Ready == [3]int{} })
+		natstest.Eventually(t, "it works", func() bool { return seen.count("home") > 0 && c.Stats().Ready == [3]int{} })
 		c.EnqueueAfter("home", OperationManual, time.Hour)
 		cancel()
 		must(t, receive(t, "Run ends", ended))
 		nothingLeft(t, before, "after Run")
 		for _, bucket := range []string{"sites", "sites-status", "pages", "pages-status"} {
-			eventually(t, "no consumer is left on "+bucket, func() bool { return consumers(t, w.js, bucket) == 0 })
+			natstest.Eventually(t, "no consumer is left on "+bucket, func() bool {
+				return consumers(t, w.js, bucket) == 0
+			})
 		}
 	})
 }
